@@ -1,5 +1,5 @@
-//! Whether the servers answer alike: the same queries to each before it is timed, and a comparison of what
-//! came back. The majority is taken as right; who differs is not timed.
+//! Checks that the servers answer alike: sends the same queries to each before it is timed, and compares the
+//! answers. The majority is taken as right; a server that differs is not timed.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,16 +9,16 @@ use crate::failure::Result;
 use crate::message::{Summary, summarise};
 use crate::namespaces;
 
-/// One server's answers to the sample, in its order; `None` where none came or it was damaged.
+/// One server's answers to the sample, in order; `None` for a missing or malformed one.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers {
-    /// Sums of the answers.
+    /// Summaries of the answers.
     pub(crate) summaries: Vec<Option<Summary>>,
     /// Mean size of a response in bytes.
     pub(crate) mean_size: f64,
 }
 
-/// Asks every query of the sample, with two repeats where no answer comes within half a second.
+/// Sends every query of the sample, and repeats it twice if there is no answer within 500 ms.
 pub(crate) fn ask(namespace: Option<&str>, server: SocketAddr, sample: &[Vec<u8>]) -> Result<Answers> {
     let socket = namespaces::socket(namespace, server)?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -39,7 +39,7 @@ pub(crate) fn ask(namespace: Option<&str>, server: SocketAddr, sample: &[Vec<u8>
     Ok(Answers { summaries, mean_size: bytes as f64 / f64::from(responses.max(1)) })
 }
 
-/// Sends one query under this ID and waits for its answer; `None` after the socket's time-out.
+/// Sends one query with this ID and waits for its answer; `None` after the socket's timeout.
 pub(crate) fn exchange(socket: &UdpSocket, query: &[u8], id: u16) -> Option<Vec<u8>> {
     let mut message = query.to_vec();
     message.get_mut(..2)?.copy_from_slice(&id.to_be_bytes());
@@ -54,17 +54,17 @@ pub(crate) fn exchange(socket: &UdpSocket, query: &[u8], id: u16) -> Option<Vec<
     }
 }
 
-/// How many of a server's answers differ from the majority's, with one of them in words.
+/// Number of a server's answers that differ from the majority's, with an example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// Answers that differ.
+    /// Number of answers that differ.
     pub(crate) count: usize,
-    /// The first of them: its number in the sample and both answers.
+    /// The first of them, as text: its number in the sample and both answers.
     pub(crate) example: Option<String>,
 }
 
-/// Compares every server's answers with the majority's, query by query. On a tie no server is known to be
-/// right, so all differ. Of several that have the same program only one has a vote.
+/// Compares every server's answers with the majority's, query by query. In a tie no server is known to be
+/// right, so all differ. Of several servers with the same program only one has a vote.
 pub(crate) fn compare(all: &[(&Answers, bool)]) -> Vec<Difference> {
     let mut differences = vec![Difference::default(); all.len()];
     let questions = all.iter().map(|(answers, _)| answers.summaries.len()).max().unwrap_or(0);
@@ -123,7 +123,7 @@ mod tests {
         let (one, other) = (answers(&[Some(0), Some(3)]), answers(&[Some(3), Some(3)]));
         let counts = |all: &[(&Answers, bool)]| compare(all).iter().map(|d| d.count).collect::<Vec<_>>();
         assert_eq!(counts(&[(&one, true), (&other, true)]), [1, 1]);
-        // Nor does the same program once more make a majority.
+        // A second copy of the same program does not make a majority either.
         assert_eq!(counts(&[(&one, true), (&other, true), (&other, false)]), [1, 1, 1]);
         assert_eq!(counts(&[(&one, true), (&other, false)]), [0, 1]);
     }

@@ -1,6 +1,5 @@
-//! A whole zone taken from a server (AXFR, RFC 5936) as fast as it comes: counted, and checked as far as that
-//! costs next to nothing. What the zone holds can be summed up beside it, to be compared with what it should
-//! hold.
+//! Transfers a whole zone from a server (AXFR, RFC 5936) as fast as possible: counts it, and checks as much
+//! as costs next to nothing. Its contents can be summed up, to be compared with the expected ones.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,29 +9,29 @@ use crate::failure::{Context, Failure, Result};
 use crate::message::{Edns, Place, each_answer, kind, read_name, serial_at, write_query};
 use crate::sys;
 
-/// Bytes read from the kernel at once.
+/// Size of one read from the kernel, in bytes.
 const BUFFER: usize = 1 << 20;
-/// How long nothing may come.
+/// Longest time without data.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The ID of the request.
 const ID: [u8; 2] = [0x4e, 0x6f];
 
-/// What came.
+/// Counts of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Taken {
     /// Messages.
     pub(crate) messages: u64,
-    /// Records, the SOA record at the end among them.
+    /// Records, including the SOA record at the end.
     pub(crate) records: u64,
-    /// Bytes over TCP, the length before each message among them.
+    /// Bytes over TCP, including the length fields.
     pub(crate) bytes: u64,
     /// Serial of the zone.
     pub(crate) serial: u32,
-    /// From the request to the last byte.
+    /// Seconds from the request to the last byte.
     pub(crate) seconds: f64,
 }
 
-/// A connection to a server. What it costs the server to close it is no part of a transfer.
+/// A connection to a server. Closing it is not part of the transfer that is measured.
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
@@ -44,7 +43,7 @@ impl Connection {
         Ok(Connection(BufReader::with_capacity(BUFFER, stream)))
     }
 
-    /// Takes a zone; `each` sees every message, after it was checked.
+    /// Transfers a zone; calls `each` with every message after checking it.
     pub(crate) fn take(
         &mut self,
         zone: &str,
@@ -78,7 +77,7 @@ impl Connection {
     }
 }
 
-/// Where a transfer begins and ends: at an SOA record, and at the same one again (RFC 5936 §2.2).
+/// State of a transfer: it begins and ends with the same SOA record (RFC 5936 §2.2).
 #[derive(Debug, Default)]
 struct Ends {
     records: u64,
@@ -118,26 +117,26 @@ impl Ends {
     }
 }
 
-/// What a zone holds, in one number: the sum over its records, so that their order, how they are spread over
-/// messages and how names are compressed do not matter.
+/// A sum over a zone's records, independent of their order, their distribution over messages, and name
+/// compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content(u64);
 
 impl Content {
-    /// Adds the records of a message that was checked.
+    /// Adds the records of a checked message.
     pub(crate) fn add(&mut self, message: &[u8]) {
         let mut sum = self.0;
         let each = |place: &Place| sum = sum.wrapping_add(digest(message, place).unwrap_or(0));
-        // A message that is damaged further on shows in the sum.
+        // If the message is malformed further on, the sum differs.
         let _ = each_answer(message, each);
         self.0 = sum;
     }
 }
 
-/// FNV-1a over the record with its names written out in lower case.
+/// Hashes (FNV-1a) a record with uncompressed names in lower case.
 fn digest(message: &[u8], place: &Place) -> Result<u64, &'static str> {
     let mut bytes = read_name(message, place.owner)?.0;
-    // Type, class and TTL; the length depends on compression.
+    // Type, class and TTL, without the length, which depends on compression.
     bytes.extend_from_slice(message.get(place.fixed..place.fixed + 8).ok_or("record cut off")?);
     let mut at = place.rdata.start;
     let names = match place.kind {
@@ -160,7 +159,7 @@ fn digest(message: &[u8], place: &Place) -> Result<u64, &'static str> {
 mod tests {
     use super::*;
 
-    /// A message of a transfer with these records, each an owner, a type and RDATA.
+    /// A message of a transfer with these records, as owner, type and RDATA.
     fn message(records: &[(&[u8], u16, &[u8])]) -> Vec<u8> {
         let mut out = vec![ID[0], ID[1], 0x84, 0, 0, 0, 0, records.len() as u8, 0, 0, 0, 0];
         for (owner, kind, rdata) in records {

@@ -1,5 +1,5 @@
-//! The kernel's default sizes of socket buffers, raised while a server starts: those servers get them that
-//! have no setting of their own. It takes the rights of root.
+//! The kernel's default sizes of socket buffers, raised while a server starts, for servers without a setting
+//! of their own. Needs root.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use crate::failure::{Context, Result};
 
-/// Bytes of socket buffer, each way: what nomen asks for by itself.
+/// Size of a socket buffer in bytes, each for receiving and sending: the size that nomen sets.
 pub(crate) const SOCKET_BUFFER: u64 = 4 << 20;
 
-/// Where the kernel has its sizes.
+/// The folder of the kernel's settings.
 pub(crate) const KERNEL: &str = "/proc/sys/net/core";
 
-/// The sizes there, and what they are raised to. A program that asks for a size gets twice as many bytes, up
-/// to the greatest; one that asks for none gets the default as it is.
+/// The settings, and the values that they are raised to. A program that sets a size gets twice as many bytes,
+/// up to the maximum; one that does not gets the default unchanged.
 const SIZES: [(&str, u64); 4] = [
     ("rmem_max", SOCKET_BUFFER),
     ("wmem_max", SOCKET_BUFFER),
@@ -23,8 +23,8 @@ const SIZES: [(&str, u64); 4] = [
     ("wmem_default", 2 * SOCKET_BUFFER),
 ];
 
-/// The kernel's sizes. Files that are open stay those of the namespace that they were opened in, where alone
-/// they can be changed.
+/// The kernel's settings. The files remain those of the namespace in which they were opened: only there the
+/// settings can be changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers(Arc<Vec<Size>>);
 
@@ -48,7 +48,7 @@ impl Size {
 }
 
 impl Buffers {
-    /// Those in this folder. Fails where they may not be changed.
+    /// Opens the settings in this folder. Fails if they cannot be changed.
     pub(crate) fn open(folder: &Path) -> Result<Buffers> {
         let open = |(name, wanted): (&str, u64)| -> Result<Size> {
             let path = folder.join(name);
@@ -60,7 +60,7 @@ impl Buffers {
         Ok(Buffers(Arc::new(SIZES.into_iter().map(open).collect::<Result<_>>()?)))
     }
 
-    /// Raises those that are less, until what is returned is dropped.
+    /// Raises the settings that are lower, until the returned value is dropped.
     pub(crate) fn raise(&self) -> Result<Raised<'_>> {
         let mut raised = Raised(Vec::new());
         for size in self.0.iter() {
@@ -74,7 +74,7 @@ impl Buffers {
     }
 }
 
-/// Sizes that are raised, and what they were.
+/// Raised settings with their previous values, restored on drop.
 pub(crate) struct Raised<'a>(Vec<(&'a Size, u64)>);
 
 impl Drop for Raised<'_> {
@@ -97,7 +97,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sizes =
             [("rmem_max", 9 << 20), ("wmem_max", 212_992), ("rmem_default", 212_992), ("wmem_default", 8)];
-        // A file keeps what is behind a shorter number; the kernel's have one line.
+        // In a plain file the rest of a longer number would remain; the kernel's files have one line.
         let read = |name: &str| -> u64 {
             let text = fs::read_to_string(folder.path().join(name)).unwrap();
             text.lines().next().unwrap().parse().unwrap()

@@ -1,5 +1,5 @@
-//! A well-behaved client: so many queries a second from an address of its own, whether or not answers come,
-//! each timed. It runs beside a load that misbehaves, or alone for comparison.
+//! A well-behaved client: sends queries at a fixed rate from its own address, whether or not answers arrive,
+//! and times each. Runs beside an abusive load, or alone for comparison.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,20 +9,20 @@ use crate::failure::{Context, Result};
 use crate::load::{Latency, Load, named};
 use crate::sys;
 
-/// An answer that takes longer than this is none: a stub resolver asks again or elsewhere.
+/// Time after which an answer is ignored: a stub resolver would have asked again or elsewhere.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How it asks.
+/// A client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
-    /// Its address.
+    /// Source address.
     pub(crate) source: Ipv4Addr,
-    /// Queries a second.
+    /// Queries per second.
     pub(crate) rate: u64,
 }
 
 impl Client {
-    /// Sends what `next` appends to what it is given for so many seconds, and waits for the last answers.
+    /// Sends the queries that `next` appends to its buffer for `seconds`, and waits for the last answers.
     /// Only NOERROR and NXDOMAIN count as answers.
     pub(crate) fn ask(
         self,
@@ -35,7 +35,7 @@ impl Client {
         socket.connect(server).context(|| format!("cannot reach {server}"))?;
         socket.set_read_timeout(Some(Duration::from_millis(20)))?;
         sys::stamp_arrivals(&socket)?;
-        // When the query with each ID left, in nanoseconds since the epoch; 0 once it is answered.
+        // Send time of the query with each ID, in nanoseconds since the epoch; 0 once it is answered.
         let left: Vec<AtomicU64> = (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect();
         let over = AtomicBool::new(false);
         let began = Instant::now();
@@ -84,12 +84,13 @@ impl Client {
     }
 }
 
-/// Nanoseconds since the epoch.
+/// Returns the current time in nanoseconds since the epoch.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-/// Takes answers until it is over: how long each took, in nanoseconds, and how often each response code came.
+/// Receives answers until `over` is set; returns the latency of each in nanoseconds, and the number of each
+/// response code.
 fn receive(socket: &UdpSocket, left: &[AtomicU64], over: &AtomicBool) -> (Vec<u64>, [u64; 16]) {
     let (mut times, mut codes) = (Vec::new(), [0; 16]);
     let mut buffer = [0; 4096];
@@ -99,7 +100,7 @@ fn receive(socket: &UdpSocket, left: &[AtomicU64], over: &AtomicBool) -> (Vec<u6
             continue;
         }
         let sent = left[usize::from(u16::from_be_bytes([buffer[0], buffer[1]]))].swap(0, Ordering::Relaxed);
-        // Of answers that come twice the first counts.
+        // Of duplicate answers the first counts.
         let Some(took) = (stamp.as_nanos() as u64).checked_sub(sent).filter(|_| sent != 0) else { continue };
         let code = buffer[3] & 15;
         codes[usize::from(code)] += 1;
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
     use crate::queries::write_known;
 
-    /// A server that answers every query with this code, or not at all, until it is over.
+    /// Runs the client against a server that answers every query with this code, or not at all.
     fn against(code: Option<u8>) -> Load {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
@@ -130,7 +131,7 @@ mod tests {
                     if let Some(code) = code {
                         buffer[2] |= 0x80;
                         buffer[3] = code;
-                        // Twice, of which one may count.
+                        // Twice; only one of them may count.
                         server.send_to(&buffer[..length], peer).unwrap();
                         server.send_to(&buffer[..length], peer).unwrap();
                     }

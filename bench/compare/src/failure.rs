@@ -1,18 +1,18 @@
-//! The one error type of the benchmark: a sentence for the person who ran it. Nothing here decides what to do
-//! about an error; callers either skip a row with a message or stop the run.
+//! The only error type of the benchmark: a message for the user. Callers decide what to do: they skip a row
+//! with a message, or stop the run.
 
 use std::fmt;
 use std::io;
 
-/// What went wrong, in words, outermost context first.
+/// An error message, outermost context first.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
-/// Result of anything in this crate that can fail.
+/// Result type of this crate.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// A failure with this message.
+    /// Creates a failure with this message.
     pub(crate) fn new(message: impl Into<String>) -> Failure {
         Failure(message.into())
     }
@@ -32,7 +32,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Adds what was being done to an error.
+/// Adds context to an error.
 pub(crate) trait Context<T> {
     /// Turns the error into a `Failure` that begins with `what()`.
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;

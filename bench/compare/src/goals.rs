@@ -1,5 +1,5 @@
-//! What nomen is meant to reach, computed from what a run measured: every goal with its figure, met or not.
-//! Goals are ratios and differences within one run, taken round by round; the figure shown is their median.
+//! The performance goals of nomen, computed from the results of a run: each with its figure, met or not.
+//! Goals are ratios and differences within one run, computed per round; the figure shown is their median.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -8,17 +8,17 @@ use crate::report::{FROM_IMAGE, Figures, Loading, Moved, Results, aligned, media
 use crate::servers::Kind;
 use crate::workloads::{MISS_RATES, Phase, miss_rate};
 
-/// How a figure has to stand to what is wanted.
+/// Required relation of a figure to the wanted value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Relation {
-    /// Not above it.
+    /// Less or equal.
     AtMost,
-    /// Not below it.
+    /// Greater or equal.
     AtLeast,
-    /// Below it.
+    /// Less.
     Below,
-    /// Above it.
+    /// Greater.
     Above,
 }
 
@@ -42,72 +42,72 @@ impl Relation {
     }
 }
 
-/// Whether a goal was reached.
+/// Whether a goal is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// Reached.
+    /// Met.
     Met,
-    /// Not reached.
+    /// Missed.
     Missed,
-    /// Something it takes was not measured.
+    /// A measurement that it needs is missing.
     NotMeasured,
 }
 
 /// One goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Goal {
-    /// What is compared.
+    /// The compared quantity.
     pub(crate) goal: String,
     /// Workload and load.
     pub(crate) place: String,
-    /// The figure, median over the rounds.
+    /// The figure: the median over the rounds.
     pub(crate) measured: Option<f64>,
-    /// How it has to stand to `wanted`.
+    /// The required relation to `wanted`.
     pub(crate) relation: Relation,
-    /// What is wanted.
+    /// The wanted value.
     pub(crate) wanted: f64,
     /// Unit of both; `×` for ratios.
     pub(crate) unit: &'static str,
-    /// Reached or not.
+    /// Met or not.
     pub(crate) verdict: Verdict,
-    /// Rounds that reach it, taken one by one.
+    /// Number of rounds that meet the goal.
     pub(crate) rounds_met: usize,
-    /// Rounds.
+    /// Number of rounds.
     pub(crate) rounds: usize,
-    /// What the figure was computed from, medians.
+    /// The medians that the figure is computed from, as text.
     pub(crate) from: String,
 }
 
-/// Number of clients at which goals without a number of clients are judged.
+/// Number of clients for goals that do not mention one.
 const USUAL: &str = "fixed rate, 20 clients";
-/// Records a zone must have to count for the goals about four million; fewer prove nothing.
+/// Minimum number of records of a zone for goals about 4 million records.
 const BIG: u64 = 4_000_000;
-/// The same for those about 35 million.
+/// Minimum number of records of a zone for goals about 35 million records.
 const LARGE: u64 = 35_000_000;
-/// Zones that a secondary must have to count for the goals about very many.
+/// Minimum number of zones of a secondary for goals about very many zones.
 const MANY_ZONES: f64 = 100_000.0;
-/// Delegations that the goals speak of.
+/// Number of delegations that the goals are defined for.
 const NAMES: &str = "1000000";
-/// Names that they want asked for with empty caches.
+/// Number of names queried with empty caches that the goals are defined for.
 const COLD: &str = "50000";
 /// Unsigned workloads over UDP.
 const UNSIGNED: [&str; 5] = ["one-name", "delegations", "nxdomain", "zones-10k", "zones-100k"];
 
-/// Numbers of clients that few cached names are asked for by.
+/// Numbers of clients in workloads with few cached names.
 const MANY: [&str; 6] = ["1 client", "10 clients", "50 clients", "100 clients", "200 clients", "500 clients"];
-/// Microseconds in user space that an answer with signatures may take beyond one without.
+/// Microseconds of user CPU that an answer with signatures may take in addition.
 const LARGER: f64 = 0.1;
-/// The rows of what is asked over veth.
+/// The loads over veth.
 const SOCKETS: &str = "saturated over veth, sockets";
 const XDP: &str = "saturated over veth, AF_XDP";
-/// Resolvers that empty caches are compared with.
+/// Resolvers that the goals for empty caches compare with.
 const RIVALS: [&str; 2] = ["Unbound", "Recursor"];
 
-/// A figure of a measurement.
+/// Selects a figure of a measurement.
 type Pick = fn(&Figures) -> Option<f64>;
 
-/// One figure of one server over the rounds.
+/// One figure of one server, by round.
 struct Series {
     server: String,
     values: Vec<f64>,
@@ -123,13 +123,13 @@ impl Series {
     }
 }
 
-/// What one round's goal is made of: nomen's figure and the other's.
+/// Combines nomen's figure and the other server's into a round's result.
 type Combine = fn(f64, f64) -> f64;
 
 const RATIO: Combine = |own, other| own / other;
 const DIFFERENCE: Combine = |own, other| own - other;
 
-/// Every goal, in the order they are spoken of, whether or not it was measured.
+/// Returns every goal, in a fixed order, whether or not it was measured.
 pub(crate) fn evaluate(results: &Results) -> Vec<Goal> {
     let judge = Judge { results, goals: Vec::new() };
     judge.all()
@@ -170,7 +170,7 @@ impl Judge<'_> {
             let own = self.own(workload, USUAL, pick);
             let saturated = self.own(workload, "saturated, 20 clients", pick);
             self.plain("user CPU per query", (workload, USUAL), Relation::AtMost, wanted, "µs", own);
-            // The goal is judged where servers are not saturated; batches make it cheaper where they are.
+            // The goal applies to unsaturated servers; on saturated ones batches make queries cheaper.
             if let (Some(goal), Some(saturated)) = (self.goals.last_mut(), saturated) {
                 goal.from += &format!(" (saturated {})", figure(saturated.middle()));
             }
@@ -243,7 +243,7 @@ impl Judge<'_> {
     }
 
     fn tcp(&mut self) {
-        // Queries per CPU second are the inverse of the CPU time of a query.
+        // Queries per CPU second are the inverse of the CPU time per query.
         for load in ["TCP pipelined, 20 clients", "TCP one query a connection, 8 clients"] {
             let rate: Pick = |f| f.cpu_us.filter(|cpu| *cpu > 0.0).map(|cpu| 1e6 / cpu);
             let above = (Relation::Above, 1.0, "×");
@@ -264,15 +264,15 @@ impl Judge<'_> {
         }
     }
 
-    /// Answers from the cache of a forwarder.
+    /// Goals for cached answers of a forwarder.
     fn cached(&mut self) {
         for (workload, counts) in [("cached-100", &MANY[..]), ("cached-200k", &["20 clients"])] {
             self.cached_answers(workload, counts, 0.0);
         }
     }
 
-    /// The same answers with signatures, validated: they may take somewhat more in user space, since they are
-    /// larger.
+    /// Goals for the same answers with signatures, validated: being larger, they may take a little more user
+    /// CPU.
     fn validated(&mut self) {
         for (workload, plain, counts) in
             [("validated-100", "cached-100", &MANY[..]), ("validated-200k", "cached-200k", &["20 clients"])]
@@ -284,7 +284,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What signatures cost in user space beyond what they cost the reflector.
+    /// Compares the additional user CPU for signatures with that of the reflector.
     fn larger(&mut self, (workload, load): (&str, &str), plain: &str) {
         let above = |workload: &str| {
             let user: Pick = |f| f.user_us;
@@ -298,7 +298,7 @@ impl Judge<'_> {
         self.combined(&goal, (workload, load), both, DIFFERENCE, at_most(LARGER, "µs"));
     }
 
-    /// Answers from a cache, for which so many microseconds more may be used in user space.
+    /// Goals for answers from a cache; user CPU may be higher by `more` microseconds.
     fn cached_answers(&mut self, workload: &str, counts: &[&str], more: f64) {
         for clients in counts {
             let load = format!("saturated, {clients}");
@@ -313,8 +313,8 @@ impl Judge<'_> {
         self.reflector("CPU above the reflector", (workload, USUAL), |f| f.cpu_us, 0.5 + more);
     }
 
-    /// The same from a generator that takes packets before the kernel's stack does, so that less of its work
-    /// is done on the server's CPU. Behind AF_XDP the best peer is one with it or without.
+    /// Goals for cached answers to a generator that receives packets before the kernel's stack, so that less
+    /// of its work is done on the server's CPU. For AF_XDP the best peer may use it or not.
     fn cached_over_veth(&mut self) {
         self.answers_over_veth("cached-veth", 0.0);
         self.answers_over_veth("validated-veth", LARGER);
@@ -344,7 +344,7 @@ impl Judge<'_> {
         self.reflector("CPU above the reflector", (workload, XDP), cpu, 0.5 + more);
     }
 
-    /// Names that a forwarder has to ask for.
+    /// Goals for cache misses of a forwarder.
     fn misses(&mut self) {
         let alone = ("misses", "one outstanding");
         self.best_peer("added p50", alone, |f| f.added_p50_us, Relation::AtMost, 1.0);
@@ -355,7 +355,7 @@ impl Judge<'_> {
             let goal = format!("CPU per forwarded query to {peer}'s");
             self.combined(&goal, saturated, (own, other), RATIO, at_most(0.7, "×"));
         }
-        // dnsdist keeps its ports: what it saves by that is no measure for the others.
+        // dnsdist reuses its ports, so that its costs are no measure for the others.
         for rate in MISS_RATES {
             let load = miss_rate(rate, 20);
             let own = self.own("misses", &load, |f| f.cpu_us);
@@ -383,7 +383,7 @@ impl Judge<'_> {
         self.plain("cached queries answered", place, Relation::AtLeast, 99.0, "%", own);
     }
 
-    /// Names that nothing is known of.
+    /// Goals for empty caches.
     fn cold(&mut self) {
         let (wall, cpu, asked): (Pick, Pick, Pick) = (|f| f.wall_seconds, |f| f.cpu_us, |f| f.forwarded);
         for load in ["unsigned zones", "signed zones"] {
@@ -402,7 +402,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Queries made to use up the processor.
+    /// Goals for queries that use up the CPU.
     fn attacks(&mut self) {
         let p99: Pick = |f| f.latency_p99_us;
         for load in ["client beside KeyTrap", "client beside NSEC3 hashes"] {
@@ -416,13 +416,13 @@ impl Judge<'_> {
         }
     }
 
-    /// Whole zones, sent and taken; small ones prove nothing.
+    /// Goals for whole zones, sent and received; only large ones count.
     fn transfers(&mut self) {
         let (out, taken) = (("axfr-out", "whole zone"), ("axfr-in", "whole zone"));
         let cpu: Pick = |f| big(f)?.cpu;
         let own = self.own(out.0, out.1, cpu);
         self.plain("CPU of the primary, 4M records", out, Relation::AtMost, 0.3, "s", own);
-        // The same on any machine: Knot takes 1.08 s where 0.3 is wanted.
+        // Independent of the machine: Knot takes 1.08 s where 0.3 s are wanted.
         self.best_peer("CPU of the primary", out, cpu, Relation::AtMost, 0.3 / 1.08);
         self.best_peer("bytes", out, |f| big(f)?.bytes, Relation::AtMost, 1.0);
         let after: Pick = |f| Some(big(f)?.after? / big(f)?.sending?);
@@ -431,7 +431,7 @@ impl Judge<'_> {
         self.plain(goal, taken, Relation::AtMost, 0.05, "×", own);
     }
 
-    /// Very many zones; fewer prove nothing.
+    /// Goals for very many zones; only runs with enough of them count.
     fn secondaries(&mut self) {
         let seconds: Pick = |f| many(f)?.seconds;
         for phase in [Phase::Start, Phase::Change, Phase::Restart] {
@@ -444,7 +444,7 @@ impl Judge<'_> {
         self.plain("zones asked for too late", place, Relation::AtMost, 0.0, "", own);
     }
 
-    /// At most what the better of Knot and NSD needs.
+    /// Compares with the better of Knot and NSD.
     fn rivals(&mut self, what: &str, phase: Phase, pick: Pick) {
         let place = ("secondaries", phase.name());
         let rivals = ["Knot", "NSD"].iter().filter_map(|peer| self.series(place.0, place.1, peer, pick));
@@ -462,7 +462,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A figure of nomen alone.
+    /// Adds a goal for a figure of nomen alone.
     fn plain(
         &mut self,
         goal: &str,
@@ -477,7 +477,7 @@ impl Judge<'_> {
         self.add(goal, place, values, (relation, wanted, unit), from);
     }
 
-    /// A figure of nomen and another's, combined round by round.
+    /// Adds a goal for a figure of nomen and another server's, combined by round.
     fn combined(
         &mut self,
         goal: &str,
@@ -499,14 +499,14 @@ impl Judge<'_> {
         self.add(goal, place, values, wanted, from);
     }
 
-    /// At most so many microseconds more than the reflector.
+    /// Adds a goal: at most `wanted` microseconds more than the reflector.
     fn reflector(&mut self, goal: &str, place: (&str, &str), pick: Pick, wanted: f64) {
         let own = self.own(place.0, place.1, pick);
         let floor = self.series(place.0, place.1, "reflector", pick);
         self.combined(goal, place, (own, floor), DIFFERENCE, at_most(wanted, "µs"));
     }
 
-    /// A ratio to the best peer, where less is better.
+    /// Adds a goal: the ratio to the best peer, where less is better.
     fn best_peer(&mut self, what: &str, place: (&str, &str), pick: Pick, relation: Relation, wanted: f64) {
         self.best_peer_of(what, place, pick, f64::min, (relation, wanted, "×"));
     }
@@ -560,7 +560,7 @@ impl Judge<'_> {
         self.series(workload, load, "nomen", pick)
     }
 
-    /// A figure of a server over the rounds, unless its answers were wrong or a round lacks it.
+    /// Returns a figure of a server by round, unless its answers were wrong or a round lacks it.
     fn series(&self, workload: &str, load: &str, server: &str, pick: Pick) -> Option<Series> {
         let mut rows = self.results.rows.iter();
         let row = rows.find(|row| {
@@ -575,7 +575,7 @@ impl Judge<'_> {
         peers().filter_map(|peer| self.series(workload, load, peer, pick)).collect()
     }
 
-    /// A figure of the start with the big zone.
+    /// Returns a figure of the start with the big or the large zone.
     fn start(&self, server: &str, large: bool, pick: fn(&Loading) -> Vec<f64>) -> Option<Series> {
         let mut starts = self.results.loading.iter();
         let row = starts.find(|loading| {
@@ -593,12 +593,12 @@ impl Judge<'_> {
     }
 }
 
-/// What is known of zones that moved, if they were very many.
+/// Returns the transfer figures of very many zones.
 fn many(figures: &Figures) -> Option<Moved> {
     figures.moved.filter(|moved| moved.zones.is_some_and(|zones| zones >= MANY_ZONES))
 }
 
-/// What is known of a zone that moved, if it was a big one.
+/// Returns the transfer figures of a big zone.
 fn big(figures: &Figures) -> Option<Moved> {
     figures.moved.filter(|moved| moved.records.is_some_and(|records| records >= BIG as f64))
 }
@@ -607,7 +607,7 @@ fn is_peer(kind: &Kind) -> bool {
     kind.answers() && *kind != Kind::Nomen
 }
 
-/// All that nomen is held to, second columns among them: each at its best.
+/// Returns all servers that nomen is compared with, including their second configurations.
 fn peers() -> impl Iterator<Item = &'static str> {
     Kind::value_variants().iter().filter(|kind| is_peer(kind)).map(|kind| kind.name())
 }
@@ -620,7 +620,7 @@ const fn at_least(wanted: f64) -> (Relation, f64, &'static str) {
     (Relation::AtLeast, wanted, "×")
 }
 
-/// The best of several servers in each round; named after the one that is best by its median.
+/// Returns the best value of several servers in each round, labelled with the server of the best median.
 fn best(peers: Vec<Series>, better: fn(f64, f64) -> f64) -> Option<Series> {
     let rounds = peers.iter().map(|peer| peer.values.len()).max()?;
     let round = |round: usize| peers.iter().filter_map(|peer| peer.values.get(round).copied()).reduce(better);
@@ -629,7 +629,7 @@ fn best(peers: Vec<Series>, better: fn(f64, f64) -> f64) -> Option<Series> {
     Some(Series { server: top.server.clone(), values })
 }
 
-/// A figure with as many digits as its size makes sense of.
+/// Formats a figure with as many digits as make sense.
 fn figure(value: f64) -> String {
     match value.abs() {
         huge if huge >= 1e7 => format!("{:.0}M", value / 1e6),
@@ -639,7 +639,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// The goals as a table, with a line that sums them up; nothing without goals.
+/// Returns the goals as a table with a summary line; empty without goals.
 pub(crate) fn table(results: &Results) -> String {
     let goals = &results.goals;
     if goals.is_empty() {
@@ -674,7 +674,8 @@ pub(crate) fn table(results: &Results) -> String {
         count(Verdict::Missed),
         count(Verdict::NotMeasured),
         if small {
-            "The zones, or the names asked for, are not as many as the goals speak of: nothing here counts.\n\n"
+            "The zones, or the names asked for, are not as many as the goals speak of: nothing here \
+             counts.\n\n"
         } else {
             ""
         },
@@ -725,7 +726,7 @@ mod tests {
 
     #[test]
     fn differences_are_taken_round_by_round() {
-        // The medians differ by 1.0, the rounds by 0.3: the machine drifted, and it drifted for both.
+        // The medians differ by 1.0, the rounds by 0.3: the machine drifted, for both servers alike.
         let rows = vec![
             row("one-name", USUAL, "nomen", cpu(&[4.3, 5.3, 9.0])),
             row("one-name", USUAL, "reflector", cpu(&[4.0, 5.0, 4.3])),
@@ -755,7 +756,7 @@ mod tests {
             row("delegations", USUAL, "Knot", cpu(&[8.0, 9.0])),
             row("delegations", USUAL, "BIND", cpu(&[1.0, 1.0])),
         ];
-        // Timed on wrong answers: no peer to be measured by.
+        // A server with wrong answers is no peer.
         rows[3].note = Some("wrong".to_string());
         let goals = evaluate(&Results { rows, ..Results::default() });
         let goal = found(&goals, "user CPU to the best peer's", "delegations, fixed rate, 20 clients");
@@ -764,7 +765,7 @@ mod tests {
         assert!(goal.from.contains("nomen 0.20"), "{}", goal.from);
     }
 
-    /// A forwarder asks others in each workload: the best of them in a row is what counts there.
+    /// A forwarder has different peers in each workload: it is compared with the best of each row.
     #[test]
     fn a_forwarder_is_held_to_the_best_of_its_peers_and_to_itself() {
         let cell = |qps: f64, p99: f64| {
@@ -794,10 +795,10 @@ mod tests {
             row("misses", &slow, "Unbound", cpu(&[110.0])),
             row("misses", &slow, "kresd", cpu(&[105.0])),
             row("misses", &slow, "kresd, as advised", cpu(&[100.0])),
-            // Which keeps its ports.
+            // dnsdist reuses its ports.
             row("misses", &slow, "dnsdist", cpu(&[50.0])),
             row("misses", &slow, "dnsdist, as advised", cpu(&[40.0])),
-            // A floor is no peer.
+            // The floor is no peer.
             row("misses", &slow, "relay", cpu(&[30.0])),
             row("misses", &fast, "nomen", cpu(&[46.0])),
             row("misses", &fast, "Unbound", cpu(&[50.0])),
@@ -851,7 +852,7 @@ mod tests {
             row("cached-veth", XDP, "reflector", user(0.1)),
             row("validated-veth", XDP, "nomen", user(0.6)),
             row("validated-veth", XDP, "reflector", user(0.15)),
-            // Through sockets it is not the same.
+            // Over sockets the difference is another.
             row("validated-veth", SOCKETS, "reflector", user(0.6)),
         ];
         let goals = evaluate(&Results { rows, ..Results::default() });
@@ -871,7 +872,7 @@ mod tests {
             row("cold", "signed zones", "nomen", cell(2.0, 90.0, 1.3)),
             row("cold", "signed zones", "Unbound", cell(3.0, 80.0, 1.1)),
             row("cold", "signed zones", "Recursor", cell(2.0, 100.0, 1.0)),
-            // Of which nothing is asked.
+            // No goal is about BIND.
             row("cold", "signed zones", "BIND", cell(1.0, 1.0, 0.1)),
         ];
         let goals = evaluate(&Results { rows, ..Results::default() });
@@ -994,7 +995,7 @@ mod tests {
                 row("secondaries", start, "nomen", moved(zones, 12.0, None)),
                 row("secondaries", start, "NSD", moved(zones, 11.0, None)),
                 row("secondaries", start, "Knot", moved(zones, 20.0, None)),
-                // Of which nothing is asked.
+                // No goal is about BIND.
                 row("secondaries", start, "BIND", moved(zones, 1.0, None)),
                 row("secondaries", due, "nomen", moved(zones, 102.0, Some(late))),
             ]
@@ -1023,7 +1024,7 @@ mod tests {
             start("Knot", 4_000_005, vec![10.0, 13.0], 930.0),
             start("nomen", 35_000_005, vec![20.0], 3300.0),
             start("BIND", 35_000_005, vec![1.0], 1.0),
-            // Too small to prove anything.
+            // Too small to count.
             start("Knot", 2_005, vec![0.01], 1.0),
             start(FROM_IMAGE, 2_005, vec![9.0], 1.0),
         ];

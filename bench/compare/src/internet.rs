@@ -1,6 +1,6 @@
-//! The small Internet of `conformance`, lent: that program makes its zones and runs who serves them, in a
-//! network namespace of its own; resolvers are joined to it by a pair of interfaces, so that what crosses it
-//! can be counted at the far end, alike for all of them.
+//! Borrows the small Internet of `conformance`: that program makes its zones and runs their servers in a
+//! network namespace of its own. Resolvers are joined to it by a pair of interfaces, so that all their
+//! packets can be counted at the far end.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,31 +23,31 @@ use crate::session::Plan;
 use crate::sys;
 use crate::workloads::{ATTACK_RATE, Workload};
 
-/// A running Internet; it ends when dropped.
+/// A running small Internet; ends when dropped.
 pub(crate) struct Internet {
     child: Child,
-    /// Closed, it would end.
+    /// If it is closed, the program ends.
     _input: Option<ChildStdin>,
     namespace: File,
     path: String,
-    /// The root server.
+    /// Address of the root server.
     pub(crate) root: Ipv4Addr,
-    /// The root's key.
+    /// Trust anchor for the root.
     pub(crate) anchor: Anchor,
     questions: BTreeMap<String, PathBuf>,
 }
 
-/// What its servers were asked up to some moment.
+/// Traffic counts of its servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Datagrams that came, those for servers that are not there among them.
+    /// Datagrams received, including those for addresses without a server.
     pub(crate) datagrams: u64,
-    /// TCP connections that came.
+    /// TCP connections accepted.
     pub(crate) connections: u64,
 }
 
 impl Internet {
-    /// Why there cannot be one here: the rights, or what is not installed.
+    /// Fails if rights or programs are missing.
     pub(crate) fn is_possible(plan: &Plan) -> Result<()> {
         for program in ["dnssec-keygen", "dnssec-signzone", "named-compilezone"] {
             find(Path::new(program)).context(|| format!("{program} is not installed"))?;
@@ -59,7 +59,7 @@ impl Internet {
         Pair::create().map(drop)
     }
 
-    /// Has the zones made for a workload, and waits until they are served.
+    /// Makes the zones for a workload, and waits until they are served.
     pub(crate) fn lend(plan: &Plan, workload: Workload) -> Result<Internet> {
         let folder = plan.work.join("run").join("internet");
         let _ = fs::remove_dir_all(&folder);
@@ -72,7 +72,7 @@ impl Internet {
         };
         eprintln!("making the small Internet");
         let log = File::create(folder.join("log"))?;
-        // The benchmark may be bound to one CPU by now.
+        // The benchmark itself may be bound to one CPU by now.
         let all = format!("0-{}", measure::cpus() - 1);
         let mut child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--", "taskset", "-c", &all])
@@ -102,32 +102,32 @@ impl Internet {
         let _input = child.stdin.take();
         let Told { namespace: path, root, anchor, questions } = told;
         let internet = Internet { child, _input, namespace, path, root, anchor, questions };
-        // Zones are signed on all CPUs, and served on the one that no figures come from.
+        // Zones are signed on all CPUs, but served on the one CPU that is not measured.
         for thread in measure::threads(&measure::processes(internet.child.id())) {
             sys::pin(thread, plan.upstream_cpu)?;
         }
         Ok(internet)
     }
 
-    /// Joins the calling thread's namespace to it.
+    /// Links the calling thread's namespace to it.
     pub(crate) fn join(&self) -> Result<Link> {
         Link::create(&self.namespace, &self.path)
     }
 
-    /// What its servers were asked so far.
+    /// Returns the traffic counts so far.
     pub(crate) fn asked(&self) -> Result<Asked> {
         let path = "/proc/thread-self/net/snmp";
         let text = namespaces::inside(&self.namespace, || Ok(fs::read_to_string(path)?))?;
         Asked::read(&text).context(|| format!("{path} has no such figures"))
     }
 
-    /// The file of a list of questions.
+    /// Returns the file of a list of questions.
     pub(crate) fn list(&self, name: &str) -> Result<&Path> {
         let list = self.questions.get(name).map(PathBuf::as_path);
         list.context(|| format!("the small Internet has no questions called {name}"))
     }
 
-    /// Some of those on which servers have to agree: not those where each has its own way with what is wrong.
+    /// Returns some of the questions on which all servers must agree: not those about broken zones.
     pub(crate) fn sample(&self, workload: Workload, count: usize) -> Result<Vec<Vec<u8>>> {
         let names: &[&str] =
             if workload == Workload::Attacks { &["benign"] } else { &["unsigned", "signed"] };
@@ -147,7 +147,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// What the program says up to the line `ready`.
+/// Returns the lines that the program prints before the line `ready`.
 fn said(child: &mut Child, patience: Duration) -> Result<Vec<String>> {
     let output = child.stdout.take().context(|| "no output".to_string())?;
     let (sender, receiver) = channel();
@@ -169,7 +169,7 @@ fn said(child: &mut Child, patience: Duration) -> Result<Vec<String>> {
     }
 }
 
-/// What the program that serves it prints of it.
+/// Contents of the lines that the program prints.
 struct Told {
     namespace: String,
     root: Ipv4Addr,
@@ -198,7 +198,7 @@ impl Told {
 }
 
 impl Asked {
-    /// From what the kernel counts in a namespace.
+    /// Reads the counts from the kernel's statistics of a namespace.
     fn read(text: &str) -> Option<Asked> {
         let value = |protocol: &str, name: &str| -> Option<u64> {
             let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(": "));
@@ -212,7 +212,7 @@ impl Asked {
         })
     }
 
-    /// What came since.
+    /// Returns the difference from earlier counts.
     pub(crate) fn since(self, before: Asked) -> Asked {
         Asked {
             datagrams: self.datagrams.saturating_sub(before.datagrams),
@@ -227,8 +227,10 @@ mod tests {
 
     #[test]
     fn what_the_kernel_counts_is_read() {
-        let text = "Ip: Forwarding InReceives\nIp: 1 99\nTcp: ActiveOpens PassiveOpens CurrEstab\nTcp: 7 8 9\n\
-                    Udp: InDatagrams NoPorts InErrors OutDatagrams\nUdp: 100 20 3 77\nUdpLite: InDatagrams\nUdpLite: 5\n";
+        let text = "Ip: Forwarding InReceives\nIp: 1 99\nTcp: ActiveOpens PassiveOpens CurrEstab\n\
+                    Tcp: 7 8 9\n\
+                    Udp: InDatagrams NoPorts InErrors OutDatagrams\nUdp: 100 20 3 77\nUdpLite: InDatagrams\n\
+                    UdpLite: 5\n";
         let asked = Asked::read(text).unwrap();
         assert_eq!(asked, Asked { datagrams: 123, connections: 8 });
         assert_eq!(

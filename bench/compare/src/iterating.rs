@@ -1,6 +1,5 @@
-//! Workloads of resolvers that find everything from the root on: names asked for with nothing in the cache,
-//! and a well-behaved client beside queries made to use up the processor. Both on the small Internet that
-//! `internet.rs` borrows.
+//! Workloads of full resolvers: names queried with empty caches, and a well-behaved client beside queries
+//! that use up the CPU. Both use the small Internet that `internet.rs` borrows.
 
 use crate::client::Client;
 use crate::failure::{Failure, Result};
@@ -14,24 +13,24 @@ use crate::servers::Server;
 use crate::session::Plan;
 use crate::workloads::{ATTACK_RATE, Attack, Cell, Names};
 
-/// Clients, and queries in flight over all of them, with empty caches.
+/// Number of clients, and of queries in flight over all of them, with empty caches.
 const COLD: Dnsperf = Dnsperf { clients: 20, outstanding: 100, rate: None, tcp: false };
-/// The same while names are made known.
+/// Number of clients, and of queries in flight, while caches are filled.
 const KNOWN: Dnsperf = Dnsperf { clients: 10, outstanding: 50, rate: None, tcp: false };
 
 /// A resolver on the small Internet.
 #[derive(Clone, Copy)]
 pub(crate) struct Abroad<'a> {
-    /// What was asked for.
+    /// The plan of the run.
     pub(crate) plan: &'a Plan,
-    /// Where it is.
+    /// The small Internet.
     pub(crate) internet: &'a Internet,
     /// The resolver, just started.
     pub(crate) server: &'a Server,
 }
 
 impl Abroad<'_> {
-    /// Puts one kind of load on the resolver.
+    /// Applies one kind of load to the resolver.
     pub(crate) fn measure(&self, cell: Cell) -> Result<(Load, Figures)> {
         match cell {
             Cell::Cold(names) => self.cold(names),
@@ -41,7 +40,7 @@ impl Abroad<'_> {
         }
     }
 
-    /// Every name once. What is done behind the last answer counts as well.
+    /// Queries every name once. Work after the last answer counts as well.
     fn cold(&self, names: Names) -> Result<(Load, Figures)> {
         let (plan, server) = (self.plan, self.server);
         let list = self.internet.list(names.list())?;
@@ -68,7 +67,7 @@ impl Abroad<'_> {
         Ok((load, figures))
     }
 
-    /// A client that asks for names the resolver has, and malicious queries beside it if there are any.
+    /// Runs a client that queries cached names, with malicious queries beside it if there are any.
     fn beside(&self, attack: Option<Attack>) -> Result<(Load, Figures)> {
         let (plan, address) = (self.plan, self.server.address);
         let seconds = plan.attack_seconds();
@@ -95,8 +94,7 @@ impl Abroad<'_> {
             loss_percent: None,
             ..Figures::new(&client, &usage)
         };
-        // What is used is for both, the greatest part of it for the malicious ones: all of it is taken for
-        // theirs.
+        // The CPU time is for both, but mostly for the malicious queries: all of it is counted as theirs.
         let Some(load) = load else { return Ok((client, alone)) };
         let attack_ms = Some(usage.cpu * 1e3 / load.sent.max(1) as f64);
         let figures = Figures { attack_ms, cpu_us: None, user_us: None, system_us: None, ..alone };
@@ -104,7 +102,7 @@ impl Abroad<'_> {
     }
 }
 
-/// Appends these queries one by one, from the first again after the last.
+/// Returns a function that appends these queries one by one, in a cycle.
 fn in_turn(queries: &[Vec<u8>]) -> impl FnMut(&mut Vec<u8>) {
     let mut queries = queries.iter().cycle();
     move |out| out.extend(queries.next().into_iter().flatten())

@@ -1,5 +1,5 @@
-//! Load: dnsperf for many clients, our own one for a single outstanding query, where every microsecond of the
-//! generator would count. What the server used meanwhile is `measure.rs`'s business.
+//! Load generators: dnsperf for many clients, and our own for a single outstanding query, where every
+//! microsecond of the generator counts. The server's resources are measured in `measure.rs`.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,14 +13,14 @@ use crate::failure::{Context, Failure, Result};
 use crate::namespaces;
 use crate::sys;
 
-/// What a load generator saw.
+/// Results of a load generator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Load {
-    /// Queries sent.
+    /// Number of queries sent.
     pub(crate) sent: u64,
-    /// Queries answered.
+    /// Number of queries answered.
     pub(crate) answered: u64,
-    /// Seconds the load lasted.
+    /// Duration in seconds.
     pub(crate) seconds: f64,
     /// Answers by response code.
     pub(crate) rcodes: BTreeMap<String, u64>,
@@ -28,11 +28,11 @@ pub(crate) struct Load {
     pub(crate) response_size: Option<f64>,
     /// Latency in microseconds.
     pub(crate) latency: Latency,
-    /// Answers to a probe beside the load, which the server worked for as well.
+    /// Number of answers to a probe beside the load, which the server worked for as well.
     pub(crate) probed: u64,
 }
 
-/// Latency in microseconds; `None` where the generator does not tell.
+/// Latency in microseconds; `None` where the generator does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Latency {
     /// Arithmetic mean.
@@ -44,7 +44,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// From single measurements in nanoseconds.
+    /// Computes the latency from single measurements in nanoseconds.
     pub(crate) fn of(nanoseconds: &mut [u64]) -> Latency {
         if nanoseconds.is_empty() {
             return Latency::default();
@@ -57,24 +57,23 @@ impl Latency {
     }
 }
 
-/// Warnings, one for each query that goes wrong: together they would fill the pipe, which is not read before
-/// the end.
+/// dnsperf's warnings per failed query are off: they could fill the pipe, which is only read at the end.
 const SUPPRESSED: &str = "suppress=timeouts,congestion,sendfailed,sockready,unexpected";
 
-/// How dnsperf is to ask.
+/// Parameters of dnsperf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dnsperf {
-    /// Sockets, each with its own port.
+    /// Number of sockets, each with its own port.
     pub(crate) clients: usize,
-    /// Queries in flight over all of them.
+    /// Number of queries in flight over all sockets.
     pub(crate) outstanding: usize,
-    /// Queries a second; as many as get answered if `None`.
+    /// Queries per second; `None` sends as many as are answered.
     pub(crate) rate: Option<u64>,
-    /// Over TCP, pipelined.
+    /// Whether to use TCP, pipelined.
     pub(crate) tcp: bool,
 }
 
-/// Runs dnsperf for this long.
+/// Runs dnsperf for `seconds`.
 pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds: f64) -> Result<Load> {
     let mut command = dnsperf_command(server, how, 1);
     command.args(["-l", &format!("{seconds}")]).arg("-d").arg(queries);
@@ -83,7 +82,7 @@ pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds:
     figures(&output)
 }
 
-/// Seconds until a query counts as lost that is asked once.
+/// Seconds after which a query that is sent once counts as lost.
 const LOST_AFTER_SECONDS: u32 = 5;
 
 /// Runs dnsperf once through the queries, however long that takes.
@@ -98,8 +97,8 @@ pub(crate) fn dnsperf_once(
     figures(&run(&mut command, patience).context(|| "dnsperf".to_string())?)
 }
 
-/// Runs dnsperf for this long with queries that `next` appends to what it is given, one by one, for as long
-/// as they are wanted: they are made on the way, and none has to be repeated.
+/// Runs dnsperf for `seconds` with queries that `next` appends to its buffer one by one: they are made on the
+/// fly, so none is repeated.
 pub(crate) fn dnsperf_fed(
     server: SocketAddr,
     how: Dnsperf,
@@ -118,7 +117,7 @@ pub(crate) fn dnsperf_fed(
     figures(&output.context(|| "dnsperf".to_string())?)
 }
 
-/// Writes queries until they are not read any more.
+/// Writes queries until the reader closes the pipe.
 fn feed(mut out: impl Write, next: &mut impl FnMut(&mut Vec<u8>)) {
     const PAGE: usize = 16 << 10;
     let mut page = Vec::with_capacity(PAGE + 512);
@@ -159,7 +158,7 @@ fn dnsperf_command(server: SocketAddr, how: Dnsperf, patience: u32) -> Command {
     command
 }
 
-/// The figures in what dnsperf printed.
+/// Parses the figures that dnsperf printed.
 fn figures(output: &Output) -> Result<Load> {
     let text = String::from_utf8_lossy(&output.stdout);
     parse_dnsperf(&text).context(|| {
@@ -167,7 +166,7 @@ fn figures(output: &Output) -> Result<Load> {
     })
 }
 
-/// Runs dnsperf, which reports the mean latency only, with a probe beside it that adds the percentiles.
+/// Runs dnsperf, which only reports the mean latency, with a probe beside it that adds the percentiles.
 pub(crate) fn dnsperf_probed(
     server: SocketAddr,
     queries: &Path,
@@ -190,9 +189,8 @@ pub(crate) fn dnsperf_probed(
     Ok(load)
 }
 
-/// Sends a query every two milliseconds and notes, in nanoseconds, how long the answer took to reach the
-/// socket. The kernel notes the arrival, so that waiting for the generator's CPU does not count as the
-/// server's time.
+/// Sends a query every 2 ms, and returns the time until its answer reached the socket, in nanoseconds. The
+/// kernel records the arrival, so that waiting for the generator's CPU is not counted as the server's time.
 fn probe(server: SocketAddr, queries: &[Vec<u8>], done: &AtomicBool) -> Result<Vec<u64>> {
     let socket = namespaces::socket(None, server)?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
@@ -221,8 +219,8 @@ fn probe(server: SocketAddr, queries: &[Vec<u8>], done: &AtomicBool) -> Result<V
     Ok(times)
 }
 
-/// Runs kxdpgun in the client's namespace for this long, sending `rate` queries a second whatever comes back.
-/// Parts of a second count as a whole one, which kxdpgun 3.5 needs.
+/// Runs kxdpgun in the client's namespace for `seconds`, sending `rate` queries per second regardless of
+/// answers. Fractions of a second are rounded up, as kxdpgun 3.5 requires.
 pub(crate) fn kxdpgun(port: u16, queries: &Path, cpu: usize, rate: u64, seconds: f64) -> Result<Load> {
     let seconds = seconds.ceil().max(1.0);
     let mut command = Command::new("ip");
@@ -232,7 +230,7 @@ pub(crate) fn kxdpgun(port: u16, queries: &Path, cpu: usize, rate: u64, seconds:
         .args(["-I", namespaces::CLIENT_INTERFACE, "-i"])
         .arg(queries)
         .arg(namespaces::SERVER_ADDRESS.to_string());
-    // The kernel takes a moment to let go of the interface after the last run.
+    // The kernel takes a moment to release the interface after the last run.
     let end = Instant::now() + Duration::from_secs(3);
     let (output, text) = loop {
         let output =
@@ -252,7 +250,7 @@ pub(crate) fn kxdpgun(port: u16, queries: &Path, cpu: usize, rate: u64, seconds:
     Ok(Load { seconds, ..load })
 }
 
-/// Reads the figures that kxdpgun prints at its end.
+/// Parses the figures that kxdpgun prints at its end.
 pub(crate) fn parse_kxdpgun(text: &str) -> Option<Load> {
     let field =
         |name: &str| text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'));
@@ -272,7 +270,7 @@ pub(crate) fn parse_kxdpgun(text: &str) -> Option<Load> {
     })
 }
 
-/// Runs a generator to its end, or kills it when it takes too long or the person interrupts.
+/// Runs a generator to its end, or kills it if it takes too long or the user interrupts.
 pub(crate) fn run(command: &mut Command, patience: Duration) -> Result<Output> {
     finish(start(command.stdin(Stdio::null()))?, patience)
 }
@@ -288,7 +286,7 @@ fn start(command: &mut Command) -> Result<Child> {
 
 fn finish(mut child: Child, patience: Duration) -> Result<Output> {
     let deadline = Instant::now() + patience;
-    // The output of a generator is a page at most, well within a pipe's buffer.
+    // A generator prints one page at most, which fits into a pipe's buffer.
     while child.try_wait()?.is_none() {
         if sys::interrupted() || Instant::now() > deadline {
             end(&mut child);
@@ -304,7 +302,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Reads the figures that dnsperf 2.x prints at its end.
+/// Parses the figures that dnsperf 2.x prints at its end.
 pub(crate) fn parse_dnsperf(text: &str) -> Option<Load> {
     let field = |name: &str| {
         text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':').map(str::trim))
@@ -326,7 +324,7 @@ pub(crate) fn parse_dnsperf(text: &str) -> Option<Load> {
         rcodes,
         response_size,
         latency: Latency {
-            // A reply that comes after dnsperf has given it up makes its sum nonsense now and then.
+            // An answer after dnsperf's timeout sometimes makes its sum meaningless.
             mean: number("Average Latency (s)")
                 .filter(|seconds| *seconds < 3600.0)
                 .map(|seconds| seconds * 1e6),
@@ -337,8 +335,8 @@ pub(crate) fn parse_dnsperf(text: &str) -> Option<Load> {
     })
 }
 
-/// One query outstanding over one connected socket: sends, waits, notes the time, sends the next; begins with
-/// the query numbered `first`.
+/// Keeps one query outstanding over one connected socket: sends, waits, records the time, sends the next.
+/// Begins with the query numbered `first`.
 pub(crate) fn round_trips(
     server: SocketAddr,
     queries: &[Vec<u8>],
@@ -388,10 +386,10 @@ pub(crate) fn round_trips(
     Ok(load)
 }
 
-/// One query on each TCP connection, one connection after the other in each of `clients` threads.
+/// Sends one query on each TCP connection, one connection after the other in each of `clients` threads.
 ///
-/// Connections are reset, not closed, at the end, so that no port is kept waiting and the run can be of any
-/// length.
+/// Connections are reset, not closed, at the end, so that no port stays in TIME_WAIT and the run can be of
+/// any length.
 pub(crate) fn connections(
     server: SocketAddr,
     queries: &[Vec<u8>],
@@ -468,7 +466,7 @@ fn one_connection(server: SocketAddr, query: &[u8]) -> std::io::Result<(u8, usiz
     rcode.map(|rcode| (rcode, response.len())).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }
 
-/// Response codes by name, those that occurred.
+/// Returns the counts of the response codes that occurred, by name.
 pub(crate) fn named(codes: &[u64; 16]) -> BTreeMap<String, u64> {
     const NAMES: [&str; 6] = ["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"];
     let name = |code: usize| NAMES.get(code).map_or_else(|| format!("RCODE{code}"), |name| name.to_string());
@@ -530,7 +528,7 @@ duration: 2 s
         assert_eq!(load.response_size, Some(38.0));
         assert_eq!(load.rcodes["NXDOMAIN"], 450);
         assert_eq!(parse_kxdpgun("error: no interface"), None);
-        // As version 3.5 prints it.
+        // Output of version 3.5.
         let newer = KXDPGUN
             .replace("thread#00", "cumulative metrics:\nthread#00")
             .replace("duration: 2 s", "duration: 2.0011 s");

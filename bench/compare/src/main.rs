@@ -1,5 +1,5 @@
-//! nomen and its peers, side by side, in one run: the command line. `run` beside this crate builds it and
-//! installs what is missing; README.md explains what is measured and how to read it.
+//! Compares nomen with its peers in one run: the command line. The script `run` beside this crate builds it
+//! and installs missing programs; README.md explains the measurements and how to read them.
 
 mod answers;
 mod axfr;
@@ -62,7 +62,7 @@ struct Arguments {
     /// Everything once, at tiny sizes, in a minute or two.
     #[arg(long)]
     smoke: bool,
-    /// Every row, in two rounds of a second each: about half an hour.
+    /// Every row, in two rounds of one second each: about half an hour.
     #[arg(long)]
     short: bool,
     /// Workloads, separated by commas; all of them but load-large by default.
@@ -80,10 +80,10 @@ struct Arguments {
     /// Numbers of clients, separated by commas [default: 1,20,100,500 for unsigned zones over UDP, else 20].
     #[arg(long, value_delimiter = ',')]
     clients: Vec<usize>,
-    /// Queries a second where the server is not saturated.
+    /// Queries per second where the server is not saturated.
     #[arg(long, default_value_t = 40_000)]
     rate: u64,
-    /// Queries a second that kxdpgun sends over veth; more than any server answers.
+    /// Queries per second that kxdpgun sends over veth; more than any server answers.
     #[arg(long, default_value_t = 1_500_000)]
     flood: u64,
     /// Delegations in the big zone, four records each.
@@ -104,8 +104,8 @@ struct Arguments {
     /// Delegations in the zone of the workload update, four records each.
     #[arg(long, default_value_t = 10_000)]
     updated_names: u64,
-    /// Delegations in canonical order, as registries write their zones: peers then find neighbours in memory
-    /// together.
+    /// Write delegations in canonical order, as registries do: peers then have neighbours next to each other
+    /// in memory.
     #[arg(long)]
     sorted: bool,
     /// Zones of the workload secondaries [default: 100000, short: 10000].
@@ -117,7 +117,7 @@ struct Arguments {
     /// Seed of zones and queries.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A root zone file (plain or .gz) to serve instead of a made one.
+    /// A root zone file (plain or .gz) to serve instead of a generated one.
     #[arg(long)]
     root_zone: Option<PathBuf>,
     /// Answers compared between the servers before they are timed.
@@ -160,31 +160,31 @@ struct Arguments {
     resolvers: Resolvers,
 }
 
-/// What only the workloads of resolvers use.
+/// Options of the resolver workloads.
 #[derive(clap::Args)]
 struct Resolvers {
     /// MiB of a resolver's cache.
     #[arg(long, default_value_t = 256)]
     cache_size: u64,
-    /// The same in the workload flood, which is to fill it.
+    /// MiB of a resolver's cache in the workload flood, which fills it.
     #[arg(long, default_value_t = 32)]
     flood_cache_size: u64,
     /// Cached names of the workloads cached-200k and validated-200k.
     #[arg(long, default_value_t = 200_000)]
     cached_names: u64,
-    /// Names that the well-behaved client of the workload flood asks for.
+    /// Names that the well-behaved client of the workload flood queries.
     #[arg(long, default_value_t = 20_000)]
     client_names: u64,
-    /// Names that the workload cold asks for, of each kind of zones.
+    /// Names that the workload cold queries, for each kind of zones.
     #[arg(long, default_value_t = 50_000)]
     cold_names: u64,
-    /// The program that lends the small Internet to cold and attacks, which take the rights of root.
+    /// The program that lends the small Internet to cold and attacks, which need root.
     #[arg(long, default_value = "target/release/conformance")]
     conformance: PathBuf,
-    /// Queries a second for new names, separated by commas: each is a row.
+    /// Queries per second for new names, separated by commas: each is a row.
     #[arg(long, alias = "miss-rate", value_delimiter = ',', default_values_t = MISS_RATES)]
     miss_rates: Vec<u64>,
-    /// Milliseconds that the upstream takes over each answer.
+    /// Milliseconds that the upstream delays each answer.
     #[arg(long, default_value_t = 0)]
     delay: u64,
     /// CPU of the upstream [default: one that neither server nor generator has, or else the generator's].
@@ -212,10 +212,10 @@ enum Part {
         /// Address and port.
         #[arg(long)]
         listen: SocketAddr,
-        /// Least size of a response.
+        /// Minimum size of a response.
         #[arg(long, default_value_t = 0)]
         size: usize,
-        /// Interface whose queries are taken by AF_XDP.
+        /// Interface whose queries are received by AF_XDP.
         #[arg(long)]
         xdp: Option<String>,
     },
@@ -233,14 +233,14 @@ enum Part {
         #[arg(last = true)]
         command: Vec<String>,
     },
-    /// Only pass every query on from a port of its own, and its answer back (started by the benchmark
+    /// Only forward every query from a port of its own, and return the answer (started by the benchmark
     /// itself).
     #[command(hide = true)]
     Relay {
         /// Address and port.
         #[arg(long)]
         listen: SocketAddr,
-        /// Where queries are passed on to.
+        /// Address that queries are forwarded to.
         #[arg(long)]
         upstream: SocketAddr,
     },
@@ -344,7 +344,7 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
     })
 }
 
-/// Where the programs are.
+/// Returns the paths of the programs.
 fn programs(arguments: &Arguments) -> Programs {
     Programs {
         nomen: fs::canonicalize(&arguments.nomen).unwrap_or_else(|_| arguments.nomen.clone()),
@@ -359,7 +359,7 @@ fn programs(arguments: &Arguments) -> Programs {
     }
 }
 
-/// How large zones and query files are.
+/// Returns the sizes of zones and query files.
 fn sizes(arguments: &Arguments) -> Sizes {
     if arguments.smoke {
         Sizes {
@@ -395,7 +395,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
     }
 }
 
-/// Notes versions and settings.
+/// Adds versions and settings to the results.
 fn describe(plan: &Plan, results: &mut Results) {
     for kind in plan.servers.iter().filter(|kind| kind.is_first()) {
         if let Some(version) = plan.programs.version(*kind) {
@@ -424,13 +424,13 @@ fn describe(plan: &Plan, results: &mut Results) {
     set("upstream delay ms", plan.delay.as_millis().to_string());
 }
 
-/// The day in UTC.
+/// Returns today's date in UTC.
 fn today() -> String {
     let output = Command::new("date").args(["-u", "+%F"]).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default()
 }
 
-/// Prints the table and writes it, the JSON and the plots into `folder`.
+/// Prints the table, and writes it, the JSON and the plots to `folder`.
 fn write(folder: &Path, results: &Results) -> Result<()> {
     let table = report::table(results);
     println!("{table}");

@@ -1,5 +1,6 @@
-//! What a server used: CPU time, user apart from system, instructions and cycles, memory. Read from /proc and
-//! from the kernel's event counters, for all threads of all processes of the server's process group.
+//! Measures the resources that a server uses: CPU time, in user space and in the kernel, instructions and
+//! cycles, memory. Reads /proc and the kernel's event counters, for all threads of all processes of the
+//! server's process group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,7 @@ pub(crate) struct Stat {
 
 /// Reads a `stat` line; `None` if it is not one.
 pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
-    // The command name may hold blanks and parentheses; what counts starts after the last one.
+    // The command name may contain spaces and parentheses; the fields begin after the last one.
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
     let group = fields.nth(2)?.parse().ok()?;
     let user = fields.nth(8)?.parse().ok()?;
@@ -32,14 +33,14 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     Some(Stat { group, user, system })
 }
 
-/// The value of a `Name:  123 kB` line, in bytes.
+/// Returns the value of a `Name:  123 kB` line, in bytes.
 pub(crate) fn parse_kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
     let value: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(value * 1024)
 }
 
-/// Nanoseconds on a CPU and nanoseconds waiting for one, from a `schedstat` line.
+/// Returns the nanoseconds on a CPU and the nanoseconds waiting for one, from a `schedstat` line.
 pub(crate) fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
     let mut fields = text.split_ascii_whitespace();
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
@@ -50,7 +51,7 @@ fn numbered(path: &str) -> Vec<u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The processes of a group.
+/// Returns the processes of a group.
 pub(crate) fn processes(group: u32) -> Vec<u32> {
     let in_group = |pid: &u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -59,7 +60,7 @@ pub(crate) fn processes(group: u32) -> Vec<u32> {
     numbered("/proc").into_iter().filter(in_group).collect()
 }
 
-/// The threads of these processes.
+/// Returns the threads of these processes.
 pub(crate) fn threads(processes: &[u32]) -> Vec<u32> {
     processes.iter().flat_map(|pid| numbered(&format!("/proc/{pid}/task"))).collect()
 }
@@ -67,27 +68,27 @@ pub(crate) fn threads(processes: &[u32]) -> Vec<u32> {
 /// CPU time used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CpuTime {
-    /// Seconds on a CPU, to the nanosecond where the kernel keeps schedstat.
+    /// Seconds on a CPU, with nanosecond resolution where the kernel has schedstat.
     pub(crate) total: f64,
-    /// Seconds ready to run while something else had the CPU.
+    /// Seconds runnable while another thread had the CPU.
     pub(crate) waiting: f64,
-    /// Seconds in user space by the timer tick.
+    /// Seconds in user space, by the timer tick.
     pub(crate) user_ticks: f64,
-    /// Seconds in the kernel by the timer tick.
+    /// Seconds in the kernel, by the timer tick.
     pub(crate) system_ticks: f64,
 }
 
 impl CpuTime {
-    /// Seconds including those of threads that have ended, as loaders do.
+    /// Returns the seconds including those of threads that have ended, as loaders do.
     pub(crate) fn with_ended_threads(&self) -> f64 {
         settle(self.total, self.user_ticks + self.system_ticks).0
     }
 }
 
-/// Clock ticks in a second as /proc shows them; fixed at 100 on every Linux architecture.
+/// Clock ticks per second in /proc; 100 on every Linux architecture.
 const TICKS: f64 = 100.0;
 
-/// CPU time of these processes up to now.
+/// Returns the CPU time of these processes up to now.
 pub(crate) fn cpu_time(processes: &[u32]) -> CpuTime {
     let mut sum = CpuTime::default();
     let mut nanoseconds = 0;
@@ -110,7 +111,7 @@ pub(crate) fn cpu_time(processes: &[u32]) -> CpuTime {
     sum
 }
 
-/// Whether the machine is about to run out of memory: less than a twentieth of it is left.
+/// Whether less than a twentieth of the machine's memory is available.
 pub(crate) fn memory_is_short() -> bool {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     match (parse_kilobytes(&text, "MemAvailable"), parse_kilobytes(&text, "MemTotal")) {
@@ -119,17 +120,17 @@ pub(crate) fn memory_is_short() -> bool {
     }
 }
 
-/// What one CPU did, in shares of the time from 0 to 1, by the timer tick.
+/// Use of one CPU, as shares of the time from 0 to 1, by the timer tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Shares {
     /// In user space.
     pub(crate) user: f64,
     /// In the kernel, for a process.
     pub(crate) system: f64,
-    /// In the kernel, for interrupts: packets that arrive are handled here, on the CPU that sent them over
-    /// loopback or veth.
+    /// In the kernel, for interrupts: packets are received here, on the CPU that sent them over loopback or
+    /// veth.
     pub(crate) interrupts: f64,
-    /// Nothing.
+    /// Idle.
     pub(crate) idle: f64,
     /// Taken away by the hypervisor.
     pub(crate) stolen: f64,
@@ -140,12 +141,12 @@ pub(crate) struct Shares {
 pub(crate) struct CpuTicks([u64; 5]);
 
 impl CpuTicks {
-    /// Those of a CPU since the machine started.
+    /// Returns the ticks of a CPU since the machine started.
     pub(crate) fn now(cpu: usize) -> CpuTicks {
         parse_ticks(&fs::read_to_string("/proc/stat").unwrap_or_default(), cpu).unwrap_or_default()
     }
 
-    /// What the CPU did between `start` and now; `None` if no tick passed.
+    /// Returns the use of the CPU between `start` and now; `None` if no tick passed.
     pub(crate) fn since(self, start: CpuTicks) -> Option<Shares> {
         let mut part = [0.0; 5];
         for (part, (now, before)) in part.iter_mut().zip(self.0.into_iter().zip(start.0)) {
@@ -157,8 +158,8 @@ impl CpuTicks {
     }
 }
 
-/// Watches several CPUs ten times a second until `done` is set, and returns what each did in the `seconds` in
-/// which they together were busiest: generators take their time before and after they send.
+/// Watches several CPUs ten times per second until `done` is set, and returns the use of each in the
+/// `seconds` in which they together were busiest: generators do other work before and after they send.
 pub(crate) fn busiest(cpus: [usize; 2], seconds: f64, done: &AtomicBool) -> [Option<Shares>; 2] {
     const STEP: f64 = 0.1;
     let mut seen = vec![cpus.map(CpuTicks::now)];
@@ -169,7 +170,7 @@ pub(crate) fn busiest(cpus: [usize; 2], seconds: f64, done: &AtomicBool) -> [Opt
     window(&seen, (seconds / STEP).round().max(1.0) as usize)
 }
 
-/// What was done between the two readings `steps` apart with the least idle time between them.
+/// Returns the use between the two readings `steps` apart with the least idle time.
 fn window(seen: &[[CpuTicks; 2]], steps: usize) -> [Option<Shares>; 2] {
     let steps = steps.min(seen.len().saturating_sub(1)).max(1);
     let shares =
@@ -182,13 +183,13 @@ fn window(seen: &[[CpuTicks; 2]], steps: usize) -> [Option<Shares>; 2] {
         .unwrap_or_default()
 }
 
-/// CPUs of the machine, also those this process may not use.
+/// Returns the number of CPUs of the machine, including those this process may not use.
 pub(crate) fn cpus() -> usize {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     (0..).take_while(|cpu| parse_ticks(&text, *cpu).is_some()).count().max(1)
 }
 
-/// The line of one CPU in `/proc/stat`.
+/// Parses the line of one CPU in `/proc/stat`.
 fn parse_ticks(text: &str, cpu: usize) -> Option<CpuTicks> {
     let name = format!("cpu{cpu}");
     let line = text.lines().find(|line| line.split(' ').next() == Some(&name))?;
@@ -201,13 +202,13 @@ fn parse_ticks(text: &str, cpu: usize) -> Option<CpuTicks> {
 /// Memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// Now, pages shared between the processes counted once.
+    /// Resident now; pages shared between the processes count once.
     pub(crate) resident: u64,
-    /// The highest resident size of any one process so far, and at least `resident`.
+    /// Highest resident size of any single process so far, and at least `resident`.
     pub(crate) peak: u64,
 }
 
-/// Memory of these processes.
+/// Returns the memory of these processes.
 pub(crate) fn memory(processes: &[u32]) -> Memory {
     let mut memory = Memory::default();
     for pid in processes {
@@ -221,18 +222,18 @@ pub(crate) fn memory(processes: &[u32]) -> Memory {
     memory
 }
 
-/// Event counters over the threads that exist when it is made.
+/// Event counters for the threads that exist when it is created.
 pub(crate) struct Counters {
     threads: Vec<u32>,
     clocks: Vec<UserClock>,
-    /// Cycles, instructions, instructions in user space; empty where the machine has none.
+    /// Cycles, instructions, instructions in user space; empty where the machine has no counters.
     hardware: [Vec<HardwareCounter>; 3],
 }
 
-/// What the counters saw; `None` where they could not be had.
+/// Counter values; `None` where the counter is not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counts {
-    /// Seconds in user space by sampling the CPU clock.
+    /// Seconds in user space, by sampling the CPU clock.
     pub(crate) user: Option<f64>,
     /// CPU cycles, user and kernel.
     pub(crate) cycles: Option<u64>,
@@ -260,12 +261,12 @@ impl Counters {
         Counters { clocks: clocks.unwrap_or_default(), hardware, threads }
     }
 
-    /// Whether these processes have no threads but those that are counted.
+    /// Whether all threads of these processes are counted.
     fn see_all(&self, processes: &[u32]) -> bool {
         threads(processes).iter().all(|thread| self.threads.contains(thread))
     }
 
-    /// What was counted since the start.
+    /// Returns the counts since the start.
     pub(crate) fn read(&self) -> Counts {
         let user: Option<u64> = self.clocks.iter().map(UserClock::nanoseconds).sum();
         let sum = |counters: &[HardwareCounter]| {
@@ -282,20 +283,20 @@ impl Counters {
     }
 }
 
-/// What a span of work used.
+/// Resources used by a span of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     /// CPU seconds.
     pub(crate) cpu: f64,
-    /// CPU seconds in user space: sampled finely if the kernel lets us, else by the tick's share.
+    /// CPU seconds in user space: sampled if the kernel permits it, else by the share of timer ticks.
     pub(crate) user: f64,
-    /// Seconds ready to run while something else had the CPU: on a quiet machine next to nothing.
+    /// Seconds runnable while another thread had the CPU: nearly 0 on a quiet machine.
     pub(crate) waiting: f64,
     /// Event counts.
     pub(crate) counts: Counts,
 }
 
-/// A span of work being watched.
+/// A span of work that is measured.
 pub(crate) struct Watch {
     processes: Vec<u32>,
     counters: Counters,
@@ -303,7 +304,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts watching a process group.
+    /// Starts measuring a process group.
     pub(crate) fn start(group: u32) -> Watch {
         let processes = processes(group);
         let counters = Counters::start(&processes);
@@ -311,7 +312,7 @@ impl Watch {
         Watch { processes, counters, start }
     }
 
-    /// What was used since.
+    /// Returns the resources used since.
     pub(crate) fn stop(&self) -> Usage {
         let end = cpu_time(&self.processes);
         let counts = self.counters.read();
@@ -325,11 +326,11 @@ impl Watch {
     }
 }
 
-/// Longest wait for what a server goes on with after it answers.
+/// Longest wait for the work that a server continues after it answers.
 pub(crate) const WORKING: Duration = Duration::from_secs(30);
 
-/// Waits until a server has no work of its own left from loading (Knot goes on for a while after it answers),
-/// so that none of it is counted against what comes next; no longer than `most`.
+/// Waits until a server has finished loading (Knot continues for a while after it answers), so that this work
+/// is not counted in later measurements; waits for at most `most`.
 pub(crate) fn until_idle(group: u32, most: Duration) -> Result<()> {
     let window = Duration::from_millis(100);
     let end = Instant::now() + most;
@@ -337,7 +338,7 @@ pub(crate) fn until_idle(group: u32, most: Duration) -> Result<()> {
         let watch = Watch::start(group);
         std::thread::sleep(window);
         let used = watch.stop();
-        // Waiting for its CPU is work that is still to come.
+        // Waiting for its CPU means that there is work left.
         if used.cpu + used.waiting < 0.02 * window.as_secs_f64() {
             return Ok(());
         }
@@ -348,18 +349,18 @@ pub(crate) fn until_idle(group: u32, most: Duration) -> Result<()> {
     Ok(())
 }
 
-/// CPU time and memory of a process group whose processes come and go, from looks at it now and then: what a
-/// process did after the last look at it is lost.
+/// CPU time and memory of a process group whose processes come and go, from periodic samples: what a process
+/// did after its last sample is lost.
 pub(crate) struct Ledger {
     group: u32,
     first: BTreeMap<u32, CpuTime>,
     last: BTreeMap<u32, CpuTime>,
-    /// Highest memory seen, all processes together, in bytes.
+    /// Highest memory sampled, all processes together, in bytes.
     pub(crate) peak: u64,
 }
 
 impl Ledger {
-    /// Opens it with a look: what was used before is no part of it.
+    /// Creates a ledger with a first sample: earlier CPU time does not count.
     pub(crate) fn open(group: u32) -> Ledger {
         let mut ledger = Ledger::of_all(group);
         ledger.look();
@@ -367,21 +368,21 @@ impl Ledger {
         ledger
     }
 
-    /// Opens it for all that the group has used since it was started.
+    /// Creates a ledger of everything that the group has used since it was started.
     pub(crate) fn of_all(group: u32) -> Ledger {
         Ledger { group, first: BTreeMap::new(), last: BTreeMap::new(), peak: 0 }
     }
 
-    /// Looks at every process there is.
+    /// Samples every existing process.
     pub(crate) fn look(&mut self) {
         let processes = processes(self.group);
         let seen = processes.iter().map(|pid| (*pid, cpu_time(&[*pid])));
-        // One that has ended since it was listed shows nothing.
+        // A process that has ended since it was listed shows no time.
         self.last.extend(seen.filter(|(_, time)| time.total > 0.0));
         self.peak = self.peak.max(memory(&processes).peak);
     }
 
-    /// What was used between the first look and the last.
+    /// Returns the resources used between the first and the last sample.
     pub(crate) fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         for (pid, end) in &self.last {
@@ -397,11 +398,12 @@ impl Ledger {
     }
 }
 
-/// Chooses between CPU seconds summed over the threads there are, which are exact, and those of the process,
-/// which include threads that ended meanwhile but come in steps of a tick. Says whether it took the former.
+/// Chooses between two CPU times in seconds: the sum over existing threads, which is exact, and that of the
+/// process, which includes ended threads but has the resolution of a tick. Also returns whether it is the
+/// former.
 fn settle(threads: f64, process: f64) -> (f64, bool) {
     let ended = process - threads > 0.1 * process && process - threads > 4.0 / TICKS;
-    // Threads that ended take what they had used with them.
+    // The times of ended threads are missing from the sum.
     if ended { (process, false) } else { (threads.max(0.0), true) }
 }
 
@@ -436,7 +438,7 @@ mod tests {
         let ledger = Ledger {
             group: 0,
             first: BTreeMap::from([(1, time(1.0, 1.0)), (2, time(2.0, 2.0))]),
-            // The second has ended since, the third has come.
+            // The second process has ended since, the third is new.
             last: BTreeMap::from([(1, time(1.5, 1.5)), (2, time(2.25, 2.25)), (3, time(4.0, 4.0))]),
             peak: 0,
         };
@@ -457,7 +459,7 @@ mod tests {
 
     #[test]
     fn the_busiest_window_is_found() {
-        // Idle ticks of both CPUs, in tenths of a second: loading, sending for two tenths, waiting.
+        // Idle ticks of both CPUs, in steps of 100 ms: loading, sending for 200 ms, waiting.
         let at = |busy: u64, idle: u64| [CpuTicks([busy, 0, 0, idle, 0]), CpuTicks([0, busy, 0, idle, 0])];
         let seen = [at(0, 0), at(2, 8), at(11, 9), at(21, 9), at(21, 19), at(22, 28)];
         let [server, generator] = window(&seen, 2).map(Option::unwrap);

@@ -1,10 +1,10 @@
-//! Just enough of DNS messages for a benchmark: building queries and summing up answers so that those of
-//! different servers can be compared. Written apart from the server's own code, so that it can judge it.
+//! The part of the DNS message format that the benchmark needs: encodes queries and summarises answers so
+//! that those of different servers can be compared. Independent of the server's own code, as it judges that.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Record and query types that the workloads use.
+/// Record and query types of the workloads.
 pub(crate) mod kind {
     /// Address.
     pub(crate) const A: u16 = 1;
@@ -24,12 +24,12 @@ pub(crate) mod kind {
     pub(crate) const RRSIG: u16 = 46;
     /// Zone key.
     pub(crate) const DNSKEY: u16 = 48;
-    /// What changed in a zone (RFC 1995).
+    /// Differences of a zone (RFC 1995).
     pub(crate) const IXFR: u16 = 251;
     /// A whole zone (RFC 5936).
     pub(crate) const AXFR: u16 = 252;
 
-    /// The mnemonic used in text query files.
+    /// Returns the mnemonic for text query files.
     pub(crate) fn name(kind: u16) -> &'static str {
         match kind {
             A => "A",
@@ -45,19 +45,18 @@ pub(crate) mod kind {
     }
 }
 
-/// EDNS as a query carries it.
+/// EDNS in a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edns {
     /// No OPT record.
     None,
-    /// OPT with 1232 bytes.
+    /// OPT with a payload size of 1232 bytes.
     Plain,
-    /// OPT with 1232 bytes and the DO bit.
+    /// OPT with a payload size of 1232 bytes and the DO bit.
     Do,
 }
 
-/// Appends a query with ID 0 and no flags. `name` is plain text without escapes, with or without the last
-/// dot.
+/// Appends a query with ID 0 and no flags. `name` is plain text without escapes; the final dot is optional.
 pub(crate) fn write_query(out: &mut Vec<u8>, name: &str, qtype: u16, edns: Edns) {
     let additional = u8::from(edns != Edns::None);
     out.extend_from_slice(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, additional]);
@@ -78,16 +77,16 @@ pub(crate) fn write_query(out: &mut Vec<u8>, name: &str, qtype: u16, edns: Edns)
 /// Counts of one section: RRsets (signatures apart by the type they cover) and records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Count {
-    /// Different owner, type and covered type.
+    /// Number of different combinations of owner, type and covered type.
     pub(crate) sets: u16,
     /// Records.
     pub(crate) records: u16,
 }
 
-/// What has to be equal between servers that answer the same query rightly.
+/// The properties of an answer that must be equal between correct servers.
 ///
-/// Left out is what RFC 1034 and RFC 2181 leave to the server: the NS set (and its signature) in the
-/// authority section of a positive answer, and additional records other than glue for the delegation itself.
+/// Excludes what RFC 1034 and RFC 2181 leave to the server: the NS set (and its signature) in the authority
+/// section of a positive answer, and additional records other than glue for the delegation itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Summary {
     /// Response code without its EDNS extension.
@@ -102,7 +101,7 @@ pub(crate) struct Summary {
     pub(crate) answer: Count,
     /// Authority section.
     pub(crate) authority: Count,
-    /// Additional addresses whose owner lies within the delegated name (RFC 9471).
+    /// Number of additional addresses whose owner is within the delegated name (RFC 9471).
     pub(crate) glue: u16,
 }
 
@@ -112,7 +111,7 @@ struct Record {
     covered: u16,
 }
 
-/// Sums up a response, or returns why it is not one.
+/// Summarises a response; the error says why it is malformed.
 pub(crate) fn summarise(message: &[u8]) -> Result<Summary, &'static str> {
     let header = message.get(..12).ok_or("shorter than a header")?;
     if header[2] & 0x80 == 0 {
@@ -185,12 +184,12 @@ fn read_section(message: &[u8], position: &mut usize, count: u16) -> Result<Vec<
     Ok(records)
 }
 
-/// Where a record lies in its message.
+/// Offsets of a record in its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Its owner.
+    /// Offset of the owner.
     pub(crate) owner: usize,
-    /// Its type, and what is fixed behind it: class, TTL, length.
+    /// Offset of the type and the fixed fields: class, TTL, length.
     pub(crate) fixed: usize,
     /// Its type.
     pub(crate) kind: u16,
@@ -198,8 +197,8 @@ pub(crate) struct Place {
     pub(crate) rdata: Range<usize>,
 }
 
-/// Passes every record of the answer section to `each`, without a look at the names; or returns what is
-/// wrong.
+/// Calls `each` for every record of the answer section without decoding names; the error says what is
+/// malformed.
 pub(crate) fn each_answer(message: &[u8], mut each: impl FnMut(&Place)) -> Result<(), &'static str> {
     let header = message.get(..12).ok_or("shorter than a header")?;
     let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -220,7 +219,7 @@ pub(crate) fn each_answer(message: &[u8], mut each: impl FnMut(&Place)) -> Resul
     Ok(())
 }
 
-/// The position after a name.
+/// Returns the offset after a name.
 fn skip_name(message: &[u8], mut at: usize) -> Result<usize, &'static str> {
     loop {
         match *message.get(at).ok_or("name cut off")? {
@@ -232,14 +231,15 @@ fn skip_name(message: &[u8], mut at: usize) -> Result<usize, &'static str> {
     }
 }
 
-/// The serial of the SOA record at this place.
+/// Returns the serial of the SOA record at this place.
 pub(crate) fn serial_at(message: &[u8], place: &Place) -> Result<u32, &'static str> {
     let names = skip_name(message, skip_name(message, place.rdata.start)?)?;
     let serial = message.get(names..names + 4).ok_or("SOA cut off")?;
     Ok(u32::from_be_bytes([serial[0], serial[1], serial[2], serial[3]]))
 }
 
-/// The serial of the first SOA record in the answer section of a response without error; `None` without one.
+/// Returns the serial of the first SOA record in the answer section of a NOERROR response; `None` without
+/// one.
 pub(crate) fn answered_serial(message: &[u8]) -> Option<u32> {
     let mut serial = None;
     let good = message.get(3)? & 15 == 0;
@@ -252,7 +252,7 @@ pub(crate) fn answered_serial(message: &[u8]) -> Option<u32> {
     serial.filter(|_| good)
 }
 
-/// Reads a possibly compressed name, lower-cased and uncompressed, and the position after it.
+/// Returns a possibly compressed name, in lower case and uncompressed, and the offset after it.
 pub(crate) fn read_name(message: &[u8], start: usize) -> Result<(Vec<u8>, usize), &'static str> {
     let mut name = Vec::new();
     let (mut at, mut after) = (start, None);

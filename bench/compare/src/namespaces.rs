@@ -1,6 +1,6 @@
-//! Two network namespaces with a veth pair between them: the generator's and the server's. They are made for
-//! one round and deleted after it. Everything stays on 198.18.0.0/30 (RFC 2544, benchmarking) inside them.
-//! Resolvers on the small Internet have another pair to it.
+//! Two network namespaces with a veth pair between them: the generator's and the server's, created for one
+//! round. They only use addresses of 198.18.0.0/30 (RFC 2544, benchmarking). Another pair links resolvers to
+//! the small Internet.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,19 +21,19 @@ pub(crate) const SERVER_INTERFACE: &str = "compare-s";
 /// Address of the server.
 pub(crate) const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
-/// The pair of namespaces, and the calling thread in the server's: what it starts from then on lives there
-/// too, so that loopback traffic meets no firewall rule of the host. Deleted, and the thread back home, when
-/// dropped.
+/// The pair of namespaces. The calling thread is in the server's, and so is what it starts: loopback traffic
+/// then passes no firewall rule of the host. Dropping it deletes both and returns the thread to its
+/// namespace.
 pub(crate) struct Pair {
     home: File,
 }
 
 impl Pair {
-    /// Makes them, one queue each, so that one CPU serves each end. Fails without root or `ip`.
+    /// Creates both, with one queue each, so that one CPU serves each end. Fails without root or `ip`.
     pub(crate) fn create() -> Result<Pair> {
         let home = File::open("/proc/thread-self/ns/net").context(|| "network namespace".to_string())?;
         remove();
-        // From here on whatever was made is removed, also when a later step fails.
+        // From here on everything is removed again if a later step fails.
         let pair = Pair { home };
         ip(&["netns", "add", CLIENT])?;
         ip(&["netns", "add", SERVER])?;
@@ -56,15 +56,13 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // Cannot fail for a namespace we came from; if it did, the next pair would be made from within this
-        // one.
+        // Cannot fail for the original namespace; if it did, the next pair would be created inside this one.
         let _ = sys::enter_network(&self.home);
         remove();
     }
 }
 
-/// A pair of interfaces between the calling thread's namespace and that of the small Internet. Both are gone
-/// when it is dropped.
+/// A pair of interfaces between the calling thread's namespace and the small Internet's; removed on drop.
 pub(crate) struct Link(());
 
 /// The near end of a [`Link`].
@@ -73,11 +71,11 @@ const NEAR: &str = "abroad";
 const FAR: &str = "resolver";
 /// Addresses of both ends (RFC 5737, documentation).
 const ENDS: [&str; 2] = ["203.0.113.1", "203.0.113.2"];
-/// What is at the far end.
+/// Network at the far end.
 const ABROAD: &str = "198.18.0.0/15";
 
 impl Link {
-    /// Makes it; `path` is where `namespace` is found by other programs.
+    /// Creates it; `path` is the path of `namespace` for other programs.
     pub(crate) fn create(namespace: &File, path: &str) -> Result<Link> {
         ip(&["link", "add", NEAR, "type", "veth", "peer", "name", FAR, "netns", path])?;
         let link = Link(());
@@ -99,7 +97,7 @@ impl Drop for Link {
     }
 }
 
-/// Does something on a thread in a namespace: what it opens and starts stays there.
+/// Runs `work` on a thread in a namespace: sockets that it opens and processes that it starts stay there.
 pub(crate) fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let done = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -111,8 +109,8 @@ pub(crate) fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Result<T>
     done.unwrap_or_else(|_| Err(Failure::new("a thread in a namespace failed")))
 }
 
-/// Fails unless a program takes packets at the server's end of the pair: a server that could not give it one
-/// may go on with sockets.
+/// Fails unless an XDP program is attached to the server's interface: a server that could not attach one may
+/// use sockets instead.
 pub(crate) fn check_xdp() -> Result<()> {
     let mut command = Command::new("ip");
     command.args(["-n", SERVER, "-details", "link", "show", "dev", SERVER_INTERFACE]).stdin(Stdio::null());
@@ -149,7 +147,7 @@ fn ip(arguments: &[&str]) -> Result<()> {
     )))
 }
 
-/// A UDP socket connected to `server`, opened in this namespace if one is given, else in the thread's own.
+/// Returns a UDP socket connected to `server`, opened in this namespace, or in the thread's own.
 pub(crate) fn socket(namespace: Option<&str>, server: SocketAddr) -> Result<UdpSocket> {
     let connect = || -> Result<UdpSocket> {
         let socket = UdpSocket::bind(if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
@@ -157,6 +155,6 @@ pub(crate) fn socket(namespace: Option<&str>, server: SocketAddr) -> Result<UdpS
         Ok(socket)
     };
     let Some(namespace) = namespace else { return connect() };
-    // A socket stays in the namespace it was opened in.
+    // A socket stays in the namespace in which it was opened.
     inside(&open(namespace)?, connect)
 }

@@ -1,5 +1,5 @@
-//! Bar charts as SVG, fit for a web page: one colour per server everywhere, light and dark by the reader's
-//! setting, no scripts, no fonts of its own. Which figures are drawn is decided here too.
+//! Bar charts as SVG for a web page: one colour per server everywhere, light and dark by the reader's
+//! setting, no scripts, no fonts of its own. Also selects the figures.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ struct Chart {
     panels: Vec<Panel>,
 }
 
-/// Every chart the results have figures for, as file name and SVG.
+/// Returns every chart that the results have figures for, as file name and SVG.
 pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
     let rows = |load: &'static str| move |row: &&Row| row.load.starts_with(load);
     let cpu = |row: &Row| {
@@ -57,7 +57,8 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
         Chart {
             file: "cpu-misses",
             title: "Server CPU per miss by rate",
-            note: "µs; strong: user space (in brackets), pale: kernel. dnsdist keeps its ports. Shorter is better.",
+            note: "µs; strong: user space (in brackets), pale: kernel. dnsdist keeps its ports. \
+                   Shorter is better.",
             panels: panels(results, rows("fixed rate of "), cpu),
         },
         Chart {
@@ -96,7 +97,7 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
     drawn.map(|chart| (format!("{}.svg", chart.file), draw(&chart))).collect()
 }
 
-/// Those about a secondary of very many zones.
+/// Returns the charts for a secondary of very many zones.
 fn secondary_charts(results: &Results) -> [Chart; 3] {
     let served = |row: &&Row| row.workload == "secondaries" && row.load != Phase::Refresh.name();
     [
@@ -131,7 +132,7 @@ fn secondary_charts(results: &Results) -> [Chart; 3] {
     ]
 }
 
-/// Those about starting.
+/// Returns the charts for starts.
 fn starts_charts(results: &Results) -> [Chart; 2] {
     [
         Chart {
@@ -175,7 +176,7 @@ fn panels(
     panels
 }
 
-/// Start-ups of the workloads that have enough records for them to show something.
+/// Returns the starts of the workloads that have enough records.
 fn starts(results: &Results, value: impl Fn(&Loading) -> Option<(f64, String)>) -> Vec<Panel> {
     let mut panels: Vec<Panel> = Vec::new();
     let told = ["load", "load-large", "zones-10k", "zones-100k", "signed-nsec"];
@@ -207,7 +208,8 @@ text{fill:#1c1f24}.title{font-size:17px;font-weight:600}.note{fill:#667}.panel{f
 .nomen{fill:#d9480f}.nsd{fill:#3b76af}.knot{fill:#4c9a6a}.bind{fill:#8661b5}.powerdns{fill:#b99a2e}\
 .unbound{fill:#3b76af}.recursor{fill:#b99a2e}.dnsdist{fill:#c07a9d}.kresd{fill:#4c9a6a}\
 .reflector{fill:#8a9099}.name{text-anchor:end}.pale{opacity:.42}.base{stroke:#b8bec8}\
-@media(prefers-color-scheme:dark){svg{background:#15181d}text{fill:#e4e7ec}.note{fill:#98a2b0}.base{stroke:#4a5260}}";
+@media(prefers-color-scheme:dark){svg{background:#15181d}text{fill:#e4e7ec}.note{fill:#98a2b0}\
+.base{stroke:#4a5260}}";
 
 fn draw(chart: &Chart) -> String {
     let bars: usize = chart.panels.iter().map(|panel| panel.bars.len()).sum();

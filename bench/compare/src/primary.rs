@@ -1,7 +1,6 @@
-//! The primary that servers take a zone from in `axfr-in`: it has an old version of next to nothing and a new
-//! one, answers questions for the serial and sends the whole zone to any client that asks for it or for what
-//! changed (RFC 1995 §4 allows that). It lives in threads of the benchmark, so that what it uses is in no
-//! server's figures.
+//! The primary of the zone in `axfr-in`: it has a very small old version and a new one, answers SOA queries
+//! and sends the whole zone to any client that asks for AXFR or IXFR (RFC 1995 §4 permits that). It runs in
+//! threads of the benchmark, so that its CPU time is not in any server's figures.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -16,9 +15,9 @@ use crate::stream::{SoaReply, Stream};
 use crate::sys;
 use crate::zones::{SERIAL, ZoneSet};
 
-/// How long it waits for a question before it looks whether it is to stop.
+/// Longest wait for a query before it checks whether to stop.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Records of the old version: those at the apex.
+/// Number of records of the old version: those at the apex.
 const APEX: usize = 5;
 
 /// Both versions of a zone, made once for all servers.
@@ -32,12 +31,12 @@ pub(crate) struct Versions {
 struct Version {
     serial: u32,
     soa: SoaReply,
-    /// Held while it is sent.
+    /// Locked while it is sent.
     stream: Mutex<Stream>,
 }
 
 impl Versions {
-    /// From the file of the first zone of a set.
+    /// Reads the file of the first zone of a set.
     pub(crate) fn of(zones: &ZoneSet) -> Result<Versions> {
         let zone = zones.zones.first().context(|| "no zone to be taken".to_string())?;
         let read = |serial, most| -> Result<Arc<Version>> {
@@ -47,28 +46,28 @@ impl Versions {
         Ok(Versions { zone: zone.name.clone(), old: read(SERIAL - 1, APEX)?, new: read(SERIAL, usize::MAX)? })
     }
 
-    /// The zone's name.
+    /// Returns the zone's name.
     pub(crate) fn zone(&self) -> &str {
         &self.zone
     }
 
-    /// Bytes of a transfer of the new version.
+    /// Returns the size of a transfer of the new version, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         lock(&self.new.stream).len()
     }
 
-    /// Serial of the new version.
+    /// Returns the serial of the new version.
     pub(crate) fn serial(&self) -> u32 {
         self.new.serial
     }
 }
 
-/// When the new version was asked for, and when its last byte had reached the server's kernel.
+/// Times of the new version's transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
-    /// The request.
+    /// When it was requested.
     pub(crate) asked: Option<Instant>,
-    /// The last byte.
+    /// When the last byte had reached the server's kernel.
     pub(crate) done: Option<Instant>,
 }
 
@@ -79,7 +78,7 @@ struct Shared {
     sent: Mutex<Sent>,
 }
 
-/// A running primary; it ends when dropped.
+/// A running primary; ends when dropped.
 pub(crate) struct Primary {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -109,12 +108,12 @@ impl Primary {
         Ok(Primary { address, shared, threads })
     }
 
-    /// From now on it has the new version, which it does not announce.
+    /// Switches to the new version, without a NOTIFY.
     pub(crate) fn renew(&self) {
         self.shared.is_new.store(true, Ordering::SeqCst);
     }
 
-    /// Announces a change to a server (NOTIFY, RFC 1996).
+    /// Sends a NOTIFY (RFC 1996) to a server.
     pub(crate) fn notify(&self, server: SocketAddr) -> Result<()> {
         let socket = UdpSocket::bind((self.address.ip(), 0))?;
         let mut message = Vec::new();
@@ -125,7 +124,7 @@ impl Primary {
         Ok(())
     }
 
-    /// How far it got with the new version.
+    /// Returns the progress of the new version's transfer.
     pub(crate) fn sent(&self) -> Sent {
         *lock(&self.shared.sent)
     }
@@ -149,36 +148,36 @@ impl Shared {
         self.done.load(Ordering::Relaxed) || sys::interrupted()
     }
 
-    /// Whether the new version is what there is, and the version.
+    /// Returns whether the new version is current, and the current version.
     fn current(&self) -> (bool, &Version) {
         let is_new = self.is_new.load(Ordering::SeqCst);
         (is_new, if is_new { &self.versions.new } else { &self.versions.old })
     }
 }
 
-/// What is asked.
+/// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) id: [u8; 2],
-    /// The zone, in lower case, as in messages.
+    /// The zone, in lower case and wire format.
     pub(crate) zone: Vec<u8>,
     pub(crate) qtype: u16,
-    /// The serial that the server has, if it asks for what changed since.
+    /// The server's serial, in an IXFR query.
     pub(crate) has: Option<u32>,
-    /// Where the question ends.
+    /// Offset of the end of the question.
     pub(crate) end: usize,
 }
 
-/// Reads a request for the zone's serial, for what changed or for all of it; `None` for anything else.
+/// Parses an SOA, IXFR or AXFR query; `None` for anything else.
 pub(crate) fn request(message: &[u8]) -> Option<Request> {
     let header = message.get(..12)?;
-    // A query with one question.
+    // One query with one question.
     if header[2] & 0xf8 != 0 || header[4..6] != [0, 1] {
         return None;
     }
     let (zone, after) = read_name(message, 12).ok()?;
     let qtype = u16::from_be_bytes(message.get(after..after + 2)?.try_into().ok()?);
-    // What the server has stands in the authority section (RFC 1995 §3).
+    // The server's SOA record is in the authority section (RFC 1995 §3).
     let known = || {
         let fixed = read_name(message, after + 4).ok()?.1 + 10;
         let serial = read_name(message, read_name(message, fixed).ok()?.1).ok()?.1;
@@ -190,7 +189,7 @@ pub(crate) fn request(message: &[u8]) -> Option<Request> {
     (wanted && end <= message.len()).then_some(Request { id: [header[0], header[1]], zone, qtype, has, end })
 }
 
-/// Answers with the SOA record alone, which over UDP says that the rest is to be had over TCP (RFC 1995 §2).
+/// Answers with the SOA record only; over UDP this makes the server retry over TCP (RFC 1995 §2).
 fn answer_datagrams(socket: &UdpSocket, cpu: usize, shared: &Shared) {
     let _ = sys::pin(0, cpu);
     let mut buffer = [0; 4096];
@@ -211,7 +210,7 @@ fn accept(listener: &TcpListener, cpu: usize, shared: &Arc<Shared>) {
             continue;
         };
         let shared = shared.clone();
-        // A connection that breaks is the server's to open again.
+        // The server reopens a failed connection.
         threads.push(std::thread::spawn(move || drop(serve(stream, &shared))));
     }
     threads.into_iter().for_each(|thread| drop(thread.join()));
@@ -252,7 +251,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> {
     }
 }
 
-/// Reads so many bytes; false if the server has closed the connection, or it is over.
+/// Reads `bytes` completely; returns false if the server has closed the connection, or the primary stops.
 fn read_whole(stream: &mut TcpStream, bytes: &mut [u8], shared: &Shared) -> Result<bool> {
     stream.set_read_timeout(Some(PAUSE))?;
     let mut at = 0;
@@ -268,7 +267,7 @@ fn read_whole(stream: &mut TcpStream, bytes: &mut [u8], shared: &Shared) -> Resu
     Ok(true)
 }
 
-/// Writes all bytes, unless it is over before.
+/// Writes all bytes, unless the primary stops before.
 fn write_whole(stream: &mut TcpStream, mut bytes: &[u8], shared: &Shared) -> Result<()> {
     stream.set_write_timeout(Some(PAUSE))?;
     while !bytes.is_empty() && !shared.is_over() {

@@ -1,4 +1,4 @@
-//! The programs of the servers: where they are, which versions, and what their versions need.
+//! The programs of the servers: their paths, their versions, and what their versions require.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::failure::Result;
 use crate::servers::{Kind, NSD_XDP_PROGRAM};
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     /// `nomen`.
@@ -32,7 +32,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// The program of a server.
+    /// Returns the program of a server.
     pub(crate) fn of(&self, kind: Kind) -> PathBuf {
         match kind {
             Kind::Nomen => self.nomen.clone(),
@@ -48,19 +48,19 @@ impl Programs {
         }
     }
 
-    /// Whether this nomen can keep images of zones: whether it knows the key of their folder.
+    /// Whether this nomen can keep images of zones: its configuration has the key of their folder.
     pub(crate) fn keeps_images(&self) -> bool {
         self.knows("### `state-dir`")
     }
 
-    /// Whether this nomen's reference of its configuration has these words.
+    /// Whether this nomen's configuration reference contains these words.
     pub(crate) fn knows(&self, words: &str) -> bool {
         let mut command = Command::new(&self.nomen);
         let output = command.args(["check", "--print-reference"]).stdin(Stdio::null()).output();
         output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(words))
     }
 
-    /// Whether a server has an AF_XDP front: of NSD and dnsdist only some versions and builds do.
+    /// Whether a server supports AF_XDP: of NSD and dnsdist only some versions and builds do.
     pub(crate) fn has_front(&self, kind: Kind) -> bool {
         match kind {
             Kind::Nomen | Kind::Knot | Kind::Kresd | Kind::Reflector => true,
@@ -70,8 +70,8 @@ impl Programs {
         }
     }
 
-    /// Arguments that this version of a server needs. PowerDNS Recursor since 5.2 reads the settings that
-    /// older versions have only with a flag, which older versions refuse.
+    /// Returns the arguments that this version of a server needs. PowerDNS Recursor since 5.2 accepts
+    /// old-style settings only with a flag, which older versions reject.
     pub(crate) fn further_arguments(&self, kind: Kind) -> Vec<String> {
         const OLD_SETTINGS: &str = "--enable-old-settings";
         if kind.program() != Kind::Recursor {
@@ -82,9 +82,9 @@ impl Programs {
         knows.then(|| OLD_SETTINGS.to_string()).into_iter().collect()
     }
 
-    /// Changes the configuration in this folder where a server's version needs that: BIND since 9.20 has no
-    /// lock file and refuses the setting that keeps older versions from making one; PowerDNS outside its
-    /// package's folders does not find its backend, and NSD not the program that it gives to an interface.
+    /// Adapts the configuration in this folder to a server's version: BIND since 9.20 has no lock file and
+    /// rejects the setting that turns it off in older versions; PowerDNS outside its package's folders does
+    /// not find its backend, and NSD not its XDP program.
     pub(crate) fn adapt(&self, kind: Kind, folder: &Path) -> Result<()> {
         let kind = kind.program();
         if kind == Kind::Nsd
@@ -108,17 +108,17 @@ impl Programs {
         Ok(())
     }
 
-    /// Whether the server's program is there.
+    /// Whether the server's program exists.
     pub(crate) fn has(&self, kind: Kind) -> bool {
         find(&self.of(kind)).is_some()
     }
 
-    /// The version a server reports, in one word or two.
+    /// Returns the version that a server reports.
     pub(crate) fn version(&self, kind: Kind) -> Option<String> {
         version_in(&self.about(kind)?)
     }
 
-    /// What a server prints of its version and how it was built.
+    /// Returns what a server prints about its version and build.
     fn about(&self, kind: Kind) -> Option<String> {
         let flag = match kind.program() {
             Kind::Nsd => "-v",
@@ -131,7 +131,7 @@ impl Programs {
     }
 }
 
-/// The first word that begins with a digit and holds a dot, up to a dash.
+/// Returns the first word that begins with a digit and contains a dot, up to a dash.
 fn version_in(text: &str) -> Option<String> {
     let word = text.split(|c: char| c.is_whitespace() || c == ',').find(|word| {
         word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.') && !word.contains(':')
@@ -139,7 +139,7 @@ fn version_in(text: &str) -> Option<String> {
     Some(word.split('-').next().unwrap_or(word).to_string())
 }
 
-/// Looks a program up as the shell would.
+/// Finds a program as a shell would.
 pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_path_buf());
@@ -149,19 +149,19 @@ pub(crate) fn find(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Whether a version of BIND makes a lock file.
+/// Whether a version of BIND creates a lock file.
 fn has_lock_file(version: &str) -> bool {
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) < (Some(9), Some(20))
 }
 
-/// NSD's program for an interface, beside that of a server that is not where its package has it.
+/// Returns the path of NSD's XDP program relative to an NSD that is outside its package's folders.
 fn xdp_program(program: &Path) -> Option<PathBuf> {
     let own = program.parent()?.parent()?.join(NSD_XDP_PROGRAM.trim_start_matches('/'));
     own.is_file().then_some(own)
 }
 
-/// The folder of PowerDNS' backends, beside that of a program that is not where its package has it.
+/// Returns the folder of PowerDNS' backends relative to a program that is outside its package's folders.
 fn backends(program: &Path) -> Option<PathBuf> {
     let libraries = program.parent()?.parent()?.join("usr/lib");
     let folders = fs::read_dir(libraries).ok()?.filter_map(|entry| Some(entry.ok()?.path().join("pdns")));
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(version_in("no version"), None);
     }
 
-    /// Programs of which these, in a folder, print something.
+    /// Creates programs in a folder that print these texts.
     fn programs(folder: &Path, printing: &[(&str, &str)]) -> Programs {
         for (name, text) in printing {
             let program = folder.join(name);

@@ -1,7 +1,6 @@
-//! The primary of very many small zones that servers take in `secondaries`: it answers questions for the
-//! serial, sends zones and announces new versions, and notes of each zone when it was asked for. It is one
-//! thread of the benchmark, makes what it sends on the spot from little more than the zone's name, and is in
-//! no server's figures.
+//! The primary of very many small zones in `secondaries`: it answers SOA queries, sends zones and NOTIFYs,
+//! and records when each zone is queried. It is one thread of the benchmark, generates its answers from
+//! little more than the zone's name, and its CPU time is not in any server's figures.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -21,23 +20,22 @@ use crate::random::mix;
 use crate::sys;
 use crate::zones::{SERIAL, ZoneSet};
 
-/// How long it waits for a question before it looks whether it is to stop.
+/// Longest wait for a query before it checks whether to stop.
 const PAUSE: Duration = Duration::from_millis(20);
-/// NOTIFY messages whose responses are waited for at a time.
+/// Maximum number of unanswered NOTIFY messages.
 const ANNOUNCED: usize = 64;
-/// A NOTIFY that was not answered is sent again after so long.
+/// Time after which an unanswered NOTIFY is sent again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// REFRESH while zones are not to be due, in seconds.
+/// REFRESH of versions that are not to be refreshed, in seconds.
 const RARELY: u32 = 86_400;
-/// How much later than REFRESH seconds after the last question a zone may be asked for: timers count whole
-/// seconds.
+/// How much later than REFRESH after the last query a zone may be queried: timers count whole seconds.
 const GRACE: Duration = Duration::from_secs(1);
-/// Records of a zone.
+/// Number of records of a zone.
 pub(crate) const RECORDS: u64 = 9;
 /// The first version whose REFRESH is short.
 pub(crate) const DUE: u32 = 2;
 
-/// The zones' names, and how often the last version is to be asked for.
+/// The zones' names, and the REFRESH of the last version.
 pub(crate) struct SmallZones {
     names: Vec<Vec<u8>>,
     places: HashMap<Vec<u8>, usize>,
@@ -45,7 +43,7 @@ pub(crate) struct SmallZones {
 }
 
 impl SmallZones {
-    /// The zones of a set, due after so many seconds from version [`DUE`] on.
+    /// Creates the zones of a set; REFRESH is `refresh` seconds from version [`DUE`] on.
     pub(crate) fn of(zones: &ZoneSet, refresh: u32) -> SmallZones {
         let name = |name: &str| {
             let mut wire = Vec::with_capacity(name.len() + 2);
@@ -61,22 +59,22 @@ impl SmallZones {
         SmallZones { names, places, refresh }
     }
 
-    /// How many there are.
+    /// Returns the number of zones.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// When the last version is due, in seconds.
+    /// Returns the REFRESH of the last version, in seconds.
     pub(crate) fn refresh(&self) -> u32 {
         self.refresh
     }
 
-    /// The serial of a version.
+    /// Returns the serial of a version.
     pub(crate) fn serial(version: u32) -> u32 {
         SERIAL + version
     }
 
-    /// A question for the serial of a zone, or with another opcode a NOTIFY about it.
+    /// Writes an SOA query for a zone, or, with another opcode, a NOTIFY.
     pub(crate) fn write_question(&self, out: &mut Vec<u8>, place: usize, id: u16, flags: u8) {
         out.clear();
         out.extend(id.to_be_bytes());
@@ -85,7 +83,7 @@ impl SmallZones {
         out.extend([0, kind::SOA as u8, 0, 1]);
     }
 
-    /// Appends the SOA record behind a question about the zone.
+    /// Appends the SOA record after a question for the zone.
     fn write_soa(&self, out: &mut Vec<u8>, version: u32) {
         out.extend([0xc0, 12, 0, kind::SOA as u8, 0, 1]);
         out.extend(86_400u32.to_be_bytes());
@@ -127,14 +125,14 @@ impl SmallZones {
     }
 }
 
-/// What is known of a zone's questions. Times are microseconds since the primary was started.
+/// Times of a zone's queries, in microseconds since the primary was started.
 #[derive(Default)]
 struct Asked {
     /// The newest version that was sent, plus one.
     sent: AtomicU32,
-    /// The last question.
+    /// Time of the last query.
     last: AtomicU64,
-    /// The longest time between two of them.
+    /// Longest time between two queries.
     gap: AtomicU64,
 }
 
@@ -144,8 +142,8 @@ impl Asked {
         self.gap.fetch_max(now.saturating_sub(before), SeqCst);
     }
 
-    /// Seconds by which some question came later than `refresh` seconds after the one before, the one that is
-    /// still to come among them.
+    /// Returns by how many seconds the latest query came later than `refresh` seconds after the one before;
+    /// includes a query that is still missing.
     fn behind(&self, now: u64, refresh: u32) -> f64 {
         let open = now.saturating_sub(self.last.load(SeqCst));
         self.gap.load(SeqCst).max(open) as f64 / 1e6 - f64::from(refresh)
@@ -162,14 +160,14 @@ struct Shared {
     transfers: AtomicU64,
 }
 
-/// How late zones were asked for.
+/// How late zones were queried.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Lateness {
-    /// Questions that came.
+    /// Number of queries.
     pub(crate) questions: u64,
-    /// Zones of which some question came later than it had to, or not at all.
+    /// Number of zones with a late or missing query.
     pub(crate) late: u64,
-    /// Seconds by which the latest was behind its time; negative if all came before.
+    /// Seconds by which the latest query was late; negative if all were early.
     pub(crate) latest: f64,
 }
 
@@ -178,7 +176,7 @@ impl Shared {
         self.began.elapsed().as_micros() as u64
     }
 
-    /// The response to a question, which is noted; `None` where there is nothing to say.
+    /// Returns the response to a query, and records the query; `None` for no response.
     fn answer(&self, message: &[u8], is_stream: bool) -> Option<Vec<u8>> {
         let Request { id, zone, qtype, has, end } = request(message)?;
         let mut out = Vec::with_capacity(512);
@@ -193,7 +191,7 @@ impl Shared {
         let version = self.version.load(SeqCst);
         self.note(*place);
         self.zones.write_soa(&mut out, version);
-        // Over UDP the record alone says that the rest is to be had over TCP (RFC 1995 §2).
+        // Over UDP, the SOA record alone makes the server retry over TCP (RFC 1995 §2).
         let is_known = has == Some(SmallZones::serial(version));
         if qtype != kind::SOA && is_stream && !is_known {
             self.zones.write_rest(&mut out, *place, version);
@@ -215,7 +213,7 @@ impl Shared {
     }
 }
 
-/// A running primary; it ends when dropped.
+/// A running primary; ends when dropped.
 pub(crate) struct Provider {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -250,7 +248,7 @@ impl Provider {
         Ok(Provider { address, shared, thread: Some(thread) })
     }
 
-    /// From now on it has this version of all zones, which it does not announce.
+    /// Switches all zones to this version, without a NOTIFY.
     pub(crate) fn renew(&self, version: u32) {
         self.shared.version.store(version, SeqCst);
     }
@@ -260,18 +258,18 @@ impl Provider {
         self.shared.asked[place].sent.load(SeqCst) > self.shared.version.load(SeqCst)
     }
 
-    /// Zones sent so far.
+    /// Returns the number of zones sent so far.
     pub(crate) fn transfers(&self) -> u64 {
         self.shared.transfers.load(SeqCst)
     }
 
-    /// Forgets how late zones were asked for so far.
+    /// Resets the records of late queries.
     pub(crate) fn forget(&self) {
         self.shared.asked.iter().for_each(|asked| asked.gap.store(0, SeqCst));
         self.shared.questions.store(0, SeqCst);
     }
 
-    /// How late zones were asked for since; those that should have been by now and were not count too.
+    /// Returns how late zones were queried since the reset, including queries that are still missing.
     pub(crate) fn lateness(&self) -> Lateness {
         let (now, refresh) = (self.shared.now(), self.shared.zones.refresh);
         let mut found = Lateness {
@@ -287,8 +285,8 @@ impl Provider {
         found
     }
 
-    /// Announces the newest version of every zone to a server (NOTIFY, RFC 1996), each until the server
-    /// replies or asks for it, or until `over` is set.
+    /// Sends a NOTIFY (RFC 1996) of every zone's newest version to a server, each until the server responds
+    /// or queries the zone, or until `over` is set.
     pub(crate) fn announce(&self, server: SocketAddr, over: &AtomicBool) -> Result<()> {
         let socket = UdpSocket::bind((self.address.ip(), 0))?;
         socket.connect(server).context(|| format!("cannot notify {server}"))?;
@@ -307,7 +305,7 @@ impl Provider {
                 // Opcode NOTIFY, authoritative.
                 self.shared.zones.write_question(&mut message, place, id, 0x24);
                 unheard.insert(id, (place, Instant::now()));
-                // What is lost is sent again.
+                // Lost messages are sent again.
                 let _ = socket.send(&message);
             }
             match socket.recv(&mut buffer).ok().and_then(|length| buffer.get(..length)) {
@@ -339,7 +337,7 @@ impl Drop for Provider {
     }
 }
 
-/// The sockets, all of them asked without waiting.
+/// The sockets, all non-blocking.
 struct Desk {
     poll: Poll,
     listener: TcpListener,
@@ -389,7 +387,7 @@ impl Desk {
     fn accept(&mut self) -> Result<()> {
         while let Ok((stream, _)) = self.listener.accept() {
             stream.set_nodelay(true)?;
-            // A server that hangs up is not to wait for its port to be free again.
+            // If a server closes the connection, its port must be free again at once.
             sys::reset_on_close(&stream)?;
             let place = self.free.pop().unwrap_or_else(|| {
                 self.lines.push(None);
@@ -404,7 +402,7 @@ impl Desk {
 
     fn serve(&mut self, place: usize) {
         let Some(line) = self.lines.get_mut(place).and_then(Option::as_mut) else { return };
-        // A connection that breaks is the server's to open again.
+        // The server reopens a failed connection.
         if line.serve(&self.shared).is_err() {
             self.lines[place] = None;
             self.free.push(place);
@@ -412,7 +410,7 @@ impl Desk {
     }
 }
 
-/// A connection, with what was read of a question and what is still to be written.
+/// A connection, with a partly read query and unwritten responses.
 struct Line {
     stream: TcpStream,
     input: Vec<u8>,
@@ -425,7 +423,7 @@ impl Line {
         Ok(Line { stream, input: Vec::new(), output: Vec::new() })
     }
 
-    /// Reads, answers and writes all that can be now. Fails once the connection is closed.
+    /// Reads, answers and writes as much as possible without blocking. Fails once the connection is closed.
     fn serve(&mut self, shared: &Shared) -> std::io::Result<()> {
         let mut buffer = [0; 16_384];
         loop {
@@ -475,7 +473,7 @@ pub(crate) mod tests {
     use crate::message::{Edns, answered_serial, each_answer, summarise, write_query};
     use crate::zones::Maker;
 
-    /// A primary of so many zones, due after a second once they are.
+    /// A primary of `count` zones with a REFRESH of one second.
     pub(crate) fn primary(count: u64) -> (Provider, Arc<SmallZones>, ZoneSet) {
         let folder = tempfile::tempdir().unwrap();
         let set = Maker::new(folder.path(), 3).taken(count);
@@ -483,7 +481,7 @@ pub(crate) mod tests {
         (Provider::start(([127, 0, 0, 1], 0).into(), 0, &zones).unwrap(), zones, set)
     }
 
-    /// The address of a primary, which answers questions for serials as a server does.
+    /// The address of a primary, which answers SOA queries as a server does.
     pub(crate) fn address(provider: &Provider) -> SocketAddr {
         provider.address
     }
@@ -550,7 +548,7 @@ pub(crate) mod tests {
         let (asked, second) = (Asked::default(), 1_000_000);
         asked.last.store(9 * second, SeqCst);
         [10, 14, 24, 25].iter().for_each(|at| asked.note(at * second));
-        // Ten seconds between the second and the third.
+        // Ten seconds between the second and the third query.
         assert_eq!(asked.behind(26 * second, 7), 3.0);
         asked.gap.store(0, SeqCst);
         assert_eq!(asked.behind(26 * second, 7), -6.0, "not due yet");
@@ -576,7 +574,7 @@ pub(crate) mod tests {
         provider.forget();
         assert_eq!(provider.lateness().questions, 0);
         drop(ask(2));
-        // Longer ago than REFRESH and the grace.
+        // Longer ago than REFRESH and the grace period.
         let before = provider.shared.now() + 100_000_000;
         provider.shared.asked[1].gap.store(before, SeqCst);
         let found = provider.lateness();

@@ -1,5 +1,5 @@
-//! What is asked: one function per mix, written once to a pair of files (length-prefixed messages for dnsperf
-//! and our own client, text for kxdpgun) and kept beside the zones.
+//! The queries: one function per mix. Each mix is written once to a pair of files (length-prefixed messages
+//! for dnsperf and our own client, text for kxdpgun) and kept beside the zones.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
@@ -10,39 +10,39 @@ use crate::message::{Edns, kind, write_query};
 use crate::random::{LABELS, Random, label};
 use crate::zones::{SIGNED, small_zone_name};
 
-/// Parts that a set of queries is cut into: a warm-up and a measurement at each of four numbers of clients.
+/// Number of parts of a query set: a warm-up and a measurement at each of four numbers of clients.
 const PARTS: u64 = 8;
 
-/// What names begin with that do not exist at the upstream.
+/// Prefix of names that do not exist at the upstream.
 pub(crate) const MISSING: &str = "nx-";
-/// The second label of names that are not asked for twice.
+/// Second label of names that are queried once.
 pub(crate) const WILD: &str = "wild";
 
 /// A mix of queries on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct QuerySet {
-    /// Messages with ID 0, each behind its length in two bytes.
+    /// Messages with ID 0, each preceded by its length in two bytes.
     pub(crate) wire: PathBuf,
-    /// The same cut into parts of equal length, in order, so that measurements in a row need not repeat each
-    /// other's queries.
+    /// The same queries cut into parts of equal length, in order, so that consecutive measurements use
+    /// different queries.
     pub(crate) parts: Vec<PathBuf>,
-    /// One `name type flags` a line.
+    /// One `name type flags` per line.
     pub(crate) text: PathBuf,
-    /// How many there are.
+    /// Number of queries.
     pub(crate) count: u64,
 }
 
-/// Questions that clients ask again and again.
+/// Questions that are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Those that the benchmark's upstream answers.
+    /// Questions that the benchmark's upstream answers.
     Plain,
-    /// Those that the signed zone answers, with DO.
+    /// Questions that the signed zone answers, with DO.
     Signed,
 }
 
 impl Known {
-    /// The question with this number: six kinds in turn, each name once.
+    /// Returns the question with this number: six kinds in turn, each name once.
     fn question(self, seed: u64, number: u64) -> (String, u16, Edns) {
         match self {
             Known::Plain => known(seed, number),
@@ -51,43 +51,43 @@ impl Known {
     }
 }
 
-/// A mix of queries and what it needs to know of the zones.
+/// A mix of queries, with the properties of the zones that it needs.
 #[derive(Clone, Debug)]
 pub(crate) enum Mix {
-    /// `www.example.com A`, always.
+    /// Always `www.example.com A`.
     OneName,
-    /// Referrals to, and names beside, the delegations of `test`; `nxdomain` is the percentage of the latter.
+    /// Names at the delegations of `test`, which are answered with referrals, and names that do not exist.
     Delegations {
         /// Delegations in the zone.
         count: u64,
         /// Percentage of names that do not exist.
         nxdomain: u64,
     },
-    /// Names in many small zones, one in ten of them missing.
+    /// Names in many small zones, one in ten of them non-existent.
     Many {
         /// Zones.
         count: u64,
     },
-    /// A signed zone asked with DO: 60 % positive, 25 % NXDOMAIN, 10 % NODATA, the rest referrals.
+    /// A signed zone with DO: 60 % positive, 25 % NXDOMAIN, 10 % NODATA, the rest referrals.
     Signed {
         /// Names below the apex.
         count: u64,
     },
-    /// What a root server sees: 65 % NXDOMAIN, 70 % with DO and 15 % with EDNS only.
+    /// Typical queries to a root server: 65 % NXDOMAIN, 70 % with DO and 15 % with EDNS only.
     Root {
         /// Delegated names.
         names: Vec<String>,
     },
-    /// What clients of resolvers ask for again and again, every question once, in order.
+    /// All repeated questions once, in order.
     Each(Known),
-    /// The same questions, each as often as the others.
+    /// Repeated questions, all equally often.
     Even {
         /// Questions.
         count: u64,
-        /// Which.
+        /// The kind of questions.
         known: Known,
     },
-    /// The same questions as resolvers get them: the nth most popular one n times as rarely as the first
+    /// Repeated questions as resolvers receive them: the nth most popular one n times as rarely as the first
     /// (Zipf).
     Popular(Zipf, Known),
     /// Names below the wildcard, each once.
@@ -109,7 +109,7 @@ impl Mix {
         }
     }
 
-    /// Whether a recursive answer is wanted (RD).
+    /// Whether queries have RD.
     fn recurses(&self) -> bool {
         matches!(self, Mix::Each(_) | Mix::Even { .. } | Mix::Popular(..) | Mix::Unique)
     }
@@ -118,12 +118,12 @@ impl Mix {
 /// Zipf's distribution with exponent 1 over a number of ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
-    /// The sum of the weights up to each rank.
+    /// Sums of the weights up to each rank.
     sums: Vec<f64>,
 }
 
 impl Zipf {
-    /// Over this many ranks, at least one.
+    /// Creates a distribution over this many ranks, at least one.
     pub(crate) fn new(ranks: u64) -> Zipf {
         let add = |sum: &mut f64, rank: u64| {
             *sum += 1.0 / rank as f64;
@@ -132,7 +132,7 @@ impl Zipf {
         Zipf { sums: (1..=ranks.max(1)).scan(0.0, add).collect() }
     }
 
-    /// A rank, from 0.
+    /// Returns a random rank, from 0.
     pub(crate) fn pick(&self, random: &mut Random) -> u64 {
         let last = self.sums.len() - 1;
         let share = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
@@ -141,7 +141,7 @@ impl Zipf {
     }
 }
 
-/// The question with this number that clients ask again and again: six kinds in turn, each name once.
+/// Returns the repeated question with this number: six kinds in turn, each name once.
 fn known(seed: u64, number: u64) -> (String, u16, Edns) {
     const TYPES: [u16; 6] = [kind::A, kind::AAAA, kind::MX, kind::NS, kind::TXT, kind::A];
     let at = (number % 6) as usize;
@@ -149,7 +149,7 @@ fn known(seed: u64, number: u64) -> (String, u16, Edns) {
     (format!("{prefix}{}.example.net", label(seed, number)), TYPES[at], Edns::None)
 }
 
-/// The same of the signed zone; there is no kind of its own for NS, which would be a delegation.
+/// Returns the same for the signed zone, without NS, which would be a delegation.
 pub(crate) fn validated(seed: u64, number: u64) -> (String, u16, Edns) {
     const TYPES: [u16; 6] = [kind::A, kind::AAAA, kind::MX, kind::TXT, kind::A, kind::A];
     let at = (number % 6) as usize;
@@ -157,17 +157,17 @@ pub(crate) fn validated(seed: u64, number: u64) -> (String, u16, Edns) {
     (format!("{prefix}{}.{SIGNED}", label(seed, number)), TYPES[at], Edns::Do)
 }
 
-/// The question with this number that is not asked twice.
+/// Returns the question with this number that is not repeated.
 fn unique(seed: u64, number: u64) -> (String, u16, Edns) {
     (format!("{}.{WILD}.example.net", label(seed, number)), kind::A, Edns::None)
 }
 
-/// Appends the question with this number that clients ask again and again, with RD.
+/// Appends a query for the repeated question with this number, with RD.
 pub(crate) fn write_known(out: &mut Vec<u8>, seed: u64, number: u64) {
     write_recursive(out, &known(seed, number));
 }
 
-/// Appends the question with this number that is not asked twice, with RD.
+/// Appends a query for the unrepeated question with this number, with RD.
 pub(crate) fn write_unique(out: &mut Vec<u8>, seed: u64, number: u64) {
     write_recursive(out, &unique(seed, number));
 }
@@ -178,7 +178,7 @@ fn write_recursive(out: &mut Vec<u8>, (name, qtype, edns): &(String, u16, Edns))
     out[start + 2] |= 1;
 }
 
-/// An index that no delegation or name has.
+/// Returns an index that no delegation or name has.
 fn absent(random: &mut Random, count: u64) -> u64 {
     count + random.below(LABELS - count)
 }
@@ -231,7 +231,7 @@ fn root(random: &mut Random, names: &[String]) -> (String, u16, Edns) {
         _ => Edns::None,
     };
     let (name, qtype) = match random.below(1000) {
-        // Browsers probing for wildcards, then names that leak from home and company networks.
+        // Browsers that probe for wildcards, then names that leak from home and company networks.
         0..350 => {
             let length = 7 + random.below(9) as usize;
             (random.letters(length), address_type(random))
@@ -266,7 +266,7 @@ fn root(random: &mut Random, names: &[String]) -> (String, u16, Edns) {
     (name, qtype, edns)
 }
 
-/// Writes `count` queries of a mix to `folder/KEY.{wire,text}`, unless they are there.
+/// Writes `count` queries of a mix to `folder/KEY.{wire,text}`, unless they exist.
 pub(crate) fn make(folder: &Path, key: &str, mix: &Mix, seed: u64, count: u64) -> Result<QuerySet> {
     let stem = format!("{key}-q{count}-s{seed}");
     let part = |number: u64| folder.join(format!("{stem}.part{number}.wire"));
@@ -282,7 +282,7 @@ pub(crate) fn make(folder: &Path, key: &str, mix: &Mix, seed: u64, count: u64) -
     fs::create_dir_all(folder)?;
     let (mut wire, mut text) = (Whole::create(&set.wire)?, Whole::create(&set.text)?);
     let mut parts = set.parts.iter().map(|part| Whole::create(part)).collect::<Result<Vec<_>>>()?;
-    // Apart from the zone's own sequence, or queries would walk it in step.
+    // Another seed than the zone's, or queries would follow the zone's sequence.
     let mut random = Random::new(seed ^ 0x7175_6572_7900);
     let mut message = Vec::with_capacity(128);
     for number in 0..count {
@@ -309,7 +309,7 @@ pub(crate) fn make(folder: &Path, key: &str, mix: &Mix, seed: u64, count: u64) -
     Ok(set)
 }
 
-/// A file that has its name only once it is whole.
+/// A file that gets its name once it is complete.
 struct Whole {
     out: BufWriter<File>,
     unfinished: PathBuf,
@@ -329,7 +329,7 @@ impl Whole {
     }
 }
 
-/// Reads queries from the start of a wire file, every `step`th up to `limit`.
+/// Reads queries from a wire file: every `step`th, at most `limit`.
 pub(crate) fn read(path: &Path, limit: usize, step: usize) -> Result<Vec<Vec<u8>>> {
     let mut file =
         std::io::BufReader::new(File::open(path).context(|| format!("cannot read {}", path.display()))?);

@@ -1,58 +1,58 @@
-//! A small seeded generator and the pronounceable names made from it, so that zones and queries are the same
-//! on every machine. Not for anything that must be unpredictable.
+//! A small seeded generator and pronounceable names made from it, so that zones and queries are the same on
+//! every machine. Not for anything that must be unpredictable.
 
 /// SplitMix64: one multiply-xor chain per number, full period, any seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator whose sequence depends on the seed only.
+    /// Creates a generator whose sequence depends only on the seed.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// A number below `bound` (which must not be 0); the bias is under 2⁻³² for the bounds used here.
+    /// Returns a number below `bound` (which must not be 0); the bias is under 2⁻³² for the bounds used here.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    /// True `percent` times out of a hundred.
+    /// Returns true with a probability of `percent` %.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of the items.
+    /// Returns one of the items.
     pub(crate) fn pick<'a, T: ?Sized>(&mut self, items: &[&'a T]) -> &'a T {
         items[self.below(items.len() as u64) as usize]
     }
 
-    /// `length` lower-case letters.
+    /// Returns `length` lower-case letters.
     pub(crate) fn letters(&mut self, length: usize) -> String {
         (0..length).map(|_| char::from(b'a' + self.below(26) as u8)).collect()
     }
 }
 
-/// The finaliser of SplitMix64: spreads the bits of any number.
+/// The finaliser of SplitMix64: mixes the bits of any number.
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// How many different indexes `label` keeps apart.
+/// Number of indexes with different labels.
 pub(crate) const LABELS: u64 = 100_000_000;
 
-/// The label with this index: 8 to 14 letters, different for every index below `LABELS`, in no particular
-/// order.
+/// Returns the label with this index: 8 to 14 letters, different for every index below `LABELS`, in no
+/// particular order.
 ///
-/// The first four syllables spell a permutation of the index, so labels never collide and no table is needed;
-/// up to three more come from the hash of seed and index.
+/// The first four syllables encode a permutation of the index, so labels never collide and no table is
+/// needed; up to three more come from the hash of seed and index.
 pub(crate) fn label(seed: u64, index: u64) -> String {
     // 61 803 399 is coprime with 10⁸, so the multiplication permutes.
     let mut spelled = (index % LABELS).wrapping_mul(61_803_399).wrapping_add(seed % LABELS) % LABELS;

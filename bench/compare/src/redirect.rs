@@ -1,6 +1,6 @@
-//! What dnsdist's AF_XDP front needs beside it: a program at the interface that redirects queries to its
-//! socket, and maps at the places where it looks for them. Its manual has a script for that, which takes a
-//! compiler of BPF; this takes bpf(2) alone.
+//! Sets up AF_XDP for dnsdist: attaches a program to the interface that redirects queries to its socket, and
+//! pins the maps that it opens. Its manual has a script for that, which needs a BPF compiler; this code needs
+//! only bpf(2).
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,20 +12,19 @@ use std::process::{Command, Stdio};
 use crate::failure::{Context, Failure, Result};
 use crate::sys;
 
-/// Where dnsdist looks for its maps; the first has the sockets, the others the addresses that are taken from
-/// the interface.
+/// Folder of dnsdist's maps; the first has the sockets, the others the addresses that are received by AF_XDP.
 const FOLDER: &str = "/sys/fs/bpf/dnsdist";
 /// The map of sockets.
 pub(crate) const SOCKETS: &str = "/sys/fs/bpf/dnsdist/xskmap";
-/// Maps of addresses: type, and bytes of an address with its port.
+/// Maps of addresses: name, and size of an address with its port in bytes.
 const ADDRESSES: [(&str, u32); 2] = [("xsk-destinations-v4", 8), ("xsk-destinations-v6", 20)];
 
 const MAP_HASH: u32 = 1;
 const MAP_SOCKETS: u32 = 17;
-/// Entries of each map, of which one is used.
+/// Number of entries of each map; one is used.
 const ENTRIES: u32 = 64;
 
-/// Prepares all that in the mount namespace that this process has to itself, and becomes the command.
+/// Sets everything up in the mount namespace of this process, and executes the command.
 pub(crate) fn run(interface: &str, listen: SocketAddr, command: &[String]) -> Result<()> {
     let mount = Command::new("mount").args(["-t", "bpf", "bpf", "/sys/fs/bpf"]).stdin(Stdio::null()).status();
     if !mount.context(|| "mount".to_string())?.success() {
@@ -45,16 +44,17 @@ pub(crate) fn run(interface: &str, listen: SocketAddr, command: &[String]) -> Re
     let index = fs::read_to_string(&index).context(|| index.display().to_string())?;
     let index = index.trim().parse().ok().context(|| format!("{interface}: {index}"))?;
     let link = sys::bpf_attach(&program, index).context(failed("the interface takes no program"))?;
-    // It stays at the interface as long as the place has it: as long as this process, whatever it becomes.
+    // The program stays attached as long as the link is pinned, that is as long as this process exists, also
+    // after exec.
     sys::bpf_pin(&link, &Path::new(FOLDER).join("link")).context(failed("the link has no place"))?;
     let (program, arguments) = command.split_first().context(|| "no command".to_string())?;
     Err(Failure::new(format!("{program}: {}", Command::new(program).args(arguments).exec())))
 }
 
-/// The program, as instructions: an IPv4 packet without options that holds a datagram to this port goes to
-/// the socket of the queue that it came by, and anything else passes.
+/// Returns the program's instructions: an IPv4 packet without options with a UDP datagram to this port is
+/// redirected to the socket of its receive queue; anything else passes.
 fn program(sockets: &OwnedFd, port: u16) -> Vec<u64> {
-    /// Instructions from one that does not fit to the last two, which pass the packet.
+    /// Distances from each check to the last two instructions, which pass the packet.
     const PASS: [i16; 5] = [16, 14, 12, 10, 8];
     let checks: [(u8, i16, i32); 4] = [
         (LOAD_U16, 12, i32::from(u16::from_ne_bytes(0x0800u16.to_be_bytes()))),
@@ -63,10 +63,10 @@ fn program(sockets: &OwnedFd, port: u16) -> Vec<u64> {
         (LOAD_U16, 36, i32::from(u16::from_ne_bytes(port.to_be_bytes()))),
     ];
     let mut code = vec![
-        // Where the packet begins and ends, from the context in R1.
+        // Start and end of the packet, from the context in R1.
         op(LOAD_U32, 2, 1, 0, 0),
         op(LOAD_U32, 3, 1, 4, 0),
-        // The queue, before R1 is used up.
+        // The queue, before R1 is overwritten.
         op(LOAD_U32, 6, 1, 16, 0),
         op(MOVE, 4, 2, 0, 0),
         op(ADD_NUMBER, 4, 0, 0, 42),
@@ -89,7 +89,7 @@ fn program(sockets: &OwnedFd, port: u16) -> Vec<u64> {
     code
 }
 
-/// An instruction as the kernel lays it out: operation, registers, offset and a number.
+/// Encodes an instruction in the kernel's format: operation, registers, offset and immediate.
 fn op(code: u8, to: u8, from: u8, offset: i16, number: i32) -> u64 {
     let registers = if cfg!(target_endian = "big") { to << 4 | from } else { from << 4 | to };
     let [o0, o1] = offset.to_ne_bytes();
@@ -108,7 +108,7 @@ const JUMP_GREATER: u8 = 0x2d;
 const JUMP_NOT_EQUAL: u8 = 0x56;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
-/// The number of a wide load is the descriptor of a map.
+/// Marks the immediate of a wide load as the descriptor of a map.
 const PSEUDO_MAP: u8 = 1;
 /// The helper `bpf_redirect_map`.
 const REDIRECT_MAP: i32 = 51;
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use std::fs::File;
 
-    /// Runs the program over a packet: whether it is redirected.
+    /// Runs the program on a packet; returns whether it is redirected.
     fn redirects(code: &[u64], packet: &[u8]) -> bool {
         let mut at = 0usize;
         let mut registers = [0i64; 11];

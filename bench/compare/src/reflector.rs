@@ -1,5 +1,5 @@
 //! The floor: a server that receives a batch, turns each query into its own response and sends the batch
-//! back. It parses nothing; what it costs is what the kernel costs. Not a DNS server in any other sense.
+//! back. It parses nothing; its cost is that of the kernel. Not a DNS server in any other respect.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -9,11 +9,12 @@ use net::{Context as Faults, Listener, ListenerConfig, XdpConfig};
 use crate::failure::{Context, Failure, Result};
 use crate::sys::{self, Batch, SLOT};
 
-/// Bytes of socket buffer, each way: what the servers ask for, so that bursts are not lost here alone.
+/// Size of a socket buffer in bytes, each for receiving and sending: as the servers set, so that bursts are
+/// not lost here only.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// Answers on `address` until killed; responses shorter than `size` bytes are padded with zeros to that
-/// length. With the name of an interface, queries that come in there are taken by AF_XDP.
+/// Answers on `address` until killed; pads responses with zeros to at least `size` bytes. With an interface,
+/// receives its queries by AF_XDP.
 pub(crate) fn run(address: SocketAddr, size: usize, xdp: Option<&str>) -> Result<()> {
     match xdp {
         None => sockets(address, size),
@@ -21,7 +22,7 @@ pub(crate) fn run(address: SocketAddr, size: usize, xdp: Option<&str>) -> Result
     }
 }
 
-/// Plain batched system calls, none of the server's code.
+/// Uses plain batched system calls, none of the server's code.
 fn sockets(address: SocketAddr, size: usize) -> Result<()> {
     let socket = UdpSocket::bind(address).context(|| format!("cannot listen on {address}"))?;
     sys::widen_buffers(&socket, SOCKET_BUFFER);
@@ -37,7 +38,7 @@ fn sockets(address: SocketAddr, size: usize) -> Result<()> {
     }
 }
 
-/// nomen's own AF_XDP front with nothing behind it; writing another would measure that one.
+/// Uses nomen's own AF_XDP code without a server; another implementation would have other costs.
 fn front(address: SocketAddr, size: usize, interface: &str) -> Result<()> {
     let config = ListenerConfig { workers: 1, ..ListenerConfig::default() };
     let bound = Listener::bind(address, Transport::Udp, &config).context(|| "reflector".to_string())?;

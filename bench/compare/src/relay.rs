@@ -1,7 +1,7 @@
-//! The floor of a miss: a forwarder that opens a socket for each query, with a random port of its own, sends
-//! the query on as it is, and passes the answer back. It parses nothing, keeps nothing and repeats nothing;
-//! what it costs is what the kernel costs a resolver that takes a fresh port for each question (RFC 5452
-//! §9.2). Not a DNS server in any other sense.
+//! The floor of a cache miss: a forwarder that opens a socket with a random port for each query, forwards the
+//! query unchanged, and returns the answer. It parses, stores and repeats nothing; its cost is that of the
+//! kernel for a resolver that uses a fresh port for each query (RFC 5452 §9.2). Not a DNS server in any other
+//! respect.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,12 +16,13 @@ use crate::failure::{Context, Result};
 use crate::random::Random;
 use crate::sys::{self, BATCH, Batch, Peer};
 
-/// Bytes of socket buffer, each way: what the servers ask for, so that bursts are not lost here alone.
+/// Size of a socket buffer in bytes, each for receiving and sending: as the servers set, so that bursts are
+/// not lost here only.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Ports below this one are other services'.
+/// Lowest random port; those below belong to other services.
 const FIRST_PORT: u64 = 1024;
 
-/// Forwards from `address` until killed. A query that gets no answer keeps its socket.
+/// Forwards from `address` until killed. An unanswered query keeps its socket.
 pub(crate) fn run(address: SocketAddr, upstream: SocketAddr) -> Result<()> {
     let mut relay = Relay::new(address, upstream).context(|| format!("cannot listen on {address}"))?;
     loop {
@@ -34,13 +35,13 @@ struct Relay {
     events: Events,
     socket: UdpSocket,
     upstream: SocketAddr,
-    /// There may be more queries in the socket.
+    /// Whether the socket may have more queries.
     more: bool,
     queries: Batch,
     replies: Batch,
-    /// By descriptor: who waits for what comes there.
+    /// The sockets of forwarded queries, with the client of each, by descriptor.
     asked: HashMap<usize, (UdpSocket, Peer)>,
-    /// Those that have their answer.
+    /// Sockets whose answer has arrived.
     done: Vec<UdpSocket>,
     random: Random,
 }
@@ -67,7 +68,7 @@ impl Relay {
         })
     }
 
-    /// Waits until there is something, passes answers back and then a batch of queries on.
+    /// Waits for events, returns answers, and then forwards a batch of queries.
     fn turn(&mut self) -> io::Result<()> {
         self.poll.poll(&mut self.events, self.more.then_some(Duration::ZERO))?;
         let mut answered = 0;
@@ -117,7 +118,7 @@ impl Relay {
         Ok(())
     }
 
-    /// A socket with a random port.
+    /// Opens a socket with a random port.
     fn open(&mut self) -> io::Result<std::net::UdpSocket> {
         loop {
             let ports = u64::from(u16::MAX) + 1 - FIRST_PORT;

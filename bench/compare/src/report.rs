@@ -1,4 +1,4 @@
-//! Figures to rows, rows to a table and to JSON. Medians are taken here; drawing is in `plot.rs`.
+//! Turns figures into rows, and rows into a table and JSON. Computes medians; charts are in `plot.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,12 +12,12 @@ use crate::load::Load;
 use crate::measure::{Shares, Usage};
 use crate::servers::{Kind, Startup};
 
-/// One measurement, per query where it can be. A figure that could not be had is absent, never 0.
+/// One measurement, per query where possible. A figure that is not available is absent, never 0.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub(crate) struct Figures {
     /// Answers per second.
     pub(crate) qps: Option<f64>,
-    /// Latency in µs.
+    /// Latency in µs, mean.
     pub(crate) latency_mean_us: Option<f64>,
     /// Latency in µs, median.
     pub(crate) latency_p50_us: Option<f64>,
@@ -25,9 +25,9 @@ pub(crate) struct Figures {
     pub(crate) latency_p99_us: Option<f64>,
     /// CPU µs of the server per answer.
     pub(crate) cpu_us: Option<f64>,
-    /// The part of it in user space.
+    /// The user-space part of `cpu_us`.
     pub(crate) user_us: Option<f64>,
-    /// The part of it in the kernel.
+    /// The kernel part of `cpu_us`.
     pub(crate) system_us: Option<f64>,
     /// Instructions per answer.
     pub(crate) instructions: Option<f64>,
@@ -37,96 +37,95 @@ pub(crate) struct Figures {
     pub(crate) cycles: Option<f64>,
     /// Share of one CPU the server used, 0 to 1.
     pub(crate) busy: Option<f64>,
-    /// Share of the time the server was ready to run while something else had its CPU; should be near 0.
+    /// Share of the time that the server was runnable while another process had its CPU; should be near 0.
     pub(crate) waiting: Option<f64>,
-    /// Mean bytes of a response.
+    /// Mean size of a response in bytes.
     pub(crate) response_size: Option<f64>,
     /// Percentage of queries without an answer.
     pub(crate) loss_percent: Option<f64>,
-    /// Latency in µs beyond that of asking the upstream directly, median.
+    /// Median latency in µs in addition to that of the upstream itself.
     pub(crate) added_p50_us: Option<f64>,
-    /// The same, 99th percentile.
+    /// 99th percentile of latency in µs in addition to that of the upstream itself.
     pub(crate) added_p99_us: Option<f64>,
-    /// Percentage of answers that needed no upstream: the client's, where there is one beside a load.
+    /// Percentage of answers without an upstream query: the client's, if there is one beside a load.
     pub(crate) hit_percent: Option<f64>,
     /// Percentage of the client's queries that were answered in time with NOERROR or NXDOMAIN.
     pub(crate) served_percent: Option<f64>,
     /// Percentage of answers to the load that were neither NOERROR nor NXDOMAIN.
     pub(crate) failed_percent: Option<f64>,
-    /// Queries to the upstream for each of the load's answers.
+    /// Upstream queries per answer to the load.
     pub(crate) forwarded: Option<f64>,
-    /// The part of them that came over TCP: connections.
+    /// TCP connections to upstream per answer to the load.
     pub(crate) forwarded_tcp: Option<f64>,
-    /// Seconds from the first query to the last answer, where each name is asked for once.
+    /// Seconds from the first query to the last answer, where each name is queried once.
     pub(crate) wall_seconds: Option<f64>,
-    /// Answers with NOERROR there.
+    /// Number of NOERROR answers, where each name is queried once.
     pub(crate) noerror: Option<f64>,
-    /// Answers with NXDOMAIN there.
+    /// Number of NXDOMAIN answers, where each name is queried once.
     pub(crate) nxdomain: Option<f64>,
-    /// Answers with SERVFAIL there.
+    /// Number of SERVFAIL answers, where each name is queried once.
     pub(crate) servfail: Option<f64>,
-    /// CPU milliseconds of the server for each malicious query.
+    /// CPU milliseconds of the server per malicious query.
     pub(crate) attack_ms: Option<f64>,
-    /// Queries a second that the load sent, where it did not wait for answers.
+    /// Queries per second that the load sent, where it did not wait for answers.
     pub(crate) offered_qps: Option<f64>,
-    /// What it was to send.
+    /// Queries per second that the load was to send.
     pub(crate) wanted_qps: Option<f64>,
-    /// Highest resident size meanwhile, in bytes.
+    /// Highest resident size during the load, in bytes.
     pub(crate) peak_bytes: Option<f64>,
-    /// What it had grown by then since it started, as a share of the cache's bound.
+    /// Growth of the resident size since the start, as a share of the cache's limit.
     pub(crate) bound_share: Option<f64>,
-    /// Of zones that move from server to server.
+    /// Figures of zone transfers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) moved: Option<Moved>,
-    /// Resident size ten times a second, in bytes; of single rounds only.
+    /// Resident size ten times per second, in bytes; of single rounds only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resident: Vec<f64>,
-    /// What the server's CPU did meanwhile, for any process.
+    /// Use of the server's CPU during the load, by any process.
     pub(crate) server_cpu: Option<Shares>,
-    /// What the generator's CPU did meanwhile.
+    /// Use of the generator's CPU during the load.
     pub(crate) generator_cpu: Option<Shares>,
 }
 
-/// A zone sent to another server, or taken from one.
+/// Figures of zones sent to another server, or received from one.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq)]
 pub(crate) struct Moved {
-    /// Seconds: of one that is sent, from the request to the last byte; of one that is taken, from the NOTIFY
-    /// to the first answer with the new serial.
+    /// Seconds: for a sent zone from the request to the last byte; for a received one from the NOTIFY to the
+    /// first answer with the new serial.
     pub(crate) seconds: Option<f64>,
     /// CPU seconds of the server.
     pub(crate) cpu: Option<f64>,
-    /// The part of them in user space.
+    /// CPU seconds in user space.
     pub(crate) user: Option<f64>,
-    /// The part of them in the kernel.
+    /// CPU seconds in the kernel.
     pub(crate) system: Option<f64>,
-    /// Bytes over TCP, lengths of messages among them.
+    /// Bytes over TCP, including the length fields.
     pub(crate) bytes: Option<f64>,
     /// Messages.
     pub(crate) messages: Option<f64>,
-    /// Records, the SOA record at the end among them.
+    /// Records, including the SOA record at the end.
     pub(crate) records: Option<f64>,
-    /// Of a zone that is taken: seconds from the request to the last byte.
+    /// For a received zone: seconds from the request to the last byte.
     pub(crate) sending: Option<f64>,
-    /// Of a zone that is taken: seconds from the last byte to the first answer with the new serial.
+    /// For a received zone: seconds from the last byte to the first answer with the new serial.
     pub(crate) after: Option<f64>,
-    /// Of very many: how many. Seconds are then those until all are answered for in their newest version, or
-    /// those that they were watched for.
+    /// With very many zones: their number. `seconds` is then the time until all are answered in their newest
+    /// version, or the time that they were watched.
     pub(crate) zones: Option<f64>,
-    /// Of those: how many were transferred.
+    /// With very many zones: the number of transfers.
     pub(crate) transfers: Option<f64>,
-    /// Bytes resident once the server had nothing left to do, pages shared between its processes counted
-    /// once.
+    /// Resident bytes once the server was idle; pages shared between its processes count once.
     pub(crate) resident: Option<f64>,
-    /// Questions that the primary was asked while zones were watched.
+    /// Queries that the primary received while zones were watched.
     pub(crate) questions: Option<f64>,
-    /// Zones of which one came more than a second later than its refresh time.
+    /// Zones with a query more than a second later than their refresh time.
     pub(crate) late: Option<f64>,
-    /// Seconds by which the latest was behind that time; negative if all were before it.
+    /// Seconds by which the latest query was late; negative if all were early.
     pub(crate) latest: Option<f64>,
 }
 
 impl Moved {
-    /// What a server used for it, and nothing else.
+    /// Returns figures with a server's resource use only.
     pub(crate) fn used(usage: &Usage) -> Moved {
         Moved {
             cpu: Some(usage.cpu),
@@ -136,7 +135,7 @@ impl Moved {
         }
     }
 
-    /// The median of each figure over the rounds that have it; `None` if none does.
+    /// Returns the median of each figure over the rounds that have it; `None` without rounds.
     fn median(rounds: &[Moved]) -> Option<Moved> {
         let of = |pick: fn(&Moved) -> Option<f64>| median(rounds.iter().filter_map(pick).collect());
         (!rounds.is_empty()).then(|| Moved {
@@ -160,7 +159,7 @@ impl Moved {
 }
 
 impl Figures {
-    /// From what the generator saw and what the server used meanwhile.
+    /// Computes the figures from the generator's results and the server's resource use.
     pub(crate) fn new(load: &Load, usage: &Usage) -> Figures {
         let answered = load.answered as f64;
         let served = (load.answered + load.probed) as f64;
@@ -185,7 +184,7 @@ impl Figures {
         }
     }
 
-    /// The median of each figure over the rounds that have it.
+    /// Returns the median of each figure over the rounds that have it.
     pub(crate) fn median(rounds: &[Figures]) -> Figures {
         let of = |pick: fn(&Figures) -> Option<f64>| median(rounds.iter().filter_map(pick).collect());
         Figures {
@@ -227,7 +226,7 @@ impl Figures {
     }
 }
 
-/// The median of each share.
+/// Returns the median of each share.
 fn shares(rounds: Vec<Shares>) -> Option<Shares> {
     let of = |pick: fn(&Shares) -> f64| median(rounds.iter().map(pick).collect());
     Some(Shares {
@@ -239,12 +238,12 @@ fn shares(rounds: Vec<Shares>) -> Option<Shares> {
     })
 }
 
-/// How far the rounds of a row lie apart.
+/// Variation between the rounds of a row.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub(crate) struct Noise {
-    /// CPU µs per answer, or CPU seconds of a zone that moves.
+    /// CPU µs per answer, or CPU seconds of a zone transfer.
     pub(crate) cpu_us: Option<Spread>,
-    /// The part of it in user space.
+    /// The user-space part of it.
     pub(crate) user_us: Option<Spread>,
     /// Answers per second.
     pub(crate) qps: Option<Spread>,
@@ -254,22 +253,22 @@ pub(crate) struct Noise {
     pub(crate) latency_p99_us: Option<Spread>,
 }
 
-/// The least and the greatest of several values.
+/// Minimum and maximum of several values.
 #[derive(Clone, Copy, Debug, Serialize, PartialEq)]
 pub(crate) struct Spread {
-    /// Least.
+    /// Minimum.
     pub(crate) min: f64,
-    /// Greatest.
+    /// Maximum.
     pub(crate) max: f64,
-    /// The distance between them in percent of the median.
+    /// Their difference in percent of the median.
     pub(crate) percent: f64,
 }
 
 impl Noise {
-    /// A spread above this many percent is marked in the table.
+    /// Spread in percent above which the table marks a value.
     const MARKED: f64 = 15.0;
 
-    /// Over the rounds of a row; nothing from a single one.
+    /// Computes the variation over the rounds of a row; empty for a single round.
     pub(crate) fn of(rounds: &[Figures]) -> Noise {
         let spread = |pick: fn(&Figures) -> Option<f64>| {
             let values: Vec<f64> = rounds.iter().filter_map(pick).collect();
@@ -292,7 +291,7 @@ impl Noise {
     }
 }
 
-/// The middle value, or the mean of the two in the middle.
+/// Returns the middle value, or the mean of the two middle values.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -303,8 +302,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// The server of a row about a start from an image, which nomen may read with every CPU: all others are
-/// started on one.
+/// Label of starts from an image, which nomen may read with all CPUs; all other starts use one.
 pub(crate) const FROM_IMAGE: &str = "nomen, from image (all CPUs)";
 
 /// Start-up of a server with a workload's zones, medians over the rounds.
@@ -316,28 +314,28 @@ pub(crate) struct Loading {
     pub(crate) server: String,
     /// The zones, with their size.
     pub(crate) zones: String,
-    /// Records served.
+    /// Number of records served.
     pub(crate) records: u64,
-    /// Wall-clock seconds from start until every probe was answered.
+    /// Wall-clock seconds from the start until every probe was answered.
     pub(crate) seconds: Option<f64>,
     /// CPU seconds until then.
     pub(crate) cpu_seconds: Option<f64>,
     /// Highest resident size until then, in bytes.
     pub(crate) peak_bytes: Option<f64>,
-    /// Resident size then, shared pages counted once, in bytes.
+    /// Resident size then, in bytes; shared pages count once.
     pub(crate) resident_bytes: Option<f64>,
-    /// CPU it used with nothing to do, in percent of one, where that was watched.
+    /// CPU use while idle, in percent of one CPU, if measured.
     pub(crate) idle_percent: Option<f64>,
-    /// Bytes by which it grew for each name it was made to keep, where there were enough.
+    /// Growth in bytes per cached name, if there were enough.
     pub(crate) entry_bytes: Option<f64>,
     /// Every start, in seconds.
     pub(crate) samples: Vec<f64>,
-    /// Why there is nothing, if so.
+    /// Why there are no figures, if so.
     pub(crate) note: Option<String>,
 }
 
 impl Loading {
-    /// Medians over starts; `None` without one.
+    /// Computes medians over starts; `None` without any.
     pub(crate) fn new(
         workload: &str,
         server: &str,
@@ -363,7 +361,7 @@ impl Loading {
         })
     }
 
-    /// The row of a server that did not get so far.
+    /// Returns the row of a server that did not start.
     pub(crate) fn missing(workload: &str, server: &str, zones: &str, records: u64, why: &str) -> Loading {
         Loading {
             workload: workload.to_string(),
@@ -391,17 +389,17 @@ pub(crate) struct Row {
     pub(crate) load: String,
     /// Server.
     pub(crate) server: String,
-    /// Rounds measured.
+    /// Number of rounds measured.
     pub(crate) rounds: usize,
     /// Medians.
     pub(crate) figures: Figures,
-    /// How far the rounds lie apart.
+    /// Variation between the rounds.
     pub(crate) noise: Noise,
     /// Every round's figures, in order.
     pub(crate) samples: Vec<Figures>,
     /// Answers by response code over all rounds.
     pub(crate) rcodes: BTreeMap<String, u64>,
-    /// What is wrong with the row, if anything.
+    /// A problem of the row, if there is one.
     pub(crate) note: Option<String>,
 }
 
@@ -410,26 +408,26 @@ pub(crate) struct Row {
 pub(crate) struct Group {
     /// Workload.
     pub(crate) workload: String,
-    /// One line for people.
+    /// Description in one line.
     pub(crate) title: String,
-    /// Answers compared before timing, by server: how many of the sample differ from the majority.
+    /// Answers compared before timing, by server: the number of the sample that differs from the majority.
     pub(crate) answers: Vec<Agreement>,
 }
 
-/// How one server's answers to the sample compare with the majority's.
+/// Comparison of one server's answers to the sample with the majority's.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub(crate) struct Agreement {
     /// Server.
     pub(crate) server: String,
-    /// Queries asked.
+    /// Number of queries sent.
     pub(crate) asked: usize,
-    /// Answers that differ.
+    /// Number of answers that differ.
     pub(crate) differ: usize,
     /// One of them.
     pub(crate) example: Option<String>,
 }
 
-/// The machine, without anything that names it.
+/// The machine, without identifying names.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub(crate) struct Machine {
     /// CPU model.
@@ -448,12 +446,12 @@ pub(crate) struct Machine {
     pub(crate) counters: bool,
 }
 
-/// Everything a run found.
+/// All results of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Results {
     /// Day of the run, UTC.
     pub(crate) date: String,
-    /// Where.
+    /// The machine.
     pub(crate) machine: Machine,
     /// Versions by program.
     pub(crate) versions: BTreeMap<String, String>,
@@ -465,17 +463,17 @@ pub(crate) struct Results {
     pub(crate) rows: Vec<Row>,
     /// Start-ups.
     pub(crate) loading: Vec<Loading>,
-    /// What nomen is meant to reach, beside what it reached.
+    /// The goals of nomen, with the measured figures.
     pub(crate) goals: Vec<Goal>,
     /// What was skipped, and why.
     pub(crate) skipped: Vec<String>,
-    /// The part of it that is nomen's own: the run then ends with a failure, so that CI sees it.
+    /// The part of `skipped` that concerns nomen itself: the run then fails, so that CI reports it.
     #[serde(skip)]
     pub(crate) faults: Vec<String>,
 }
 
 impl Results {
-    /// Notes that a server was left out of a workload, or of the whole run.
+    /// Records that a server was left out of a workload, or of the whole run.
     pub(crate) fn skip(&mut self, kind: Kind, text: String) {
         if kind == Kind::Nomen {
             self.faults.push(text.clone());
@@ -485,7 +483,7 @@ impl Results {
 }
 
 impl Machine {
-    /// This machine.
+    /// Describes this machine.
     pub(crate) fn here() -> Machine {
         let output =
             Command::new("lscpu").env("LC_ALL", "C").output().map(|output| output.stdout).unwrap_or_default();
@@ -517,7 +515,7 @@ impl Machine {
         }
     }
 
-    /// A few words for a folder name: CPU family and number of CPUs.
+    /// Returns a few words for a folder name: CPU model and number of CPUs.
     pub(crate) fn slug(&self) -> String {
         let words =
             format!("{}-{}cpu", self.cpu, self.cpus).replace("(R)", "").replace("(TM)", "").to_lowercase();
@@ -526,7 +524,7 @@ impl Machine {
     }
 }
 
-/// The kernel's version without what its builder added.
+/// Returns the kernel's version without the distributor's suffix.
 fn release_number(release: &str) -> String {
     release.split('-').next().unwrap_or(release).to_string()
 }
@@ -548,7 +546,7 @@ fn thousands(value: Option<f64>) -> String {
     out
 }
 
-/// The table, as Markdown that also reads well in a terminal.
+/// Returns the table, as Markdown that also reads well in a terminal.
 pub(crate) fn table(results: &Results) -> String {
     let mut out = String::new();
     let machine = &results.machine;
@@ -666,7 +664,7 @@ fn load_line(row: &Row) -> Vec<String> {
     let mark = |cpu: Option<f64>| if cpu.is_some() && row.noise.is_marked() { " ~" } else { "" };
     let m = f.moved.unwrap_or_default();
     let percent = |share: Option<f64>| share.map_or_else(none, |share| format!("{:.0}%", share * 100.0));
-    // Both CPUs are of interest where packets of the server are handled on the generator's.
+    // Both CPUs matter over veth, where the server's packets are handled on the generator's CPU.
     let veth = row.load.contains("veth");
     let server = f.server_cpu.filter(|_| veth);
     let generator = f.generator_cpu.filter(|_| veth);
@@ -725,12 +723,12 @@ fn load_line(row: &Row) -> Vec<String> {
     ]
 }
 
-/// What stands where there is no figure.
+/// Placeholder for a missing figure.
 fn none() -> String {
     "–".to_string()
 }
 
-/// The table without the columns that are empty in every line below the head.
+/// Removes the columns that are empty in every line below the head.
 fn without_empty(lines: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let told =
@@ -768,7 +766,8 @@ fn start_table(starts: &[&Loading]) -> String {
     out
 }
 
-/// A Markdown table with its columns padded; the first `left` columns lean left, the rest right.
+/// Returns a Markdown table with padded columns; the first `left` columns are left-aligned, the rest
+/// right-aligned.
 pub(crate) fn aligned(lines: &[Vec<String>], left: usize) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -827,7 +826,8 @@ mod tests {
 
     #[test]
     fn machine_is_described_without_naming_it() {
-        let text = "CPU(s):   2\nOn-line CPU(s) list: 0,1\nModel name:  Intel(R) Xeon(R) Processor\nCPU family: 6\n\
+        let text = "CPU(s):   2\nOn-line CPU(s) list: 0,1\nModel name:  Intel(R) Xeon(R) Processor\n\
+                    CPU family: 6\n\
                     Model: 143\nStepping: 8\nHypervisor vendor:  KVM\n";
         let machine = Machine::from_lscpu(text);
         assert_eq!(machine.slug(), "intel-xeon-2cpu");

@@ -1,7 +1,6 @@
-//! How each server is configured as a resolver with a cache: it forwards everything to one upstream, or
-//! starts from the root server of the small Internet; it validates where there is an anchor, and else
-//! nothing. No zones of its own, one worker. Every choice is explained in README.md; what servers are
-//! otherwise is in `servers.rs`.
+//! Configurations of servers as caching resolvers: they forward everything to one upstream, or iterate from
+//! the root server of the small Internet; they validate if there is a trust anchor. No local zones, one
+//! worker. README.md explains every choice; authoritative servers are in `servers.rs`.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,38 +12,38 @@ use crate::namespaces;
 use crate::redirect;
 use crate::servers::{self, Kind, Settings, Tuning};
 
-/// Whom resolvers answer beside their own machine: the namespaces on both ends of a pair (RFC 2544,
+/// Clients that resolvers answer beside their own machine: the namespaces on both ends of a pair (RFC 2544,
 /// benchmarking).
 const CLIENTS: &str = "198.18.0.0/30";
 
-/// How a server resolves.
+/// Configuration of a resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resolving {
-    /// Whom it asks.
+    /// The servers that it queries.
     pub(crate) source: Source,
-    /// Bytes that the cache may use.
+    /// Size of the cache in bytes.
     pub(crate) cache: u64,
 }
 
-/// Whom a resolver asks.
+/// The servers that a resolver queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// This server, for everything.
+    /// Forwards everything to this server.
     Upstream(SocketAddr),
-    /// This root server first, and then the servers that it is referred to.
+    /// Iterates from this root server.
     Root(Ipv4Addr),
 }
 
-/// Where trust begins.
+/// A trust anchor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Anchor {
-    /// The zone, with its last dot.
+    /// The zone, with its final dot.
     pub(crate) zone: String,
-    /// The DS record of its key: tag, algorithm, digest type and digest, one blank between them.
+    /// The DS record of its key: tag, algorithm, digest type and digest, separated by single spaces.
     pub(crate) ds: String,
 }
 
-/// A folder in memory that a server needs: kresd for its cache, as its manual advises.
+/// Returns the folder in memory that a server needs: kresd for its cache, as its manual advises.
 pub(crate) fn scratch(kind: Kind, settings: &Settings) -> Option<PathBuf> {
     let wanted = kind.program() == Kind::Kresd && settings.tuning == Tuning::Advised;
     wanted.then(|| PathBuf::from(format!("/dev/shm/nomen-compare-{}", settings.address.port())))
@@ -110,7 +109,8 @@ fn nomen(settings: &Settings, Resolving { source, cache }: Resolving) -> String 
         if settings.xdp { format!("xdp = \"{}\"\n", namespaces::SERVER_INTERFACE) } else { String::new() };
     format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n{front}\n\
-         [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\n{trust}\ncache-size = \"{}MiB\"\n{source}\n\
+         [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\n{trust}\ncache-size = \"{}MiB\"\n\
+         {source}\n\
          [[resolver.access]]\nfrom = [\"loopback\", \"{CLIENTS}\"]\n",
         cache >> 20
     )
@@ -141,13 +141,14 @@ fn bind(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
         format!("trust-anchors {{ \"{zone}\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n")
     });
     let alike = servers::bind_alike();
-    // Beyond `recursive-clients` (1000) BIND refuses; floods would measure that.
+    // Above `recursive-clients` (1000) BIND refuses; floods would measure that.
     format!(
         "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none; \
          listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion yes; allow-query {{ any; }}; \
          allow-recursion {{ any; }}; {own} dnssec-validation {validation}; \
          empty-zones-enable no; max-cache-size {cache}; recursive-clients 100000; \
-         notify no; zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000;{alike} }};\ncontrols {{ }};\n\
+         notify no; zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000;{alike} }};\n\
+         controls {{ }};\n\
          logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n{trust}{after}"
     )
 }
@@ -155,15 +156,16 @@ fn bind(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
 fn unbound(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
-    // Its manual: the RRset cache twice as large as that of messages. Slabs part locks between threads: one
-    // thread, one slab. Ports and queries a thread as its manual raises them for large servers built with
-    // libevent.
+    // As its manual advises: the RRset cache twice as large as the message cache; one slab, as slabs separate
+    // locks between threads and there is one thread; ports and queries per thread as for large servers built
+    // with libevent.
     let (messages, rrsets) = (cache / 3, cache - cache / 3);
     let trust = settings.anchor.as_ref().map_or_else(
         || "module-config: \"iterator\"".to_string(),
         |Anchor { zone, ds }| {
             format!(
-                "module-config: \"validator iterator\"\n  trust-anchor: \"{zone} DS {ds}\"\n  aggressive-nsec: yes"
+                "module-config: \"validator iterator\"\n  trust-anchor: \"{zone} DS {ds}\"\n  \
+                 aggressive-nsec: yes"
             )
         },
     );
@@ -180,7 +182,8 @@ fn unbound(settings: &Settings, Resolving { source, cache }: Resolving) -> Strin
         ),
     };
     format!(
-        "server:\n  num-threads: 1\n  interface: {ip}@{port}\n  port: {port}\n  access-control: {CLIENTS} allow\n  do-ip6: no\n  username: \"\"\n  \
+        "server:\n  num-threads: 1\n  interface: {ip}@{port}\n  port: {port}\n  \
+         access-control: {CLIENTS} allow\n  do-ip6: no\n  username: \"\"\n  \
          chroot: \"\"\n  directory: \"{folder}\"\n  pidfile: \"{folder}/unbound.pid\"\n  use-syslog: no\n  \
          verbosity: 0\n  do-daemonize: no\n  {trust}\n  so-reuseport: yes\n  \
          so-rcvbuf: {SOCKET_BUFFER}\n  so-sndbuf: {SOCKET_BUFFER}\n  outgoing-range: 8192\n  \
@@ -194,7 +197,7 @@ fn unbound(settings: &Settings, Resolving { source, cache }: Resolving) -> Strin
 fn recursor(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
-    // Its caches are bounded by entries: half of the bytes for each of the two.
+    // Its caches are limited by entries: half of the bytes for each of the two.
     let (packets, records) = (entries(cache / 2, PACKET_BYTES), entries(cache / 2, RECORD_BYTES));
     let trust = if settings.anchor.is_some() {
         format!("dnssec=validate\nlua-config-file={folder}/anchor.lua")
@@ -232,10 +235,12 @@ fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
         ),
         false => (String::new(), ""),
     };
-    // Health checks off: the upstream is up. Shards at the default of 20: where a thread finds one locked, it
-    // passes the cache by.
+    // Health checks are off, as the upstream is up. Shards at the default of 20: a thread that finds one
+    // locked bypasses the cache.
     format!(
-        "{front}{batches}setUDPSocketBufferSizes({SOCKET_BUFFER}, {SOCKET_BUFFER})\nsetLocal('{}', {{reusePort=true{queue}}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\nsetSecurityPollSuffix('')\n\
+        "{front}{batches}setUDPSocketBufferSizes({SOCKET_BUFFER}, {SOCKET_BUFFER})\n\
+         setLocal('{}', {{reusePort=true{queue}}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\n\
+         setSecurityPollSuffix('')\n\
          newServer({{address='{upstream}', sockets=4}}):setUp()\n\
          pc = newPacketCache({}, {{maxTTL=86400}})\n\
          getPool(''):setCache(pc)\n",
@@ -252,13 +257,15 @@ fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
     };
     let cache_folder = scratch(Kind::Kresd, settings).unwrap_or_else(|| settings.folder.join("cache"));
     let cache_folder = cache_folder.display();
-    // Without trust anchors nothing is validated; the modules do work of their own in the background.
-    // NXDOMAIN that was not validated is kept for the least TTL only, five seconds by default; everything
-    // here has 3600.
+    // Without trust anchors nothing is validated; the modules have background work of their own. NXDOMAIN
+    // that was not validated is cached for the minimum TTL only, five seconds by default; everything here has
+    // 3600.
     format!(
-        "net.listen('{ip}', {port}, {{ kind = 'dns' }})\n{front}cache.open({cache}, 'lmdb://{cache_folder}')\n\
+        "net.listen('{ip}', {port}, {{ kind = 'dns' }})\n\
+         {front}cache.open({cache}, 'lmdb://{cache_folder}')\n\
          cache.min_ttl(3600)\n\
-         for _, name in ipairs({{'ta_update', 'ta_signal_query', 'ta_sentinel', 'priming', 'detect_time_skew', \
+         for _, name in ipairs({{'ta_update', 'ta_signal_query', 'ta_sentinel', 'priming', \
+         'detect_time_skew', \
          'detect_time_jump'}}) do pcall(modules.unload, name) end\ntrust_anchors.remove('.')\n\
          policy.add(policy.all(policy.FORWARD('{}@{}')))\n",
         upstream.ip(),
@@ -266,10 +273,10 @@ fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
     )
 }
 
-/// Queries that dnsdist takes at once where it is to: as many as nomen.
+/// Batch size of dnsdist where it uses batches: the same as nomen's.
 const DNSDIST_BATCH: usize = 64;
 
-/// Bytes that an entry takes where a cache is bounded by entries, measured by `cached-200k`.
+/// Size of a cache entry in bytes where a cache is limited by entries, measured with `cached-200k`.
 const PACKET_BYTES: u64 = 512;
 const RECORD_BYTES: u64 = 512;
 const DNSDIST_BYTES: u64 = 336;

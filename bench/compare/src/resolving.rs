@@ -1,6 +1,6 @@
-//! Resolver workloads where names are asked for that the server does not know: misses, floods and overload,
-//! with a well-behaved client beside them. What is known beforehand is made known here as well. Cached
-//! answers alone are measured as those from zones are, by `session.rs`.
+//! Resolver workloads with uncached names: misses, floods and overload, with a well-behaved client beside
+//! them. Also fills the caches beforehand. Purely cached answers are measured like those from zones, in
+//! `session.rs`.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -17,60 +17,60 @@ use crate::session::Plan;
 use crate::upstream::Upstream;
 use crate::workloads::{Cell, Workload};
 
-/// Where the well-behaved client asks from: another network than the loads, for servers that tell networks
-/// apart.
+/// Address of the well-behaved client: in another network than the loads, for servers that distinguish
+/// networks.
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
-/// Where loads come from.
+/// Source address of loads.
 pub(crate) const LOAD: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Queries a second of the well-behaved client.
+/// Queries per second of the well-behaved client.
 pub(crate) const CLIENT_RATE: u64 = 1000;
-/// Queries a second beside misses, for their latency.
+/// Queries per second beside misses, to measure their latency.
 const PROBE_RATE: u64 = 500;
-/// Queries in flight of a flood; a server that holds fewer has to decide whom it leaves waiting.
+/// Queries in flight of a flood; a server that handles fewer must drop some.
 const FLOOD: usize = 1000;
-/// Queries that dnsperf can have in flight.
+/// Maximum number of queries in flight of dnsperf.
 const MAX_IN_FLIGHT: usize = 60_000;
-/// Passes over the names until all are known.
+/// Maximum number of passes over the names until all are cached.
 const PASSES: usize = 6;
-/// Time between two looks at the memory.
+/// Interval of memory samples.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A server with the upstream it forwards to.
+/// A server with the upstream that it forwards to.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
-    /// What was asked for.
+    /// The plan of the run.
     pub(crate) plan: &'a Plan,
     /// The server.
     pub(crate) server: &'a Server,
     /// Its upstream.
     pub(crate) upstream: &'a Upstream,
-    /// What is measured.
+    /// The workload.
     pub(crate) workload: Workload,
 }
 
-/// How new names are asked for.
+/// Arrival of queries for new names.
 #[derive(Clone, Copy)]
 enum Flow {
-    /// As fast as they are answered, or so many a second.
+    /// As fast as they are answered, or at a fixed rate.
     Answered(Dnsperf),
-    /// So many a second, whether or not they are answered.
+    /// At a fixed rate, whether or not they are answered.
     Regardless(u64),
 }
 
-/// What a load and the client beside it saw, and what the server used meanwhile.
+/// Results of a load and of the client beside it, and the server's resource use.
 struct Seen {
-    /// The load, or the client if it was alone.
+    /// The load, or the client if there is no other.
     load: Load,
     client: Load,
     usage: Usage,
-    /// Resident bytes, ten times a second.
+    /// Resident bytes, ten times per second.
     resident: Vec<f64>,
-    /// Queries that the upstream got: for names the client asks for, and for those below the wildcard.
+    /// Upstream queries for names that the client asks for, and for those below the wildcard.
     forwarded: (u64, u64),
 }
 
 impl Ground<'_> {
-    /// Asks for every known name until the server has them all; returns the bytes that each takes.
+    /// Queries every known name until the server has cached them all; returns the bytes that each takes.
     pub(crate) fn warm(&self) -> Result<Option<f64>> {
         let plan = self.plan;
         let Some(names) = self.workload.known(&plan.sizes) else { return Ok(None) };
@@ -85,7 +85,7 @@ impl Ground<'_> {
             let asked = self.upstream.asked().known;
             load::dnsperf_once(self.server.address, &set.wire, how, plan.patience)?;
             forwarded = self.upstream.asked().known - asked;
-            // A few may be asked for again by a server that thinks it has lost an answer.
+            // A server that assumes a lost answer may repeat a few upstream queries.
             if forwarded * 1000 <= names {
                 let grown = resident().saturating_sub(before) as f64;
                 return Ok(self.workload.tells_entries().then(|| grown / names as f64));
@@ -94,7 +94,7 @@ impl Ground<'_> {
         Err(Failure::new(format!("does not keep {names} names: {forwarded} are forwarded in pass {PASSES}")))
     }
 
-    /// The share of queries answered without the upstream while `work` ran, in percent, in its figures.
+    /// Runs `work`, and adds the percentage of queries answered without the upstream to its figures.
     pub(crate) fn with_hits(
         &self,
         work: impl FnOnce() -> Result<(Load, Figures)>,
@@ -106,10 +106,11 @@ impl Ground<'_> {
         Ok((load, Figures { hit_percent, ..figures }))
     }
 
-    /// Puts one kind of load on the server.
+    /// Applies one kind of load to the server.
     pub(crate) fn measure(&self, cell: Cell) -> Result<(Load, Figures)> {
         let plan = self.plan;
-        // What the upstream's delay holds back at a hundred thousand a second must not be what limits.
+        // Enough queries in flight for 100,000 per second despite the upstream's delay, which must not be the
+        // limit.
         let held = plan.delay.as_millis() as usize * 100;
         let loaded = |clients: usize, outstanding: usize, rate: Option<u64>| Dnsperf {
             clients,
@@ -136,11 +137,11 @@ impl Ground<'_> {
         Ok(self.told(seen, cell, offered))
     }
 
-    /// Puts a load on the reflector in the server's place: what client, flood and their CPU make of an answer
-    /// that costs nothing.
+    /// Applies a load to the reflector in the server's place: shows what client, flood and their CPU make of
+    /// answers without cost.
     pub(crate) fn floor(&self, cell: Cell) -> Result<(Load, Figures)> {
         let (load, figures) = self.measure(cell)?;
-        // It neither keeps anything nor asks anybody.
+        // It neither caches nor forwards.
         let nothing = Figures {
             forwarded: None,
             hit_percent: None,
@@ -152,7 +153,7 @@ impl Ground<'_> {
         Ok((load, nothing))
     }
 
-    /// One query outstanding, each for a new name, of the server and of its upstream.
+    /// Keeps one query outstanding, each for a new name, to the server and to its upstream.
     fn round_trips(&self) -> Result<(Load, Figures)> {
         let plan = self.plan;
         let unique = |seconds: f64| -> Vec<Vec<u8>> {
@@ -185,7 +186,7 @@ impl Ground<'_> {
         query
     }
 
-    /// Nothing but new names; the client beside them asks for new ones too.
+    /// Only new names; the client beside the load asks for new ones too.
     fn misses(&self, how: Dnsperf) -> Result<Seen> {
         let unique = |out: &mut Vec<u8>| queries::write_unique(out, self.plan.seed, self.upstream.unused());
         if self.plan.is_timed() {
@@ -195,7 +196,7 @@ impl Ground<'_> {
         self.watched(Some(Flow::Answered(how)), client, unique)
     }
 
-    /// New names, if any, with a client beside them that asks for known ones as people do.
+    /// New names, if any, with a client beside them that asks for popular known names.
     fn beside(&self, flow: Option<Flow>) -> Result<Seen> {
         let zipf = Zipf::new(self.workload.known(&self.plan.sizes).unwrap_or(1));
         let mut random = Random::new(self.plan.seed ^ self.upstream.unused());
@@ -222,7 +223,7 @@ impl Ground<'_> {
                 })
             });
             let client = scope.spawn(|| client.ask(address, seconds, next));
-            // dnsperf goes on to wait for answers that were lost, while nothing is asked any more.
+            // dnsperf still waits for lost answers after it has stopped sending.
             let watch = Watch::start(self.server.group());
             let resident = self.resident(seconds);
             let usage = watch.stop();
@@ -235,7 +236,7 @@ impl Ground<'_> {
         })
     }
 
-    /// Watches the resident bytes for so many seconds.
+    /// Samples the resident bytes for `seconds`.
     fn resident(&self, seconds: f64) -> Vec<f64> {
         let processes = measure::processes(self.server.group());
         let end = Instant::now() + Duration::from_secs_f64(seconds);
@@ -266,7 +267,7 @@ impl Ground<'_> {
             failed_percent: failed(&load),
             hit_percent: if misses { None } else { hits(client.answered, forwarded.0) },
             served_percent: (!misses).then(|| 100.0 * client.answered as f64 / client.sent.max(1) as f64),
-            // It sends for so long, and then waits for what is still to come.
+            // It sends for this time, and then waits for the last answers.
             offered_qps: offered.map(|_| load.sent as f64 / self.plan.seconds),
             wanted_qps: offered.map(|wanted| wanted as f64),
             peak_bytes: floods.then_some(peak),
@@ -278,12 +279,12 @@ impl Ground<'_> {
     }
 }
 
-/// Percentage of answers that needed no upstream.
+/// Returns the percentage of answers without an upstream query.
 fn hits(answered: u64, forwarded: u64) -> Option<f64> {
     (answered > 0).then(|| 100.0 * (1.0 - forwarded as f64 / answered as f64).max(0.0))
 }
 
-/// Percentage of answers that are neither NOERROR nor NXDOMAIN.
+/// Returns the percentage of answers that are neither NOERROR nor NXDOMAIN.
 pub(crate) fn failed(load: &Load) -> Option<f64> {
     let all: u64 = load.rcodes.values().sum();
     let good: u64 = ["NOERROR", "NXDOMAIN"].iter().filter_map(|code| load.rcodes.get(*code)).sum();

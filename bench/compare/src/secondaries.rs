@@ -1,5 +1,5 @@
 //! A server as secondary of very many small zones (`secondaries`): it starts with none of them, all change at
-//! once, it starts again with what it kept, and all are due again and again.
+//! once, it restarts with what it stored, and all are due for a refresh again and again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::sys;
 use crate::workloads::Phase;
 use crate::zones::ZoneSet;
 
-/// Time between two looks at the server.
+/// Interval of samples of the server.
 const LOOK: Duration = Duration::from_millis(50);
-/// Time between two batches of questions where few of the zones asked for were there.
+/// Pause between two batches of queries if few of the zones were found.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Answers in a batch above which the next one follows at once.
+/// Number of found zones in a batch above which the next one follows at once.
 const MANY: usize = 32;
-/// Longest wait for what a server goes on with after it serves all zones.
+/// Longest wait for the work that a server continues after it serves all zones.
 const WORKING: Duration = Duration::from_secs(120);
-/// Zones that are due in a second, if there are enough.
+/// Zones due for a refresh per second, if there are enough.
 const RATE: u64 = 2000;
-/// How often zones are due while that is watched.
+/// How often zones are due while they are watched.
 const TIMES: u32 = 2;
-/// How much longer it is watched.
+/// Additional time of watching.
 const MORE: Duration = Duration::from_secs(2);
 
-/// What all phases of a server's turn have in common.
+/// Common data of all phases of a server's turn.
 pub(crate) struct Secondaries<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) kind: Kind,
@@ -43,17 +43,18 @@ pub(crate) struct Secondaries<'a> {
     pub(crate) provider: &'a Provider,
 }
 
-/// The zones of a set, due so often that the load is the same whatever their number, unless they are few.
+/// Returns the zones of a set, with a REFRESH that makes the load independent of their number, unless they
+/// are few.
 pub(crate) fn zones(plan: &Plan, set: &ZoneSet) -> Arc<SmallZones> {
-    // Two seconds are the least that Knot takes.
+    // Knot accepts no less than 2 seconds.
     let least = if plan.is_timed() { 10 } else { 2 };
     let refresh = (set.zones.len() as u64 / RATE).clamp(least, 86_400) as u32;
     Arc::new(SmallZones::of(set, refresh))
 }
 
 impl Secondaries<'_> {
-    /// Starts the server: with nothing, or with what it kept. Returns it with what was measured until it had
-    /// served all zones and had nothing left to do.
+    /// Starts the server, empty or with what it stored. Returns it with the figures until it had served all
+    /// zones and was idle.
     pub(crate) fn start(&self, phase: Phase) -> Result<(Server, (Load, Figures))> {
         let (is_new, version) = match phase {
             Phase::Start => (true, 0),
@@ -64,19 +65,19 @@ impl Secondaries<'_> {
         let programs = &self.plan.programs;
         let server = servers::start(self.kind, programs, &settings, self.set, &[], self.plan.patience)?;
         let measured = self.measured(&server, Ledger::of_all(server.group()), true, || {
-            // What it kept it can serve without having asked for it.
+            // Zones that it has stored it can serve without a query.
             let can_be = |place| !is_new || self.provider.has_sent(place);
             self.served(&server, version, began, can_be)
         })?;
         Ok((server, measured))
     }
 
-    /// All zones change at once, and the server gets a NOTIFY for each.
+    /// Changes all zones at once, and sends the server a NOTIFY for each.
     pub(crate) fn change(&self, server: &Server) -> Result<(Load, Figures)> {
         self.measured(server, Ledger::open(server.group()), true, || self.renew(server, DUE - 1))
     }
 
-    /// Has the server end as its operator would.
+    /// Ends the server as its operator would.
     pub(crate) fn end(&self, server: Server) -> Result<()> {
         servers::write_out(self.kind, &self.plan.programs, self.settings)?;
         measure::until_idle(server.group(), WORKING)?;
@@ -109,8 +110,8 @@ impl Secondaries<'_> {
         Ok((load, figures))
     }
 
-    /// Gives the primary a version, announces it, and waits until the server serves it. Returns how many
-    /// seconds that took.
+    /// Sets a version at the primary, sends NOTIFYs, and waits until the server serves it. Returns the time
+    /// in seconds.
     fn renew(&self, server: &Server, version: u32) -> Result<f64> {
         let over = AtomicBool::new(false);
         let address: SocketAddr = server.address;
@@ -126,8 +127,7 @@ impl Secondaries<'_> {
         })
     }
 
-    /// Waits until the server serves a version of all zones. Returns how many seconds that took since
-    /// `began`.
+    /// Waits until the server serves a version of all zones. Returns the seconds since `began`.
     fn served(
         &self,
         server: &Server,
@@ -143,7 +143,7 @@ impl Secondaries<'_> {
                 std::thread::sleep(PAUSE);
             }
             if looked.elapsed() > LOOK {
-                // Threads that bind themselves do so after the start.
+                // Threads that bind themselves to a CPU do so after the start.
                 server.pin(self.settings.cpu);
                 looked = Instant::now();
             }
@@ -164,8 +164,8 @@ impl Secondaries<'_> {
         Ok((sweep.last() - began).as_secs_f64())
     }
 
-    /// Does something with the server, which returns the seconds it took, while it is looked at. With `ends`,
-    /// what it goes on with afterwards is part of what it used.
+    /// Runs `work`, which returns its duration in seconds, while sampling the server. With `ends`, work that
+    /// the server continues afterwards counts as well.
     fn measured(
         &self,
         server: &Server,

@@ -1,5 +1,5 @@
-//! The servers: how each is configured, started on one CPU, known to be ready, and ended. Every choice in a
-//! configuration is explained in README.md. What they are asked is decided elsewhere.
+//! The servers: how each is configured, started on one CPU, checked for readiness, and ended. README.md
+//! explains every choice in a configuration. The queries are defined elsewhere.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -21,37 +21,37 @@ use crate::resolvers::{self, Anchor, Resolving, Source};
 use crate::sys;
 use crate::zones::{Denial, ZoneSet};
 
-/// How a server is configured where it has a choice.
+/// Variant of a server's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tuning {
-    /// Alike as far as it can be: minimal responses, and socket buffers of one size.
+    /// As similar as possible: minimal responses, and socket buffers of one size.
     Alike,
-    /// With its own defaults of these.
+    /// With the server's own defaults for these.
     Defaults,
-    /// As its manual advises for speed, where that is not how all are configured.
+    /// As its manual advises for speed, where the similar configuration differs from that.
     Advised,
 }
 
-/// A server that can take part. Some have a second column, with the same program configured in another way.
+/// A server that can take part. Some programs take part twice, in different configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub(crate) enum Kind {
-    /// This project's.
+    /// This project's server.
     Nomen,
     /// NLnet Labs' NSD.
     Nsd,
-    /// The same with its own defaults.
+    /// NSD with its own defaults.
     NsdDefaults,
     /// CZ.NIC's Knot DNS.
     Knot,
-    /// The same with its own defaults.
+    /// Knot DNS with its own defaults.
     KnotDefaults,
     /// ISC's BIND.
     Bind,
-    /// The same with its own defaults.
+    /// BIND with its own defaults.
     BindDefaults,
     /// PowerDNS Authoritative Server.
     Pdns,
-    /// The same as its manual advises.
+    /// PowerDNS as its manual advises.
     PdnsAdvised,
     /// NLnet Labs' Unbound.
     Unbound,
@@ -59,20 +59,20 @@ pub(crate) enum Kind {
     Recursor,
     /// PowerDNS' dnsdist.
     Dnsdist,
-    /// The same as its manual advises.
+    /// dnsdist as its manual advises.
     DnsdistAdvised,
     /// CZ.NIC's Knot Resolver.
     Kresd,
-    /// The same as its manual advises.
+    /// Knot Resolver as its manual advises.
     KresdAdvised,
     /// The floor: see `reflector.rs`.
     Reflector,
-    /// The floor of a miss: see `relay.rs`.
+    /// The floor of a cache miss: see `relay.rs`.
     Relay,
 }
 
 impl Kind {
-    /// The name in tables, JSON and plots.
+    /// Returns the name in tables, JSON and plots.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Nomen => "nomen",
@@ -95,12 +95,12 @@ impl Kind {
         }
     }
 
-    /// The name on the command line, which is also that of its folder.
+    /// Returns the name on the command line, which is also that of its folder.
     pub(crate) fn key(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
     }
 
-    /// Whose program it is: its own, unless it is the second column of another.
+    /// Returns the first configuration of the same program.
     pub(crate) fn program(self) -> Kind {
         match self {
             Kind::NsdDefaults => Kind::Nsd,
@@ -113,7 +113,7 @@ impl Kind {
         }
     }
 
-    /// How it is configured.
+    /// Returns the variant of its configuration.
     pub(crate) fn tuning(self) -> Tuning {
         match self {
             Kind::NsdDefaults | Kind::KnotDefaults | Kind::BindDefaults => Tuning::Defaults,
@@ -122,17 +122,17 @@ impl Kind {
         }
     }
 
-    /// Whether it is the first column of its program.
+    /// Whether it is the first configuration of its program.
     pub(crate) fn is_first(self) -> bool {
         self.tuning() == Tuning::Alike
     }
 
-    /// Whether it answers from zones.
+    /// Whether it is an authoritative server.
     pub(crate) fn serves_zones(self) -> bool {
         matches!(self.program(), Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind | Kind::Pdns)
     }
 
-    /// Whether it forwards what it does not know, and keeps the answers.
+    /// Whether it is a caching forwarder.
     pub(crate) fn forwards(self) -> bool {
         matches!(
             self.program(),
@@ -140,23 +140,23 @@ impl Kind {
         )
     }
 
-    /// Whether it takes a fresh port for each question that it forwards (RFC 5452 §9.2): dnsdist keeps its
+    /// Whether it uses a fresh port for each query that it forwards (RFC 5452 §9.2): dnsdist reuses its
     /// ports.
     pub(crate) fn takes_fresh_ports(self) -> bool {
         self.forwards() && self.program() != Kind::Dnsdist
     }
 
-    /// Whether it finds names from the root on, and validates.
+    /// Whether it iterates from the root, and validates.
     pub(crate) fn validates(self) -> bool {
         matches!(self.program(), Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor)
     }
 
-    /// Whether it takes zones from a primary, and gets NOTIFY of changes.
+    /// Whether it can be a secondary, and accepts NOTIFY.
     pub(crate) fn takes_zones(self) -> bool {
         matches!(self.program(), Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind)
     }
 
-    /// Whether it takes dynamic updates of zones that it reads from files.
+    /// Whether it accepts dynamic updates of zones that it reads from files.
     pub(crate) fn takes_updates(self) -> bool {
         matches!(self.program(), Kind::Nomen | Kind::Knot | Kind::Bind)
     }
@@ -167,59 +167,59 @@ impl Kind {
     }
 }
 
-/// How a server is to be started.
+/// Parameters of a server's start.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Address and port to listen on.
     pub(crate) address: SocketAddr,
     /// CPU it may use.
     pub(crate) cpu: usize,
-    /// Whether it answers with AF_XDP on the interface of [`namespaces`], beside its sockets, and is asked
+    /// Whether it answers by AF_XDP on the interface of [`namespaces`], beside its sockets, and is queried
     /// from the other end.
     pub(crate) xdp: bool,
-    /// Folder for its configuration and logs; emptied first, unless it `keeps` what it has there.
+    /// Folder for its configuration and logs; emptied first, unless `keeps`.
     pub(crate) folder: PathBuf,
-    /// Whether it has been started there before, and goes on with what it kept.
+    /// Whether it was started there before, and continues with what it stored.
     pub(crate) keeps: bool,
-    /// Least size of a response of the reflector.
+    /// Minimum size of the reflector's responses.
     pub(crate) response_size: usize,
-    /// Folder where nomen keeps images of zones. It may then use every CPU until it answers, since that is
-    /// what an image is read with; nothing but its start is measured.
+    /// Folder where nomen keeps images of zones. It may then use every CPU until it answers, as images are
+    /// read with all of them; only its start is measured.
     pub(crate) state: Option<PathBuf>,
-    /// What it is there for.
+    /// Its role.
     pub(crate) role: Role,
-    /// Where trust begins for a resolver that validates.
+    /// Trust anchor of a validating resolver.
     pub(crate) anchor: Option<Anchor>,
-    /// How it is configured where it has a choice.
+    /// Variant of its configuration.
     pub(crate) tuning: Tuning,
-    /// Sizes of socket buffers that it gets where it has no setting for them, unless it has its own defaults.
+    /// Sizes of socket buffers for servers without a setting for them, unless it has its own defaults.
     pub(crate) buffers: Buffers,
 }
 
-/// What a server is there for.
+/// Role of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It answers from zones in files.
+    /// Answers from zone files.
     Answers,
-    /// The same, and clients with its own address may take them.
+    /// Answers from zone files; clients with its own address may transfer the zones.
     Sends,
-    /// It takes its zones from this primary, and keeps them where it usually does.
+    /// Secondary of this primary; stores zones as it does by default.
     Takes(SocketAddr),
-    /// The same with very many small zones, with limits and timers as their operator would set them.
+    /// Secondary of this primary for very many small zones, with suitable limits and timers.
     TakesMany(SocketAddr),
-    /// It answers from zones in files, and clients with its own address may update them.
+    /// Answers from zone files; clients with its own address may update the zones.
     Updated,
-    /// It has no zones.
+    /// Resolver without zones.
     Resolves(Resolving),
 }
 
 impl Settings {
-    /// Where a client has to be to reach it.
+    /// Returns the network namespace of its clients.
     pub(crate) fn client_namespace(&self) -> Option<&'static str> {
         self.xdp.then_some(namespaces::CLIENT)
     }
 
-    /// The same server with AF_XDP. NSD takes from there what comes to port 53, and nothing else.
+    /// Returns the settings with AF_XDP. NSD receives only queries to port 53 by it.
     pub(crate) fn behind_af_xdp(mut self, kind: Kind) -> Settings {
         self.xdp = true;
         if kind == Kind::Nsd {
@@ -229,20 +229,20 @@ impl Settings {
     }
 }
 
-/// A running server; killed with all its processes when dropped.
+/// A running server; dropping it kills all its processes.
 pub(crate) struct Server {
     child: Child,
     group: u32,
     log: PathBuf,
     /// Folder in memory, removed with it.
     scratch: Option<PathBuf>,
-    /// Where it answers.
+    /// Its address.
     pub(crate) address: SocketAddr,
-    /// What starting it took.
+    /// Resources that its start took.
     pub(crate) startup: Startup,
 }
 
-/// What starting a server took, until it answered for its zones.
+/// Resources that a server's start took, until it answered for its zones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Startup {
     /// Wall-clock seconds.
@@ -251,25 +251,25 @@ pub(crate) struct Startup {
     pub(crate) cpu: f64,
     /// Memory once it answered.
     pub(crate) memory: measure::Memory,
-    /// Share of a CPU it used afterwards while it got no queries, if that was watched.
+    /// Share of a CPU used afterwards while idle, if measured.
     pub(crate) idle: Option<f64>,
-    /// Bytes by which it grew for each name it was made to keep, if it was.
+    /// Growth in bytes per cached name, if measured.
     pub(crate) entry: Option<f64>,
 }
 
 impl Server {
-    /// The process group, for measuring.
+    /// Returns the process group, for measurements.
     pub(crate) fn group(&self) -> u32 {
         self.group
     }
 
-    /// What it has printed so far, and what NSD wrote to the file that it wants.
+    /// Returns its output so far, and NSD's log file.
     pub(crate) fn log(&self) -> String {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         read(&self.log) + &read(&self.log.with_file_name("nsd.log"))
     }
 
-    /// The line that says that it has no AF_XDP front after all, and goes on with sockets.
+    /// Returns the log line that says that it uses sockets instead of AF_XDP.
     pub(crate) fn lacks_front(&self) -> Option<String> {
         self.log().lines().find(|line| says_no_front(line)).map(String::from)
     }
@@ -278,12 +278,12 @@ impl Server {
     /// be the generator's.
     pub(crate) fn pin(&self, cpu: usize) {
         for thread in measure::threads(&measure::processes(self.group)) {
-            // A thread that has ended meanwhile needs no CPU.
+            // A thread may have ended meanwhile.
             let _ = sys::pin(thread, cpu);
         }
     }
 
-    /// Has it end as its operator would, and waits until it is gone.
+    /// Ends it as its operator would, and waits until it has exited.
     pub(crate) fn end(mut self, patience: Duration) -> Result<()> {
         sys::terminate(self.child.id());
         let began = Instant::now();
@@ -371,7 +371,7 @@ pub(crate) fn start(
     Ok(server)
 }
 
-/// Has a server write out what it took, if it does not do so by itself when it ends.
+/// Makes a server write its transferred zones to disk, if it does not do so when it ends.
 pub(crate) fn write_out(kind: Kind, programs: &Programs, settings: &Settings) -> Result<()> {
     if kind.program() != Kind::Nsd {
         return Ok(());
@@ -387,8 +387,8 @@ pub(crate) fn write_out(kind: Kind, programs: &Programs, settings: &Settings) ->
     Err(Failure::new(format!("nsd-control: {}", String::from_utf8_lossy(&output.stderr).trim_end())))
 }
 
-/// Whether nomen has finished an image of a zone in its state folder: a file among the images whose name is
-/// not one of those under which files are written before they are whole.
+/// Whether nomen has finished an image of a zone in its state folder: a file among the images without the
+/// name of an unfinished one.
 pub(crate) fn image_is_kept(state: &Path) -> bool {
     let Ok(entries) = fs::read_dir(state.join("images")) else { return false };
     entries.filter_map(|entry| Some(entry.ok()?.path())).any(|path| {
@@ -397,14 +397,14 @@ pub(crate) fn image_is_kept(state: &Path) -> bool {
     })
 }
 
-/// The command line up to the server's own arguments: die with us, in the namespace, on one CPU, behind what
-/// its AF_XDP front needs.
+/// Returns the command line up to the server's own arguments: ends with this process, in the namespace, on
+/// one CPU, with what its AF_XDP needs.
 fn wrapped(kind: Kind, settings: &Settings, program: &Path) -> Command {
     let mut words: Vec<String> = Vec::new();
     if find(Path::new("setpriv")).is_some() {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(String::from));
     }
-    // With the namespace's own /sys, where AF_XDP fronts may look their interface up.
+    // With the namespace's own /sys, where AF_XDP servers may look up their interface.
     if settings.xdp {
         words.extend(["ip", "netns", "exec", namespaces::SERVER].map(String::from));
     }
@@ -567,16 +567,19 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
     let mut text = format!(
-        "server:\n  server-count: 1\n  ip-address: {ip}@{port}\n  port: {port}\n  username: \"\"\n  chroot: \"\"\n  \
+        "server:\n  server-count: 1\n  ip-address: {ip}@{port}\n  port: {port}\n  username: \"\"\n  \
+         chroot: \"\"\n  \
          zonesdir: \"{folder}\"\n  database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  \
-         xfrdfile: \"{folder}/xfrd.state\"\n  xfrdir: \"{folder}\"\n  zonelistfile: \"{folder}/zone.list\"\n  \
+         xfrdfile: \"{folder}/xfrd.state\"\n  xfrdir: \"{folder}\"\n  \
+         zonelistfile: \"{folder}/zone.list\"\n  \
          logfile: \"{folder}/nsd.log\"\n  verbosity: 0\n  rrl-ratelimit: 0\n  tcp-count: 1000\n  \
          tcp-query-count: 0\n"
     );
     if settings.tuning != Tuning::Defaults {
         let _ = write!(
             text,
-            "  minimal-responses: yes\n  receive-buffer-size: {SOCKET_BUFFER}\n  send-buffer-size: {SOCKET_BUFFER}\n"
+            "  minimal-responses: yes\n  receive-buffer-size: {SOCKET_BUFFER}\n  \
+             send-buffer-size: {SOCKET_BUFFER}\n"
         );
     }
     if settings.xdp {
@@ -614,7 +617,7 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
     text
 }
 
-/// Where NSD's package has the program that takes its queries to AF_XDP.
+/// Path of NSD's XDP program in its package.
 pub(crate) const NSD_XDP_PROGRAM: &str = "/usr/lib/bpf/nsd/xdp-dns-redirect_kern.o";
 
 fn knot(settings: &Settings, zones: &ZoneSet) -> String {
@@ -623,7 +626,7 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
     let mut text =
         format!("server:\n  rundir: {folder}\n  listen: {ip}@{port}\n  udp-workers: 1\n  tcp-workers: 1\n");
     text += match settings.role {
-        // They wait for the primary most of the time.
+        // The workers mostly wait for the primary.
         Role::TakesMany(_) => "  background-workers: 10\n  remote-pool-limit: 10\n",
         _ => "  background-workers: 1\n",
     };
@@ -655,10 +658,10 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
     text
 }
 
-/// A primary from files: it writes none of them, and keeps no copy in its journal.
+/// A primary with zone files: it does not write them, and keeps no copy in its journal.
 const KNOT_FROM_FILES: &str = "    journal-content: none\n    zonefile-sync: -1\n    zonefile-load: whole\n";
 
-/// A secondary of many zones: all of them in the one file of its journal, none in a file of its own.
+/// A secondary of many zones: all of them in its journal, none in a file of its own.
 const KNOT_WITH_MANY: &str =
     "    master: primary\n    journal-content: all\n    zonefile-sync: -1\n    zonefile-load: none\n";
 
@@ -692,7 +695,7 @@ fn bind(settings: &Settings, zones: &ZoneSet) -> String {
                 primary.port(),
                 primary.ip()
             ),
-            // The journal lies beside the file.
+            // The journal is beside the zone file.
             Role::Updated => {
                 writeln!(
                     text,
@@ -705,12 +708,12 @@ fn bind(settings: &Settings, zones: &ZoneSet) -> String {
     text
 }
 
-/// What makes BIND's answers and socket buffers like those of the others.
+/// Returns the options that make BIND's answers and socket buffers like those of the others.
 pub(crate) fn bind_alike() -> String {
     format!(" minimal-responses yes; udp-receive-buffer {SOCKET_BUFFER}; udp-send-buffer {SOCKET_BUFFER};")
 }
 
-/// Its defaults of 10, 2 and 20, and those for timers of minutes, are for few zones that change seldom.
+/// Its defaults of 10, 2 and 20, and timers of minutes, suit few zones that change seldom.
 const BIND_WITH_MANY: &str = " transfers-in 256; transfers-per-ns 256; serial-query-rate 100000; \
                               min-refresh-time 1; min-retry-time 1;";
 
@@ -727,9 +730,11 @@ fn pdns(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
     let mut text = format!(
-        "launch=bind\nbind-config={folder}/named.conf\nbind-check-interval=0\nbind-ignore-broken-records=yes\n\
+        "launch=bind\nbind-config={folder}/named.conf\nbind-check-interval=0\n\
+         bind-ignore-broken-records=yes\n\
          local-address={ip}\nlocal-port={port}\nsocket-dir={folder}\ndaemon=no\nguardian=no\n\
-         receiver-threads=1\ndistributor-threads=1\nretrieval-threads=1\nsigning-threads=1\nloglevel=3\nlog-dns-queries=no\n\
+         receiver-threads=1\ndistributor-threads=1\nretrieval-threads=1\nsigning-threads=1\nloglevel=3\n\
+         log-dns-queries=no\n\
          log-dns-details=no\nversion-string=anonymous\nsecurity-poll-suffix=\nmax-tcp-connections=1000\n\
          max-tcp-connections-per-client=0\nmax-tcp-transactions-per-conn=0\nconsistent-backends=yes\n"
     );
@@ -745,13 +750,13 @@ fn pdns(settings: &Settings, zones: &ZoneSet) -> String {
     text
 }
 
-/// Tells PowerDNS that the signatures are in the zone, which its bind backend keeps in a database. `pdnsutil`
-/// could not write it in all versions: that of 5.1 does not load this backend.
+/// Marks the zone as presigned in the database of PowerDNS' bind backend. `pdnsutil` cannot do so in all
+/// versions: that of 5.1 does not load this backend.
 fn mark_presigned(folder: &Path, zones: &ZoneSet) -> Result<()> {
     let mut text = PDNS_DATABASE.to_string();
     for zone in &zones.zones {
         let name = if zone.name.is_empty() { "." } else { &zone.name };
-        // Zones with NSEC3 must be known as such before they are loaded; ours have no salt and no iterations.
+        // Zones with NSEC3 must be marked before they are loaded; ours have no salt and no iterations.
         let denial = (zones.denial == Some(Denial::Nsec3)).then_some(("NSEC3PARAM", "1 0 0 -"));
         for (kind, content) in denial.into_iter().chain([("PRESIGNED", "1")]) {
             let _ = writeln!(

@@ -1,6 +1,6 @@
-//! One run: stage by stage, round by round and server by server, start, check the answers, load, measure,
-//! stop. Servers take turns (A B C, A B C) so that a machine that drifts drifts for all; the reflector lives
-//! beside nomen and is measured right before or after it, since what is wanted is their difference.
+//! One run: stage by stage, round by round and server by server, it starts, checks the answers, loads,
+//! measures and stops. Servers alternate (A B C, A B C), so that drift of the machine affects all; the
+//! reflector runs beside nomen and is measured right before or after it, as their difference matters.
 
 mod gather;
 
@@ -38,24 +38,24 @@ use crate::workloads::{Base, Cell, Phase, Sizes, Stage, Workload, stages};
 use crate::zones::{self, DELEGATIONS, ZoneSet};
 use gather::{gather, judge};
 
-/// What the command line asked for.
+/// The parameters of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Workloads in order.
+    /// Workloads, in order.
     pub(crate) workloads: Vec<Workload>,
-    /// Servers in order; the reflector runs beside the first.
+    /// Servers, in order; the reflector runs beside the first.
     pub(crate) servers: Vec<Kind>,
     /// Their programs.
     pub(crate) programs: Programs,
-    /// Seconds of each measurement.
+    /// Duration of each measurement in seconds.
     pub(crate) seconds: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub(crate) rounds: usize,
-    /// Client counts, or the workload's own if empty.
+    /// Client counts; if empty, the workload's own.
     pub(crate) clients: Vec<usize>,
-    /// Queries a second of the fixed-rate measurements.
+    /// Queries per second of the fixed-rate measurements.
     pub(crate) rate: u64,
-    /// Queries a second that kxdpgun sends.
+    /// Queries per second that kxdpgun sends.
     pub(crate) flood: u64,
     /// Sizes of zones and query files.
     pub(crate) sizes: Sizes,
@@ -63,7 +63,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Folder for zones, queries and the servers' own files.
     pub(crate) work: PathBuf,
-    /// Root zone to serve instead of a made one.
+    /// Root zone file to serve instead of a generated zone.
     pub(crate) root_zone: Option<PathBuf>,
     /// CPU of the server.
     pub(crate) server_cpu: usize,
@@ -71,70 +71,71 @@ pub(crate) struct Plan {
     pub(crate) load_cpu: usize,
     /// First port; each server has its own.
     pub(crate) port: u16,
-    /// Answers compared before timing.
+    /// Number of answers compared before timing.
     pub(crate) sample: usize,
-    /// Seconds that servers are watched with nothing to do.
+    /// Seconds for which idle servers are watched.
     pub(crate) idle: f64,
-    /// How long a server may take to load.
+    /// Longest time for a server to load.
     pub(crate) patience: Duration,
     /// CPU of the upstream of resolvers.
     pub(crate) upstream_cpu: usize,
-    /// How long the upstream takes over each answer.
+    /// Delay of each upstream answer.
     pub(crate) delay: Duration,
-    /// Queries a second of the fixed-rate measurements of misses.
+    /// Queries per second of the fixed-rate measurements of misses.
     pub(crate) miss_rates: Vec<u64>,
-    /// Sizes of socket buffers that servers get which have no setting for them.
+    /// Sizes of socket buffers for servers without a setting for them.
     pub(crate) buffers: Buffers,
-    /// Bytes of a resolver's cache.
+    /// Size of a resolver's cache in bytes.
     pub(crate) cache: u64,
-    /// The same where a flood is to fill it.
+    /// Size of a resolver's cache in bytes where a flood fills it.
     pub(crate) flood_cache: u64,
     /// The program that lends the small Internet.
     pub(crate) conformance: PathBuf,
 }
 
 impl Plan {
-    /// Whether the figures are looked at: they are not where a tenth of a second is measured.
+    /// Whether the figures count: not if only a tenth of a second is measured.
     pub(crate) fn is_timed(&self) -> bool {
         self.seconds >= 0.5
     }
 
-    /// Seconds of malicious queries: few a second, and one benign query in a thousand is to show.
+    /// Returns the duration of malicious load in seconds: there are few queries per second, and one benign
+    /// query in a thousand must show.
     pub(crate) fn attack_seconds(&self) -> f64 {
         3.0 * self.seconds
     }
 }
 
-/// Queries that must be answered before a server counts as started.
+/// Number of queries that must be answered before a server counts as started.
 const PROBES: usize = 16;
-/// Longest wait for a server that has no zones to answer.
+/// Longest wait for the first answer of a server without zones.
 const START: Duration = Duration::from_secs(30);
-/// Queries that our own client repeats.
+/// Number of queries that our own client repeats.
 const TIMED: usize = 300_000;
-/// Servers whose answers must be known before one that differs is left out at once.
+/// Number of servers with answers from which on one that differs is left out at once.
 const QUORUM: usize = 4;
 
-/// Everything one server has shown so far in a stage.
+/// Results of one server in a stage.
 #[derive(Default)]
 struct Record {
     starts: Vec<Startup>,
     restarts: Vec<Startup>,
     parts: BTreeMap<Workload, Part>,
-    /// Why it is not started any more.
+    /// Why it is no longer started.
     trouble: Option<String>,
-    /// Why its AF_XDP front is not started any more, or its image not tried.
+    /// Why its AF_XDP or its image is no longer tried.
     aside: BTreeMap<&'static str, String>,
 }
 
-/// What it has shown in one workload.
+/// Its results in one workload.
 #[derive(Default)]
 struct Part {
     answers: Option<Answers>,
     samples: BTreeMap<Cell, Vec<Figures>>,
     rcodes: BTreeMap<Cell, BTreeMap<String, u64>>,
-    /// Loads it is not put under any more, and why.
+    /// Loads that are no longer applied to it, and why.
     broken: BTreeMap<Cell, String>,
-    /// Why it is not timed any more.
+    /// Why it is no longer timed.
     trouble: Option<String>,
 }
 
@@ -147,17 +148,17 @@ fn part(records: &mut Records, kind: Kind, workload: Workload) -> &mut Part {
 /// A workload of the stage with its queries.
 struct Task {
     workload: Workload,
-    /// `None` where they come with the small Internet.
+    /// `None` if they come with the small Internet.
     queries: Option<QuerySet>,
-    /// Asked of every server before it is timed.
+    /// Queries sent to every server before it is timed.
     sample: Vec<Vec<u8>>,
-    /// For our own clients.
+    /// Queries for our own clients.
     timed: Vec<Vec<u8>>,
     cells: Vec<Cell>,
 }
 
 impl Task {
-    /// One on the small Internet.
+    /// Creates a task on the small Internet.
     fn abroad(workload: Workload, internet: &Internet, plan: &Plan) -> Result<Task> {
         let sample = internet.sample(workload, plan.sample)?;
         Ok(Task { workload, queries: None, sample, timed: Vec::new(), cells: workload.cells(plan) })
@@ -170,15 +171,15 @@ struct Scene<'a> {
     stage: &'a Stage,
     zones: ZoneSet,
     tasks: Vec<Task>,
-    /// What servers take in `axfr-in`.
+    /// The zone that servers receive in `axfr-in`.
     versions: Option<Versions>,
-    /// What they take in `secondaries`.
+    /// The zones that servers receive in `secondaries`.
     small: Option<Arc<SmallZones>>,
-    /// What they must send in `axfr-out`.
+    /// The contents that servers must send in `axfr-out`.
     content: Option<Content>,
-    /// Where resolvers find everything from the root on.
+    /// The small Internet, for resolvers that iterate.
     internet: Option<Internet>,
-    /// Where their trust begins.
+    /// The trust anchor.
     anchor: Option<Anchor>,
     /// Servers in order, without the reflector unless it is alone.
     kinds: Vec<Kind>,
@@ -187,7 +188,7 @@ struct Scene<'a> {
     images: bool,
 }
 
-/// Runs the plan and adds to the results; what cannot run is skipped with its reason.
+/// Runs the plan and adds to the results; skips what cannot run, with the reason.
 pub(crate) fn run(plan: &Plan, results: &mut Results) -> Result<()> {
     for stage in stages(&plan.workloads) {
         if let Err(failure) = run_stage(plan, &stage, results) {
@@ -198,7 +199,7 @@ pub(crate) fn run(plan: &Plan, results: &mut Results) -> Result<()> {
                 eprintln!("{}: {failure}", workload.name());
                 results.skipped.push(format!("{}: {failure}", workload.name()));
             }
-            // Where it can be had, its failure is one of ours.
+            // Where it is possible, its failure is ours.
             if stage.base.iterates() && Internet::is_possible(plan).is_ok() {
                 results.faults.push(failure.to_string());
             }
@@ -217,7 +218,7 @@ fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
     }
     sys::pin(0, plan.load_cpu)?;
     let mut records = Records::new();
-    // What takes minutes and hardly varies is done once.
+    // Measurements that take minutes and hardly vary are done once.
     let rounds = if stage.base == Base::Large { 1 } else { plan.rounds };
     for round in 0..rounds {
         let mut pair = Pair::create();
@@ -231,7 +232,8 @@ fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
         }
         if scene.has_veth() && pair.is_ok() {
             for kind in scene.fronts() {
-                // A fresh pair each time: an XDP program left on an interface must not meet the next server.
+                // A fresh pair each time: an XDP program left on an interface must not affect the next
+                // server.
                 drop(pair);
                 pair = Pair::create();
                 eprintln!("{} round {}/{rounds}: {}, AF_XDP", scene.name(), round + 1, kind.name());
@@ -252,7 +254,7 @@ fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
 }
 
 impl<'a> Scene<'a> {
-    /// Makes zones and queries, and decides who takes part.
+    /// Makes zones and queries, and selects the servers.
     fn set(plan: &'a Plan, stage: &'a Stage) -> Result<Scene<'a>> {
         let zones = stage.base.zones(&plan.work, &plan.sizes, plan.seed, plan.root_zone.as_deref())?;
         let internet = match stage.base {
@@ -284,8 +286,7 @@ impl<'a> Scene<'a> {
             let timed = queries::read(&queries.wire, timed, 1)?;
             Ok(Task { workload: *workload, queries: Some(queries), sample, timed, cells })
         };
-        // Starting from an image is a start, not a workload with answers of its own, unless it is all that is
-        // wanted.
+        // A start from an image is not a workload with answers of its own, unless it is the only one.
         let own = |workload: &&Workload| **workload != Workload::Restart || stage.workloads.len() == 1;
         let tasks = stage.workloads.iter().filter(own).map(task).collect::<Result<Vec<_>>>()?;
         let has_floor = |floor| plan.servers.contains(&floor);
@@ -332,7 +333,7 @@ impl<'a> Scene<'a> {
         self.stage.workloads.iter().any(|workload| workload.is_over_veth())
     }
 
-    /// Who is measured behind an AF_XDP front; the reflector right after nomen.
+    /// Returns the servers measured with AF_XDP; the reflector right after nomen.
     fn fronts(&self) -> Vec<Kind> {
         let fit = |kind: &Kind| {
             (self.kinds.contains(kind) || !kind.answers()) && self.plan.programs.has_front(*kind)
@@ -344,7 +345,7 @@ impl<'a> Scene<'a> {
 
     fn probes(&self) -> Vec<Vec<u8>> {
         if self.internet.is_some() {
-            // Nothing that is to be new: a name that the root does not have.
+            // Nothing that must stay uncached: a name that the root does not have.
             let mut probe = Vec::new();
             write_query(&mut probe, "is-it-there", kind::TXT, Edns::Plain);
             probe[2] |= 1;
@@ -354,7 +355,8 @@ impl<'a> Scene<'a> {
         sample.iter().step_by((sample.len() / PROBES).max(1)).take(PROBES).cloned().collect()
     }
 
-    /// How a server is started: in the pair of namespaces if there is one, or else on the host's loopback.
+    /// Returns the settings of a server's start: in the pair of namespaces if there is one, or else on the
+    /// host's loopback.
     fn settings(&self, kind: Kind, apart: bool, size: usize) -> Settings {
         let port = self.plan.port + kind as u16;
         let cache = self.tasks.first().map_or(self.plan.cache, |task| task.workload.cache(self.plan));
@@ -372,7 +374,7 @@ impl<'a> Scene<'a> {
             _ if self.content.is_some() => Role::Sends,
             _ => Role::Answers,
         };
-        // Clients of a resolver have several addresses, all of them on loopback, where a primary is as well.
+        // Clients of a resolver have several addresses, all of them on loopback, as has a primary.
         let loopback =
             matches!(role, Role::Resolves(_) | Role::Takes(_) | Role::TakesMany(_)) && !self.has_veth();
         Settings {
@@ -394,12 +396,12 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Behind the ports of the servers.
+    /// Returns the upstream's address: the port after those of the servers.
     fn upstream_address(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.plan.port + Kind::Relay as u16 + 1).into()
     }
 
-    /// The upstream of resolvers that forward, and behind it the server that has the zone they validate.
+    /// Starts the upstream of forwarders, and the server behind it with the zone that they validate.
     fn upstream(&self) -> Result<Option<(Upstream, Option<Server>)>> {
         let (plan, address) = (self.plan, self.upstream_address());
         Ok(match self.stage.base {
@@ -420,7 +422,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// A server of this kind with the upstream it forwards to, if it does.
+    /// Returns a server with the upstream that it forwards to, if it does.
     fn ground<'b>(
         &'b self,
         kind: Kind,
@@ -439,7 +441,7 @@ impl<'a> Scene<'a> {
 
     fn start(&self, kind: Kind, settings: &Settings) -> Result<Server> {
         let plan = self.plan;
-        // A server without zones has nothing to load.
+        // A server without zones does not load any.
         let most = if self.stage.base.forwards() { START } else { plan.patience };
         let patience = most.min(plan.patience);
         let server = servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), patience)?;
@@ -449,12 +451,12 @@ impl<'a> Scene<'a> {
         Ok(server)
     }
 
-    /// Text for results, which name no folder of this machine.
+    /// Returns a failure's text for the results, without names of folders.
     fn plain(&self, failure: &Failure) -> String {
         failure.to_string().replace(&self.plan.work.display().to_string(), "WORK")
     }
 
-    /// Lets a server have its turn unless it is in trouble, and notes the trouble it gets into.
+    /// Runs a server's turn unless it has failed before, and records its failure.
     fn attempt(
         &self,
         records: &mut Records,
@@ -476,7 +478,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// The same for what a server does beside its turn; what goes wrong there leaves its turns alone.
+    /// Like `attempt`, for measurements beside the turn; a failure does not affect the turns.
     fn aside(
         &self,
         records: &mut Records,
@@ -499,13 +501,13 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The size the reflector's replies should have: the mean of those of the first server that answered.
+/// Returns the size for the reflector's replies: the mean size of the first server's answers.
 fn reply_size(records: &Records, workload: Workload) -> usize {
     let answers = |record: &Record| Some(record.parts.get(&workload)?.answers.as_ref()?.mean_size);
     records.values().filter_map(answers).map(|size| size.round() as usize).next().unwrap_or(0)
 }
 
-/// One server's turn in one round.
+/// Runs one server's turn in one round.
 fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
     match (&scene.internet, &scene.small) {
         (None, None) => turn_here(scene, round, kind, apart, records),
@@ -515,7 +517,7 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
     }
 }
 
-/// A secondary's turn: each phase begins where the one before has ended, so none follows one that failed.
+/// Runs a secondary's turn: each phase begins in the state after the one before, so a failure ends it.
 fn turn_secondary(scene: &Scene, small: &Arc<SmallZones>, kind: Kind, records: &mut Records) -> Result<()> {
     let Some(task) = scene.tasks.first() else { return Ok(()) };
     let settings = scene.settings(kind, false, 0);
@@ -548,7 +550,7 @@ fn turn_secondary(scene: &Scene, small: &Arc<SmallZones>, kind: Kind, records: &
     }
 }
 
-/// Every workload of the stage, from one start.
+/// Runs every workload of the stage, from one start.
 fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
     let (upstream, primary) = (scene.upstream()?, scene.primary()?);
     let server = scene.start(kind, &scene.settings(kind, apart, 0))?;
@@ -559,7 +561,7 @@ fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut
         records.entry(kind).or_default().starts.push(Startup { memory, idle, ..server.startup });
     }
     for task in &scene.tasks {
-        // A server has the zone that it is asked about only once it has taken it.
+        // A server has the zone only after it has received it.
         if let (Some(primary), Some(versions)) = (&primary, &scene.versions) {
             let taken = transfers::take(scene.plan, &server, primary, versions, scene.zones.records)?;
             part(records, kind, task.workload).add(scene, Cell::Transfer, Ok(taken))?;
@@ -614,7 +616,7 @@ fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut
     Ok(())
 }
 
-/// A resolver's turn on the small Internet: each load from a start of its own, with nothing in the cache.
+/// Runs a resolver's turn on the small Internet: each load from a start of its own, with an empty cache.
 fn turn_abroad(scene: &Scene, internet: &Internet, kind: Kind, records: &mut Records) -> Result<()> {
     let _link = internet.join()?;
     let settings = scene.settings(kind, false, 0);
@@ -638,15 +640,15 @@ fn turn_abroad(scene: &Scene, internet: &Internet, kind: Kind, records: &mut Rec
     Ok(())
 }
 
-/// Asks a server the sample, once, and notes it as trouble if it answers otherwise than the others do, or
-/// does not do what is about to be timed.
+/// Sends the sample to a server once, and records a failure if its answers differ from the others', or if it
+/// does not do what is to be timed.
 fn look(scene: &Scene, task: &Task, kind: Kind, server: &Server, records: &mut Records) -> Result<()> {
     if !kind.answers() || part(records, kind, task.workload).answers.is_some() {
         return Ok(());
     }
     let mut answers = answers::ask(None, server.address, &task.sample)?;
     if scene.internet.is_some() {
-        // What proves an absence depends on what else a resolver has learned by then.
+        // The proofs in a negative answer depend on what else a resolver has cached.
         let plain = |summary: Summary| Summary { authority: Count::default(), glue: 0, ..summary };
         answers.summaries.iter_mut().for_each(|summary| *summary = summary.map(plain));
     }
@@ -659,7 +661,7 @@ fn look(scene: &Scene, task: &Task, kind: Kind, server: &Server, records: &mut R
     Ok(())
 }
 
-/// Whether a server does what is about to be timed, where its answers do not show it.
+/// Checks that a server does what is to be timed, where its answers do not show it.
 fn verify(scene: &Scene, workload: Workload, server: &Server) -> Result<()> {
     match (workload, scene.content) {
         (Workload::AxfrOut, Some(content)) => transfers::check(scene.plan, server, &scene.zones, content),
@@ -671,12 +673,12 @@ fn verify(scene: &Scene, workload: Workload, server: &Server) -> Result<()> {
     }
 }
 
-/// Whether a server that is to validate says of answers that it has.
+/// Checks that a validating server sets AD.
 fn validates(scene: &Scene, server: &Server) -> Result<()> {
     let sample = scene.tasks.first().map_or(&[][..], |task| &task.sample);
     let given = answers::ask(None, server.address, sample)?.summaries;
     let authentic = given.iter().flatten().filter(|summary| summary.authentic).count();
-    // Half of the names on the small Internet are in zones without signatures, and half of the rest come
+    // Half of the names on the small Internet are in unsigned zones, and half of the other queries are
     // without DO.
     let least = if scene.internet.is_some() { sample.len() / 8 } else { sample.len() };
     if authentic < least {
@@ -685,14 +687,14 @@ fn validates(scene: &Scene, server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Whether a server is flooded over veth in its own turn. Each flood costs two seconds more than it lasts,
-/// which a smoke run spares the servers that have nothing but sockets.
+/// Whether a server is flooded over veth in its own turn. Each flood costs two seconds more than its
+/// duration; a smoke run skips it for servers without AF_XDP.
 fn floods(plan: &Plan, kind: Kind, cell: Cell) -> bool {
     cell == Cell::Veth { xdp: false } && (plan.is_timed() || plan.programs.has_front(kind))
 }
 
 impl Part {
-    /// Adds a measurement, or notes why there is none: a load that fails leaves the others alone.
+    /// Adds a measurement, or records why there is none: a failed load does not affect the others.
     fn add(&mut self, scene: &Scene, cell: Cell, measured: Result<(Load, Figures)>) -> Result<()> {
         match measured {
             Ok((load, figures)) => {
@@ -706,7 +708,7 @@ impl Part {
             Err(failure) => {
                 eprintln!("  {}: {failure}", cell.name());
                 self.broken.insert(cell, scene.plain(&failure));
-                // Rounds are compared one with another, so a row has all of them or none.
+                // Rounds are compared with each other, so a row has all of them or none.
                 self.samples.remove(&cell);
             }
         }
@@ -714,7 +716,7 @@ impl Part {
     }
 }
 
-/// Whether a server differs from what enough others agree on, so that timing it would be wasted.
+/// Returns how a server differs from what enough others agree on, so that timing it would be wasted.
 fn differs(task: &Task, kind: Kind, records: &Records) -> Option<String> {
     let given: Vec<(Kind, &Answers)> = given(task.workload, records);
     let all = voting(&given);
@@ -737,12 +739,13 @@ fn given(workload: Workload, records: &Records) -> Vec<(Kind, &Answers)> {
         .collect()
 }
 
-/// Those answers, each with whether it has a vote: a program has one, however often it is configured.
+/// Returns the answers, each with its right to vote: a program has one vote, however many configurations it
+/// has.
 fn voting<'a>(given: &[(Kind, &'a Answers)]) -> Vec<(&'a Answers, bool)> {
     given.iter().map(|(kind, answers)| (*answers, kind.is_first())).collect()
 }
 
-/// A server behind its AF_XDP front: its answers must be those it sends through sockets.
+/// Measures a server with AF_XDP: its answers must equal those that it sends through sockets.
 fn front_turn(scene: &Scene, kind: Kind, records: &mut Records) -> Result<()> {
     let Some(task) = scene.tasks.iter().find(|task| task.workload.is_over_veth()) else { return Ok(()) };
     if part(records, kind, task.workload).trouble.is_some() {
@@ -778,7 +781,7 @@ fn front_turn(scene: &Scene, kind: Kind, records: &mut Records) -> Result<()> {
     part(records, kind, task.workload).add(scene, cell, measured)
 }
 
-/// nomen started once so that it keeps an image, and again from it.
+/// Starts nomen once to write an image, and again from that image.
 fn restart(scene: &Scene, apart: bool, records: &mut Records) -> Result<()> {
     let mut settings = scene.settings(Kind::Nomen, apart, 0);
     let state = scene.plan.work.join("run").join("nomen-state");
@@ -810,7 +813,7 @@ fn restart(scene: &Scene, apart: bool, records: &mut Records) -> Result<()> {
     Ok(())
 }
 
-/// Share of a CPU the server uses with nothing to do.
+/// Returns the share of a CPU that the idle server uses.
 fn idle(plan: &Plan, server: &Server) -> f64 {
     let watch = Watch::start(server.group());
     let began = Instant::now();
@@ -818,7 +821,7 @@ fn idle(plan: &Plan, server: &Server) -> f64 {
     watch.stop().cpu / began.elapsed().as_secs_f64()
 }
 
-/// Warms up for a fifth of the time, then loads and watches.
+/// Warms up for a fifth of the time, then applies the load and measures.
 fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Load, Figures)> {
     if plan.is_timed() {
         apply(plan, server, cell, task, 0, plan.seconds / 5.0)?;
@@ -844,15 +847,15 @@ fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Loa
     Ok((load, figures))
 }
 
-/// Puts one kind of load on the server. `turn` is 0 for the warm-up and 1 for what is measured: they ask for
-/// different names, and so do the numbers of clients, or short measurements would be of a few names that
-/// every cache knows by then.
+/// Applies one kind of load to the server. `turn` is 0 for the warm-up and 1 for the measurement: they query
+/// different names, and so do the numbers of clients; otherwise short measurements would be of a few names in
+/// every cache.
 fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, seconds: f64) -> Result<Load> {
     let queries = &task.timed[..];
     let number = task.cells.iter().position(|candidate| *candidate == cell).unwrap_or(0);
     let set = task.queries.as_ref().context(|| format!("{}: nothing to ask", cell.name()))?;
     let perf = |how: Dnsperf| {
-        // Where not all that can be had is asked for, a part is enough.
+        // At a fixed rate, a part of the queries is enough.
         let part = set.parts.get((2 * number + turn) % set.parts.len().max(1));
         let file = part.filter(|_| how.rate.is_some()).unwrap_or(&set.wire);
         load::dnsperf_probed(server.address, file, how, seconds, queries)

@@ -1,5 +1,5 @@
 //! A zone as the messages of its transfer (RFC 5936), made once from one of our own zone files and kept in
-//! memory, so that sending it costs next to nothing and is the same for every server that takes it.
+//! memory, so that sending it costs next to nothing and is the same for every server.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,30 +10,30 @@ use crate::failure::{Context, Result};
 use crate::message::kind;
 use crate::zones::SERIAL;
 
-/// Bytes of a message: as far as compression reaches.
+/// Size of a message in bytes: as far as compression pointers reach.
 const MESSAGE: usize = 0x4000;
-/// Bytes before each message: its length.
+/// Size of the length field before each message, in bytes.
 const LENGTH: usize = 2;
 
 /// A zone ready to be sent.
 pub(crate) struct Stream {
     bytes: Vec<u8>,
-    /// Where each message begins, behind its length.
+    /// Offset of each message, after its length field.
     messages: Vec<usize>,
-    /// Where the type of the question stands.
+    /// Offset of the question's type.
     qtype: usize,
 }
 
-/// A response that has the zone's SOA record alone.
+/// A response with only the zone's SOA record.
 #[derive(Clone)]
 pub(crate) struct SoaReply {
     bytes: Vec<u8>,
-    /// Where the type of the question stands.
+    /// Offset of the question's type.
     qtype: usize,
 }
 
 impl SoaReply {
-    /// The response to a request with this ID and type.
+    /// Returns the response to a query with this ID and type.
     pub(crate) fn answering(&self, id: [u8; 2], qtype: u16) -> Vec<u8> {
         let mut out = self.bytes.clone();
         out[..2].copy_from_slice(&id);
@@ -43,7 +43,8 @@ impl SoaReply {
 }
 
 impl Stream {
-    /// The zone in this file with this serial, all of it or its first `most` records, and its SOA record.
+    /// Reads a zone file and sets this serial; returns all of the zone or its first `most` records, and the
+    /// response with its SOA record.
     pub(crate) fn read(file: &Path, zone: &str, serial: u32, most: usize) -> Result<(Stream, SoaReply)> {
         let text = fs::read_to_string(file).context(|| format!("cannot read {}", file.display()))?;
         let records = text.lines().filter(|line| !line.starts_with('$')).take(most);
@@ -66,7 +67,7 @@ impl Stream {
         Ok((Stream { bytes, messages, qtype }, SoaReply { bytes: reply, qtype: qtype - LENGTH }))
     }
 
-    /// The messages, each behind its length, as the response to a request with this ID and type.
+    /// Returns the messages with their length fields, as the response to a query with this ID and type.
     pub(crate) fn answering(&mut self, id: [u8; 2], qtype: u16) -> &[u8] {
         for at in &self.messages {
             self.bytes[*at..at + 2].copy_from_slice(&id);
@@ -75,12 +76,12 @@ impl Stream {
         &self.bytes
     }
 
-    /// Bytes of all messages with their lengths.
+    /// Returns the size of all messages with their length fields.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// What the zone holds.
+    /// Returns the sum over the zone's records.
     pub(crate) fn content(&self) -> Content {
         let mut content = Content::default();
         for (number, at) in self.messages.iter().enumerate() {
@@ -91,11 +92,11 @@ impl Stream {
     }
 }
 
-/// Writes records into messages. Names are compressed to the zone's, and to the owner before them.
+/// Writes records into messages. Names are compressed to the zone's, and to the previous owner.
 struct Writer<'a> {
     bytes: Vec<u8>,
     messages: Vec<usize>,
-    /// Where the message begins that is being written.
+    /// Offset of the current message.
     start: usize,
     records: u16,
     zone: &'a str,
@@ -123,13 +124,13 @@ impl<'a> Writer<'a> {
     fn begin(&mut self) {
         self.start = self.bytes.len() + LENGTH;
         self.messages.push(self.start);
-        // QR and AA; counts come at the end.
+        // QR and AA; counts are written at the end.
         self.bytes.extend([0, 0, 0, 0, 0x84, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         (self.records, self.zone_at, self.owner_at) = (0, None, None);
     }
 
-    /// Adds the question, which only the first message has (RFC 5936 §2.2.1), and returns where its type
-    /// stands.
+    /// Adds the question, which only the first message has (RFC 5936 §2.2.1), and returns the offset of its
+    /// type.
     fn question(&mut self) -> usize {
         self.bytes[self.start + 5] = 1;
         self.name(self.zone);
@@ -138,16 +139,16 @@ impl<'a> Writer<'a> {
         qtype
     }
 
-    /// Writes the length and the count of the message into it.
+    /// Writes the length and the count of the message.
     fn finish(&mut self) {
         let length = (self.bytes.len() - self.start) as u16;
         self.bytes[self.start - LENGTH..self.start].copy_from_slice(&length.to_be_bytes());
         self.bytes[self.start + 6..self.start + 8].copy_from_slice(&self.records.to_be_bytes());
     }
 
-    /// A line of a zone file as `zones.rs` writes them: owner, TTL, class, type, RDATA.
+    /// Adds a line of a zone file as `zones.rs` writes them: owner, TTL, class, type, RDATA.
     fn record(&mut self, line: &str) -> Result<()> {
-        // No record of ours has more bytes.
+        // No record of ours is longer.
         if self.bytes.len() - self.start > MESSAGE - 300 {
             self.finish();
             self.begin();
@@ -160,7 +161,7 @@ impl<'a> Writer<'a> {
     fn parse(&mut self, line: &str) -> Option<()> {
         let mut words = line.split(' ');
         let owner = self.absolute(words.next()?);
-        // Not where a pointer stands: BIND from 9.20 on refuses a pointer to a pointer.
+        // Not to a pointer: BIND from 9.20 on refuses a pointer to a pointer.
         let at = match &owner {
             same if *same == self.owner && self.owner_at.is_some() => self.owner_at,
             zone if zone == self.zone && self.zone_at.is_some() => self.zone_at,
@@ -214,7 +215,7 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// A name of the file without its last dot.
+    /// Returns the absolute form of a name in the file, without its final dot.
     fn absolute(&self, name: &str) -> String {
         match name.strip_suffix('.') {
             Some(name) => name.to_string(),
@@ -223,7 +224,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The position in the message, if a name can point here.
+    /// Returns the current offset in the message, if a pointer can reach it.
     fn here(&self) -> Option<u16> {
         u16::try_from(self.bytes.len() - self.start).ok().filter(|at| *at < 0x4000)
     }
@@ -268,7 +269,7 @@ mod tests {
         found
     }
 
-    /// Whether an owner of a record is a pointer to a place where a pointer stands.
+    /// Whether a record's owner is a pointer to a pointer.
     fn has_pointer_to_pointer(message: &[u8]) -> bool {
         let mut found = false;
         let pointer = |at: usize| match message.get(at..at + 2) {

@@ -1,5 +1,5 @@
-//! When a server serves the newest version of very many zones, seen by a client that asks each for its
-//! serial: over UDP, a batch of questions in flight, so that it costs every server the same and little.
+//! Finds out when a server serves the newest version of very many zones: queries each for its serial over
+//! UDP, with a batch of queries in flight, so that the cost is small and the same for every server.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,25 +9,25 @@ use crate::failure::Result;
 use crate::message::answered_serial;
 use crate::provider::SmallZones;
 
-/// Questions in flight.
+/// Number of queries in flight.
 const BATCH: usize = 64;
-/// How long answers may take; what is not answered is asked again later.
+/// Longest wait for answers; unanswered queries are repeated later.
 const SILENCE: Duration = Duration::from_millis(20);
 
-/// A client that asks for serials.
+/// A client that queries serials.
 pub(crate) struct Sweep<'a> {
     socket: UdpSocket,
     zones: &'a SmallZones,
     wanted: u32,
-    /// Zones that were not seen in the wanted version yet.
+    /// Zones that were not yet found in the wanted version.
     left: VecDeque<usize>,
     id: u16,
-    /// When the last answer with the wanted serial came.
+    /// Time of the last answer with the wanted serial.
     last: Instant,
 }
 
 impl<'a> Sweep<'a> {
-    /// One that asks for this version of all zones.
+    /// Creates a client for this version of all zones.
     pub(crate) fn new(server: SocketAddr, zones: &'a SmallZones, version: u32) -> Result<Sweep<'a>> {
         let socket = UdpSocket::bind((server.ip(), 0))?;
         socket.connect(server)?;
@@ -36,17 +36,17 @@ impl<'a> Sweep<'a> {
         Ok(Sweep { socket, zones, wanted: SmallZones::serial(version), left, id: 0, last: Instant::now() })
     }
 
-    /// Zones that were not seen yet.
+    /// Returns the number of zones that were not yet found.
     pub(crate) fn left(&self) -> usize {
         self.left.len()
     }
 
-    /// When the last answer with the wanted serial came.
+    /// Returns the time of the last answer with the wanted serial.
     pub(crate) fn last(&self) -> Instant {
         self.last
     }
 
-    /// Asks for a batch of those zones that can be there; returns how many were.
+    /// Queries a batch of the remaining zones for which `can_be` is true; returns how many were found.
     pub(crate) fn ask(&mut self, can_be: impl Fn(usize) -> bool) -> usize {
         let mut batch = Vec::with_capacity(BATCH);
         for _ in 0..self.left.len() {
@@ -62,17 +62,17 @@ impl<'a> Sweep<'a> {
         let (first, mut message) = (self.id, Vec::new());
         for (number, place) in batch.iter().flatten().enumerate() {
             self.zones.write_question(&mut message, *place, first.wrapping_add(number as u16), 0);
-            // What is lost is asked again.
+            // Lost queries are repeated.
             let _ = self.socket.send(&message);
         }
         self.id = first.wrapping_add(batch.len() as u16);
         let found = self.answers(&mut batch, first);
-        // Those that were not there stand behind all others now, so that a few of them hold up no others.
+        // Zones that were not found move to the end, so that they do not delay others.
         self.left.extend(batch.into_iter().flatten());
         found
     }
 
-    /// Takes the answers to a batch, and what is there out of it.
+    /// Receives the answers to a batch, and removes the found zones from it.
     fn answers(&mut self, batch: &mut [Option<usize>], first: u16) -> usize {
         let (mut answered, mut found, mut buffer) = (vec![false; batch.len()], 0, [0; 4096]);
         let mut open = batch.len();

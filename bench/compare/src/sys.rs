@@ -1,6 +1,5 @@
-//! System calls the standard library has no safe door to: batched datagrams, CPU clocks and counters of other
-//! threads, signals, pinning. All `unsafe` of this crate is here; what the calls are for is explained
-//! elsewhere.
+//! System calls that the standard library does not provide safely: batched datagrams, CPU clocks and counters
+//! of other threads, signals, pinning. All `unsafe` code of this crate is here.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -20,8 +19,7 @@ extern "C" fn note_interrupt(_signal: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP only set a flag, so that servers and namespaces are taken down
-/// first.
+/// Makes SIGINT, SIGTERM and SIGHUP only set a flag, so that servers and namespaces are removed first.
 pub(crate) fn catch_interrupts() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe; the pointer has the type
@@ -30,12 +28,12 @@ pub(crate) fn catch_interrupts() {
     }
 }
 
-/// Whether the person has asked to stop.
+/// Whether the user has asked to stop.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Asks a process to end, as its operator would. One that is gone already is no error.
+/// Sends SIGTERM to a process, as its operator would. An exited process is no error.
 pub(crate) fn terminate(process: u32) {
     let Ok(process) = libc::pid_t::try_from(process) else { return };
     if process > 1 {
@@ -44,7 +42,7 @@ pub(crate) fn terminate(process: u32) {
     }
 }
 
-/// Kills the whole process group at once. A group that is gone already is no error.
+/// Kills the whole process group. A group without processes is no error.
 pub(crate) fn kill_group(group: u32) {
     let Ok(group) = libc::pid_t::try_from(group) else { return };
     if group > 1 {
@@ -53,7 +51,8 @@ pub(crate) fn kill_group(group: u32) {
     }
 }
 
-/// Binds a thread to one CPU; thread 0 is the calling one. What it starts from then on is bound as well.
+/// Binds a thread to one CPU; thread 0 is the calling one. Threads and processes that it starts later are
+/// bound as well.
 pub(crate) fn pin(thread: u32, cpu: usize) -> io::Result<()> {
     // SAFETY: an all-zero cpu_set_t is a valid empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -86,7 +85,7 @@ pub(crate) fn reset_on_close(stream: &impl AsRawFd) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// Bytes written to the stream that the other end's kernel has not acknowledged yet.
+/// Returns the number of bytes written to the stream that the peer's kernel has not acknowledged yet.
 pub(crate) fn unacknowledged(stream: &TcpStream) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: TIOCOUTQ, of a socket SIOCOUTQ, writes one int to the pointer, which is to a live one.
@@ -94,8 +93,8 @@ pub(crate) fn unacknowledged(stream: &TcpStream) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Asks for socket buffers of this many bytes, past the system's limit where we may. The kernel's answer is
-/// what it is: smaller buffers are no error.
+/// Requests socket buffers of this many bytes, above the system's limit where permitted. Smaller buffers are
+/// no error.
 pub(crate) fn widen_buffers(socket: &impl AsRawFd, bytes: usize) {
     let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let set = |option: libc::c_int| {
@@ -116,7 +115,7 @@ pub(crate) fn widen_buffers(socket: &impl AsRawFd, bytes: usize) {
     }
 }
 
-/// Asks the kernel to note when each datagram reached this socket; see [`receive_stamped`].
+/// Makes the kernel record when each datagram reaches this socket; see [`receive_stamped`].
 pub(crate) fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the pointer and the size describe `on`, which the kernel only reads.
@@ -132,8 +131,8 @@ pub(crate) fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// Receives one datagram, with the time at which it reached the socket (CLOCK_REALTIME since the epoch)
-/// however late this thread got to run. Honours the socket's read time-out.
+/// Receives one datagram, with the time at which it reached the socket (CLOCK_REALTIME since the epoch),
+/// however late this thread ran. Honours the socket's read timeout.
 pub(crate) fn receive_stamped(
     socket: &UdpSocket,
     buffer: &mut [u8],
@@ -168,18 +167,18 @@ pub(crate) fn receive_stamped(
     Ok((received as usize, stamp))
 }
 
-/// Moves the calling thread, and only it, into the network namespace that this file refers to.
+/// Moves only the calling thread into the network namespace that this file refers to.
 pub(crate) fn enter_network(namespace: &File) -> io::Result<()> {
     // SAFETY: setns(2) reads no memory of ours; the descriptor is open.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(|_| ())
 }
 
-/// Datagrams in one batch.
+/// Maximum number of datagrams in one batch.
 pub(crate) const BATCH: usize = 64;
-/// Bytes kept per datagram; longer ones are cut off.
+/// Maximum size of a datagram in bytes; longer ones are truncated.
 pub(crate) const SLOT: usize = 2048;
 
-/// Where a datagram came from, or goes to.
+/// Source or destination of a datagram.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     address: libc::sockaddr_storage,
@@ -195,7 +194,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub(crate) fn new() -> Batch {
         // SAFETY: sockaddr_storage is plain data for which all zeros is valid (family AF_UNSPEC).
         let empty: libc::sockaddr_storage = unsafe { mem::zeroed() };
@@ -207,7 +206,7 @@ impl Batch {
         }
     }
 
-    /// Waits for at least one datagram and takes up to `BATCH` that are there; returns how many.
+    /// Waits for at least one datagram and receives up to `BATCH` available ones; returns their number.
     pub(crate) fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<usize> {
         let received = self.with_headers(BATCH, SLOT, |headers| {
             // SAFETY: every header points at a live buffer and address of this batch with their true sizes.
@@ -224,7 +223,7 @@ impl Batch {
         Ok(received)
     }
 
-    /// Sends the first `count` datagrams back to where they came from; returns how many the kernel took.
+    /// Sends the first `count` datagrams back to their sources; returns how many the kernel accepted.
     pub(crate) fn send(&mut self, socket: &impl AsRawFd, count: usize) -> io::Result<usize> {
         let count = count.min(BATCH);
         self.with_headers(count, 0, |headers| {
@@ -236,23 +235,23 @@ impl Batch {
         })
     }
 
-    /// Where the datagram at `index` came from.
+    /// Returns the source of the datagram at `index`.
     pub(crate) fn peer(&self, index: usize) -> Peer {
         Peer { address: self.peers[index], length: self.peer_lengths[index] }
     }
 
-    /// Sends the datagram at `index` there.
+    /// Sets the destination of the datagram at `index`.
     pub(crate) fn set_peer(&mut self, index: usize, to: Peer) {
         (self.peers[index], self.peer_lengths[index]) = (to.address, to.length);
     }
 
-    /// The datagram at `index`: its whole slot and the length in use, which may be changed.
+    /// Returns the datagram at `index`: its whole slot and the length in use, both mutable.
     pub(crate) fn slot(&mut self, index: usize) -> (&mut [u8; SLOT], &mut usize) {
         (&mut self.buffers[index], &mut self.lengths[index])
     }
 
-    /// Builds headers for the first `count` slots, runs the call and takes lengths back. `capacity` 0 means
-    /// that the slots are to be sent with the lengths they have.
+    /// Builds headers for the first `count` slots, runs the call and stores the new lengths. With `capacity`
+    /// 0 the slots are sent with their current lengths.
     fn with_headers(
         &mut self,
         count: usize,
@@ -288,7 +287,7 @@ impl Batch {
     }
 }
 
-/// Calls `bpf` for a new descriptor.
+/// Calls `bpf`, and returns its result.
 ///
 /// # Safety
 /// `T` is the attribute of `command`, every pointer in it is valid for what the command reads there, and the
@@ -308,14 +307,14 @@ unsafe fn bpf_open<T>(command: libc::c_int, attribute: &T) -> io::Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
 }
 
-/// A map of the kernel's for programs: its type, bytes of a key and of a value, entries.
+/// Creates a BPF map: type, bytes of a key and of a value, number of entries.
 pub(crate) fn bpf_map(kind: u32, key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
     // `BPF_MAP_CREATE`, whose attribute begins with these.
     // SAFETY: the attribute of this command, without pointers.
     unsafe { bpf_open(0, &[kind, key, value, entries, 0]) }
 }
 
-/// The attribute of `BPF_PROG_LOAD`, as far as it is used.
+/// The attribute of `BPF_PROG_LOAD`, up to the last used field.
 #[repr(C)]
 struct ProgramAttribute {
     kind: u32,
@@ -332,10 +331,10 @@ struct ProgramAttribute {
     attach: u32,
 }
 
-/// What programs and links of this kind are for: `BPF_XDP`.
+/// Attach type of programs and links: `BPF_XDP`.
 const ATTACH_XDP: u32 = 37;
 
-/// A program for packets that come to an interface, of these instructions.
+/// Loads an XDP program of these instructions.
 pub(crate) fn bpf_program(instructions: &[u64]) -> io::Result<OwnedFd> {
     let licence = c"Apache-2.0 OR MIT";
     let attribute = ProgramAttribute {
@@ -357,8 +356,8 @@ pub(crate) fn bpf_program(instructions: &[u64]) -> io::Result<OwnedFd> {
     unsafe { bpf_open(5, &attribute) }
 }
 
-/// Has a program take the packets of an interface, in the driver or else behind it, while the descriptor or a
-/// place has it.
+/// Attaches a program to an interface, in the driver or else behind it, as long as the descriptor or a pin
+/// exists.
 pub(crate) fn bpf_attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
     // `BPF_LINK_CREATE`, with `XDP_FLAGS_DRV_MODE` and then with `XDP_FLAGS_SKB_MODE`.
     let attach = |flags: u32| {
@@ -368,7 +367,7 @@ pub(crate) fn bpf_attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedF
     attach(1 << 2).or_else(|_| attach(1 << 1))
 }
 
-/// The attribute of `BPF_OBJ_PIN`, as far as it is used.
+/// The attribute of `BPF_OBJ_PIN`, up to the last used field.
 #[repr(C)]
 struct PinAttribute {
     path: u64,
@@ -376,7 +375,7 @@ struct PinAttribute {
     flags: u32,
 }
 
-/// Gives a map or a link a place in a file system of that kind.
+/// Pins a map or a link to a path in a BPF file system.
 pub(crate) fn bpf_pin(object: &OwnedFd, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let attribute = PinAttribute {
@@ -388,7 +387,7 @@ pub(crate) fn bpf_pin(object: &OwnedFd, path: &Path) -> io::Result<()> {
     unsafe { bpf(6, &attribute) }.map(drop)
 }
 
-/// The layout of `struct perf_event_attr` up to its fifth version, which every kernel since 4.1 takes.
+/// The layout of `struct perf_event_attr` up to its fifth version, which every kernel since 4.1 accepts.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct EventAttributes {
@@ -438,7 +437,7 @@ fn open_event(thread: u32, attributes: &EventAttributes) -> io::Result<OwnedFd> 
 /// A hardware counter of one thread.
 pub(crate) struct HardwareCounter(OwnedFd);
 
-/// What a hardware counter counts.
+/// Event of a hardware counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// CPU cycles.
@@ -448,8 +447,8 @@ pub(crate) enum Event {
 }
 
 impl HardwareCounter {
-    /// Starts counting for a thread, in user space only or in all. Fails where the machine shows no counters,
-    /// as most virtual machines do.
+    /// Starts counting for a thread, in user space only or everywhere. Fails on machines without counters,
+    /// such as most virtual machines.
     pub(crate) fn open(thread: u32, event: Event, user_only: bool) -> io::Result<HardwareCounter> {
         let attributes = EventAttributes {
             kind: 0,
@@ -461,7 +460,7 @@ impl HardwareCounter {
         open_event(thread, &attributes).map(HardwareCounter)
     }
 
-    /// The count so far.
+    /// Returns the count so far.
     pub(crate) fn read(&self) -> io::Result<u64> {
         let mut count = 0u64;
         // SAFETY: the buffer is 8 bytes long and alive; read_format 0 makes the kernel write exactly one u64.
@@ -470,19 +469,20 @@ impl HardwareCounter {
     }
 }
 
-/// Nanoseconds of CPU time between two samples of [`UserClock`]; odd, so that it beats with nothing.
+/// Nanoseconds of CPU time between two samples of [`UserClock`]; odd, so that it does not beat with other
+/// periods.
 const SAMPLE_PERIOD: u64 = 199_999;
 const RING_PAGES: usize = 512;
 const PAGE: usize = 4096;
-/// Where `data_head` lies in the first page of the ring (`struct perf_event_mmap_page`).
+/// Offset of `data_head` in the first page of the ring (`struct perf_event_mmap_page`).
 const DATA_HEAD: usize = 1024;
-/// Bytes of one sample: with `sample_type` 0 only its header.
+/// Size of one sample in bytes: with `sample_type` 0 only its header.
 const SAMPLE_BYTES: u64 = 8;
 
-/// Estimates the user-space CPU time of one thread by sampling its CPU clock 5,000 times a second.
+/// Estimates the user-space CPU time of one thread by sampling its CPU clock 5,000 times per second.
 ///
-/// The kernel's own split of user and system time is sampled by the timer tick, 100 to 1,000 times a second,
-/// which is too coarse for servers that spend a twentieth of a microsecond per query in user space.
+/// The kernel's own split of user and system time is sampled by the timer tick, 100 to 1,000 times per
+/// second, which is too coarse for servers that spend a twentieth of a microsecond per query in user space.
 pub(crate) struct UserClock {
     _event: OwnedFd,
     ring: *mut u8,
@@ -516,7 +516,8 @@ impl UserClock {
         Ok(UserClock { _event: event, ring: ring.cast() })
     }
 
-    /// User-space nanoseconds since the start, or `None` once the ring is full and samples may be missing.
+    /// Returns the user-space nanoseconds since the start, or `None` once the ring is full and samples may be
+    /// missing.
     pub(crate) fn nanoseconds(&self) -> Option<u64> {
         // SAFETY: the mapping covers the first page, `DATA_HEAD` is 8-aligned inside it, and the kernel
         // writes the field as one aligned 64-bit store.

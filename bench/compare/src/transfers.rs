@@ -1,5 +1,4 @@
-//! Zones that move from one server to another: a server under test sends one (`axfr-out`), or takes one
-//! (`axfr-in`).
+//! Zone transfers: a server under test sends a zone (`axfr-out`), or receives one (`axfr-in`).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,16 +17,16 @@ use crate::stream::Stream;
 use crate::sys;
 use crate::zones::{SERIAL, ZoneSet};
 
-/// Transfers in one turn, of which medians are taken.
+/// Number of transfers in one turn, whose median is taken.
 const REPEATS: usize = 3;
-/// No further one begins after so long.
+/// Time after which no further transfer begins.
 const ENOUGH: Duration = Duration::from_secs(30);
-/// A NOTIFY is sent again after so long.
+/// Time after which a NOTIFY is sent again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Time between two looks at the server.
+/// Interval of samples of the server.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Takes a zone from a server several times.
+/// Transfers a zone from a server several times.
 pub(crate) fn out(plan: &Plan, server: &Server, zones: &ZoneSet) -> Result<(Load, Figures)> {
     let zone = zones.zones.first().context(|| "no zone to be sent".to_string())?;
     let repeats = if plan.is_timed() { REPEATS } else { 1 };
@@ -57,7 +56,7 @@ pub(crate) fn out(plan: &Plan, server: &Server, zones: &ZoneSet) -> Result<(Load
     Ok((load, Figures::median(&figures)))
 }
 
-/// Whether what a server sends is what the zone's file has.
+/// Checks that a server sends the contents of the zone file.
 pub(crate) fn check(plan: &Plan, server: &Server, zones: &ZoneSet, wanted: Content) -> Result<()> {
     let zone = zones.zones.first().context(|| "no zone to be sent".to_string())?;
     let mut content = Content::default();
@@ -66,13 +65,13 @@ pub(crate) fn check(plan: &Plan, server: &Server, zones: &ZoneSet, wanted: Conte
     if content == wanted { Ok(()) } else { Err(Failure::new("sends other records than the zone's file has")) }
 }
 
-/// What a transfer of a set's first zone has to hold.
+/// Returns the expected contents of a transfer of a set's first zone.
 pub(crate) fn content(zones: &ZoneSet) -> Result<Content> {
     let zone = zones.zones.first().context(|| "no zone to be sent".to_string())?;
     Ok(Stream::read(&zone.file, &zone.name, SERIAL, usize::MAX)?.0.content())
 }
 
-/// Gives a server that has the old version the new one, and waits until it answers with it.
+/// Offers the new version to a server that has the old one, and waits until it answers with it.
 pub(crate) fn take(
     plan: &Plan,
     server: &Server,
@@ -86,7 +85,7 @@ pub(crate) fn take(
         let ledger = scope.spawn(|| watch(server.group(), &done));
         let began = Instant::now();
         let served = serve(plan, server.address, primary, &asking, began);
-        // What a server has put off until it answers with the zone is part of what taking it costs.
+        // Work that a server postpones until it answers with the zone is part of the cost.
         let settled = served.and_then(|served| measure::until_idle(server.group(), WORKING).map(|()| served));
         done.store(true, Ordering::Relaxed);
         let ledger = ledger.join().map_err(|_| Failure::new("the server was not watched"))?;
@@ -110,7 +109,7 @@ pub(crate) fn take(
     })
 }
 
-/// Announces the new version until the server asks for it, and asks the server until it answers with it.
+/// Sends NOTIFYs until the server requests the new version, and queries the server until it answers with it.
 fn serve(
     plan: &Plan,
     server: SocketAddr,
@@ -123,7 +122,7 @@ fn serve(
     let mut notified = Instant::now();
     loop {
         let sent = primary.sent();
-        // It cannot have the zone before; asking it meanwhile would only cost it time.
+        // It cannot have the zone earlier; queries meanwhile would only slow it down.
         if sent.done.is_some() {
             if let Some(served) = asking.answered_new()? {
                 return Ok((primary.sent(), served));
@@ -143,7 +142,7 @@ fn serve(
     }
 }
 
-/// A client that asks for the serial.
+/// A client that queries the serial.
 struct Asking {
     socket: UdpSocket,
     query: Vec<u8>,
@@ -160,8 +159,8 @@ impl Asking {
         Ok(Asking { socket, query, wanted: versions.serial() })
     }
 
-    /// Asks once; when the answer with the new serial came, if it did. Answers to earlier questions count
-    /// too.
+    /// Sends one query; returns when the answer with the new serial arrived, if it did. Answers to earlier
+    /// queries count too.
     fn answered_new(&self) -> Result<Option<Instant>> {
         self.socket.send(&self.query)?;
         let mut buffer = [0; 4096];
@@ -175,7 +174,7 @@ impl Asking {
     }
 }
 
-/// Looks at a server until it is done with what it does.
+/// Samples a server until `done` is set.
 fn watch(group: u32, done: &AtomicBool) -> Ledger {
     let mut ledger = Ledger::open(group);
     while !done.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! Dynamic updates (RFC 2136): clients that each add a record and delete it again, and wait for every reply
-//! before they go on. A reply says that the change is made and will outlast the server (§3.5), so the rate is
-//! that of durable changes.
+//! before the next update. A reply means that the change is made and durable (§3.5), so the rate is that of
+//! durable changes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -16,33 +16,33 @@ use crate::message::{Edns, kind, summarise, write_query};
 use crate::namespaces;
 use crate::sys;
 
-/// How long a client waits for a reply before it sends its update again.
+/// Time after which a client repeats an unanswered update.
 const RESEND_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it sends the same update.
 const TRIES: u32 = 5;
-/// How often clients are looked at that may have waited for too long. Each look costs the more the more
-/// clients there are, and on a machine with few CPUs what the clients use can be what limits.
+/// Interval of checks for clients that have waited too long. A check costs more with more clients, and on a
+/// machine with few CPUs the clients' own CPU time can become the limit.
 const LOOKS: Duration = Duration::from_millis(100);
 
-/// How updates are sent.
+/// Parameters of updates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Updating<'a> {
-    /// To whom.
+    /// The server.
     pub(crate) server: SocketAddr,
-    /// The zone that is changed.
+    /// The zone to change.
     pub(crate) zone: &'a str,
-    /// Clients at a time.
+    /// Number of concurrent clients.
     pub(crate) clients: usize,
-    /// Over TCP, one connection for each client, or else over UDP.
+    /// Whether to use TCP, with one connection per client, instead of UDP.
     pub(crate) tcp: bool,
 }
 
-/// What is done to a name.
+/// Change of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// An A record is added.
+    /// Adds an A record.
     Add,
-    /// Its A records are deleted.
+    /// Deletes its A records.
     Delete,
 }
 
@@ -50,7 +50,7 @@ enum Change {
 fn write_update(out: &mut Vec<u8>, zone: &str, name: &str, change: Change) {
     let at = out.len();
     write_query(out, zone, kind::SOA, Edns::None);
-    // Opcode UPDATE; the question is the zone section, and one record to change follows (RFC 2136 §2).
+    // Opcode UPDATE; the question is the zone section, followed by one record to change (RFC 2136 §2).
     out[at + 2] = 0x28;
     out[at + 9] = 1;
     out.push(name.len() as u8);
@@ -64,9 +64,8 @@ fn write_update(out: &mut Vec<u8>, zone: &str, name: &str, change: Change) {
 }
 
 impl Updating<'_> {
-    /// Updates for so many seconds; each client ends with what it has added deleted. One thread serves all
-    /// the clients: with a thread each, switching between them took as much of the machine as the server
-    /// under test.
+    /// Sends updates for `seconds`; at the end each client deletes what it has added. One thread runs all
+    /// clients: with a thread each, switching between them took as much CPU as the server under test.
     pub(crate) fn run(self, seconds: f64, turn: usize) -> Result<Load> {
         let began = Instant::now();
         let end = began + Duration::from_secs_f64(seconds);
@@ -87,7 +86,7 @@ impl Updating<'_> {
                 } else if Instant::now() >= end || sys::interrupted() {
                     open -= 1;
                 } else {
-                    // The name is another each time, as it is with clients that come and go.
+                    // Another name each time, as with clients that come and go.
                     client.name = format!("u{turn}-{number}-{}", client.times.len() / 2);
                     lines.send(number, self.zone, &client.name, Change::Add)?;
                 }
@@ -110,7 +109,7 @@ impl Updating<'_> {
         Ok(load)
     }
 
-    /// Whether a record is there once its update is answered, and gone once that of its deletion is.
+    /// Checks that a record exists once its update is answered, and is gone once its deletion is.
     pub(crate) fn check(self) -> Result<()> {
         let mut lines = Lines::open(Updating { clients: 1, ..self })?;
         let socket = namespaces::socket(None, self.server)?;
@@ -135,7 +134,7 @@ impl Updating<'_> {
     }
 }
 
-/// What a client has seen, and the name it changes now.
+/// Results of a client, and the name that it currently changes.
 #[derive(Debug, Default)]
 struct Client {
     name: String,
@@ -143,14 +142,14 @@ struct Client {
     codes: [u64; 16],
 }
 
-/// The clients' ways to the server, each with one update on it at a time.
+/// The clients' sockets, each with at most one update in flight.
 struct Lines {
     poll: Poll,
     events: Events,
     lines: Vec<Line>,
-    /// Updates sent so far, which numbers their IDs.
+    /// Number of updates sent so far, for their IDs.
     sent: u64,
-    /// When clients were last looked at that may have waited for too long.
+    /// Time of the last check for clients that have waited too long.
     looked: Instant,
 }
 
@@ -174,7 +173,7 @@ impl Lines {
         Ok(Lines { poll, events, lines, sent: 0, looked })
     }
 
-    /// Sends an update on the client's line.
+    /// Sends an update on the client's socket.
     fn send(&mut self, client: usize, zone: &str, name: &str, change: Change) -> Result<()> {
         self.sent += 1;
         let line = &mut self.lines[client];
@@ -186,9 +185,8 @@ impl Lines {
         line.send()
     }
 
-    /// Waits for replies; returns the client, the response code and the time since its update was sent for
-    /// each. What is not answered in time is sent again over UDP: an update that is made twice changes
-    /// nothing the second time.
+    /// Waits for replies; returns the client, the response code and the time since the update was sent for
+    /// each. Unanswered updates are repeated over UDP: a repeated update changes nothing.
     fn replies(&mut self) -> Result<Vec<(usize, u8, Duration)>> {
         self.poll.poll(&mut self.events, Some(RESEND_TIMEOUT))?;
         let mut replies = Vec::new();
@@ -208,7 +206,7 @@ impl Lines {
         Ok(replies)
     }
 
-    /// Sends again what was not answered in time.
+    /// Repeats updates that were not answered in time.
     fn send_again(&mut self) -> Result<()> {
         for line in &mut self.lines {
             if line.sent.is_some_and(|sent| self.looked - sent > RESEND_TIMEOUT * line.tries) {
@@ -225,18 +223,18 @@ impl Lines {
     }
 }
 
-/// A client's way to the server and what is on it.
+/// A client's socket and its state.
 struct Line {
     way: Way,
-    /// The update, and when it was first sent; `None` once it is answered.
+    /// The current update, and when it was first sent; `None` once it is answered.
     message: Vec<u8>,
     sent: Option<Instant>,
     tries: u32,
-    /// What has arrived of a reply over TCP.
+    /// The received part of a reply over TCP.
     reply: Vec<u8>,
 }
 
-/// A socket, asked without waiting.
+/// A non-blocking socket.
 enum Way {
     Datagrams(UdpSocket),
     Stream(TcpStream),
@@ -259,9 +257,9 @@ impl Way {
 impl Line {
     fn send(&mut self) -> Result<()> {
         match &mut self.way {
-            // What the network loses is sent again.
+            // Lost updates are repeated.
             Way::Datagrams(socket) => drop(socket.send(&self.message)),
-            // One small update is on the way at a time, so there is always room for it.
+            // Only one small update is in flight at a time, so there is always room for it.
             Way::Stream(stream) => {
                 let length = (self.message.len() as u16).to_be_bytes();
                 stream.write_all(&[&length[..], &self.message].concat())?;
@@ -270,8 +268,8 @@ impl Line {
         Ok(())
     }
 
-    /// Reads until the reply is whole, and returns its response code; `None` if no more has come yet. What
-    /// comes after a reply makes the system say so again, so that nothing has to be asked for in vain.
+    /// Reads until the reply is complete, and returns its response code; `None` if it is not. Further data
+    /// triggers a new event, so no extra read is needed.
     fn receive(&mut self) -> Result<Option<u8>> {
         let mut buffer = [0; 1024];
         loop {
@@ -287,7 +285,7 @@ impl Line {
             };
             if let Way::Datagrams(_) = self.way {
                 match self.code(&buffer[..length]) {
-                    // One to an update that was sent again and answered before.
+                    // A reply to a repeated update that was answered before.
                     None => continue,
                     code => return Ok(code),
                 }
@@ -304,7 +302,7 @@ impl Line {
         }
     }
 
-    /// The response code of a response with the opcode UPDATE and the ID that was asked with.
+    /// Returns the code of a response with opcode UPDATE and the ID of the query.
     fn code(&self, reply: &[u8]) -> Option<u8> {
         match reply {
             [high, low, flags, code, ..] if [*high, *low] == self.message[..2] && flags & 0xf8 == 0xa8 => {
@@ -331,7 +329,7 @@ mod tests {
         assert_eq!(delete, [&head[..], b"\0\xff\0\0\0\0\0\0"].concat());
     }
 
-    /// A server that answers updates of one client over TCP with this code, until the client is done.
+    /// Runs a client over TCP against a server that answers its updates with this code.
     fn against(code: u8) -> (Result<Load>, Vec<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();

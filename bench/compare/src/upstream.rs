@@ -1,8 +1,7 @@
-//! The server that the resolvers forward to: it makes every answer from the question alone, so it holds
-//! nothing and is never what limits them, can take its time over answers, and counts what it was asked. It
-//! answers as a recursive server does (RA, no AA), over UDP only. Where answers are to be signed it passes
-//! the questions on to a server that has the zone, and counts them. It lives in a thread of the benchmark, so
-//! that what it uses is in no server's figures.
+//! The upstream server of forwarders: it makes every answer from the question alone, so it has no data and is
+//! never the bottleneck; it can delay answers, and counts queries. It answers as a recursive server does (RA,
+//! no AA), over UDP only. For signed answers it passes the queries on to a server with the zone, and counts
+//! them. It runs in a thread of the benchmark, so that its CPU time is not in any server's figures.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -18,37 +17,37 @@ use crate::namespaces;
 use crate::queries::{MISSING, WILD};
 use crate::sys::{self, Batch, SLOT};
 
-/// Bytes of socket buffer, each way.
+/// Size of a socket buffer in bytes, each for receiving and sending.
 const SOCKET_BUFFER: usize = 8 << 20;
-/// TTL of everything, in seconds: long enough that nothing expires during a run.
+/// TTL of all records, in seconds: long enough that nothing expires during a run.
 const TTL: u32 = 3600;
-/// How long it waits for a query before it looks whether it is to stop.
+/// Longest wait for a query before it checks whether to stop.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Numbers below this are those of the names that servers are compared with.
+/// The first number of names for measurements; lower ones are those that servers are compared with.
 const FIRST_UNUSED: u64 = 1 << 20;
 
-/// What it was asked so far.
+/// Counts of queries.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Names that clients ask for again.
+    /// Queries for repeated names.
     known: AtomicU64,
-    /// Names below the wildcard, which are not asked for twice.
+    /// Queries for names below the wildcard, which are not repeated.
     unique: AtomicU64,
 }
 
-/// What it was asked up to some moment.
+/// Counts of queries at some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Queries for names that clients ask for again.
+    /// Number of queries for repeated names.
     pub(crate) known: u64,
-    /// Queries for names below the wildcard.
+    /// Number of queries for names below the wildcard.
     pub(crate) unique: u64,
 }
 
-/// A running upstream; it ends when dropped.
+/// A running upstream; ends when dropped.
 pub(crate) struct Upstream {
-    /// Where it answers.
+    /// Its address.
     pub(crate) address: SocketAddr,
     counts: Arc<Counts>,
     done: Arc<AtomicBool>,
@@ -57,7 +56,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Starts it on this CPU; every answer leaves `delay` after its query came.
+    /// Starts it on this CPU; every answer is sent `delay` after its query arrived.
     pub(crate) fn start(address: SocketAddr, cpu: usize, delay: Duration) -> Result<Upstream> {
         let socket = UdpSocket::bind(address).context(|| format!("upstream: cannot listen on {address}"))?;
         sys::widen_buffers(&socket, SOCKET_BUFFER);
@@ -77,7 +76,7 @@ impl Upstream {
         Ok(Upstream { address, counts, done, threads, next: AtomicU64::new(FIRST_UNUSED) })
     }
 
-    /// Starts one that passes everything on to `origin`, one question after the other.
+    /// Starts one that passes everything on to `origin`, one query after the other.
     pub(crate) fn passing_on(address: SocketAddr, cpu: usize, origin: SocketAddr) -> Result<Upstream> {
         let socket = UdpSocket::bind(address).context(|| format!("upstream: cannot listen on {address}"))?;
         sys::widen_buffers(&socket, SOCKET_BUFFER);
@@ -91,13 +90,13 @@ impl Upstream {
         Ok(Upstream { address, counts, done, threads: vec![thread], next: AtomicU64::new(FIRST_UNUSED) })
     }
 
-    /// What it was asked so far.
+    /// Returns the counts so far.
     pub(crate) fn asked(&self) -> Asked {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Asked { known: of(&self.counts.known), unique: of(&self.counts.unique) }
     }
 
-    /// The number of a name below the wildcard that no server was asked for since it started.
+    /// Returns the number of an unused name below the wildcard.
     pub(crate) fn unused(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -132,7 +131,7 @@ fn pass_on(socket: &UdpSocket, way: &UdpSocket, cpu: usize, counts: &Counts, don
     while !done.load(Ordering::Relaxed) {
         let Ok((length, peer)) = socket.recv_from(&mut bytes) else { continue };
         counts.known.fetch_add(1, Ordering::Relaxed);
-        // A client without an answer asks again.
+        // A client without an answer repeats its query.
         let Some(query) = bytes.get(..length).filter(|query| query.len() > 2) else { continue };
         let id = u16::from_be_bytes([query[0], query[1]]);
         if let Some(reply) = exchange(way, query, id) {
@@ -141,7 +140,7 @@ fn pass_on(socket: &UdpSocket, way: &UdpSocket, cpu: usize, counts: &Counts, don
     }
 }
 
-/// An answer, when it is due, and where it goes.
+/// An answer, its send time and its destination.
 type Delayed = (Instant, Vec<u8>, SocketAddr);
 
 fn receive(
@@ -172,7 +171,7 @@ fn send_when_due(socket: &UdpSocket, cpu: usize, waiting: &Receiver<Delayed>) {
     }
 }
 
-/// What is asked: where its labels begin, and its type.
+/// A question: offsets of its labels, and its type.
 struct Question {
     labels: Vec<usize>,
     qtype: u16,
@@ -196,8 +195,7 @@ fn question(bytes: &[u8; SLOT], length: usize) -> Option<Question> {
     Some(Question { labels, qtype: u16::from_be_bytes([qtype[0], qtype[1]]), end: at + 5 })
 }
 
-/// Turns a query into its answer and returns the new length; 0, which makes an empty datagram, for what is no
-/// query.
+/// Turns a query into its answer and returns the new length; 0, for an empty datagram, if it is no query.
 fn answer(bytes: &mut [u8; SLOT], length: usize, counts: &Counts) -> usize {
     let Some(question) = question(bytes, length) else { return 0 };
     let has_label = |at: Option<&usize>, text: &str, whole: bool| {
@@ -246,7 +244,7 @@ fn record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, rdata: &[u8]) {
     out.extend_from_slice(rdata);
 }
 
-/// The records there are of a type; names in them end in the name that is asked (`c00c`).
+/// Returns the RDATA of the records of a type; names in it end with a pointer to QNAME (`c00c`).
 fn rdata(qtype: u16, hash: u32) -> Vec<Vec<u8>> {
     let [a, b, c, d] = hash.to_be_bytes();
     match qtype {
@@ -259,7 +257,7 @@ fn rdata(qtype: u16, hash: u32) -> Vec<Vec<u8>> {
     }
 }
 
-/// The SOA of the zone: the last two labels of what is asked, or the root.
+/// Returns the SOA of the zone: the last two labels of QNAME, or the root.
 fn soa(labels: &[usize]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64);
     let owner = labels.len().checked_sub(2).and_then(|index| labels.get(index));

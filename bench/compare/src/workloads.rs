@@ -1,5 +1,5 @@
-//! The plan: which zones, which queries and which kinds of load make up each workload, and which workloads
-//! share zones and so a start. Running them is `session.rs`'s business.
+//! The plan: the zones, queries and kinds of load of each workload, and which workloads share zones and
+//! thereby a start. Workloads are run in `session.rs`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,16 @@ use crate::servers::Kind;
 use crate::session::Plan;
 use crate::zones::{Denial, Maker, ZoneSet, top_level_names};
 
-/// A workload by the name it has on the command line.
+/// A workload, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Workload {
-    /// `www.example.com A` only.
+    /// Only `www.example.com A`.
     OneName,
-    /// The root zone, mostly names that do not exist, mostly with DO.
+    /// The root zone, mostly non-existent names, mostly with DO.
     Root,
     /// One zone of many delegations: 85 % referrals, 15 % NXDOMAIN.
     Delegations,
-    /// The same zone, nothing but names that do not exist.
+    /// The same zone, only non-existent names.
     Nxdomain,
     /// Ten thousand small zones.
     #[value(name = "zones-10k")]
@@ -28,53 +28,53 @@ pub(crate) enum Workload {
     /// A hundred thousand small zones.
     #[value(name = "zones-100k")]
     Zones100k,
-    /// A zone signed with NSEC, asked with DO.
+    /// A zone signed with NSEC, queried with DO.
     SignedNsec,
-    /// A zone signed with NSEC3, asked with DO.
+    /// A zone signed with NSEC3, queried with DO.
     SignedNsec3,
-    /// The delegations over TCP: pipelined, and one query a connection.
+    /// The delegations over TCP: pipelined, and one query per connection.
     Tcp,
     /// Start with the delegations, until the first answers.
     Load,
-    /// Start again with the delegations, from the image nomen keeps of them.
+    /// Restart with the delegations, from nomen's image of them.
     Restart,
-    /// Start with a far bigger zone of delegations, once; not among the defaults.
+    /// Start with a far larger zone of delegations, once; not among the defaults.
     LoadLarge,
     /// The delegations from kxdpgun over veth, saturated: sockets and AF_XDP.
     Veth,
-    /// The delegations sent to another server, whole.
+    /// The delegations sent to another server as a whole.
     AxfrOut,
-    /// The delegations taken from a primary, whole.
+    /// The delegations received from a primary as a whole.
     AxfrIn,
-    /// Very many small zones taken from a primary, changed at once, kept, and due at once.
+    /// Very many small zones received from a primary, changed at once, stored, and due for a refresh at once.
     Secondaries,
     /// Dynamic updates of a zone of delegations, each of them durable.
     Update,
-    /// Resolvers: a hundred names, all of them cached.
+    /// Resolvers: a hundred names, all cached.
     #[value(name = "cached-100")]
     Cached100,
     /// Resolvers: the hundred from kxdpgun over veth, saturated: sockets and AF_XDP.
     CachedVeth,
-    /// Resolvers: many cached names, some asked for far more often than others.
+    /// Resolvers: many cached names, some queried far more often than others.
     #[value(name = "cached-200k")]
     Cached200k,
-    /// Resolvers: a hundred cached names in a signed zone, validated, asked with DO.
+    /// Resolvers: a hundred cached names in a signed zone, validated, queried with DO.
     #[value(name = "validated-100")]
     Validated100,
     /// Resolvers: the same hundred from kxdpgun over veth, saturated: sockets and AF_XDP.
     ValidatedVeth,
-    /// Resolvers: many of them, some asked for far more often than others.
+    /// Resolvers: many names in a signed zone, some queried far more often than others.
     #[value(name = "validated-200k")]
     Validated200k,
     /// Resolvers: every query for a new name.
     Misses,
     /// Resolvers: new names as fast as they are answered, and a well-behaved client beside them.
     Flood,
-    /// Resolvers: twice as many new names as they can take, and a well-behaved client beside them.
+    /// Resolvers: twice as many new names as they can answer, and a well-behaved client beside them.
     Overload,
-    /// Resolvers on the small Internet: everything from the root on, with empty caches.
+    /// Resolvers on the small Internet: iteration from the root, with empty caches.
     Cold,
-    /// Resolvers beside zones made to use up their processor, and a well-behaved client beside those.
+    /// Resolvers with zones that use up their CPU, and a well-behaved client beside these queries.
     Attacks,
 }
 
@@ -91,101 +91,101 @@ pub(crate) struct Sizes {
     pub(crate) signed: u64,
     /// Queries in a file before it repeats.
     pub(crate) queries: u64,
-    /// Names that resolvers hold in `cached-200k` and `validated-200k`.
+    /// Cached names of `cached-200k` and `validated-200k`.
     pub(crate) cached: u64,
-    /// Names that resolvers are asked for with empty caches.
+    /// Names queried with empty caches.
     pub(crate) cold: u64,
-    /// Names that the well-behaved client of `flood` asks for.
+    /// Names that the well-behaved client of `flood` queries.
     pub(crate) client: u64,
-    /// Delegations in the zone that is updated.
+    /// Delegations in the zone of `update`.
     pub(crate) updated: u64,
-    /// Whether files of delegations are in canonical order.
+    /// Whether zone files of delegations are in canonical order.
     pub(crate) sorted: bool,
-    /// Zones that servers are secondary for.
+    /// Zones of a secondary.
     pub(crate) taken: u64,
 }
 
-/// Names of `cached-100`, `cached-veth`, `validated-100` and `validated-veth`.
+/// Number of names of `cached-100`, `cached-veth`, `validated-100` and `validated-veth`.
 const FEW: u64 = 100;
 
-/// Malicious queries a second of `attacks`.
+/// Malicious queries per second of `attacks`.
 pub(crate) const ATTACK_RATE: u64 = 150;
 
-/// One way of asking within a workload.
+/// One kind of load within a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cell {
     /// One query outstanding.
     RoundTrip,
-    /// A fixed rate below what any server can do.
+    /// A fixed rate below any server's limit.
     Rate {
         /// Client sockets.
         clients: usize,
     },
-    /// So many new names a second.
+    /// A fixed rate of new names.
     MissRate {
-        /// Queries a second.
+        /// Queries per second.
         rate: u64,
         /// Client sockets.
         clients: usize,
     },
-    /// As many as get answered.
+    /// As many queries as are answered.
     Saturated {
         /// Client sockets.
         clients: usize,
     },
-    /// TCP, many queries in flight on each connection.
+    /// TCP, with many queries in flight on each connection.
     TcpPipelined {
         /// Connections.
         clients: usize,
     },
     /// TCP, a new connection for each query.
     TcpConnections {
-        /// Connections at a time.
+        /// Concurrent connections.
         clients: usize,
     },
-    /// As many as kxdpgun sends, over veth.
+    /// As many queries as kxdpgun sends, over veth.
     Veth {
-        /// To an AF_XDP front rather than to sockets.
+        /// Whether to AF_XDP rather than to sockets.
         xdp: bool,
     },
-    /// Nothing but a well-behaved client.
+    /// Only a well-behaved client.
     Alone,
-    /// The same beside new names as fast as they are answered.
+    /// A well-behaved client beside new names as fast as they are answered.
     Flood,
-    /// The same beside twice as many new names as the server can take.
+    /// A well-behaved client beside twice as many new names as the server can answer.
     Overload,
-    /// A zone that moves as a whole.
+    /// A whole-zone transfer.
     Transfer,
-    /// What happens to a secondary of very many zones.
+    /// A phase of a secondary of very many zones.
     Secondary(Phase),
     /// Names of the small Internet, each once.
     Cold(Names),
-    /// A well-behaved client beside so many malicious queries a second.
+    /// A well-behaved client beside malicious queries at a fixed rate.
     Attack(Attack),
     /// Updates, each after the reply to the one before.
     Update {
-        /// Over TCP.
+        /// Whether over TCP.
         tcp: bool,
-        /// Clients at a time.
+        /// Number of concurrent clients.
         clients: usize,
     },
 }
 
-/// What happens to a secondary of very many zones, in this order.
+/// Phases of a secondary of very many zones, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It is started and has none of them.
+    /// It starts without any of them.
     Start,
-    /// All change at once, and it gets a NOTIFY for each.
+    /// All change at once, with a NOTIFY for each.
     Change,
-    /// It is started again, with what it kept.
+    /// It restarts, with what it stored.
     Restart,
-    /// All are due, again and again.
+    /// All are due for a refresh, again and again.
     Refresh,
 }
 
 impl Phase {
-    /// Words for tables.
+    /// Returns the name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::Start => "start, with none of the zones",
@@ -199,16 +199,16 @@ impl Phase {
 /// Names of the small Internet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Names {
-    /// In zones without signatures.
+    /// In unsigned zones.
     Unsigned,
-    /// In zones with signatures from the root on.
+    /// In zones that are signed from the root on.
     Signed,
-    /// In all of them, with what is wrong there.
+    /// In all zones, including broken ones.
     Mixed,
 }
 
 impl Names {
-    /// The name of the list of questions.
+    /// Returns the name of the list of questions.
     pub(crate) fn list(self) -> &'static str {
         match self {
             Names::Unsigned => "unsigned",
@@ -218,17 +218,17 @@ impl Names {
     }
 }
 
-/// What is done to use up a resolver's processor.
+/// An attack on a resolver's CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Attack {
-    /// Signatures and keys of which any might fit (CVE-2023-50387).
+    /// Signatures and keys any of which might match (CVE-2023-50387).
     KeyTrap,
-    /// Names of many labels that are not there, in a zone with many iterations (CVE-2023-50868).
+    /// Non-existent names of many labels, in a zone with many iterations (CVE-2023-50868).
     Nsec3,
 }
 
 impl Attack {
-    /// The name of the list of questions.
+    /// Returns the name of the list of questions.
     pub(crate) fn list(self) -> &'static str {
         match self {
             Attack::KeyTrap => "keytrap",
@@ -238,7 +238,7 @@ impl Attack {
 }
 
 impl Cell {
-    /// Words for tables.
+    /// Returns the name in tables.
     pub(crate) fn name(self) -> String {
         match self {
             Cell::RoundTrip => "one outstanding".to_string(),
@@ -265,10 +265,10 @@ impl Cell {
     }
 }
 
-/// New names a second that are asked for unless others are wanted, and that goals are judged at.
+/// Default rates of new names per second, for which the goals are defined.
 pub(crate) const MISS_RATES: [u64; 5] = [1_000, 5_000, 10_000, 20_000, 40_000];
 
-/// The row of so many new names a second.
+/// Returns the label of a row with this rate of new names.
 pub(crate) fn miss_rate(rate: u64, clients: usize) -> String {
     format!("fixed rate of {rate} a second, {}", plural(clients))
 }
@@ -277,7 +277,7 @@ fn plural(clients: usize) -> String {
     if clients == 1 { "1 client".to_string() } else { format!("{clients} clients") }
 }
 
-/// The zones a workload is about. Workloads about the same ones share each start of a server.
+/// The zones of a workload. Workloads with the same zones share each start of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     /// `example.com`.
@@ -296,22 +296,22 @@ pub(crate) enum Base {
     SignedNsec,
     /// The zone signed with NSEC3.
     SignedNsec3,
-    /// The delegations, which servers take from a primary.
+    /// The delegations, received from a primary.
     Taken,
-    /// Small zones, which servers take from a primary.
+    /// Small zones, received from a primary.
     TakenMany,
-    /// The zone that is updated.
+    /// The zone of `update`.
     Updated,
-    /// None: servers forward. Each such workload needs a cache in a state of its own, so it shares no start.
+    /// None: servers forward. Each such workload needs a cache in a certain state, so it shares no start.
     Forwarding(Workload),
-    /// A signed zone behind the upstream, which servers validate: they have none themselves.
+    /// A signed zone behind the upstream, whose answers servers validate: they have no zones.
     Validating(Workload),
-    /// Those of an Internet of our own, where servers find everything from the root on.
+    /// Those of the small Internet, where servers iterate from the root.
     Internet(Workload),
 }
 
 impl Base {
-    /// Makes, or finds, the zones.
+    /// Makes or finds the zones.
     pub(crate) fn zones(self, work: &Path, sizes: &Sizes, seed: u64, root: Option<&Path>) -> Result<ZoneSet> {
         let maker = Maker::new(&work.join("zones"), seed);
         match self {
@@ -328,7 +328,7 @@ impl Base {
             Base::Forwarding(workload) | Base::Internet(workload) => {
                 Ok(ZoneSet { key: workload.name(), zones: Vec::new(), records: 0, denial: None })
             }
-            // What the origin has is not what the servers load.
+            // The servers do not load the origin's zone.
             Base::Validating(workload) => {
                 let zones = maker.validated(workload.known(sizes).unwrap_or(FEW))?;
                 Ok(ZoneSet { key: workload.name(), records: 0, ..zones })
@@ -336,25 +336,25 @@ impl Base {
         }
     }
 
-    /// Whether servers forward here instead of answering from zones.
+    /// Whether servers forward instead of answering from zones.
     pub(crate) fn forwards(self) -> bool {
         matches!(self, Base::Forwarding(_) | Base::Validating(_))
     }
 
-    /// Whether servers find names from the root on.
+    /// Whether servers iterate from the root.
     pub(crate) fn iterates(self) -> bool {
         matches!(self, Base::Internet(_))
     }
 
-    /// Whether how servers start here is shown: not where they have next to nothing yet.
+    /// Whether the figures of starts are shown: not if servers have hardly any data at that point.
     pub(crate) fn has_starts(self) -> bool {
         !matches!(self, Base::Taken | Base::TakenMany | Base::Updated)
     }
 
-    /// Whether a second column shows something here that the first does not: defaults do where answers are
-    /// positive and a socket can be full; caches of PowerDNS where names are few or many; kresd's where it
-    /// writes them; batches of dnsdist where it answers. Where nothing is timed each takes part once, to be
-    /// known to start.
+    /// Whether a second configuration shows something here that the first does not: defaults where answers
+    /// are positive and a socket buffer can be full; PowerDNS' caches where names are few or many; kresd's
+    /// where it writes its cache; dnsdist's batches where it answers. Without timing, each takes part once,
+    /// to check that it starts.
     fn has_second(self, kind: Kind, timed: bool) -> bool {
         use Workload::{Cached100, Cached200k, CachedVeth, Misses};
         let once = matches!(self, Base::OneName | Base::Forwarding(Cached100));
@@ -372,8 +372,8 @@ impl Base {
         shows && (timed || once)
     }
 
-    /// Whether a server can take part at all, and shows something if it does. `timed` is false where figures
-    /// are not looked at.
+    /// Whether a server can take part, and shows something if it does. `timed` is false if figures do not
+    /// count.
     pub(crate) fn suits(self, kind: Kind, timed: bool) -> bool {
         if !kind.is_first() && !self.has_second(kind, timed) {
             return false;
@@ -387,8 +387,8 @@ impl Base {
         }
     }
 
-    /// What nomen's reference of its configuration has in it if this nomen can take part, and what it does
-    /// not do otherwise; `None` where every nomen can.
+    /// Returns what nomen's configuration reference must contain for nomen to take part, and the message
+    /// otherwise; `None` if every nomen can.
     pub(crate) fn needs(self) -> Option<(&'static str, &'static str)> {
         match self {
             Base::Forwarding(_) => Some(("### `validate`", "this one cannot forward without validating")),
@@ -403,14 +403,14 @@ impl Base {
         }
     }
 
-    /// Whether servers are also watched with nothing to do: once with next to no zones, once with a big one,
-    /// once with many.
+    /// Whether servers are also watched while idle: once with hardly any zones, once with a big one, once
+    /// with many.
     pub(crate) fn idles(self) -> bool {
         matches!(self, Base::OneName | Base::Delegations | Base::Large | Base::Zones100k)
     }
 }
 
-/// Workloads that share their zones, in the order they were asked for.
+/// Workloads that share their zones, in the order of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stage {
     /// The zones.
@@ -419,7 +419,7 @@ pub(crate) struct Stage {
     pub(crate) workloads: Vec<Workload>,
 }
 
-/// Sorts workloads into stages; each stage stands where its first workload does.
+/// Groups workloads into stages, in the order of their first workload.
 pub(crate) fn stages(workloads: &[Workload]) -> Vec<Stage> {
     let mut stages: Vec<Stage> = Vec::new();
     for workload in workloads {
@@ -434,7 +434,7 @@ pub(crate) fn stages(workloads: &[Workload]) -> Vec<Stage> {
 }
 
 impl Stage {
-    /// The workload whose table shows how servers started: the one that is about that, or else the first.
+    /// Returns the workload whose table shows the starts: the one about starts, or else the first.
     pub(crate) fn of_starts(&self) -> Workload {
         let about = |workload: &&Workload| matches!(workload, Workload::Load | Workload::LoadLarge);
         let first = self.workloads.first().copied().unwrap_or(Workload::Load);
@@ -448,18 +448,18 @@ impl Stage {
 }
 
 impl Workload {
-    /// Those that run unless others are asked for, in the order of the table.
+    /// Returns the default workloads, in the order of the table.
     pub(crate) fn all() -> Vec<Workload> {
         let all = Workload::value_variants().iter().copied();
         all.filter(|workload| *workload != Workload::LoadLarge).collect()
     }
 
-    /// The name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
     }
 
-    /// The zones it is about.
+    /// Returns its zones.
     pub(crate) fn base(self) -> Base {
         match self {
             Workload::OneName => Base::OneName,
@@ -492,7 +492,7 @@ impl Workload {
         }
     }
 
-    /// Names that resolvers know before they are measured; `None` where all are new.
+    /// Returns the number of names cached before the measurement; `None` if all are new.
     pub(crate) fn known(self, sizes: &Sizes) -> Option<u64> {
         match self {
             Workload::Cached100
@@ -506,13 +506,13 @@ impl Workload {
         }
     }
 
-    /// Whether it is one of cached answers alone, which are measured as those from zones are.
+    /// Whether it only queries cached answers, which are measured like those from zones.
     pub(crate) fn is_cached(self) -> bool {
         matches!(self, Workload::Cached100 | Workload::CachedVeth | Workload::Cached200k)
             || self.is_validated()
     }
 
-    /// Whether it is asked over veth, and servers that have an AF_XDP front are measured behind that as well.
+    /// Whether queries come over veth; servers with AF_XDP are then measured with that as well.
     pub(crate) fn is_over_veth(self) -> bool {
         matches!(self, Workload::Veth | Workload::CachedVeth | Workload::ValidatedVeth)
     }
@@ -522,22 +522,22 @@ impl Workload {
         matches!(self, Workload::Validated100 | Workload::ValidatedVeth | Workload::Validated200k)
     }
 
-    /// Whether it has enough names to tell how many bytes each takes.
+    /// Whether it has enough names to compute the size of a cache entry.
     pub(crate) fn tells_entries(self) -> bool {
         matches!(self, Workload::Cached200k | Workload::Validated200k)
     }
 
-    /// Which of the questions that are asked again and again it asks.
+    /// Returns the kind of its repeated questions.
     pub(crate) fn which(self) -> Known {
         if self.is_validated() { Known::Signed } else { Known::Plain }
     }
 
-    /// Bytes that resolvers may use for their cache: few enough for a flood to fill them.
+    /// Returns the size of a resolver's cache in bytes: small enough for a flood to fill it.
     pub(crate) fn cache(self, plan: &Plan) -> u64 {
         if self == Workload::Flood { plan.flood_cache } else { plan.cache }
     }
 
-    /// One line for people.
+    /// Returns a description in one line.
     pub(crate) fn title(self, sizes: &Sizes) -> String {
         match self {
             Workload::OneName => "one name, www.example.com A".to_string(),
@@ -581,7 +581,7 @@ impl Workload {
         }
     }
 
-    /// Whether its answers carry no signatures, and are asked for with every number of clients.
+    /// Whether its answers have no signatures, and are measured with every number of clients.
     pub(crate) fn is_unsigned(self) -> bool {
         matches!(
             self,
@@ -593,13 +593,13 @@ impl Workload {
         )
     }
 
-    /// How it is asked by a plan.
+    /// Returns its loads for a plan.
     pub(crate) fn cells(self, plan: &Plan) -> Vec<Cell> {
         self.asked(&plan.clients, &plan.miss_rates)
     }
 
-    /// How it is asked. `clients` are the counts wanted everywhere; without them unsigned workloads are asked
-    /// with 1, 20, 100 and 500, the others with 20.
+    /// Returns its loads. `clients` are the client counts to use; if empty, unsigned workloads use 1, 20, 100
+    /// and 500, the others 20.
     fn asked(self, clients: &[usize], miss_rates: &[u64]) -> Vec<Cell> {
         let counts: &[usize] = match clients {
             [] if matches!(self, Workload::Cached100 | Workload::Validated100) => &[1, 10, 50, 100, 200, 500],
@@ -636,7 +636,7 @@ impl Workload {
             Workload::Attacks => {
                 vec![Cell::Alone, Cell::Attack(Attack::KeyTrap), Cell::Attack(Attack::Nsec3)]
             }
-            // Some servers listen with a backlog of ten; beyond it the generator would time lost SYNs.
+            // Some servers have a listen backlog of ten; above that the generator would measure lost SYNs.
             Workload::Tcp => {
                 vec![Cell::TcpPipelined { clients: most }, Cell::TcpConnections { clients: most.min(8) }]
             }
@@ -652,13 +652,14 @@ impl Workload {
         }
     }
 
-    /// Whether the reflector shows here what a client waits for beside a flood that costs no server anything.
-    /// In an overload it shows nothing: that is as much as it can take.
+    /// Whether the reflector shows a client's latency beside a flood that costs the server nothing. In an
+    /// overload it shows nothing: the overload is as much as it can answer.
     pub(crate) fn is_beside(self) -> bool {
         self == Workload::Flood
     }
 
-    /// What shows here how little it can cost. A reflector speaks UDP only and loads nothing.
+    /// Returns the server that shows the lowest possible cost. A reflector supports UDP only and loads
+    /// nothing.
     pub(crate) fn floor(self) -> Option<Kind> {
         let reflected = match self {
             Workload::Tcp
@@ -675,7 +676,7 @@ impl Workload {
         reflected.then_some(Kind::Reflector)
     }
 
-    /// Makes, or finds, the queries for these zones.
+    /// Makes or finds the queries for these zones.
     pub(crate) fn queries(self, zones: &ZoneSet, work: &Path, sizes: &Sizes, seed: u64) -> Result<QuerySet> {
         let mix = match self {
             Workload::OneName => Mix::OneName,
@@ -714,9 +715,9 @@ impl Workload {
         let key =
             if self == Workload::Nxdomain { format!("{}-nxdomain", zones.key) } else { zones.key.clone() };
         let count = match self {
-            // Those of which there are more are made on the way.
+            // The queries of the larger loads are made on the fly.
             Workload::OneName | Workload::Misses | Workload::Flood | Workload::Overload => 1000,
-            // Only the sample is asked.
+            // Only the sample is used.
             Workload::Secondaries => 1000,
             _ => sizes.queries,
         };
@@ -724,7 +725,7 @@ impl Workload {
     }
 }
 
-/// Where zones and queries are kept between runs.
+/// Returns the default folder for zones and queries between runs.
 pub(crate) fn default_work() -> PathBuf {
     std::env::temp_dir().join("nomen-compare")
 }

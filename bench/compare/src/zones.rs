@@ -1,5 +1,5 @@
-//! The zones that are served: generated from a seed, written as text in one pass whatever their size, and
-//! kept in the work folder under their parameters. What is asked of them is in `queries.rs`.
+//! The served zones: generated from a seed, written as text in one pass whatever their size, and kept in the
+//! work folder under their parameters. The queries are in `queries.rs`.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -14,29 +14,29 @@ use crate::queries::{MISSING, validated};
 use crate::random::{Random, label, mix};
 use crate::resolvers::Anchor;
 
-/// One zone and the file it is in.
+/// One zone and its file.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {
-    /// Apex without the last dot; empty for the root.
+    /// Apex without the final dot; empty for the root.
     pub(crate) name: String,
-    /// Master file.
+    /// Zone file.
     pub(crate) file: PathBuf,
 }
 
 /// Zones served together.
 #[derive(Clone, Debug)]
 pub(crate) struct ZoneSet {
-    /// What they are, with their parameters; also the name of their folder.
+    /// Kind and parameters; also the name of their folder.
     pub(crate) key: String,
     /// The zones, at least one.
     pub(crate) zones: Vec<Zone>,
-    /// Records over all zones.
+    /// Number of records of all zones.
     pub(crate) records: u64,
-    /// How they are signed, if they are (PowerDNS has to be configured for it).
+    /// How non-existence is proved, if they are signed (PowerDNS must be configured for it).
     pub(crate) denial: Option<Denial>,
 }
 
-/// How a zone is signed.
+/// How non-existence is proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
     /// With NSEC records.
@@ -45,7 +45,7 @@ pub(crate) enum Denial {
     Nsec3,
 }
 
-/// Makes zone sets, or finds those made before.
+/// Makes zone sets, or finds existing ones.
 pub(crate) struct Maker {
     root: PathBuf,
     seed: u64,
@@ -55,18 +55,19 @@ pub(crate) struct Maker {
 pub(crate) const DELEGATIONS: &str = "test";
 /// The zone that resolvers validate.
 pub(crate) const SIGNED: &str = "example.net";
-/// Serial of every zone that is not signed.
+/// Serial of every unsigned zone.
 pub(crate) const SERIAL: u32 = 2_026_010_101;
 
 const COMPLETE: &str = "complete";
 
 impl Maker {
-    /// A maker that keeps everything under `root`.
+    /// Creates a maker that keeps everything under `root`.
     pub(crate) fn new(root: &Path, seed: u64) -> Maker {
         Maker { root: root.to_path_buf(), seed }
     }
 
-    /// Finds the folder for `key`, or has `fill` fill it and mark it complete with the number of records.
+    /// Finds the folder for `key`, or creates it with `fill` and marks it complete with the number of
+    /// records.
     fn cached(&self, key: &str, fill: impl FnOnce(&Path) -> Result<u64>) -> Result<(PathBuf, u64)> {
         let folder = self.root.join(format!("{key}-s{}", self.seed));
         let marker = folder.join(COMPLETE);
@@ -93,7 +94,7 @@ impl Maker {
         Ok(ZoneSet { key, zones: vec![zone], records, denial })
     }
 
-    /// `example.com` with little more than `www.example.com`.
+    /// Makes `example.com` with little more than `www.example.com`.
     pub(crate) fn one_name(&self) -> Result<ZoneSet> {
         self.single("one-name".to_string(), "example.com", None, |folder| {
             let mut out = Writer::create(&folder.join("zone"))?;
@@ -106,10 +107,10 @@ impl Maker {
         })
     }
 
-    /// One zone `test` with `count` delegations, four records each: two NS; for two in five both servers
+    /// Makes a zone `test` with `count` delegations, four records each: two NS; for two in five both servers
     /// below the cut with an A record each, for one in five one server below it with A and AAAA, and for two
-    /// in five servers elsewhere and two DS records. `sorted`, they stand in canonical order (RFC 4034 §6.1),
-    /// as registries write their zones.
+    /// in five servers elsewhere and two DS records. If `sorted`, they are in canonical order (RFC 4034
+    /// §6.1), as in registries' zone files.
     pub(crate) fn delegations(&self, count: u64, sorted: bool) -> Result<ZoneSet> {
         let seed = self.seed;
         let key = format!("delegations-{count}{}", if sorted { "-sorted" } else { "" });
@@ -127,7 +128,7 @@ impl Maker {
         })
     }
 
-    /// `count` small zones `NAME.test` of about nine records.
+    /// Makes `count` small zones `NAME.test` of about nine records.
     pub(crate) fn many(&self, count: u64) -> Result<ZoneSet> {
         let seed = self.seed;
         let key = format!("zones-{count}");
@@ -151,14 +152,14 @@ impl Maker {
         Ok(ZoneSet { key, zones, records, denial: None })
     }
 
-    /// The same zones where servers take them from a primary that makes them: there are no files.
+    /// Returns the same zones for a primary that generates them: there are no files.
     pub(crate) fn taken(&self, count: u64) -> ZoneSet {
         let zone = |index| Zone { name: small_zone_name(self.seed, index), file: PathBuf::new() };
         let zones = (0..count).map(zone).collect();
         ZoneSet { key: format!("taken-{count}"), zones, records: count * RECORDS, denial: None }
     }
 
-    /// A signed zone `signed.test` with `count` names below it; one in ten is an unsigned delegation.
+    /// Makes a signed zone `signed.test` with `count` names below it; one in ten is an unsigned delegation.
     pub(crate) fn signed(&self, count: u64, denial: Denial) -> Result<ZoneSet> {
         let seed = self.seed;
         let kind = if denial == Denial::Nsec { "nsec" } else { "nsec3" };
@@ -173,8 +174,7 @@ impl Maker {
         })
     }
 
-    /// The signed zone that has the answers to this many of the questions that resolvers are asked again and
-    /// again.
+    /// Makes the signed zone with the answers to `count` repeated questions.
     pub(crate) fn validated(&self, count: u64) -> Result<ZoneSet> {
         let seed = self.seed;
         self.single(format!("validated-{count}"), SIGNED, Some(Denial::Nsec), |folder| {
@@ -188,7 +188,7 @@ impl Maker {
         })
     }
 
-    /// The root zone from a file (plain or gzip), or a zone made in its likeness: 1,400 delegations with DS
+    /// Returns the root zone from a file (plain or gzip), or makes a similar one: 1,400 delegations with DS
     /// and glue, signed with RSA and NSEC.
     pub(crate) fn root(&self, file: Option<&Path>) -> Result<ZoneSet> {
         let Some(file) = file else {
@@ -214,7 +214,7 @@ impl Maker {
     }
 }
 
-/// Where trust in a signed zone of its own folder begins: the DS record that signing has left beside it.
+/// Returns the trust anchor of a signed zone in its own folder: the DS record that the signer left beside it.
 pub(crate) fn anchor(zone: &Zone) -> Result<Anchor> {
     let file = zone.file.with_file_name(format!("dsset-{}.", zone.name));
     let text = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
@@ -230,7 +230,7 @@ pub(crate) fn anchor(zone: &Zone) -> Result<Anchor> {
     Ok(Anchor { zone: format!("{}.", zone.name), ds })
 }
 
-/// The delegations of a root zone file, read from its NS records.
+/// Returns the delegations of a root zone file, from its NS records.
 pub(crate) fn top_level_names(file: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(file).context(|| format!("cannot read {}", file.display()))?;
     let mut names: Vec<String> = text
@@ -248,7 +248,7 @@ pub(crate) fn top_level_names(file: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The apex of the small zone with this index.
+/// Returns the apex of the small zone with this index.
 pub(crate) fn small_zone_name(seed: u64, index: u64) -> String {
     format!("{}.test", label(seed, index))
 }
@@ -268,7 +268,7 @@ fn sign(folder: &Path, origin: &str, algorithm: &str, denial: Denial) -> Result<
     for flags in [&["-f", "KSK"][..], &[]] {
         run(Command::new("dnssec-keygen").args(["-q", "-a", algorithm]).args(bits).args(flags).arg(origin))?;
     }
-    // Signed for ten years: the folder is kept, and a server must not find its zone expired.
+    // Signed for ten years: the folder is kept, and its zone must not expire.
     let mut command = Command::new("dnssec-signzone");
     command.args(["-S", "-q", "-x", "-P", "-e", "+315360000", "-O", "full", "-o", origin, "-f", "zone"]);
     if denial == Denial::Nsec3 {
@@ -279,7 +279,7 @@ fn sign(folder: &Path, origin: &str, algorithm: &str, denial: Denial) -> Result<
     Ok(text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && line[0] != b';').count() as u64)
 }
 
-/// Writes master file lines and counts them.
+/// Writes lines of a zone file and counts them.
 struct Writer {
     out: BufWriter<File>,
     records: u64,
@@ -366,7 +366,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The record that a question asks for, unless it asks for what is missing.
+    /// Writes the record that answers a question, unless its name must not exist.
     fn answer(&mut self, (name, qtype, _): &(String, u16, Edns), hash: u64) -> Result<()> {
         if name.starts_with(MISSING) {
             return Ok(());
@@ -413,7 +413,7 @@ impl Writer {
     }
 }
 
-/// `words` × 8 bytes in hexadecimal.
+/// Returns `words` × 8 bytes in hexadecimal.
 fn digest(seed: u64, words: u64) -> String {
     (0..words).map(|word| format!("{:016x}", mix(seed.wrapping_add(word)))).collect()
 }
@@ -482,7 +482,8 @@ mod tests {
     fn top_level_names_come_from_ns_records() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("root");
-        let text = ".\t1\tIN\tNS\ta.\ncom.\t1\tIN\tNS\ta.\ncom.\t1\tIN\tRRSIG\tNS 8\nDE. 1 IN NS b.\nnet. 1 IN DS 1\n";
+        let text = ".\t1\tIN\tNS\ta.\ncom.\t1\tIN\tNS\ta.\ncom.\t1\tIN\tRRSIG\tNS 8\nDE. 1 IN NS b.\n\
+                    net. 1 IN DS 1\n";
         fs::write(&file, text).unwrap();
         assert_eq!(top_level_names(&file).unwrap(), ["com", "de"]);
     }

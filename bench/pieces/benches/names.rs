@@ -1,5 +1,5 @@
-//! Names in messages, compressed and decompressed by `wire` and a label at a time:
-//! `cargo bench -p nomen-pieces --bench names`. Both write the same bytes and read the same names.
+//! Names in messages, compressed and decompressed by `wire` and label by label: `cargo bench -p nomen-pieces
+//! --bench names`. Both write the same bytes and read the same names.
 
 use std::hint::black_box;
 
@@ -9,10 +9,10 @@ use nomen_pieces::messages::{chained, hosts, zone_names};
 use wire::NameBuf;
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, Offset, Parser};
 
-/// Bytes of a message.
+/// Size of a message in bytes.
 const ROOM: usize = 65_535;
 
-/// What is written: names of an answer, many hosts that share suffixes, a message of a transfer.
+/// Returns the names to write: those of an answer, many hosts that share suffixes, a message of a transfer.
 fn lists() -> [(&'static str, Vec<NameBuf>); 3] {
     [
         ("an answer's 14 names", hosts(14)),

@@ -1,5 +1,5 @@
-//! Every piece, timed: `cargo bench -p nomen-pieces`, with a part of a name behind `--` for some of them. The
-//! same pieces are counted in instructions by the program of this crate.
+//! Times every piece: `cargo bench -p nomen-pieces`, with a part of a name after `--` to select some. The
+//! program of this crate counts the instructions of the same pieces.
 
 use std::hint::black_box;
 

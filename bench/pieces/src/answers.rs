@@ -1,5 +1,4 @@
-//! Whole answers without the kernel: batches of 64 queries through a worker of the engine, as the server does
-//! it.
+//! Whole answers without the kernel: batches of 64 queries through a worker of the engine, as in the server.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,22 +16,21 @@ use crate::messages::query;
 use crate::zones::{changed, zone};
 use crate::{Piece, name};
 
-/// Room for one reply.
+/// Size of the buffer for one reply, in bytes.
 const ROOM: usize = 4096;
-/// The same where misses are counted: replies begin at every place of a cache, and at every eighth byte of a
-/// line.
+/// Size of the buffer where misses are counted: replies then begin in every set of the cache, and at every
+/// eighth byte of a line.
 const COLD_ROOM: usize = 1480;
-/// Bytes of the last cache where misses are counted: a small one, to which a zone of a megabyte is a large
-/// one.
+/// Size of the last cache where misses are counted, in bytes: so small that a zone of a megabyte is large.
 pub const COLD_CACHE: usize = 128 << 10;
 
-/// What is asked and what the answer must be: rcode, and records in its answer and authority sections.
+/// A question and its expected answer: RCODE, and number of records in the answer and authority sections.
 struct Kind {
     name: &'static str,
-    /// QNAME, `#` for a number.
+    /// QNAME, with `#` for a number.
     pattern: &'static str,
     qtype: Type,
-    /// Whether the query has OPT, and DO in it.
+    /// Whether the query has OPT, and whether it sets DO.
     edns: Option<bool>,
     expected: (Rcode, u16, u16),
 }
@@ -74,7 +72,7 @@ const KINDS: [Kind; 21] = [
     kind("nsec3/deep-nxdomain", "a.b.c.d.x#.c.b.deep.nsec3.", Type::A, DO, (Rcode::NXDOMAIN, 0, 8)),
 ];
 
-/// The same of a zone with changes pending: for names that did not change, and for one that did.
+/// Questions to a zone with pending changes: for names that did not change, and for one that did.
 const CHANGED: [Kind; 5] = [
     kind("changed/exact", "h#.moved.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
     kind("changed/referral", "www.d#.moved.", Type::A, PLAIN, (Rcode::NOERROR, 0, 2)),
@@ -83,7 +81,7 @@ const CHANGED: [Kind; 5] = [
     kind("changed/new", "f1#0.moved.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
 ];
 
-/// What is asked where memory is counted: for names that lie all over the zone.
+/// Questions where misses are counted: for names that are spread over the zone.
 const COLD: [Kind; 10] = [
     kind("exact", "h#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
     kind("cname", "c#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 3, 0)),
@@ -108,13 +106,13 @@ pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
     kinds.chain(CHANGED.iter().map(|kind| (kind, &changed))).map(one).collect()
 }
 
-/// Pieces that answer a batch whose names and their data no cache of [`COLD_CACHE`] bytes holds: for counting
-/// its misses. When one is done for the first time, it answers so many other batches that nothing of its own
-/// is left in the cache.
+/// Returns pieces for counting misses: each answers a batch whose names and data do not fit into a cache of
+/// [`COLD_CACHE`] bytes. After its first run, a piece answers so many other batches that its own data is no
+/// longer in the cache.
 pub fn cold() -> Vec<Piece> {
     let engine = serving_all(&crate::key());
     let one = |kind: &Kind| {
-        // Even numbers below a thousand, each once, in an order that jumps about.
+        // Even numbers below a thousand, each once, in scattered order.
         let mut batches = kind.batches(&engine, COLD_ROOM, (0..7 * BATCH).map(|i| 2 * (i * 197 % 500)));
         let mut first = true;
         let run = move || {
@@ -131,7 +129,7 @@ pub fn cold() -> Vec<Piece> {
 }
 
 impl Kind {
-    /// Batches that ask for these numbers. The first is answered, and is as expected.
+    /// Returns batches of queries for these numbers. Answers the first, and checks the answers.
     fn batches(
         &self,
         engine: &Arc<Engine<Zones>>,
@@ -151,7 +149,7 @@ impl Kind {
     }
 }
 
-/// A zone without signatures, one with NSEC and one with NSEC3.
+/// Serves an unsigned zone, one with NSEC and one with NSEC3.
 fn serving_all(key: &HashKey) -> Arc<Engine<Zones>> {
     let zones = [("plain.", None), ("nsec.", Some(Chain::Nsec)), ("nsec3.", Some(Chain::NSEC3))];
     serving(key, zones.map(|(apex, chain)| zone(key, apex, chain)))
@@ -160,12 +158,12 @@ fn serving_all(key: &HashKey) -> Arc<Engine<Zones>> {
 fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine<Zones>> {
     let changes = zones.map(|zone| Change::Serve(Arc::new(zone)));
     let catalog = Catalog::new(key).with(changes).expect("zones of one key");
-    // As the server is configured by default.
+    // The server's defaults.
     let config = Config { rotate_addresses: true, ..Config::default() };
     Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config))
 }
 
-/// Queries answered batch by batch, over and over.
+/// Queries that are answered batch by batch, in a cycle.
 struct Batches {
     worker: Worker<Zones>,
     batches: Vec<Packets>,
@@ -184,7 +182,7 @@ impl Batches {
         Batches { worker: Worker::new(Arc::clone(engine), account), batches, at: 0 }
     }
 
-    /// Answers the next batch and returns the bytes of its last reply.
+    /// Answers the next batch and returns the size of its last reply in bytes.
     fn next(&mut self) -> usize {
         let batch = black_box(&mut self.batches[self.at]);
         batch.ask(&mut self.worker);
@@ -193,7 +191,7 @@ impl Batches {
         black_box(len)
     }
 
-    /// Rcode, answers and authority records of a reply of the first batch.
+    /// Returns RCODE and the numbers of answer and authority records of a reply of the first batch.
     fn outcome(&self, i: usize) -> (Rcode, u16, u16) {
         let header = Header::of(self.batches[0].reply(i).expect("a reply")).expect("a header");
         assert!(header.is_response() && !header.truncated());
@@ -202,18 +200,18 @@ impl Batches {
     }
 }
 
-/// Pieces that ask a zone of `names` delegations for names it has, in no order, and for names it has not: not
-/// for counting instructions, which the size hardly changes, but for counting misses of the cache.
+/// Returns pieces that query a zone of `names` delegations for existing names, in scattered order, and for
+/// non-existent ones: for counting cache misses, not instructions, which hardly depend on the size.
 pub fn large(names: u64) -> Vec<Piece> {
     let key = crate::key();
     let apex = name("com.");
     let mut builder = zone::ZoneBuilder::new(apex.as_name(), &key);
-    // Three records for each delegation, nearly.
+    // Nearly three records per delegation.
     for record in Tld::new(apex, names * 5 / 2) {
         builder.add(record.owner.as_name(), record.rtype, record.ttl, &record.rdata).expect("a record");
     }
     let engine = serving(&key, [builder.finish().expect("a zone")]);
-    // A walk over the names that no cache line predicts.
+    // An order of names that the prefetcher cannot predict.
     let pick = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % names;
     let below =
         |label: &[u8], i: u64| NameBuf::prepend(label, Tld::name(apex, pick(i)).as_name()).expect("a name");
@@ -221,7 +219,7 @@ pub fn large(names: u64) -> Vec<Piece> {
     let absent = |i: u64| name(&format!("0{}.com.", pick(i)));
     let asks: [(&str, &dyn Fn(u64) -> NameBuf); 2] = [("referral", &referrals), ("nxdomain", &absent)];
     let one = |(kind, qname): (&str, &dyn Fn(u64) -> NameBuf)| {
-        // Many batches: what one leaves in the cache must not help the next.
+        // Many batches, so that one does not profit from the cache contents of another.
         let all = 0..BATCH as u64 * 512;
         let queries: Vec<_> = all.map(|i| query(qname(i).as_name(), Type::A, Some((false, b"")))).collect();
         let mut batches = Batches::new(&engine, ROOM, &queries);

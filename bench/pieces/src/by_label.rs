@@ -1,13 +1,12 @@
-//! Names in messages handled a label at a time, the plain way: what stands beside the code of `wire` in the
-//! benchmark `names`, and says what it should write and read. A message being written keeps every suffix with
-//! its place in a map.
+//! Names in messages processed label by label, the simple way: the comparison for `wire` in the benchmark
+//! `names`, and the reference for its results. The writer keeps the offset of every suffix in a map.
 
 use std::collections::HashMap;
 
 use wire::Name;
 
-/// Reads the name at `at` of `message`: a label at a time, each pointer to somewhere further in front. `None`
-/// if no name stands there.
+/// Returns the name at `at` of `message`, read label by label; each pointer must point further to the front.
+/// `None` if there is no name.
 pub fn read(message: &[u8], mut at: usize) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(255);
     let mut from = at;
@@ -36,20 +35,19 @@ pub fn read(message: &[u8], mut at: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// The suffixes that a message holds, and where.
+/// The suffixes in a message, with their offsets.
 #[derive(Default)]
 pub struct Suffixes {
     places: HashMap<Vec<u8>, u16>,
 }
 
 impl Suffixes {
-    /// Forgets all of them.
+    /// Removes all suffixes.
     pub fn clear(&mut self) {
         self.places.clear();
     }
 
-    /// Appends a name to `message`: the labels in front of the longest suffix that is there, and a pointer to
-    /// it.
+    /// Appends a name to `message`: the labels before the longest known suffix, and a pointer to it.
     pub fn write(&mut self, message: &mut Vec<u8>, name: Name<'_>) {
         let mut rest = name.as_wire();
         while rest.len() > 1 {

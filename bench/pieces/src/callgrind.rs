@@ -1,9 +1,8 @@
-//! Running this program inside callgrind and reading what it counted. What does not live here: what the
-//! counts may be.
+//! Runs this program inside callgrind and reads its counts. The limits for the counts are in `counts.rs`.
 //!
-//! The program inside does each piece once before it counts, so that what happens once (symbols looked up by
-//! the dynamic linker, tables made on first use) is left out, and once in [`counted_piece`], which callgrind
-//! is set to count and to write a dump after. Dumps are numbered as the pieces are.
+//! The program inside runs each piece once before counting, so that one-time work (symbol lookups of the
+//! dynamic linker, tables made on first use) is left out, and once in [`counted_piece`], which callgrind
+//! counts and writes a dump after. Dumps are numbered like the pieces.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,33 +15,32 @@ use nomen_pieces::answers::COLD_CACHE;
 
 use crate::counts::{Counts, Made};
 
-/// The argument that says: this is the program inside.
+/// The argument for the program inside.
 pub(crate) const INSIDE: &str = "--inside-callgrind";
-/// The argument after it that says: the pieces whose misses are counted, their memory moved by the number
-/// that follows.
+/// The argument after it for the pieces whose misses are counted; the number that follows moves their memory.
 pub(crate) const COLD: &str = "--cold";
-/// The function counted, as callgrind writes it.
+/// The counted function, as callgrind writes it.
 const COUNTED: &str = "*::counted_piece";
 
-/// The caches simulated: those of one core, the same whatever machine this is, and the last one of so many
+/// Returns the simulated caches: those of one core, the same on every machine, and a last cache of `last`
 /// bytes.
 fn cache(last: usize) -> [String; 4] {
     let first = |name: &str| format!("--{name}=32768,8,64");
     ["--cache-sim=yes".to_owned(), first("I1"), first("D1"), format!("--LL={last},16,64")]
 }
 
-/// Where within a cache line the allocator's memory begins: at each of its steps. The length of a path among
-/// the program's arguments is enough to move it, and some misses hang on it by 8 percent, so each place is
-/// tried and the fewest misses count.
+/// Offsets within a cache line at which the allocator's memory begins. Even the length of a path among the
+/// program's arguments moves it, and some misses depend on it by 8 percent, so each offset is tried and the
+/// fewest misses count.
 const SHIFTS: [&str; 4] = ["0", "16", "32", "48"];
 
-/// Does one piece once. Callgrind knows it by its name, so it must stay a function.
+/// Runs one piece. Callgrind finds it by its name, so it must stay a function.
 #[inline(never)]
 fn counted_piece(piece: &mut Piece) -> usize {
     (piece.run)()
 }
 
-/// What the program does inside callgrind: each piece, warm; then it says what they are called.
+/// Runs each piece, warmed up, inside callgrind, and prints their names.
 pub(crate) fn inside(pieces: impl IntoIterator<Item = Piece>) -> Result<(), String> {
     println!("features {}", features());
     for mut piece in pieces {
@@ -53,8 +51,8 @@ pub(crate) fn inside(pieces: impl IntoIterator<Item = Piece>) -> Result<(), Stri
     Ok(())
 }
 
-/// The instruction sets, of those that the library of C and our dependencies choose by, that callgrind lets
-/// the program see.
+/// Returns the instruction sets that the program sees inside callgrind, of those that the C library and our
+/// dependencies select code by.
 fn features() -> String {
     #[cfg(target_arch = "x86_64")]
     {
@@ -71,13 +69,13 @@ fn features() -> String {
     String::new()
 }
 
-/// Moves all that the allocator gives out later by so many bytes.
+/// Moves all later allocations by `bytes`.
 pub(crate) fn shift(bytes: usize) {
-    // More than its smallest piece, so that each number of bytes makes a difference.
+    // More than the allocator's smallest chunk, so that each number of bytes makes a difference.
     std::mem::forget(std::hint::black_box(Vec::<u8>::with_capacity(56 + bytes)));
 }
 
-/// Counts the instructions of every piece, and the misses of those that are about memory.
+/// Counts the instructions of every piece, and the cache misses of the pieces for that.
 pub(crate) fn count() -> Result<Counts, String> {
     let run = Run::new(&[INSIDE], COLD_CACHE)?;
     let counts = run.counted()?.into_iter().map(|(name, totals)| (name, totals.instructions)).collect();
@@ -98,21 +96,21 @@ pub(crate) fn count() -> Result<Counts, String> {
     Ok(Counts { made, counts, misses })
 }
 
-/// What the pieces in a zone of `names` delegations take, with a last cache of 2 MiB.
+/// Counts the pieces in a zone of `names` delegations, with a last cache of 2 MiB.
 pub(crate) fn misses(names: &str) -> Result<Vec<(String, Totals)>, String> {
     Run::new(&[INSIDE, names], 2 << 20)?.counted()
 }
 
-/// What was counted of a piece.
+/// Counts of a piece.
 pub(crate) struct Totals {
     pub(crate) instructions: u64,
-    /// Misses of the first cache for data.
+    /// Misses of the first data cache.
     pub(crate) first: u64,
-    /// Misses of the last cache for data: what has to come from memory.
+    /// Misses of the last cache for data: reads from memory.
     pub(crate) last: u64,
 }
 
-/// One run inside callgrind: what was printed and the folder of its dumps.
+/// One run inside callgrind: its output and the folder of its dumps.
 struct Run {
     printed: String,
     folder: PathBuf,
@@ -120,7 +118,7 @@ struct Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // What cannot be removed is a few files in the folder for such things.
+        // If removal fails, a few files remain in the temporary folder.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -145,7 +143,7 @@ impl Run {
             .arg(out)
             .arg(program)
             .args(arguments)
-            // The environment lies on the stack: its length would move what is counted.
+            // The environment is on the stack: its length would affect the counts.
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .output()
@@ -167,7 +165,7 @@ impl Run {
             .ok_or_else(|| "the program inside callgrind said nothing of features".to_owned())
     }
 
-    /// Each piece with the totals of its dump.
+    /// Returns each piece with the totals of its dump.
     fn counted(&self) -> Result<Vec<(String, Totals)>, String> {
         let names = self.printed.lines().filter_map(|line| line.strip_prefix("piece "));
         let one = |(i, name): (usize, &str)| {
@@ -181,20 +179,20 @@ impl Run {
     }
 }
 
-/// The line of totals of a dump.
+/// Reads the totals of a dump.
 fn totals(path: &Path) -> Result<Totals, String> {
     let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(": ")).collect();
     let totals = fields.get("totals").or_else(|| fields.get("summary"));
     let totals = totals.ok_or_else(|| format!("{}: no totals", path.display()))?;
     let number = |n: &str| n.parse().map_err(|_| format!("{}: {n} is no count", path.display()));
-    // Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw; zeros at the end are left out.
+    // Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw; trailing zeros are left out.
     let events = totals.split_whitespace().map(number).collect::<Result<Vec<u64>, String>>()?;
     let event = |i: usize| events.get(i).copied().unwrap_or(0);
     Ok(Totals { instructions: event(0), first: event(4) + event(5), last: event(7) + event(8) })
 }
 
-/// What a program prints on one line.
+/// Returns the one-line output of a program.
 fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;
     match output.status.success() {

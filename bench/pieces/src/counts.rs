@@ -1,4 +1,4 @@
-//! The file of counts and what a count may become. What does not live here: counting.
+//! The file of counts, and the limits for new counts. The counting is in `callgrind.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,14 +7,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Percent by which a count may grow where everything it depends on but the source is as it was.
+/// Percentage by which a count may grow if only the source has changed.
 const MAY_GROW: f64 = 5.0;
-/// The same where the compiler, the library of C, valgrind or the processor's features are others.
+/// Percentage by which a count may grow if the compiler, the C library, valgrind or the CPU features differ.
 const MAY_GROW_ELSEWHERE: f64 = 15.0;
-/// Instructions or misses that no comparison looks at: in a small piece one is several percent.
+/// Number of instructions or misses that comparisons ignore: in a small piece one is several percent.
 const SLACK: u64 = 4;
-/// Percent by which misses may grow: twice what they differed by in five layouts of memory. Runs of one
-/// program are the same to the last miss, and the layout that misses least is taken.
+/// Percentage by which misses may grow: twice their variation in five memory layouts. Runs of one program are
+/// identical, and the layout with the fewest misses is taken.
 const MISSES_MAY_GROW: f64 = 6.0;
 
 const HEAD: &str = "\
@@ -24,7 +24,7 @@ const HEAD: &str = "\
 
 ";
 
-/// What was counted, and under what conditions.
+/// Counts, and the conditions they were made under.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counts {
@@ -42,18 +42,18 @@ pub(crate) struct Counts {
 pub(crate) struct Made {
     /// The compiler's version.
     pub(crate) rustc: String,
-    /// Architecture and system.
+    /// Architecture and operating system.
     pub(crate) target: String,
-    /// Instruction sets that code is chosen by at run time.
+    /// Instruction sets that code is selected by at run time.
     pub(crate) features: String,
-    /// Version of the library of C, whose functions copy and compare.
+    /// Version of the C library, whose functions copy and compare.
     pub(crate) libc: String,
     /// Version of valgrind.
     pub(crate) valgrind: String,
 }
 
 impl Made {
-    /// What is not the same, in words.
+    /// Returns the differences as text.
     fn differences(&self, new: &Made) -> Vec<String> {
         let fields = [
             (&self.rustc, &new.rustc),
@@ -80,21 +80,21 @@ impl Counts {
     }
 }
 
-/// What a comparison says.
+/// Result of a comparison.
 pub(crate) struct Report {
     /// Lines to print.
     pub(crate) text: String,
-    /// Counts that are more than they may be, are new or are gone.
+    /// Number of counts that are above their limit, new or gone.
     pub(crate) worse: usize,
-    /// Counts in all.
+    /// Number of all counts.
     pub(crate) all: usize,
-    /// Those that are more, yet not too many.
+    /// Number of counts that have grown within their limit.
     grown: usize,
-    /// Those that are less.
+    /// Number of counts that are lower.
     better: usize,
 }
 
-/// Holds `new` against `old`.
+/// Compares `new` with `old`.
 pub(crate) fn compare(old: &Counts, new: &Counts) -> Report {
     let mut report = Report { text: String::new(), worse: 0, all: 0, grown: 0, better: 0 };
     if old.made.target != new.made.target {
@@ -108,7 +108,7 @@ pub(crate) fn compare(old: &Counts, new: &Counts) -> Report {
         report.line(format_args!("counted with {difference}: only what grows by over {may_grow} % fails"));
     }
     report.table(&old.counts, &new.counts, "instructions", (SLACK, may_grow));
-    // What a lookup reads hangs on the layout of the zone, hardly on who compiled it.
+    // Misses of a lookup depend on the layout of the zone, hardly on the compiler.
     report.table(&old.misses, &new.misses, "misses", (SLACK, MISSES_MAY_GROW));
     let Report { all, worse, grown, better, .. } = report;
     report.line(format_args!("{all} counts: {worse} not as they may be, {grown} grown, {better} better"));
@@ -119,8 +119,8 @@ pub(crate) fn compare(old: &Counts, new: &Counts) -> Report {
 }
 
 impl Report {
-    /// Compares what was counted in `unit`: what differs by less than the slack is the same, and so many
-    /// percent more are allowed.
+    /// Compares counts in `unit`: ignores differences below the slack, and allows growth by the given
+    /// percentage.
     fn table(
         &mut self,
         old: &BTreeMap<String, u64>,

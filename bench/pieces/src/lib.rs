@@ -1,16 +1,15 @@
-//! The pieces that every query passes through, each by itself and with inputs that never change: criterion
-//! times them, the program of this crate counts their instructions. What lives here: the pieces. What does
-//! not: large zones, where memory decides (`crates/zone/benches`, `crates/engine/benches`), and the kernel
-//! (`bench/compare`).
+//! The pieces that every query passes through, each by itself with constant inputs: criterion times them, and
+//! the program of this crate counts their instructions. Large zones, where memory dominates, are measured in
+//! `crates/zone/benches` and `crates/engine/benches`, the kernel in `bench/compare`.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `names` | comparing, ordering, lowering and hashing names |
 //! | `messages` | decompression, compression, parsing, rendering |
-//! | `lookups` | finding what a name is, and in which zone |
-//! | [`by_label`] | names in messages a label at a time, to compare with |
+//! | `lookups` | finding a name's node, and its zone |
+//! | [`by_label`] | names in messages processed label by label, for comparison |
 //! | [`answers`] | whole answers, 64 queries at a time |
-//! | `zones` | the zones they are asked of |
+//! | `zones` | the zones of the answers and lookups |
 #![forbid(unsafe_code)]
 
 pub mod answers;
@@ -23,11 +22,11 @@ mod zones;
 use wire::NameBuf;
 use wire::hash::HashKey;
 
-/// One thing that is measured.
+/// One measured piece.
 pub struct Piece {
-    /// What it is, with slashes between the group, the kind and the size.
+    /// Its name: group, kind and size, separated by slashes.
     pub name: String,
-    /// Does it once; the same work every time. The result keeps it from being optimised away.
+    /// Runs it once; the same work every time. The result prevents optimising it away.
     pub run: Box<dyn FnMut() -> usize>,
 }
 
@@ -37,7 +36,7 @@ impl Piece {
     }
 }
 
-/// Every piece, in a fixed order.
+/// Returns every piece, in a fixed order.
 pub fn all() -> Vec<Piece> {
     let key = key();
     let mut pieces = names::pieces(&key);
@@ -47,12 +46,12 @@ pub fn all() -> Vec<Piece> {
     pieces
 }
 
-/// The key of all hashes here: servers have a secret one, measurements one that never changes.
+/// Returns the key of all hashes here: servers have a secret one, measurements a constant one.
 pub fn key() -> HashKey {
     HashKey::new([0x1234_5678_9abc_def1, 0xfedc_ba98_7654_3211, 42])
 }
 
-/// A name from its text.
+/// Parses a name.
 ///
 /// # Panics
 /// If it is none: the texts are those of this crate.

@@ -1,5 +1,4 @@
-//! Lookups by themselves: a name's node in a zone, what a name is, and the zone it belongs to. 64 names each
-//! time.
+//! Lookups by themselves: a name's node in a zone, its kind, and its zone. 64 names each time.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -16,12 +15,12 @@ use crate::{Piece, name};
 /// The TTL of every record.
 const HOUR: Ttl = Ttl::from_secs(3600);
 
-/// Whether a lookup found what it had to.
+/// Checks the result of a lookup.
 type Test = fn(&Found<'_>) -> bool;
 
-/// Names looked up each time.
+/// Number of names looked up each time.
 const NAMES: usize = 64;
-/// Zones in the catalog.
+/// Number of zones in the catalog.
 const ZONES: usize = 1000;
 
 fn hashed(key: &HashKey, names: impl Iterator<Item = NameBuf>) -> Vec<HashedName> {
@@ -34,13 +33,13 @@ fn hashed(key: &HashKey, names: impl Iterator<Item = NameBuf>) -> Vec<HashedName
 }
 
 fn numbered(pattern: &str) -> impl Iterator<Item = NameBuf> {
-    // Far apart, so that neighbours in the zone are not neighbours here.
+    // Far apart, so that consecutive lookups are not of neighbours in the zone.
     (0..NAMES).map(move |i| name(&pattern.replace('#', &(i * 13).to_string())))
 }
 
 pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
     let plain = Rc::new(zone(key, "plain.", None));
-    // With changes pending, of other names.
+    // With pending changes of other names.
     let moved = Rc::new(changed(key, "moved."));
     let mut pieces = Vec::new();
     let kinds = [
@@ -88,7 +87,7 @@ fn looking(key: HashKey, zone: Rc<Zone>, names: Vec<HashedName>, right: Test) ->
     }
 }
 
-/// Which of a thousand zones a name lies in, and that it lies in none.
+/// Finds which of a thousand zones contains a name, or that none does.
 fn catalog(key: &HashKey) -> Vec<Piece> {
     let apexes = (0..ZONES).map(|i| name(&format!("z{i}.example.")));
     let empty =

@@ -1,4 +1,4 @@
-//! Instructions of every piece and misses of the cache, counted by callgrind and held against
+//! Counts the instructions and cache misses of every piece with callgrind and compares them with
 //! `bench/pieces/counts.toml`: the command line.
 //!
 //! ```text
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use callgrind::Totals;
 use counts::Counts;
 
-/// The file of counts, with the sources: it is part of a change.
+/// The file of counts; it is under version control.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.toml");
 const HELP: &str = "usage: nomen-pieces [--update | --misses [NAMES]]";
 
@@ -81,7 +81,7 @@ fn misses(names: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A number of delegations: enough to fill a batch.
+/// Parses a number of delegations: enough to fill a batch.
 fn number(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|n| *n >= 64).ok_or_else(|| format!("{text}: not a number from 64 on; {HELP}"))
 }

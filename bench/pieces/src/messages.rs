@@ -13,7 +13,7 @@ use crate::{Piece, name};
 const QNAME: &str = "www.some-customer.example.com.";
 const HOUR: Ttl = Ttl::from_secs(3600);
 const TWO_DAYS: Ttl = Ttl::from_secs(172_800);
-/// Names in the message that is full of them.
+/// Number of names in the message that is full of them.
 const MANY: usize = 100;
 
 pub(crate) fn pieces() -> Vec<Piece> {
@@ -24,12 +24,12 @@ pub(crate) fn pieces() -> Vec<Piece> {
     pieces
 }
 
-/// A message with a name of ten labels in so many pieces, each but the last with a pointer to the next; and
-/// where it begins.
+/// Returns a message with a name of ten labels in several parts, each but the last with a pointer to the
+/// next, and the name's offset.
 pub fn chained(pointers: usize) -> (Vec<u8>, Offset) {
     let mut message = vec![0; HEADER_LEN];
     let labels: Vec<&[u8]> = vec![b"label-of-15-oct"; 10];
-    // The root end first, so that each part can point at the one before.
+    // The root end first, so that each part can point to the previous one.
     let mut before: Option<Offset> = None;
     let parts = pointers + 1;
     for part in (0..parts).rev() {
@@ -47,7 +47,7 @@ pub fn chained(pointers: usize) -> (Vec<u8>, Offset) {
     (message, before.unwrap_or(Offset::QNAME))
 }
 
-/// A name of ten labels, with so many pointers in it as the piece says.
+/// A name of ten labels, with different numbers of pointers.
 fn decompression() -> Vec<Piece> {
     let one = |pointers: usize| {
         let (message, at) = chained(pointers);
@@ -61,7 +61,7 @@ fn decompression() -> Vec<Piece> {
     [0, 1, 5, 9].map(one).into()
 }
 
-/// A referral with thirteen name servers and their addresses, as the root returns it.
+/// Renders a referral with thirteen name servers and their addresses, as the root returns it.
 fn referral(buf: &mut [u8], names: &mut Compressor, input: &(NameBuf, NameBuf, Vec<NameBuf>)) -> usize {
     let (qname, zone, servers) = input;
     let mut b = Builder::new(buf, 4096, Header::query(1).reply(), names);
@@ -83,12 +83,12 @@ fn referral_input() -> (NameBuf, NameBuf, Vec<NameBuf>) {
     (name(QNAME), name("com."), servers)
 }
 
-/// Hosts that share suffixes of one, two and three labels.
+/// Returns hosts that share suffixes of one, two and three labels.
 pub fn hosts(n: usize) -> Vec<NameBuf> {
     (0..n).map(|i| name(&format!("host{i}.rack{}.site{}.example.net.", i % 20, i % 5))).collect()
 }
 
-/// Names as a transfer of a top-level zone has them, one after the other: owners and name servers.
+/// Returns names as in a transfer of a top-level zone, in order: owners and name servers.
 pub fn zone_names(n: usize) -> Vec<NameBuf> {
     let records = Tld::new(name("test."), 4 * n as u64);
     let names = records.flat_map(|record| {
@@ -116,10 +116,10 @@ fn compression() -> Vec<Piece> {
     vec![referral, many]
 }
 
-/// What a query's OPT says, if it has one: DO, and options.
+/// Contents of a query's OPT, if it has one: DO, and options.
 type Opt<'a> = Option<(bool, &'a [u8])>;
 
-/// A query, with OPT if `edns` says what is in it.
+/// Returns a query, with OPT if `edns` is set.
 pub(crate) fn query(qname: Name<'_>, qtype: Type, edns: Opt<'_>) -> Vec<u8> {
     let mut header = Header::query(7);
     header.set_counts([1, 0, 0, edns.is_some() as u16]);
@@ -135,7 +135,7 @@ pub(crate) fn query(qname: Name<'_>, qtype: Type, edns: Opt<'_>) -> Vec<u8> {
 }
 
 fn parsing() -> Vec<Piece> {
-    // NSID, asked for, and a client's cookie.
+    // An NSID request and a client cookie.
     let options = b"\0\x03\0\0\0\x0a\0\x08cookie..";
     let shapes: [(&str, Opt<'_>); 3] = [
         ("plain-query", None),
@@ -168,7 +168,7 @@ fn parsing() -> Vec<Piece> {
     pieces
 }
 
-/// Messages made by the builder alone: one address, and an error that explains itself.
+/// Messages made by the builder alone: one address, and an error with an extended error.
 fn rendering() -> Vec<Piece> {
     let (qname, mut names, mut buf) = (name(QNAME), Compressor::small(), vec![0; 512]);
     let address = Piece::new("render/one-address", move || {

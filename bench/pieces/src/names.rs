@@ -6,8 +6,8 @@ use wire::hash::{HashKey, HashedName};
 
 use crate::{Piece, name};
 
-/// A name of each size, with one that differs from it in its last label but the root, so that comparing has
-/// to read it all.
+/// A name of each size, with one that differs in its last label before the root, so that a comparison must
+/// read all of it.
 const SIZES: [(&str, &str, &str); 3] = [
     ("short", "a.example.", "a.examplf."),
     ("medium", "www.some-customer.example.com.", "www.some-customer.example.con."),

@@ -1,5 +1,5 @@
-//! The zones that pieces ask: a thousand hosts and delegations, unsigned or with a chain of NSEC or NSEC3.
-//! Signatures are made up, since no server looks into them; the chains are true.
+//! The zones of the pieces: a thousand hosts and delegations, unsigned or with a chain of NSEC or NSEC3. The
+//! signatures are placeholders, as no server verifies them; the chains are complete.
 
 use testkit::random::soa;
 use testkit::{Chain, Record, sign};
@@ -10,20 +10,20 @@ use zone::store::ChangeSet;
 
 use crate::name;
 
-/// Hosts, aliases and delegations, each so many.
+/// Number of hosts, of CNAMEs and of delegations.
 pub(crate) const EACH: usize = 1000;
-/// Changes pending in a zone.
+/// Number of pending changes in a zone.
 const CHANGES: usize = 10_000;
-/// The TTL of what is in the zone.
+/// The TTL of all records.
 const HOUR: Ttl = Ttl::from_secs(3600);
 
-/// The zone `apex`: `hN`, each with two addresses; `cN`, aliases of those; `dN`, delegated to two hosts below
-/// it, half of them with DS; the wildcard `*.w`; and names of six labels below `deep`.
+/// Builds the zone `apex`: `hN`, each with two addresses; `cN`, CNAMEs to those; `dN`, delegated to two hosts
+/// below it, half of them with DS; the wildcard `*.w`; and names of six labels below `deep`.
 pub(crate) fn zone(key: &HashKey, apex: &str, chain: Option<Chain>) -> Zone {
     let apex = name(apex);
     let mut records = plain(apex);
     if let Some(chain) = chain {
-        // A zone key of P-256, made up as well.
+        // A placeholder zone key of P-256.
         let rdata = [&[1, 0, 3, 13], [0xcd; 64].as_slice()].concat();
         records.push(Record { owner: apex, rtype: Type::DNSKEY, ttl: HOUR, rdata });
         records = sign(apex.as_name(), &records, &chain);
@@ -31,8 +31,8 @@ pub(crate) fn zone(key: &HashKey, apex: &str, chain: Option<Chain>) -> Zone {
     testkit::build(apex.as_name(), key, &records)
 }
 
-/// The same zone with ten hosts `fN` for each change, and a version of it with so many changes pending, each
-/// of one of those hosts: nearly as many as there may be before a new base is made. Nothing else changes.
+/// Builds the same zone with ten hosts `fN` per change, and a version of it with [`CHANGES`] pending changes,
+/// each of one of those hosts: nearly the maximum before a new base is built. Nothing else changes.
 pub(crate) fn changed(key: &HashKey, apex: &str) -> Zone {
     let apex = name(apex);
     let host =

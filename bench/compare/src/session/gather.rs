@@ -1,4 +1,4 @@
-//! What a stage has shown, as rows of the results: answers that differ, loads, starts, and what was left out.
+//! Collects a stage's results as rows: answers that differ, loads, starts, and what was left out.
 
 use super::{Records, Scene, differ_text, given, part, voting};
 use crate::answers;
@@ -6,7 +6,7 @@ use crate::report::{Agreement, FROM_IMAGE, Figures, Group, Loading, Noise, Resul
 use crate::servers::{Kind, Startup};
 use crate::workloads::{Cell, Workload};
 
-/// Compares the answers of the first round; who differs from the majority is not timed any further.
+/// Compares the answers of the first round; a server that differs from the majority is no longer timed.
 pub(super) fn judge(scene: &Scene, records: &mut Records, results: &mut Results) {
     for task in &scene.tasks {
         let workload = task.workload;
@@ -33,7 +33,7 @@ pub(super) fn judge(scene: &Scene, records: &mut Records, results: &mut Results)
     }
 }
 
-/// Adds what a stage has shown to the results.
+/// Adds a stage's results to the results of the run.
 pub(super) fn gather(scene: &Scene, records: &Records, results: &mut Results) {
     for task in &scene.tasks {
         gather_rows(task.workload, records, results);
