@@ -1,8 +1,9 @@
-//! The cache: whatever is put in, as a response or as a file, what comes out can be read and means the same.
+//! The cache: whatever is inserted, as a response or from a file, can be decoded when it is read back, and
+//! has the same records.
 //!
-//! RFC 1035 §4.1.4 says of pointers "a prior occurance of the same name": a copy behind another header and
-//! question must have it at the same place. RFC 2181 §5.2: "the TTL in each record of the answer" counts
-//! down, so no TTL in a copy is greater than what was put in, but for the bounds configured.
+//! RFC 1035 §4.1.4 says of pointers "a prior occurance of the same name": a copy after another header and
+//! question must have that name at the same offset. RFC 2181 §5.2: "the TTL in each record of the answer"
+//! counts down, so no TTL in a copy is greater than that of the insertion, except for the configured limits.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -18,7 +19,7 @@ const NOW: Now = Now::since_start(1000);
 fuzz_target!(|data: &[u8]| {
     respond(data);
     let _ = load(data);
-    // The same as an entry whose checksum is right, in a file that is.
+    // The same data as an entry with a valid checksum, in a file with a valid header.
     let mut file = summed(b"nomencac\x01\0\0\0\0\0\0\0\0\0\0\0".to_vec());
     let len = (data.len().saturating_sub(16) as u32).to_le_bytes();
     file.extend(summed([len.as_slice(), data].concat()));
@@ -30,7 +31,7 @@ fn cache() -> Cache {
         .expect("a cache")
 }
 
-/// Bytes with the checksum that a file has behind them.
+/// Appends the checksum that a cache file has.
 fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = bytes.chunks(8).fold(0x9e37_79b9_7f4a_7c15 ^ bytes.len() as u64, |sum, chunk| {
         let mut word = [0; 8];
@@ -42,7 +43,7 @@ fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Reads a file; what is in the cache then can be asked for, and saved and read again.
+/// Loads a file; checks that its entries can be looked up, saved and loaded again.
 fn load(mut file: &[u8]) -> Option<()> {
     let cache = cache();
     let _ = cache.load(&mut file, NOW, 100);
@@ -72,7 +73,7 @@ fn check(cache: &Cache, held: &Held) {
     };
     let mut copied = vec![0; MAX_MESSAGE];
     let body_at = HEADER_LEN + held.name().as_lower().len() + QUESTION_TAIL;
-    // The header and the question of another reply: all but the counts may differ.
+    // The header and the question of another response: everything except the counts may differ.
     copied[..body_at].copy_from_slice(&message[..body_at]);
     copied[..2].fill(0xff);
     let room = &mut copied[body_at..];
@@ -89,7 +90,7 @@ fn check(cache: &Cache, held: &Held) {
     }
 }
 
-/// Owner, type, TTL and data of every record.
+/// Returns owner, type, TTL and RDATA of every record.
 fn records(message: &[u8]) -> Option<Vec<(String, Type, Ttl, Vec<u8>)>> {
     let (header, mut parser) = Parser::new(message).ok()?;
     parser.question().ok()?;
@@ -105,7 +106,7 @@ fn records(message: &[u8]) -> Option<Vec<(String, Type, Ttl, Vec<u8>)>> {
     parser.at_end().then_some(records)
 }
 
-/// Keeps a response; what comes out is what a reader sees in it.
+/// Inserts a response; a lookup must return the records that a decoder sees in it.
 fn respond(message: &[u8]) {
     let ttl = Some(Ttl::from_secs(60));
     for ttl in [None, ttl] {

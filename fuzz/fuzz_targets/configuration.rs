@@ -1,7 +1,7 @@
-//! The configuration: any text is either taken or refused with an error that has a place.
+//! The configuration: any text is accepted, or rejected with an error that has a position.
 //!
 //! docs/CONFIGURATION.md: "Unknown keys are errors." And TOML 1.0: "A TOML file must be a valid UTF-8 encoded
-//! Unicode document": every place named lies in the text, on a boundary of its characters.
+//! Unicode document": every reported position is in the text, at a character boundary.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // An include would read files of the machine this runs on.
+    // An include would read files of the machine.
     if text.contains("include") || text.contains("\\u") || text.contains("\\U") {
         return;
     }

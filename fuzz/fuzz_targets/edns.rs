@@ -1,7 +1,7 @@
 //! The OPT record and its options.
 //!
 //! RFC 6891 §6.1.2: "Any OPTION-CODE values not understood by a responder or requestor MUST be ignored": any
-//! code and any content is read, in order, and written options read back as they were.
+//! code and any content can be read, in order, and written options read back unchanged.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -44,7 +44,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(&buffer[written - options.len()..written], options);
 });
 
-/// Bytes that whole options take, walked by hand.
+/// Returns the size of the complete options in bytes.
 fn walk(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + 4) {

@@ -1,5 +1,5 @@
-//! The query path: whatever zones there are and whatever batch of packets comes, each packet is replied to as
-//! the reference of `testkit` says, by itself as beside others.
+//! The query path: for any zones and any batch of packets, each packet gets the reply that the reference of
+//! `testkit` expects, alone and beside others.
 //!
 //! RFC 2181 §9: "The TC bit should be set in responses only when an RRSet is required as a part of the
 //! response, but could not be included in its entirety." RFC 1035 §4.1.1 of the ID: "This identifier is

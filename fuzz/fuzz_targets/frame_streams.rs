@@ -1,8 +1,9 @@
-//! What a dnstap collector answers, and what stands in a file that is gone on with.
+//! Frames from a dnstap collector, and files that are continued.
 //!
 //! The specification of Frame Streams: "Control frames are variable length with a maximum of 512 bytes." A
-//! reader takes no byte beyond the frame. What it takes, written anew, is the frame; and a file that goes on
-//! where it was found to end is whole up to there and ends at the same place again.
+//! decoder reads exactly the frame: its size and type match the decoded contents. A file to be continued is
+//! complete up to the end that was found, and has the same end when read again; a frame appended there leaves
+//! no gap.
 
 #![no_main]
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
-//! Images: whatever their bytes are, reading them returns an error or a zone in which no lookup fails.
+//! Images: for any bytes, reading returns an error or a zone in which no lookup fails.
 //!
-//! The input is read as an image, and as changes to a good one whose checksums are then not looked at: what
-//! remains is what verifying the parts has to find. RFC 1035 §4.1.4 says of pointers what the zone must hold
-//! to, however it was made: "an entire domain name or a list of labels at the end of a domain name is
-//! replaced with a pointer to a prior occurance of the same name".
+//! The input is read as an image, and as changes to a valid one whose checksums are then not verified: the
+//! remaining checks must find them. RFC 1035 §4.1.4 has a requirement for pointers that every zone must meet:
+//! "an entire domain name or a list of labels at the end of a domain name is replaced with a pointer to a
+//! prior occurance of the same name".
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = WHOLE.clone();
     for change in data.as_chunks::<3>().0.iter().take(8) {
         let [high, low, byte] = *change;
-        // Parts begin at pages and are shorter than a kibibyte: every change hits something.
+        // Parts begin at page boundaries and are shorter than 1 KiB: every change hits one.
         let place = usize::from(u16::from_be_bytes([high, low]));
         let pages = bytes.len().div_ceil(4096);
         let at = place / 1024 % pages * 4096 + place % 1024;
@@ -78,7 +78,7 @@ fn zone() -> Zone {
     builder.finish().expect("a zone")
 }
 
-/// Looks at everything a zone has, in the ways that answering does.
+/// Reads everything in a zone, in the ways that answering does.
 fn explore(zone: &Zone) {
     let (mut hashed, mut bytes) = (HashedName::new(), Vec::new());
     let mut look_up = |name: Name<'_>| {

@@ -1,8 +1,8 @@
-//! Files of zones that were damaged or forged.
+//! Journal files that are damaged or forged.
 //!
-//! The input edits the file of a real store; then, if it says so, the checksums are made to fit, as by an
-//! attacker that knows the format. Whatever the file is: it is read or refused; a zone that comes out has the
-//! serial that the store reports, and goes back in and comes out again.
+//! The input edits the file of a real journal; depending on the input, the checksums are then corrected, as
+//! an attacker would do who knows the format. Any file is accepted or rejected; a zone that is read has the
+//! serial that the store reports, and can be stored and read again.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -23,7 +23,7 @@ const ROOT: &str = "/zones";
 const HEADER: usize = 512;
 const FRAME: usize = 40;
 
-/// The path and the bytes of a store with a base, history and changes since.
+/// The path and the contents of a store with a base, history and later changes.
 static STORE: LazyLock<(std::path::PathBuf, Vec<u8>)> = LazyLock::new(|| {
     let disk = SimulatedDisk::new(1);
     let (mut store, _) = folder(&disk).zone(name("example.").as_name()).expect("a store");
@@ -63,7 +63,7 @@ fn version(serial: u32) -> Zone {
     build(apex.as_name(), &key(), &records)
 }
 
-/// Edits of two bytes of place, one that tells what, and one that is put there.
+/// Applies edits of four bytes: two for the offset, one for the operation, one for the new byte.
 fn edited(edits: &[u8]) -> Vec<u8> {
     let mut bytes = STORE.1.clone();
     for edit in edits.as_chunks::<4>().0 {
@@ -80,7 +80,7 @@ fn edited(edits: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Makes the checksums of the header and of all frames fit.
+/// Corrects the checksums of the header and of all frames.
 fn with_checksums(bytes: &mut [u8]) {
     let Some(header) = bytes.get_mut(..HEADER) else { return };
     let sum = xxh3_64(&header[..480]);

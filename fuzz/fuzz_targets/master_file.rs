@@ -1,5 +1,5 @@
-//! Master files: records are good whatever the text, the way the text arrives changes nothing, and what is
-//! written for the records reads back as the same records.
+//! Zone files: for any text the records are valid, do not depend on how the text is split, and read back
+//! unchanged when written.
 //!
 //! RFC 1035 §5.1: "Parentheses are used to group data that crosses a line boundary. In effect, line
 //! terminations are not recognized within parentheses." A record written on one line is therefore the same
@@ -16,7 +16,7 @@ use wire::rdata::{validate, write_text};
 use wire::{Class, Name, Ttl, Type};
 use zone::scan::{Limits, Record, Rejection, ScanConfig, ScanReport, Sink, TextSource, read};
 
-/// Records, each owner with its letters as written.
+/// Records; owners keep their letter case.
 #[derive(Default, PartialEq, Debug)]
 struct Records(Vec<(Vec<u8>, Ttl, Class, Type, Vec<u8>)>);
 

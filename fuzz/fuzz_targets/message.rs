@@ -1,7 +1,7 @@
-//! Messages: whatever is read can be written and read again as the same.
+//! Messages: whatever is decoded can be encoded and decoded again unchanged.
 //!
 //! RFC 1035 §4.1.4: a compressed name is "replaced with a pointer to a prior occurance of the same name", so
-//! what a pointer leads to lies before it, every name ends, and compressing or not changes no record.
+//! a pointer's target lies before it, every name ends, and compression does not change any record.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use wire::message::{Builder, Compressor, MAX_MESSAGE, Malformed, Owner, Parser, Section};
 use wire::{Class, Header, NameBuf, Ttl, Type};
 
-/// A message with every name written out.
+/// A message with uncompressed names.
 #[derive(Debug, PartialEq)]
 struct Plain {
     questions: Vec<(Vec<u8>, Type, Class)>,
@@ -20,14 +20,14 @@ struct Plain {
 fuzz_target!(|data: &[u8]| {
     let Ok((header, plain)) = read(data) else { return };
     let mut buffer = vec![0; MAX_MESSAGE];
-    // What was compressed with pointers that a writer would not find may not fit when written anew.
+    // A message with pointers that our encoder would not find may not fit when encoded again.
     let Some(length) = write(&mut buffer, header, &plain) else { return };
     let (_, again) = read(&buffer[..length]).expect("what we write, we read");
     assert_eq!(fold(plain), fold(again));
 });
 
-/// A pointer may lead to the same name in another letter case (RFC 1035 §2.3.3), in an owner and in the data
-/// of the types that may be compressed, which are all old.
+/// Lowers letter case where it may change: a pointer may lead to the same name in another case (RFC 1035
+/// §2.3.3), in owners and in the RDATA of the types that may be compressed, which are all old.
 fn fold(mut plain: Plain) -> Plain {
     const NEWEST_WITH_COMPRESSION: Type = Type::DNAME;
     for (_, owner, rtype, _, _, rdata) in &mut plain.records {

@@ -1,8 +1,7 @@
-//! Configurations of other servers: any text is either moved or refused, and both with places that lie in it.
+//! Configurations of other servers: any text is converted or rejected, and all reported positions are in it.
 //!
-//! docs/MIGRATION.md: "No statement is dropped in silence." And RFC 1034 §3.1 has names of at most 255
-//! octets: whatever the text calls a zone, what is printed is read by `nomen` or refused by it, and never
-//! ends the process.
+//! docs/MIGRATION.md: "No statement is dropped in silence." And RFC 1034 §3.1 limits names to 255 octets:
+//! whatever a zone is called in the text, `nomen` accepts or rejects the output, and never aborts.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -14,7 +13,7 @@ use config::read_text;
 use libfuzzer_sys::fuzz_target;
 use migrate::{Files, PeerProgram, convert};
 
-/// One text under one name, and nothing else.
+/// A file system with one text under one name.
 struct One<'t>(&'t [u8]);
 
 impl Files for One<'_> {
@@ -52,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Whatever stood in a string, each line is a header, a key, a member of a list, a comment or nothing.
+/// Whatever was in a string, each line is a header, a key, an array element, a comment or empty.
 fn toml_lines(toml: &str) -> bool {
     toml.lines().all(|line| {
         let first = line.trim_start().chars().next();

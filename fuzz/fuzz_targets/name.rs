@@ -1,4 +1,4 @@
-//! Domain names between wire and text.
+//! Domain names between wire format and text.
 //!
 //! RFC 4343 §2.1: "an escape is needed for the byte value for period (0x2E, ".") and all octet values outside
 //! of the inclusive range from 0x21 ("!") to 0x7E ("~")": with it every name has a text that reads back as
@@ -41,7 +41,7 @@ fn well_formed(name: Name<'_>) {
     assert_eq!(bytes + 1, name.len());
 }
 
-/// The order of RFC 4034 §6.1, spelled out.
+/// A sort key with the order of RFC 4034 §6.1.
 fn reference_key(name: Name<'_>) -> Vec<Vec<u8>> {
     let mut labels: Vec<Vec<u8>> = name.labels().map(<[u8]>::to_ascii_lowercase).collect();
     labels.reverse();

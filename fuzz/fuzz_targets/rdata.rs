@@ -1,8 +1,7 @@
-//! Record data of every type, wire → text → wire. The first two bytes are the type.
+//! RDATA of every type, wire → text → wire. The first two bytes are the type.
 //!
-//! RFC 3597 §3: "name servers and resolvers MUST handle RRs of unknown type transparently", and §5 gives a
-//! text for any data; so whatever data is good for its type has a text, and that text reads back as the same
-//! bytes.
+//! RFC 3597 §3: "name servers and resolvers MUST handle RRs of unknown type transparently", and §5 defines a
+//! text for any RDATA; so RDATA that is valid for its type has a text, which reads back as the same bytes.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -38,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(Name::from_wire(&rdata[name.start..end]).is_ok());
     }
 
-    // RFC 4034 §6.2: the canonical form changes letters in names and nothing else.
+    // RFC 4034 §6.2: the canonical form only changes letters in names.
     let mut form = rdata.to_vec();
     canonical(rtype, &mut form);
     assert!(form.eq_ignore_ascii_case(rdata));

@@ -1,8 +1,8 @@
-//! Text of record data of every type, text → wire → text → wire. The first two bytes are the type.
+//! Text of RDATA of every type, text → wire → text → wire. The first two bytes are the type.
 //!
 //! RFC 1035 §5.1: "\DDD" is "the octet corresponding to the decimal number described by DDD" and "is not
-//! checked for special meaning": a text that is taken gives data that is good for its type, and what is
-//! written for it says the same.
+//! checked for special meaning": an accepted text yields RDATA that is valid for its type, and the text
+//! written for that reads back as the same RDATA.
 
 #![no_main]
 #![forbid(unsafe_code)]

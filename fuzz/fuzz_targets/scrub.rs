@@ -1,11 +1,10 @@
-//! What the resolver keeps of a reply.
+//! The part of a response that the resolver keeps.
 //!
 //! RFC 2181 §5.4.1: "Unauthenticated RRs received and cached from the least trustworthy of those groupings,
 //! that is data from the additional data section, and data from the authority section of a non-authoritative
 //! answer, should not be cached in such a way that they would ever be returned as answers to a received
-//! query." So nothing but the question's own chain comes out as an answer; and what came out once comes out
-//! again unchanged. A referral leads down, towards the name, and has no addresses from outside the zone that
-//! was asked.
+//! query." So an answer only contains the question's own chain; scrubbing it again changes nothing. A
+//! referral leads down, towards the name, and has no addresses from outside the queried zone.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -55,11 +54,11 @@ fuzz_target!(|message: &[u8]| {
     }
     assert!(parser.at_end());
     let again = scrub(&answer.message, &query_key, answer.rcode, &scope(query_key.name.as_name()));
-    // AA is not in the message: what is kept comes out of a cache.
+    // AA is not in the message: the kept part is for the cache.
     assert_eq!(again, Ok(Answer { authoritative: false, ..answer }));
 });
 
-/// Reads the referral in a message, as if the servers of `zone` had sent it.
+/// Reads the referral in a message, as if a server of `zone` had sent it.
 fn check_referral(message: &[u8], query_key: &QueryKey, zone: Name<'_>) {
     let scope = ReferralScope {
         zone,

@@ -1,9 +1,10 @@
-//! Answers made of what other answers prove, beside a model that looks at every name of a small zone.
+//! Answers synthesized from the proofs in other answers, compared with a model that checks every name of a
+//! small zone.
 //!
-//! RFC 8198 §5.3: a name is answered from the records of a wildcard that are known, as long as it is known
-//! that it would not be there without; and where they are not known, its servers are asked.
+//! RFC 8198 §5.3: a name is answered from cached wildcard records if it is proved that the name does not
+//! exist itself; if they are not cached, the servers are queried.
 //!
-//! The input makes the zones, and says of which answers is learned.
+//! The input makes the zones, and selects the answers that are stored.
 
 #![no_main]
 #![forbid(unsafe_code)]

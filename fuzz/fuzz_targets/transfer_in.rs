@@ -1,8 +1,8 @@
-//! Transfers from peers who send anything.
+//! Transfers from peers that send anything.
 //!
 //! RFC 5936 §2.2: "The first message ... MUST begin with the SOA resource record of the zone, and the last
-//! message MUST conclude with the same SOA resource record." So a zone that comes out has such a beginning
-//! and end; sent on, it comes out again as it was. RFC 5936 §3: all of its records are of the zone.
+//! message MUST conclude with the same SOA resource record." So a received zone has such a beginning and end;
+//! sent and received again, it is unchanged. RFC 5936 §3: all of its records belong to the zone.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -27,7 +27,7 @@ fn transfer(asked: AskedFor) -> IncomingTransfer {
     IncomingTransfer::new(request, &testkit::key(), limits, None)
 }
 
-/// Sends a zone and takes it again.
+/// Sends a zone and receives it again.
 fn sent_on(zone: Arc<Zone>) -> Zone {
     let request = [Header::query(ID).as_bytes().as_slice(), APEX, &[0, 252, 0, 1]].concat();
     let frame = TransferFrame::answering(&request, 512).expect("a request");

@@ -1,8 +1,8 @@
 //! Signed messages.
 //!
 //! RFC 8945 §5.2.2: "If a TSIG fails to verify, the server MUST generate an error response as specified in
-//! Section 5.3.2 with RCODE 9 (NOTAUTH) and TSIG ERROR 16 (BADSIG)." Only this target knows the key, so
-//! nothing that arrives verifies; what the target signs does, until a byte of it is changed.
+//! Section 5.3.2 with RCODE 9 (NOTAUTH) and TSIG ERROR 16 (BADSIG)." Only this target has the key, so no
+//! input verifies; messages that the target signs do, until a byte is changed.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -36,7 +36,7 @@ fuzz_target!(|message: &[u8]| {
     signed.resize((message.len() + 300).min(MAX_MESSAGE), 0);
     let Ok((len, mut verifier)) = sign_request(&key, &mut signed, message.len(), NOW) else { return };
     signed.truncate(len);
-    // A message that has a TSIG already is one with two (RFC 8945 §5.1).
+    // A message that already has a TSIG now has two, which is an error (RFC 8945 §5.1).
     assert_eq!(find(&signed).is_ok(), found.is_none());
     let Ok(Some(at)) = find(&signed) else { return };
     let mut signer = verify(&signed, at, &keys, NOW).expect("our own signature").signer();
@@ -48,7 +48,7 @@ fuzz_target!(|message: &[u8]| {
     assert_eq!(verifier.message(&reply[..len], reply_at, NOW), Ok(()));
     assert_eq!(verifier.end(), Ok(()));
 
-    // The ID is not signed; everything else up to the record is.
+    // The ID is not signed; everything else up to the TSIG record is.
     if let Some(byte) = message.last()
         && let Some(place) = signed.get_mut(HEADER_LEN + *byte as usize % (message.len() - HEADER_LEN).max(1))
     {

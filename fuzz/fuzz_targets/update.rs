@@ -1,9 +1,9 @@
-//! Updates from clients who send anything.
+//! Updates from clients that send anything.
 //!
-//! RFC 2136 §3.7: a server does all of a request or nothing; §3.6: "the zone's SOA SERIAL" goes up if
-//! anything has changed. §3.4.2: the zone keeps its SOA and an NS, and no CNAME comes to stand beside other
-//! data. The next version, which is made once for all requests, is what the changes make one by one, as they
-//! are stored and sent.
+//! RFC 2136 §3.7: a server applies all of a request or nothing; §3.6: "the zone's SOA SERIAL" is incremented
+//! if anything has changed. §3.4.2: the zone keeps its SOA and an NS record, and no CNAME is added beside
+//! other data. The next version, made at once for all requests, equals the one made by the individual
+//! changes, as they are stored and sent.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -53,7 +53,7 @@ fn records(zone: &Zone) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
     all
 }
 
-/// What must hold of every zone.
+/// Checks what must hold for every zone.
 fn check(zone: &Zone) {
     assert!(zone.iter().all(|node| node.owner().is_at_or_below(zone.apex())));
     assert!(zone.apex_node().rrset(Type::SOA).is_some() && zone.apex_node().rrset(Type::NS).is_some());

@@ -1,11 +1,11 @@
-//! Validating responses, whatever they hold.
+//! Validation of arbitrary responses.
 //!
 //! RFC 4035 §4.3: "Bogus: An RRset for which the resolver believes that it ought to be able to establish a
-//! chain of trust but for which it is unable to do so". Nothing here has a key of the root, so nothing
-//! becomes secure; and nothing costs more than the budget, which is what KeyTrap was about (CVE-2023-50387).
+//! chain of trust but for which it is unable to do so". The input has no signature by the root's key, so
+//! nothing is secure; and nothing may cost more than the budget, as in KeyTrap (CVE-2023-50387).
 //!
-//! The input is a row of messages, each behind its length: the response, and what comes when more is asked
-//! for.
+//! The input is a sequence of messages, each preceded by its length: the response, and the replies to further
+//! queries.
 
 #![no_main]
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ use dnssec::{
 use libfuzzer_sys::fuzz_target;
 use wire::Header;
 
-/// The next message of the row.
+/// Returns the next message of the sequence.
 fn next(rest: &mut &[u8]) -> Option<Response> {
     let (len, behind) = rest.split_first_chunk::<2>()?;
     let (message, behind) = behind.split_at_checked(u16::from_be_bytes(*len) as usize)?;

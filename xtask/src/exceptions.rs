@@ -1,12 +1,12 @@
-//! The committed table of exceptions, `xtask/exceptions.toml`: what is longer or less careful than the rules
-//! say, each entry exact so that it can only shrink. The rules themselves live in `checks`.
+//! The committed table of exceptions, `xtask/exceptions.toml`: code that is longer or less careful than the
+//! rules permit. Each entry is exact, so that it can only shrink. The rules are in `checks`.
 
 use serde::Deserialize;
 
-/// Where the table lies, from the repository root.
+/// Path of the table, from the repository root.
 pub(crate) const PATH: &str = "xtask/exceptions.toml";
 
-/// The table as it is written.
+/// The contents of the table.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Exceptions {
@@ -16,7 +16,7 @@ pub(crate) struct Exceptions {
     /// Functions longer than the limit.
     #[serde(default)]
     pub(crate) long_function: Vec<LongFunction>,
-    /// Calls that can panic and why they do not.
+    /// Calls that can panic, and why they do not.
     #[serde(default)]
     pub(crate) panic: Vec<MayPanic>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Exceptions {
 pub(crate) struct LongFile {
     /// Path from the repository root.
     pub(crate) path: String,
-    /// Lines outside tests, exactly as they are.
+    /// Exact number of lines outside tests.
     pub(crate) lines: usize,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct LongFunction {
     pub(crate) path: String,
     /// `name`, or `Type::name` for a method.
     pub(crate) name: String,
-    /// Lines from signature to closing brace, exactly as they are.
+    /// Exact number of lines from signature to closing brace.
     pub(crate) lines: usize,
 }
 
@@ -51,20 +51,20 @@ pub(crate) struct MayPanic {
     pub(crate) path: String,
     /// `name`, or `Type::name` for a method.
     pub(crate) function: String,
-    /// How many such calls the function has.
+    /// Exact number of such calls in the function.
     pub(crate) calls: usize,
-    /// Why none of them can panic, whatever the outside sends.
+    /// Why none of them can panic, for any input.
     pub(crate) reason: String,
 }
 
 impl Exceptions {
-    /// Reads the table; an error is the parser's text, which names the line.
+    /// Parses the table; the error names the line.
     pub(crate) fn parse(text: &str) -> Result<Exceptions, String> {
         toml::from_str(text).map_err(|e| format!("{PATH}: {e}"))
     }
 }
 
-/// Line of the table, counted from 1, that holds all `words`; 1 when none does.
+/// Returns the first line of the table, counted from 1, that contains `word`; 1 if none does.
 pub(crate) fn line_of(text: &str, word: &str) -> usize {
     text.lines().position(|l| l.contains(word)).map_or(1, |i| i + 1)
 }

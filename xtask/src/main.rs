@@ -28,9 +28,11 @@ fn main() -> ExitCode {
     }
 }
 
-const HELP: &str = "usage: cargo xtask tidy\n\n  tidy   check headers, crate edges, unsafe, lengths, widths, words, panics, links, threads and the changelog;\n         prints `path:line: what is wrong and how to mend it` and exits 1 on any fault";
+const HELP: &str = "usage: cargo xtask tidy\n\n  tidy   check headers, crate edges, unsafe, lengths, widths, \
+                    words, panics, links, threads and the changelog;\n         \
+                    prints `path:line: what is wrong and how to mend it` and exits 1 on any fault";
 
-/// Runs every check on the checkout this binary was built from.
+/// Runs every check on the checkout that this binary was built from.
 fn tidy() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     match checks::run(root) {

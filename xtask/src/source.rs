@@ -1,5 +1,5 @@
-//! Facts about one Rust file: functions and their lengths, where `unsafe` stands, where it may panic,
-//! which threads it starts, and which lines are test code. What is allowed is decided in `checks`.
+//! Facts about one Rust file: functions and their lengths, uses of `unsafe`, calls that may panic, threads
+//! that it starts, and lines of test code. The limits are in `checks`.
 
 mod threads;
 
@@ -9,24 +9,24 @@ use syn::visit::{self, Visit};
 
 pub(crate) use threads::NameText;
 
-/// What was read from one file.
+/// Facts about one file.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// Path from the repository root.
     pub(crate) path: String,
-    /// The whole file is test code: under `tests/` or `benches/`, or declared `#[cfg(test)] mod`.
+    /// Whether the whole file is test code: under `tests/` or `benches/`, or declared `#[cfg(test)] mod`.
     pub(crate) test_file: bool,
-    /// Lines of the file that are not test code.
+    /// Number of lines that are not test code.
     pub(crate) code_lines: usize,
     /// Functions that are not test code.
     pub(crate) functions: Vec<Function>,
-    /// Every place where `unsafe` is written, test code included.
+    /// Every use of `unsafe`, including test code.
     pub(crate) unsafes: Vec<Unsafe>,
     /// `unwrap()`, `expect("…")` and `panic!` outside test code and constant evaluation.
     pub(crate) panics: Vec<Panic>,
     /// Inner attributes of the file, printed without spaces: `forbid(unsafe_code)`.
     pub(crate) inner_attributes: Vec<String>,
-    /// Threads that are started and locks that types have, outside test code.
+    /// Started threads, and locks in types, outside test code.
     pub(crate) threads: threads::Threads,
     /// Modules declared `#[cfg(test)] mod name;` here, whose files are test code.
     test_modules: Vec<String>,
@@ -46,15 +46,15 @@ pub(crate) struct Function {
 /// One use of the keyword `unsafe`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unsafe {
-    /// Where the keyword stands.
+    /// Line of the keyword.
     pub(crate) line: usize,
-    /// First line of the statement or item it stands in: its comment lies above that or above `line`.
+    /// First line of the enclosing statement or item: the safety comment is above that line or above `line`.
     pub(crate) statement: usize,
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: UnsafeKind,
 }
 
-/// Which proof a use of `unsafe` owes.
+/// The proof that a use of `unsafe` needs.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) enum UnsafeKind {
     /// A block, an `impl` or an `extern` block: `// SAFETY:` above it.
@@ -68,7 +68,7 @@ pub(crate) enum UnsafeKind {
 /// A call that can panic.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Panic {
-    /// The function it stands in, named as [`Function::name`].
+    /// The enclosing function, named as [`Function::name`].
     pub(crate) function: String,
     /// Line of the call.
     pub(crate) line: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Panic {
 }
 
 impl Source {
-    /// Reads the file's text; an error is the line and the parser's fault.
+    /// Parses the file's text; the error is the line and the parser's message.
     pub(crate) fn parse(path: &str, text: &str) -> Result<Source, (usize, String)> {
         let file = syn::parse_file(text).map_err(|e| (e.span().start().line, e.to_string()))?;
         let mut reader = Reader::default();
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-/// Marks the files of modules declared `#[cfg(test)] mod name;`, and whatever lies below them.
+/// Marks the files of modules declared `#[cfg(test)] mod name;`, and all files below them.
 pub(crate) fn mark_test_files(sources: &mut [Source]) {
     let mut stems = Vec::new();
     for source in sources.iter() {
@@ -118,7 +118,7 @@ pub(crate) fn mark_test_files(sources: &mut [Source]) {
 struct Reader {
     source: Source,
     test_ranges: Vec<(usize, usize)>,
-    /// Depth of enclosing test items; their functions and panics are not counted.
+    /// Depth of enclosing test items; functions and panics in them are not counted.
     test_depth: usize,
     /// Depth of enclosing constant evaluation, where a panic is a build error.
     const_depth: usize,
@@ -136,7 +136,7 @@ impl Reader {
         self.test_depth > 0
     }
 
-    /// Walks `walk` as test code when the attributes make it that, and notes the lines it covers.
+    /// Runs `walk`, as test code if the attributes say so, and records the lines of test code.
     fn item(&mut self, attrs: &[syn::Attribute], span: Span, walk: impl FnOnce(&mut Self)) {
         let test = attrs.iter().any(|a| is_cfg_test(a) || is_test(a));
         if test && !self.in_tests() {
@@ -195,7 +195,7 @@ impl Reader {
         self.source.panics.push(Panic { function, line: Self::line(span), call });
     }
 
-    /// Macro arguments are tokens to the parser: look for the same words in them.
+    /// Macro arguments are only tokens: finds the same words in them.
     fn tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (i, token) in tokens.iter().enumerate() {
@@ -322,7 +322,7 @@ impl<'ast> Visit<'ast> for Reader {
         if call.method == "unwrap" && call.args.is_empty() {
             self.note_panic(call.method.span(), "unwrap()");
         }
-        // A parser of ours may well have an `expect(b'(')`; the one that panics takes a text.
+        // A parser of ours may have an `expect(b'(')`; the one that panics has a text argument.
         if call.method == "expect"
             && let Some(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(_), .. })) = call.args.first()
         {
@@ -363,7 +363,7 @@ fn is_test(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("test")
 }
 
-/// `cfg(test)`, or `cfg(all(…))` with `test` in it: code that only a test build has.
+/// Whether this is `cfg(test)`, or `cfg(all(…))` with `test` in it: code that only a test build has.
 fn is_cfg_test(attribute: &syn::Attribute) -> bool {
     fn only_in_tests(meta: &syn::Meta) -> bool {
         match meta {
@@ -458,7 +458,8 @@ mod tests {
     #[test]
     fn unsafe_is_found_with_its_kind() {
         let s = read(
-            "unsafe fn a() {}\nfn b() {\n    let x =\n        unsafe { 1 };\n    m!(unsafe { 2 });\n}\nunsafe impl Send for T {}\n",
+            "unsafe fn a() {}\nfn b() {\n    let x =\n        unsafe { 1 };\n    m!(unsafe { 2 });\n}\n\
+             unsafe impl Send for T {}\n",
         );
         let found: Vec<_> = s.unsafes.iter().map(|u| (u.line, u.statement, u.kind)).collect();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The tree under check: every file git would commit, with its bytes. No rules live here.
+//! The tree to check: every file that git would commit, with its contents.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::source::Source;
 pub(crate) struct File {
     /// Path from the repository root.
     pub(crate) path: String,
-    /// The contents as they lie on disk.
+    /// Contents on disk.
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -25,18 +25,19 @@ impl File {
     }
 }
 
-/// The files, and what was read from the Rust ones.
+/// The files, and the facts about the Rust files.
 pub(crate) struct Tree {
     /// Every file, sorted by path.
     pub(crate) files: Vec<File>,
     /// Facts of each Rust file that parses.
     pub(crate) sources: Vec<Source>,
-    /// Rust files that do not parse: path, line, the parser's words.
+    /// Rust files that do not parse: path, line, the parser's message.
     pub(crate) unparsed: Vec<(String, usize, String)>,
 }
 
 impl Tree {
-    /// Reads tracked files and those git does not ignore, so a check sees a file before it is added.
+    /// Reads tracked files and those that git does not ignore, so that new files are checked before they are
+    /// added.
     pub(crate) fn read(root: &Path) -> Result<Tree, String> {
         let listing = Command::new("git")
             .args(["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -49,7 +50,7 @@ impl Tree {
         let mut files = Vec::new();
         for name in listing.stdout.split(|&b| b == 0).filter(|n| !n.is_empty()) {
             let path = String::from_utf8_lossy(name).into_owned();
-            // A file deleted but not yet committed is still listed; it is no longer part of the tree.
+            // A deleted file is listed until the deletion is committed; it is not part of the tree.
             if let Ok(bytes) = std::fs::read(root.join(&path)) {
                 files.push(File { path, bytes });
             }
@@ -77,13 +78,13 @@ impl Tree {
         self.files.binary_search_by(|f| f.path.as_str().cmp(path)).ok().map(|i| &self.files[i])
     }
 
-    /// Whether `path` names a file of the tree, or a folder that holds one.
+    /// Whether `path` is a file of the tree, or a folder with files.
     pub(crate) fn holds(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         self.file(path).is_some() || self.files.iter().any(|f| f.path.starts_with(&folder))
     }
 
-    /// A tree made of text, for tests of the checks.
+    /// Creates a tree from text, for tests of the checks.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Tree {
         Tree::new(

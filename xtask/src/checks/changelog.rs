@@ -1,11 +1,11 @@
-//! CHANGELOG.md is there and has one section for what is not released yet.
+//! CHANGELOG.md exists and has one section for unreleased changes.
 
 use super::Fault;
 use crate::tree::Tree;
 
 const PATH: &str = "CHANGELOG.md";
 
-/// Faults of a changelog that is missing, or has no or several Unreleased sections.
+/// Reports a changelog that is missing, or does not have exactly one Unreleased section.
 pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     let Some(text) = tree.file(PATH).and_then(|f| f.text()) else {
         return vec![Fault::new(PATH, 1, "is missing; write one as keepachangelog.com says")];

@@ -1,5 +1,6 @@
-//! No circle of modules: in each crate, modules use each other one way only, so that each can be read after
-//! those it uses. What a `mod.rs` or `lib.rs` passes on with `pub use` counts as used where it is defined.
+//! No dependency cycle between modules: in each crate, modules use each other in one direction only, so that
+//! each can be read after those that it uses. Re-exports of a `mod.rs` or `lib.rs` (`pub use`) count as uses
+//! of the module that defines the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,27 +9,27 @@ use syn::visit::{self, Visit};
 use super::Fault;
 use crate::tree::Tree;
 
-/// The crates of the query path: their files are checked one by one. In all other crates each module of the
-/// crate's root is checked as a whole, with the modules in it.
+/// Crates of the query path, which are checked file by file. In all other crates each module of the crate
+/// root is checked as a whole, with its submodules.
 const BY_FILE: [&str; 4] = ["exchange", "authority", "engine", "net"];
 
-/// Crates that have such circles still: not checked. The list only gets shorter.
+/// Crates that still have such cycles and are not checked. The list may only get shorter.
 const NOT_CHECKED: [&str; 2] = ["recursion", "zone-manager"];
 
-/// A path in the code, as segments from the root of the crate.
+/// A path in the code, as segments from the crate root.
 type Path = Vec<String>;
 
-/// What one file declares and uses.
+/// What one file re-exports and uses.
 #[derive(Default)]
 struct Module {
     file: String,
-    /// Names passed on from elsewhere: the name, and the path it refers to.
+    /// Re-exported names, with the path that each refers to.
     passed_on: BTreeMap<String, Path>,
-    /// Paths used, with their lines.
+    /// Used paths, with their lines.
     uses: Vec<(Path, usize)>,
 }
 
-/// Faults of files that use each other in a circle.
+/// Reports files that use each other in a cycle.
 pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     let sources = tree.sources.iter().filter_map(|source| source.path.strip_prefix("crates/"));
     let names: BTreeSet<&str> =
@@ -67,17 +68,17 @@ fn check_crate(tree: &Tree, name: &str) -> Vec<Fault> {
     faults(&root, &edges)
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are `a::b`.
+/// Returns the module path of a file: `a/b.rs` and `a/b/mod.rs` are `a::b`.
 fn module_path(file: &str) -> Path {
     let stem = file.trim_end_matches(".rs");
     let stem = stem.strip_suffix("/mod").unwrap_or(stem);
     stem.split('/').filter(|part| !matches!(*part, "lib" | "main")).map(str::to_owned).collect()
 }
 
-/// The module that defines what a path names.
+/// Returns the module that defines the item at a path.
 fn resolve(path: &Path, modules: &BTreeMap<Path, Module>) -> Path {
     let mut path = path.clone();
-    // Names that are passed on are followed; a chain of them is short.
+    // Re-exports are followed; chains of them are short.
     for _ in 0..8 {
         let depth = (0..=path.len()).rev().find(|&n| modules.contains_key(&path[..n])).unwrap_or(0);
         let (module, rest) = path.split_at(depth);
@@ -90,10 +91,10 @@ fn resolve(path: &Path, modules: &BTreeMap<Path, Module>) -> Path {
     path
 }
 
-/// For each module those that it uses, with the place of the first use.
+/// The modules that each module uses, with the location of the first use.
 type Edges = BTreeMap<Path, BTreeMap<Path, String>>;
 
-/// One fault for each circle, with every use in it.
+/// Returns one fault for each cycle, with every use in it.
 fn faults(root: &str, edges: &Edges) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut seen: BTreeSet<&Path> = BTreeSet::new();
@@ -116,7 +117,7 @@ fn faults(root: &str, edges: &Edges) -> Vec<Fault> {
     faults
 }
 
-/// Every module that can be reached from this one in one step or more.
+/// Returns every module that can be reached from this one in one step or more.
 fn reachable(from: &Path, edges: &Edges) -> BTreeSet<Path> {
     let mut reached = BTreeSet::new();
     let mut rest = vec![from.clone()];
@@ -135,12 +136,12 @@ struct Reader<'r> {
     at: &'r Path,
     modules: &'r BTreeSet<Path>,
     module: &'r mut Module,
-    /// Names that `use` brought into this file.
+    /// Names imported into this file by `use`.
     aliases: BTreeMap<String, Path>,
 }
 
 impl Reader<'_> {
-    /// A path as it is written here, from the root of the crate; `None` if it leads out of the crate.
+    /// Returns a path from the crate root; `None` if it leads out of the crate.
     fn absolute(&self, written: &[String]) -> Option<Path> {
         let (first, rest) = written.split_first()?;
         let mut path = match first.as_str() {
@@ -169,7 +170,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Each name that a `use` brings in.
+    /// Collects each name that a `use` imports.
     fn leaves(prefix: &[String], tree: &syn::UseTree, out: &mut Vec<(Path, String)>) {
         let with = |ident: &syn::Ident| [prefix, &[ident.to_string()]].concat();
         match tree {
@@ -218,10 +219,10 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         for (written, name) in leaves {
             let Some(path) = self.absolute(&written) else { continue };
             match item.vis {
-                // Brought in for this file.
+                // A private import.
                 syn::Visibility::Inherited => {
                     self.aliases.insert(name, path.clone());
-                    // What is used of a module counts as its use.
+                    // A use of a module's item counts as a use of the module.
                     if !self.modules.contains(&path) {
                         self.module.uses.push((path, line));
                     }

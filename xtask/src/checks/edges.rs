@@ -1,6 +1,6 @@
-//! Which crate may depend on which: the crates of the workspace and the outside crates that each one
-//! uses. Read from `cargo metadata`; dev-dependencies are not checked. An entry that is not used is a
-//! fault, too, so that the table shows the dependencies as they are.
+//! The allowed dependencies of each crate: crates of the workspace and outside crates. Read from `cargo
+//! metadata`; dev-dependencies are not checked. An unused entry is a fault, too, so that the table shows the
+//! real dependencies.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,9 +13,9 @@ use crate::tree::Tree;
 
 /// The dependencies of one crate.
 struct Row {
-    /// The package's name.
+    /// Name of the package.
     name: &'static str,
-    /// Crates of the workspace that it uses.
+    /// Workspace crates that it uses.
     ours: &'static [&'static str],
     /// Outside crates that it may use.
     theirs: Outside,
@@ -23,15 +23,15 @@ struct Row {
 
 /// Outside crates that a crate may use.
 enum Outside {
-    /// These and no other.
+    /// Only these.
     Only(&'static [&'static str]),
-    /// Any of the workspace's table.
+    /// Any in the workspace's table.
     Any,
 }
 
 use Outside::{Any, Only};
 
-/// One row for each crate. A crate without a row is a fault: its place is to be decided first.
+/// One row per crate. A crate without a row is a fault: its dependencies must be decided first.
 const ROWS: &[Row] = &[
     Row { name: "wire", ours: &[], theirs: Only(&[]) },
     // libc: requests for huge and for small pages.
@@ -214,7 +214,7 @@ const ROWS: &[Row] = &[
     Row { name: "xtask", ours: &[], theirs: Any },
 ];
 
-/// What `cargo metadata --no-deps` reports of the workspace, as far as the checks need it.
+/// The part of `cargo metadata --no-deps` that the checks need.
 pub(crate) struct Metadata {
     /// The workspace's packages.
     pub(crate) packages: Vec<Package>,
@@ -224,7 +224,7 @@ pub(crate) struct Metadata {
 pub(crate) struct Package {
     /// Its name.
     pub(crate) name: String,
-    /// Its manifest, from the repository root.
+    /// Path of its manifest, from the repository root.
     pub(crate) manifest: String,
     /// Normal and build dependencies, by package name.
     pub(crate) dependencies: Vec<String>,
@@ -232,7 +232,7 @@ pub(crate) struct Package {
     pub(crate) roots: Vec<String>,
 }
 
-/// Asks cargo about the workspace at `root`.
+/// Runs `cargo metadata` for the workspace at `root`.
 pub(crate) fn metadata(root: &Path) -> Result<Metadata, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -261,7 +261,7 @@ impl Metadata {
                 .filter(|d| d["kind"].as_str() != Some("dev"))
                 .filter_map(|d| d["name"].as_str().map(str::to_owned))
                 .collect();
-            // Tests, benches and examples are roots too, but no part of any program.
+            // Tests, benches and examples are roots too, but not part of any program.
             let program = |target: &&Value| {
                 let kinds = target["kind"].as_array().into_iter().flatten();
                 kinds.filter_map(Value::as_str).any(|kind| kind == "bin" || kind.contains("lib"))
@@ -279,15 +279,16 @@ impl Metadata {
     }
 }
 
-/// Faults of packages without a row in the table, of dependencies that their row does not have, and of
-/// entries of their row that they do not use.
+/// Reports packages without a row in the table, dependencies that their row does not have, and unused entries
+/// of their row.
 pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Fault> {
     let mut faults = Vec::new();
     for package in &metadata.packages {
         let manifest = tree.file(&package.manifest).and_then(|f| f.text()).unwrap_or_default();
         let Some(row) = ROWS.iter().find(|r| r.name == package.name) else {
             let text = format!(
-                "crate `{}` has no row in the table of xtask/src/checks/edges.rs; decide which crates it uses there and in docs/ARCHITECTURE.md",
+                "crate `{}` has no row in the table of xtask/src/checks/edges.rs; decide which crates it \
+                 uses there and in docs/ARCHITECTURE.md",
                 package.name
             );
             faults.push(Fault::new(&package.manifest, 1, text));
@@ -321,7 +322,8 @@ fn allowed(row: &Row, dependency: &str) -> Result<(), String> {
             return Ok(());
         }
         return Err(format!(
-            "`{}` may not depend on `{dependency}` (docs/ARCHITECTURE.md); move the code or pass the value in",
+            "`{}` may not depend on `{dependency}` (docs/ARCHITECTURE.md); move the code or pass the value \
+             in",
             row.name
         ));
     }
@@ -329,7 +331,8 @@ fn allowed(row: &Row, dependency: &str) -> Result<(), String> {
         Any => Ok(()),
         Only(list) if list.contains(&dependency) => Ok(()),
         Only(_) => Err(format!(
-            "`{}` may not use the outside crate `{dependency}`; do without, or decide it in xtask/src/checks/edges.rs",
+            "`{}` may not use the outside crate `{dependency}`; do without, or decide it in \
+             xtask/src/checks/edges.rs",
             row.name
         )),
     }
@@ -351,7 +354,7 @@ mod tests {
         check(&package(name, dependencies), &Tree::of(&[])).len()
     }
 
-    /// Every dependency of a crate's row, and these.
+    /// Returns every dependency of a crate's row, and `more`.
     fn with(name: &str, more: &[&'static str]) -> Vec<&'static str> {
         let row = ROWS.iter().find(|r| r.name == name).expect("a row");
         let theirs = if let Only(list) = row.theirs { list } else { &[] };
@@ -389,7 +392,7 @@ mod tests {
         assert_eq!((fault.path.as_str(), fault.line), ("crates/wire/Cargo.toml", 4));
     }
 
-    /// No chain of dependencies leads from a crate to itself, nor between `engine` and `net`.
+    /// No crate depends on itself through others; `engine` and `net` do not depend on each other.
     #[test]
     fn the_table_has_no_way_round() {
         fn reach(from: &str, seen: &mut Vec<&'static str>) {

@@ -1,9 +1,9 @@
-//! Every Rust file opens with `//!`: what lives there and what does not.
+//! Every Rust file begins with `//!`: its purpose and limits.
 
 use super::Fault;
 use crate::tree::Tree;
 
-/// Faults of files whose first line is not a module comment.
+/// Reports files whose first line is not a module comment.
 pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     tree.files
         .iter()

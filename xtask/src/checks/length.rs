@@ -1,16 +1,16 @@
-//! Ratchets on the length of files and functions outside tests. What is too long today stands in the table
-//! of exceptions with its exact length, so that it can only shrink.
+//! Ratchets on the length of files and functions outside tests. Longer ones are in the table of exceptions
+//! with their exact length, so that they can only shrink.
 
 use super::Fault;
 use crate::exceptions::{self, Exceptions, line_of};
 use crate::tree::Tree;
 
-/// Lines of a file, tests excluded.
+/// Maximum lines of a file, tests excluded.
 const FILE_LIMIT: usize = 900;
-/// Lines of a function from signature to closing brace.
+/// Maximum lines of a function, from signature to closing brace.
 const FUNCTION_LIMIT: usize = 70;
 
-/// Faults of files and functions over the limit, and of entries that are no longer true.
+/// Reports files and functions above the limit, and entries that are no longer true.
 pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
     let table = tree.file(exceptions::PATH).and_then(|f| f.text()).unwrap_or_default();
     let mut faults = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
             ));
         }
         for function in source.functions.iter().filter(|f| f.lines > FUNCTION_LIMIT) {
-            // Two functions of one name, say in two traits: each claims an entry of its own.
+            // Two functions of the same name, for example in two traits, each need an entry.
             let entry = (0..exceptions.long_function.len()).find(|&i| {
                 let e = &exceptions.long_function[i];
                 !used_functions[i] && e.path == source.path && e.name == function.name

@@ -1,4 +1,4 @@
-//! Paths and links that the documentation names exist: prose drifts, links are tested.
+//! Paths and links in the documentation exist.
 
 use super::Fault;
 use crate::tree::Tree;
@@ -17,7 +17,7 @@ const FOLDERS: &[&str] = &[
     "packaging/",
 ];
 
-/// Faults of links and paths in README.md, CONTRIBUTING.md and everything under docs.
+/// Reports missing targets of links and paths in README.md, CONTRIBUTING.md and everything under docs.
 pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in tree.files.iter().filter(|f| is_document(&f.path)) {
@@ -50,7 +50,7 @@ fn is_document(path: &str) -> bool {
     top || below
 }
 
-/// Targets of `[text](target)` on one line.
+/// Returns the targets of `[text](target)` on one line.
 fn links(line: &str) -> impl Iterator<Item = String> + '_ {
     line.match_indices("](").filter_map(|(at, open)| {
         let rest = &line[at + open.len()..];
@@ -71,7 +71,7 @@ fn link_leads_somewhere(tree: &Tree, from: &str, link: &str) -> bool {
     anchor.is_empty() || text.lines().filter(|l| l.starts_with('#')).any(|l| slug(l) == anchor)
 }
 
-/// `path` as seen from the folder of `from`.
+/// Resolves `path` relative to the folder of `from`.
 fn resolve(from: &str, path: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -87,7 +87,7 @@ fn resolve(from: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// The anchor that renderers give a heading.
+/// Returns the anchor that renderers generate for a heading.
 fn slug(heading: &str) -> String {
     heading
         .trim_start_matches('#')
@@ -101,7 +101,7 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
-/// Paths of the tree named in code: between backticks in prose, anywhere in a fenced block.
+/// Returns the paths of the tree in code: between backticks in prose, anywhere in a fenced block.
 fn paths(line: &str, fenced: bool) -> Vec<String> {
     let mut found = Vec::new();
     for (i, piece) in line.split('`').enumerate() {
@@ -111,7 +111,7 @@ fn paths(line: &str, fenced: bool) -> Vec<String> {
         for word in words(piece) {
             let word = word.strip_prefix("./").unwrap_or(word);
             let word = word.trim_end_matches([':', '.']);
-            // A path with a placeholder, or one that a command is to write, is not a path of the tree.
+            // A path with a placeholder, or one that a command will write, is not a path of the tree.
             let placeholder = word.contains(['<', '>', '$', '*', '…']) || word.split('/').any(is_shouted);
             let ours = FOLDERS.iter().any(|f| word.starts_with(f)) && !placeholder;
             if ours {
@@ -122,12 +122,12 @@ fn paths(line: &str, fenced: bool) -> Vec<String> {
     found
 }
 
-/// `TARGET` or `DATE-MACHINE`: a name to be filled in.
+/// Whether this is a placeholder such as `TARGET` or `DATE-MACHINE`.
 fn is_shouted(part: &str) -> bool {
     !part.is_empty() && part.chars().all(|c| c.is_ascii_uppercase() || c == '-' || c == '_')
 }
 
-/// Words of a command or a sentence; a comma between braces belongs to the word.
+/// Splits a command or a sentence into words; a comma between braces belongs to the word.
 fn words(piece: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     piece
@@ -142,7 +142,7 @@ fn words(piece: &str) -> Vec<&str> {
         .collect()
 }
 
-/// `a/{b,c}.rs` names `a/b.rs` and `a/c.rs`; a line number after a colon is not part of the path.
+/// Expands `a/{b,c}.rs` to `a/b.rs` and `a/c.rs`; a line number after a colon is not part of the path.
 fn expand(word: &str, found: &mut Vec<String>) {
     let word = word.split(':').next().unwrap_or(word);
     match (word.find('{'), word.find('}')) {

@@ -1,5 +1,5 @@
-//! The code map is whole, true and stays a map: docs/ARCHITECTURE.md names the folder of every crate and the
-//! crates of ours that it uses, and is short.
+//! The code map is complete, true and short: docs/ARCHITECTURE.md names the folder of every crate and the
+//! workspace crates that it uses.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::tree::Tree;
 
 /// The map.
 pub(crate) const PATH: &str = "docs/ARCHITECTURE.md";
-/// The most lines of the map. What is about one module stands in the documentation of that module.
+/// Maximum lines of the map. Details of a module belong into its own documentation.
 const MAX_LINES: usize = 200;
 
-/// Faults of crates that the map leaves out, and of a map that is too long.
+/// Reports crates that the map leaves out, and a map that is too long.
 pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Fault> {
     let text = tree.file(PATH).and_then(|f| f.text()).unwrap_or_default();
     let folders = metadata.packages.iter().map(|package| package.manifest.trim_end_matches("/Cargo.toml"));
@@ -29,7 +29,7 @@ pub(crate) fn check(metadata: &Metadata, tree: &Tree) -> Vec<Fault> {
     missing.chain(long).chain(wrong_uses(metadata, text)).collect()
 }
 
-/// Faults of rows whose last cell is a list of crates, or `–` for none, and not those that the crate uses.
+/// Reports rows whose last cell is a list of crates, or `–` for none, that differs from the crates in use.
 fn wrong_uses<'m>(metadata: &'m Metadata, text: &'m str) -> impl Iterator<Item = Fault> + 'm {
     let is_ours = |name: &str| metadata.packages.iter().any(|package| package.name == name);
     text.lines().zip(1..).filter_map(move |(line, number)| {

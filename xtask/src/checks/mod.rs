@@ -1,4 +1,4 @@
-//! The checks, one file each, and the order they run in. What a fault looks like is here too.
+//! The checks, one file each, and their order. Also defines a fault.
 
 mod changelog;
 mod circles;
@@ -20,14 +20,14 @@ use std::path::Path;
 use crate::exceptions::{self, Exceptions};
 use crate::tree::Tree;
 
-/// One thing to mend.
+/// One thing to fix.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Fault {
     /// Path from the repository root.
     pub(crate) path: String,
     /// Line, counted from 1.
     pub(crate) line: usize,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub(crate) text: String,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Runs every check on the checkout at `root`; an error means the checks could not be run.
+/// Runs every check on the checkout at `root`; an error means that the checks could not be run.
 pub(crate) fn run(root: &Path) -> Result<Vec<Fault>, String> {
     let tree = Tree::read(root)?;
     let table = tree.file(exceptions::PATH).and_then(|f| f.text()).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! No `unwrap()`, `expect("…")` or `panic!` in the rooms that handle what the outside sends, except where the
-//! table of exceptions says why it cannot happen.
+//! No `unwrap()`, `expect("…")` or `panic!` in the crates that process outside input, except where the table
+//! of exceptions says why it cannot happen.
 
 use super::Fault;
 use crate::exceptions::{self, Exceptions, line_of};
 use crate::tree::Tree;
 
-/// The rooms, by folder.
+/// These crates, by folder.
 const ROOMS: &[&str] = &[
     "wire",
     "dnssec",
@@ -23,7 +23,7 @@ const ROOMS: &[&str] = &[
     "net",
 ];
 
-/// Faults of calls without an entry, of entries with the wrong count and of entries without a reason.
+/// Reports calls without an entry, and entries with a wrong count or without a reason.
 pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
     let table = tree.file(exceptions::PATH).and_then(|f| f.text()).unwrap_or_default();
     let mut faults = Vec::new();
@@ -36,7 +36,8 @@ pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
                 Some(i) => seen[i] += 1,
                 None => {
                     let text = format!(
-                        "`{}` in `{}` can panic; return an error or use a form that cannot fail (a call that provably never panics goes into {} with its reason)",
+                        "`{}` in `{}` can panic; return an error or use a form that cannot fail (a call that \
+                         provably never panics goes into {} with its reason)",
                         site.call,
                         site.function,
                         exceptions::PATH
@@ -50,7 +51,8 @@ pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
         let line = line_of(table, &format!("\"{}\"", entry.function));
         if seen != entry.calls {
             let text = format!(
-                "`{}` of {} has {seen} calls that can panic, the entry has {}; take the new one out of the code, or correct the entry",
+                "`{}` of {} has {seen} calls that can panic, the entry has {}; take the new one out of the \
+                 code, or correct the entry",
                 entry.function, entry.path, entry.calls
             );
             faults.push(Fault::new(exceptions::PATH, line, text));
@@ -81,7 +83,8 @@ mod tests {
     }
 
     const CALL: &str = "//! x\nfn f() {\n    x.unwrap();\n}\n";
-    const ENTRY: &str = "[[panic]]\npath = \"crates/wire/src/a.rs\"\nfunction = \"f\"\ncalls = 1\nreason = \"the slice has two bytes\"\n";
+    const ENTRY: &str = "[[panic]]\npath = \"crates/wire/src/a.rs\"\nfunction = \"f\"\ncalls = 1\n\
+                         reason = \"the slice has two bytes\"\n";
 
     #[test]
     fn a_call_without_an_entry_is_a_fault() {

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::Fault;
 use crate::tree::Tree;
 
-/// Roots of machine paths, and names of tools that are no part of the project. In halves, as this file is
-/// checked too.
+/// Roots of machine paths, and names of tools outside the project. Split in halves, as this file is checked
+/// too.
 const FOREIGN: &[&str] = &[
     concat!("/ho", "me/"),
     concat!("/Us", "ers/"),
@@ -19,10 +19,10 @@ const FOREIGN: &[&str] = &[
     concat!("farm", "-studio"),
 ];
 
-/// Faults of lines that name a foreign place, the checkout's own path among them.
+/// Reports lines that contain one of these or the checkout's own path.
 pub(crate) fn check(tree: &Tree, root: &Path) -> Vec<Fault> {
     let own = root.to_string_lossy();
-    // A checkout at the root of a container (`/src`) would match innocent text.
+    // A checkout at the root of a container (`/src`) would match ordinary text.
     let own = if root.components().count() > 2 { own.as_ref() } else { "" };
     let mut faults = Vec::new();
     for file in &tree.files {
@@ -40,7 +40,7 @@ pub(crate) fn check(tree: &Tree, root: &Path) -> Vec<Fault> {
     faults
 }
 
-/// Whether the path occurs as the beginning of a path: `bench/home/` would be a folder of ours.
+/// Whether a path begins at the match: `bench/home/` would be a folder of ours.
 fn stands_in(line: &str, path: &str) -> bool {
     let joins = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '}' | ')');
     line.match_indices(path).any(|(at, _)| !path.starts_with('/') || !line[..at].ends_with(joins))

@@ -1,18 +1,18 @@
-//! The table of threads and the lock order of docs/ARCHITECTURE.md: every thread that the crates name stands
-//! in the table, the table names no other, and the locks of the order exist. What a thread may wait for, and
-//! the order itself, no program checks.
+//! The table of threads and the lock order of docs/ARCHITECTURE.md: every named thread of the crates is in
+//! the table, the table has no other, and the locks of the order exist. Permitted waits of a thread, and the
+//! order itself, are not checked.
 
 use super::Fault;
 use super::map::PATH;
 use crate::source::{NameText, Source};
 use crate::tree::Tree;
 
-/// The heading of the table of threads.
+/// Heading of the table of threads.
 const THREADS: &str = "## Threads";
-/// The heading of the table of locks.
+/// Heading of the table of locks.
 const LOCKS: &str = "## Lock order";
 
-/// Faults of names in the code, of names in the table, and of locks that do not exist.
+/// Reports names missing from the table, names missing from the code, and locks that do not exist.
 pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     let page = tree.file(PATH).and_then(|file| file.text()).unwrap_or_default();
     let table = column(page, THREADS, 0);
@@ -29,7 +29,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
                     "`thread::spawn` names no thread; use `thread::Builder` with a name".into()
                 }
                 NameText::Unknown => "the name of this thread cannot be read; give it as a text, or add the \
-                     function to HELPERS in xtask/src/source/threads.rs"
+                                      function to HELPERS in xtask/src/source/threads.rs"
                     .into(),
                 NameText::Prefix(prefix) if prefix.is_empty() => {
                     "the name of this thread begins with a placeholder; begin it with a text".into()
@@ -42,7 +42,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
                 }
                 NameText::Prefix(prefix) => {
                     format!(
-                        "the table of threads in {PATH} leaves out `{prefix}…`; say what it runs and waits for"
+                        "the table of threads in {PATH} leaves out `{prefix}…`; say what it runs and waits \
+                         for"
                     )
                 }
             };
@@ -63,7 +64,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     faults
 }
 
-/// Whether a row is about a thread: `udp-PORT-N` is about all that begin with `udp-`.
+/// Whether a row describes a thread: `udp-PORT-N` describes all that begin with `udp-`.
 fn is_named(name: &NameText, row: &str) -> bool {
     match name {
         NameText::Whole(name) => name == row,
@@ -72,7 +73,7 @@ fn is_named(name: &NameText, row: &str) -> bool {
     }
 }
 
-/// What stands between backticks in a column of the tables below a heading, each with its line.
+/// Returns the texts between backticks in a column of the tables below a heading, each with its line.
 fn column<'p>(page: &'p str, heading: &str, number: usize) -> Vec<(usize, &'p str)> {
     let lines = page.lines().zip(1..).skip_while(|(line, _)| *line != heading).skip(1);
     let mut found = Vec::new();
@@ -89,7 +90,8 @@ mod tests {
 
     const PAGE: &str = "# A\n\n## Threads\n\n| name | runs |\n|---|---|\n| `a`, `udp-PORT-N` | `x` |\n\n\
                         ## Lock order\n\n| | lock |\n|---|---|\n| 1 | `S::l` |\n\n## B\n\n| `no` | `no` |\n";
-    const CODE: &str = "//! x\nstruct S { l: Mutex<u8> }\nfn f() {\n    Builder::new().name(\"a\".into());\n    \
+    const CODE: &str = "//! x\nstruct S { l: Mutex<u8> }\nfn f() {\n    \
+                        Builder::new().name(\"a\".into());\n    \
                         let n = format!(\"udp-{}\", 1);\n    Builder::new().name(n);\n}\n";
 
     fn faults(path: &str, code: &str, page: &str) -> Vec<(String, usize)> {

@@ -1,28 +1,28 @@
-//! Where `unsafe` may be written, and that each use states its proof.
+//! Files that may contain `unsafe`, and that each use has a safety comment.
 
 use super::edges::Metadata;
 use super::{Fault, map};
 use crate::source::UnsafeKind;
 use crate::tree::Tree;
 
-/// The places, from the repository root: a file, or a folder with everything below it.
+/// The permitted places, from the repository root: a file, or a folder with everything below it.
 /// docs/ARCHITECTURE.md lists the same with the reasons, which is checked.
 const PLACES: &[&str] = &[
     // System calls of the datagram path.
     "crates/net/src",
-    // Limits of descriptors and odd sockets, which tests of the transports set up.
+    // Descriptor limits and special sockets, which tests of the transports set up.
     "crates/net/tests",
-    // Vector instructions of the master-file scanner, with a plain twin.
+    // Vector instructions of the zone file scanner, with a scalar version of the same code.
     "crates/zone/src/scan",
     // Prefetches.
     "crates/prefetch/src",
-    // An allocator that counts, for the test that answering does not allocate.
+    // A counting allocator, for the test that answering does not allocate.
     "crates/authority/tests/it/allocations",
-    // System calls of the load generator; no part of the server.
+    // System calls of the load generator; not part of the server.
     "bench/compare/src/sys",
 ];
 
-/// Faults of `unsafe` out of place or without proof, and of crate roots that do not forbid it.
+/// Reports `unsafe` in other places or without a safety comment, and crate roots that do not forbid it.
 pub(crate) fn check(tree: &Tree, metadata: &Metadata) -> Vec<Fault> {
     let page = tree.file(map::PATH).and_then(|f| f.text());
     let is_listed = |place: &&&str| page.is_none_or(|page| page.contains(&format!("| `{place}")));
@@ -39,7 +39,8 @@ pub(crate) fn check(tree: &Tree, metadata: &Metadata) -> Vec<Fault> {
             tree.file(&source.path).and_then(|f| f.text()).unwrap_or_default().lines().collect();
         for site in &source.unsafes {
             if !is_place(&source.path) {
-                let text = "`unsafe` has no place here; write it safely, or move it to a place that docs/ARCHITECTURE.md lists";
+                let text = "`unsafe` has no place here; write it safely, or move it to a place that \
+                            docs/ARCHITECTURE.md lists";
                 faults.push(Fault::new(&source.path, site.line, text));
             } else if !proven(&lines, site.line, site.statement, site.kind) {
                 let text = match site.kind {
@@ -72,13 +73,13 @@ fn is_place(path: &str) -> bool {
     })
 }
 
-/// Whether the crate rooted at this file has a place of the list below it.
+/// Whether the crate with this root file contains a permitted place.
 fn may_hold_unsafe(root: &str) -> bool {
     let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
     is_place(root) || PLACES.iter().any(|place| place.starts_with(&format!("{folder}/")))
 }
 
-/// Looks for the proof in the comments directly above the statement, or above the keyword's own line.
+/// Whether the comments directly above the statement, or above the keyword's line, contain the proof.
 fn proven(lines: &[&str], line: usize, statement: usize, kind: UnsafeKind) -> bool {
     let wanted: &[&str] = match kind {
         UnsafeKind::Claim => &["SAFETY:"],
@@ -93,7 +94,7 @@ fn proven(lines: &[&str], line: usize, statement: usize, kind: UnsafeKind) -> bo
             .take_while(|l| l.starts_with("//") || l.starts_with("#["))
             .any(|l| wanted.iter().any(|w| l.contains(w)))
     };
-    // An item's documentation belongs to the item, so the statement's first line may be the comment itself.
+    // An item's documentation is part of the item, so the statement's first line may be the comment itself.
     let within = (statement..line).any(|n| {
         lines
             .get(n - 1)

@@ -1,13 +1,12 @@
-//! Width of comments: rustfmt breaks code at its `max_width` and leaves comments alone.
+//! Width of comments: rustfmt breaks code at its `max_width`, but not comments.
 
 use super::Fault;
 use crate::tree::Tree;
 
-/// Characters of a line, as `rustfmt.toml` has it.
+/// Maximum characters of a line, as in `rustfmt.toml`.
 const WIDTH: usize = 110;
 
-/// Faults of comments that are wider. Rows of tables and what stands in fences, such as drawings, cannot be
-/// broken.
+/// Reports wider comments. Rows of tables and fenced text, such as drawings, cannot be broken.
 pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     let sources = tree.files.iter().filter(|file| file.path.ends_with(".rs"));
     sources
@@ -19,7 +18,7 @@ fn fault(path: &str, number: usize) -> Fault {
     Fault::new(path, number, format!("comment wider than {WIDTH} characters; break the line"))
 }
 
-/// The numbers of the lines that are too wide.
+/// Returns the numbers of the lines that are too wide.
 fn wide(text: &str) -> impl Iterator<Item = usize> {
     let mut fenced = false;
     text.lines().zip(1..).filter_map(move |(line, number)| {
@@ -41,7 +40,8 @@ mod tests {
     fn comments_are_broken_and_rows_drawings_and_code_are_left() {
         let long = "x".repeat(WIDTH);
         let text = format!(
-            "/// {long}\n//! | {long} |\n//! ```text\n//! {long}\n//! ```\n    // {long}\nlet text = \"{long}\";\n// short\n"
+            "/// {long}\n//! | {long} |\n//! ```text\n//! {long}\n//! ```\n    // {long}\n\
+             let text = \"{long}\";\n// short\n"
         );
         assert_eq!(wide(&text).collect::<Vec<_>>(), [1, 6]);
         assert_eq!(wide(&format!("// {}", "é".repeat(WIDTH - 3))).count(), 0, "characters, not bytes");

@@ -1,9 +1,9 @@
-//! Words that mark unfinished work, and words that a reader has to read twice, in any text file of the tree.
+//! Words of unfinished work, and vague words, in any text file of the tree.
 
 use super::Fault;
 use crate::tree::Tree;
 
-/// The words, each with what to do instead. Written in halves, so that this file does not hold them.
+/// The words, each with what to do instead. Split in halves, so that this file does not contain them.
 const BANNED: &[(&str, &str)] = &[
     (concat!("to", "do!"), "finish it"),
     (concat!("unimple", "mented!"), "finish it, or return a named error"),
@@ -14,7 +14,7 @@ const BANNED: &[(&str, &str)] = &[
     (concat!("for", " now"), "say until when, or leave the words out"),
 ];
 
-/// Words for people where the subject is a part of the program, each with what to write. In any letter case.
+/// Words for people where the subject is a part of the program, with a replacement each. In any letter case.
 const VAGUE: &[(&str, &str)] = &[
     (concat!("who", "ever"), "name the client, the thread or the caller"),
     (concat!("whom", "ever"), "name the client, the thread or the caller"),
@@ -25,7 +25,7 @@ const VAGUE: &[(&str, &str)] = &[
     (concat!("made", " anew"), "write `rebuilt`, `refreshed`, `written again`"),
 ];
 
-/// The same in comments and documents; names in the code are another matter.
+/// Further words that are checked in comments and documents, but not in code.
 const VAGUE_IN_TEXT: &[(&str, &str)] = &[
     (concat!("to", "ld"), "write `receives`, `is reported to`, `is distinguished`"),
     (concat!("he", "ar"), "write `receives`, `reads`"),
@@ -33,10 +33,10 @@ const VAGUE_IN_TEXT: &[(&str, &str)] = &[
     (concat!("he", "ard"), "write `received`, `read`"),
 ];
 
-/// The mailbox of the SOA records that RFC 6303 section 3 prescribes.
+/// The mailbox in the SOA records of RFC 6303 section 3.
 const MAILBOX: &str = concat!("no", "body.invalid");
 
-/// Faults of vague words.
+/// Reports vague words.
 fn vague(path: &str, number: usize, line: &str) -> Vec<Fault> {
     let line = line.to_lowercase().replace(MAILBOX, "");
     let text = match line.find("//") {
@@ -50,7 +50,7 @@ fn vague(path: &str, number: usize, line: &str) -> Vec<Fault> {
     anywhere.chain(in_text).map(fault).collect()
 }
 
-/// Faults of banned words standing as words of their own.
+/// Reports the banned words.
 pub(crate) fn check(tree: &Tree) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in

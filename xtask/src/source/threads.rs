@@ -1,16 +1,16 @@
-//! Facts about the threads that one Rust file starts, and about the locks that its types have. Test code is
-//! left out. What is allowed is decided in `checks::threads`.
+//! Facts about the threads that one Rust file starts, and about the locks of its types. Test code is left
+//! out. The rules are in `checks::threads`.
 //!
-//! A thread gets its name by `thread::Builder::name`. Where that call has a text or a `format!`, also by way
-//! of a local variable or of a closure that is called with a text, the name is read here. Where a function
-//! takes the name as an argument, [`HELPERS`] says which calls have the text.
+//! A thread is named by `thread::Builder::name`. If that call has a text or a `format!`, also through a local
+//! variable or a closure that is called with a text, the name is read here. If a function takes the name as
+//! an argument, [`HELPERS`] lists the calls with the text.
 
 use std::collections::HashMap;
 
 use syn::visit::{self, Visit};
 
-/// Functions that start threads under a name that their caller chooses: the function that calls `Builder`,
-/// and the function whose first argument is the name.
+/// Functions that start threads with a name from their caller: the function that calls `Builder`, and the
+/// function whose first argument is the name.
 const HELPERS: &[(&str, &str)] = &[
     ("Background::run", "Lane::new"),
     ("KeptThreads::run", "KeptThreads::new"),
@@ -18,10 +18,10 @@ const HELPERS: &[(&str, &str)] = &[
     ("WriterThread::start", "WriterThread::start"),
 ];
 
-/// What one file says about threads and locks.
+/// Threads and locks of one file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Threads {
-    /// The names of threads, in the order in which they stand in the file.
+    /// The names of threads, in the order of the file.
     pub(crate) names: Vec<ThreadName>,
     /// Fields that are a `Mutex` or an `RwLock`, as `Type::field`.
     pub(crate) locks: Vec<String>,
@@ -30,22 +30,22 @@ pub(crate) struct Threads {
 /// The name of a thread.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ThreadName {
-    /// The line of the call.
+    /// Line of the call.
     pub(crate) line: usize,
-    /// What is known of the name.
+    /// The readable part of the name.
     pub(crate) text: NameText,
 }
 
-/// What the code says about a name.
+/// The readable part of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NameText {
     /// The whole name.
     Whole(String),
-    /// What stands before the first placeholder of a `format!`.
+    /// The part before the first placeholder of a `format!`.
     Prefix(String),
-    /// It is an argument of a function that is none of [`HELPERS`], or it cannot be read.
+    /// An argument of a function that is not in [`HELPERS`], or unreadable.
     Unknown,
-    /// There is none: `thread::spawn`.
+    /// No name: `thread::spawn`.
     Nameless,
 }
 
@@ -66,14 +66,14 @@ struct Reader {
     functions: Vec<Function>,
 }
 
-/// The function that is being read.
+/// The current function.
 #[derive(Default)]
 struct Function {
     /// `name`, or `Type::name` for a method.
     name: String,
     /// Its local variables and their values.
     variables: HashMap<String, syn::Expr>,
-    /// Local closures that are being read: the variable, and the parameters.
+    /// Enclosing local closures: the variable, and the parameters.
     closures: Vec<(String, Vec<String>)>,
     /// Local closures whose first argument is the name of a thread.
     naming: Vec<String>,
@@ -82,7 +82,7 @@ struct Function {
 }
 
 impl Function {
-    /// The name of a thread that an expression yields; `None` if it is an argument of the function, or a
+    /// Returns the thread name that an expression yields; `None` if it is an argument of the function, or a
     /// field.
     fn name_of(&self, expression: &syn::Expr, depth: usize) -> Option<NameText> {
         match expression {
@@ -110,7 +110,7 @@ impl Function {
     }
 }
 
-/// What a `format!` begins with.
+/// Returns the beginning of a `format!`.
 fn formatted(made: &syn::Macro) -> NameText {
     let first = made.tokens.clone().into_iter().next().map(|token| token.to_string());
     let text = first.and_then(|token| syn::parse_str::<syn::LitStr>(&token).ok()).map(|text| text.value());
@@ -128,7 +128,7 @@ impl Reader {
         self.found.names.push(ThreadName { line, text });
     }
 
-    /// A thread gets a name by this expression.
+    /// Records a thread named by this expression.
     fn named(&mut self, line: usize, expression: &syn::Expr) {
         let Some(function) = self.functions.last_mut() else { return };
         if let Some(text) = function.name_of(expression, 0) {
@@ -161,7 +161,7 @@ impl Reader {
     }
 }
 
-/// The variable that an expression is, but for calls such as `into()`.
+/// Returns the variable in an expression, without calls such as `into()`.
 fn base(expression: &syn::Expr) -> Option<String> {
     match expression {
         syn::Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
@@ -185,7 +185,7 @@ fn ends(function: &syn::Expr, before: &str, last: &str) -> bool {
     path_of(function).is_some_and(|path| path == format!("{before}::{last}"))
 }
 
-/// The last two parts of a path, or the only one.
+/// Returns the last two parts of a path, or the only one.
 fn path_of(function: &syn::Expr) -> Option<String> {
     let syn::Expr::Path(path) = function else { return None };
     let parts: Vec<String> = path.path.segments.iter().map(|part| part.ident.to_string()).collect();
@@ -309,14 +309,16 @@ mod tests {
         );
         let text = "fn f() { let name = format!(\"udp-{}\", 1); Builder::new().name(name).spawn(g); }";
         assert_eq!(names(text), [NameText::Prefix("udp-".into())]);
-        let text = "fn f() { let n = thread::current().name().unwrap_or(\"a\").to_owned(); Builder::new().name(n); }";
+        let text = "fn f() { let n = thread::current().name().unwrap_or(\"a\").to_owned(); \
+                    Builder::new().name(n); }";
         assert_eq!(names(text), [whole("a")]);
         assert_eq!(names("fn f() { zone.name(1); key.name(\"k\"); }"), []);
     }
 
     #[test]
     fn names_are_read_where_a_closure_or_a_helper_is_called() {
-        let text = "fn f() { let t = |name: &str| Builder::new().name(name.into());\n t(\"a\").spawn(g); t(\"b\"); u(\"c\"); }";
+        let text = "fn f() { let t = |name: &str| Builder::new().name(name.into());\n \
+                    t(\"a\").spawn(g); t(\"b\"); u(\"c\"); }";
         assert_eq!(names(text), [whole("a"), whole("b")]);
         let text = "fn f() { let b = |n| Other::default().thread_name(n); b(\"log\"); }";
         assert_eq!(names(text), [whole("log")]);
@@ -334,7 +336,8 @@ mod tests {
 
     #[test]
     fn tests_are_left_out() {
-        let text = "#[cfg(test)]\nmod tests { #[test] fn f() { std::thread::spawn(g); } }\n#[test]\nfn f() { std::thread::spawn(g); }";
+        let text = "#[cfg(test)]\nmod tests { #[test] fn f() { std::thread::spawn(g); } }\n#[test]\n\
+                    fn f() { std::thread::spawn(g); }";
         assert_eq!(names(text), []);
     }
 
