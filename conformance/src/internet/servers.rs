@@ -182,8 +182,8 @@ fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> R
                 "options {{\n directory \"{at}\"; pid-file \"{at}/pid\"; \
                  session-keyfile \"{at}/session.key\";\n \
                  managed-keys-directory \"{at}\"; lock-file none;\n listen-on {{ {address}; }}; \
-                 listen-on-v6 {{ none; }};\n recursion yes; allow-query {{ any; }}; allow-recursion {{ any; \
-                 }}; \
+                 listen-on-v6 {{ none; }};\n recursion yes; allow-query {{ any; }}; \
+                 allow-recursion {{ any; }}; \
                  allow-query-cache {{ any; }};\n dnssec-validation yes; empty-zones-enable no; \
                  minimal-responses yes; max-udp-size 4096;\n}};\ncontrols {{ }};\n\
                  trust-anchors {{ \".\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n\

@@ -1,5 +1,5 @@
-//! Sockets that a service manager passes (socket activation): the server answers on those, and while there is
-//! no server, queries wait in them.
+//! Socket activation: the server answers on sockets that a service manager passes, and while no server runs,
+//! queries wait in them.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -17,9 +17,8 @@ use tempfile::TempDir;
 use crate::metrics::http;
 use crate::support::{APEX, Server, TEST_TIMEOUT, free_address, message, text, without_manager, written};
 
-/// A program that sockets are passed to, three at the most: a shell gets them as its standard input, output
-/// and error, and gives them the numbers from 3 on. What the program prints goes into the file `log` if there
-/// are several.
+/// Returns a command with at most three passed sockets: a shell gets them as its standard input, output and
+/// error, and moves them to descriptors from 3 on. With several sockets, the output goes to the file `log`.
 pub(crate) fn passing<const N: usize>(sockets: [OwnedFd; N], pid: &str, arguments: &[&str]) -> Command {
     let numbers = ["3<&0", " 4>&1", " 5>&2"][..N].concat();
     let log = if N > 1 || arguments.contains(&"serve") { ">log 2>&1" } else { "" };
@@ -34,8 +33,8 @@ pub(crate) fn passing<const N: usize>(sockets: [OwnedFd; N], pid: &str, argument
     command
 }
 
-/// A folder with a zone `example.` and a configuration that listens on these addresses, on the default ones
-/// if there are none.
+/// Returns a folder with a zone `example.` and a configuration that listens on these addresses, or on the
+/// defaults if there are none.
 pub(crate) fn folder(addresses: &[SocketAddr], more: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), APEX).expect("written");
@@ -45,33 +44,34 @@ pub(crate) fn folder(addresses: &[SocketAddr], more: &str) -> TempDir {
         false => format!("[[listen]]\naddr = [{}]\n", addresses.join(", ")),
     };
     let config = format!(
-        "[server]\nworkers = 2\n{listen}[control]\nsocket = \"ctl.sock\"\n[template.folder]\ndirectory = \".\"\n{more}"
+        "[server]\nworkers = 2\n{listen}[control]\nsocket = \"ctl.sock\"\n[template.folder]\n\
+         directory = \".\"\n{more}"
     );
     fs::write(folder.path().join("nomen.toml"), config).expect("written");
     folder
 }
 
-/// Starts a server that sockets are passed to.
+/// Starts a server with passed sockets.
 fn serve<const N: usize>(sockets: [OwnedFd; N], folder: TempDir) -> Server {
     let address = free_address();
     Server::start_by(passing(sockets, "$$", &["serve", "--config", "nomen.toml"]), address, folder)
 }
 
-/// Runs a verb to its end with one socket passed.
+/// Runs a command to its end with one passed socket.
 fn run(socket: impl Into<OwnedFd>, folder: &TempDir, verb: &[&str]) -> Output {
-    // What `serve` says goes into the log.
+    // The messages of `serve` are in the log.
     let _ = fs::remove_file(folder.path().join("log"));
     let output = passing([socket.into()], "$$", verb).current_dir(folder.path()).output().expect("it runs");
     let log = fs::read(folder.path().join("log")).unwrap_or_default();
     Output { stderr: [output.stderr, log].concat(), ..output }
 }
 
-/// Both sockets of an address.
+/// Binds both sockets of an address.
 fn both(address: SocketAddr) -> (UdpSocket, TcpListener) {
     (UdpSocket::bind(address).expect("bound"), TcpListener::bind(address).expect("bound"))
 }
 
-/// A socket as the server gets it, of which the manager keeps one as well.
+/// Returns a copy of a socket for the server; the manager keeps the original.
 fn copy<S>(socket: &S, clone: fn(&S) -> std::io::Result<S>) -> OwnedFd
 where
     OwnedFd: From<S>,
@@ -79,7 +79,7 @@ where
     clone(socket).expect("another descriptor").into()
 }
 
-/// A client that has sent a query.
+/// Returns a client that has sent a query.
 pub(crate) fn asked(server: SocketAddr, id: u16) -> UdpSocket {
     let local = if server.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
     let client = UdpSocket::bind(local).expect("a client");
@@ -96,7 +96,7 @@ pub(crate) fn expect_answer(client: &UdpSocket, id: u16) {
     check(&answer[..size], id);
 }
 
-/// The same over TCP.
+/// Like [`asked`], over TCP.
 pub(crate) fn asked_over_tcp(server: SocketAddr, id: u16) -> TcpStream {
     let mut client = TcpStream::connect(server).expect("connected");
     client.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -152,7 +152,7 @@ fn passed_sockets_of_ipv6_are_answered_on_beside_those_that_were_not_passed() {
     server.wait_for_log("passed=1", 2);
 }
 
-/// A socket of IPv6 on all addresses and a port of the system's choice, for IPv6 alone or not.
+/// Returns an IPv6 socket on all addresses and a free port, for IPv6 only or for both families.
 fn everywhere(kind: SockType, only_v6: bool) -> Option<OwnedFd> {
     let made = socket(AddressFamily::Inet6, kind, SockFlag::SOCK_CLOEXEC, None).ok()?;
     setsockopt(&made, sockopt::Ipv6V6Only, &only_v6).expect("set");
@@ -172,7 +172,7 @@ fn a_passed_wildcard_answers_from_the_address_that_was_asked() {
     let six_address = six.as_ref().map(|six| six.local_addr().expect("bound"));
     let addresses: Vec<SocketAddr> = [Some(address), six_address].into_iter().flatten().collect();
     let folder = folder(&addresses, "");
-    // Over TCP another process may have the port, here on all addresses.
+    // TCP is off: another process may have the port, as this binds all addresses.
     let config = folder.path().join("nomen.toml");
     let text = fs::read_to_string(&config).expect("read");
     fs::write(&config, text.replace("[[listen]]\n", "[[listen]]\nproto = [\"udp\"]\n")).expect("written");
@@ -180,7 +180,7 @@ fn a_passed_wildcard_answers_from_the_address_that_was_asked() {
         Some(six) => serve([any.into(), six.into()], folder),
         None => serve([any.into()], folder),
     };
-    // Clients accept answers only from the address that they asked.
+    // Clients accept answers only from the address that they queried.
     let own = SocketAddr::new(free_address().ip(), address.port());
     expect_answer(&asked(own, 1), 1);
     if let Some(six) = six_address {
@@ -225,7 +225,7 @@ fn no_query_is_lost_while_servers_come_and_go() {
         let client = scope.spawn(|| {
             let mut answered = 0_u16;
             while !is_stopped() {
-                // Each query is sent once, whichever server is there at the time.
+                // Each query is sent once, whichever server runs at the time.
                 expect_answer(&asked(address, answered), answered);
                 answered = answered.wrapping_add(1);
             }
@@ -243,7 +243,7 @@ fn no_query_is_lost_while_servers_come_and_go() {
     });
 }
 
-/// A datagram socket that shares its address with others, as `ReusePort=yes` has them made.
+/// Returns a datagram socket that shares its address with others, as with `ReusePort=yes`.
 fn sharing(address: SocketAddr) -> UdpSocket {
     let made =
         socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
@@ -256,7 +256,7 @@ fn sharing(address: SocketAddr) -> UdpSocket {
 #[test]
 fn several_sockets_of_an_address_all_have_a_worker() {
     let address = free_address();
-    // More than there are workers, and TCP is not passed.
+    // More sockets than workers, and none for TCP.
     let sockets = [(); 3].map(|()| OwnedFd::from(sharing(address)));
     let before: Vec<UdpSocket> = (0..100).map(|id| asked(address, id)).collect();
     let server = serve(sockets, folder(&[address], ""));
@@ -301,7 +301,7 @@ fn what_cannot_be_listened_on_is_named() {
     let listener = TcpListener::bind(elsewhere).expect("bound");
     let connection = TcpStream::connect(elsewhere).expect("connected");
     let unix = UnixListener::bind(folder.path().join("unix")).expect("bound");
-    // It takes the place of the address that is configured.
+    // It is passed instead of the configured address.
     let any = UdpSocket::bind(("0.0.0.0", at.port())).expect("bound");
     let unused_any = format!("0.0.0.0@{} over udp, for which nothing is configured", at.port());
     let unused = format!("{} over tcp, for which nothing is configured", written(elsewhere).replace('"', ""));

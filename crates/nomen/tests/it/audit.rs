@@ -1,4 +1,4 @@
-//! The audit file: a line for each change, each transfer, and each request that is refused.
+//! The audit file: one line for each change, each transfer, and each refused request.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -10,7 +10,7 @@ use crate::primary::{self, KEY_FILE};
 use crate::secondary::{peer, server};
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, run, text, written};
 
-/// Keys of the server that has an audit file, and a state folder.
+/// `[server]` keys and `[log]` with an audit file and a state folder.
 const AUDIT: &str = "state-dir = \"state\"\n[log]\naudit-file = \"audit.log\"\n";
 const NOTIFY: &[u8] = b"\0\x01\x24\0\0\x01\0\0\0\0\0\0\x07example\0\0\x06\0\x01";
 
@@ -26,7 +26,7 @@ fn wait_for(server: &Server, words: &str) {
     }
 }
 
-/// A socket at an address of this machine.
+/// Returns a socket at an address of this machine.
 fn socket_at(client: [u8; 4], server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((IpAddr::from(client), 0)).expect("loopback has it");
     socket.connect(server).expect("an address");
@@ -34,7 +34,7 @@ fn socket_at(client: [u8; 4], server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// A message with other bits: opcode and flags, type, class.
+/// Returns the message with another type and class.
 fn with(message: &[u8], qtype: u16, qclass: u16) -> Vec<u8> {
     let mut message = message.to_vec();
     let end = message.len();
@@ -67,7 +67,7 @@ fn the_audit_file_of_a_flood_of_refused_requests_was_not_bounded() {
     (0..10).for_each(|_| assert_eq!(changes::answer(&socket, NOTIFY), Some(5)));
     let figures = http(metrics, "GET /metrics");
     assert!(figures.contains("nomen_audit_counted_total 7\n"), "{figures}");
-    // A reload changes the bound.
+    // A reload changes the limit.
     server.reconfigure("audit-refusals = 3", "audit-refusals = 4");
     server.reload();
     (0..2).for_each(|_| assert_eq!(changes::answer(&socket, NOTIFY), Some(5)));
@@ -108,7 +108,7 @@ fn requests_of_a_wrong_class_type_or_form_left_no_line() {
         (with(NOTIFY, 1, 1), 4, "NOTIFY", "the type is not SOA"),
         (axfr.clone(), 1, "transfer", "AXFR needs TCP (RFC 5936, section 4.2)"),
         (with(&axfr, 252, 3), 5, "transfer", "the class is not IN"),
-        // What the query path itself refuses.
+        // Requests that the query path itself refuses.
         (with(&update, 6, 4), 5, "update", "the class is not IN"),
         (cut.to_vec(), 1, "update", "the message is malformed"),
         ([&axfr[..], b"\0"].concat(), 1, "transfer", "the message is malformed"),
@@ -117,7 +117,7 @@ fn requests_of_a_wrong_class_type_or_form_left_no_line() {
         assert_eq!(changes::answer(&socket, &message), Some(rcode), "{what} {reason}");
         is_of(what, reason);
     }
-    // IXFR without the serial of the client, and of a zone that is not here.
+    // IXFR without the client's serial, and of an unknown zone.
     let mut stream = primary::connect(server.address).expect("a connection");
     primary::send(&mut stream, &message(4, "example", 251)).expect("sent");
     assert_eq!(primary::receive(&mut stream).expect("a reply")[3] & 15, 1);
@@ -128,7 +128,7 @@ fn requests_of_a_wrong_class_type_or_form_left_no_line() {
 fn an_update_that_is_refused_did_not_say_what_it_asks_for_nor_the_zones_serial() {
     let server = Server::start_in(changes::folder(APEX), AUDIT, "allow-update = [\"127.0.0.1\"]\n");
     assert_eq!(changes::add(server.address, "example", "new.example"), Some(0));
-    // A name that must be in use (RFC 2136 §2.4.4).
+    // A prerequisite: a name that must be in use (RFC 2136 §2.4.4).
     let condition = changes::record("nosuch.example", 255, 255, 0, b"");
     let mut unfit = changes::update_message(7, "example", &[condition]);
     unfit.swap(7, 9);
@@ -146,7 +146,7 @@ fn an_update_that_is_refused_did_not_say_what_it_asks_for_nor_the_zones_serial()
                 && line.ends_with(counts)
         })
     });
-    // Refused before the zone is looked at: another client, and a zone that is not here.
+    // Refused before the zone is read: another client, and an unknown zone.
     let added = changes::record("b.example", 1, 1, 60, &[192, 0, 2, 80]);
     let foreign = socket_at([127, 0, 0, 2], server.address);
     let update = changes::update_message(7, "example", &[added.clone(), added]);
@@ -156,7 +156,7 @@ fn an_update_that_is_refused_did_not_say_what_it_asks_for_nor_the_zones_serial()
     server.wait_for_log(line, 1);
     assert_eq!(changes::add(server.address, "other", "new.other"), Some(9));
     wait_for(&server, "reason=\"the zone is not served here\" prerequisites=0 updates=1\n");
-    // The zone is frozen when the request comes.
+    // The zone is frozen when the request arrives.
     assert!(server.ctl(&["zone", "freeze", "example"]).status.success());
     assert_eq!(changes::add(server.address, "example", "c.example"), Some(5));
     wait_for(&server, "`nomen ctl zone thaw`\" prerequisites=0 updates=1 serial=2");
@@ -169,9 +169,9 @@ fn an_update_that_the_full_queue_refuses_left_no_line() {
     let socket = changes::socket(server.address);
     let added = changes::record("b.example", 1, 1, 60, &[192, 0, 2, 80]);
     let update = changes::update_message(7, "example", &[added]);
-    let line = "update refused zone=example. client=127.0.0.1 key=\"none\" reason=\"too many updates wait already \
-                (`queue` of [updates])\" prerequisites=0 updates=1 serial=";
-    // One waits for the disk, and the next ones are there before it is answered.
+    let line = "update refused zone=example. client=127.0.0.1 key=\"none\" reason=\"too many updates wait \
+                already (`queue` of [updates])\" prerequisites=0 updates=1 serial=";
+    // One waits for the disk, and the next ones arrive before it is answered.
     eventually("one finds the queue full", &server, || {
         (0..64).for_each(|_| assert!(socket.send(&update).is_ok()));
         read(&server).contains(line)
@@ -186,7 +186,7 @@ fn updates_that_are_passed_on_left_no_line() {
     let grants = "allow-transfer = [\"127.0.0.0/8\"]\nallow-update = [\"key:transfer.example\"]\n\
                   [transfers]\nkey-files = [\"transfer.key\"]\n";
     let primary = Server::start_at(first, folder, changes::STATE, grants);
-    // The secondary does not know the key.
+    // The secondary does not have the key.
     let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", peer(first, false));
     let log = "[log]\naudit-file = \"audit.log\"\n";
     let secondary = server(own, log, &format!("{zone}forward-updates = [\"any\"]\n"));
@@ -215,7 +215,7 @@ fn updates_that_are_passed_on_left_no_line() {
     assert!(send(&[]).contains("REFUSED"));
     wait_for(&secondary, "key=\"none\" primary=");
     wait_for(&secondary, "rcode=REFUSED prerequisites=0 updates=1");
-    // The primary is gone.
+    // The primary has stopped.
     drop(primary);
     assert!(send(&[]).contains("SERVFAIL"));
     wait_for(
@@ -224,7 +224,7 @@ fn updates_that_are_passed_on_left_no_line() {
     );
     wait_for(&secondary, "onnection refused\" prerequisites=0 updates=1");
     secondary.wait_for_log("zone example.: update not passed on client=127.0.0.1 key=none", 1);
-    // Other clients' updates are not passed on.
+    // Updates of other clients are not forwarded.
     secondary.reconfigure("forward-updates = [\"any\"]", "forward-updates = [\"192.0.2.1\"]");
     secondary.reload();
     assert!(send(&[]).contains("REFUSED"));
@@ -243,7 +243,7 @@ fn what_the_operator_commits_was_not_in_the_audit_file() {
         assert!(server.ctl(&[&["zone"], arguments].concat()).status.success(), "{arguments:?}");
     }
     wait_for(&server, "transaction committed zone=example. removed=1 added=2 serial_before=1 serial=2");
-    // What updates have made of it goes by a reload that is forced.
+    // A forced reload discards the changes made by updates.
     assert!(server.ctl(&["zone", "reload", "example", "--force"]).status.success());
     wait_for(&server, "zone file taken zone=example. removed=2 added=1 serial_before=2 serial=3");
     assert_eq!(server.ctl_json(&["log", "reopen"])["audit"], "audit.log");

@@ -1,4 +1,4 @@
-//! What an operator reads about a broken configuration or zone: every fault, each with its place.
+//! Errors of a broken configuration or zone: every fault, each with its position.
 
 use std::fs;
 
@@ -74,14 +74,15 @@ fn serving_a_missing_file_ended_as_a_bad_one_does() {
 
 #[test]
 fn a_bad_zone_is_reported_by_check() {
-    let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n[[zone]]\nname = \"gone\"\nfile = \"gone.zone\"\n";
+    let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n[[zone]]\nname = \"gone\"\n\
+                  file = \"gone.zone\"\n";
     let zone = format!("{APEX}www A 192.0.2.300\nwww CNAME ns1\nmail MX ten ns1\n");
     insta::assert_snapshot!(check_config(&[("nomen.toml", config), ("example.zone", &zone)]));
 }
 
 #[test]
 fn zones_are_reported_in_the_order_of_their_names() {
-    // Those in front take longer than those behind, so that threads finish in another order.
+    // The first zones take longer than the later ones, so that threads finish in another order.
     let names: Vec<String> = (0..20).map(|i| format!("z{i:02}")).collect();
     let lines = |count: usize| "h A 192.0.2.1\n".repeat(count * 500);
     let zones: Vec<(String, String)> = (names.iter().enumerate())
@@ -182,7 +183,8 @@ fn what_is_refused_and_what_is_served_all_the_same_were_both_bad() {
         .map(|file| format!("[[zone]]\nname = \"{file}\"\nfile = \"{file}\"\n"));
     fs::write(folder.path().join("nomen.toml"), zones.concat()).expect("written");
     let said = text(&run(folder.path(), &["check"]).stderr);
-    let sum = "of 3 zones: 1 bad, a server refuses them; 1 served all the same, with errors; 1 served, with warnings";
+    let sum = "of 3 zones: 1 bad, a server refuses them; 1 served all the same, with errors; 1 served, with \
+               warnings";
     assert!(said.contains(sum), "{said}");
 }
 

@@ -1,5 +1,5 @@
-//! Each finding of `nomen zone check` about the zone as a whole is shown at its word, as faults of single
-//! records are.
+//! Each finding of `nomen zone check` about the whole zone is shown at its word, like faults of single
+//! records.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use tempfile::TempDir;
 
 use crate::support::{APEX, Server, eventually, run, text};
 
-/// The lines before the records of a test.
+/// Number of lines before the records of a test.
 const LINES: usize = 6;
 
-/// What `nomen zone check` finds in zone `example.` with these records behind APEX.
+/// Returns the findings of `nomen zone check` in zone `example.` with these records after APEX.
 fn found(records: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("z"), format!("{APEX}{records}")).expect("written");
@@ -21,8 +21,7 @@ fn checked(folder: &TempDir, more: &[&str]) -> String {
     text(&run(folder.path(), &[&["zone", "check", "example", "z"], more].concat()).stderr)
 }
 
-/// Holds that a record has a finding with these words, shown with carets under this word of the record's
-/// line.
+/// Asserts that a record has a finding with these words, with carets under this word of the record's line.
 fn assert_shown(records: &str, words: &str, under: &str) {
     let said = found(records);
     let last = records.lines().next().expect("a record");
@@ -139,7 +138,7 @@ fn a_host_with_an_underscore() {
 #[test]
 fn a_digest_of_the_wrong_length() {
     let (good, bad) = ("00".repeat(32), "00".repeat(20));
-    // The one of two that is wrong.
+    // The wrong one of two.
     let records = format!("s DS 1 8 2 {bad}\ns DS 2 8 2 {good}\ns NS ns1");
     assert_shown(&records, "the digest has another length than its type makes", &bad);
     let said = found(&format!("s DS 2 8 2 {good}\ns DS 1 8 2 {bad}\ns NS ns1"));
@@ -154,14 +153,16 @@ fn an_owner_that_is_no_host_name() {
 #[test]
 fn findings_of_the_soa_are_shown_at_its_fields() {
     let folder = tempfile::tempdir().expect("a folder");
-    let zone = "$TTL 60\n@ SOA ns1 admin@example. (\n  1 3600 600\n  4000 ; expire\n  60 )\n NS ns1\nns1 A 192.0.2.1\n";
+    let zone = "$TTL 60\n@ SOA ns1 admin@example. (\n  1 3600 600\n  4000 ; expire\n  60 )\n NS ns1\n\
+                ns1 A 192.0.2.1\n";
     fs::write(folder.path().join("z"), zone).expect("written");
     let said = checked(&folder, &["--zonemd"]);
     for shown in [
         "z:2:3: error: a digest is required: the zone has no ZONEMD\n",
         "2 | @ SOA ns1 admin@example. (\n  |           ^^^^^^^^^^^^^^\n",
-        "z:4:3: warning: example. SOA: expire should be larger than refresh and retry together\n  |\n4 |   4000 ; expire\n  |   ^^^^\n",
-        // The line has no owner, so the type is pointed at.
+        "z:4:3: warning: example. SOA: expire should be larger than refresh and retry together\n  |\n\
+         4 |   4000 ; expire\n  |   ^^^^\n",
+        // The line has no owner, so the carets are under the type.
         "z:6:2: warning: example. NS: only one name server, there should be two\n  |\n6 |  NS ns1\n  |  ^^\n",
     ] {
         assert!(said.contains(shown), "{shown}\n{said}");
@@ -181,7 +182,7 @@ fn what_comes_to_light_when_records_are_put_together_had_no_place() {
         let carets = format!("| {:column$}{}", "", "^".repeat(under.len()));
         assert!(said.contains(words) && said.contains(&carets), "{records}\n{said}");
     }
-    // Nothing of the NS that should be there is there to be shown.
+    // The missing NS record has no position.
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("z"), "@ 60 SOA ns1 admin 1 3600 600 86400 60\n").expect("written");
     let said = checked(&folder, &[]);
@@ -222,7 +223,7 @@ fn what_an_audit_finds_is_shown_at_a_record_of_the_name() {
     let zone = format!("{APEX}@ DNSKEY 257 3 15 l02Woi0iS8Aa25FQkUd9RMzZHJpBoRQwAQEX1SxZJA4=\n");
     fs::write(folder.path().join("z"), zone).expect("written");
     let said = checked(&folder, &["--dnssec"]);
-    // There is no NSEC, so whatever the name has is shown.
+    // There is no NSEC, so any record of the name is shown.
     for shown in [
         "z:3:1: error: example. NSEC: the zone has neither NSEC nor NSEC3\n  |\n3 | @ NS ns1\n  | ^\n",
         "and others\n  |\n3 | @ NS ns1\n  |   ^^\n",
@@ -232,7 +233,7 @@ fn what_an_audit_finds_is_shown_at_a_record_of_the_name() {
     }
 }
 
-/// What `nomen ctl zone status` shows of a zone once it was looked at, and its findings as JSON.
+/// Returns the output of `nomen ctl zone status` for a zone once it was checked, and its findings as JSON.
 fn status(server: &Server) -> (String, serde_json::Value) {
     let findings = || server.ctl_json(&["zone", "status", "example"])["findings"].clone();
     eventually("it is looked at", server, || findings().as_array().is_some_and(|all| !all.is_empty()));
@@ -252,7 +253,7 @@ fn what_a_running_server_finds_stands_at_its_word_too() {
     assert_eq!(below, ["  |", "8 | mx MX 10 gone", "  |          ^^^^"], "{shown}");
     let place = [&json[0]["line"], &json[0]["column"], &json[0]["severity"]];
     assert_eq!(serde_json::json!(place), serde_json::json!([8, 10, "warning"]), "{json}");
-    // The text has another version by now, which is not served: its lines are not meant.
+    // The file now has another version than the served one: its lines do not apply.
     server.write("example.zone", &zone.replace("admin 1 ", "admin 2 ").replace("a 60", "\na 60"));
     let (shown, json) = status(&server);
     assert!(

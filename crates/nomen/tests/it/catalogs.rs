@@ -1,5 +1,5 @@
-//! The set of zones changes while the server runs: by catalog zones, of BIND, of Knot and of files, and by
-//! `nomen ctl zone add` and `remove`.
+//! The set of zones changes while the server runs: by catalog zones, from BIND, Knot and files, and by `nomen
+//! ctl zone add` and `remove`.
 
 use std::fs;
 use std::io::Write;
@@ -18,7 +18,7 @@ fn zone_text(address: &str) -> String {
     format!("{APEX}www A {address}\n")
 }
 
-/// The text of a catalog zone with these records.
+/// Returns the text of a catalog zone with these records.
 fn catalog_text(serial: u32, records: &str) -> String {
     format!("$TTL 0\n@ SOA . . {serial} 3600 600 86400 60\n@ NS invalid.\nversion TXT \"2\"\n{records}")
 }
@@ -35,14 +35,14 @@ fn catalog(server: &Server, zone: &str) -> serde_json::Value {
     server.ctl_json(&["zone", "status", zone])["catalog"].clone()
 }
 
-/// What a command of `nomen ctl` that must fail says.
+/// Returns the error of a command of `nomen ctl` that must fail.
 fn refusal(server: &Server, arguments: &[&str]) -> String {
     let output = server.ctl(arguments);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     text(&output.stderr)
 }
 
-/// Files of zones from primaries in the state folder.
+/// Returns the number of files of secondary zones in the state folder.
 pub(crate) fn kept(server: &Server) -> usize {
     let shards = fs::read_dir(server.path("state/secondaries")).into_iter().flatten().flatten();
     shards.map(|shard| fs::read_dir(shard.path()).into_iter().flatten().count()).sum()
@@ -87,13 +87,14 @@ fn bind(secondary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     }
 }
 
-/// A server in a folder, whose catalog zone `cat` comes from this one.
+/// Starts a server in a folder; its catalog zone `cat` comes from `primary`.
 fn consumer(folder: TempDir, address: SocketAddr, primary: SocketAddr) -> Server {
     fs::create_dir_all(folder.path().join("state")).expect("made");
     fs::create_dir_all(folder.path().join("gold")).expect("made");
     fs::write(folder.path().join("gold/two.test"), zone_text("192.0.2.99")).expect("written");
     let more = format!(
-        "[template.members]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n[template.gold]\nfile = \"gold/{{zone}}\"\n\
+        "[template.members]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n[template.gold]\n\
+         file = \"gold/{{zone}}\"\n\
          [[zone]]\nname = \"cat\"\nprimaries = [{}]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n\
          catalog-template = \"members\"\ncatalog-groups = {{ gold = \"gold\" }}\n",
         written(primary)
@@ -147,8 +148,10 @@ fn knot(own: SocketAddr, folder: &Path) -> String {
         "server:\n  rundir: \"{folder}\"\n  listen: {ip}@{port}\ndatabase:\n  storage: \"{folder}\"\n\
          acl:\n  - id: all\n    address: 127.0.0.0/8\n    action: transfer\n\
          zone:\n  - domain: cat\n    catalog-role: generate\n    acl: all\n\
-         \x20 - domain: one.test\n    storage: \"{folder}\"\n    acl: all\n    catalog-role: member\n    catalog-zone: cat\n\
-         \x20 - domain: two.test\n    storage: \"{folder}\"\n    acl: all\n    catalog-role: member\n    catalog-zone: cat\n\
+         \x20 - domain: one.test\n    storage: \"{folder}\"\n    acl: all\n    catalog-role: member\n    \
+         catalog-zone: cat\n\
+         \x20 - domain: two.test\n    storage: \"{folder}\"\n    acl: all\n    catalog-role: member\n    \
+         catalog-zone: cat\n\
          \x20   catalog-group: gold\n"
     )
 }
@@ -163,7 +166,7 @@ fn members_of_a_catalog_zone_that_knot_generates_are_served() {
     });
 }
 
-/// A server with two catalog zones that are files, whose members are files of the folder `members`.
+/// Starts a server with two catalog zones in files, whose members are files in the folder `members`.
 fn of_files(members: &[&str]) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     ["state", "members"].iter().for_each(|name| fs::create_dir(folder.path().join(name)).expect("made"));
@@ -178,8 +181,9 @@ fn of_files(members: &[&str]) -> Server {
 }
 
 const FILES: &str = "[template.members]\nfile = \"members/{zone}\"\n\
-    [[zone]]\nname = \"cat1\"\nfile = \"cat1\"\ncatalog-template = \"members\"\n\
-    [[zone]]\nname = \"cat2\"\nfile = \"cat2\"\ncatalog-template = \"members\"\ncatalog-answers = true\n";
+                     [[zone]]\nname = \"cat1\"\nfile = \"cat1\"\ncatalog-template = \"members\"\n\
+                     [[zone]]\nname = \"cat2\"\nfile = \"cat2\"\ncatalog-template = \"members\"\n\
+                     catalog-answers = true\n";
 
 /// Puts another version of a catalog zone into service.
 fn list(server: &Server, catalog: &str, serial: u32, records: &str) {
@@ -191,7 +195,7 @@ fn list(server: &Server, catalog: &str, serial: u32, records: &str) {
 fn a_member_moves_to_the_catalog_zone_that_its_own_names() {
     let server = of_files(&["a.test"]);
     list(&server, "cat1", 2, "x.zones PTR a.test.\n");
-    // The reload does not end before all that follows is in service.
+    // The reload ends only when all consequences are in service.
     assert!(is_answered(&server, "a.test", "192.0.2.1"), "{}", server.log());
     list(&server, "cat2", 2, "x.zones PTR a.test.\n");
     assert_eq!(
@@ -205,7 +209,7 @@ fn a_member_moves_to_the_catalog_zone_that_its_own_names() {
     list(&server, "cat1", 4, "");
     assert!(is_answered(&server, "a.test", "192.0.2.1"));
     assert_eq!(server.log().matches("in vain").count(), 2, "once for each catalog zone: {}", server.log());
-    // The one is for clients, the other is not.
+    // `cat2` is served to clients, `cat1` is not.
     assert!(server.query(&["cat2", "SOA"]).contains("NOERROR"));
     assert!(server.query(&["cat1", "SOA"]).contains("REFUSED"));
 }
@@ -263,7 +267,7 @@ fn zones_are_added_and_removed_at_run_time_and_a_restart_has_them() {
     assert_eq!(from(&server, "b.test"), "added at run time");
     server.reload();
     assert!(is_answered(&server, "b.test", "192.0.2.2"));
-    // Another state folder is used from the next start on, and not before.
+    // Another state folder is used from the next start on.
     server.reconfigure(STATE, "state-dir = \"elsewhere\"\n");
     server.reload();
     assert!(is_answered(&server, "b.test", "192.0.2.2"));
@@ -289,7 +293,7 @@ fn what_cannot_be_added_or_removed_is_refused_and_nothing_changes() {
         (&["add", "c.test", "--template", "members"], "No such file"),
         (&["add", "c.test", "--primaries", "192.0.2.1 key:unknown"], "there is no key unknown."),
         (&["add", "c..test", "--template", "members"], "not a domain name"),
-        // What stands in a name is no key.
+        // Text in a name is not parsed as keys.
         (&["add", "x\"\nfile=\"y", "--template", "members"], "cannot read the file"),
         (&["remove", "cat1"], "remove it from the configuration"),
         (&["remove", "a.test"], "not added at run time (catalog cat1.)"),
@@ -300,7 +304,7 @@ fn what_cannot_be_added_or_removed_is_refused_and_nothing_changes() {
     }
     assert!(server.query(&["c.test", "SOA"]).contains("REFUSED"));
     assert!(!server.path("state/added.toml").exists());
-    // A zone that was added counts before a catalog zone that lists it later, until it is removed.
+    // A zone added at run time has priority over a catalog zone that lists it later, until it is removed.
     server.ctl_json(&["zone", "add", "b.test", "--template", "members"]);
     list(&server, "cat1", 3, "x.zones PTR a.test.\ny.zones PTR b.test.\n");
     assert_eq!(from(&server, "b.test"), "added at run time");

@@ -1,5 +1,5 @@
-//! Dynamic updates of a running server: what other clients send, what survives, and what other servers take
-//! of it.
+//! Dynamic updates of a running server: requests of other clients, persistence, and transfers to other
+//! servers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -19,7 +19,7 @@ use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, text, written};
 pub(crate) const STATE: &str = "state-dir = \"state\"\n";
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
 
-/// A folder with a zone and the key.
+/// Returns a folder with a zone and the key.
 pub(crate) fn folder(zone: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), zone).expect("written");
@@ -32,15 +32,15 @@ pub(crate) fn start(folder: TempDir, keys: &str) -> Server {
     Server::start_in(folder, STATE, &format!("{keys}allow-transfer = [\"any\"]\n{KEYS}"))
 }
 
-/// Any client may change the zone.
+/// Any client may update the zone.
 pub(crate) const OPEN: &str = "allow-update = [\"any\"]\n";
 
-/// The records of a zone that a server has.
+/// Returns the records of a server's zone.
 pub(crate) fn zone(address: SocketAddr) -> Option<BTreeSet<String>> {
     try_transfer(address, "example", None).ok()?.ok().map(|zone| records(&zone))
 }
 
-/// Two zones must have the same records; shows those that only one has.
+/// Asserts that two zones have the same records; shows those that only one has.
 pub(crate) fn same(ours: &Option<BTreeSet<String>>, theirs: &Option<BTreeSet<String>>, what: &str) {
     let (ours, theirs) = (ours.clone().expect(what), theirs.clone().expect(what));
     let [only_ours, only_theirs]: [Vec<_>; 2] =
@@ -48,13 +48,13 @@ pub(crate) fn same(ours: &Option<BTreeSet<String>>, theirs: &Option<BTreeSet<Str
     assert!(ours == theirs, "{what}\nfirst only: {only_ours:#?}\nsecond only: {only_theirs:#?}");
 }
 
-/// A name of labels without dots inside, in wire form.
+/// Returns the wire format of a name whose labels contain no dots.
 fn wire(name: &str) -> Vec<u8> {
     let labels = name.split('.').filter(|label| !label.is_empty());
     labels.flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat()).chain([0]).collect()
 }
 
-/// An update of `example.` with records of the update section.
+/// Returns an update of `zone` with these records in the update section.
 pub(crate) fn update_message(id: u16, zone: &str, updates: &[Vec<u8>]) -> Vec<u8> {
     let mut message = id.to_be_bytes().to_vec();
     message.extend([0x28, 0, 0, 1, 0, 0]);
@@ -65,7 +65,7 @@ pub(crate) fn update_message(id: u16, zone: &str, updates: &[Vec<u8>]) -> Vec<u8
     message
 }
 
-/// A record that is added, or of class ANY an RRset that goes.
+/// Returns a record: of class IN to add, or of class ANY to delete an RRset.
 pub(crate) fn record(owner: &str, rtype: u16, class: u16, ttl: u32, rdata: &[u8]) -> Vec<u8> {
     let mut record = wire(owner);
     record.extend([rtype.to_be_bytes(), class.to_be_bytes()].concat());
@@ -75,22 +75,22 @@ pub(crate) fn record(owner: &str, rtype: u16, class: u16, ttl: u32, rdata: &[u8]
     record
 }
 
-/// Sends a message over UDP and returns the response code; `None` if the server goes away.
+/// Sends a message over UDP and returns the response code; `None` if the server stops.
 pub(crate) fn answer(socket: &UdpSocket, message: &[u8]) -> Option<u8> {
     answer_until(socket, message, &AtomicBool::new(false))
 }
 
-/// The same, but it ends as well once `gone` is set: the server has gone.
+/// Like [`answer`], but also ends once `gone` is set: the server has stopped.
 fn answer_until(socket: &UdpSocket, message: &[u8], gone: &AtomicBool) -> Option<u8> {
     socket.send(message).ok()?;
     let (mut reply, until) = ([0; 512], Instant::now() + TEST_TIMEOUT);
     loop {
-        // What it had sent is there by then.
+        // Replies sent before that have arrived by now.
         let was_gone = gone.load(Ordering::SeqCst);
         match socket.recv(&mut reply) {
             Ok(len) if len >= 12 && reply[..2] == message[..2] => return Some(reply[3] & 15),
             Ok(_) => {}
-            // A process that was stopped and goes on finds its wait interrupted.
+            // A process that was stopped and continued has its wait interrupted.
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && !was_gone => {
                 assert!(Instant::now() < until, "no answer");
@@ -113,7 +113,7 @@ pub(crate) fn add(server: SocketAddr, zone: &str, owner: &str) -> Option<u8> {
     answer(&socket(server), &update_message(7, zone, &[added]))
 }
 
-/// Runs nsupdate or knsupdate, signed with the key in a file, and returns what it printed.
+/// Runs nsupdate or knsupdate with the key in a file, and returns its output.
 fn client(program: &str, key: &str, folder: &Path, server: SocketAddr, script: &str) -> String {
     let file = folder.join("client.key");
     fs::write(&file, key).expect("written");
@@ -134,7 +134,7 @@ fn client(program: &str, key: &str, folder: &Path, server: SocketAddr, script: &
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// A BIND that is the primary of `example.`, which clients with the key may change.
+/// The configuration of a BIND that is the primary of `example.`, which clients with the key may update.
 fn bind(own: SocketAddr, folder: &Path) -> String {
     fs::write(folder.join("example.zone"), APEX).expect("written");
     let folder = folder.display();
@@ -142,13 +142,14 @@ fn bind(own: SocketAddr, folder: &Path) -> String {
         "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none;\n\
          listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify no;\n\
          allow-transfer {{ any; }}; }};\ncontrols {{ }};\n\
-         zone \"example\" {{ type primary; file \"example.zone\"; allow-update {{ key transfer.example; }}; }};\n",
+         zone \"example\" {{ type primary; file \"example.zone\"; \
+         allow-update {{ key transfer.example; }}; }};\n",
         own.port(),
         own.ip(),
     )
 }
 
-/// What both clients understand: adds, deletions of every kind, prerequisites that hold and others that do
+/// Scripts for both clients: additions, deletions of every kind, prerequisites that hold and others that do
 /// not.
 const SCRIPTS: [&str; 8] = [
     "update add www.example. 300 A 192.0.2.80\nupdate add www.example. 300 A 192.0.2.81\nsend\n",
@@ -156,7 +157,8 @@ const SCRIPTS: [&str; 8] = [
     "prereq nxdomain www.example.\nupdate add www.example. 300 TXT \"never\"\nsend\n",
     "prereq yxdomain absent.example.\nupdate add other.example. 300 TXT \"never\"\nsend\n",
     "update delete www.example. A 192.0.2.81\nupdate add a.b.c.example. 5 TXT \"deep\"\nsend\n",
-    "prereq nxrrset mail.example. A\nupdate delete ns2.example. A\nupdate add ns2.example. 60 A 192.0.2.200\nsend\n",
+    "prereq nxrrset mail.example. A\nupdate delete ns2.example. A\nupdate add ns2.example. 60 A 192.0.2.200\n\
+     send\n",
     "update add sub.example. 60 NS ns1.example.\nupdate delete mail.example.\nsend\n",
     "update add alias.example. 60 CNAME www.example.\nupdate add www.example. 60 CNAME x.example.\nsend\n",
 ];
@@ -177,7 +179,7 @@ fn nsupdate_and_knsupdate_make_of_a_zone_what_they_make_of_it_in_bind() {
         for script in SCRIPTS {
             let theirs = client(program, KEY_FILE, nomen.folder.path(), bind.address, script);
             let ours = client(program, KEY_FILE, nomen.folder.path(), nomen.address, script);
-            // knsupdate names the server in some of its complaints.
+            // knsupdate prints the server's name in some errors.
             let failed = |said: &str| !said.trim().is_empty();
             assert_eq!(failed(&ours), failed(&theirs), "{program} {script}\n{ours}\n{theirs}");
             same(&zone(nomen.address), &zone(bind.address), &format!("{program} {script}"));
@@ -229,7 +231,7 @@ fn what_updates_have_changed_comes_back_after_a_restart_and_the_file_is_taken_wh
         "{report}"
     );
     nomen.wait_for_log("is not taken, since updates have changed the zone", 1);
-    // Of that zone alone, too.
+    // The same for a reload of that zone alone.
     let output = nomen.ctl(&["zone", "reload", "example"]);
     let said = crate::support::text(&output.stdout) + &crate::support::text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -250,7 +252,7 @@ fn what_updates_have_changed_comes_back_after_a_restart_and_the_file_is_taken_wh
     assert_eq!(zone(nomen.address), Some(taken));
 }
 
-/// Knot and BIND as secondaries of a nomen.
+/// Returns Knot and BIND as secondaries of a nomen.
 pub(crate) fn secondaries(
     primary: SocketAddr,
 ) -> [(&'static str, &'static str, &'static [&'static str], String); 2] {
@@ -266,7 +268,8 @@ pub(crate) fn secondary_config(kind: &str, primary: &str, own: SocketAddr, folde
             "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none;\n\
              listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; notify no;\n\
              allow-notify {{ any; }}; allow-transfer {{ any; }}; }};\ncontrols {{ }};\n\
-             zone \"example\" {{ type secondary; file \"example.zone\"; masterfile-format text; {primary} }};\n"
+             zone \"example\" {{ type secondary; file \"example.zone\"; masterfile-format text; \
+             {primary} }};\n"
         ),
         _ => format!(
             "server:\n  rundir: \"{folder}\"\n  listen: {ip}@{port}\ndatabase:\n  storage: \"{folder}\"\n\
@@ -282,14 +285,14 @@ pub(crate) fn secondary_config(kind: &str, primary: &str, own: SocketAddr, folde
 fn bind_and_knot_take_what_changed_and_have_the_same_records() {
     let hosts: String = (0..500).map(|n| format!("host-{n} A 192.0.2.{}\n", n % 250)).collect();
     let nomen = start(folder(&format!("{APEX}{VARIED}{hosts}")), OPEN);
-    // The store is there from the first change on.
+    // The store exists from the first change on.
     assert_eq!(add(nomen.address, "example", "first.example"), Some(0));
     for (kind, program, arguments, primary) in secondaries(nomen.address) {
         let config = |own: SocketAddr, folder: &Path| secondary_config(kind, &primary, own, folder);
         let Some(peer) = other(kind, program, arguments, config) else { continue };
         let same = || zone(peer.address).is_some_and(|theirs| Some(theirs) == zone(nomen.address));
         eventually("the whole zone is there", &nomen, same);
-        // Each gets NOTIFY for changes: its own timers are longer than a test may take.
+        // They get a NOTIFY for each change: their timers are longer than a test may take.
         nomen.reconfigure(OPEN, &format!("{OPEN}notify = [{}]\n", written(peer.address)));
         nomen.reload();
         let sent = |log: &str| log.matches("kind=\"IXFR\"").count();
@@ -313,7 +316,7 @@ fn bind_and_knot_take_what_changed_and_have_the_same_records() {
     }
 }
 
-/// A way to answer where a number that only grows decides.
+/// A small pseudorandom generator.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -323,13 +326,13 @@ impl Random {
     }
 }
 
-/// Names that each client changes.
+/// Number of names that each client changes.
 const NAMES: u32 = 20;
 
-/// What a client knows of its names: the value that was acknowledged last, and one that may be there as well.
+/// A client's names, each with the last acknowledged value, and one that may be in service instead.
 type Known = HashMap<String, (u32, Option<u32>)>;
 
-/// Changes names one after the other until the server goes away.
+/// Changes names one after the other until the server stops.
 fn change(client: u32, server: SocketAddr, from: u32, known: &mut Known, over: &AtomicBool) -> u32 {
     let socket = socket(server);
     let mut value = from;
@@ -351,7 +354,7 @@ fn change(client: u32, server: SocketAddr, from: u32, known: &mut Known, over: &
     value
 }
 
-/// Has everything that was acknowledged looked for, and takes over what is there.
+/// Checks that everything acknowledged is in the zone, and stores the current values.
 fn compare(server: &Server, known: &mut Known, serial: &mut u32) {
     let found = transfer(server.address, "example", None).expect("the zone");
     assert!(found.serial().0 >= *serial, "{} after {serial}", found.serial());
@@ -433,7 +436,7 @@ fn a_disk_that_is_full_costs_the_updates_and_nothing_else() {
     let full = full.expect("the disk gets full");
     assert!(full > 10, "{full}");
     nomen.wait_for_log("they cannot be kept", 1);
-    // Each refused update had a line of its own.
+    // Each refused update had a log line of its own.
     for n in 0..50 {
         assert_eq!(answer(&socket, &update_message(2000 + n, "example", &[text(full)])), Some(2));
     }

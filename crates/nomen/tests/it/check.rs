@@ -1,4 +1,4 @@
-//! `nomen check`: what a configuration allows and probably does not mean, as warnings with their places.
+//! `nomen check`: warnings, with positions, about configurations that are allowed but probably not intended.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::activation;
 use crate::support::{APEX, Server, free_address, run, text, written};
 
-/// What a check of this configuration prints as warnings and faults; it must be good.
+/// Returns the warnings of a check of this configuration, which must be valid.
 fn warnings(folder: &Path, config: &str) -> String {
     fs::write(folder.join("nomen.toml"), config).expect("written");
     let output = run(folder, &["check", "nomen.toml"]);
@@ -30,7 +30,7 @@ fn recursion_open_to_any_address_is_a_warning_with_its_place() {
         "{said}"
     );
     assert_eq!(check(&format!("[[listen]]\naddr = [\"127.0.0.1@53\"]\n{ANY}")), "");
-    // Without [[listen]] the sockets of systemd are listened on, if there are some.
+    // Without [[listen]] the server listens on the sockets of systemd, if there are any.
     let said = check(ANY);
     assert!(said.contains("open to any address, on the sockets that systemd passes: attackers"), "{said}");
     assert_eq!(check("[resolver]\n"), "");
@@ -47,7 +47,8 @@ fn recursion_open_on_passed_sockets_was_not_warned_of_at_the_start() {
     server.wait_for_log("recursion is open to any address, on the sockets that systemd passes", 1);
 }
 
-/// A rule of each kind for domains in the zone `corp.example`, beside this much of the zone.
+/// A configuration with a rule of each kind for domains in the zone `corp.example`, with these additional
+/// records.
 fn rules(folder: &Path, listen: SocketAddr, zone: &str) -> String {
     fs::write(folder.join("corp.zone"), format!("{APEX}www A 192.0.2.80\n{zone}")).expect("written");
     format!(
@@ -75,9 +76,9 @@ fn a_rule_inside_a_zone_that_does_not_delegate_it_never_applied_in_silence() {
         said.contains("--> nomen.toml:10:10") && said.contains("delegate the domain by NS records"),
         "{said}"
     );
-    // A cut above the one, at the other.
+    // A cut above the first domain, and one at the second.
     assert_eq!(check("dept NS ns.elsewhere.\nlab NS ns.elsewhere.\n"), "");
-    // A cut at the one, below the other.
+    // A cut at the first domain, and one below the second.
     assert_eq!(check("a.dept NS ns.elsewhere.\nx.lab NS ns.elsewhere.\n"), "");
     // The closest zone counts.
     fs::write(folder.path().join("inner.zone"), format!("{APEX}x NS ns.elsewhere.\n")).expect("written");

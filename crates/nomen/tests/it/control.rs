@@ -1,4 +1,4 @@
-//! The verbs of `nomen ctl`.
+//! The commands of `nomen ctl`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use crate::support::{APEX, Server, TEST_TIMEOUT, free_address, text, written};
 
 fn server() -> Server {
-    let names = "www CNAME ns1\n*.wild TXT \"w\"\nsub NS ns.sub\nns.sub A 192.0.2.9\nloop1 CNAME loop2\nloop2 CNAME loop1\n";
+    let names = "www CNAME ns1\n*.wild TXT \"w\"\nsub NS ns.sub\nns.sub A 192.0.2.9\nloop1 CNAME loop2\n\
+                 loop2 CNAME loop1\n";
     Server::start(&format!("{APEX}{names}"), "")
 }
 
@@ -33,7 +34,7 @@ fn zones_are_listed_dumped_and_reloaded() {
         dump.starts_with("example. 60 IN SOA ns1.example. admin.example. 1 3600 600 86400 60\n"),
         "{dump}"
     );
-    // The dump is the zone: it reads back to itself.
+    // The dump is a zone file: it reads back to itself.
     std::fs::write(server.path("dumped"), &dump).expect("written");
     let again = crate::support::run(server.folder.path(), &["zone", "dump", "example", "dumped"]);
     assert_eq!(text(&again.stdout), dump);
@@ -70,7 +71,7 @@ fn a_misspelt_zone_is_asked_back_for_by_every_command_that_names_one() {
 #[test]
 fn explain_reports_the_steps_and_then_what_a_client_would_get() {
     let server = server();
-    // What the steps say, the response code, and records of the answer section.
+    // The output of the steps, the response code, and the number of answer records.
     let cases = [
         ("www.example", "A", "CNAME: goes on at ns1.example.", "NOERROR", 2),
         ("a.wild.example", "TXT", "*.wild.example. matches it", "NOERROR", 1),
@@ -117,7 +118,7 @@ fn bad_requests_are_answered_and_the_server_lives() {
         assert!(line.contains("\"ok\":false"), "{bad:?}: {line}");
     }
     let mut stream = UnixStream::connect(server.path("ctl.sock")).expect("connected");
-    // Too long a line ends the connection, at the latest when the server has read enough.
+    // Too long a line ends the connection, at the latest when the server has read its limit.
     let _ = stream.write_all(&vec![b'x'; 1 << 20]);
     assert!(server.ctl(&["status"]).status.success());
 }
@@ -148,7 +149,7 @@ fn held_control_connections_locked_the_operator_out() {
         (0..100).map(|_| UnixStream::connect(server.path("ctl.sock")).expect("connected")).collect();
     let status = server.ctl(&["status"]);
     assert!(status.status.success(), "{}", text(&status.stderr));
-    // Those that were idle for longest made room; one that is worked for stays.
+    // Connections that were idle for longest are closed; a busy one stays.
     let mut first = &held[0];
     first.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     assert_eq!(std::io::Read::read(&mut first, &mut [0]).expect("the end"), 0);

@@ -1,5 +1,5 @@
-//! The conventions of Prometheus and OpenMetrics, held for every series that the program can print, and
-//! everything that names series: docs/METRICS.md, which is made here, the dashboard and the alerts.
+//! The conventions of Prometheus and OpenMetrics, checked for every series that the program can print, and
+//! everything that names series: docs/METRICS.md, which is generated here, the dashboard and the alerts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,12 +14,12 @@ use crate::metrics::http_with;
 use crate::signatures::{now, signed};
 use crate::support::{APEX, Server, free_address, written};
 
-/// Set to rewrite the page instead of comparing.
+/// Environment variable: rewrite the page instead of comparing it.
 const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
-/// The header that asks for OpenMetrics.
+/// The header that requests OpenMetrics.
 const OPEN: &str = "Accept: application/openmetrics-text; version=1.0.0\r\n";
 
-/// One series at one time: its name in full, its labels in order, its value.
+/// One sample of a series: its full name, its labels in order, its value.
 #[derive(Debug, Clone, PartialEq)]
 struct Sample {
     name: String,
@@ -27,10 +27,10 @@ struct Sample {
     value: f64,
 }
 
-/// A family as it was printed.
+/// A printed metric family.
 #[derive(Debug, Clone, Default)]
 struct Family {
-    /// As HELP and TYPE name it.
+    /// Its name in HELP and TYPE.
     name: String,
     help: String,
     kind: String,
@@ -39,7 +39,7 @@ struct Family {
 }
 
 impl Family {
-    /// What the names of its samples may have behind the name of the family.
+    /// Returns the suffixes that the names of its samples may have after the family's name.
     fn suffixes(&self, format: Format) -> &'static [&'static str] {
         match (self.kind.as_str(), format) {
             ("counter", Format::OpenMetrics) => &["_total"],
@@ -49,7 +49,7 @@ impl Family {
         }
     }
 
-    /// The name in a query of Prometheus; of a histogram, without what follows it.
+    /// Returns the name in a Prometheus query; of a histogram, without suffixes.
     fn series(&self) -> String {
         if self.kind == "histogram" { self.name.clone() } else { self.samples[0].name.clone() }
     }
@@ -87,7 +87,7 @@ fn sample(line: &str) -> Option<Sample> {
     Some(Sample { name: name.into(), labels, value: rest.strip_prefix(' ')?.parse().ok()? })
 }
 
-/// The families of a text, and what is wrong with its lines.
+/// Parses the families of a text, and returns them with the faults of its lines.
 fn read(text: &str, format: Format) -> (Vec<Family>, Vec<String>) {
     let (mut families, mut faults) = (Vec::<Family>::new(), Vec::new());
     let lines: Vec<&str> = text.lines().collect();
@@ -125,7 +125,7 @@ fn read(text: &str, format: Format) -> (Vec<Family>, Vec<String>) {
     (families, faults)
 }
 
-/// Words of units that are not base units, and of names that belong to others.
+/// Words of units that are not base units, and of names reserved for others.
 const NO_UNITS: [&str; 14] = [
     "ms",
     "us",
@@ -143,7 +143,7 @@ const NO_UNITS: [&str; 14] = [
     "bits",
 ];
 
-/// What is wrong with one family.
+/// Returns the faults of one family.
 fn family_faults(family: &Family, format: Format) -> Vec<String> {
     let mut faults = Vec::new();
     let mut hold = |so: bool, what: &str| {
@@ -162,7 +162,7 @@ fn family_faults(family: &Family, format: Format) -> Vec<String> {
         help.split(' ').count() > 1 && help.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit()),
         "HELP",
     );
-    // A name in words is no explanation of it.
+    // Repeating the name's words is no explanation.
     let own = name.split_once('_').map_or("", |(_, own)| own);
     let only_named = own.contains('_') && help.contains(own);
     hold(!help.ends_with('.') && !only_named, "HELP explains nothing");
@@ -206,7 +206,7 @@ fn family_faults(family: &Family, format: Format) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a whole text.
+/// Returns the faults of a whole text.
 fn faults(text: &str, format: Format) -> Vec<String> {
     let (families, mut faults) = read(text, format);
     faults.extend(families.iter().flat_map(|family| family_faults(family, format)));
@@ -224,7 +224,7 @@ fn faults(text: &str, format: Format) -> Vec<String> {
     faults
 }
 
-/// A server with everything on that has metrics, and where they are.
+/// Starts a server with all features on, and returns it with the address of its metrics.
 fn everything_on() -> (Server, SocketAddr) {
     let (at, closed) = (free_address(), free_address());
     let folder = tempfile::tempdir().expect("a folder");
@@ -259,7 +259,7 @@ fn everything_on() -> (Server, SocketAddr) {
     (server, at)
 }
 
-/// The body of a scrape with this Accept header; its type must be the one that was asked for.
+/// Returns the body of a scrape with this Accept header; its type must be the requested one.
 fn scraped(at: SocketAddr, accept: &str) -> String {
     let answer = http_with(at, "GET /metrics", accept);
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -268,7 +268,7 @@ fn scraped(at: SocketAddr, accept: &str) -> String {
     body.to_owned()
 }
 
-/// What an AF_XDP front prints, which takes rights and a network card to have.
+/// Returns the metrics of AF_XDP, which itself needs privileges and a network card.
 fn of_xdp(format: Format) -> String {
     let totals = net::Totals::default();
     let front = ListenerTotals { local: free_address(), carrier: "xdp", totals };
@@ -276,7 +276,7 @@ fn of_xdp(format: Format) -> String {
     render(&AllFigures::from(all), format).expect("printed")
 }
 
-/// Every family that the program can print.
+/// Returns every family that the program can print.
 fn every_family(at: SocketAddr) -> Vec<Family> {
     let mut all = read(&scraped(at, ""), Format::Prometheus).0;
     let more = read(&of_xdp(Format::Prometheus), Format::Prometheus).0;
@@ -304,7 +304,7 @@ fn every_series_keeps_the_conventions_in_both_formats() {
             .collect()
     };
     let (plain, open) = (series("", Format::Prometheus), series(OPEN, Format::OpenMetrics));
-    // Bounds are written in other ways.
+    // The formats write bucket bounds differently.
     let without_bounds = |all: &BTreeSet<String>| -> BTreeSet<String> {
         all.iter().filter(|series| !series.contains("\"le\"")).cloned().collect()
     };
@@ -364,7 +364,7 @@ fn what_is_off_has_no_series() {
     );
 }
 
-/// Headings of the page, each with when its series are there and how their names begin behind `nomen_`.
+/// Headings of the page, each with when its series exist, and the beginnings of their names after `nomen_`.
 const PARTS: [(&str, &str, &[&str]); 12] = [
     (
         "Queries and replies",
@@ -462,7 +462,7 @@ holds this page, the dashboard for Grafana in `packaging/grafana-dashboard.json`
 [MONITORING.md](MONITORING.md) says what to do with them.
 ";
 
-/// The part of the page that a family belongs to: the one with the longest beginning of its name.
+/// Returns the part of the page for a family: the one with the longest matching beginning.
 fn part(name: &str) -> usize {
     let name = name.strip_prefix("nomen_").unwrap_or(name);
     let fitting =
@@ -504,13 +504,13 @@ fn the_page_of_metrics_is_up_to_date() {
     assert!(found == wanted, "docs/METRICS.md is out of date: run this test with {UPDATE}=1\n{wanted}");
 }
 
-/// Names of metrics in a text that may hold anything else.
+/// Returns the names of metrics in any text.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("nomen_") || word.starts_with("process_")).collect()
 }
 
-/// Metrics that are named in these files, and that the page does not have. The page has all that there are.
+/// Finds metrics in these files that the page does not have. The page has all existing ones.
 #[test]
 fn dashboard_and_alerts_name_what_there_is() {
     let read = |path: &str| fs::read_to_string(in_tree(path)).expect("a file of the tree");

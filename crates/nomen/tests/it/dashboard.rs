@@ -1,5 +1,5 @@
-//! The dashboard and the alerts: Grafana must take the one, Prometheus the expressions of both, and what they
-//! name must be there.
+//! The dashboard and the alerts: Grafana must accept the dashboard, Prometheus the expressions of both, and
+//! all names in them must exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 const DASHBOARD: &str = "packaging/grafana-dashboard.json";
 const ALERTS: &str = "packaging/prometheus-alerts.yml";
-/// Columns of Grafana's grid.
+/// Number of columns of Grafana's grid.
 const COLUMNS: u64 = 24;
-/// Panels that every Grafana has, and those of its units that are used.
+/// Panels of every Grafana, and the units in use.
 const PANELS: [&str; 5] = ["row", "stat", "timeseries", "table", "text"];
 const UNITS: [&str; 8] = ["short", "s", "ops", "qps", "Bps", "bytes", "percentunit", "dateTimeFromNow"];
-/// Variables that Grafana has by itself.
+/// Built-in variables of Grafana.
 const BUILT_IN: [&str; 4] = ["__all", "__rate_interval", "__interval", "__range"];
 
 fn in_tree(path: &str) -> PathBuf {
@@ -30,7 +30,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The words of a text that stand behind a `$`, with or without braces.
+/// Returns the words after each `$` in a text, with or without braces.
 fn variables(text: &str) -> Vec<String> {
     let word = |rest: &str| {
         let rest = rest.trim_start_matches('{');
@@ -39,7 +39,7 @@ fn variables(text: &str) -> Vec<String> {
     text.split('$').skip(1).map(word).collect()
 }
 
-/// Every text in a value.
+/// Returns every string in a value.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -49,7 +49,7 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// What Grafana would not take, or not show as it is meant.
+/// Returns what Grafana would reject, or show otherwise than intended.
 fn faults(dashboard: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let source = json!({"type": "prometheus", "uid": "${datasource}"});
@@ -149,7 +149,7 @@ fn a_dashboard_that_grafana_does_not_take_is_found() {
     }
 }
 
-/// The expressions of the panels, as Grafana would send them.
+/// Returns the expressions of the panels, as Grafana would send them.
 fn expressions() -> Vec<String> {
     let dashboard = dashboard();
     let targets = list(&dashboard["panels"]).iter().flat_map(|panel| list(&panel["targets"]));
@@ -160,7 +160,7 @@ fn expressions() -> Vec<String> {
     targets.map(sent).collect()
 }
 
-/// Labels of each series that the page of metrics has, but for those that every series has.
+/// Returns the labels of each series on the metrics page, except those that every series has.
 fn labels() -> BTreeMap<String, BTreeSet<String>> {
     let page = fs::read_to_string(in_tree("docs/METRICS.md")).expect("a page");
     let mut all = BTreeMap::new();
@@ -178,7 +178,7 @@ fn labels() -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-/// Series and labels in an expression that there are not.
+/// Returns the unknown series and labels in an expression.
 fn unknown(expr: &str, known: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut missing = Vec::new();
     let mut here = BTreeSet::new();
@@ -218,7 +218,7 @@ fn series_and_labels_of_the_dashboard_are_there() {
     }
 }
 
-/// What Prometheus' own checker says of rules; none where it is not installed.
+/// Returns the result of Prometheus' own checker for rules; `None` if it is not installed.
 fn checked(rules: &str) -> Option<(bool, String)> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("rules.yml");

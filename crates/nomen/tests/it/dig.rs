@@ -1,5 +1,5 @@
-//! `nomen query` in the place of dig: options that scripts give to dig, with dig's own output beside it where
-//! dig is installed.
+//! `nomen query` in the place of dig: options that scripts pass to dig, compared with dig's own output where
+//! it is installed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::support::{APEX, Server, free_address, nomen, run, text};
 
-/// A zone with records whose form options change.
+/// A zone with records whose output depends on options.
 const RECORDS: &str = "@ MX 10 mail\nmail A 192.0.2.25\nwww A 192.0.2.80\nwww AAAA 2001:db8::80\n\
                        alias CNAME www\n_acme-challenge TXT \"a b\" \"c\"\n@ CAA 0 issue \"ca.example\"\n\
                        _sip._tcp SRV 1 2 5060 www\n@ 86399 DNSKEY 257 3 13 \
@@ -17,7 +17,7 @@ const RECORDS: &str = "@ MX 10 mail\nmail A 192.0.2.25\nwww A 192.0.2.80\nwww AA
                        sub NS ns.sub\nns.sub A 192.0.2.53\n1.2.0.192.in-addr.arpa.example PTR www\n";
 
 /// Command lines of scripts for certificates, dynamic addresses, mail, monitoring and shells, whose output
-/// has no times in it.
+/// contains no times.
 const LINES: [&str; 28] = [
     "+short TXT _acme-challenge.example",
     "+short CAA example",
@@ -49,8 +49,8 @@ const LINES: [&str; 28] = [
     "+short www.example mail.example",
 ];
 
-/// Programs that are widely used and call dig: what each of them gives to dig, without server and port, and
-/// what it looks for in the output; nothing where it takes all of it.
+/// Widely used programs that call dig: the arguments of each, without server and port, and what it searches
+/// in the output; empty if it uses all of it.
 const SCRIPTS: [(&str, &[(&str, &str)]); 10] = [
     (
         "testssl.sh",
@@ -98,19 +98,18 @@ const SCRIPTS: [(&str, &[(&str, &str)]); 10] = [
     ),
 ];
 
-/// Words without their distances, which dig fills with tabs and blanks, and without empty lines; hexadecimal
-/// in one case.
+/// Returns the lines as lower-case words, without dig's alignment and without empty lines.
 fn words(output: &str) -> Vec<String> {
     let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     lines.filter(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect()
 }
 
-/// Runs dig, without a file of options of its own; `None` if it is not installed.
+/// Returns the output of dig without a file of default options; `None` if it is not installed.
 fn dig(words: &[&str]) -> Option<String> {
     dig_output(words).map(|output| text(&output.stdout))
 }
 
-/// The same with its exit status.
+/// Like `dig`, with the exit status.
 fn dig_output(words: &[&str]) -> Option<Output> {
     match Command::new("dig").env("HOME", "/nonexistent").args(words).output() {
         Ok(output) => Some(output),
@@ -157,7 +156,7 @@ fn yaml_has_the_keys_of_dig() {
     assert!(said.contains("        - 'www.example. 60 IN AAAA 2001:db8::80'\n"), "{said}");
     let keys = |output: &str| -> Vec<String> {
         let lines = output.lines().filter(|line| !line.contains("_time:"));
-        // dig 9.18 leaves some values without quotes, and ends a list of flags in other ways.
+        // dig 9.18 leaves some values unquoted, and ends a list of flags differently.
         lines
             .map(|line| line.replace('\'', "").trim_end().to_owned())
             .filter(|line| !line.is_empty())
@@ -197,11 +196,11 @@ fn the_header_is_as_options_want_it() {
     assert!(shown.starts_with("; <<>> nomen ") && shown.contains(" ns1.example +cmd\n"), "{shown}");
 }
 
-/// Lines that have what a script looks for, or all records if it looks for nothing, in the order of their
-/// text: records of one name come in any order.
+/// Returns the lines that a script searches for, or all records if it searches for nothing, sorted: records
+/// of one name come in any order.
 fn looked_for(output: &[u8], wanted: &str) -> Vec<String> {
     let wanted = wanted.to_lowercase();
-    // Times and numbers of messages differ from query to query.
+    // Times and message IDs differ from query to query.
     let is_it = |line: &String| match wanted.as_str() {
         "" => !line.starts_with(';'),
         _ => line.contains(&wanted),
@@ -228,7 +227,7 @@ fn scripts_that_call_dig_find_in_the_output_what_they_look_for() {
             let ours = run(Path::new("."), &[&["query", "--dig"], &all[..]].concat());
             assert_eq!((ours.status.code(), text(&ours.stderr).as_str()), (Some(0), ""), "{script}: {call}");
             let found = looked_for(&ours.stdout, wanted);
-            // Lynis takes the exit status alone.
+            // Lynis uses only the exit status.
             assert_eq!(found.is_empty(), call.starts_with("+noall +time"), "{script}: {call}");
             if let Some(theirs) = dig_output(&all) {
                 assert_eq!(found, looked_for(&theirs.stdout, wanted), "{script}: {call}");
@@ -277,19 +276,19 @@ fn the_exit_status_for_scripts_was_not_that_of_dig() {
             assert_eq!(theirs.status.code(), Some(status), "{line}: {}", text(&theirs.stdout));
         }
     }
-    // Without --dig they are nomen's own.
+    // Without --dig the exit statuses are nomen's own.
     let own = |line: &str| {
         run(here, &[&["query"], &line.split(' ').collect::<Vec<_>>()[..]].concat()).status.code()
     };
     assert_eq!(own(&format!("{open} www.elsewhere.org")), Some(1));
     assert_eq!(own(&format!("{closed} +tries=1 +time=1 ns1.example")), Some(3));
     assert_eq!(own(&format!("{open} +nosuchoption ns1.example")), Some(2));
-    // Alone it asks for the servers of the root.
+    // Without arguments it asks for the root servers.
     let alone = Command::new(&link).args(open.split(' ')).output().expect("the link runs");
     assert!(words(&text(&alone.stdout)).contains(&";. in ns".to_owned()), "{}", text(&alone.stdout));
 }
 
-/// Runs `nomen query` where `/etc/resolv.conf` is this text; `None` where no mount namespace can be had.
+/// Runs `nomen query` with this text as `/etc/resolv.conf`; `None` where a mount namespace cannot be created.
 fn query_with_resolvers(folder: &Path, conf: &str, words: &[&str]) -> Option<String> {
     let file = folder.join("resolv.conf");
     fs::write(&file, conf).expect("written");
@@ -319,7 +318,7 @@ fn without_a_server_those_of_resolv_conf_are_asked() {
     let server = Server::start(&format!("{APEX}{RECORDS}"), "");
     let (ip, port) = (server.address.ip(), server.address.port().to_string());
     let folder = tempfile::tempdir().expect("a folder");
-    // Nothing listens at the first one.
+    // No server listens at the first address.
     let conf = format!("nameserver 127.0.0.254\nnameserver {ip}\nsearch nowhere.test example\n");
     let ask = |words: &[&str]| {
         let words = [&["-p", &port, "+tries=1", "+time=60"], words].concat();
@@ -327,8 +326,8 @@ fn without_a_server_those_of_resolv_conf_are_asked() {
     };
     let Some(found) = ask(&["www.example", "+short"]) else { return };
     assert!(found.contains("192.0.2.80\n") && found.contains("connection refused"), "{found}");
-    // The search list completes a name without a dot, and only where that is wanted. The first name of the
-    // list is refused here, which is no answer that there is no such name.
+    // The search list only completes names without a dot, and only on request. The first name of the list is
+    // refused here, which does not mean that it does not exist.
     let conf = format!("nameserver {ip}\nsearch sub.example example\n");
     let ask = |words: &[&str]| {
         let words = [&["-p", &port, "+tries=1", "+time=60"], words].concat();
@@ -342,7 +341,7 @@ fn without_a_server_those_of_resolv_conf_are_asked() {
     let conf = format!("nameserver {ip}\nsearch www.example example\n");
     let found = query_with_resolvers(folder.path(), &conf, &["-p", &port, "mail", "A", "+search", "+short"]);
     assert_eq!(found.as_deref(), Some("192.0.2.25\n"), "mail.www.example. does not exist");
-    // A name with as many dots as `ndots` is tried as it is first.
+    // A name with at least `ndots` dots is tried unchanged first.
     let found =
         query_with_resolvers(folder.path(), &conf, &["-p", &port, "mail.example", "A", "+search", "+short"]);
     assert_eq!(found.as_deref(), Some("192.0.2.25\n"));

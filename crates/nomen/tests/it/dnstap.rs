@@ -1,4 +1,4 @@
-//! dnstap, read back: from a file, and by a collector at the other end of a socket.
+//! dnstap output, decoded: from a file, and from a socket by a collector.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, nomen
 const FILE: &str = "[dnstap]\nfile = \"tap\"\nidentity = \"ams1\"\n";
 const SOCKET: &str = "[dnstap]\nsocket = \"tap.sock\"\n";
 
-/// What a file has: a whole stream.
+/// Returns the frames of a file, which must be a complete stream.
 fn frames(path: &Path) -> Vec<DnstapFrame> {
     let bytes = fs::read(path).expect("the file");
     let mut rest = bytes.as_slice();
@@ -43,7 +43,7 @@ fn kinds(path: &Path) -> Vec<DnstapKind> {
     kinds
 }
 
-/// The part of a message from the question's name on.
+/// Returns a message from the question's name on.
 fn behind_header(message: &Option<Vec<u8>>) -> &[u8] {
     &message.as_deref().expect("a message")[12..]
 }
@@ -63,7 +63,7 @@ fn a_file_has_what_was_asked_and_answered() {
         assert_eq!(frame.version.as_deref(), Some(version.as_bytes()));
     }
     let all: Vec<DnstapMessage> = all.into_iter().map(|frame| *frame.message.expect("a message")).collect();
-    // Workers have queues of their own: only what one of them leaves is in order.
+    // Workers have separate queues: only the messages of one worker are in order.
     let of = |kind, protocol| {
         let mut all =
             all.iter().filter(|message| message.kind() == kind && message.socket_protocol == Some(protocol));
@@ -98,7 +98,7 @@ fn a_file_has_what_was_asked_and_answered() {
     assert_eq!(of(DnstapKind::AuthResponse, 2).response_message.as_ref().expect("a message")[3] & 15, 3);
 }
 
-/// One end of a message.
+/// Returns one end of a message.
 fn end(address: &Option<Vec<u8>>, port: Option<u32>) -> Option<(IpAddr, u16)> {
     let address: [u8; 4] = address.as_deref()?.try_into().expect("an IPv4 address");
     Some((Ipv4Addr::from(address).into(), u16::try_from(port?).expect("a port")))
@@ -119,7 +119,7 @@ fn a_file_is_gone_on_with_after_a_restart_and_after_a_crash() {
     server.query(&["ns1.example", "A"]);
     eventually("the frames are written", &server, || server.counter("dnstap.written") == 2);
     let folder = server.kill();
-    // What was being written when the power failed.
+    // A frame cut off by a power failure.
     let mut torn = fs::OpenOptions::new().append(true).open(&path).expect("the file");
     torn.write_all(b"\0\0\x01\0torn").expect("written");
     let server = Server::start_in(folder, "", FILE);
@@ -139,7 +139,7 @@ fn a_file_that_was_moved_away_is_ended_and_another_begun() {
     fs::rename(server.path("tap"), server.path("tap.2")).expect("moved");
     server.hang_up();
     assert_eq!(messages(&server.path("tap.2")).len(), 2);
-    // It was not moved: it is continued.
+    // The file was not moved, so it is continued.
     server.query(&["ns2.example", "A"]);
     assert!(server.ctl(&["log", "reopen"]).status.success());
     server.query(&["ns2.example", "A"]);
@@ -200,19 +200,19 @@ fn messages_and_sample_choose_what_is_copied() {
     };
     let queries = ids(DnstapKind::AuthQuery, |one| &one.query_message);
     let responses = ids(DnstapKind::AuthResponse, |one| &one.response_message);
-    // Of 200, one in four: 50, give or take what chance hardly ever exceeds.
+    // Of 200, one in four: 50 with a margin that chance hardly ever exceeds.
     assert!((15..=95).contains(&queries.len()), "{}", queries.len());
     assert_eq!(responses.len(), queries.len() + 1, "and the one of before");
     assert!(queries.iter().all(|query| responses.contains(query)), "each with its response");
 }
 
-/// Sixteen bits that differ from call to call.
+/// Returns 16 random bits.
 fn rand() -> u16 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0) as u16
 }
 
-/// A collector's end of a connection, after the handshake.
+/// Accepts a connection as a collector, including the handshake.
 fn accept(listener: &UnixListener) -> UnixStream {
     let (mut stream, _) = listener.accept().expect("a connection");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -225,7 +225,7 @@ fn accept(listener: &UnixListener) -> UnixStream {
     stream
 }
 
-/// The next frame; none at STOP.
+/// Returns the next frame; `None` at STOP.
 fn next(stream: &mut UnixStream) -> Option<DnstapMessage> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("a length");
@@ -260,7 +260,7 @@ fn a_collector_that_goes_and_comes_back_misses_nothing_meanwhile() {
     assert_eq!(names(&mut collector), ["ns1", "ns1"], "what was asked before it came");
     server.query(&["ns2.example", "A"]);
     assert_eq!(names(&mut collector), ["ns2", "ns2"]);
-    // They are counted once they are written, which the collector may see first.
+    // Frames are counted after they are written, so the collector may be faster.
     eventually("they are counted", &server, || {
         let figures = http(metrics, "GET /metrics");
         ["nomen_dnstap_connected 1", "nomen_dnstap_frames_total 4", "nomen_dnstap_dropped_total 0"]
@@ -301,7 +301,8 @@ fn messages_of_clients_and_of_other_servers_are_told_apart() {
     let upstream = Server::start(&format!("{APEX}www A 192.0.2.80\n"), "");
     let folder = tempfile::tempdir().expect("a folder");
     let resolver = format!(
-        "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\nclient-timeout = \"60s\"\n\
+        "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\n\
+         max-timeout = \"60s\"\nclient-timeout = \"60s\"\n\
          [[resolver.forward]]\nservers = [{}]\n{FILE}",
         written(upstream.address)
     );
@@ -325,7 +326,7 @@ fn messages_of_clients_and_of_other_servers_are_told_apart() {
     }
     let sent = behind_header(&query.query_message);
     assert!(sent.to_ascii_lowercase().starts_with(b"\x03www\x07example\0"), "{sent:?}");
-    // The query that had to wait is there whole, with its OPT.
+    // The query that had to wait is complete, with its OPT.
     let additional = |message: &Option<Vec<u8>>| message.as_ref().expect("a message")[11];
     let client: Vec<u8> = all
         .iter()
@@ -338,18 +339,19 @@ fn messages_of_clients_and_of_other_servers_are_told_apart() {
 
 #[test]
 fn messages_to_other_servers_did_not_have_the_servers_own_address_and_port() {
-    // So much that the answer is asked for again over TCP.
+    // So large that the query is repeated over TCP.
     let long: String = (0..8).map(|i| format!("long TXT \"{i}{}\"\n", "x".repeat(250))).collect();
     let upstream = Server::start(&format!("{APEX}{long}"), FILE);
     let folder = tempfile::tempdir().expect("a folder");
     let resolver = format!(
-        "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\nclient-timeout = \"60s\"\n\
+        "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\n\
+         max-timeout = \"60s\"\nclient-timeout = \"60s\"\n\
          [[resolver.forward]]\nservers = [{}]\n{FILE}",
         written(upstream.address)
     );
     let server = Server::start_in(folder, "", &resolver);
     assert!(server.query(&["long.example", "TXT", "+tcp", "+short"]).contains("\"7xxx"));
-    // The file of the upstream has where each query came from.
+    // The upstream's file shows where each query came from.
     let of = |folder: TempDir, kind: DnstapKind| {
         let all = messages(&folder.path().join("tap"));
         let all = all.iter().filter(|message| message.kind() == kind);

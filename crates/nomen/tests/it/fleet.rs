@@ -1,9 +1,9 @@
-//! A fleet: one primary and its secondaries, which have all zones from one catalog zone. What changes on the
-//! primary, zones or the list of them, is on all nodes; a node that was off catches up by what changed.
+//! A fleet: one primary and its secondaries, which have all zones from one catalog zone. Changes on the
+//! primary, of zones or of the catalog, reach all nodes; a node that was down catches up by differences.
 //!
-//! Without more, that is tried with three nodes and a few zones, and nothing is timed. With a number of zones
-//! there are ten nodes, at 127.0.1.1 to 127.0.1.10, and it ends in counts and times, which fail far above
-//! what is to be expected only:
+//! By default it has three nodes and a few zones, and nothing is timed. With a number of zones it has ten
+//! nodes, at 127.0.1.1 to 127.0.1.10, and reports counts and times, which only fail far above the expected
+//! values:
 //!
 //! ```text
 //! NOMEN_FLEET_ZONES=10000 cargo test --release -p nomen --test it -- fleet --nocapture
@@ -21,19 +21,19 @@ use crate::catalogs::kept;
 use crate::primary::KEY_FILE;
 use crate::support::{APEX, Server, TEST_TIMEOUT, free_address, message, written};
 
-/// All nodes have one address for the primary: that of the system's choice.
+/// The primary sees all nodes at the same source address: the system chooses it.
 const STATE: &str = "state-dir = \"state\"\ntcp-connections-per-client = 1000\n";
-const TRANSFERS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\nnotify-in-flight = 1000\noutgoing = 1000\noutgoing-per-client = 1000\n";
-/// Longest time that a change may take to all nodes, where it is timed. To be expected is a tenth of a
-/// second.
+const TRANSFERS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\nnotify-in-flight = 1000\n\
+                         outgoing = 1000\noutgoing-per-client = 1000\n";
+/// Longest time until a change is on all nodes, if timed; a tenth of a second is expected.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// An address with the key, as peers are written.
+/// Returns an address with the key, as peers are written.
 fn peer(address: SocketAddr) -> String {
     format!("\"{} key:transfer.example\"", written(address).trim_matches('"'))
 }
 
-/// The number of zones, if the run is by hand.
+/// Returns the number of zones of a manual run.
 fn wanted_zones() -> Option<usize> {
     std::env::var("NOMEN_FLEET_ZONES").ok()?.parse().ok()
 }
@@ -47,7 +47,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// The name of a zone.
+/// Returns the name of a zone.
 fn name(number: usize) -> String {
     format!("z{number}.test")
 }
@@ -56,13 +56,13 @@ struct Fleet {
     primary: Server,
     nodes: Vec<Server>,
     zones: usize,
-    /// Whether nothing is in the way of other tests, so that times mean something.
+    /// Whether no other tests run, so that times are meaningful.
     is_timed: bool,
 }
 
 impl Fleet {
-    /// Starts the primary and its nodes. Returns the time from a primary that answers to nodes that have all
-    /// of it.
+    /// Starts the primary and its nodes. Returns the time from the primary's first answer until the nodes
+    /// have everything.
     fn start() -> (Fleet, Duration) {
         let zones = wanted_zones();
         let count = if zones.is_some() { 10 } else { 3 };
@@ -80,7 +80,7 @@ impl Fleet {
             fs::write(home.path().join("more").join(zone), format!("{APEX}www A 192.0.2.1\n"))
                 .expect("written");
         }
-        // They try again until there is a primary, and are there when it tells them.
+        // They retry until there is a primary, and already run when it sends NOTIFY.
         let node = |address: &SocketAddr| {
             let sections = node_sections(addresses[0]);
             Server::start_at(*address, folder(), STATE, &sections)
@@ -95,12 +95,12 @@ impl Fleet {
         (fleet, begun.elapsed())
     }
 
-    /// Longer than anything takes with so many zones.
+    /// Returns a timeout far above anything with this many zones.
     fn patience(&self) -> Duration {
         TEST_TIMEOUT + Duration::from_millis(20) * self.zones as u32
     }
 
-    /// Waits until something is so of each node.
+    /// Waits until a condition holds for each node.
     fn wait(&self, what: &str, so: impl Fn(&Server) -> bool) {
         let until = Instant::now() + self.patience();
         for node in &self.nodes {
@@ -111,12 +111,13 @@ impl Fleet {
         }
     }
 
-    /// Changes the address of a zone's `www` to 192.0.2.`value` by nsupdate.
+    /// Changes the address of a zone's `www` to 192.0.2.`value` with nsupdate.
     fn change(&self, zone: usize, value: u8) {
         let (ip, port) = (self.primary.address.ip(), self.primary.address.port());
         let www = format!("www.{}", name(zone));
         let script = format!(
-            "server {ip} {port}\nzone {}\nupdate delete {www} A\nupdate add {www} 60 A 192.0.2.{value}\nsend\n",
+            "server {ip} {port}\nzone {}\nupdate delete {www} A\nupdate add {www} 60 A 192.0.2.{value}\n\
+             send\n",
             name(zone)
         );
         let mut child = Command::new("nsupdate")
@@ -130,7 +131,7 @@ impl Fleet {
         assert!(child.wait().expect("it ends").success(), "{}", self.primary.log());
     }
 
-    /// How long it takes until a change of a zone is answered by all nodes, beginning with nsupdate itself.
+    /// Returns the time until all nodes answer with a change of a zone, including nsupdate itself.
     fn time_of_change(&self, zone: usize, value: u8) -> Duration {
         let (begun, www) = (Instant::now(), format!("www.{}", name(zone)));
         self.change(zone, value);
@@ -151,8 +152,8 @@ impl Fleet {
         took
     }
 
-    /// A node is off while a zone changes, one comes, and one goes. Returns how long it takes to have all of
-    /// it once it is back.
+    /// Stops a node while a zone changes, one is added, and one is removed. Returns how long it takes to
+    /// catch up.
     fn node_is_off(&mut self) -> Duration {
         let node = self.nodes.pop().expect("a node");
         let until = Instant::now() + self.patience();
@@ -166,7 +167,7 @@ impl Fleet {
         self.primary.ctl_json(&["zone", "add", "new.test", "--template", "more"]);
         let node = Server::start_at(address, left, STATE, &node_sections(self.primary.address));
         let (begun, asking) = (Instant::now(), Asking::new());
-        // What was said while it was off is said again for half a minute, and then its timers have it ask.
+        // NOTIFYs sent while it was down are repeated for half a minute; after that it depends on its timers.
         for zone in ["fleet", &name(0)] {
             node.ctl_json(&["zone", "refresh", zone]);
         }
@@ -207,7 +208,7 @@ fn node_sections(primary: SocketAddr) -> String {
     )
 }
 
-/// Asks nodes over UDP, which takes less time than a process.
+/// Queries nodes over UDP, which is faster than a process.
 struct Asking(UdpSocket);
 
 impl Asking {
@@ -217,7 +218,7 @@ impl Asking {
         Asking(socket)
     }
 
-    /// The answer of a node; none if it is lost.
+    /// Returns the answer of a node; `None` if it is lost.
     fn ask(&self, node: &Server, name: &str) -> Option<Vec<u8>> {
         self.0.send_to(&message(7, name, 1), node.address).expect("sent");
         let mut packet = [0; 512];
@@ -251,7 +252,8 @@ fn a_fleet_follows_its_primary_and_a_node_that_was_off_catches_up() {
     let log = fleet.primary.log();
     let sent = ["AXFR", "IXFR"].map(|kind| log.matches(&format!("kind=\"{kind}\"")).count());
     eprintln!(
-        "{} nodes, {} zones: on all nodes after {load:.1?}; {changes} changes, each on all nodes after {:.1?} to {:.1?}, \
+        "{} nodes, {} zones: on all nodes after {load:.1?}; {changes} changes, each on all nodes after \
+         {:.1?} to {:.1?}, \
          {:.1?} in the middle; a node that was off has caught up after {back:.1?}; {} AXFR, {} IXFR",
         fleet.nodes.len() + 1,
         fleet.zones,

@@ -1,5 +1,5 @@
-//! Folders of zones: what is odd about one file harms the zone of its name only, and nothing vanishes in
-//! silence.
+//! Folders of zones: a problem of one file only affects the zone of that name, and nothing disappears
+//! silently.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ fn is_served(server: &Server, zone: &str) -> bool {
     server.query(&[zone, "SOA"]).contains("status: NOERROR")
 }
 
-/// Names of zones, a file each.
+/// Returns names of zones, one file each.
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|i| format!("z{i}.test")).collect()
 }
@@ -50,7 +50,7 @@ fn an_empty_folder_took_all_its_zones_out_of_service() {
     let all = names(12);
     let server = Server::start_with_folder(&all.iter().map(String::as_str).collect::<Vec<_>>(), "");
     remove(&server, &all);
-    // However often one asks.
+    // The same for repeated reloads.
     for _ in 0..2 {
         let report = server.reload_badly();
         assert_eq!((&report["removed"], &report["held_back"]), (&0.into(), &12.into()), "{report}");
@@ -60,7 +60,7 @@ fn an_empty_folder_took_all_its_zones_out_of_service() {
     server.wait_for_log("folder zones: no files any more for 12 of 12 zones", 2);
     let held = server.ctl_json(&["status"])["held_back"].clone();
     assert!(held[0].as_str().is_some_and(|text| text.contains("12 of 12 zones")), "{held}");
-    // Zones of their own, and other folders, are not held back with it.
+    // Zones with their own `[[zone]]`, and other folders, are not held back with it.
     fs::remove_file(server.path("example.zone")).expect("removed");
     assert_eq!(server.reload_badly()["removed"], 1);
     let report = server.ctl_json(&["reload", "--force"]);

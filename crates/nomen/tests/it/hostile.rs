@@ -1,5 +1,5 @@
-//! Primaries that do harm, to a whole secondary: what is in service stays, limits hold, memory is bounded,
-//! and others are served meanwhile.
+//! Hostile primaries against a whole secondary: the version in service stays, limits hold, memory is bounded,
+//! and other zones are served meanwhile.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,13 +14,13 @@ const SOA: u16 = 6;
 const A: u16 = 1;
 const IXFR: u16 = 251;
 
-/// A record of `owner`, a name in wire form or a pointer.
+/// Returns a record of `owner`, a name in wire format or a pointer.
 fn record(owner: &[u8], rtype: u16, rdata: &[u8]) -> Vec<u8> {
     let len = (rdata.len() as u16).to_be_bytes();
     [owner, &rtype.to_be_bytes(), &[0, 1, 0, 0, 0, 60], &len, rdata].concat()
 }
 
-/// The SOA of the zone that was asked for: refresh and retry in an hour, expire in a day.
+/// Returns the SOA of the requested zone: refresh and retry of an hour, expire of a day.
 fn soa(serial: u32) -> Vec<u8> {
     let numbers = [serial, 3600, 3600, 86_400, 60].map(u32::to_be_bytes).concat();
     record(&[0xc0, 12], SOA, &[&[0, 0][..], &numbers].concat())
@@ -30,7 +30,7 @@ fn address(last: u8) -> Vec<u8> {
     record(&[1, b'h', 0xc0, 12], A, &[192, 0, 2, last])
 }
 
-/// What a primary was asked.
+/// A query to a primary.
 struct Asked {
     id: [u8; 2],
     question: Vec<u8>,
@@ -48,14 +48,14 @@ impl Asked {
         }
     }
 
-    /// A response with these records.
+    /// Returns a response with these records.
     fn response(&self, records: &[Vec<u8>]) -> Vec<u8> {
         let count = (records.len() as u16).to_be_bytes();
         let head = [&self.id[..], &[0x84, 0, 0, 1], &count, &[0; 4]].concat();
         [head, self.question.clone(), records.concat()].concat()
     }
 
-    /// A response as it stands on a stream.
+    /// Returns a response with its length field.
     fn framed(&self, records: &[Vec<u8>]) -> Vec<u8> {
         framed(&self.response(records))
     }
@@ -65,15 +65,15 @@ fn framed(message: &[u8]) -> Vec<u8> {
     [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }
 
-/// What a primary does with a connection on which it was asked for a transfer. An error is the client's end
-/// of it.
+/// What a primary does on a connection after a transfer request. An error means that the client has closed
+/// it.
 type Script = fn(&mut TcpStream, &Asked) -> std::io::Result<()>;
 
 /// A primary of any zone that follows a script.
 struct Primary {
     address: SocketAddr,
     now: Arc<Mutex<(u32, Script)>>,
-    /// Connections open now, at the most, and in all.
+    /// Connections open now, their maximum, and their total.
     open: Arc<[AtomicUsize; 3]>,
 }
 
@@ -92,7 +92,7 @@ impl Primary {
             let mut query = [0; 2048];
             while let Ok((len, from)) = udp.recv_from(&mut query) {
                 let serial = of_udp.lock().expect("no panic").0;
-                // The client may have gone.
+                // The client may have closed its socket.
                 let _ = udp.send_to(&Asked::of(&query[..len]).response(&[soa(serial)]), from);
             }
         });
@@ -111,7 +111,7 @@ impl Primary {
                         let mut query = vec![0; usize::from(u16::from_be_bytes(len))];
                         stream.read_exact(&mut query).map(|()| Asked::of(&query))
                     });
-                    // Whatever ends it, it is over.
+                    // Any error ends the connection.
                     let _ = asked.and_then(|asked| script(&mut stream, &asked));
                     counts[0].fetch_sub(1, Ordering::SeqCst);
                 });
@@ -125,7 +125,7 @@ impl Primary {
     }
 }
 
-/// A good transfer, of serial 1 or 9.
+/// Sends a valid transfer, of serial 1 or 9.
 fn good(serial: u32, stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     stream.write_all(&asked.framed(&[
         soa(serial),
@@ -147,7 +147,7 @@ fn last(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     good(9, stream, asked)
 }
 
-/// Records without an end, whatever was asked for.
+/// Sends records without an end, for any request.
 fn endless(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     stream.write_all(&asked.framed(&[soa(2), address(2)]))?;
     let hosts: Vec<Vec<u8>> = (0..1000_u32)
@@ -159,7 +159,7 @@ fn endless(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     }
 }
 
-/// Differences without an end; whole zones, too.
+/// Sends differences without an end, or a whole zone without an end.
 fn million_differences(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     if asked.qtype != IXFR {
         return endless(stream, asked);
@@ -174,7 +174,7 @@ fn million_differences(stream: &mut TcpStream, asked: &Asked) -> std::io::Result
     }
 }
 
-/// One difference without an end.
+/// Sends one difference without an end.
 fn endless_difference(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     if asked.qtype != IXFR {
         return outside(stream, asked);
@@ -187,8 +187,7 @@ fn endless_difference(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<
     }
 }
 
-/// A zone, or a difference, with twenty thousand names, above each of which there are a hundred empty
-/// non-terminals.
+/// Sends a zone, or a difference, with 20,000 names, each below a hundred empty non-terminals.
 fn deep(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     match asked.qtype {
         IXFR => stream.write_all(&asked.framed(&[soa(2), soa(1), soa(2)]))?,
@@ -231,7 +230,7 @@ fn cut(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     stream.write_all(&message[..message.len() - 5])
 }
 
-/// A byte now and then, without an end.
+/// Sends a byte every 100 ms, without an end.
 fn drip(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     for byte in asked.framed(&[soa(2), address(2)]).into_iter().cycle() {
         stream.write_all(&[byte])?;
@@ -240,12 +239,12 @@ fn drip(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Nothing at all.
+/// Sends nothing.
 fn silent(stream: &mut TcpStream, _: &Asked) -> std::io::Result<()> {
     stream.read_exact(&mut [0])
 }
 
-/// The most memory that a process has had, in bytes.
+/// Returns the peak memory of a process in bytes.
 fn peak(server: &Server) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.id())).expect("its status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
@@ -259,7 +258,7 @@ fn zone(name: &str, primary: &Primary) -> String {
 #[test]
 fn whatever_a_primary_sends_what_is_in_service_stays() {
     let primary = Primary::start(1, first);
-    // Room for a hundred thousand differences of nothing but SOAs.
+    // Enough for a hundred thousand differences of only SOAs.
     let limits = "[transfers]\nincoming-max-size = \"16MiB\"\nincoming-max-time = \"600s\"\n";
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start_at(
@@ -290,7 +289,7 @@ fn whatever_a_primary_sends_what_is_in_service_stays() {
             server.reload();
         }
         primary.becomes(2, script);
-        // The fault of the one before is another.
+        // The previous script had another fault.
         let asked = primary.open[2].load(Ordering::SeqCst);
         server.ctl_json(&["zone", "refresh", "example"]);
         eventually(what, &server, || {
@@ -301,8 +300,8 @@ fn whatever_a_primary_sends_what_is_in_service_stays() {
         assert!(answers(1), "{what}: {}", server.log());
         assert_eq!((&known()["serial"], &known()["state"]), (&1.into(), &"ok".into()), "{what}");
     }
-    // The zone is next to nothing, and a transfer takes no more than its limit. Threads that come and go each
-    // leave the allocator a huge page or two, of which there were up to ten.
+    // The zone is tiny, and a transfer takes no more than its limit. Threads that come and go each leave a
+    // huge page or two in the allocator, up to ten in total.
     let grown = peak(&server).saturating_sub(before);
     assert!(grown < (64 + 16 + 20) << 20, "{} MiB", grown >> 20);
     primary.becomes(9, last);
@@ -326,13 +325,13 @@ fn a_thousand_zones_of_a_primary_that_says_nothing_hold_up_no_others() {
     good.becomes(9, last);
     server.ctl_json(&["zone", "refresh", "example"]);
     eventually("its next version, too", &server, || server.query(&["h.example", "A"]).contains("192.0.2.9"));
-    // Four at a time, of which the primary may not have seen the end yet.
+    // Four at a time; the primary may not have noticed the end of some yet.
     assert!(most.load(Ordering::SeqCst) < 40, "{most:?}");
 }
 
 #[test]
 fn a_primary_that_announced_a_newer_version_and_sent_an_older_one_was_believed() {
-    // Asked for differences, and for the whole zone.
+    // For differences, and for the whole zone.
     for keys in ["", "ixfr = false\n"] {
         let primary = Primary::start(1, first);
         let folder = tempfile::tempdir().expect("a folder");
@@ -354,7 +353,7 @@ fn a_primary_that_announced_a_newer_version_and_sent_an_older_one_was_believed()
             assert!(answers(1), "{}", server.log());
         }
         assert_eq!(server.log().matches("older than ours").count(), 1, "{}", server.log());
-        // The operator may want it all the same.
+        // The operator may want it nevertheless.
         server.ctl_json(&["zone", "retransfer", "example"]);
         eventually("the older version is taken by order", &server, || answers(0));
     }
@@ -365,7 +364,7 @@ fn several_endless_transfers_took_the_memory_of_the_machine_together() {
     let (endless, good) = (Primary::start(2, endless), Primary::start(1, first));
     let mut zones: String = (0..4).map(|n| zone(&format!("endless-{n}"), &endless)).collect();
     zones += &zone("example", &good);
-    // Each alone may have as much as it likes.
+    // No limit for a single one.
     let limits = "[transfers]\nincoming-memory = \"8MiB\"\nincoming-max-size = \"1TiB\"\n";
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start_at(free_address(), folder, "", &(zones + limits));
@@ -385,10 +384,10 @@ fn several_endless_transfers_took_the_memory_of_the_machine_together() {
 
 #[test]
 fn making_a_zone_of_a_transfer_took_as_much_memory_as_it_liked() {
-    // Asked for differences, and for the whole zone.
+    // For differences, and for the whole zone.
     for keys in ["", "ixfr = false\n"] {
         let primary = Primary::start(1, first);
-        // Room for ten times what comes.
+        // Enough for ten times the data.
         let limits = "[transfers]\nincoming-memory = \"64MiB\"\nincoming-max-size = \"1TiB\"\n";
         let folder = tempfile::tempdir().expect("a folder");
         let server =

@@ -1,5 +1,4 @@
-//! Starting from images: made by the server or beforehand, used while the text is what it was, never
-//! otherwise.
+//! Starts from images: written by the server or beforehand, used only while the zone file is unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,18 +8,18 @@ use tempfile::TempDir;
 use crate::metrics::http;
 use crate::support::{APEX, Server, eventually, free_address, run, text, written};
 
-/// More than `image-min-records` of these tests.
+/// Returns a zone with more records than `image-min-records` of these tests.
 fn zone(address: &str) -> String {
     let hosts: String = (0..50).map(|i| format!("host{i} A 192.0.2.{i}\n")).collect();
     format!("{APEX}{hosts}www A {address}\n")
 }
 
-/// A server with images of every zone of 20 records and more.
+/// Starts a server with images of every zone of 20 records or more.
 fn start(folder: TempDir) -> Server {
     start_with(folder, "")
 }
 
-/// The same with more sections.
+/// Like `start`, with more sections.
 fn start_with(folder: TempDir, more: &str) -> Server {
     Server::start_in(folder, "state-dir = \"state\"\nimage-min-records = 20\n", more)
 }
@@ -35,12 +34,12 @@ fn image(folder: &Path) -> PathBuf {
     folder.join("state/images/example.image")
 }
 
-/// Waits until the server has written its first image: it does so after it is ready.
+/// Waits until the server has written its first image, which it does after it is ready.
 fn wait_for_image(server: &Server) {
     eventually("an image is written", server, || server.counter("images.write.written") == 1);
 }
 
-/// How many zones were loaded from their image, and how many had none that could be used.
+/// Returns how many zones were loaded from their image, and how many had no usable one.
 fn loads(server: &Server) -> (u64, u64) {
     let count = |word: &str| server.counter(&format!("images.load.{word}"));
     (count("used"), count("missing") + count("stale") + count("damaged"))
@@ -58,13 +57,13 @@ fn an_image_appears_is_used_and_made_anew_when_the_text_changes() {
     let server = start(server.stop());
     assert_eq!(loads(&server), (1, 0));
     assert_eq!(address(&server), "192.0.2.77");
-    // While it runs, a change is seen as ever, and the image follows.
+    // While the server runs, a change takes effect as without images, and the image follows.
     server.write("example.zone", &zone("192.0.2.78"));
     server.reload();
     assert_eq!(address(&server), "192.0.2.78");
     wait_for_image(&server);
     let stopped = server.stop();
-    // While it does not run, too.
+    // The same for a change while the server is down.
     fs::write(stopped.path().join("example.zone"), zone("192.0.2.79")).expect("written");
     let server = start(stopped);
     assert_eq!(loads(&server), (0, 1));
@@ -74,7 +73,7 @@ fn an_image_appears_is_used_and_made_anew_when_the_text_changes() {
     let server = start(server.stop());
     assert_eq!(loads(&server), (1, 0));
     assert_eq!(address(&server), "192.0.2.79");
-    // A zone that came from an image is as unchanged, or stale, as any other.
+    // A zone from an image is reported as unchanged or stale like any other.
     assert_eq!(server.reload()["unchanged"], 1);
     server.write("example.zone", &zone("192.0.2.80"));
     assert_eq!(server.reload()["loaded"], 1);
@@ -87,7 +86,7 @@ fn damaged_images_are_reported_and_made_anew() {
     wait_for_image(&server);
     let stopped = server.stop();
     let mut bytes = fs::read(image(stopped.path())).expect("an image");
-    // The header takes less than a page, the nodes begin in the next one.
+    // The header takes less than a page; the nodes begin in the next one.
     bytes[4096 + 100] ^= 1;
     fs::write(image(stopped.path()), &bytes).expect("written");
     let figures_at = free_address();
@@ -104,7 +103,7 @@ fn damaged_images_are_reported_and_made_anew() {
         assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");
     }
     let stopped = server.stop();
-    // Another key is another server's: everything is rebuilt.
+    // With another hash key everything is rebuilt.
     fs::remove_file(stopped.path().join("state/hash-key")).expect("removed");
     let server = start(stopped);
     assert_eq!(loads(&server), (0, 1));
@@ -141,7 +140,7 @@ fn zones_are_compiled_beforehand() {
     assert!(code == Some(1) && said.contains("zone small.: bad"), "{said}");
     fs::write(prepared.path().join("small.zone"), APEX).expect("written");
     let server = start(prepared);
-    // That of the other one was made from the text before its last.
+    // The image of the other zone was made from the text before the last change.
     assert_eq!(loads(&server), (1, 1));
     assert_eq!(address(&server), "192.0.2.77");
 }

@@ -1,5 +1,5 @@
-//! Names found from the root servers down: a small DNS of three servers, each at an address of its own and
-//! port 53, in a network namespace. The tests run themselves inside: see [`in_a_network`].
+//! Iteration from the root servers: a small DNS of three servers, each at an address of its own and port 53,
+//! in a network namespace. The tests run themselves inside: see [`in_a_network`].
 
 use std::fs;
 use std::io::Read;
@@ -12,14 +12,17 @@ pub(crate) use testkit::network::{in_a_network, inside, ip};
 
 const ROOT: &str = "$TTL 3600\n@ SOA a.root. admin. 1 3600 600 86400 60\n@ NS a.root.\na.root. A 10.53.0.1\n\
                     example. NS ns.example.\nns.example. A 10.53.0.2\nwww.own. 60 A 192.0.2.9\n";
-const EXAMPLE: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.2\nwww A 192.0.2.1\n\
-                       alias CNAME www.child\nchild NS ns.child\nns.child A 10.53.0.3\nfar NS www.far.child\n";
-const CHILD: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.3\nwww A 192.0.2.2\n\
+const EXAMPLE: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.2\n\
+                       www A 192.0.2.1\n\
+                       alias CNAME www.child\nchild NS ns.child\nns.child A 10.53.0.3\n\
+                       far NS www.far.child\n";
+const CHILD: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.3\n\
+                     www A 192.0.2.2\n\
                      www.far A 10.53.0.3\n";
 const FAR: &str =
     "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS www.far.child.example.\nwww A 192.0.2.3\n";
 
-/// An authoritative server of these zones at the address that ends so.
+/// Starts an authoritative server of these zones at the address with this last byte.
 pub(crate) fn authority(last: u8, zones: &[(&str, &str)]) -> Server {
     ip(&format!("address add 10.53.0.{last}/32 dev lo"));
     let folder = tempfile::tempdir().expect("a folder");
@@ -32,7 +35,7 @@ pub(crate) fn authority(last: u8, zones: &[(&str, &str)]) -> Server {
     Server::start_at(SocketAddr::from(([10, 53, 0, last], 53)), folder, "", &more)
 }
 
-/// A resolver that begins at this root.
+/// Starts a resolver that begins at this root.
 fn resolver(keys: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     Server::start_in(
@@ -69,7 +72,7 @@ fn inside_names_are_found_from_the_root_down() {
     assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.9\n");
     let rules = server.ctl_json(&["forward", "list"]);
     assert_eq!((&rules[0]["domain"], &rules[0]["kind"]), (&".".into(), &"iterate".into()), "{rules}");
-    // The walk is shown.
+    // The steps are shown.
     server.ctl_json(&["cache", "flush", ".", "--tree"]);
     let said = text(&server.ctl(&["explain", "www.example"]).stdout);
     assert!(said.contains("the rule for . covers it") && said.contains("10.53.0.2"), "{said}");
@@ -94,7 +97,7 @@ fn inside_rules_and_the_root_share_the_names() {
     let server = resolver(stub);
     assert_eq!(server.query(&["www.corp.example", "+short"]), "192.0.2.4\n");
     assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
-    // A rule for all names takes the place of the root servers, and goes at a reload.
+    // A rule for all names replaces the root servers, until a reload.
     let add = server.ctl(&["forward", "add", ".", "10.53.0.4"]);
     assert!(add.status.success(), "{}", text(&add.stderr));
     eventually("another is asked", &server, || server.query(&["www.example"]).contains("status: SERVFAIL"));
@@ -118,28 +121,30 @@ fn inside_names_that_a_zone_here_delegates_ended_in_a_referral() {
     inside();
     let _root = authority(1, &[(".", ROOT)]);
     let _example = authority(2, &[("example", EXAMPLE)]);
-    // The root knows nothing of `corp`: only the zone served beside the resolver says where `child.corp` is.
+    // The root has no `corp`: only the zone served beside the resolver has the delegation of `child.corp`.
     let child = CHILD.replace("192.0.2.2", "192.0.2.44");
     let _child = authority(3, &[("child.corp", &child), ("child.example", CHILD), ("stub.corp", &child)]);
     let folder = tempfile::tempdir().expect("a folder");
-    let zone = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.9\nalias CNAME www.child\n\
+    let zone = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.9\n\
+                alias CNAME www.child\n\
                 out CNAME www.example.\nchild NS ns.child\nns.child A 10.53.0.3\nstub NS nowhere.stub\n";
     fs::write(folder.path().join("corp.zone"), zone).expect("written");
     let more = "[[zone]]\nname = \"corp\"\nfile = \"corp.zone\"\n\
                 [resolver]\nvalidate = false\nroot-servers = [\"10.53.0.1\"]\n\
                 [[resolver.stub]]\ndomain = \"stub.corp\"\nservers = [\"10.53.0.3\"]\n\
                 [log]\nqueries = true\n\
-                [[resolver.access]]\nfrom = [\"127.0.0.2\"]\naction = \"refuse\"\n[[resolver.access]]\nfrom = [\"127.0.0.1\"]\n";
+                [[resolver.access]]\nfrom = [\"127.0.0.2\"]\naction = \"refuse\"\n[[resolver.access]]\n\
+                from = [\"127.0.0.1\"]\n";
     let server = Server::start_in(folder, "", more);
     let answer = server.query(&["www.child.corp"]);
     assert!(answer.contains("flags: qr rd ra;") && answer.contains("192.0.2.44"), "{answer}");
-    // The answer is not from the zone, and the query log does not say so.
+    // The answer is not from the zone, and is not logged as such.
     server.wait_for_log("name=www.child.corp. class=\"IN\" type=\"A\" rcode=NOERROR", 1);
     assert_eq!(server.query(&["www.child.corp", "+short"]), "192.0.2.44\n", "from the cache");
     assert_eq!(server.query(&["www.stub.corp", "+short"]), "192.0.2.44\n", "by the rule for the child");
     assert_eq!(server.query(&["alias.corp", "+short"]), "www.child.corp.\n192.0.2.44\n");
     assert_eq!(server.query(&["out.corp", "+short"]), "www.example.\n192.0.2.1\n");
-    // The steps go on where those of the zone end.
+    // The steps continue where those of the zone end.
     let explain = |server: &Server, name: &str| text(&server.ctl(&["explain", name]).stdout);
     for name in ["www.child.corp", "fresh.child.corp", "alias.corp"] {
         let said = explain(&server, name);
@@ -165,7 +170,7 @@ fn inside_names_that_a_zone_here_delegates_ended_in_a_referral() {
     assert!(referral(&iterative), "{iterative}");
     let refused = server.query(&["www.child.corp", "-b", "127.0.0.2"]);
     assert!(referral(&refused), "{refused}");
-    // Without a rule that covers the name there is nothing but the referral.
+    // Without a rule that covers the name, the answer is the referral.
     server.reconfigure("root-servers = [\"10.53.0.1\"]\n", "iterate = false\n");
     server.reload();
     eventually("the referral is the answer", &server, || referral(&server.query(&["www.child.corp"])));
@@ -186,7 +191,7 @@ fn inside_forwarders_that_have_no_answer_ended_every_lookup() {
     let _root = authority(1, &[(".", ROOT)]);
     let _example = authority(2, &[("example", EXAMPLE)]);
     let _child = authority(3, &[("child.example", CHILD)]);
-    // One forwarder that refuses, one at whose port none listens.
+    // One forwarder that refuses, and one at whose port no server listens.
     let refusing = authority(8, &[("other.test", CHILD)]);
     let rule = |servers: &str| format!("[[resolver.forward]]\nservers = [{servers}]\nforward-first = true\n");
     let both = rule("\"10.53.0.8\", \"10.53.0.8@5399\"");
@@ -226,7 +231,7 @@ fn inside_answers_of_the_last_resort_were_counted_and_not_logged() {
     inside();
     let _root = authority(1, &[(".", ROOT)]);
     let _example = authority(5, &[("example", EXAMPLE)]);
-    // The root delegates `example` to a server that has no zone, and asks another.
+    // The root delegates `example` to a server that has no zone, and queries another.
     ip("address add 10.53.0.2/32 dev lo");
     let folder = tempfile::tempdir().expect("a folder");
     let rule = "[resolver]\nvalidate = false\niterate = false\n\
@@ -235,7 +240,11 @@ fn inside_answers_of_the_last_resort_were_counted_and_not_logged() {
     let _recursive = Server::start_at(SocketAddr::from(([10, 53, 0, 2], 53)), folder, "", rule);
     let server = resolver("");
     assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
-    server.wait_for_log("answer used of a server that is not authoritative zone=example. server=10.53.0.2:53 name=www.example. type=A not_logged=0", 1);
+    server.wait_for_log(
+        "answer used of a server that is not authoritative zone=example. server=10.53.0.2:53 \
+         name=www.example. type=A not_logged=0",
+        1,
+    );
     assert_eq!(server.counter("forward.recursive.answers"), 1);
 }
 
@@ -290,7 +299,7 @@ fn inside_a_resolver_is_one_command() {
     child.kill().expect("killed");
     child.wait().expect("ended");
     assert!(said.contains("resolves questions of this machine from the root servers down"), "{said}");
-    // No way leads out of here.
+    // No route leads out of the namespace.
     assert!(answer.contains("status: SERVFAIL") && answer.contains("EDE: 23 (Network Error)"), "{answer}");
     let both = run(folder.path(), &["serve", "--resolve", "--forward", "192.0.2.1"]);
     assert_eq!(both.status.code(), Some(2));

@@ -1,5 +1,4 @@
-//! Journals that cannot be used: their zones are not answered from anything older, until an operator accepts
-//! that.
+//! Unusable journals: their zones are not served from older data, until an operator accepts that.
 
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
@@ -19,7 +18,7 @@ use crate::metrics::http;
 use crate::signatures::{now, signed};
 use crate::support::{APEX, Server, free_address, text, without_manager, written};
 
-/// A folder with a zone that six updates have changed: serial 7.
+/// Returns a folder with a zone that six updates have changed: serial 7.
 fn changed() -> TempDir {
     let nomen = start(folder(APEX), OPEN);
     for n in 0..6 {
@@ -28,7 +27,7 @@ fn changed() -> TempDir {
     nomen.stop()
 }
 
-/// The zone's journal in a folder.
+/// Returns the path of the zone's journal in a folder.
 fn journal(folder: &Path) -> PathBuf {
     let shards = fs::read_dir(folder.join("state/changes")).expect("a folder");
     let files = shards.flat_map(|shard| fs::read_dir(shard.expect("a shard").path()).into_iter().flatten());
@@ -36,12 +35,12 @@ fn journal(folder: &Path) -> PathBuf {
     files.find(|file| file.extension().is_some_and(|end| end == "zone")).expect("the zone's file")
 }
 
-/// Where the zeros at the end of a file begin.
+/// Returns the offset at which the zeros at the end of a file begin.
 fn end(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
 
-/// What an operator sees of a zone that is not served.
+/// Checks an operator's view of a zone that is not served, and returns its status.
 fn refused(nomen: &Server, what: &str) -> serde_json::Value {
     let answer = nomen.query(&["ns1.example", "A"]);
     assert!(answer.contains("SERVFAIL") && answer.contains("EDE: 24 (Invalid Data)"), "{what}: {answer}");
@@ -97,7 +96,7 @@ fn a_journal_that_cannot_be_used_does_not_bring_the_old_zone_file_back() {
             "{}",
             text(&nothing.stderr)
         );
-        // A file with a fault is no way out, and loses nothing.
+        // A file with a fault is not accepted, and nothing is lost.
         nomen.write("example.zone", "@ SOA broken");
         assert_eq!(nomen.ctl(&["zone", "accept", "example", "--file"]).status.code(), Some(1), "{what}");
         assert!(nomen.query(&["ns1.example", "A"]).contains("SERVFAIL"), "{what}");
@@ -120,8 +119,8 @@ fn a_journal_that_cannot_be_used_does_not_bring_the_old_zone_file_back() {
     }
 }
 
-/// Starts `nomen serve` in a folder that has its configuration. Permissions bind it, also where the tests run
-/// as root.
+/// Starts `nomen serve` in a folder with its configuration. File permissions apply, also if the tests run as
+/// root.
 fn start_bound_by_permissions(address: SocketAddr, folder: TempDir) -> Option<Server> {
     let mut command = Command::new("sh");
     without_manager(&mut command).args(["-c", "exec \"$@\" >log 2>&1", "sh"]);
@@ -171,7 +170,7 @@ fn a_signed_file_cannot_be_led_beyond_what_was_acknowledged() {
     assert!(said.contains(reason) && said.contains("sign it again"), "{said}");
     assert!(nomen.query(&["ns1.example", "A"]).contains("SERVFAIL"));
     assert_eq!(nomen.ctl_json(&["zone", "status", "example"])["journal"]["acknowledged"], 7);
-    // With a later serial, it is signed for that.
+    // A file with a later serial keeps that serial.
     nomen.write("example.zone", &file.replace("admin 1 ", "admin 8 "));
     let accepted = nomen.ctl_json(&["zone", "accept", "example", "--file"]);
     assert_eq!((&accepted["accepted_serial"], &accepted["serial"]), (&8.into(), &8.into()));
@@ -184,7 +183,7 @@ fn a_journal_that_was_cut_in_its_middle_is_no_torn_end() {
     let path = journal(left.path());
     let whole = fs::read(&path).expect("read");
     let mut cuts = 0;
-    // The kept folder serves one cut after the other.
+    // The same folder is used for one cut after the other.
     let (mut left, mut len) = (left, end(&whole));
     while len > 1000 {
         len -= 100;
@@ -209,7 +208,7 @@ fn a_journal_that_was_cut_in_its_middle_is_no_torn_end() {
         Some(1),
         "it is whole now"
     );
-    // The end that a crash can leave is cut, and all that was acknowledged is there.
+    // A torn end, as after a crash, is cut, and everything acknowledged is in the zone.
     assert_eq!(add(nomen.address, "example", "after.example"), Some(0));
     let before = zone(nomen.address);
     let left = nomen.kill();
@@ -233,7 +232,7 @@ fn a_file_with_a_later_serial_is_served_again_in_place_of_its_journal() {
     nomen.write("example.zone", &APEX.replace("admin 1 ", "admin 100 "));
     let accepted = nomen.ctl_json(&["zone", "accept", "example", "--file"]);
     assert_eq!((&accepted["serial"], &accepted["old_journal"]), (&100.into(), &serde_json::Value::Null));
-    // It comes from its file, as before its first update.
+    // The zone is read from its file, as before its first update.
     nomen.write("example.zone", &APEX.replace("admin 1 ", "admin 101 "));
     nomen.reload();
     assert_eq!(served_serial(&nomen), 101);
@@ -265,7 +264,7 @@ fn a_journal_from_before_there_were_marks_is_taken_as_it_is() {
     let left = changed();
     fs::remove_file(left.path().join("state/zone-marks")).expect("removed");
     {
-        // As it was written then: without a mark.
+        // A journal of that time: without a mark.
         let folder = left.path().join("state/changes");
         let folder = ZoneFolder::open(Arc::new(RealDisk), &folder).expect("a folder");
         let apex: NameBuf = "example.".parse().expect("a name");
@@ -306,7 +305,7 @@ fn a_journal_whose_mark_is_gone_or_damaged_was_served_as_it_is() {
             _ => fs::write(&marks, &bytes[..100]).expect("written"),
         }
         let nomen = Server::start_in(left, STATE, &sections);
-        // A restart does not make it good.
+        // A restart does not repair it.
         let nomen = Server::start_in(nomen.kill(), STATE, &sections);
         let answer = nomen.query(&["ns1.example", "A"]);
         assert!(answer.contains("SERVFAIL") && answer.contains("EDE"), "{what}: {answer}");

@@ -1,9 +1,9 @@
-//! A copy of the root zone asked in place of the root servers (RFC 8806), in a network namespace:
+//! A copy of the root zone used in place of the root servers (RFC 8806), in a network namespace:
 //!
 //! ```text
-//! .             the root server, at 10.53.0.1, or none there
+//! .             the root server, at 10.53.0.1, or none at that address
 //!   example.    signed, 10.53.0.2
-//! .             where copies are to be had, 10.53.0.9
+//! .             the source of copies, 10.53.0.9
 //! ```
 
 use std::fmt::Write as _;
@@ -25,23 +25,23 @@ use crate::validate::{ds, ds_of, key, says, signed};
 /// A version of the root zone.
 struct Version<'v> {
     serial: u32,
-    /// Records that it has besides those that lead to `example.`.
+    /// Records besides the delegation of `example.`.
     more: &'v [&'v str],
-    /// For how many seconds it is good, as its SOA record says.
+    /// EXPIRE of its SOA record, in seconds.
     expire: u32,
-    /// Who signs it, and who its digest.
+    /// The keys that sign it and its digest.
     keys: [SigningKey; 2],
-    /// In how many seconds the signatures end.
+    /// Seconds until the signatures expire.
     ends: i64,
 }
 
 impl Version<'_> {
-    /// A good one.
+    /// Creates a valid version.
     fn new<'v>(serial: u32, more: &'v [&'v str]) -> Version<'v> {
         Version { serial, more, expire: 86_400, keys: [key("."), key(".")], ends: 86_400 }
     }
 
-    /// Without the signatures, and with the digest of nothing.
+    /// Returns the records without signatures, with an empty digest.
     fn records(&self) -> Vec<Record> {
         let Version { serial, expire, keys: [key, _], .. } = self;
         let (soa, ds) = (format!(". 3600 SOA a.root. admin. {serial} 3600 600 {expire} 60"), ds("example."));
@@ -63,12 +63,12 @@ impl Version<'_> {
         records
     }
 
-    /// As text, signed.
+    /// Returns the signed zone as text.
     fn text(&self) -> String {
         self.text_of(&self.records())
     }
 
-    /// The same of other records.
+    /// Like `text`, with other records.
     fn text_of(&self, records: &[Record]) -> String {
         let Version { keys: [key, of_digest], ends, .. } = self;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
@@ -102,7 +102,7 @@ fn root(serial: u32, more: &[&str]) -> String {
     Version::new(serial, more).text()
 }
 
-/// The key of a forged root.
+/// Returns the key of a forged root.
 fn forger() -> SigningKey {
     SigningKey::new(999, SigningKey::KSK)
 }
@@ -113,20 +113,20 @@ fn is_over_digest(line: &&str) -> bool {
     line.contains(" RRSIG ") && line.contains(&covers)
 }
 
-/// The server of `example.`.
+/// Starts the server of `example.`.
 fn example() -> Server {
     let lines =
         ["example. 3600 NS ns.example.", "ns.example. 3600 A 10.53.0.2", "www.example. 3600 A 192.0.2.1"];
     authority(2, &[("example", &signed("example.", &lines, &Chain::Nsec, 24))])
 }
 
-/// A server that gives this version to every client, and sends NOTIFY for later ones to the address.
+/// Starts a server that sends this version to every client, and NOTIFY for later ones to the address.
 fn source(zone: &str, tells: SocketAddr) -> Server {
     ip("address add 10.53.0.9/32 dev lo");
     source_in(folder(), zone, tells)
 }
 
-/// The same in a folder, at an address that is there.
+/// Like `source`, in a folder, at an address that already exists.
 fn source_in(folder: tempfile::TempDir, zone: &str, tells: SocketAddr) -> Server {
     std::fs::write(folder.path().join("root.txt"), zone).expect("written");
     let more = format!(
@@ -138,7 +138,7 @@ fn source_in(folder: tempfile::TempDir, zone: &str, tells: SocketAddr) -> Server
     Server::start_at(SocketAddr::from(([10, 53, 0, 9], 53)), folder, "", &more)
 }
 
-/// A resolver with these keys, whose root server is at 10.53.0.1.
+/// Starts a resolver with these keys, whose root server is at 10.53.0.1.
 fn resolver(address: SocketAddr, folder: tempfile::TempDir, keys: &str) -> Server {
     let anchor = ds(".");
     let more = format!("[resolver]\nroot-servers = [\"10.53.0.1\"]\ntrust-anchors = [\"{anchor}\"]\n{keys}");
@@ -151,7 +151,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-/// What `nomen ctl status` says of the copy: its state and serial number.
+/// Returns the copy's state and serial from `nomen ctl status`.
 fn standing(server: &Server) -> (String, u64) {
     let status = &server.ctl_json(&["status"])["local_root"];
     (status["state"].as_str().unwrap_or_default().to_owned(), status["serial"].as_u64().unwrap_or(0))
@@ -180,7 +180,7 @@ fn inside_a_copy_of_the_root_is_taken_and_asked_in_place_of_its_servers() {
     assert_eq!(says(&server, &["nosuch", "+dnssec"]), "NXDOMAIN ad");
     assert_eq!(says(&server, &["www.own", "+dnssec"]), "NOERROR ad");
     assert!(server.counter("forward.local.root") >= 3);
-    // Clients get what a resolver says, and not the zone.
+    // Clients get a resolver's answer, not the zone.
     let soa = server.query(&[".", "SOA"]);
     assert!(soa.contains("status: NOERROR") && soa.contains("flags: qr rd ra;"), "{soa}");
     assert!(server.query(&["nosuch2", "+norec"]).contains("status: REFUSED"));
@@ -189,7 +189,7 @@ fn inside_a_copy_of_the_root_is_taken_and_asked_in_place_of_its_servers() {
     server.ctl_json(&["cache", "flush", ".", "--tree"]);
     let walk = text(&server.ctl(&["explain", "www.own"]).stdout);
     assert!(walk.contains("the copy of . on this machine says NOERROR: this is the answer"), "{walk}");
-    // A version that was damaged, of which NOTIFY tells, is not taken; the one before stays.
+    // A damaged version, announced by NOTIFY, is refused; the previous one stays.
     let damaged = root(2, &["www.own. 60 A 192.0.2.9"]).replace("c0000209", "c000020a");
     source.write("root.txt", &damaged);
     source.ctl(&["reload"]);
@@ -200,12 +200,12 @@ fn inside_a_copy_of_the_root_is_taken_and_asked_in_place_of_its_servers() {
     until(&server, "ok", 3);
     assert_eq!(server.query(&["www.new", "+short"]), "192.0.2.10\n");
     assert_eq!(server.counter("local.root.fallbacks"), 0);
-    // It is kept for the next start, without anybody to ask.
+    // It is stored for the next start, which needs no transfer.
     drop(source);
     let server = resolver(own, server.stop(), FROM_SERVER);
     assert_eq!(standing(&server), ("ok".to_owned(), 3));
     assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad");
-    // Without it there is no server to be asked.
+    // Without the copy there is no server to query.
     server.reconfigure(FROM_SERVER, "");
     server.reload();
     server.ctl_json(&["cache", "flush", ".", "--tree"]);
@@ -224,7 +224,7 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     inside();
     let (own, _example) = (free_address(), example());
     let root_server = authority(1, &[(".", &root(7, &["www.own. 60 A 192.0.2.9"]))]);
-    // Its digest is right, and its signatures are of keys that no anchor leads to: it is a forged root.
+    // Its digest is right, but its signatures are by keys without a trust anchor: it is a forged root.
     let keys = [forger(), forger()];
     let other = Version { keys, ..Version::new(1, &["www.own. 60 A 192.0.2.66"]) };
     let source = source(&other.text(), own);
@@ -238,8 +238,7 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     assert_eq!(server.counter("forward.local.root"), 0);
     let why = server.ctl_json(&["status"])["local_root"]["fault"].to_string();
     assert!(why.contains("its ZONEMD is bogus"), "{why}");
-    // One that is signed, but whose signatures have ended; then one without a digest, which is not taken at
-    // all.
+    // A version with expired signatures; then one without a digest, which is refused at once.
     source.write("root.txt", &Version { ends: -86_400, ..Version::new(2, &[]) }.text());
     source.ctl(&["reload"]);
     until(&server, "refused", 2);
@@ -249,7 +248,7 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     source.ctl(&["reload"]);
     server.wait_for_log("is refused: the zone has no ZONEMD", 1);
     assert_eq!(standing(&server), ("refused".to_owned(), 2));
-    // At last a good one; from then on the root server is not asked any more.
+    // Finally a valid one; from then on the root server is not queried any more.
     source.write("root.txt", &root(4, &["www.own. 60 A 192.0.2.9"]));
     source.ctl(&["reload"]);
     until(&server, "ok", 4);
@@ -260,7 +259,7 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     assert_eq!(root_server.counter("udp.queries"), asked);
 }
 
-/// The series of `nomen_local_root` that are 1.
+/// Returns the states for which `nomen_local_root` is 1.
 fn measured(metrics: SocketAddr) -> Vec<String> {
     let figures = http(metrics, "GET /metrics");
     let of_state = figures.lines().filter_map(|line| line.strip_prefix("nomen_local_root{state=\""));
@@ -278,7 +277,7 @@ fn inside_a_copy_that_has_expired_is_not_asked_and_comes_back() {
     inside();
     let (own, metrics, _example) = (free_address(), free_address(), example());
     let root_server = authority(1, &[(".", &root(9, &["www.own. 60 A 192.0.2.9"]))]);
-    // What the copy says is out of date: the address is another by now, and one name is not there any more.
+    // The copy is out of date: an address has changed, and one name has been removed.
     let old = ["www.own. 60 A 192.0.2.66", "www.gone. 60 A 192.0.2.66"];
     let source = source(&root(1, &old), own);
     let keys = format!("{FROM_SERVER}[metrics]\nlisten = {}\n", written(metrics));
@@ -286,7 +285,7 @@ fn inside_a_copy_that_has_expired_is_not_asked_and_comes_back() {
     until(&server, "ok", 1);
     assert_eq!(server.query(&["www.gone", "+short"]), "192.0.2.66\n");
     assert_eq!((measured(metrics), server.counter("local.root.fallbacks")), (vec!["ok".to_owned()], 0));
-    // The next version is good for two seconds, and then its source is gone.
+    // The next version expires after two seconds, and then its source stops.
     source.write("root.txt", &Version { expire: 2, ..Version::new(2, &old) }.text());
     source.ctl(&["reload"]);
     server.wait_for_log("transfer received", 2);
@@ -297,7 +296,7 @@ fn inside_a_copy_that_has_expired_is_not_asked_and_comes_back() {
         assert_eq!(server.ctl_json(&["zone", "status", "."])["state"], "expired");
         let fault = server.ctl_json(&["status"])["local_root"]["fault"].to_string();
         assert!(fault.contains("nomen ctl zone status ."), "{fault}");
-        // What is in the cache may be answered as long as its TTL says.
+        // Cached answers may be used until their TTL ends.
         server.ctl_json(&["cache", "flush", ".", "--tree"]);
         let (asked, copied) = (root_server.counter("udp.queries"), server.counter("forward.local.root"));
         assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.9\n");
@@ -309,7 +308,7 @@ fn inside_a_copy_that_has_expired_is_not_asked_and_comes_back() {
     };
     has_expired(&server);
     server.wait_for_log("local root: there is no copy that may be used, the root servers are asked", 1);
-    // What was kept on disk is as old after a restart.
+    // The stored copy is just as old after a restart.
     let server = resolver(own, server.stop(), &keys);
     has_expired(&server);
     let _source = source_in(of_source, &root(3, &["www.own. 60 A 192.0.2.10"]), own);
@@ -335,11 +334,12 @@ fn inside_signatures_of_a_copy_end_while_it_is_in_use() {
     let folder = folder();
     std::fs::write(folder.path().join("copy.txt"), short.text()).expect("written");
     let keys = format!(
-        "signature-skew = \"0s\"\nlocal-root = true\nlocal-root-file = \"copy.txt\"\n[metrics]\nlisten = {}\n",
+        "signature-skew = \"0s\"\nlocal-root = true\nlocal-root-file = \"copy.txt\"\n[metrics]\n\
+         listen = {}\n",
         written(metrics)
     );
     let server = resolver(own, folder, &keys);
-    // There was no query; it is seen all the same.
+    // There was no query; the state is detected nevertheless.
     until(&server, "refused", 1);
     server.wait_for_log("local root: the copy is not used, the root servers are asked: serial 1:", 1);
     assert_eq!(measured(metrics), ["refused"]);
@@ -363,9 +363,9 @@ fn inside_a_bogus_copy_is_never_asked_and_the_operator_is_told() {
     let without = |unwanted: &dyn Fn(&&str) -> bool| {
         good.lines().filter(|line| !unwanted(line)).flat_map(|line| [line, "\n"]).collect::<String>()
     };
-    // Where the delegation of `example.` leads, 10.53.0.2 and another address.
+    // The delegation of `example.` leads to 10.53.0.2, and to another address.
     let (right, wrong) = ("0a350002", "0a350042");
-    // The forger has computed the digest again, and has only the signature over the one before.
+    // The forger has computed the digest again, but only has the signature over the previous one.
     let altered = {
         let version = Version::new(1, &more);
         let mut records = version.records();
@@ -424,8 +424,8 @@ fn inside_a_bogus_copy_is_never_asked_and_the_operator_is_told() {
     }
 }
 
-/// A version with its own keys, a digest that is right for it and a high serial took the place of the good
-/// one, for ever: what the primary had afterwards was older.
+/// A version with its own keys, a correct digest and a high serial permanently replaced the valid one: the
+/// primary's later versions were older.
 #[test]
 fn a_bogus_copy_replaced_the_good_one_for_good() {
     in_a_network("local_root::inside_a_bogus_copy_replaced_the_good_one_for_good");
@@ -459,7 +459,7 @@ fn inside_a_bogus_copy_replaced_the_good_one_for_good() {
     server.ctl_json(&["zone", "refresh", "."]);
     until(&server, "ok", 3);
     assert_eq!(server.ctl_json(&["zone", "status", "."])["fault"], serde_json::Value::Null);
-    // A folder with the bogus version in it, which counted where its keys were trusted.
+    // A folder with the bogus version, which was valid while its keys were trusted.
     let folder = server.stop();
     source.write("root.txt", &forged.text());
     source.ctl(&["reload"]);
@@ -500,7 +500,7 @@ fn inside_a_copy_from_a_file_is_read_again_at_a_reload() {
     server.reload();
     until(&server, "ok", 3);
     assert_eq!(server.query(&["www.new", "+short"]), "192.0.2.10\n");
-    // The root zone is served instead, then it is a copy again.
+    // The root zone is served instead, and then is a copy again.
     server.write(
         "served.txt",
         "$TTL 60\n@ SOA a.root. admin. 1 3600 600 86400 60\n@ NS a.root.\nown TXT served\n",

@@ -58,7 +58,7 @@ fn the_level_and_the_log_of_queries_change_until_a_reload() {
     assert!(server.ctl(&["log", "queries", "on"]).status.success());
     server.query(&["ns1.example", "AAAA"]);
     server.wait_for_log("type=\"AAAA\"", 1);
-    // The reload puts both back: what the log has behind its end was written before it.
+    // The reload reverts both settings; the end of the log was written before it.
     server.reload();
     server.query(&["ns2.example", "AAAA"]);
     let stopped = server.stop();
@@ -132,7 +132,7 @@ fn what_changes_or_copies_a_zone_left_no_trace_at_info() {
 
 #[test]
 fn what_gets_servfail_left_no_trace_at_info() {
-    // A zone that cannot be loaded, a server that cannot be asked, and a key that is not known.
+    // A zone that cannot be loaded, a server that does not answer, and an unknown key.
     let (at, silent) = (free_address(), free_address());
     let more = format!(
         "[metrics]\nlisten = {}\n[[zone]]\nname = \"broken.test\"\nfile = \"broken.zone\"\n\
@@ -206,7 +206,8 @@ fn the_audit_trail_has_a_file_of_its_own_with_every_update() {
     wait_for(&server, "audit.log", "update refused zone=other. client=127.0.0.1 key=\"none\"");
     let read = || fs::read_to_string(server.path("audit.log")).unwrap_or_default();
     eventually("each update has a line", &server, || read().matches("update accepted").count() == 3);
-    let second = "update accepted zone=example. client=127.0.0.1 key=\"none\" removed=1 added=2 serial_before=2 serial=3";
+    let second = "update accepted zone=example. client=127.0.0.1 key=\"none\" removed=1 added=2 \
+                  serial_before=2 serial=3";
     assert!(read().contains(second), "{}", read());
     fs::rename(server.path("audit.log"), server.path("audit.log.1")).expect("moved");
     server.hang_up();

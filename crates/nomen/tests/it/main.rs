@@ -1,4 +1,4 @@
-//! The whole program from outside: `nomen` is started as a process, asked over sockets and stopped by
+//! The whole program from outside: `nomen` is started as a process, queried over sockets and stopped by
 //! signals.
 
 mod activation;

@@ -1,13 +1,13 @@
-//! The manual is run: the blocks of its pages that are marked so, in order, in an empty folder.
+//! Runs the manual: the marked blocks of its pages, in order, in an empty folder.
 //!
-//! A block ```` ```LANGUAGE file=NAME ```` is written to a file. The lines of a block ```` ```console
-//! run ```` that begin with `$ ` are commands, for a shell; what follows one are lines, or the beginnings of
-//! lines, that it must print in this order. A command must succeed, unless `[exits with N]` is the last line
-//! after it. One that ends in `&` is a server: nomen is waited for until it answers, and all are stopped at
-//! the end. What `nomen query` asks for may come from other servers, so it asks again until it prints what it
-//! must. A page is not followed further than to a server that is not installed. 127.0.0.1 becomes an address
-//! of loopback that is this process's own; BIND would not listen there, so on a page with other servers the
-//! ports become free ones.
+//! A block ```` ```LANGUAGE file=NAME ```` is written to a file. The lines of a block ```` ```console run
+//! ```` that begin with `$ ` are shell commands; the lines after a command are lines, or beginnings of lines,
+//! that it must print in this order. A command must succeed, unless `[exits with N]` is the last line after
+//! it. One that ends in `&` is a server: the test waits until nomen answers, and stops all servers at the
+//! end. `nomen query` is repeated until it prints the expected lines, as its answer may come from other
+//! servers. A page ends at the first server that is not installed. 127.0.0.1 is replaced by a loopback
+//! address of this process; BIND would not listen there, so on a page with other servers the ports are
+//! replaced by free ones.
 
 use std::fs;
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::support::{TEST_TIMEOUT, free_address, text};
 
-/// A command, and what it must do.
+/// A command, and its expected result.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Step {
     command: String,
@@ -28,7 +28,7 @@ struct Step {
     status: i32,
 }
 
-/// A block that is marked.
+/// A marked block.
 #[derive(Debug, PartialEq, Eq)]
 enum Block {
     File(String, String),
@@ -69,16 +69,16 @@ fn blocks(page: &str) -> Vec<Block> {
 /// The ports on pages with other servers.
 const PORTS: [&str; 3] = ["10053", "10054", "10055"];
 
-/// A folder in which a page is followed.
+/// A folder in which a page is run.
 struct Reader {
     folder: TempDir,
-    /// What stands on the page, and what it becomes.
+    /// Texts of the page, and their replacements.
     own: Vec<(&'static str, String)>,
     servers: Vec<Child>,
 }
 
 impl Reader {
-    /// A reader of a page with other servers, or without.
+    /// Creates a reader of a page, with other servers or without.
     fn new(others: bool) -> Reader {
         let free: Vec<TcpListener> =
             PORTS.iter().map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
@@ -99,7 +99,7 @@ impl Reader {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut shell = Command::new("sh");
         shell.args(["-c", &self.own(command)]).current_dir(self.folder.path());
-        // Other servers may be where root alone looks.
+        // Other servers may be in folders that are only in root's PATH.
         shell.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", program.display())).stdin(Stdio::null());
         for variable in ["NOTIFY_SOCKET", "XDG_RUNTIME_DIR", "STATE_DIRECTORY", "WATCHDOG_USEC"] {
             shell.env_remove(variable);
@@ -122,7 +122,7 @@ impl Reader {
         let mut buf = [0; 512];
         loop {
             let size = match notify.recv(&mut buf) {
-                // A process that was stopped and goes on finds its wait interrupted.
+                // A process that was stopped and continued has its wait interrupted.
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
                 received => received.unwrap_or_else(|e| panic!("{command} is not ready: {e}")),
             };
@@ -132,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// Follows a step; returns whether the next one can be.
+    /// Runs a step; returns whether the next one can be run.
     fn follow(&mut self, page: &str, step: &Step) -> bool {
         if let Some(command) = step.command.strip_suffix(" &") {
             let program = command.split(' ').next().unwrap_or_default();
@@ -157,7 +157,7 @@ impl Reader {
         }
     }
 
-    /// Runs a command; the error is what it does otherwise than the page says.
+    /// Runs a command; the error is how it differs from the page.
     fn outcome(&self, step: &Step) -> Result<(), String> {
         let output = self.shell(&step.command).output().expect("a shell");
         let printed = text(&output.stdout) + &text(&output.stderr);
@@ -174,7 +174,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What the servers have logged.
+    /// Returns the logs of the servers.
     fn logs(&self) -> String {
         let log = |n| fs::read_to_string(self.folder.path().join(format!("log{n}"))).unwrap_or_default();
         (0..self.servers.len()).map(log).collect()
@@ -189,7 +189,7 @@ fn is_ours(command: &str) -> bool {
 impl Drop for Reader {
     fn drop(&mut self) {
         for server in &mut self.servers {
-            // It may have ended already.
+            // It may have exited already.
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -198,14 +198,15 @@ impl Drop for Reader {
 
 #[test]
 fn blocks_are_read() {
-    let page = "```sh\n$ no\n```\n```toml file=a.toml\nb = 1\n```\n```console run\n$ c | d\nout\n[exits with 3]\n$ e &\n```\n";
+    let page = "```sh\n$ no\n```\n```toml file=a.toml\nb = 1\n```\n```console run\n$ c | d\nout\n\
+                [exits with 3]\n$ e &\n```\n";
     let first = Step { command: "c | d".into(), printed: vec!["out".into()], status: 3 };
     let second = Step { command: "e &".into(), ..Step::default() };
     let expected = [Block::File("a.toml".into(), "b = 1\n".into()), Block::Steps(vec![first, second])];
     assert_eq!(blocks(page), expected);
 }
 
-/// The pages of the manual.
+/// Returns the pages of the manual.
 fn pages() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut paths: Vec<_> =
@@ -229,7 +230,7 @@ fn the_summary_lists_every_page() {
     }
 }
 
-/// As a book, and in the packages, the manual is there without the source tree.
+/// As a book, and in packages, the manual exists without the source tree.
 #[test]
 fn links_of_the_manual_lead_to_its_pages() {
     let all: Vec<String> = pages().iter().map(|path| name(path)).chain(["status.png".into()]).collect();
@@ -243,7 +244,7 @@ fn links_of_the_manual_lead_to_its_pages() {
     }
 }
 
-/// Pages one after the other: they take the same ports.
+/// Runs one page after the other: they use the same ports.
 #[test]
 fn what_the_manual_says_happens() {
     let mut followed = 0;

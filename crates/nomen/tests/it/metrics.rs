@@ -1,16 +1,16 @@
-//! Figures over HTTP, and the query log.
+//! Metrics over HTTP, and the query log.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, written};
 
-/// Sends one request and returns the whole answer.
+/// Sends one request and returns the whole response.
 pub(crate) fn http(server: SocketAddr, request: &str) -> String {
     http_with(server, request, "")
 }
 
-/// The same with more header lines, each with its end.
+/// Like [`http`], with more header lines, each with its line end.
 pub(crate) fn http_with(server: SocketAddr, request: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(server).expect("connected");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -189,7 +189,7 @@ fn health_and_readiness_have_pages_of_their_own() {
     let server = Server::start(APEX, &format!("[metrics]\nlisten = {}\n", written(at)));
     let status = |path: &str| http(at, &format!("GET {path}")).lines().next().unwrap_or_default().to_owned();
     assert_eq!([status("/healthz"), status("/readyz")], ["HTTP/1.1 200 OK"; 2]);
-    // An old version is an answer.
+    // An old version is still served.
     server.write("example.zone", "@ SOA broken\n");
     server.reload_badly();
     assert_eq!(status("/readyz"), "HTTP/1.1 200 OK");

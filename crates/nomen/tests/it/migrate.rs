@@ -1,4 +1,4 @@
-//! Configurations of other servers, moved: what is printed can be served, and what is reported has its place.
+//! Configurations of other servers, converted: the output can be served, and the reports have positions.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,50 +6,80 @@ use std::path::Path;
 
 use crate::support::{Server, run, text};
 
-/// One for each syntax, with a zone or a rule in it.
+/// One sample for each syntax, with a zone or a rule in it.
 const SAMPLES: [(&str, &str); 6] = [
     (
         "named.conf",
-        "key k { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\noptions { directory \"/z\"; tcp-clients 50; min-cache-ttl 60; max-cache-ttl 30;\n\
+        "key k { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\n\
+         options { directory \"/z\"; tcp-clients 50; min-cache-ttl 60; max-cache-ttl 30;\n\
          listen-on port 5300 { any; 127.0.0.1; }; allow-transfer { 10/8; key k; }; version none;\n\
-         transfer-source 192.0.2.2; notify-source-v6 2001:db8::2; resolver-query-timeout 8; max-query-restarts 9; max-records 0; fetches-per-zone 0;\n\
-         synth-from-dnssec no; deny-answer-addresses { 10/8; } except-from { corp.example; }; zone-statistics full; query-source 192.0.2.2; query-source-v6 none;\n\
+         transfer-source 192.0.2.2; notify-source-v6 2001:db8::2; resolver-query-timeout 8; \
+         max-query-restarts 9; max-records 0; fetches-per-zone 0;\n\
+         synth-from-dnssec no; deny-answer-addresses { 10/8; } except-from { corp.example; }; \
+         zone-statistics full; query-source 192.0.2.2; query-source-v6 none;\n\
          forwarders { 192.0.2.53; }; rrset-order { order none; };\n\
-         dnstap { client; auth response; }; dnstap-output unix \"tap\" size 1m; ixfr-from-differences yes; };\n\
-         trust-anchors { other.example static-ds 60485 13 2 \"2BB183AF5F22588179A53B0A98631FAD1A292118AB2D5E9F5D6B5C1C6D6E2B3A\"; };\n\
-         statistics-channels { inet 127.0.0.1; };\nlogging { channel q { file \"q\"; }; category queries { q; }; };\n\
+         dnstap { client; auth response; }; dnstap-output unix \"tap\" size 1m; \
+         ixfr-from-differences yes; };\n\
+         trust-anchors { other.example static-ds 60485 13 2 \
+         \"2BB183AF5F22588179A53B0A98631FAD1A292118AB2D5E9F5D6B5C1C6D6E2B3A\"; };\n\
+         statistics-channels { inet 127.0.0.1; };\n\
+         logging { channel q { file \"q\"; }; category queries { q; }; };\n\
          zone a.example { type master; file \"a\"; allow-update { key k; }; };\n\
-         zone b.example { type slave; masters { 192.0.2.1 key k; }; min-refresh-time 60; max-refresh-time 10; allow-update-forwarding { key k; }; };\n\
-         zone c.example { type master; file \"c\"; update-policy { grant k wildcard *.c.example. A; }; };\nzone d.example { type master; file \"x/d\"; };\n",
+         zone b.example { type slave; masters { 192.0.2.1 key k; }; min-refresh-time 60; \
+         max-refresh-time 10; allow-update-forwarding { key k; }; };\n\
+         zone c.example { type master; file \"c\"; update-policy { grant k wildcard *.c.example. A; }; };\n\
+         zone d.example { type master; file \"x/d\"; };\n",
     ),
     (
         "nsd.conf",
-        "server:\n server-count: 2\n tcp-count: 100\n do-ip6: no\n ip-address: 192.0.2.1\n ip-freebind: yes\n round-robin: no\n zonesdir: /z\npattern:\n name: p\n zonefile: %s\n provide-xfr: 10.0.0.0/8 NOKEY\n\
+        "server:\n server-count: 2\n tcp-count: 100\n do-ip6: no\n ip-address: 192.0.2.1\n \
+         ip-freebind: yes\n round-robin: no\n zonesdir: /z\npattern:\n name: p\n zonefile: %s\n \
+         provide-xfr: 10.0.0.0/8 NOKEY\n\
          zone:\n name: a.example\n include-pattern: p\nzone:\n name: b.example\n include-pattern: p\n\
-         pattern:\n name: m\n request-xfr: 192.0.2.1 NOKEY\npattern:\n name: l\n zonefile: %s\n catalog-producer-zone: made.example\n create-ixfr: yes\n\
+         pattern:\n name: m\n request-xfr: 192.0.2.1 NOKEY\npattern:\n name: l\n zonefile: %s\n \
+         catalog-producer-zone: made.example\n create-ixfr: yes\n\
          zone:\n name: made.example\n catalog: producer\nzone:\n name: c.example\n include-pattern: l\n\
-         zone:\n name: taken.example\n request-xfr: 192.0.2.1 NOKEY\n outgoing-interface: 192.0.2.2\n catalog: consumer\n catalog-member-pattern: m\n\
+         zone:\n name: taken.example\n request-xfr: 192.0.2.1 NOKEY\n outgoing-interface: 192.0.2.2\n \
+         catalog: consumer\n catalog-member-pattern: m\n\
          dnstap:\n dnstap-enable: yes\n dnstap-socket-path: /t\n dnstap-log-auth-query-messages: yes\n",
     ),
     (
         "knot.conf",
-        "server:\n  answer-rotation: on\nacl:\n  - id: upd\n    address: 10.0.0.1\n    action: update\n    update-owner: name\n    update-owner-match: pattern\n    update-owner-name: [\"_acme-challenge.*\"]\nremote:\n  - id: up\n    address: 192.0.2.1\n    via: 192.0.2.2\ntemplate:\n  - id: t\n    storage: /z\n    file: \"%s.db\"\n\
-         \x20 - id: u\n    master: up\nzone:\n  - domain: d.example\n    acl: upd\n    zonefile-sync: 1h\n    zonemd-verify: on\n  - domain: made.example\n    catalog-role: generate\n  - domain: b.example\n    catalog-role: member\n    catalog-zone: made.example\n    catalog-group: g\n    zonefile-load: difference\n  - domain: a.example\n  - domain: cat.example\n    master: up\n    catalog-role: interpret\n    catalog-template: [t, u]\n    zonemd-verify: on\n",
+        "server:\n  answer-rotation: on\nacl:\n  - id: upd\n    address: 10.0.0.1\n    action: update\n    \
+         update-owner: name\n    update-owner-match: pattern\n    \
+         update-owner-name: [\"_acme-challenge.*\"]\nremote:\n  - id: up\n    address: 192.0.2.1\n    \
+         via: 192.0.2.2\ntemplate:\n  - id: t\n    storage: /z\n    file: \"%s.db\"\n\
+         \x20 - id: u\n    master: up\nzone:\n  - domain: d.example\n    acl: upd\n    \
+         zonefile-sync: 1h\n    zonemd-verify: on\n  - domain: made.example\n    catalog-role: generate\n  \
+         - domain: b.example\n    catalog-role: member\n    catalog-zone: made.example\n    \
+         catalog-group: g\n    zonefile-load: difference\n  - domain: a.example\n  \
+         - domain: cat.example\n    master: up\n    catalog-role: interpret\n    \
+         catalog-template: [t, u]\n    zonemd-verify: on\n",
     ),
     (
         "unbound.conf",
-        "server:\n access-control: 10.0.0.0/8 allow\n ip-freebind: yes\n rrset-roundrobin: yes\n outgoing-interface: 192.0.2.2\n local-data: \"a.lan. A 192.0.2.1\"\n private-domain: x\n unblock-lan-zones: yes\n insecure-lan-zones: yes\n do-tcp: no\n tcp-upstream: yes\n infra-cache-min-rtt: 500\n infra-cache-max-rtt: 300\n\
-         neg-cache-size: 1k\n incoming-num-tcp: 5\n val-bogus-ttl: 600\n cache-max-ttl: 0\n trust-anchor: \"other.example. DNSKEY 257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==\"\n\
-         forward-zone:\n name: .\n forward-addr: 192.0.2.53\n forward-first: yes\nstub-zone:\n name: s\n stub-addr: 192.0.2.54@54\n\
-         auth-zone:\n name: z\n primary: 192.0.2.1\n zonemd-check: yes\ndnstap:\n dnstap-enable: yes\n dnstap-socket-path: /t\n dnstap-log-client-query-messages: yes\n dnstap-sample-rate: 7\n",
+        "server:\n access-control: 10.0.0.0/8 allow\n ip-freebind: yes\n rrset-roundrobin: yes\n \
+         outgoing-interface: 192.0.2.2\n local-data: \"a.lan. A 192.0.2.1\"\n private-domain: x\n \
+         unblock-lan-zones: yes\n insecure-lan-zones: yes\n do-tcp: no\n tcp-upstream: yes\n \
+         infra-cache-min-rtt: 500\n infra-cache-max-rtt: 300\n\
+         neg-cache-size: 1k\n incoming-num-tcp: 5\n val-bogus-ttl: 600\n cache-max-ttl: 0\n \
+         trust-anchor: \"other.example. DNSKEY 257 3 13 \
+         mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==\"\n\
+         forward-zone:\n name: .\n forward-addr: 192.0.2.53\n forward-first: yes\nstub-zone:\n name: s\n \
+         stub-addr: 192.0.2.54@54\n\
+         auth-zone:\n name: z\n primary: 192.0.2.1\n zonemd-check: yes\ndnstap:\n dnstap-enable: yes\n \
+         dnstap-socket-path: /t\n dnstap-log-client-query-messages: yes\n dnstap-sample-rate: 7\n",
     ),
     (
         "pdns.conf",
-        "launch=gsqlite3\nxfr-max-received-mbytes=100\nmax-tcp-connections-per-client=0\nlocal-address=127.0.0.1:5300\nsetgid=pdns\nmax-tcp-connections=20\nserver-id=x\n",
+        "launch=gsqlite3\nxfr-max-received-mbytes=100\nmax-tcp-connections-per-client=0\n\
+         local-address=127.0.0.1:5300\nsetgid=pdns\nmax-tcp-connections=20\nserver-id=x\n",
     ),
     (
         "recursor.conf",
-        "allow-from=10.0.0.0/8\nforward-zones=a.example=192.0.2.1\nauth-zones=b.example=/z/b\ndns64-prefix=64:ff9b::/96\nquiet=no\nquery-local-address=192.0.2.2\naggressive-nsec-cache-size=0\nmax-rrset-size=0\n",
+        "allow-from=10.0.0.0/8\nforward-zones=a.example=192.0.2.1\nauth-zones=b.example=/z/b\n\
+         dns64-prefix=64:ff9b::/96\nquiet=no\nquery-local-address=192.0.2.2\naggressive-nsec-cache-size=0\n\
+         max-rrset-size=0\n",
     ),
 ];
 
@@ -67,7 +97,7 @@ fn what_is_printed_is_a_good_configuration() {
     }
 }
 
-/// Fifty zones with the names that BIND would find their files by.
+/// Creates fifty zones with files of the names that BIND would use.
 fn fifty(folder: &Path) {
     let mut conf = format!("options {{ directory \"{}\"; recursion no; }};\n", folder.display());
     for n in 0..50 {
@@ -106,7 +136,8 @@ fn what_has_no_counterpart_is_shown_at_its_place() {
     .expect("written");
     let moved = run(folder.path(), &["migrate", "named.conf"]);
     assert_eq!(moved.status.code(), Some(1));
-    let shown = "missing: `rate-limit`: nomen limits no rates of answers\n --> named.conf:3:3\n  |\n3 |   rate-limit { window 5; };\n  |   ^^^^^^^^^^\n";
+    let shown = "missing: `rate-limit`: nomen limits no rates of answers\n --> named.conf:3:3\n  |\n\
+                 3 |   rate-limit { window 5; };\n  |   ^^^^^^^^^^\n";
     assert!(text(&moved.stderr).contains(shown), "{}", text(&moved.stderr));
     let moved = run(folder.path(), &["migrate", "--json", "named.conf"]);
     let found: serde_json::Value = serde_json::from_slice(&moved.stdout).expect("JSON");
@@ -124,25 +155,28 @@ fn what_cannot_be_read_is_refused() {
     fs::write(folder.path().join("named.conf"), "options {\n  recursion no\n};\n").expect("written");
     let broken = run(folder.path(), &["migrate", "named.conf"]);
     assert_eq!((broken.status.code(), text(&broken.stdout).as_str()), (Some(1), ""));
-    let shown = "error: a `;` is missing behind this\n --> named.conf:2:13\n  |\n2 |   recursion no\n  |             ^^\n";
+    let shown = "error: a `;` is missing behind this\n --> named.conf:2:13\n  |\n2 |   recursion no\n  \
+                 |             ^^\n";
     assert_eq!(text(&broken.stderr), shown);
     assert_eq!(run(folder.path(), &["migrate", "absent.conf"]).status.code(), Some(3));
     assert_eq!(run(folder.path(), &["migrate"]).status.code(), Some(2));
 }
 
-/// Configurations of which something cannot be said exactly: less is served, that is reported, and the exit
-/// status is 1.
+/// Configurations that cannot be converted exactly: less is served, this is reported, and the exit status is
+/// 1.
 #[test]
 fn what_becomes_narrower_is_reported_and_sets_the_exit_status() {
     for (name, contents, lacks) in [
         (
             "named.conf",
-            "options { recursion no; };\nzone a.example { type master; file \"/a\"; allow-query { none; }; };\n",
+            "options { recursion no; };\n\
+             zone a.example { type master; file \"/a\"; allow-query { none; }; };\n",
             "[[zone]]",
         ),
         (
             "unbound.conf",
-            "server:\n interface: 127.0.0.1\nforward-zone:\n name: .\n forward-addr: 192.0.2.1@853\n forward-tls-upstream: yes\n",
+            "server:\n interface: 127.0.0.1\nforward-zone:\n name: .\n forward-addr: 192.0.2.1@853\n \
+             forward-tls-upstream: yes\n",
             "[resolver]",
         ),
         ("recursor.conf", "allow-from=10.0.0.0/8\nforward-zones=corp.example=192.0.2.1:853\n", "192.0.2.1"),

@@ -1,4 +1,4 @@
-//! Files that are no regular files: where a zone, or what the server keeps, should be.
+//! Files that are not regular files, in the place of a zone file or a state file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ fn make_fifo(path: &Path) {
     assert!(made.success(), "{}", path.display());
 }
 
-/// Runs `nomen serve` in a folder, which has to end by itself: after [`TEST_TIMEOUT`] it is stopped, with
+/// Runs `nomen serve` in a folder, where it must end by itself: after [`TEST_TIMEOUT`] it is stopped, with
 /// exit status 124.
 fn serve_to_its_end(folder: &TempDir) -> Output {
     let mut command = Command::new("timeout");
@@ -28,17 +28,18 @@ fn serve_to_its_end(folder: &TempDir) -> Output {
     without_manager(&mut command).output().expect("it runs")
 }
 
-/// A configuration that listens on an address of its own and serves `example.`, with more keys for `[server]`
-/// and more sections.
+/// Returns a configuration that listens on a free address and serves `example.`, with more keys for
+/// `[server]` and more sections.
 fn config(keys: &str, more: &str) -> String {
     format!(
-        "[server]\n{keys}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[[zone]]\nname = \"example\"\n\
+        "[server]\n{keys}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[[zone]]\n\
+         name = \"example\"\n\
          file = \"example.zone\"\n{more}",
         written(free_address())
     )
 }
 
-/// A folder with the zone and a FIFO of this name.
+/// Returns a folder with the zone and a FIFO of this name.
 fn with_fifo(name: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let fifo = folder.path().join(name);
@@ -51,7 +52,8 @@ fn with_fifo(name: &str) -> TempDir {
 
 #[test]
 fn a_zone_file_that_was_no_file_stopped_all_reloads() {
-    let odd = "[[zone]]\nname = \"fifo.test\"\nfile = \"fifo\"\n[[zone]]\nname = \"zero.test\"\nfile = \"/dev/zero\"\n\
+    let odd = "[[zone]]\nname = \"fifo.test\"\nfile = \"fifo\"\n[[zone]]\nname = \"zero.test\"\n\
+               file = \"/dev/zero\"\n\
                [[zone]]\nname = \"sparse.test\"\nfile = \"sparse\"\n";
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), APEX).expect("written");
@@ -93,14 +95,16 @@ fn a_zone_larger_than_its_limit_is_not_loaded() {
 #[test]
 fn a_fifo_in_the_state_folder_hung_the_start_or_the_stop() {
     let keys = "state-dir = \"state\"\n";
-    let cache = "[resolver]\nvalidate = false\ncache-file = \"state/cache\"\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n";
+    let cache = "[resolver]\nvalidate = false\ncache-file = \"state/cache\"\n[[resolver.forward]]\n\
+                 servers = [\"192.0.2.1\"]\n";
     let locks = ["secondaries/lock", "differences/lock", "catalogs/lock"];
     for name in ["hash-key", "members.json", "cache", "cache.new"].into_iter().chain(locks) {
         let server = Server::start_at(free_address(), with_fifo(&format!("state/{name}")), keys, cache);
         assert!(server.query(&["example", "SOA"]).contains("NOERROR"), "{name}");
         drop(server.stop());
     }
-    // Without these, acknowledged changes or zones would be missing: the server does not start, and says why.
+    // Without these files, acknowledged changes or zones would be missing: the server does not start, with an
+    // error.
     for name in ["added.toml", "zone-notes", "zone-marks", "changes/lock"] {
         let folder = with_fifo(&format!("state/{name}"));
         fs::write(folder.path().join("nomen.toml"), config(keys, "")).expect("written");
@@ -124,7 +128,7 @@ fn a_fifo_as_an_image_or_as_the_state_of_trust_anchors_hung_the_start() {
         fs::metadata(&image).is_ok_and(|about| about.is_file())
     });
     for name in ["trust-anchors", "negative-trust-anchors"] {
-        // The forwarder has no server at its address: the keys of the root are not found, and need not be.
+        // The forwarder's upstream does not run: the root's keys cannot be fetched, and are not needed.
         let forward = format!("[resolver]\n[[resolver.forward]]\nservers = [{}]\n", written(free_address()));
         let folder = with_fifo(&format!("state/{name}"));
         let server = Server::start_in(folder, "state-dir = \"state\"\n", &forward);
@@ -169,7 +173,7 @@ fn a_log_file_that_became_a_fifo_without_a_reader_hung_the_reload() {
     }
 }
 
-/// The other end of a FIFO, which may be read or filled and waits for nothing.
+/// Opens a FIFO for reading and writing, without blocking.
 fn other_end(fifo: &Path) -> File {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(fifo).expect("opened")
@@ -200,7 +204,7 @@ fn log_files_may_be_fifos_and_readers_that_do_not_read_hold_nothing_up() {
             }
             text(&seen).contains("example.")
         });
-        // Nothing more fits into the FIFO, and the next lines wait for it.
+        // The FIFO is full, and the next lines wait.
         let mut bytes = 0;
         let filled = loop {
             match reader.write(&[b'x'; 512]) {
@@ -213,7 +217,7 @@ fn log_files_may_be_fifos_and_readers_that_do_not_read_hold_nothing_up() {
         fs::rename(server.path("fifo"), server.path("old")).expect("moved");
         assert!(server.ctl(&["log", "reopen"]).status.success(), "{key}");
         server.hang_up();
-        // Once the reader has gone, lines go to the file that took the place of the FIFO.
+        // Once the reader has closed the FIFO, lines go to the file in its place.
         drop(reader);
         eventually("lines go to the file", &server, || {
             acts();

@@ -1,5 +1,5 @@
-//! Others as primaries and secondaries for longer: PowerDNS, and thousands of versions that BIND and Knot
-//! take and send.
+//! Longer tests with other primaries and secondaries: PowerDNS, and thousands of versions that BIND and Knot
+//! receive and send.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,14 +14,14 @@ use crate::changes::{
 use crate::primary::{KEY_FILE, OtherServer, VARIED, other, other_in_folder, records, secret, transfer};
 use crate::support::{APEX, Server, eventually, free_address, message, text, written};
 
-/// Names that change.
+/// Number of names that change.
 const NAMES: u64 = 300;
-/// Versions of each zone.
+/// Number of versions of each zone.
 const VERSIONS: u16 = 2000;
-/// After so many versions the zones are compared.
+/// Number of versions after which the zones are compared.
 const COMPARED: u16 = 250;
 
-/// The next change of `zone`: some names get other records, or lose them.
+/// Returns the next change of `zone`: some names get other records, or lose them.
 fn next_change(random: &mut Random, number: u16, zone: &str) -> Vec<u8> {
     let mut updates = Vec::new();
     for _ in 0..=random.below(3) {
@@ -41,7 +41,7 @@ fn next_change(random: &mut Random, number: u16, zone: &str) -> Vec<u8> {
             _ => updates.push(record(&owner, 1, 1, 60, &value)),
         }
     }
-    // Something changes in any case, and so does the serial number.
+    // Something changes in any case, and with it the serial.
     let always = format!("always.{zone}");
     updates.push(record(&always, 16, 255, 0, &[]));
     updates.push(record(&always, 16, 1, 60, &[&[2][..], &number.to_be_bytes()].concat()));
@@ -94,22 +94,24 @@ fn bind_and_knot_take_thousands_of_random_versions() {
     }
 }
 
-/// The serial number that a server has.
+/// Returns the serial that a server has.
 fn serial(server: SocketAddr, zone: &str) -> Option<u32> {
     TcpStream::connect(server).ok()?;
     transfer(server, zone, None).ok().map(|zone| zone.serial().0)
 }
 
-/// BIND and Knot as primaries of zones of their names, which tell a nomen.
+/// Returns BIND and Knot as primaries of zones of their names, which send NOTIFY to a nomen.
 fn primaries(nomen: SocketAddr) -> Vec<(&'static str, OtherServer)> {
     let (ip, port) = (nomen.ip(), nomen.port());
     let bind = move |own: SocketAddr, folder: &Path| {
         fs::write(folder.join("bind.zone"), format!("{APEX}{VARIED}")).expect("written");
         format!(
             "options {{ directory \"{}\"; pid-file none; session-keyfile none; lock-file none;\n\
-             listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify explicit; notify-delay 0;\n\
+             listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify explicit; \
+             notify-delay 0;\n\
              notify-rate 1000; }};\ncontrols {{ }};\n\
-             zone \"bind\" {{ type primary; file \"bind.zone\"; allow-transfer {{ any; }}; max-ixfr-ratio unlimited;\n\
+             zone \"bind\" {{ type primary; file \"bind.zone\"; allow-transfer {{ any; }}; \
+             max-ixfr-ratio unlimited;\n\
              allow-update {{ any; }}; also-notify {{ {ip} port {port}; }}; }};\n",
             folder.display(),
             own.port(),
@@ -171,7 +173,7 @@ fn thousands_of_random_versions_of_bind_and_knot_are_taken() {
         };
         let came = nomen.log().lines().filter(is_difference).count();
         assert!(came >= usize::from(VERSIONS / COMPARED), "{came}\n{}", nomen.log());
-        // What nomen keeps of them leads on for others, too.
+        // The differences that nomen stores serve other secondaries, too.
         let last = serial(address, name).expect("a serial");
         let said = nomen.query(&[name, &format!("IXFR={}", last - 5)]);
         assert!(said.contains(&format!(" {} ", last - 5)), "{said}");
@@ -225,7 +227,8 @@ fn random_versions_of_a_file_are_taken_as_differences() {
     assert!(sent >= 3 * peers.len(), "{sent}\n{}", nomen.log());
 }
 
-/// PowerDNS with its BIND backend: secondary of `example.` at a nomen, and primary of `pdns.`, with the key.
+/// Returns the configuration of a PowerDNS with its BIND backend: secondary of `example.` at a nomen, and
+/// primary of `pdns.`, with the key.
 fn powerdns(nomen: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     move |own, folder| {
         fs::write(folder.join("pdns.zone"), format!("{APEX}{VARIED}")).expect("written");
@@ -237,15 +240,18 @@ fn powerdns(nomen: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
         );
         fs::write(folder.join("named.conf"), zones).expect("written");
         let config = format!(
-            "launch=bind\nbind-config={place}/named.conf\nbind-dnssec-db={place}/dnssec.db\nlocal-address={}\n\
+            "launch=bind\nbind-config={place}/named.conf\nbind-dnssec-db={place}/dnssec.db\n\
+             local-address={}\n\
              local-port={}\nsocket-dir={place}\nprimary=yes\nsecondary=yes\nallow-axfr-ips=127.0.0.0/8\n\
-             also-notify={nomen}\nonly-notify=\ndaemon=no\nguardian=no\nsetuid=\nsetgid=\nxfr-cycle-interval=1\n\
+             also-notify={nomen}\nonly-notify=\ndaemon=no\nguardian=no\nsetuid=\nsetgid=\n\
+             xfr-cycle-interval=1\n\
              trusted-notification-proxy=127.0.0.1\n\
-             security-poll-suffix=\nquery-cache-ttl=0\ncache-ttl=0\nnegquery-cache-ttl=0\nzone-cache-refresh-interval=0\n",
+             security-poll-suffix=\nquery-cache-ttl=0\ncache-ttl=0\nnegquery-cache-ttl=0\n\
+             zone-cache-refresh-interval=0\n",
             own.ip(),
             own.port()
         );
-        // That is the name it looks for.
+        // The default name of its configuration.
         fs::write(folder.join("pdns.conf"), &config).expect("written");
         let database = folder.join("dnssec.db");
         for arguments in [
@@ -263,14 +269,14 @@ fn powerdns(nomen: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     }
 }
 
-/// Whether a server has an address of a name, and answers so.
+/// Whether a server answers with an address of a name.
 fn has(server: SocketAddr, name: &str) -> bool {
     let (socket, mut reply) = (socket(server), [0; 512]);
     let asked = socket.send(&message(1, name, 1)).is_ok();
     asked && socket.recv(&mut reply).is_ok() && reply[3] & 15 == 0 && reply[7] > 0
 }
 
-/// Has a running PowerDNS do something.
+/// Runs a command of a PowerDNS server.
 fn control(peer: &OtherServer, words: &[&str]) {
     let folder = peer.folder.path().display();
     let said = Command::new("pdns_control").arg(format!("--socket-dir={folder}")).args(words).output();
@@ -286,7 +292,8 @@ fn powerdns_takes_zones_and_sends_them_signed_and_tells_of_changes() {
         return;
     };
     let keys = format!(
-        "allow-transfer = [\"key:transfer.example\", \"127.0.0.0/8\"]\nixfr-from-differences = true\nnotify = [{}]\n\
+        "allow-transfer = [\"key:transfer.example\", \"127.0.0.0/8\"]\nixfr-from-differences = true\n\
+         notify = [{}]\n\
          [[zone]]\nname = \"pdns\"\nprimaries = [\"{} key:transfer.example\"]\nallow-transfer = [\"any\"]\n\
          min-retry = \"1s\"\n[transfers]\nkey-files = [\"transfer.key\"]\n",
         written(peer.address),
@@ -318,7 +325,7 @@ fn powerdns_takes_zones_and_sends_them_signed_and_tells_of_changes() {
             same(&ours, &theirs, name);
         }
     }
-    // It got a NOTIFY: its own timer is an hour. It takes and sends whole zones.
+    // It got a NOTIFY: its own timer is an hour. It receives and sends whole zones.
     let lines = |first: &str, kind: &str| {
         let is_one = |line: &&str| line.contains(first) && line.contains(kind);
         nomen

@@ -1,5 +1,4 @@
-//! Transfers to other servers: to whom, signed or not, how many; and BIND, NSD and Knot as the ones who take
-//! them.
+//! Transfers to other servers: access control, signatures, limits; and BIND, NSD and Knot as secondaries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +18,10 @@ use zone::Zone;
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, text};
 
 const AXFR: u16 = 252;
-pub(crate) const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-sha256;\n\tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n};\n";
+pub(crate) const KEY_FILE: &str = "key \"transfer.example\" {\n\
+                                   \talgorithm hmac-sha256;\n\
+                                   \tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n\
+                                   };\n";
 const AUDIT: &str = "[log]\naudit-file = \"audit.log\"\n";
 const KEY: &str = "key-files = [\"transfer.key\"]\n";
 
@@ -31,7 +33,8 @@ fn key() -> Arc<TsigKey> {
     Arc::new(read_keys(KEY_FILE).expect("a key file").remove(0))
 }
 
-/// A server of `example.` with this text, whose zones these clients may have, and more keys of `[transfers]`.
+/// Starts a server of `example.` with this text, whose zones these clients may transfer, and with more keys
+/// of `[transfers]`.
 pub(crate) fn primary(zone: &str, allow: &str, keys: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), zone).expect("written");
@@ -58,7 +61,7 @@ pub(crate) fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
-/// Has a zone transferred by nomen, which never breaks a connection off.
+/// Transfers a zone from nomen, which never aborts a connection.
 pub(crate) fn transfer(
     server: SocketAddr,
     zone: &str,
@@ -67,8 +70,8 @@ pub(crate) fn transfer(
     try_transfer(server, zone, key).expect("a connection that holds")
 }
 
-/// Has a zone transferred. The connection may break: NSD ends the processes that have the old zone when it
-/// loads a new one.
+/// Transfers a zone. The connection may fail: NSD ends the processes with the old zone when it loads a new
+/// one.
 pub(crate) fn try_transfer(
     server: SocketAddr,
     zone: &str,
@@ -99,7 +102,8 @@ pub(crate) fn try_transfer(
     }
 }
 
-/// Its records, as text that shows every difference but that of letter case: NSD keeps names in lower case.
+/// Returns its records, as text that shows every difference except letter case: NSD keeps names in lower
+/// case.
 pub(crate) fn records(zone: &Zone) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut rdata = Vec::new();
@@ -117,7 +121,7 @@ pub(crate) fn records(zone: &Zone) -> BTreeSet<String> {
     all
 }
 
-/// What a client gets that may not have the zone.
+/// Returns the error that a client without access gets.
 fn refused(server: &Server, key: Option<&Arc<TsigKey>>) -> TransferFault {
     transfer(server.address, "example", key).expect_err("refused")
 }
@@ -148,7 +152,7 @@ fn who_may_have_zones_and_which_keys_there_are_changes_at_a_reload() {
     server.reload();
     transfer(server.address, "example", Some(&key())).expect("the zone");
     assert_eq!(refused(&server, None), TransferFault::Rcode(Rcode::REFUSED));
-    // A key that is gone is a fault of the configuration, and everything stays.
+    // A missing key is a fault of the configuration, and everything stays unchanged.
     server.reconfigure(KEY, "");
     let output = server.ctl(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
@@ -167,7 +171,7 @@ fn a_key_file_that_cannot_be_read_is_reported_with_its_place() {
     transfer(server.address, "example", Some(&key())).expect("the keys stay");
 }
 
-/// A zone that fills the buffers of a connection, so that its transfer does not end before it is read.
+/// Returns a zone that fills the buffers of a connection, so that its transfer cannot end before it is read.
 fn large() -> String {
     let names: String = (0..400_000).map(|n| format!("host-number-{n} A 192.0.2.1\n")).collect();
     format!("{APEX}{names}")
@@ -183,20 +187,21 @@ fn of_transfers_only_so_many_are_under_way() {
         assert_eq!(receive(stream).expect("a reply")[3] & 15, 0);
     }
     assert_eq!(refused(&server, None), TransferFault::Rcode(Rcode::SERVFAIL));
-    // Other questions are answered beside them.
+    // Other queries are answered meanwhile.
     assert!(server.query(&["host-number-7.example"]).contains("192.0.2.1"));
     drop(held.pop());
     eventually("there is a place again", &server, || transfer(server.address, "example", None).is_ok());
     server.wait_for_log("transfer broken off", 1);
     let audit = || fs::read_to_string(server.path("audit.log")).unwrap_or_default();
-    let refused = "transfer refused zone=example. client=127.0.0.1 key=\"none\" reason=\"too many transfers are under way\"";
+    let refused = "transfer refused zone=example. client=127.0.0.1 key=\"none\" reason=\"too many transfers \
+                   are under way\"";
     eventually("the refused one is in the audit file", &server, || audit().contains(refused));
     eventually("so is the one broken off", &server, || audit().contains("transfer broken off zone="));
 }
 
 #[test]
 fn clients_that_do_not_read_left_no_place_for_others() {
-    // Without `outgoing-stall`, their places come back after this timeout alone.
+    // Without `outgoing-stall`, transfer slots would be free only after this timeout.
     let keys = "tcp-write-timeout = \"10m\"\n";
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), large()).expect("written");
@@ -246,7 +251,7 @@ fn clients_who_may_not_have_a_zone_use_up_nothing() {
     for stranger in &mut strangers {
         send(stranger, &message(1, "example", AXFR)).expect("sent");
         assert_eq!(receive(stranger).expect("a reply")[3] & 15, 5);
-        // It asks again, and stays.
+        // It repeats the request, and stays connected.
         send(stranger, &message(2, "example", AXFR)).expect("sent");
     }
     let wrong = TsigKey::new(key().name().as_name(), key().algorithm(), &[1]).expect("a key");
@@ -257,7 +262,7 @@ fn clients_who_may_not_have_a_zone_use_up_nothing() {
     }
 }
 
-/// A server of another make; killed when dropped.
+/// Another server; killed when dropped.
 pub(crate) struct OtherServer {
     kind: &'static str,
     pub(crate) address: SocketAddr,
@@ -266,7 +271,7 @@ pub(crate) struct OtherServer {
 }
 
 impl OtherServer {
-    /// The zone, once this server has it and hands it over.
+    /// Returns the zone, once this server has it and can transfer it.
     pub(crate) fn zone(&self, name: &str) -> Option<Zone> {
         try_transfer(self.address, name, None).ok()?.ok()
     }
@@ -274,14 +279,14 @@ impl OtherServer {
 
 impl Drop for OtherServer {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Starts it, if it is installed, with the path of its configuration behind these arguments. Where everything
-/// has to be, its absence is a fault.
+/// Starts the server, if it is installed, with these arguments followed by the path of its configuration.
+/// Where everything must be installed, its absence is a failure.
 pub(crate) fn other(
     kind: &'static str,
     program: &str,
@@ -292,7 +297,7 @@ pub(crate) fn other(
     other_in_folder(kind, program, &arguments, config)
 }
 
-/// The same with these arguments alone: it is started in a folder in which its configuration is the file
+/// Like [`other`], with these arguments only: it runs in a folder in which its configuration is the file
 /// `config`.
 pub(crate) fn other_in_folder(
     kind: &'static str,
@@ -306,7 +311,7 @@ pub(crate) fn other_in_folder(
         testkit::left_out(&format!("{program} is missing, and with it {kind}"));
         return None;
     }
-    // BIND listens on addresses of interfaces only.
+    // BIND only listens on addresses of interfaces.
     let address = match kind {
         "BIND" => TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port"),
         _ => free_address(),
@@ -330,7 +335,8 @@ fn bind(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     move |own, folder| {
         let folder = folder.display();
         format!(
-            "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none;\n\
+            "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; \
+             lock-file none;\n\
              listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify no;\n\
              allow-transfer {{ any; }}; }};\ncontrols {{ }};\n\
              zone \"example\" {{ type secondary; file \"example.zone\";\n\
@@ -347,7 +353,8 @@ fn nsd(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     move |own, folder| {
         let folder = folder.display();
         format!(
-            "server:\n ip-address: {}@{}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{folder}\"\n database: \"\"\n\
+            "server:\n ip-address: {}@{}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{folder}\"\n \
+             database: \"\"\n\
              pidfile: \"\"\n xfrdfile: \"\"\n xfrdir: \"{folder}\"\n zonelistfile: \"{folder}/zone.list\"\n\
              remote-control:\n control-enable: no\n\
              key:\n name: transfer.example\n algorithm: hmac-sha256\n secret: \"{}\"\n\
@@ -385,9 +392,12 @@ pub(crate) fn secret() -> &'static str {
 }
 
 /// Records of many types, wildcards, delegations with glue, letter case, long TXT.
-pub(crate) const VARIED: &str = "*.wild 300 TXT \"a\" \"b\"\nsub NS ns.sub\nsub NS ns1\nns.sub A 192.0.2.3\nns.sub AAAA 2001:db8::3\n\
-    MiXed.Case 5 MX 10 Mail.Elsewhere.NET.\nservice SRV 1 2 53 ns1\nalias CNAME MiXed.Case\nd DNAME elsewhere.net.\n\
-    caa CAA 0 issue \"ca.example.net\"\nodd TYPE65280 \\# 3 010203\nhttps HTTPS 1 . alpn=h2,h3 ipv4hint=192.0.2.9\n";
+pub(crate) const VARIED: &str = "*.wild 300 TXT \"a\" \"b\"\nsub NS ns.sub\nsub NS ns1\nns.sub A 192.0.2.3\n\
+                                 ns.sub AAAA 2001:db8::3\n\
+                                 MiXed.Case 5 MX 10 Mail.Elsewhere.NET.\nservice SRV 1 2 53 ns1\n\
+                                 alias CNAME MiXed.Case\nd DNAME elsewhere.net.\n\
+                                 caa CAA 0 issue \"ca.example.net\"\nodd TYPE65280 \\# 3 010203\n\
+                                 https HTTPS 1 . alpn=h2,h3 ipv4hint=192.0.2.9\n";
 
 #[test]
 fn bind_nsd_and_knot_take_a_zone_and_have_all_of_it() {

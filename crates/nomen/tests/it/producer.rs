@@ -1,5 +1,4 @@
-//! Catalog zones that nomen makes: BIND, Knot and nomen serve what they list, and follow what changes in
-//! them.
+//! Catalog zones produced by nomen: BIND, Knot and nomen serve the listed zones, and follow changes.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,18 +14,18 @@ fn zone_text(address: &str) -> String {
     format!("{APEX}www A {address}\n")
 }
 
-/// What consumers have of `two.test` themselves, for the group `gold`.
+/// Returns the consumers' own `two.test`, for the group `gold`.
 fn gold_text() -> String {
     zone_text("192.0.2.99").replace("admin 1 ", "admin 9 ")
 }
 
-/// An address with the key, as peers are written.
+/// Returns an address with the key, as peers are written.
 fn peer(address: SocketAddr) -> String {
     format!("\"{} key:transfer.example\"", written(address).trim_matches('"'))
 }
 
-/// A server that makes the catalog zone `made` of the zones in its folder `zones`, which are `one.test` and
-/// `stays.test`, of those that a test adds to it, and of nothing else.
+/// Starts a server that produces the catalog zone `made` of the zones in its folder `zones`, which are
+/// `one.test` and `stays.test`, and of those that a test adds to it.
 fn producer() -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     ["state", "zones"].iter().for_each(|name| fs::create_dir(folder.path().join(name)).expect("made"));
@@ -56,7 +55,8 @@ fn bind(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
             "{KEY_FILE}options {{ directory \"{}\"; pid-file none; session-keyfile none; lock-file none;\n\
              listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify no;\n\
              allow-notify {{ key transfer.example; }};\n\
-             catalog-zones {{ zone \"made\" default-primaries {from} min-update-interval 0; }}; }};\ncontrols {{ }};\n\
+             catalog-zones {{ zone \"made\" default-primaries {from} min-update-interval 0; }}; }};\n\
+             controls {{ }};\n\
              zone \"made\" {{ type secondary; file \"made.zone\"; primaries {from}; }};\n",
             folder.display(),
             own.port(),
@@ -65,7 +65,7 @@ fn bind(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     }
 }
 
-/// Members of the group `gold` are files of its own.
+/// Returns a Knot configuration whose members of the group `gold` are its own files.
 fn knot(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     move |own, folder| {
         fs::create_dir(folder.join("gold")).expect("made");
@@ -77,9 +77,11 @@ fn knot(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
              key:\n  - id: transfer.example\n    algorithm: hmac-sha256\n    secret: {}\n\
              remote:\n  - id: nomen\n    address: {}@{}\n    key: transfer.example\n\
              acl:\n  - id: notify-from-nomen\n    key: transfer.example\n    action: notify\n\
-             template:\n  - id: members\n    master: nomen\n    acl: notify-from-nomen\n    storage: \"{folder}\"\n\
+             template:\n  - id: members\n    master: nomen\n    acl: notify-from-nomen\n    \
+             storage: \"{folder}\"\n\
              \x20 - id: gold\n    storage: \"{folder}/gold\"\n\
-             zone:\n  - domain: made\n    master: nomen\n    acl: notify-from-nomen\n    storage: \"{folder}\"\n\
+             zone:\n  - domain: made\n    master: nomen\n    acl: notify-from-nomen\n    \
+             storage: \"{folder}\"\n\
              \x20   catalog-role: interpret\n    catalog-template: [members, gold]\n",
             secret(),
             primary.ip(),
@@ -88,7 +90,7 @@ fn knot(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     }
 }
 
-/// A nomen whose members of the group `gold` are files of its own.
+/// Starts a nomen whose members of the group `gold` are its own files.
 fn nomen(address: SocketAddr, primary: SocketAddr) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     ["state", "gold"].iter().for_each(|name| fs::create_dir(folder.path().join(name)).expect("made"));
@@ -107,13 +109,13 @@ fn nomen(address: SocketAddr, primary: SocketAddr) -> Server {
 struct Consumer {
     kind: &'static str,
     address: SocketAddr,
-    /// Has members of a group served in another way.
+    /// Whether it serves members of a group differently.
     knows_groups: bool,
     server: Result<OtherServer, Server>,
 }
 
 impl Consumer {
-    /// What it answers for the address of a member.
+    /// Returns its answer for the address of a member.
     fn answer(&self, zone: &str) -> String {
         let at = format!("@{}@{}", self.address.ip(), self.address.port());
         let name = format!("www.{zone}");
@@ -122,7 +124,8 @@ impl Consumer {
     }
 }
 
-/// BIND and Knot as far as they are there, and nomen: all have taken the catalog zone, and get its NOTIFY.
+/// Starts BIND and Knot if they are installed, and nomen: all have transferred the catalog zone, and get its
+/// NOTIFY.
 fn consumers(producer: &Server) -> Vec<Consumer> {
     let (primary, own) = (producer.address, free_address());
     let of = |kind: &'static str, server: Option<OtherServer>| {
@@ -146,7 +149,7 @@ fn serial(server: &Server) -> u64 {
     server.ctl_json(&["zone", "status", "made"])["serial"].as_u64().expect("a version")
 }
 
-/// The lines of the zone that are a member's, without its TTL and class.
+/// Returns the lines of the catalog zone for a member, without its TTL and class.
 fn entry(server: &Server, zone: &str) -> Vec<String> {
     let dumped = text(&server.ctl(&["zone", "dump", "made"]).stdout);
     let pointer = format!(" PTR {zone}.");
@@ -173,13 +176,13 @@ fn bind_knot_and_nomen_follow_what_is_added_removed_and_regrouped() {
     producer.ctl_json(&["zone", "remove", "two.test"]);
     all("one that is removed", "two.test", &|_, answer| !answer.contains("192.0.2.6"));
     producer.ctl_json(&["zone", "add", "two.test", "--file", "two", "--catalog", "made", "--group", "gold"]);
-    // Who may have it is said nowhere, but it is listed.
+    // It has no `allow-transfer`, but it is listed.
     let served = |consumer: &Consumer, answer: &str| answer.contains("192.0.2.99") == consumer.knows_groups;
     all("one of a group", "two.test", &served);
     producer.ctl_json(&["zone", "remove", "two.test"]);
     all("which is gone", "two.test", &|_, answer| !answer.contains("192.0.2.99"));
 
-    // What the configuration says changes at a reload.
+    // Changes of the configuration take effect at a reload.
     let label = entry(&producer, "stays.test");
     let zone = "[[zone]]\nname = \"two.test\"\nfile = \"two\"\ntemplate = \"members\"\n";
     producer.reconfigure(KEYS, &format!("{zone}{KEYS}"));
@@ -189,7 +192,7 @@ fn bind_knot_and_nomen_follow_what_is_added_removed_and_regrouped() {
     all("one whose file is gone", "one.test", &|_, answer| !answer.contains("192.0.2.5"));
     let before = entry(&producer, "two.test");
     for knot in consumers.iter().filter(|consumer| consumer.kind == "Knot") {
-        // It has removed its own file with the zone.
+        // Knot has removed its own file with the zone.
         let folder = knot.server.as_ref().map(|server| server.folder.path());
         fs::write(folder.ok().expect("another server").join("gold/two.test.zone"), gold_text())
             .expect("written");
@@ -225,7 +228,7 @@ fn labels_and_the_serial_number_go_on_after_a_restart_and_a_kill() {
     let again = entry(&server, "two.test");
     assert!(again.len() == 1 && again != added, "another zone of the same name: {again:?}");
     assert!(serial(&server) > next);
-    // The zone has no file that could be read again.
+    // The zone has no file to read again.
     let output = server.ctl(&["zone", "reload", "made"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("made here"), "{}", text(&output.stderr));

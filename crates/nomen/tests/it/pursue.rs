@@ -1,5 +1,5 @@
-//! `nomen query --trace` and `--chase` on a small DNS in a network namespace: walks from its root, and chains
-//! of trust.
+//! `nomen query --trace` and `--chase` on a small DNS in a network namespace: iteration from its root, and
+//! chains of trust.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,9 +10,8 @@ use crate::support::{Server, TEST_TIMEOUT, run, text};
 use crate::validate::{ds, internet, resolver};
 
 const SOA: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n";
-/// Refers to `example.`; to `dead.`, whose server is nowhere; to `lame.`, whose server does not serve it; to
-/// `empty.`, whose server has no address; and to `to.` and `fro.`, whose servers have addresses in each
-/// other.
+/// Delegates `example.`; `dead.`, whose server does not run; `lame.`, whose server does not serve it;
+/// `empty.`, whose server has no address; and `to.` and `fro.`, whose servers have addresses in each other.
 const ROOT: &str = "@ NS a.root.\na.root. A 10.53.0.1\nexample. NS ns.example.\nns.example. A 10.53.0.2\n\
                     dead. NS ns.dead.\nns.dead. A 10.53.0.9\nlame. NS ns.lame.\nns.lame. A 10.53.0.2\n\
                     empty. NS ns.empty.\nto. NS ns.fro.\nfro. NS ns.to.\n";
@@ -22,14 +21,14 @@ const EXAMPLE: &str = "@ NS ns\nns A 10.53.0.2\nwww A 192.0.2.1\nalias CNAME www
 const CHILD: &str = "@ NS ns\nns A 10.53.0.3\nwww A 192.0.2.2\nwww.far A 10.53.0.3\n";
 const FAR: &str = "@ NS www.far.child.example.\nwww A 192.0.2.3\n";
 
-/// Runs `nomen query`, which is patient.
+/// Runs `nomen query` with a long timeout.
 fn query(words: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     let time = format!("+time={}", TEST_TIMEOUT.as_secs());
     run(folder.path(), &[&["query", &time, "+tries=1"], words].concat())
 }
 
-/// Holds that these lines, or beginnings of lines, are printed in this order.
+/// Asserts that these lines, or beginnings of lines, are printed in this order.
 fn assert_lines(output: &Output, wanted: &[&str]) {
     let printed = text(&output.stdout) + &text(&output.stderr);
     let mut lines = printed.lines();
@@ -77,7 +76,7 @@ fn inside_a_walk_goes_from_the_root_to_the_answer() {
         assert!(printed.contains(server), "{server}\n{printed}");
     }
     assert!(printed.contains(": refers to child.example.\n"), "{printed}");
-    // Aliases are followed, from the closest zone that is known.
+    // CNAMEs are followed, from the closest known zone.
     let output = walk(&["+trace", "alias.example", "A"]);
     let alias = "alias.example.\t3600\tIN\tCNAME\twww.child.example.";
     assert_lines(
@@ -86,7 +85,7 @@ fn inside_a_walk_goes_from_the_root_to_the_answer() {
     );
     assert_eq!(text(&output.stdout).matches("(a.root.)").count(), 1, "{}", text(&output.stdout));
     assert_eq!(text(&walk(&["alias.example", "+short"]).stdout), "www.child.example.\n192.0.2.2\n");
-    // An address that did not come along is looked up.
+    // A missing glue address is looked up.
     let output = walk(&["www.far.example"]);
     assert_lines(
         &output,
@@ -99,7 +98,7 @@ fn inside_a_walk_goes_from_the_root_to_the_answer() {
     let output = walk(&["nosuch.child.example"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains(" ms: NXDOMAIN\n"), "{}", text(&output.stdout));
-    // DS are of the zone above.
+    // DS records belong to the parent zone.
     let output = walk(&["child.example", "DS"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(!text(&output.stdout).contains("10.53.0.3#53"), "{}", text(&output.stdout));
@@ -107,7 +106,7 @@ fn inside_a_walk_goes_from_the_root_to_the_answer() {
     as_json(&walk);
 }
 
-/// Where no server of a zone has an answer, that is said, and how each failed.
+/// If no server of a zone answers, the output says so, and how each failed.
 fn no_answer(walk: &dyn Fn(&[&str]) -> Output) {
     for (name, words, fault) in [
         ("www.dead", ";; 10.53.0.9#53(ns.dead.): ", "nomen: no server of dead. has an answer\n"),
@@ -165,7 +164,7 @@ fn inside_a_walk_keeps_to_the_port_and_the_family_that_it_is_told() {
     inside();
     let served = |at: &str, name: &str, zone: &str| {
         let address: SocketAddr = at.parse().expect("an address");
-        // A new IPv6 address cannot be bound to before duplicate address detection ends, unless that is off.
+        // A new IPv6 address cannot be bound before duplicate address detection ends, unless that is off.
         let mask = if address.is_ipv4() { "32 dev lo" } else { "128 dev lo nodad" };
         ip(&format!("address add {}/{mask}", address.ip()));
         let folder = tempfile::tempdir().expect("a folder");
@@ -185,7 +184,7 @@ fn inside_a_walk_keeps_to_the_port_and_the_family_that_it_is_told() {
         let output = query(&[&["--trace", "-p", "21053", "www.example", "+short"][..], &words].concat());
         assert_eq!(text(&output.stdout), answer, "{}", text(&output.stderr));
     }
-    // A port behind the address is that server's alone.
+    // A port after the address only applies to that server.
     let output = query(&["--trace", "@10.53.0.1#21053", "www.example", "+tcp"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(
@@ -207,7 +206,7 @@ fn inside_a_chase_shows_the_chain_of_trust() {
     let _servers = internet();
     let (anchor, server) = (ds("."), resolver(&ds("."), ""));
     let at = format!("@{}#{}", server.address.ip(), server.address.port());
-    // Those who serve the zones, and one who asks them, lead to the same.
+    // Authoritative servers and a resolver lead to the same result.
     for way in [&["--trace", "@10.53.0.1"][..], &[&at]] {
         let chase = |words: &[&str]| query(&[&["--chase", "--anchor", &anchor], way, words].concat());
         for (name, code, outcome) in [
@@ -219,12 +218,14 @@ fn inside_a_chase_shows_the_chain_of_trust() {
             (
                 "www.broken",
                 1,
-                "bogus at www.broken.: no good signature: the signature has expired (EDE 7, Signature Expired)\n",
+                "bogus at www.broken.: no good signature: the signature has expired (EDE 7, Signature \
+                 Expired)\n",
             ),
             (
                 "bad.example",
                 1,
-                "bogus at www.broken.: no good signature: the signature has expired (EDE 7, Signature Expired)\n",
+                "bogus at www.broken.: no good signature: the signature has expired (EDE 7, Signature \
+                 Expired)\n",
             ),
         ] {
             let output = chase(&[name]);
@@ -256,19 +257,19 @@ fn inside_a_chase_shows_the_chain_of_trust() {
                 &signed("example.", &example),
             ],
         );
-        // The proof that there are no DS.
+        // The proof that there is no DS.
         assert_lines(
             &chase(&["www.bare"]),
             &["; bare. no DS: insecure", "; bare. NSEC", &signed(".", &root)],
         );
         let broken = text(&chase(&["www.broken"]).stdout);
         assert!(broken.contains(": the signature has expired\n"), "{broken}");
-        // The zone above has signed its DS.
+        // The parent zone has signed its DS.
         assert!(
             broken.contains("\n; broken. DS\n") && broken.contains("\n; broken. DNSKEY: bogus: "),
             "{broken}"
         );
-        // Programs get nothing that is bogus.
+        // Scripts get no bogus records.
         assert_eq!(text(&chase(&["www.example", "+short"]).stdout), "192.0.2.1\n");
         let short = chase(&["www.broken", "+short"]);
         assert_eq!((text(&short.stdout).as_str(), short.status.code()), ("", Some(1)));
@@ -282,7 +283,7 @@ fn inside_a_chase_shows_the_chain_of_trust() {
         let step =
             json["chain"].as_array().and_then(|chain| chain.iter().find(|step| step["what"] == "DNSKEY"));
         assert_eq!(step.expect("keys")["signatures"][0]["good"], true, "{json}");
-        // Another anchor, and no way to the servers of a zone.
+        // Another anchor, and no reachable server of a zone.
         let wrong = ds("example.").replacen("example.", ".", 1);
         let output = query(&[&["--chase", "--anchor", &wrong], way, &["www.example"]].concat());
         assert_eq!(output.status.code(), Some(1));

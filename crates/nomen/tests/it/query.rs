@@ -1,8 +1,8 @@
-//! What `nomen query` prints.
+//! The output of `nomen query`.
 
 use crate::support::{APEX, Server, run, text};
 
-/// The output without what differs from run to run.
+/// Returns the output without the parts that differ between runs.
 fn stable(output: &str) -> String {
     let mut out = String::new();
     for line in output.lines() {
@@ -55,7 +55,8 @@ fn a_zone_says_how_long_it_is_good_and_which_version_it_is_where_that_is_asked_f
     // Only answers to SOA queries for the zone have its expire time (RFC 7314 §3).
     assert!(lines(&["ns1.example", "A", "+expire"]).is_empty());
     assert!(lines(&["ns1.example", "SOA", "+expire"]).is_empty());
-    // Every answer from the zone has its version, denials and referrals among them; a refusal has none.
+    // Every answer from the zone has its version, including negative answers and referrals; a refusal has
+    // none.
     for name in ["ns1.example", "nosuch.example", "www.sub.example"] {
         assert_eq!(lines(&[name, "A", "+zoneversion"]), std::slice::from_ref(&version), "{name}");
     }
@@ -114,7 +115,7 @@ fn servers_have_names_and_parts_of_the_output_can_be_chosen() {
     );
     assert!(!asked(&["ns1.example", "+nostats"]).contains("MSG SIZE"));
     assert!(!asked(&["ns1.example", "+nocomments"]).contains("HEADER"));
-    // Looked up in /etc/hosts; no server listens there, which is all that is to be seen.
+    // Looked up in /etc/hosts; no server listens there, so only the error shows it.
     let output = run(folder.path(), &["query", "@localhost#1", "-4", "+timeout=1", "+retry=0", "example"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("127.0.0.1:1"), "{}", text(&output.stderr));

@@ -1,5 +1,5 @@
-//! Output without a reader any more, as with `nomen zone dump … | head`: tools end as `cat` does, the server
-//! goes on.
+//! Output whose reader has closed it, as with `nomen zone dump … | head`: tools end as `cat` does, the server
+//! continues.
 
 use std::fs;
 use std::io::{PipeWriter, Write, pipe};
@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use crate::support::{APEX, Server, free_address, nomen, text, written};
 
-/// A pipe without a reader. It is full: a write to it does not end before the last copy of its other end is
+/// Returns a full pipe whose reader is closed: a write does not end before the last copy of its other end is
 /// closed, which a child process of another test has until it runs its program.
 fn unread() -> PipeWriter {
     let (reader, mut writer) = pipe().expect("a pipe");
@@ -102,7 +102,8 @@ fn output_that_cannot_be_written_is_a_fault() {
 fn a_server_whose_log_nobody_reads_goes_on() {
     let (address, folder) = (free_address(), tempfile::tempdir().expect("a folder"));
     let config = format!(
-        "[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[log]\ntarget = \"stdout\"\nqueries = true\n\
+        "[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[log]\ntarget = \"stdout\"\n\
+         queries = true\n\
          [template.folder]\ndirectory = \".\"\n",
         written(address)
     );
@@ -122,7 +123,7 @@ fn a_server_whose_log_nobody_reads_goes_on() {
 fn a_server_that_hangs_up_on_ctl_is_no_success() {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = UnixListener::bind(folder.path().join("ctl.sock")).expect("bound");
-    // Whether what is sent still arrives is chance; that there is no answer is not.
+    // Whether the request still arrives is chance; that there is no answer is not.
     const TIMES: usize = 20;
     let hanging_up =
         thread::spawn(move || (0..TIMES).for_each(|_| drop(listener.accept().expect("a client"))));

@@ -1,4 +1,4 @@
-//! Recursive service: a second nomen is the server that is asked.
+//! Recursive service: a second nomen is the upstream server.
 
 use std::fs;
 use std::io::Read;
@@ -19,7 +19,7 @@ use crate::support::{
     written,
 };
 
-/// Names of `example.` that upstream serves: `many` does not fit a datagram.
+/// Returns the zone `example.` of the upstream: `many` does not fit into a datagram.
 fn zone(address: &str) -> String {
     let many: String = (0..120).map(|n| format!("many A 198.51.100.{n}\n")).collect();
     format!("{APEX}www 600 A {address}\nbrief 1 A {address}\nalias CNAME www\n{many}")
@@ -29,30 +29,30 @@ fn upstream(address: &str) -> Server {
     Server::start(&zone(address), "")
 }
 
-/// A server that asks this one for all names, with more keys of `[resolver]` and more sections.
+/// Starts a server that forwards all names to `upstream`, with more keys of `[resolver]` and more sections.
 fn forwarder_in(folder: tempfile::TempDir, upstream: SocketAddr, keys: &str, more: &str) -> Server {
     let rule = format!("[[resolver.forward]]\nservers = [{}]\n", written(upstream));
     Server::start_in(folder, "", &format!("[resolver]\nvalidate = false\n{keys}{rule}{more}"))
 }
 
-/// So long that no question is asked twice, however slow the machine is.
+/// Timeouts so long that no query is repeated, however slow the machine is.
 const PATIENT: &str =
     "first-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\nclient-timeout = \"60s\"\n";
-/// So short that a server that is gone is soon given up, and found again.
+/// Timeouts so short that a stopped server is soon given up, and found again.
 const HASTY: &str = "first-timeout = \"50ms\"\nprobe-interval = \"100ms\"\nclient-timeout = \"1s\"\n";
 
 fn forwarder(upstream: SocketAddr, keys: &str) -> Server {
     forwarder_in(tempfile::tempdir().expect("a folder"), upstream, keys, "")
 }
 
-/// The TTL of the first record of an answer, in seconds.
+/// Returns the TTL of the first record of an answer, in seconds.
 fn ttl(answer: &str) -> u32 {
     let record = answer.lines().find(|line| !line.starts_with(';') && line.contains("IN")).unwrap_or(answer);
     let mut words = record.split_whitespace();
     words.nth(1).and_then(|ttl| ttl.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// The words of a command that fails, as it should.
+/// Returns the error of a command that must fail.
 fn refused(server: &Server, arguments: &[&str]) -> String {
     let output = server.ctl(arguments);
     let said = text(&output.stderr);
@@ -121,7 +121,7 @@ fn the_cache_is_shown_flushed_saved_and_loaded() {
     }
     let stats = server.ctl_json(&["cache", "stats"]);
     assert_eq!((&stats["entries"], &stats["kept"]), (&3.into(), &3.into()), "{stats}");
-    // The alias led to an entry that was there.
+    // The CNAME led to a cached entry.
     assert_eq!((&stats["hits"], &stats["misses"]), (&0.into(), &3.into()), "{stats}");
     for name in ["www.example", "WWW.example", "nosuch.example"] {
         server.query(&[name]);
@@ -180,7 +180,7 @@ fn rules_are_listed_added_and_removed() {
     assert_eq!((&list[0]["domain"], &list[0]["kind"]), (&".".into(), &"forward".into()), "{list}");
     assert_eq!(list[0]["servers"][0]["server"], first.address.to_string());
     assert_eq!((&list[0]["servers"][0]["state"], &list[0]["servers"][0]["udp"]), (&"ok".into(), &1.into()));
-    // What is cached of its names is another rule's.
+    // Cached answers for its names belong to another rule.
     assert!(server.ctl(&["forward", "add", "example", &at(second.address), "--stub"]).status.success());
     assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.2\n");
     let listed = text(&server.ctl(&["forward", "list"]).stdout);
@@ -264,7 +264,7 @@ fn a_reload_changes_servers_and_drops_what_the_others_have_said() {
     assert_eq!(server.ctl_json(&["cache", "stats"])["entries"], 1, "nothing has changed");
     server.reconfigure(&written(first.address), &written(second.address));
     server.reload();
-    // An answer of the first that came meanwhile may be there yet.
+    // An answer of the first server may still be cached.
     eventually("the second is asked", &server, || server.query(&["www.example", "+short"]) == "192.0.2.2\n");
     assert_eq!(server.ctl_json(&["status"])["pending_keys"], serde_json::json!([]));
     server.reconfigure("[resolver]\n", "[resolver]\nlocal-data = [\"www.example. 60 A 192.0.2.3\"]\n");
@@ -290,7 +290,7 @@ fn the_cache_survives_a_restart_and_a_damaged_file_does_no_harm() {
     let asked = upstream.counter("udp.queries");
     let server = start(folder);
     server.wait_for_log("cache read from cache", 1);
-    // A second passes on the clock of the system, if not between the two servers.
+    // A second passes on the system's clock, if not between the two servers.
     eventually("its TTL has aged", &server, || ttl(&server.query(&["www.example"])) < before);
     assert_eq!(upstream.counter("udp.queries"), asked);
     let folder = server.stop();
@@ -323,11 +323,11 @@ fn a_preallocated_cache_has_its_memory_before_there_is_anything_in_it() {
     assert!(large > 250 << 20 && small < EMPTY, "{small} and {large} bytes");
 }
 
-/// Bytes that a server with two workers and next to nothing in its cache takes, at most.
+/// Maximum memory in bytes of a server with two workers and a nearly empty cache.
 const EMPTY: u64 = 64 << 20;
 
-/// Variables that have the system give no huge pages where it would give them without a request, to stacks of
-/// threads for example.
+/// Returns environment variables that avoid huge pages where the system gives them without a request, for
+/// example for stacks of threads.
 fn without_unwanted_huge_pages() -> &'static [(&'static str, &'static str)] {
     let policy = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if policy.contains("[always]") { &[("MIMALLOC_ALLOW_THP", "0")] } else { &[] }
@@ -342,7 +342,7 @@ fn an_empty_resolver_took_more_than_a_hundred_megabytes() {
 #[ignore = "runs in a network namespace, which the test without `inside_` makes"]
 fn inside_an_empty_resolver_took_more_than_a_hundred_megabytes() {
     inside();
-    // Without a way out they all fail, which is cached: so many that each part of the cache has some.
+    // Without a route they all fail, which is cached: so many that each part of the cache has some.
     let ask = |server: SocketAddr| {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -405,7 +405,7 @@ fn upstream_dies_and_comes_back() {
     drop(first);
     let failed = server.query(&["www.example"]);
     assert!(failed.contains("status: SERVFAIL") && failed.contains("EDE: 23 (Network Error)"), "{failed}");
-    // Its second is over, if not at once.
+    // Its TTL of one second ends, though maybe not at once.
     eventually("an old answer is served", &server, || {
         let stale = server.query(&["brief.example"]);
         assert!(stale.contains("192.0.2.1"), "{stale}");
@@ -439,7 +439,7 @@ fn sigterm_answers_those_who_wait_for_other_servers() {
     for id in 0..CLIENTS {
         socket.send(&message(id, "www.example", 1)).expect("sent");
     }
-    // RD is clear in these: no server is asked for them.
+    // RD is clear in these: no server is queried for them.
     let mut buf = [0; 512];
     for _ in 0..CLIENTS {
         socket.recv(&mut buf).expect("answered");
@@ -462,7 +462,7 @@ fn sigterm_answers_those_who_wait_for_other_servers() {
     assert!(server.wait().success(), "{}", server.log());
 }
 
-/// Its port is fixed: where another program has it the start fails with a sentence, elsewhere it works.
+/// Its port is fixed: where another program uses it the start fails with an error, elsewhere it works.
 #[test]
 fn a_forwarder_is_one_command() {
     let _port = BUILT_IN_PORT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -551,8 +551,10 @@ fn connections_of_clients_left_no_descriptors_for_other_servers() {
     let address = free_address();
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!(
-        "[server]\nworkers = 2\ntcp-connections-per-client = 10000\ntcp-first-timeout = \"10m\"\n[[listen]]\naddr = [{}]\n\
-         [control]\nsocket = \"ctl.sock\"\n[resolver]\nvalidate = false\n[[resolver.forward]]\nservers = [{}]\n",
+        "[server]\nworkers = 2\ntcp-connections-per-client = 10000\ntcp-first-timeout = \"10m\"\n[[listen]]\n\
+         addr = [{}]\n\
+         [control]\nsocket = \"ctl.sock\"\n[resolver]\nvalidate = false\n[[resolver.forward]]\n\
+         servers = [{}]\n",
         written(address),
         written(upstream.address)
     );
@@ -581,7 +583,7 @@ fn connections_of_clients_left_no_descriptors_for_other_servers() {
     drop(held);
 }
 
-/// Sets limits of open files: of a process, or of a program that it starts.
+/// Returns a command that sets limits of open files for a process, or for a program that it starts.
 fn prlimit(limits: &str) -> std::process::Command {
     let mut command = std::process::Command::new("prlimit");
     command.arg(format!("--nofile={limits}"));
@@ -598,7 +600,7 @@ fn descriptors_that_ran_out_were_neither_counted_nor_logged() {
         let done = prlimit(soft).args(["--pid", &server.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()), "{soft}");
     };
-    // No descriptor below 3 is free: what is open stays, and nothing more is opened.
+    // No descriptor below 3 is free: open ones stay, and no others can be opened.
     limit("3:");
     let mut asked = 0;
     eventually("sockets that were opened before are used up", &server, || {
@@ -638,7 +640,7 @@ fn addresses_came_in_one_order_for_ever() {
     let three = "three 600 A 192.0.2.1\nthree A 192.0.2.2\nthree A 192.0.2.3\nto CNAME three\n";
     let upstream = Server::start(&format!("{APEX}{three}"), "");
     let server = forwarder(upstream.address, PATIENT);
-    // The order follows the ID of the query, so that each comes first for a third of all queries.
+    // The order follows the ID of the query, so that each address is first for a third of all queries.
     let firsts = |server: &Server, name: &str| {
         let ask = |id: u16| {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -649,7 +651,7 @@ fn addresses_came_in_one_order_for_ever() {
             let mut reply = [0; 512];
             let len = socket.recv(&mut reply).expect("a reply");
             assert_eq!(&reply[..2], id.to_be_bytes());
-            // Each record of an address ends in its last byte, in front of the owner of the next.
+            // Each address record ends with its last byte, before the owner of the next.
             let ends = (0..len).filter(|at| reply[..*at].ends_with(&[0, 4, 192, 0, 2]));
             ends.map(|at| reply[at]).collect::<Vec<_>>()
         };
@@ -701,7 +703,7 @@ fn failing(query: &[u8]) -> Option<(Vec<u8>, Duration)> {
     Some((reply, Duration::ZERO))
 }
 
-/// The reason that a forwarder gives for its failure was dropped.
+/// The extended error of an upstream's failure was dropped.
 #[test]
 fn explain_did_not_show_the_extended_errors_of_other_servers() {
     let at = free_address();
@@ -714,11 +716,11 @@ fn explain_did_not_show_the_extended_errors_of_other_servers() {
     assert!(steps.contains("extended error 15 (Blocked)"), "{steps}");
 }
 
-/// One unusable trust anchor was the end of the start, though another of its zone was usable.
+/// One unusable trust anchor prevented the start, though another of its zone was usable.
 #[test]
 fn trust_anchors_that_cannot_be_used_are_warned_of() {
     let usable = ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
-    // A digest type that is not known.
+    // An unknown digest type.
     let unusable = ". DS 20326 8 200 E06D";
     let folder = tempfile::tempdir().expect("a folder");
     let keys = format!("[resolver]\ntrust-anchors = [\"{usable}\", \"{unusable}\"]\n");

@@ -1,11 +1,11 @@
-//! Reloading: nothing is lost, nothing half is served, and what is bad changes nothing.
+//! Reloads: nothing is lost, nothing is served in part, and errors change nothing.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, message, text};
 
-/// A zone whose serial, and whose two addresses, are all made from one number.
+/// Returns a zone whose serial and two addresses are derived from one number.
 fn version(n: u8) -> String {
     let n1 = u32::from(n) + 1;
     APEX.replace("admin 1 ", &format!("admin {n1} ")) + &format!("www A 192.0.2.{n}\nwww A 198.51.100.{n}\n")
@@ -39,7 +39,7 @@ fn sighup_under_load_loses_no_query_and_mixes_no_versions() {
             let before = asked.load(Ordering::Relaxed);
             server.write("example.zone", &version(n));
             server.hang_up();
-            // One of each thread may have been under way before the reload.
+            // One query of each thread may have been in flight before the reload.
             eventually("there are queries", &server, || asked.load(Ordering::Relaxed) > before + 2);
         }
         stop.store(true, Ordering::Relaxed);
@@ -89,7 +89,8 @@ fn an_emptied_configuration_removed_every_zone() {
         (server.query(&["www.example", "+short"]).contains("192.0.2.1\n"), other)
     };
     server.write("nomen.toml", "");
-    let message = "the configuration would remove 2 of 2 zones, and leave none: nothing was changed, all zones stay in \
+    let message = "the configuration would remove 2 of 2 zones, and leave none: nothing was changed, all \
+                   zones stay in \
                    service; `nomen ctl reload --force` removes them";
     let output = server.ctl(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
@@ -124,7 +125,7 @@ fn zones_come_and_go_with_their_files() {
 #[test]
 fn only_changed_zones_are_read_and_included_files_count() {
     let server = Server::start(&format!("{APEX}$INCLUDE part.inc\n"), "");
-    // The zone was bad for want of the included file.
+    // The zone was bad because the included file was missing.
     server.write("part.inc", "www A 192.0.2.7\n");
     let first = server.reload();
     assert_eq!((&first["loaded"], &first["unchanged"]), (&1.into(), &0.into()), "{first}");
@@ -153,7 +154,7 @@ fn keys_that_need_a_start_are_reported_until_they_are_put_back() {
     let status = text(&server.ctl(&["status"]).stdout);
     assert!(status.lines().any(|l| l.starts_with("pending_keys") && l.ends_with(words)), "{status}");
     assert_eq!(server.ctl_json(&["status"])["workers"], 2, "those that run");
-    // A configuration that cannot be used changes nothing here either.
+    // A configuration with an error changes nothing here either.
     server.reconfigure("workers = 4", "wrokers = 4");
     assert_eq!(server.ctl(&["reload"]).status.code(), Some(1));
     assert_eq!(pending().as_array().map(Vec::len), Some(1));
@@ -161,7 +162,7 @@ fn keys_that_need_a_start_are_reported_until_they_are_put_back() {
     let reloads = server.log().matches(" reloaded ").count();
     server.reload();
     assert_eq!(pending(), serde_json::json!([]));
-    // What runs is what is configured again: that is nothing to report.
+    // The running values are configured again: nothing to report.
     server.wait_for_log(" reloaded ", reloads + 1);
     assert_eq!(server.log().matches("this takes effect at the next start").count(), 2);
 }
@@ -188,7 +189,7 @@ fn a_reload_with_a_bad_zone_succeeded_and_named_none() {
     assert!(said.contains("./example.zone:9:7: zone example.: "), "{said}");
     assert!(said.contains("zone other.: new, serial 1, 5 records, "), "{said}");
     assert_eq!(complaint, "nomen: 1 of 2 zones are bad\n");
-    // So it is as long as the zone is bad.
+    // The same as long as the zone is bad.
     let report = server.reload_badly();
     let fault = &report["faults"][0];
     assert_eq!(

@@ -1,12 +1,12 @@
-//! Failures are reported to whom a zone's servers name (RFC 9567), by one nomen to others: a small DNS in a
+//! Error reports to the agents of zones' servers (RFC 9567), from one nomen to others: a small DNS in a
 //! network namespace.
 //!
 //! ```text
 //! .             signed, 10.53.0.1
 //!   example.    signed, 10.53.0.2
-//!   broken.     signed, and the signatures have ended, 10.53.0.4: whose server names agent.reports.
-//!   lost.       there too, and could not be loaded
-//!   reports.    not signed, 10.53.0.5: of agents
+//!   broken.     signed, with expired signatures, 10.53.0.4, whose server names agent.reports.
+//!   lost.       at the same server, which could not load it
+//!   reports.    not signed, 10.53.0.5: the agent's zone
 //! ```
 
 use std::fs;
@@ -22,7 +22,7 @@ use crate::validate::{ds, resolver, says, signed};
 const REPORTS: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.5\n\
                        *._er.agent TXT \"thank you\"\n";
 
-/// An authoritative server that names the agent in answers from its zones, and logs what it is asked.
+/// Starts an authoritative server that names the agent in answers from its zones, and logs its queries.
 fn naming_agent(last: u8, zones: &[(&str, &str)], more: &str) -> Server {
     ip(&format!("address add 10.53.0.{last}/32 dev lo"));
     let folder = tempfile::tempdir().expect("a folder");
@@ -56,7 +56,7 @@ fn internet() -> [Server; 4] {
     ]
 }
 
-/// How many reports have come to the agent so far: questions of type TXT.
+/// Returns the number of reports that the agent has received: TXT queries.
 fn come(agent: &Server) -> usize {
     agent.log().lines().filter(|line| line.contains("type=\"TXT\"")).count()
 }
@@ -99,18 +99,18 @@ fn inside_failures_are_reported_once_to_whom_the_servers_name() {
     let lower = |server: &Server| server.log().to_ascii_lowercase();
     let report = report.to_ascii_lowercase();
     eventually("the report has come", &agent, || lower(&agent).contains(&report));
-    // Asked for anew, it fails as before, and that is known.
+    // Queried again, it fails as before, and the repeated report is suppressed.
     for _ in 0..3 {
         assert!(server.ctl(&["cache", "flush", "broken", "--tree"]).status.success());
         assert_eq!(says(&server, &["www.broken"]), "SERVFAIL EDE 7");
     }
     eventually("it was not reported again", &server, || suppressed("repeated") == "3");
-    // What no server can answer.
+    // A failure at all servers.
     assert_eq!(says(&server, &["www.lost"]), "SERVFAIL EDE 22");
     let lost = "name=_er.1.www.lost.22._er.agent.reports. class=\"in\" type=\"txt\"";
     eventually("that has come, too", &agent, || lower(&agent).contains(lost));
     assert_eq!(server.counter("error.reports"), 2);
-    // Both are in the log by now, and whatever had come before them.
+    // By now the log has both, and everything before them.
     assert_eq!((come(&agent), lower(&agent).matches(&report).count()), (2, 1), "{}", agent.log());
     assert_eq!(silent.counter("error.reports"), 0);
     let explained = server.ctl(&["explain", "www.broken", "AAAA"]);

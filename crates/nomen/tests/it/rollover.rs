@@ -1,6 +1,6 @@
-//! Where trust begins, and how that changes: anchors that follow their zone (RFC 5011), negative ones, both
-//! across restarts; anchors and root hints in files; what clients find out (RFC 8509). The root is
-//! at 10.53.0.1, `example.` at 10.53.0.2, in a network namespace.
+//! Trust anchors and their changes: anchors that follow their zone (RFC 5011), negative ones, both across
+//! restarts; anchors and root hints in files; queries of clients for trust anchors (RFC 8509). The root is at
+//! 10.53.0.1, `example.` at 10.53.0.2, in a network namespace.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn revoked(number: u16) -> SigningKey {
     SigningKey::new(number, SigningKey::KSK | 0x80)
 }
 
-/// The root's text with these keys.
+/// Returns the root zone's text with these keys.
 fn root(keys: &[SigningKey]) -> String {
     let example = ds("example.");
     let lines = [
@@ -36,7 +36,7 @@ fn root(keys: &[SigningKey]) -> String {
     signed_by(".", &lines, &Chain::Nsec, 24, keys)
 }
 
-/// The servers, with a root of these keys.
+/// Starts the servers, with a root of these keys.
 fn internet(keys: &[SigningKey]) -> [Server; 2] {
     let example =
         ["example. 3600 NS ns.example.", "ns.example. 3600 A 10.53.0.2", "*.example. 3600 A 192.0.2.1"];
@@ -46,7 +46,7 @@ fn internet(keys: &[SigningKey]) -> [Server; 2] {
     ]
 }
 
-/// Keys of `[resolver]`: anchors in a file, which follow the root.
+/// `[resolver]`: anchors in a file, which follow the root.
 const KEYS: &str = "[resolver]\nroot-hints = \"named.root\"\ntrust-anchor-files = [\"root.key\"]\n\
                     trust-anchor-rollover = \"all\"\n";
 
@@ -93,10 +93,10 @@ fn inside_anchors_follow_the_root_and_outlive_a_kill() {
         shown.contains("pending for 0m") && shown.contains("trusted in 30d") || shown.contains("29d23h"),
         "{shown}"
     );
-    // What is known outlives a kill.
+    // The state survives a kill.
     let server = Server::start_at(address, server.kill(), STATE, KEYS);
     assert_eq!(state(&server, 2), Some((false, "pending".into())));
-    // Both are named, and the first is revoked.
+    // The files name both, and the first is revoked.
     put_files(&server.folder, &[1, 2]);
     servers[0].write("_.txt", &root(&[revoked(1), root_key(2)]));
     servers[0].reload();
@@ -105,13 +105,13 @@ fn inside_anchors_follow_the_root_and_outlive_a_kill() {
     server.wait_for_log("it was revoked, and is an anchor no more", 1);
     server.ctl_json(&["cache", "flush", ".", "--tree"]);
     assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad");
-    // For ever, though a file names it: who has the key signs for nothing.
+    // Permanently, even if a file names it: its signatures do not count.
     servers[0].write("_.txt", &root(&[root_key(1)]));
     servers[0].reload();
     let server = Server::start_at(address, server.kill(), STATE, KEYS);
     assert_eq!(state(&server, 1), Some((false, "revoked".into())));
     assert!(says(&server, &["www.example", "+dnssec"]).starts_with("SERVFAIL"));
-    // Without what was known only the files count, and that is said aloud.
+    // Without the stored state only the files count, which is logged.
     let folder = server.kill();
     let kept = folder.path().join("state/trust-anchors");
     let damaged = fs::read_to_string(&kept).expect("kept").replace("revoked", "valid");
@@ -172,7 +172,7 @@ fn inside_hints_are_read_again_and_clients_learn_which_keys_are_anchors() {
     let folder = tempfile::tempdir().expect("a folder");
     put_files(&folder, &[1]);
     let server = Server::start_in(folder, "", KEYS);
-    // Without a state folder nothing is learned.
+    // Without a state folder anchors do not follow their zone.
     server.wait_for_log("trust anchors do not follow their zones", 1);
     assert_eq!(state(&server, 1), Some((true, "configured".into())));
     let [own, other] = [root_key(1).tag(), root_key(1).tag() ^ 1];
@@ -184,13 +184,13 @@ fn inside_hints_are_read_again_and_clients_learn_which_keys_are_anchors() {
     ] {
         assert_eq!(says(&server, &[&name, "+dnssec"]), said, "{name}");
     }
-    // Hints that cannot be used change nothing, and say where.
+    // Unusable hints change nothing, and the error has a position.
     server.write("named.root", ". 3600000 NS a.root.\na.root. A 10.53.0\n");
     let output = server.ctl(&["reload"]);
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("named.root:2:11:"), "{}", text(&output.stderr));
     assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad");
-    // A start where they lead to no server, and a reload that mends it.
+    // A start with hints that lead to no server, and a reload that fixes it.
     let folder = server.stop();
     fs::write(folder.path().join("named.root"), ". 3600000 NS a.root.\na.root. A 10.53.0.9\n")
         .expect("written");

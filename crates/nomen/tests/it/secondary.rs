@@ -1,5 +1,4 @@
-//! Zones from other servers: from BIND, Knot, NSD and nomen, with and without NOTIFY, and when primaries
-//! fail.
+//! Secondary zones: from BIND, Knot, NSD and nomen, with and without NOTIFY, and when primaries fail.
 
 use std::fs;
 use std::io::Write;
@@ -17,13 +16,13 @@ use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, messa
 
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
 
-/// An address as a peer is written, with the key or without it.
+/// Returns an address as a peer is written, with the key or without it.
 pub(crate) fn peer(address: SocketAddr, key: bool) -> String {
     let key = if key { " key:transfer.example" } else { "" };
     format!("\"{}{key}\"", written(address).trim_matches('"'))
 }
 
-/// A server with these sections and the key, at an address.
+/// Starts a server with these sections and the key, at an address.
 pub(crate) fn server(address: SocketAddr, keys: &str, sections: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("zones")).expect("made");
@@ -35,18 +34,18 @@ fn start_in(folder: tempfile::TempDir, address: SocketAddr, keys: &str, sections
     Server::start_at(address, folder, keys, sections)
 }
 
-/// A server of `example.` that is taken from these primaries, with more keys of the zone.
+/// Starts a secondary of `example.` from these primaries, with more keys of the zone.
 pub(crate) fn secondary(primaries: &str, keys: &str) -> Server {
     secondary_at(free_address(), primaries, keys)
 }
 
-/// The same at an address.
+/// Like [`secondary`], at an address.
 pub(crate) fn secondary_at(address: SocketAddr, primaries: &str, keys: &str) -> Server {
     let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{primaries}]\n{keys}");
     server(address, "", &format!("{zone}{KEYS}"))
 }
 
-/// A nomen that serves `example.` with this text at an address, and tells these.
+/// Starts a nomen that serves `example.` with this text at an address, and sends NOTIFY to these peers.
 pub(crate) fn primary(address: SocketAddr, zone: &str, notify: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
@@ -55,7 +54,7 @@ pub(crate) fn primary(address: SocketAddr, zone: &str, notify: &str) -> Server {
     start_in(folder, address, "", &format!("allow-transfer = [\"key:transfer.example\"]\n{notify}{KEYS}"))
 }
 
-/// What is known of a zone's primaries.
+/// Returns the transfer status of a zone.
 fn known(server: &Server, zone: &str) -> serde_json::Value {
     server.ctl_json(&["zone", "status", zone])["transfers"].clone()
 }
@@ -84,7 +83,8 @@ fn bind(nomen: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
         fs::write(folder.join("bind.zone"), format!("{APEX}{VARIED}")).expect("written");
         let (folder, ip, port) = (folder.display(), own.ip(), own.port());
         format!(
-            "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none;\n\
+            "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; \
+             lock-file none;\n\
              listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; notify explicit;\n\
              notify-delay 0; }};\ncontrols {{ }};\n\
              zone \"bind\" {{ type primary; file \"bind.zone\"; allow-transfer {{ any; }};\n\
@@ -117,7 +117,8 @@ fn nsd(own: SocketAddr, folder: &Path) -> String {
     fs::write(folder.join("nsd.zone"), format!("{APEX}{VARIED}")).expect("written");
     let (folder, ip, port) = (folder.display(), own.ip(), own.port());
     format!(
-        "server:\n ip-address: {ip}@{port}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{folder}\"\n database: \"\"\n\
+        "server:\n ip-address: {ip}@{port}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{folder}\"\n \
+         database: \"\"\n\
          pidfile: \"\"\n xfrdfile: \"\"\n xfrdir: \"{folder}\"\n zonelistfile: \"{folder}/zone.list\"\n\
          remote-control:\n control-enable: no\nzone:\n name: nsd\n zonefile: nsd.zone\n\
          provide-xfr: 127.0.0.0/8 NOKEY\n"
@@ -182,7 +183,7 @@ fn zones_of_bind_knot_and_nsd_are_taken_whole_and_then_by_what_changed() {
 #[test]
 fn a_whole_zone_that_came_for_ixfr_was_logged_as_ixfr() {
     let there = free_address();
-    // Of a change of so small a file nothing is kept: the primary sends the whole zone.
+    // For so small a file no difference is stored: the primary sends the whole zone.
     let primary = primary(there, APEX, "");
     let secondary = secondary(&peer(there, true), "");
     eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
@@ -218,7 +219,7 @@ fn a_poll_that_finds_nothing_newer_was_counted_as_a_transfer() {
         assert!(has(1, line), "{line}");
     }
     assert!(!http(figures[1], "GET /metrics").contains("result=\"same\""));
-    // The primary counts IXFR that finds nothing newer by itself.
+    // The primary counts IXFR without newer data separately.
     assert!(
         has(0, "nomen_transfers_unchanged_total 0") && has(0, "nomen_transfers_sent_total{type=\"axfr\"} 1")
     );
@@ -242,7 +243,7 @@ fn a_notify_to_a_refused_port_was_not_answered_without_a_reason() {
 
 #[test]
 fn a_secondary_that_has_a_new_zone_not_yet_was_a_warning() {
-    // It knows no zone.
+    // It has no zones.
     let secondary = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = secondary.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -273,7 +274,7 @@ fn a_secondary_that_has_a_new_zone_not_yet_was_a_warning() {
     let log = primary.log();
     assert!(log.lines().any(|line| line.contains(" INFO ") && line.contains(&early)), "{log}");
     assert!(!log.contains(&warning), "{log}");
-    // It should have it by now.
+    // It should have the zone by now.
     primary.ctl_json(&["zone", "notify", "new.test"]);
     primary.wait_for_log(&warning, 1);
     let log = primary.log();
@@ -296,7 +297,7 @@ fn a_change_is_announced_signed_and_taken() {
             is_answered(&secondary, "new.example", &address)
         });
     }
-    // By hand, without a change: it is looked at, and nothing is newer.
+    // On command, without a change: the serial is checked, and nothing is newer.
     let before = known(&secondary, "example")["last_transfer"].clone();
     primary.ctl_json(&["zone", "notify", "example"]);
     secondary.ctl_json(&["zone", "refresh", "example"]);
@@ -305,7 +306,7 @@ fn a_change_is_announced_signed_and_taken() {
     eventually("it is taken again", &secondary, || known(&secondary, "example")["last_transfer"] != before);
 }
 
-/// The response code of a NOTIFY from a port of 127.0.0.1, for a zone of these labels.
+/// Returns the response code of a NOTIFY from a port of 127.0.0.1, for a zone of these labels.
 fn notified(server: SocketAddr, zone: &str) -> u8 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -360,7 +361,7 @@ fn a_wrong_key_is_reported_once_and_the_zone_is_not_served() {
     let primary = primary(there, APEX, "");
     let secondary = secondary(&peer(there, true), "min-retry = \"1s\"\nmax-retry = \"1s\"\n");
     eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
-    // What is in service stays while nothing newer can be had.
+    // The version in service stays while nothing newer can be transferred.
     primary.write("transfer.key", &KEY_FILE.replace("3q2+7w", "AAAAAA"));
     primary.reload();
     secondary.ctl_json(&["zone", "refresh", "example"]);
@@ -392,7 +393,7 @@ fn a_zone_that_never_came_or_expired_is_answered_with_servfail_and_comes_back() 
     eventually("it is back", &secondary, || answer().contains("192.0.2.1"));
 }
 
-/// Waits until the system's clock is past a time in seconds since 1970.
+/// Waits until the system's clock is past a Unix time.
 fn pass(time: u64) {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
     while now() <= time {
@@ -477,7 +478,7 @@ fn updates_that_reach_a_secondary_are_passed_on_and_the_primary_judges() {
     let grants = "allow-transfer = [\"127.0.0.0/8\"]\nallow-update = [\"key:transfer.example\"]\n";
     let notify = format!("notify = [{}]\n{KEYS}", peer(own, false));
     let _primary = start_in(folder, first, "state-dir = \"state\"\n", &format!("{grants}{notify}"));
-    // The secondary does not know the key.
+    // The secondary does not have the key.
     let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", peer(first, false));
     let secondary =
         server(own, "", &format!("{zone}forward-updates = [\"any\"]\nallow-notify = [\"127.0.0.0/8\"]\n"));
@@ -500,7 +501,7 @@ fn updates_that_reach_a_secondary_are_passed_on_and_the_primary_judges() {
     }
     let (code, said) = send(&[]);
     assert!(code == Some(1) && said.contains("REFUSED"), "{said}");
-    // What is not passed on is refused here, for its signature first.
+    // An update that is not forwarded is refused here, for its signature first.
     secondary.reconfigure("\"any\"", "\"192.0.2.1\"");
     secondary.reload();
     let (code, said) = send(&["-k", "transfer.key"]);
@@ -520,7 +521,7 @@ fn other_servers_are_asked_and_told_from_the_addresses_that_source_says() {
     let (first, own) = (free_address(), free_address());
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), APEX).expect("written");
-    // The primary knows the secondary by one address, and the secondary takes NOTIFY from another one only.
+    // The primary knows the secondary by one address, and the secondary accepts NOTIFY from another one only.
     let grants =
         "allow-transfer = [\"127.0.0.77\"]\nallow-update = [\"127.0.0.77\"]\nsource = [\"127.0.0.78\"]\n";
     let notify = format!("notify = [{}]\n", peer(own, false));
@@ -534,12 +535,12 @@ fn other_servers_are_asked_and_told_from_the_addresses_that_source_says() {
     let at = format!("{}#{}", own.ip(), own.port());
     let output = run(&secondary.path("."), &["update", "--server", &at, "--timeout", "60", "script"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    // The refresh time is an hour: only a NOTIFY brings this.
+    // The refresh time is an hour: only a NOTIFY triggers this.
     eventually("the change comes back", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
     primary.wait_for_log("peer=127.0.0.77 ", 1);
 }
 
-/// Seconds for which a server may still serve `example.`, by its own word (RFC 7314).
+/// Returns the seconds for which a server may still serve `example.`, by its EXPIRE option (RFC 7314).
 fn expire(server: &Server) -> Option<u32> {
     let printed = server.query(&["example", "SOA", "+expire"]);
     printed.split_once("; EXPIRE: ")?.1.split(' ').next()?.parse().ok()

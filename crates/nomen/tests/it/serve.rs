@@ -75,7 +75,8 @@ fn sigterm_answers_what_arrived_and_ends_well() {
         framed.extend(query);
     }
     stream.write_all(&framed).expect("sent");
-    // The first answer shows that the connection was accepted; the signal comes while others are under way.
+    // The first answer shows that the connection was accepted; the signal arrives while other queries are in
+    // flight.
     let mut head = [0; 2];
     stream.read_exact(&mut head).expect("an answer");
     server.signal(Signal::SIGTERM);
@@ -94,7 +95,7 @@ fn sigterm_answers_what_arrived_and_ends_well() {
     assert!(!server.path("ctl.sock").exists(), "the control socket was left behind");
 }
 
-/// Its port is fixed: where another program has it the start fails with a sentence, elsewhere it works.
+/// Its port is fixed: where another program uses it the start fails with an error, elsewhere it works.
 #[test]
 fn the_built_in_configuration_is_served_without_arguments() {
     let _port = BUILT_IN_PORT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

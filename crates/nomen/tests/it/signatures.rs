@@ -1,4 +1,4 @@
-//! Zones whose signatures have ended, or will soon, and what is wrong with zones in service.
+//! Zones whose signatures have expired, or will soon, and findings about zones in service.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, messa
 
 const DAY: i64 = 86_400;
 
-/// A signed zone with a signature that holds for thirty days and ends at this time.
+/// Returns a signed zone with a signature that is valid for thirty days and ends at this time.
 pub(crate) fn signed(end: i64) -> String {
     let sig = |name: &str, covered: &str, end: i64| {
         format!("{name} RRSIG {covered} 13 1 60 {end} {} 1 example. AAAA\n", end - 30 * DAY)
@@ -56,7 +56,7 @@ fn expired_signatures_were_served_in_silence() {
     ] {
         assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");
     }
-    // A new version with better ones is as good as any.
+    // A new version with better signatures is as good as any.
     server.write("example.zone", &signed(now() + 20 * DAY).replace("admin 1 ", "admin 2 "));
     server.reload();
     eventually("it is seen", &server, || state(&server, "signatures") == "valid");
@@ -89,7 +89,7 @@ fn a_check_without_dnssec_passed_a_zone_whose_signatures_have_all_expired() {
         let output = run(folder.path(), &["zone", "check", "example", "example.zone"]);
         (output.status.code(), text(&output.stderr))
     };
-    // One of them lasts.
+    // One of them is still valid.
     let some = signed(now() - 7200);
     let (_, said) = check(&some);
     assert!(said.contains("1 of 3 signatures have expired: --dnssec shows which"), "{said}");
@@ -108,7 +108,7 @@ fn a_check_without_dnssec_passed_a_zone_whose_signatures_have_all_expired() {
     assert!(!said.contains("expired"), "{said}");
 }
 
-/// A zone with an NSEC3 chain of one record and so many iterations.
+/// Returns a zone with an NSEC3 chain of one record with this many iterations.
 fn hashed(iterations: u16) -> String {
     let apex: NameBuf = "example.".parse().expect("a name");
     let mut owner = String::new();
@@ -148,7 +148,7 @@ fn a_journal_with_many_nsec3_iterations_was_served() {
     assert!(nomen.query(&["example", "SOA"]).contains("status: SERVFAIL"));
     let status = nomen.ctl_json(&["zone", "status", "example"]).to_string();
     assert!(status.contains("1000 iterations, and `nsec3-max-iterations` is 500"), "{status}");
-    // Nothing of it is lost.
+    // Nothing is lost.
     nomen.reconfigure(OPEN, &more);
     nomen.reload();
     assert_eq!(nomen.ctl_json(&["zone", "status", "example"])["serial"], 10, "{}", nomen.log());
@@ -160,7 +160,7 @@ fn a_version_of_a_secondary_with_many_nsec3_iterations_was_served_from_disk() {
     let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", written(primary.address));
     let more = format!("{zone}nsec3-max-iterations = 1000\n");
     let secondary = |folder: TempDir, zone: &str| {
-        // The folder of the template has no zone file.
+        // The template's folder has no zone file.
         Server::start_in(folder, STATE, zone)
     };
     let is_served = |nomen: &Server| nomen.query(&["example", "SOA"]).contains("status: NOERROR");
@@ -174,7 +174,7 @@ fn a_version_of_a_secondary_with_many_nsec3_iterations_was_served_from_disk() {
     assert!(is_served(&nomen), "it is still there: {}", nomen.log());
 }
 
-/// Clients that ask for names that a zone does not have, with DO, each again as soon as it has an answer.
+/// Clients that query non-existent names of a zone with DO, each again as soon as it has an answer.
 struct Flood {
     ended: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -213,7 +213,7 @@ impl Flood {
 #[test]
 fn a_flood_for_a_zone_with_many_iterations_left_no_answers_for_the_clients_of_another() {
     let folder = tempfile::tempdir().expect("a folder");
-    // Denials have proofs where the SOA is signed.
+    // Negative answers have proofs if the SOA is signed.
     let (begin, end) = (now() - DAY, now() + 25 * DAY);
     let signature = format!("@ RRSIG SOA 13 1 60 {end} {begin} 1 example. AAAA\n");
     fs::write(folder.path().join("example.zone"), hashed(u16::MAX) + &signature).expect("written");

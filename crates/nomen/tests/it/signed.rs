@@ -9,7 +9,7 @@ use crate::support::{APEX, Server, run, text};
 
 const ALLOWED: &str = "\"key:transfer.example\"";
 
-/// Asks a server as `nomen query` with these words, in a folder that has the key file.
+/// Queries a server with `nomen query` and these arguments, in a folder with the key file.
 fn ask(server: SocketAddr, words: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
@@ -58,7 +58,7 @@ fn what_the_server_says_of_a_signature_is_named() {
     }
 }
 
-/// A relay between the client and the server that changes the messages of one connection.
+/// Starts a relay between the client and the server that changes the messages of one connection.
 fn between(server: SocketAddr, change: impl Fn(usize, &mut Vec<u8>) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -67,7 +67,7 @@ fn between(server: SocketAddr, change: impl Fn(usize, &mut Vec<u8>) + Send + 'st
         let mut server = connect(server).expect("a connection");
         let request = receive(&mut client).expect("a request");
         send(&mut server, &request).expect("sent");
-        // Until either end has had enough.
+        // Until either end closes the connection.
         for number in 0.. {
             let Ok(mut message) = receive(&mut server) else { return };
             change(number, &mut message);
@@ -77,7 +77,7 @@ fn between(server: SocketAddr, change: impl Fn(usize, &mut Vec<u8>) + Send + 'st
     address
 }
 
-/// A zone whose transfer takes several messages.
+/// Starts a server of a zone whose transfer takes several messages.
 fn several_messages() -> Server {
     let names: String = (0..2_000).map(|n| format!("host-number-{n} A 192.0.2.1\n")).collect();
     primary(&format!("{APEX}{names}"), ALLOWED, "")
@@ -92,7 +92,7 @@ fn nothing_of_a_transfer_is_printed_that_no_signature_proves() {
     let lines =
         |output: &Output| text(&output.stdout).lines().filter(|line| line.contains("192.0.2.1")).count();
     assert_eq!(lines(&good), 2_001);
-    // One bit of the data of the second message.
+    // One bit in the second message.
     let forger = between(server.address, |number, message| {
         if number == 1 {
             let middle = message.len() / 2;
@@ -106,7 +106,7 @@ fn nothing_of_a_transfer_is_printed_that_no_signature_proves() {
     assert!((1..2_001).contains(&lines(&output)), "what the first message proved is printed");
     // Messages without a signature prove nothing, and the first must have one.
     let stripper = between(server.address, |_, message| {
-        // TSIG is the last record: with the key's name, ten bytes, and its data.
+        // TSIG is the last record: with the key's name, ten bytes, and its RDATA.
         let tsig = 18 + 10 + 13 + 16 + 32;
         message.truncate(message.len() - tsig);
         message[11] -= 1;

@@ -1,7 +1,7 @@
-//! A secondary of many small zones, which it has from a catalog zone: all of them come at once, all are due
-//! at once, many change at once, and it comes back from its disk. None is refreshed later than it has to be,
-//! and none expires. With a hundred thousand zones, and beside other servers, that is timed by the workload
-//! `secondaries` of `bench/compare`.
+//! A secondary of many small zones from a catalog zone: all are added at once, all are due for a refresh at
+//! once, many change at once, and the secondary restarts from its disk. None is refreshed too late, and none
+//! expires. With a hundred thousand zones, and beside other servers, the workload `secondaries` of
+//! `bench/compare` times this.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,9 +12,9 @@ use tempfile::TempDir;
 use crate::catalogs::kept;
 use crate::support::{Server, TEST_TIMEOUT, free_address, message, written};
 
-/// How many zones there are.
+/// Number of zones.
 const ZONES: usize = 15;
-/// Of those, how many change at once.
+/// Number of zones that change at once.
 const CHANGED: usize = 3;
 /// REFRESH of the zones, in seconds.
 const REFRESH: u64 = 1;
@@ -25,7 +25,7 @@ struct Storm {
     asking: UdpSocket,
 }
 
-/// The text of a zone of five records.
+/// Returns the text of a zone of five records.
 fn text(serial: u8) -> String {
     format!(
         "$TTL 60\n@ SOA ns1 admin {serial} {REFRESH} 5 86400 60\n@ NS ns1\nns1 A 192.0.2.53\n\
@@ -53,7 +53,8 @@ fn start_primary(address: SocketAddr, secondary: SocketAddr, home: TempDir) -> S
 fn start_secondary(address: SocketAddr, primary: SocketAddr, home: TempDir) -> Server {
     let sections = format!(
         "[template.members]\nmin-refresh = \"1s\"\nmin-retry = \"1s\"\n\
-         [[zone]]\nname = \"storm\"\nprimaries = [{}]\ncatalog-template = \"members\"\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n",
+         [[zone]]\nname = \"storm\"\nprimaries = [{}]\ncatalog-template = \"members\"\nmin-retry = \"1s\"\n\
+         max-retry = \"1s\"\n",
         written(primary)
     );
     Server::start_at(address, home, "state-dir = \"state\"\n", &sections)
@@ -77,12 +78,12 @@ impl Storm {
         storm
     }
 
-    /// How many zones the secondary has in a state.
+    /// Returns the number of zones of the secondary in a state.
     fn count(&self, of: &str, state: &str) -> u64 {
         self.secondary.ctl_json(&["status"])[of][state].as_u64().unwrap_or(0)
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     fn wait(&self, what: &str, so: impl Fn() -> bool) {
         let until = Instant::now() + TEST_TIMEOUT;
         while !so() {
@@ -91,7 +92,7 @@ impl Storm {
         }
     }
 
-    /// Looks at the secondary while all zones are due, from when none is.
+    /// Watches the secondary while all zones become due, beginning when none is.
     fn watch(&self) {
         self.wait("none is due any more", || self.count("secondary_zones", "fresh") == ZONES as u64 + 1);
         let begun = Instant::now();
@@ -101,7 +102,7 @@ impl Storm {
         self.wait("none is due any more", || self.count("secondary_zones", "fresh") == ZONES as u64 + 1);
     }
 
-    /// Changes some zones of the primary, and waits until the secondary has all of it.
+    /// Changes some zones of the primary, and waits until the secondary has all changes.
     fn change(&self) {
         for zone in 0..CHANGED {
             let file = format!("zones/z{zone}.test.zone");
@@ -122,7 +123,7 @@ impl Storm {
     }
 
     /// Stops the secondary until all zones are due, and starts it again: it serves all of them from its disk,
-    /// and asks for all.
+    /// and queries all serials.
     fn restart(mut self) -> Storm {
         self.wait("all zones are on the disk", || kept(&self.secondary) > ZONES);
         let (address, home) = (self.secondary.address, self.secondary.stop());

@@ -1,7 +1,7 @@
-//! A `nomen serve` in a folder of its own, which reports over its notification socket when it is ready.
+//! Runs `nomen serve` in a folder of its own, which reports on its notification socket when it is ready.
 //!
-//! No test here depends on how fast anything is: what is not certain once a call has returned is waited for,
-//! with [`eventually`].
+//! No test here depends on speed: conditions that a returned call does not guarantee are awaited with
+//! [`eventually`].
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,14 +16,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// Longest wait for anything, far above what anything takes.
+/// Longest wait for anything, far above any expected duration.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Minimal records at a zone's name.
+/// Minimal records at the apex.
 pub(crate) const APEX: &str =
     "$TTL 60\n@ SOA ns1 admin 1 3600 600 86400 60\n@ NS ns1\n@ NS ns2\nns1 A 192.0.2.1\nns2 A 192.0.2.2\n";
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn eventually(what: &str, server: &Server, mut so: impl FnMut() -> bool) {
     let until = Instant::now() + TEST_TIMEOUT;
     while !so() {
@@ -32,14 +32,14 @@ pub(crate) fn eventually(what: &str, server: &Server, mut so: impl FnMut() -> bo
     }
 }
 
-/// The program.
+/// Returns a command that runs the program.
 pub(crate) fn nomen(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nomen"));
     without_manager(&mut command).args(arguments);
     command
 }
 
-/// Takes away what a service manager tells its services, which is not meant for what a test starts.
+/// Removes a service manager's environment variables, which must not affect programs of a test.
 pub(crate) fn without_manager(command: &mut Command) -> &mut Command {
     let variables = ["NOTIFY_SOCKET", "XDG_RUNTIME_DIR", "STATE_DIRECTORY", "WATCHDOG_USEC", "LISTEN_PID"];
     variables.iter().fold(command, |command, variable| command.env_remove(variable))
@@ -50,7 +50,7 @@ pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     nomen(arguments).current_dir(folder).output().expect("nomen runs")
 }
 
-/// Bytes of memory of a process that are in RAM.
+/// Returns the resident memory of a process in bytes.
 pub(crate) fn resident(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
@@ -58,33 +58,33 @@ pub(crate) fn resident(process: u32) -> u64 {
     kibibytes << 10
 }
 
-/// What a program printed.
+/// Returns the output of a program as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An address on loopback that no other process takes: the address belongs to this process (Linux has all of
-/// 127.0.0.0/8 on loopback), the port is used once in it and below those the system hands out.
+/// Returns a loopback address that no other process uses: the address belongs to this process (Linux has all
+/// of 127.0.0.0/8 on loopback), and the port is used once in it and below the ephemeral ones.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(10_000);
-    // A process number has 22 bits at the most.
+    // A process ID has at most 22 bits.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     SocketAddr::from((Ipv4Addr::new(127, 64 + a, b, c), NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// An address as the configuration has it.
+/// Returns an address as written in the configuration.
 pub(crate) fn written(address: SocketAddr) -> String {
     format!("\"{}@{}\"", address.ip(), address.port())
 }
 
-/// Held by tests that start a server at the port of the built-in configuration.
+/// Locked by tests that start a server at the port of the built-in configuration.
 pub(crate) static BUILT_IN_PORT: Mutex<()> = Mutex::new(());
 
 /// A running server; killed when dropped.
 pub(crate) struct Server {
     /// Its folder: configuration, zones, control socket, log.
     pub(crate) folder: TempDir,
-    /// Where it answers.
+    /// Its address.
     pub(crate) address: SocketAddr,
     child: Child,
     notify: UnixDatagram,
@@ -98,18 +98,18 @@ impl Server {
         Self::start_in(folder, "", more)
     }
 
-    /// Starts a server in a prepared folder, which gets the configuration, with more keys for `[server]` and
+    /// Starts a server in a prepared folder and writes its configuration, with more keys for `[server]` and
     /// more sections.
     pub(crate) fn start_in(folder: TempDir, keys: &str, more: &str) -> Self {
         Self::start_at(free_address(), folder, keys, more)
     }
 
-    /// The same at an address that an earlier server had.
+    /// Like [`start_in`](Self::start_in), at an earlier server's address.
     pub(crate) fn start_at(address: SocketAddr, folder: TempDir, keys: &str, more: &str) -> Self {
         Self::start_with_environment(address, folder, keys, more, &[])
     }
 
-    /// The same with more variables in its environment.
+    /// Like [`start_at`](Self::start_at), with more environment variables.
     pub(crate) fn start_with_environment(
         address: SocketAddr,
         folder: TempDir,
@@ -130,8 +130,8 @@ impl Server {
         Self::start_by(command, address, folder)
     }
 
-    /// Starts the server that a command runs in a folder, which has its configuration already; whatever it
-    /// prints is for the command to put into the file `log`.
+    /// Starts the server by a command in a folder with its configuration; the command must write its output
+    /// to the file `log`.
     pub(crate) fn start_by(mut command: Command, address: SocketAddr, folder: TempDir) -> Self {
         let notify_path = folder.path().join("notify.sock");
         // From an earlier server in the same folder.
@@ -145,12 +145,12 @@ impl Server {
         server
     }
 
-    /// Waits until the server has reported its state.
+    /// Waits until the server has reported this state.
     pub(crate) fn wait_for_state(&self, state: &str) {
         let mut buf = [0; 512];
         loop {
             let size = match self.notify.recv(&mut buf) {
-                // A process that was stopped and goes on finds its wait interrupted.
+                // A process that was stopped and continued has its wait interrupted.
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
                 received => received.unwrap_or_else(|e| panic!("no {state}: {e}\n{}", self.log())),
             };
@@ -160,30 +160,30 @@ impl Server {
         }
     }
 
-    /// Everything logged so far. Lines are written by a thread of their own, so the last ones may be missing.
+    /// Returns the log so far. Lines are written by another thread, so the last ones may be missing.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Waits until the log has these words so many times.
+    /// Waits until the log contains these words at least `times` times.
     pub(crate) fn wait_for_log(&self, words: &str, times: usize) {
         let what = format!("the log has {times} times: {words}");
         eventually(&what, self, || self.log().matches(words).count() >= times);
     }
 
-    /// A path in the server's folder.
+    /// Returns a path in the server's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Replaces a file as editors do: a new one moved over it.
+    /// Replaces a file as editors do: moves a new one over it.
     pub(crate) fn write(&self, name: &str, contents: &str) {
         let fresh = self.path("fresh");
         fs::write(&fresh, contents).expect("written");
         fs::rename(fresh, self.path(name)).expect("moved");
     }
 
-    /// Changes words of the configuration file, which must have them.
+    /// Changes words of the configuration file, which must contain them.
     pub(crate) fn reconfigure(&self, from: &str, to: &str) {
         let config = fs::read_to_string(self.path("nomen.toml")).expect("the configuration");
         assert!(config.contains(from), "{config}");
@@ -196,13 +196,13 @@ impl Server {
         kill(Pid::from_raw(pid), signal).expect("the server is there");
     }
 
-    /// Reloads through the control socket, which answers when it is done; returns what was done, all of it
-    /// good.
+    /// Reloads through the control socket, which answers when it is done; returns the report of a successful
+    /// reload.
     pub(crate) fn reload(&self) -> serde_json::Value {
         self.ctl_json(&["reload"])
     }
 
-    /// Reloads what is bad in part, which must be said by the exit code; returns what was done.
+    /// Reloads with faults, which the exit code must show; returns the report.
     pub(crate) fn reload_badly(&self) -> serde_json::Value {
         let output = self.ctl(&["reload", "--json"]);
         assert_eq!(output.status.code(), Some(1), "{}\n{}", text(&output.stdout), self.log());
@@ -220,9 +220,9 @@ impl Server {
         Self::start_in(folder, "", &format!("[template.zones]\ndirectory = \"zones\"\n{keys}"))
     }
 
-    /// Reloads by SIGHUP and waits for the end of it.
+    /// Reloads by SIGHUP and waits for its end.
     pub(crate) fn hang_up(&self) {
-        // What earlier reloads have reported is there already: they did so before they answered.
+        // Reports of earlier reloads have already arrived: they are sent before the answer.
         self.notify.set_nonblocking(true).expect("set");
         while self.notify.recv(&mut [0; 512]).is_ok() {}
         self.notify.set_nonblocking(false).expect("set");
@@ -245,12 +245,12 @@ impl Server {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// One counter of `nomen ctl stats`; 0 if there is none.
+    /// Returns a counter of `nomen ctl stats`; 0 if it does not exist.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         self.ctl_json(&["stats"])[name].as_u64().unwrap_or(0)
     }
 
-    /// Runs `nomen query`, which asks once and waits long, and returns what it printed.
+    /// Runs `nomen query`, with one try and a long timeout, and returns its output.
     pub(crate) fn query(&self, words: &[&str]) -> String {
         let server = format!("@{}@{}", self.address.ip(), self.address.port());
         let time = format!("+time={}", TEST_TIMEOUT.as_secs());
@@ -258,7 +258,7 @@ impl Server {
         text(&output.stdout) + &text(&output.stderr)
     }
 
-    /// Stops the server and returns its folder, for another one to start in.
+    /// Stops the server and returns its folder, for another server.
     pub(crate) fn stop(mut self) -> TempDir {
         self.signal(Signal::SIGTERM);
         assert!(self.wait().success(), "{}", self.log());
@@ -266,7 +266,7 @@ impl Server {
         std::mem::replace(&mut self.folder, empty)
     }
 
-    /// Starts another server in the same folder, which takes over from this one: this one ends.
+    /// Starts another server in the same folder, which takes over; this one ends.
     pub(crate) fn taken_over_by(mut self, command: Command) -> Self {
         let empty = tempfile::tempdir().expect("a folder");
         let folder = std::mem::replace(&mut self.folder, empty);
@@ -275,7 +275,7 @@ impl Server {
         next
     }
 
-    /// Kills the server, which gets no time for anything, and returns its folder.
+    /// Kills the server and returns its folder.
     pub(crate) fn kill(mut self) -> TempDir {
         self.signal(Signal::SIGKILL);
         assert!(!self.wait().success());
@@ -283,12 +283,12 @@ impl Server {
         std::mem::replace(&mut self.folder, empty)
     }
 
-    /// The number of its process.
+    /// Returns the process ID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Bytes that are in memory for it.
+    /// Returns its resident memory in bytes.
     pub(crate) fn resident(&self) -> u64 {
         resident(self.id())
     }
@@ -308,13 +308,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A query for `name` (labels without dots inside) with this ID.
+/// Returns a query for `name` (labels without dots inside) with this ID.
 pub(crate) fn message(id: u16, name: &str, qtype: u16) -> Vec<u8> {
     let mut out = id.to_be_bytes().to_vec();
     out.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);

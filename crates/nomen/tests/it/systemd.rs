@@ -1,4 +1,4 @@
-//! What the service manager receives and does, and the packaged files it does it with.
+//! The protocol with the service manager, and the packaged unit files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use seccompiler::{
 use crate::iterate::{in_a_network, inside, ip};
 use crate::support::{APEX, Server, TEST_TIMEOUT, free_address, run, text};
 
-/// A file of `packaging`.
+/// Returns a file of `packaging`.
 fn packaged(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name);
     fs::read_to_string(path).expect("a packaged file")
@@ -56,7 +56,7 @@ fn a_watchdog_is_fed() {
 fn the_packaged_configuration_failed_its_own_check_on_a_new_system() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("nomen.toml"), packaged("nomen.toml")).expect("written");
-    // systemd makes these folders before it runs anything.
+    // systemd creates these folders before it runs anything.
     let unit = packaged("nomen.service");
     let made = unit.lines().find_map(|line| line.strip_prefix("ConfigurationDirectory=")).expect("folders");
     for name in made.split(' ').filter_map(|path| path.strip_prefix("nomen/")) {
@@ -81,8 +81,8 @@ fn reloading_the_service_succeeded_with_a_bad_zone() {
     assert_eq!(server.ctl(&arguments).status.code(), Some(1));
 }
 
-/// Applies the address families of a unit to this thread and the processes that it starts, as systemd does:
-/// to make a socket of another one fails with EAFNOSUPPORT.
+/// Applies the address families of a unit to this thread and its child processes, as systemd does: creating a
+/// socket of another family fails with EAFNOSUPPORT.
 fn restrict_address_families(unit: &str) {
     let families = unit.lines().filter_map(|line| line.strip_prefix("RestrictAddressFamilies="));
     let number = |name| match name {
@@ -108,7 +108,7 @@ fn restrict_address_families(unit: &str) {
     seccompiler::apply_filter(&program).expect("applied");
 }
 
-/// The system calls of a group, whose name begins with `@`; any other name is that of a call.
+/// Returns the system calls of a group, whose name begins with `@`; any other name is a system call.
 fn calls_of(name: &str) -> Vec<String> {
     if !name.starts_with('@') {
         return vec![name.to_owned()];
@@ -119,8 +119,8 @@ fn calls_of(name: &str) -> Vec<String> {
     names.flat_map(calls_of).collect()
 }
 
-/// Applies the system calls that a unit allows to this thread and the processes that it starts, as systemd
-/// does: all others fail.
+/// Applies a unit's system call filter to this thread and its child processes, as systemd does: all other
+/// calls fail.
 fn restrict_system_calls(unit: &str) {
     assert!(
         unit.contains("\nSystemCallErrorNumber=EPERM\n"),
@@ -161,11 +161,11 @@ fn clients_of_attached_networks_were_refused_under_the_packaged_unit() {
 #[ignore = "runs in a network namespace, which the test without `inside_` makes"]
 fn inside_clients_of_attached_networks_are_answered_under_the_packaged_unit() {
     inside();
-    // On loopback, all addresses of a network are this machine's, and it is attached to that network.
+    // On loopback, all addresses of a network belong to this machine, and it is attached to that network.
     ip("address add 10.53.7.1/24 dev lo");
-    // Without a network, and no longer there when the server reads its interfaces: a client from elsewhere.
+    // Without a network, and removed before the server reads its interfaces: a client from elsewhere.
     ip("route add local 10.53.8.9/32 dev lo");
-    // This machine's as well, and the address of no interface.
+    // Also belongs to this machine, but to no interface.
     ip("route add local 10.53.9.0/24 dev lo");
     let unit = packaged("nomen.service");
     restrict_address_families(&unit);
@@ -188,9 +188,10 @@ fn inside_clients_of_attached_networks_are_answered_under_the_packaged_unit() {
     assert_eq!(rcode_for([10, 53, 7, 9], [10, 53, 7, 1]), 0, "a client of an attached network");
     assert_eq!(rcode_for([10, 53, 8, 9], [10, 53, 7, 1]), 5, "a client from elsewhere");
     drop(server.stop());
-    // By the interface that the question comes to.
+    // By the interface on which the query arrives.
     let _server = start(
-        "[[resolver.access]]\nfrom = [\"any\"]\ninterface = [\"lo\"]\n[[listen]]\naddr = [\"10.53.9.1@53\"]\n",
+        "[[resolver.access]]\nfrom = [\"any\"]\ninterface = [\"lo\"]\n[[listen]]\n\
+         addr = [\"10.53.9.1@53\"]\n",
     );
     assert_eq!(rcode_for([10, 53, 8, 9], [10, 53, 7, 1]), 0, "an address of the interface");
     assert_eq!(rcode_for([10, 53, 8, 9], [10, 53, 9, 1]), 5, "an address of no interface");

@@ -22,7 +22,7 @@ use crate::support::{
     Server, TEST_TIMEOUT, eventually, free_address, message, run, text, without_manager, written,
 };
 
-/// A server that opens its sockets itself, or takes those of the server before.
+/// Returns a command for a server that opens its sockets itself, or takes over those of the previous server.
 fn serving(more: &[&str]) -> Command {
     let arguments = [&["serve", "--config", "nomen.toml"], more].concat();
     let log = "exec \"$0\" \"$@\" >>log 2>&1";
@@ -40,7 +40,7 @@ fn a_server_that_takes_over_loses_no_query() {
         let client = scope.spawn(|| {
             let mut answered = 0_u16;
             while !stopped.load(Ordering::Relaxed) {
-                // Each is asked once, over UDP and over TCP in turn.
+                // Each query is sent once, alternately over UDP and over TCP.
                 match answered % 2 {
                     0 => expect_answer(&asked(address, answered), answered),
                     _ => expect_answer_over_tcp(asked_over_tcp(address, answered), answered),
@@ -90,7 +90,7 @@ fn an_address_that_is_not_configured_any_more_is_not_taken_over() {
     server.wait_for_log("is not configured any more: its socket is closed", 4);
 }
 
-/// The descriptors that a server stores under `nomen-stored`, as the service manager receives them.
+/// Returns the descriptors that a server stores under `nomen-stored`, as the service manager receives them.
 fn stored(notify: &UnixDatagram, wanted: usize) -> Vec<OwnedFd> {
     let mut sockets = Vec::new();
     while sockets.len() < wanted {
@@ -110,8 +110,8 @@ fn stored(notify: &UnixDatagram, wanted: usize) -> Vec<OwnedFd> {
     sockets
 }
 
-/// A server with one worker has stored its sockets, one for each transport, and has ended. Returns its folder
-/// and the sockets.
+/// Starts and stops a server with one worker that stores its sockets, one for each transport. Returns its
+/// folder and the sockets.
 fn ended_with_stored_sockets(address: SocketAddr) -> (TempDir, [OwnedFd; 2]) {
     let folder = folder(&[address], "");
     let notify = UnixDatagram::bind(folder.path().join("store.sock")).expect("bound");
@@ -131,7 +131,7 @@ fn ended_with_stored_sockets(address: SocketAddr) -> (TempDir, [OwnedFd; 2]) {
     (folder, sockets)
 }
 
-/// A server that gets these sockets as the service manager passes stored ones.
+/// Returns a command for a server with these stored sockets, as the service manager passes them.
 fn with_stored(sockets: [OwnedFd; 2]) -> Command {
     let mut command = passing(sockets, "$$", &["serve", "--config", "nomen.toml", "--store-sockets"]);
     command.env("LISTEN_FDNAMES", "nomen-stored:nomen-stored");
@@ -149,10 +149,10 @@ fn queries_between_two_servers_wait_in_stored_sockets() {
     (0..5).zip(over_tcp).for_each(|(id, client)| expect_answer_over_tcp(client, id));
 }
 
-/// Queries that one client has under way together: fewer than a socket's buffer holds.
+/// Number of queries in flight of one client: fewer than fit into a socket's buffer.
 const TOGETHER: u16 = 50;
 
-/// Sends many queries at a time over UDP, each once, until `stopped`. All are answered.
+/// Sends many queries at a time over UDP, each once, until `stopped`. All must be answered.
 fn flood(address: SocketAddr, asked: &AtomicU32, stopped: &AtomicBool) {
     let client = UdpSocket::bind("127.0.0.1:0").expect("a client");
     client.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
@@ -195,7 +195,7 @@ fn restarts_with_stored_sockets_lose_no_query_under_load() {
         for _ in 0..4 {
             let server = Server::start_by(with_stored(copies()), address, folder);
             let before = asked.load(Ordering::Relaxed);
-            // More than were under way when it came.
+            // More than were in flight when it started.
             let more = u32::from(TOGETHER) * 10;
             eventually("queries are answered", &server, || asked.load(Ordering::Relaxed) > before + more);
             folder = server.stop();
@@ -225,7 +225,7 @@ fn queries_on_an_open_connection_are_answered_over_a_hand_over() {
         [&u16::try_from(query.len()).expect("short").to_be_bytes()[..], &query].concat()
     };
     let pipelined: Vec<u8> = (0..QUERIES).flat_map(framed).collect();
-    // Half of the last query comes when the server has handed over its sockets.
+    // Half of the last query arrives after the server has handed over its sockets.
     let (now, later) = pipelined.split_at(pipelined.len() - 10);
     stream.write_all(now).expect("sent");
     let mut answers = vec![0; 2];

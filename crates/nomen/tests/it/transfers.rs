@@ -48,7 +48,7 @@ fn peer(rcode: u8, messages: &'static [&'static [Sent]]) -> (SocketAddr, JoinHan
     (address, thread)
 }
 
-/// Asks such a server.
+/// Queries such a server.
 fn ask(words: &[&str], rcode: u8, messages: &'static [&'static [Sent]]) -> (Output, Vec<u8>) {
     let (address, thread) = peer(rcode, messages);
     let folder = tempfile::tempdir().expect("a folder");
@@ -62,7 +62,7 @@ use Sent::{Address, Soa};
 
 #[test]
 fn a_transfer_was_cut_after_its_first_message() {
-    // Without +tcp, too.
+    // Also without +tcp.
     let (output, _) =
         ask(&["AXFR"], 0, &[&[Soa(7), Address], &[Address, Address], &[Address], &[Address, Soa(7)]]);
     let said = text(&output.stdout);

@@ -1,4 +1,4 @@
-//! `nomen check --system`: what a start needs of the system.
+//! `nomen check --system`: the system's prerequisites of a start.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ fn what_a_start_needs_of_the_system_is_tried() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = |user: &str, listen: std::net::SocketAddr, metrics: std::net::SocketAddr, log: &str| {
         format!(
-            "[server]\n{user}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[metrics]\nlisten = {}\n[log]\ntarget = \"{log}\"\n",
+            "[server]\n{user}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[metrics]\n\
+             listen = {}\n[log]\ntarget = \"{log}\"\n",
             written(listen),
             written(metrics)
         )
@@ -24,7 +25,7 @@ fn what_a_start_needs_of_the_system_is_tried() {
     let good = check(config("", free, free_address(), "nomen.log"));
     assert_eq!(good.0, Some(0), "{}", good.1);
     let _held = std::net::TcpListener::bind(free).expect("free");
-    // By default an address may come later.
+    // By default an address may be added later.
     let absent = "192.0.2.77:5300".parse().expect("an address");
     let without_freebind =
         config("", absent, free_address(), "nomen.log").replace("[control]", "freebind = false\n[control]");

@@ -1,4 +1,4 @@
-//! `nomen update`, with BIND as the server that takes the updates.
+//! `nomen update`, with BIND as the server.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use crate::primary::{KEY_FILE, OtherServer, other, records};
 use crate::support::{APEX, TEST_TIMEOUT, free_address, run, text};
 
-/// A BIND that is the primary of `example.`, which clients with the key may change, and of `open.`, which
-/// every client may. Its address is what the SOA names.
+/// Starts a BIND that is the primary of `example.`, which clients with the key may update, and of `open.`,
+/// which every client may update. The SOA names its address.
 fn bind() -> Option<OtherServer> {
     let config = |own: SocketAddr, folder: &Path| {
         ["example", "open"]
@@ -21,10 +21,12 @@ fn bind() -> Option<OtherServer> {
             .for_each(|zone| fs::write(folder.join(format!("{zone}.zone")), APEX).expect("written"));
         let folder = folder.display();
         format!(
-            "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none;\n\
+            "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; \
+             lock-file none;\n\
              listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify no;\n\
              allow-transfer {{ any; }}; }};\ncontrols {{ }};\n\
-             zone \"example\" {{ type primary; file \"example.zone\"; allow-update {{ key transfer.example; }}; }};\n\
+             zone \"example\" {{ type primary; file \"example.zone\"; \
+             allow-update {{ key transfer.example; }}; }};\n\
              zone \"open\" {{ type primary; file \"open.zone\"; allow-update {{ any; }}; }};\n",
             own.port(),
             own.ip(),
@@ -39,12 +41,12 @@ fn bind() -> Option<OtherServer> {
     Some(bind)
 }
 
-/// The records that BIND has in a zone.
+/// Returns the records that BIND has in a zone.
 fn zone(bind: &OtherServer, name: &str) -> Option<BTreeSet<String>> {
     bind.zone(name).map(|zone| records(&zone))
 }
 
-/// A folder with the key and a script that begins with the server.
+/// Returns a folder with the key and a script that begins with the server.
 fn folder(bind: SocketAddr, script: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
@@ -63,7 +65,7 @@ fn said(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stdout) + &text(&output.stderr))
 }
 
-/// What nsupdate and we must understand alike.
+/// A script that nsupdate and nomen must interpret alike.
 const SCRIPT: &str = "\
 ; a comment
 ttl 300
@@ -120,7 +122,7 @@ fn an_update_without_a_key_goes_where_everybody_may() {
     assert!(printed.contains("opcode: UPDATE, status: NOERROR"), "{printed}");
     let there = zone(&bind, "open").expect("the zone");
     assert!(there.iter().any(|record| record.starts_with("a.open. 60 A")), "{there:?}");
-    // Where the key is needed.
+    // Where the key is required.
     let (code, printed) = update(bind.address, "add a.example. 60 A 192.0.2.9\n", &[]);
     assert_eq!(code, Some(1), "{printed}");
     assert!(printed.contains("REFUSED"), "{printed}");
@@ -151,7 +153,7 @@ fn what_does_not_fit_into_a_datagram_goes_over_tcp() {
 
 #[test]
 fn of_a_script_with_a_fault_nothing_is_sent() {
-    // No server is there, and it does not matter.
+    // No server runs there, which does not matter.
     let script = "add a.open. 60 A 192.0.2.9\nsend\nadd b.open. 60 A 192.0.2.300\n";
     let (code, printed) = update(free_address(), script, &[]);
     assert_eq!(code, Some(1), "{printed}");

@@ -1,11 +1,11 @@
-//! Answers that are validated, found from the root servers down: a small DNS of signed zones, in a network
+//! Validated answers, by iteration from the root servers: a small DNS of signed zones, in a network
 //! namespace.
 //!
 //! ```text
 //! .             signed, 10.53.0.1
 //!   example.    signed with NSEC3, 10.53.0.2
 //!   bare.       not signed, 10.53.0.3
-//!   broken.     signed, and the signatures have ended, 10.53.0.4
+//!   broken.     signed, with expired signatures, 10.53.0.4
 //! ```
 
 use std::fmt::Write as _;
@@ -24,29 +24,29 @@ use crate::support::{Server, eventually, free_address, text, written};
 
 const SOA: &str = "3600 SOA a.root. admin. 1 3600 600 86400 60";
 
-/// The key of a zone.
+/// Returns the key of a zone.
 pub(crate) fn key(apex: &str) -> SigningKey {
     SigningKey::new(apex.bytes().map(u16::from).sum(), SigningKey::KSK)
 }
 
-/// A DS record as a line of text.
+/// Returns a DS record as a line of text.
 pub(crate) fn ds(apex: &str) -> String {
     ds_of(apex, &key(apex))
 }
 
-/// A DS record of a key as a line of text.
+/// Returns a key's DS record as a line of text.
 pub(crate) fn ds_of(apex: &str, key: &SigningKey) -> String {
     let ds = key.ds(name(apex).as_name());
     let digest: String = ds[4..].iter().map(|byte| format!("{byte:02X}")).collect();
     format!("{apex} 3600 DS {} {} {} {digest}", u16::from_be_bytes([ds[0], ds[1]]), ds[2], ds[3])
 }
 
-/// A zone's text, signed by its key; the signatures end so many hours from now.
+/// Returns a zone's text, signed by its key; the signatures expire in `hours` hours.
 pub(crate) fn signed(apex: &str, lines: &[&str], chain: &Chain, hours: i64) -> String {
     signed_by(apex, lines, chain, hours, &[key(apex)])
 }
 
-/// The same with these keys: all of them sign the keys, the last one signs everything else.
+/// Like [`signed`], with these keys: all of them sign the keys, the last one signs everything else.
 pub(crate) fn signed_by(
     apex: &str,
     lines: &[&str],
@@ -81,7 +81,7 @@ pub(crate) fn signed_by(
     out
 }
 
-/// The servers of the small DNS.
+/// Starts the servers of the small DNS.
 pub(crate) fn internet() -> [Server; 4] {
     let delegation = |zone: &str, last: u8| {
         [format!("{zone} 3600 NS ns.{zone}"), format!("ns.{zone} 3600 A 10.53.0.{last}")]
@@ -111,14 +111,14 @@ pub(crate) fn internet() -> [Server; 4] {
     ]
 }
 
-/// A resolver that begins there, with this anchor and more keys and sections.
+/// Starts a resolver that begins there, with this anchor and more keys and sections.
 pub(crate) fn resolver(anchor: &str, more: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     let keys = format!("root-servers = [\"10.53.0.1\"]\ntrust-anchors = [\"{anchor}\"]\n");
     Server::start_in(folder, "", &format!("[resolver]\n{keys}{more}"))
 }
 
-/// The status, AD and the extended error of an answer.
+/// Returns the status, AD and the extended error of an answer.
 pub(crate) fn says(server: &Server, question: &[&str]) -> String {
     let answer = server.query(question);
     let between = |from: &str, to: &str| {
@@ -131,7 +131,7 @@ pub(crate) fn says(server: &Server, question: &[&str]) -> String {
     between("status: ", ",") + ad + &error
 }
 
-/// The DS record of `sha1.`, and the zone's text: signed with RSA and SHA-1, by signatures that have ended.
+/// Returns the DS record of `sha1.`, and the zone's text: signed with RSA and SHA-1, with expired signatures.
 fn sha1() -> (String, String) {
     let lines = include_str!("../../../dnssec/tests/it/sha1.txt").lines();
     let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
@@ -174,7 +174,7 @@ fn inside_signatures_over_sha1_count_where_the_operator_wants_it() {
     ];
     let _root = authority(1, &[(".", &signed(".", &root, &Chain::Nsec, 24))]);
     let _zone = authority(5, &[("sha1", &zone)]);
-    // As if it were not signed; and then it counts that the signatures have ended.
+    // By default it counts as unsigned; with the key, its signatures are expired.
     for (key, wanted) in [("", "NOERROR EDE 1"), ("sha1-signatures = true\n", "SERVFAIL EDE 7")] {
         let server = resolver(&ds("."), key);
         assert_eq!(says(&server, &["www.sha1", "+dnssec"]), wanted, "{key}{}", server.query(&["www.sha1"]));
@@ -277,7 +277,7 @@ fn inside_one_server_with_an_old_copy_does_not_make_a_zone_bogus() {
     }
     assert_eq!(server.counter("validation.bogus"), 0);
     assert!(server.counter("validation.again") > 0, "both servers were asked");
-    // One denial is enough for all names that do not exist, if that is wanted.
+    // With aggressive use of NSEC, one proof is enough for all non-existent names.
     server.reconfigure("aggressive-nsec = false", "aggressive-nsec = true");
     server.reload();
     let asked = std::cell::Cell::new(0);
@@ -316,7 +316,7 @@ fn inside_operators_see_why_and_may_look_away() {
     }
     assert!(explained("www.example").contains("it was found secure"));
     assert!(explained("www.broken").contains("clients get SERVFAIL with extended error 7"));
-    // For a while nothing is validated there.
+    // For a limited time nothing is validated there.
     let added = server.ctl(&["nta", "add", "broken", "--for", "1h"]);
     assert!(added.status.success(), "{}", text(&added.stderr));
     assert_eq!(says(&server, &["www.broken", "+dnssec"]), "NOERROR");
@@ -324,7 +324,7 @@ fn inside_operators_see_why_and_may_look_away() {
     let list = server.ctl_json(&["nta", "list"]);
     assert_eq!(list[0]["domain"], "broken.", "{list}");
     assert!(list[0]["seconds_left"].as_u64().is_some_and(|left| left > 3000), "{list}");
-    // It outlives a reload, not its time.
+    // It survives a reload, but not its time.
     server.reload();
     assert_eq!(says(&server, &["www.broken", "+dnssec"]), "NOERROR");
     assert!(server.ctl(&["nta", "add", "broken", "--for", "1s"]).status.success());

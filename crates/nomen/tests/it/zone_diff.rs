@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{APEX, Server, run, text};
 
-/// The exit code and what was printed.
+/// Returns the exit code and the output.
 fn diff(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = run(folder, &[&["zone", "diff"], arguments].concat());
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -18,7 +18,7 @@ fn two_files_are_compared_record_by_record() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("written");
     write("a", &format!("{APEX}www A 192.0.2.80\n"));
-    // The same records, written otherwise.
+    // The same records, written differently.
     write(
         "same",
         &format!(
@@ -30,12 +30,13 @@ fn two_files_are_compared_record_by_record() {
     write("bad", &format!("{APEX}www A 192.0.2.800\n"));
     let diff = |arguments: &[&str]| diff(folder.path(), arguments);
     assert_eq!(diff(&["example", "a", "a"]), (Some(0), String::new(), String::new()));
-    let letters = "--- a, serial 1\n+++ same, serial 1\n-www.example. 60 IN A 192.0.2.80\n+www.EXAMPLE. 60 IN A 192.0.2.80\n";
+    let letters = "--- a, serial 1\n+++ same, serial 1\n-www.example. 60 IN A 192.0.2.80\n\
+                   +www.EXAMPLE. 60 IN A 192.0.2.80\n";
     assert_eq!(diff(&["example", "a", "same"]), (Some(1), letters.into(), String::new()));
     let expected = "--- a, serial 1\n+++ b, serial 2\n\
-        -example. 60 IN SOA ns1.example. admin.example. 1 3600 600 86400 60\n\
-        +example. 60 IN SOA ns1.example. admin.example. 2 3600 600 86400 60\n\
-        -www.example. 60 IN A 192.0.2.80\n+www.example. 60 IN A 192.0.2.81\n";
+                    -example. 60 IN SOA ns1.example. admin.example. 1 3600 600 86400 60\n\
+                    +example. 60 IN SOA ns1.example. admin.example. 2 3600 600 86400 60\n\
+                    -www.example. 60 IN A 192.0.2.80\n+www.example. 60 IN A 192.0.2.81\n";
     assert_eq!(diff(&["example", "a", "b"]), (Some(1), expected.into(), String::new()));
     let (code, printed, _) = diff(&["example", "a", "b", "--ignore-serial", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&printed).expect("JSON");

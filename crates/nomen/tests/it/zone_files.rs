@@ -1,4 +1,4 @@
-//! Master files of zones that updates change: written back, and edited while a zone is frozen.
+//! Zone files of zones that updates change: written back, and edited while a zone is frozen.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 use crate::support::{APEX, Server, eventually, run, text};
 
-/// The zone takes updates.
+/// Keys of a zone that accepts updates.
 const OPEN: &str = "allow-update = [\"127.0.0.0/8\"]\nallow-transfer = [\"127.0.0.0/8\"]\n";
 
-/// A folder with the zone.
+/// Returns a folder with the zone.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), format!("; by hand\n{APEX}")).expect("written");
@@ -22,25 +22,25 @@ fn start(folder: TempDir, keys: &str) -> Server {
     Server::start_in(folder, "state-dir = \"state\"\n", &format!("{OPEN}{keys}"))
 }
 
-/// Runs a line of `nomen update`; returns whether the server took it.
+/// Runs a line of `nomen update`; returns whether the server accepted it.
 fn update(server: &Server, line: &str) -> bool {
     let (ip, port) = (server.address.ip(), server.address.port());
     fs::write(server.path("script"), format!("server {ip} {port}\nzone example\n{line}\n")).expect("written");
     run(server.folder.path(), &["update", "script"]).status.success()
 }
 
-/// The zone's file.
+/// Returns the contents of the zone's file.
 fn file(server: &Server) -> String {
     fs::read_to_string(server.path("example.zone")).expect("the file")
 }
 
-/// Whether the zone's file has what is served.
+/// Whether the zone's file has the served version.
 fn is_current(server: &Server) -> bool {
     let arguments = ["zone", "diff", "example", "example.zone", "@served", "--socket", "ctl.sock"];
     run(server.folder.path(), &arguments).status.code() == Some(0)
 }
 
-/// Runs a command that must fail, and returns what it complains of.
+/// Runs a command that must fail, and returns its error.
 fn refused(server: &Server, arguments: &[&str]) -> String {
     let output = server.ctl(arguments);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
@@ -65,7 +65,7 @@ fn a_file_that_was_written_is_in_conflict_with_nothing() {
     assert!(file(&server).starts_with("; zone example., serial 2, written by nomen\nexample. 60 IN SOA "));
     assert_eq!(server.ctl_json(&["zone", "write", "example"])["written"], false);
     assert_eq!(server.ctl_json(&["zone", "status", "example"])["file_serial"], 2);
-    // Updates go on, and the file is the version that it was.
+    // Updates continue, and the file keeps its version.
     assert!(update(&server, "add newer.example. 5 A 192.0.2.9"));
     server.reload();
     assert_eq!(server.ctl_json(&["zone", "status", "example"])["file_serial"], 2);
@@ -94,7 +94,7 @@ fn an_edited_file_is_written_over_only_when_told() {
     assert_eq!(status["file_edited"], true);
     assert!(status["updates"]["file_fault"].is_string());
     server.wait_for_log("was changed since nomen read or wrote it", 1);
-    // So it is after a restart.
+    // The same after a restart.
     let server = start(server.stop(), "");
     server.wait_for_log("was changed since nomen read or wrote it, and is not read", 1);
     refused(&server, &["zone", "write", "example"]);
@@ -116,14 +116,14 @@ fn a_zone_is_frozen_edited_and_thawed() {
     assert!(is_current(&server));
     assert!(!update(&server, "add no.example. 5 A 192.0.2.9"));
     assert_eq!(server.ctl_json(&["zone", "freeze", "example"])["was"], true);
-    // Also after a restart, at which the edited file is not read.
+    // Also after a restart, which does not read the edited file.
     let edited = file(&server).replace("192.0.2.9", "192.0.2.10") + "hand.example. 7 TXT \"made\"\n";
     server.write("example.zone", &edited);
     let server = start(server.stop(), "");
     assert_eq!(server.ctl_json(&["zone", "status", "example"])["frozen"], true);
     assert!(!update(&server, "add no.example. 5 A 192.0.2.9"));
     assert!(server.query(&["new.example", "A"]).contains("192.0.2.9"));
-    // What is wrong with the file is shown, and nothing happens.
+    // Faults in the file are shown, and nothing changes.
     server.write("example.zone", &format!("{edited}bad A 192.0.2.300\n"));
     let said = refused(&server, &["zone", "thaw", "example"]);
     assert!(said.contains("the zone stays frozen") && said.contains("example.zone:9:7: error"), "{said}");
@@ -146,12 +146,12 @@ fn a_zone_that_no_update_has_changed_is_thawed_by_a_change_too() {
     let answer = server.ctl_json(&["zone", "freeze", "example"]);
     assert_eq!((&answer["frozen"], &answer["written"]), (&true.into(), &false.into()));
     assert!(file(&server).starts_with("; by hand"), "there is nothing to write");
-    // The serial number is as it was: the next one is made.
+    // The serial is unchanged: the next one is used.
     server.write("example.zone", &format!("{APEX}hand TXT made\n"));
     let answer = server.ctl_json(&["zone", "thaw", "example"]);
     assert_eq!((&answer["from"], &answer["to"]), (&1.into(), &2.into()), "{answer}");
     assert!(server.query(&["example", "IXFR=1"]).contains("\"made\""));
-    // A thaw of a file that is as it was changes nothing.
+    // Thawing with an unchanged file changes nothing.
     server.ctl_json(&["zone", "freeze", "example"]);
     let answer = server.ctl_json(&["zone", "thaw", "example"]);
     assert!(answer["was"] == true && answer["to"].is_null(), "{answer}");
@@ -176,7 +176,7 @@ fn a_zone_is_written_to_another_file() {
     );
     assert!(refused(&server, &["zone", "write", "example", "--to", "state"]).contains("is no ordinary file"));
     assert!(refused(&server, &["zone", "write", "elsewhere"]).contains("there is no zone elsewhere"));
-    // The zone's own file by another way is the zone's own file.
+    // A link to the zone's own file is the zone's own file.
     fs::write(server.path("link"), "").expect("written");
     fs::remove_file(server.path("link")).expect("removed");
     std::os::unix::fs::symlink("example.zone", server.path("link")).expect("a link");
@@ -195,7 +195,7 @@ fn files_are_written_a_while_after_a_change() {
     server.ctl_json(&["zone", "thaw", "example"]);
     eventually("it is written with the serial number of the change", &server, || is_current(&server));
     assert!(file(&server).contains("mine.example."));
-    // An edit is not written over, and that is said.
+    // An edited file is not overwritten, which is logged.
     server.write("example.zone", &(file(&server) + "more.example. 5 A 192.0.2.1\n"));
     assert!(update(&server, "add newer.example. 5 A 192.0.2.9"));
     server.wait_for_log("was changed since nomen read or wrote it", 1);

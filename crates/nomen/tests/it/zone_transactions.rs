@@ -1,4 +1,4 @@
-//! Transactions: `nomen ctl zone begin` and what follows.
+//! Transactions: `nomen ctl zone begin` and the commands after it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{APEX, Server, eventually, run, text};
 
-/// The zone takes changes.
+/// Keys of a zone that accepts changes.
 const OPEN: &str = "allow-update = [\"127.0.0.0/8\"]\nallow-transfer = [\"127.0.0.0/8\"]\n";
 
 fn start(folder: TempDir, more: &str) -> Server {
@@ -21,14 +21,14 @@ fn server(more: &str) -> Server {
     start(folder, more)
 }
 
-/// Runs `nomen ctl zone` with success, and returns what it printed.
+/// Runs `nomen ctl zone` successfully, and returns its output.
 fn zone(server: &Server, arguments: &[&str]) -> String {
     let output = server.ctl(&[&["zone"], arguments].concat());
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// Runs it without, and returns what it printed and complained of.
+/// Runs `nomen ctl zone`, which must fail, and returns its output and errors.
 fn refused(server: &Server, arguments: &[&str]) -> String {
     let output = server.ctl(&[&["zone"], arguments].concat());
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stdout));
@@ -49,7 +49,7 @@ fn what_is_set_and_unset_changes_the_zone_at_once_when_it_is_committed() {
     zone(&server, &["begin", "example"]);
     let added = "+mail.example. 60 IN A 192.0.2.25\n";
     assert_eq!(zone(&server, &["set", "example", "mail", "A", "192.0.2.25"]), added);
-    // A TTL is that of the RRset, or the RRset gets it.
+    // Without a TTL the record gets that of the RRset; with one the RRset gets it.
     let step = "-www.example. 5 IN A 192.0.2.81\n";
     assert_eq!(zone(&server, &["unset", "example", "www", "A", "192.0.2.81"]), step);
     assert_eq!(
@@ -60,7 +60,7 @@ fn what_is_set_and_unset_changes_the_zone_at_once_when_it_is_committed() {
         +www.example. 9 IN A 192.0.2.80\n+www.example. 9 IN A 192.0.2.82\n+www.example. 9 IN A 192.0.2.83\n";
     assert_eq!(zone(&server, &["set", "example", "www", "9", "A", "192.0.2.83"]), step);
     assert_eq!(zone(&server, &["set", "example", "www", "9", "A", "192.0.2.83"]), "", "it is there");
-    // A word with blanks is one string; one word alone is a line.
+    // A word with spaces is one string; a single argument is a line.
     zone(&server, &["set", "example", "txt", "TXT", "a; b", "c"]);
     let line = "txt TXT \"d  e\"";
     assert_eq!(zone(&server, &["set", "example", line]), "+txt.example. 60 IN TXT \"d  e\"\n");
@@ -78,7 +78,7 @@ fn what_is_set_and_unset_changes_the_zone_at_once_when_it_is_committed() {
     assert!(server.query(&["mail.example", "A"]).contains("192.0.2.25"));
     assert!(server.query(&["example", "IXFR=1"]).contains("mail.example."));
     assert!(refused(&server, &["commit", "example"]).contains("there is no transaction"));
-    // It is kept.
+    // It is persistent.
     let server = start(server.stop(), "");
     assert!(server.query(&["txt.example", "TXT"]).contains("\"d  e\""));
 }
@@ -136,13 +136,13 @@ fn a_commit_goes_with_changes_elsewhere_and_not_with_changes_of_the_same_names()
         said.contains("+www.example. 5 IN TXT \"mine\"\n") && said.contains("has changed in the zone"),
         "{said}"
     );
-    // Once that is away again, nothing is in the way.
+    // Once that record is deleted again, there is no conflict.
     update(&server, "delete www.example. TXT");
     let answer = server.ctl_json(&["zone", "commit", "example"]);
     assert_eq!((&answer["from"], &answer["to"]), (&json!(4), &json!(5)));
     assert!(server.query(&["www.example", "A"]).contains("192.0.2.90"));
     assert!(server.query(&["other.example", "A"]).contains("192.0.2.1"));
-    // The SOA has a serial number, which is set where it is greater.
+    // The SOA's serial is used if it is greater.
     zone(&server, &["begin", "example"]);
     zone(&server, &["set", "example", "@ SOA ns1 other 100 3600 600 86400 60"]);
     update(&server, "add more.example. 5 A 192.0.2.1");
@@ -164,8 +164,7 @@ fn transactions_are_bounded() {
     fs::write(folder.path().join("second.zone"), APEX).expect("written");
     let server = start(folder, bounds);
     zone(&server, &["begin", "example"]);
-    // The time is longer than a command takes, on any machine that tests run on; an idle one is dropped by
-    // itself.
+    // The timeout is longer than a command takes on any test machine; an idle transaction is dropped.
     eventually("it is dropped", &server, || {
         server.ctl_json(&["zone", "status", "example"])["transaction"].is_null()
     });

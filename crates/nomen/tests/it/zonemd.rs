@@ -1,4 +1,4 @@
-//! Digests of zones (ZONEMD, RFC 8976): made, checked, and verified in transfers.
+//! Digests of zones (ZONEMD, RFC 8976): created, checked, and verified in transfers.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,13 +8,13 @@ use crate::primary::other;
 use crate::secondary::{peer, primary, secondary, secondary_at, server};
 use crate::support::{APEX, Server, eventually, free_address, run, text};
 
-/// What `nomen` prints with these arguments in a folder, and its exit code.
+/// Returns exit code, output and errors of `nomen` with these arguments in a folder.
 fn nomen(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = run(folder, arguments);
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A zone with its digest.
+/// Returns a zone with its digest.
 fn digested(zone: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("plain"), zone).expect("written");
@@ -48,7 +48,8 @@ fn a_digest_is_added_and_renewed() {
     assert_eq!((check("renewed").0, renewed.matches(" ZONEMD ").count()), (Some(0), 1));
 }
 
-/// Knot verifies two zones of ours, of which one was changed, and makes the digest of a third.
+/// Returns a Knot configuration that verifies two zones of ours, of which one was changed, and creates the
+/// digest of a third.
 fn knot(own: SocketAddr, folder: &Path) -> String {
     let good = digested(&version(1, "good"));
     fs::write(folder.join("example.zone"), &good).expect("written");
@@ -80,7 +81,7 @@ fn knot_verifies_our_digests_and_we_verify_its() {
     for (name, words) in [("host.example", "\"good\"\n"), ("host.made", "\"made\"\n")] {
         eventually(name, &server, || server.query(&[name, "TXT", "+short"]) == words);
     }
-    // Knot does not serve what does not fit its digest.
+    // Knot does not serve a zone that does not match its digest.
     let output = run(
         knot.folder.path(),
         &["query", "other", "SOA", &format!("@{}@{}", knot.address.ip(), knot.address.port())],
@@ -88,7 +89,7 @@ fn knot_verifies_our_digests_and_we_verify_its() {
     assert!(text(&output.stdout).contains("SERVFAIL"), "{}", text(&output.stdout));
 }
 
-/// The zone in another version, with other words at `host`.
+/// Returns the zone in another version, with other words at `host`.
 fn version(serial: u32, words: &str) -> String {
     format!("{}host TXT {words}\n", APEX.replace("admin 1 ", &format!("admin {serial} ")))
 }
@@ -105,7 +106,7 @@ fn a_version_that_its_digest_speaks_against_does_not_go_into_service() {
     let at = peer(address, true);
     let secondary = secondary_at(own, &at, "min-retry = \"1s\"\nmax-retry = \"1s\"\n");
     eventually("the zone is there", &secondary, || words(&secondary) == "\"first\"\n");
-    // The digest stays what it was; then it is of this version, but not of its records.
+    // The digest is unchanged; then it is for this version, but not for its records.
     primary.write(
         "example.zone",
         &digested(&version(1, "first"))
@@ -141,14 +142,14 @@ fn a_file_that_its_digest_speaks_against_does_not_go_into_service_where_the_oper
     }
     let (_, printed, said) = nomen(server.folder.path(), &["check", "nomen.toml"]);
     assert!((printed.clone() + &said).contains("a digest is required"), "{printed}{said}");
-    // Another rule is a reason to look again at a file that has not changed.
+    // Another rule makes a reload check an unchanged file again.
     server.reconfigure("\"require\"", "\"verify\"");
     server.reload();
     assert_eq!(words(&server), "\"plain\"\n");
     server.reconfigure("\"verify\"", "\"require\"");
     server.reload_badly();
     assert_eq!(words(&server), "\"plain\"\n");
-    // There is no version to go on with at a start.
+    // At a start there is no earlier version to keep.
     let (address, folder) = (server.address, server.stop());
     let server = Server::start_at(address, folder, "state-dir = \"state\"\n", "zonemd = \"require\"\n");
     assert!(server.query(&["host.example", "TXT"]).contains("SERVFAIL"), "{}", server.log());
