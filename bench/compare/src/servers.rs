@@ -778,9 +778,12 @@ fn mark_presigned(folder: &Path, zones: &ZoneSet) -> Result<()> {
 
 /// The tables of PowerDNS' bind backend, as `pdnsutil create-bind-db` makes them.
 const PDNS_DATABASE: &str = "\
-CREATE TABLE domainmetadata (id INTEGER PRIMARY KEY, domain VARCHAR(255) COLLATE NOCASE, kind VARCHAR(32) COLLATE NOCASE, content TEXT);
-CREATE TABLE cryptokeys (id INTEGER PRIMARY KEY, domain VARCHAR(255) COLLATE NOCASE, flags INT NOT NULL, active BOOL, published BOOL DEFAULT 1, content TEXT);
-CREATE TABLE tsigkeys (id INTEGER PRIMARY KEY, name VARCHAR(255) COLLATE NOCASE, algorithm VARCHAR(50) COLLATE NOCASE, secret VARCHAR(255));
+CREATE TABLE domainmetadata (id INTEGER PRIMARY KEY, domain VARCHAR(255) COLLATE NOCASE, \
+kind VARCHAR(32) COLLATE NOCASE, content TEXT);
+CREATE TABLE cryptokeys (id INTEGER PRIMARY KEY, domain VARCHAR(255) COLLATE NOCASE, \
+flags INT NOT NULL, active BOOL, published BOOL DEFAULT 1, content TEXT);
+CREATE TABLE tsigkeys (id INTEGER PRIMARY KEY, name VARCHAR(255) COLLATE NOCASE, \
+algorithm VARCHAR(50) COLLATE NOCASE, secret VARCHAR(255));
 CREATE INDEX domainmetanameindex ON domainmetadata(domain);
 CREATE INDEX domainnameindex ON cryptokeys(domain);
 CREATE UNIQUE INDEX namealgoindex ON tsigkeys(name, algorithm);

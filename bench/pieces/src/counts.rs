@@ -18,8 +18,10 @@ const SLACK: u64 = 4;
 const MISSES_MAY_GROW: f64 = 6.0;
 
 const HEAD: &str = "\
-# Instructions of each piece, as callgrind counts them; made by `cargo run --release -p nomen-pieces -- --update`.
-# Groups zone-find, lookup, catalog and answer do 64 at a time. Under misses stands how many cache lines a batch of 64
+# Instructions of each piece, as callgrind counts them; \
+made by `cargo run --release -p nomen-pieces -- --update`.
+# Groups zone-find, lookup, catalog and answer do 64 at a time. \
+Under misses stands how many cache lines a batch of 64
 # queries gets from memory where nothing that it is about is in the cache.
 
 ";

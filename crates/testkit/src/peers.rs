@@ -169,8 +169,10 @@ fn unbound(setup: &PeerSetup, at: &Path, port: u16) -> String {
         PeerMinimisation::Strict => "yes\n qname-minimisation-strict: yes",
     };
     let mut out = format!(
-        "server:\n interface: 127.0.0.1\n port: {port}\n do-daemonize: no\n username: \"\"\n chroot: \"\"\n directory: \"{folder}\"\n \
-         pidfile: \"\"\n use-syslog: no\n logfile: \"\"\n num-threads: 1\n unblock-lan-zones: yes\n insecure-lan-zones: yes\n \
+        "server:\n interface: 127.0.0.1\n port: {port}\n do-daemonize: no\n username: \"\"\n chroot: \"\"\n \
+         directory: \"{folder}\"\n \
+         pidfile: \"\"\n use-syslog: no\n logfile: \"\"\n num-threads: 1\n unblock-lan-zones: yes\n \
+         insecure-lan-zones: yes\n \
          do-ip6: {}\n do-not-query-localhost: {}\n serve-expired: {}\n serve-expired-client-timeout: 1800\n \
          qname-minimisation: {minimisation}\n",
         yes(setup.ipv6),
@@ -212,9 +214,12 @@ fn bind(setup: &PeerSetup, at: &Path, port: u16) -> String {
         false => "",
     };
     let mut out = format!(
-        "options {{\n directory \"{folder}\"; pid-file \"{folder}/pid\"; session-keyfile \"{folder}/session.key\";\n \
-         managed-keys-directory \"{folder}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n recursion yes; \
-         allow-query {{ any; }}; allow-recursion {{ any; }}; allow-query-cache {{ any; }};\n dnssec-validation {}; \
+        "options {{\n directory \"{folder}\"; pid-file \"{folder}/pid\"; \
+         session-keyfile \"{folder}/session.key\";\n \
+         managed-keys-directory \"{folder}\"; listen-on port {port} {{ 127.0.0.1; }}; \
+         listen-on-v6 {{ none; }};\n recursion yes; \
+         allow-query {{ any; }}; allow-recursion {{ any; }}; allow-query-cache {{ any; }};\n \
+         dnssec-validation {}; \
          empty-zones-enable no; qname-minimization {minimisation}; {stale}\n}};\ncontrols {{ }};\n",
         yes(setup.anchor.is_some()),
     );
@@ -245,8 +250,10 @@ fn bind(setup: &PeerSetup, at: &Path, port: u16) -> String {
 fn recursor(setup: &PeerSetup, at: &Path, port: u16) -> String {
     let folder = at.display();
     let mut out = format!(
-        "local-address=127.0.0.1\nlocal-port={port}\nquery-local-address=0.0.0.0{}\nallow-from=127.0.0.0/8\ndnssec={}\n\
-         socket-dir={folder}\nwrite-pid=no\ndisable-syslog=yes\nquiet=yes\nloglevel=3\nthreads=1\npdns-distributes-queries=no\n\
+        "local-address=127.0.0.1\nlocal-port={port}\nquery-local-address=0.0.0.0{}\nallow-from=127.0.0.0/8\n\
+         dnssec={}\n\
+         socket-dir={folder}\nwrite-pid=no\ndisable-syslog=yes\nquiet=yes\nloglevel=3\nthreads=1\n\
+         pdns-distributes-queries=no\n\
          security-poll-suffix=\nexport-etc-hosts=off\nserve-rfc1918=no\nudp-truncation-threshold=4096\n\
          lua-config-file={folder}/anchor.lua\ndont-query={}\nqname-minimization={}\n",
         if setup.ipv6 { ",::" } else { "" },

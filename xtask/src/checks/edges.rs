@@ -421,7 +421,11 @@ mod tests {
                 {"kind": ["lib"], "src_path": "/r/crates/wire/src/lib.rs"},
                 {"kind": ["test"], "src_path": "/r/crates/wire/tests/all.rs"},
             ],
-            "dependencies": [{"name": "proptest", "kind": "dev"}, {"name": "cc", "kind": "build"}, {"name": "zone", "kind": null}],
+            "dependencies": [
+                {"name": "proptest", "kind": "dev"},
+                {"name": "cc", "kind": "build"},
+                {"name": "zone", "kind": null},
+            ],
         }]});
         let read = Metadata::of(&value, Path::new("/r")).expect("the shape is cargo's");
         assert_eq!(read.packages[0].dependencies, ["cc", "zone"]);
