@@ -36,8 +36,7 @@ fn nomen(port: u16, upstream: SocketAddr, home: &Path) -> String {
 fn bind(port: u16, upstream: SocketAddr, home: &Path) -> String {
     format!(
         "options {{\n directory \"{home}\"; pid-file \"{home}/pid\"; \
-         session-keyfile \"{home}/session.key\";\n \
-         managed-keys-directory \"{home}\"; lock-file none;\n \
+         session-keyfile \"{home}/session.key\";\n managed-keys-directory \"{home}\"; lock-file none;\n \
          listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n \
          recursion yes; allow-query {{ any; }}; allow-recursion {{ any; }}; allow-query-cache {{ any; }};\n \
          forward only; forwarders {{ {} port {}; }};\n \
@@ -66,8 +65,7 @@ fn unbound(port: u16, upstream: SocketAddr, home: &Path) -> String {
          module-config: \"iterator\"\n qname-minimisation: no\n unblock-lan-zones: yes\n{own_zones} \
          harden-below-nxdomain: no\n rrset-roundrobin: no\n edns-buffer-size: 1232\n max-udp-size: 1232\n \
          num-queries-per-thread: 2000\n outgoing-range: 4000\n incoming-num-tcp: 100\n \
-         outgoing-num-tcp: 100\n \
-         cache-max-ttl: 604800\n cache-max-negative-ttl: 604800\n\
+         outgoing-num-tcp: 100\n cache-max-ttl: 604800\n cache-max-negative-ttl: 604800\n\
          remote-control:\n control-enable: no\n\
          forward-zone:\n name: \".\"\n forward-addr: {}@{}\n",
         upstream.ip(),

@@ -442,8 +442,7 @@ fn nsd_config(port: u16, zones: &[Zone], home: &Path, duty: Duty) -> String {
     };
     let mut out = format!(
         "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{home}\"\n \
-         database: \"\"\n \
-         pidfile: \"{home}/pid\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
+         database: \"\"\n pidfile: \"{home}/pid\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
          zonelistfile: \"{home}/zone.list\"\n \
          server-count: 1\n ipv4-edns-size: 1232\n ipv6-edns-size: 1232\n tcp-count: 200\n hide-version: no\n \
          version: \"conformance\"\n rrl-ratelimit: 0\n rrl-whitelist-ratelimit: 0\n round-robin: no\n \
@@ -468,17 +467,14 @@ fn knot_config(port: u16, zones: &[Zone], home: &Path, duty: Duty) -> String {
     };
     let mut out = format!(
         "server:\n    listen: 127.0.0.1@{port}\n    rundir: \"{home}\"\n    udp-workers: 1\n    \
-         tcp-workers: 1\n    \
-         background-workers: 1\n    udp-max-payload: 1232\n    answer-rotation: off\n    \
-         version: conformance\n\
-         control:\n    listen: \"{home}/knot.sock\"\n\
+         tcp-workers: 1\n    background-workers: 1\n    udp-max-payload: 1232\n    answer-rotation: off\n    \
+         version: conformance\ncontrol:\n    listen: \"{home}/knot.sock\"\n\
          log:\n  - target: stderr\n    any: warning\n\
          database:\n    storage: \"{home}\"\n    journal-db-max-size: 500M\n\
          key:\n  - id: {key}\n    algorithm: hmac-sha256\n    secret: {secret}\n\
          acl:\n  - id: secondaries\n    key: {key}\n    action: transfer\n\
          template:\n  - id: default\n    storage: \"{home}\"\n    semantic-checks: soft\n    \
-         zonefile-sync: -1\n    \
-         {transfers}\nzone:\n",
+         zonefile-sync: -1\n    {transfers}\nzone:\n",
         home = home.display()
     );
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Knot)) {

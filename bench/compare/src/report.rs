@@ -827,8 +827,7 @@ mod tests {
     #[test]
     fn machine_is_described_without_naming_it() {
         let text = "CPU(s):   2\nOn-line CPU(s) list: 0,1\nModel name:  Intel(R) Xeon(R) Processor\n\
-                    CPU family: 6\n\
-                    Model: 143\nStepping: 8\nHypervisor vendor:  KVM\n";
+                    CPU family: 6\nModel: 143\nStepping: 8\nHypervisor vendor:  KVM\n";
         let machine = Machine::from_lscpu(text);
         assert_eq!(machine.slug(), "intel-xeon-2cpu");
         assert_eq!(machine.family, "6/143/8");

@@ -110,8 +110,7 @@ fn nomen(settings: &Settings, Resolving { source, cache }: Resolving) -> String 
     format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n{front}\n\
          [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\n{trust}\ncache-size = \"{}MiB\"\n\
-         {source}\n\
-         [[resolver.access]]\nfrom = [\"loopback\", \"{CLIENTS}\"]\n",
+         {source}\n[[resolver.access]]\nfrom = [\"loopback\", \"{CLIENTS}\"]\n",
         cache >> 20
     )
 }
@@ -240,8 +239,7 @@ fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
     format!(
         "{front}{batches}setUDPSocketBufferSizes({SOCKET_BUFFER}, {SOCKET_BUFFER})\n\
          setLocal('{}', {{reusePort=true{queue}}})\nsetACL({{'127.0.0.0/8', '{CLIENTS}'}})\n\
-         setSecurityPollSuffix('')\n\
-         newServer({{address='{upstream}', sockets=4}}):setUp()\n\
+         setSecurityPollSuffix('')\nnewServer({{address='{upstream}', sockets=4}}):setUp()\n\
          pc = newPacketCache({}, {{maxTTL=86400}})\n\
          getPool(''):setCache(pc)\n",
         settings.address,
@@ -262,8 +260,7 @@ fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
     // 3600.
     format!(
         "net.listen('{ip}', {port}, {{ kind = 'dns' }})\n\
-         {front}cache.open({cache}, 'lmdb://{cache_folder}')\n\
-         cache.min_ttl(3600)\n\
+         {front}cache.open({cache}, 'lmdb://{cache_folder}')\ncache.min_ttl(3600)\n\
          for _, name in ipairs({{'ta_update', 'ta_signal_query', 'ta_sentinel', 'priming', \
          'detect_time_skew', \
          'detect_time_jump'}}) do pcall(modules.unload, name) end\ntrust_anchors.remove('.')\n\

@@ -568,8 +568,7 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
     let (ip, port) = (settings.address.ip(), settings.address.port());
     let mut text = format!(
         "server:\n  server-count: 1\n  ip-address: {ip}@{port}\n  port: {port}\n  username: \"\"\n  \
-         chroot: \"\"\n  \
-         zonesdir: \"{folder}\"\n  database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  \
+         chroot: \"\"\n  zonesdir: \"{folder}\"\n  database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  \
          xfrdfile: \"{folder}/xfrd.state\"\n  xfrdir: \"{folder}\"\n  \
          zonelistfile: \"{folder}/zone.list\"\n  \
          logfile: \"{folder}/nsd.log\"\n  verbosity: 0\n  rrl-ratelimit: 0\n  tcp-count: 1000\n  \

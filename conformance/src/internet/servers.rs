@@ -103,12 +103,10 @@ fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) 
         Kind::Knot => {
             out = format!(
                 "server:\n    listen: [{}]\n    rundir: \"{home}\"\n    udp-workers: 1\n    \
-                 tcp-workers: 1\n    \
-                 background-workers: 1\ncontrol:\n    listen: \"{home}/knot.sock\"\nlog:\n  \
-                 - target: stderr\n    \
-                 any: warning\ndatabase:\n    storage: \"{home}\"\ntemplate:\n  - id: default\n    \
-                 storage: \"{home}\"\n    semantic-checks: soft\n    zonefile-sync: -1\n    \
-                 zonefile-load: whole\n    journal-content: none\nzone:\n",
+                 tcp-workers: 1\n    background-workers: 1\ncontrol:\n    listen: \"{home}/knot.sock\"\n\
+                 log:\n  - target: stderr\n    any: warning\ndatabase:\n    storage: \"{home}\"\n\
+                 template:\n  - id: default\n    storage: \"{home}\"\n    semantic-checks: soft\n    \
+                 zonefile-sync: -1\n    zonefile-load: whole\n    journal-content: none\nzone:\n",
                 all(|ip| format!("{ip}@53"), ", ")
             );
             for zone in mine {
@@ -118,11 +116,9 @@ fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) 
         Kind::Bind => {
             out = format!(
                 "options {{\n directory \"{home}\"; pid-file \"{home}/pid\"; \
-                 session-keyfile \"{home}/session.key\";\n \
-                 managed-keys-directory \"{home}\"; lock-file none;\n listen-on {{ {} }}; \
-                 listen-on-v6 {{ {} }};\n \
-                 recursion no; allow-query {{ any; }}; notify no; dnssec-validation no; \
-                 empty-zones-enable no;\n \
+                 session-keyfile \"{home}/session.key\";\n managed-keys-directory \"{home}\"; \
+                 lock-file none;\n listen-on {{ {} }}; listen-on-v6 {{ {} }};\n recursion no; \
+                 allow-query {{ any; }}; notify no; dnssec-validation no; empty-zones-enable no;\n \
                  check-integrity no; check-names primary ignore;\n}};\ncontrols {{ }};\n",
                 some(|ip| format!("{ip};"), " ", IpAddr::is_ipv4),
                 some(|ip| format!("{ip};"), " ", IpAddr::is_ipv6)
@@ -200,8 +196,7 @@ fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> R
                  do-daemonize: no\n username: \"\"\n chroot: \"\"\n directory: \"{at}\"\n pidfile: \"\"\n \
                  use-syslog: no\n logfile: \"\"\n num-threads: 1\n module-config: \"validator iterator\"\n \
                  root-hints: \"{at}/hints\"\n trust-anchor: \". DS {anchor}\"\n unblock-lan-zones: yes\n\
-                 {own_zones} \
-                 max-udp-size: 4096\nremote-control:\n control-enable: no\n"
+                 {own_zones} max-udp-size: 4096\nremote-control:\n control-enable: no\n"
             )
         }
         Kind::Recursor => {
@@ -210,10 +205,8 @@ fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> R
                 "local-address={address}\nquery-local-address=0.0.0.0,::\nallow-from=198.18.0.0/15\n\
                  hint-file={at}/hints\ndnssec=validate\n\
                  lua-config-file={at}/anchor.lua\nsocket-dir={at}\nwrite-pid=no\ndisable-syslog=yes\n\
-                 quiet=yes\n\
-                 loglevel=3\nthreads=1\npdns-distributes-queries=no\nsecurity-poll-suffix=\n\
-                 export-etc-hosts=off\n\
-                 serve-rfc1918=no\nudp-truncation-threshold=4096\n"
+                 quiet=yes\nloglevel=3\nthreads=1\npdns-distributes-queries=no\nsecurity-poll-suffix=\n\
+                 export-etc-hosts=off\nserve-rfc1918=no\nudp-truncation-threshold=4096\n"
             )
         }
         other => return Err(format!("{} does not resolve", other.label())),

@@ -251,8 +251,7 @@ fn recursor(setup: &PeerSetup, at: &Path, port: u16) -> String {
     let folder = at.display();
     let mut out = format!(
         "local-address=127.0.0.1\nlocal-port={port}\nquery-local-address=0.0.0.0{}\nallow-from=127.0.0.0/8\n\
-         dnssec={}\n\
-         socket-dir={folder}\nwrite-pid=no\ndisable-syslog=yes\nquiet=yes\nloglevel=3\nthreads=1\n\
+         dnssec={}\nsocket-dir={folder}\nwrite-pid=no\ndisable-syslog=yes\nquiet=yes\nloglevel=3\nthreads=1\n\
          pdns-distributes-queries=no\n\
          security-poll-suffix=\nexport-etc-hosts=off\nserve-rfc1918=no\nudp-truncation-threshold=4096\n\
          lua-config-file={folder}/anchor.lua\ndont-query={}\nqname-minimization={}\n",

@@ -151,8 +151,7 @@ fn knot(own: SocketAddr, folder: &Path) -> String {
          \x20 - domain: one.test\n    storage: \"{folder}\"\n    acl: all\n    catalog-role: member\n    \
          catalog-zone: cat\n\
          \x20 - domain: two.test\n    storage: \"{folder}\"\n    acl: all\n    catalog-role: member\n    \
-         catalog-zone: cat\n\
-         \x20   catalog-group: gold\n"
+         catalog-zone: cat\n\x20   catalog-group: gold\n"
     )
 }
 

@@ -302,8 +302,7 @@ fn messages_of_clients_and_of_other_servers_are_told_apart() {
     let folder = tempfile::tempdir().expect("a folder");
     let resolver = format!(
         "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\n\
-         max-timeout = \"60s\"\nclient-timeout = \"60s\"\n\
-         [[resolver.forward]]\nservers = [{}]\n{FILE}",
+         max-timeout = \"60s\"\nclient-timeout = \"60s\"\n[[resolver.forward]]\nservers = [{}]\n{FILE}",
         written(upstream.address)
     );
     let server = Server::start_in(folder, "", &resolver);
@@ -345,8 +344,7 @@ fn messages_to_other_servers_did_not_have_the_servers_own_address_and_port() {
     let folder = tempfile::tempdir().expect("a folder");
     let resolver = format!(
         "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\n\
-         max-timeout = \"60s\"\nclient-timeout = \"60s\"\n\
-         [[resolver.forward]]\nservers = [{}]\n{FILE}",
+         max-timeout = \"60s\"\nclient-timeout = \"60s\"\n[[resolver.forward]]\nservers = [{}]\n{FILE}",
         written(upstream.address)
     );
     let server = Server::start_in(folder, "", &resolver);

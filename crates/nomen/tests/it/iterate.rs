@@ -13,12 +13,10 @@ pub(crate) use testkit::network::{in_a_network, inside, ip};
 const ROOT: &str = "$TTL 3600\n@ SOA a.root. admin. 1 3600 600 86400 60\n@ NS a.root.\na.root. A 10.53.0.1\n\
                     example. NS ns.example.\nns.example. A 10.53.0.2\nwww.own. 60 A 192.0.2.9\n";
 const EXAMPLE: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.2\n\
-                       www A 192.0.2.1\n\
-                       alias CNAME www.child\nchild NS ns.child\nns.child A 10.53.0.3\n\
+                       www A 192.0.2.1\nalias CNAME www.child\nchild NS ns.child\nns.child A 10.53.0.3\n\
                        far NS www.far.child\n";
 const CHILD: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.3\n\
-                     www A 192.0.2.2\n\
-                     www.far A 10.53.0.3\n";
+                     www A 192.0.2.2\nwww.far A 10.53.0.3\n";
 const FAR: &str =
     "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS www.far.child.example.\nwww A 192.0.2.3\n";
 

@@ -33,8 +33,7 @@ fn serve_to_its_end(folder: &TempDir) -> Output {
 fn config(keys: &str, more: &str) -> String {
     format!(
         "[server]\n{keys}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[[zone]]\n\
-         name = \"example\"\n\
-         file = \"example.zone\"\n{more}",
+         name = \"example\"\nfile = \"example.zone\"\n{more}",
         written(free_address())
     )
 }
@@ -53,8 +52,7 @@ fn with_fifo(name: &str) -> TempDir {
 #[test]
 fn a_zone_file_that_was_no_file_stopped_all_reloads() {
     let odd = "[[zone]]\nname = \"fifo.test\"\nfile = \"fifo\"\n[[zone]]\nname = \"zero.test\"\n\
-               file = \"/dev/zero\"\n\
-               [[zone]]\nname = \"sparse.test\"\nfile = \"sparse\"\n";
+               file = \"/dev/zero\"\n[[zone]]\nname = \"sparse.test\"\nfile = \"sparse\"\n";
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), APEX).expect("written");
     make_fifo(&folder.path().join("fifo"));

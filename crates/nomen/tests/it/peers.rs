@@ -108,11 +108,9 @@ fn primaries(nomen: SocketAddr) -> Vec<(&'static str, OtherServer)> {
         format!(
             "options {{ directory \"{}\"; pid-file none; session-keyfile none; lock-file none;\n\
              listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify explicit; \
-             notify-delay 0;\n\
-             notify-rate 1000; }};\ncontrols {{ }};\n\
+             notify-delay 0;\nnotify-rate 1000; }};\ncontrols {{ }};\n\
              zone \"bind\" {{ type primary; file \"bind.zone\"; allow-transfer {{ any; }}; \
-             max-ixfr-ratio unlimited;\n\
-             allow-update {{ any; }}; also-notify {{ {ip} port {port}; }}; }};\n",
+             max-ixfr-ratio unlimited;\nallow-update {{ any; }}; also-notify {{ {ip} port {port}; }}; }};\n",
             folder.display(),
             own.port(),
             own.ip()
@@ -244,8 +242,7 @@ fn powerdns(nomen: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
              local-address={}\n\
              local-port={}\nsocket-dir={place}\nprimary=yes\nsecondary=yes\nallow-axfr-ips=127.0.0.0/8\n\
              also-notify={nomen}\nonly-notify=\ndaemon=no\nguardian=no\nsetuid=\nsetgid=\n\
-             xfr-cycle-interval=1\n\
-             trusted-notification-proxy=127.0.0.1\n\
+             xfr-cycle-interval=1\ntrusted-notification-proxy=127.0.0.1\n\
              security-poll-suffix=\nquery-cache-ttl=0\ncache-ttl=0\nnegquery-cache-ttl=0\n\
              zone-cache-refresh-interval=0\n",
             own.ip(),

@@ -18,10 +18,8 @@ use zone::Zone;
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, text};
 
 const AXFR: u16 = 252;
-pub(crate) const KEY_FILE: &str = "key \"transfer.example\" {\n\
-                                   \talgorithm hmac-sha256;\n\
-                                   \tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n\
-                                   };\n";
+pub(crate) const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-sha256;\n\
+                                   \tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n};\n";
 const AUDIT: &str = "[log]\naudit-file = \"audit.log\"\n";
 const KEY: &str = "key-files = [\"transfer.key\"]\n";
 

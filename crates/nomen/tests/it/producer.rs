@@ -56,8 +56,7 @@ fn bind(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
              listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify no;\n\
              allow-notify {{ key transfer.example; }};\n\
              catalog-zones {{ zone \"made\" default-primaries {from} min-update-interval 0; }}; }};\n\
-             controls {{ }};\n\
-             zone \"made\" {{ type secondary; file \"made.zone\"; primaries {from}; }};\n",
+             controls {{ }};\nzone \"made\" {{ type secondary; file \"made.zone\"; primaries {from}; }};\n",
             folder.display(),
             own.port(),
             own.ip()
@@ -78,11 +77,9 @@ fn knot(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
              remote:\n  - id: nomen\n    address: {}@{}\n    key: transfer.example\n\
              acl:\n  - id: notify-from-nomen\n    key: transfer.example\n    action: notify\n\
              template:\n  - id: members\n    master: nomen\n    acl: notify-from-nomen\n    \
-             storage: \"{folder}\"\n\
-             \x20 - id: gold\n    storage: \"{folder}/gold\"\n\
+             storage: \"{folder}\"\n\x20 - id: gold\n    storage: \"{folder}/gold\"\n\
              zone:\n  - domain: made\n    master: nomen\n    acl: notify-from-nomen\n    \
-             storage: \"{folder}\"\n\
-             \x20   catalog-role: interpret\n    catalog-template: [members, gold]\n",
+             storage: \"{folder}\"\n\x20   catalog-role: interpret\n    catalog-template: [members, gold]\n",
             secret(),
             primary.ip(),
             primary.port()

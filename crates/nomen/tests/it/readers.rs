@@ -103,8 +103,7 @@ fn a_server_whose_log_nobody_reads_goes_on() {
     let (address, folder) = (free_address(), tempfile::tempdir().expect("a folder"));
     let config = format!(
         "[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[log]\ntarget = \"stdout\"\n\
-         queries = true\n\
-         [template.folder]\ndirectory = \".\"\n",
+         queries = true\n[template.folder]\ndirectory = \".\"\n",
         written(address)
     );
     fs::write(folder.path().join("nomen.toml"), config).expect("written");

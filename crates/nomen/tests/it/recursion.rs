@@ -552,8 +552,7 @@ fn connections_of_clients_left_no_descriptors_for_other_servers() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = format!(
         "[server]\nworkers = 2\ntcp-connections-per-client = 10000\ntcp-first-timeout = \"10m\"\n[[listen]]\n\
-         addr = [{}]\n\
-         [control]\nsocket = \"ctl.sock\"\n[resolver]\nvalidate = false\n[[resolver.forward]]\n\
+         addr = [{}]\n[control]\nsocket = \"ctl.sock\"\n[resolver]\nvalidate = false\n[[resolver.forward]]\n\
          servers = [{}]\n",
         written(address),
         written(upstream.address)

@@ -90,8 +90,7 @@ fn an_emptied_configuration_removed_every_zone() {
     };
     server.write("nomen.toml", "");
     let message = "the configuration would remove 2 of 2 zones, and leave none: nothing was changed, all \
-                   zones stay in \
-                   service; `nomen ctl reload --force` removes them";
+                   zones stay in service; `nomen ctl reload --force` removes them";
     let output = server.ctl(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
