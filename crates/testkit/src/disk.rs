@@ -4,7 +4,7 @@
 //! name change independently, in any order, and a write may be torn at any byte. A failed sync loses part of
 //! the data that it was for, and a later sync does not recover it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,8 @@ struct State {
     synced: Entries,
     /// Unsynced changes of names, each with the names that change together.
     pending: Vec<Vec<(PathBuf, Option<Entry>)>>,
-    locked: bool,
+    /// The files that are locked.
+    locked: BTreeSet<PathBuf>,
     calls: u64,
     trouble: Option<(u64, Trouble)>,
     is_off: bool,
@@ -259,7 +260,7 @@ impl SimulatedDisk {
     /// only the process ends.
     pub fn crash(&self, loss: Loss) -> SimulatedDisk {
         let mut state = std::mem::take(&mut *self.state());
-        state.locked = false;
+        state.locked.clear();
         if loss != Loss::Nothing {
             state.lose(loss);
             (state.trouble, state.is_off) = (None, false);
@@ -386,20 +387,20 @@ impl Disk for SimulatedDisk {
         })
     }
 
-    fn lock(&self, _: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        self.simply(|state| match std::mem::replace(&mut state.locked, true) {
-            true => Err(ErrorKind::WouldBlock.into()),
-            false => Ok(()),
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        self.simply(|state| match state.locked.insert(path.to_owned()) {
+            true => Ok(()),
+            false => Err(ErrorKind::WouldBlock.into()),
         })?;
-        Ok(Box::new(SimulatedLock(self.clone())))
+        Ok(Box::new(SimulatedLock(self.clone(), path.to_owned())))
     }
 }
 
-struct SimulatedLock(SimulatedDisk);
+struct SimulatedLock(SimulatedDisk, PathBuf);
 
 impl Drop for SimulatedLock {
     fn drop(&mut self) {
-        self.0.state().locked = false;
+        self.0.state().locked.remove(&self.1);
     }
 }
 

@@ -114,6 +114,27 @@ impl Background {
         Arc::default()
     }
 
+    /// One that starts no thread: jobs wait until [`run_waiting`](Self::run_waiting) runs them. For
+    /// simulations, which decide in which order jobs end.
+    pub fn without_threads() -> Arc<Background> {
+        Arc::new(Background::limited(0, 0))
+    }
+
+    /// Runs one of the waiting jobs on this thread. `choose` gets their number, and returns one from 0.
+    /// Returns false if no job waits.
+    pub fn run_waiting(&self, choose: impl FnOnce(usize) -> usize) -> bool {
+        let waiting = self.lanes.each_ref().map(|lane| lock(&lane.queue).jobs.len());
+        let all = waiting.iter().sum();
+        if all == 0 {
+            return false;
+        }
+        let chosen = choose(all);
+        let (lane, at) = if chosen < waiting[0] { (0, chosen) } else { (1, chosen - waiting[0]) };
+        let job = lock(&self.lanes[lane].queue).jobs.remove(at);
+        job.into_iter().for_each(|job| self.run_now(job));
+        true
+    }
+
     fn limited(disk: usize, spare: usize) -> Background {
         let lanes = [Lane::new("disk", disk, None), Lane::new("spare", spare, Some(SPARE_NICE))];
         Background { lanes, counts: Default::default() }
