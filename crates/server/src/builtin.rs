@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use zone_manager::zones::differences::DifferenceRule;
-use zone_manager::zones::{Origin, TextRules, ZoneSpec, ZoneText};
+use zone_manager::managed::DifferenceRule;
+use zone_manager::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 
 /// The example zone's text.
 const EXAMPLE: &str = include_str!("builtin/example.com.zone");

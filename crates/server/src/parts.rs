@@ -11,8 +11,8 @@ use telemetry::process::Process;
 use threads::background::Background;
 use zone_manager::changes::Changes;
 use zone_manager::secondaries::Secondaries;
+use zone_manager::stores::differences::Differences;
 use zone_manager::transfers::Transfers;
-use zone_manager::zones::differences::Differences;
 use zone_manager::zones::images::Images;
 use zone_manager::zones::manager::{ZoneManagerHandle, ZoneTable};
 

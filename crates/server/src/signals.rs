@@ -29,8 +29,8 @@ impl Signals {
         Ok(Self { hangup: signal(SignalKind::hangup())?, stop: None })
     }
 
-    /// Catches the signals that stop the server. Must be called before the service manager is notified that
-    /// the server is ready.
+    /// Catches the signals that stop the server. Must be called before the listeners start: until then a
+    /// signal ends the process at once.
     pub fn catch_stop(&mut self) -> std::io::Result<()> {
         self.stop = Some((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
         Ok(())

@@ -14,7 +14,7 @@ use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
 use server::serve::trial;
-use zone_manager::zones::ZoneSpec;
+use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::resolve::resolve;
 
 /// Runs `nomen check`; returns the exit code.

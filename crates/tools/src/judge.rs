@@ -16,7 +16,7 @@ use crate::args::FailOn;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::peers::{ZonemdPolicy, too_many_iterations};
 use wording::moment;
-use zone_manager::zones::ZoneSpec;
+use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::examiner::SignatureEnds;
 use zone_manager::zones::manager::unix_now;
 use zone_manager::zones::places::{self, Subject, Unplaced};

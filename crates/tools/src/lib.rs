@@ -47,9 +47,9 @@ use zone::Zone;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::zone_name::{ZoneNameFault, zone_name};
 use wording::reason;
-use zone_manager::zones::differences::DifferenceRule;
+use zone_manager::managed::DifferenceRule;
+use zone_manager::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use zone_manager::zones::text::{Meter, examine};
-use zone_manager::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
 /// Makes SIGPIPE end the process once its output has no reader, as `nomen zone dump … | head` requires and
 /// most programs do. Rust ignores that signal from the start, so that `println!` panics instead. Sockets are

@@ -8,7 +8,7 @@ use super::judge::{Verdict, exit_code, judge, now, text_of};
 use super::zone_spec;
 use crate::args::ZoneCheckArgs;
 use config::exit_status::EXIT_USAGE;
-use zone_manager::zones::ZoneSpec;
+use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::text::{Examined, ZoneFinding};
 
 /// Runs the verb; returns the exit code.

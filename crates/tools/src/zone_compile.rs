@@ -10,10 +10,10 @@ use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::zone_name::zone_name;
 use wording::did_you_mean;
+use zone_manager::managed::{Apex, ZoneSpec};
 use zone_manager::zones::images::{self, StateFolder};
 use zone_manager::zones::resolve::resolve;
 use zone_manager::zones::text::{self, Meter};
-use zone_manager::zones::{Apex, ZoneSpec};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneCompileArgs) -> u8 {

@@ -25,11 +25,11 @@ use config::zone_name::zone_name;
 use server::control::{AnswerLine, Command};
 use wording::reason;
 use zone_manager::changes;
+use zone_manager::managed::DifferenceRule;
+use zone_manager::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use zone_manager::secondaries;
-use zone_manager::zones::differences::DifferenceRule;
-use zone_manager::zones::shown_change::{IgnoredParts, ShownChange, lines};
+use zone_manager::shown_change::{IgnoredParts, ShownChange, lines};
 use zone_manager::zones::text::{Meter, examine};
-use zone_manager::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
 /// The difference, as JSON.
 #[derive(Serialize)]

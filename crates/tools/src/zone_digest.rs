@@ -12,7 +12,7 @@ use zone::zonemd::{self, ZonemdHash};
 use super::{printed, read_zone};
 use crate::args::{DigestHash, ZoneDigestArgs};
 use config::exit_status::EXIT_OK;
-use zone_manager::zones::dump::dump_chosen;
+use zone_manager::dump::dump_chosen;
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneDigestArgs) -> u8 {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{printed, read_zone};
 use crate::args::ZoneDumpArgs;
 use config::exit_status::EXIT_OK;
-use zone_manager::zones::dump::dump_lines;
+use zone_manager::dump::dump_lines;
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneDumpArgs) -> u8 {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::in_force::ConfigSource;
 use crate::parts::Parts;
 use telemetry::process::resident_memory;
-use zone_manager::zones::ZoneStatus;
-use zone_manager::zones::examiner::SignatureAge;
+use zone_manager::managed::ZoneStatus;
+use zone_manager::managed::examination::SignatureAge;
 use zone_manager::zones::manager::unix_now;
 
 /// Largest number of files shown whose names are not zone names.

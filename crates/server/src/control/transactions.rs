@@ -9,8 +9,8 @@ use super::record_text::{set_record, unset_records};
 use super::zones::find;
 use crate::parts::Parts;
 use zone_manager::changes::{Changes, TransactionFault};
-use zone_manager::zones::ZoneStatus;
-use zone_manager::zones::shown_change::ShownChange;
+use zone_manager::managed::ZoneStatus;
+use zone_manager::shown_change::ShownChange;
 
 /// Why a command failed, and details.
 pub(super) type CommandFault = (String, Option<Value>);

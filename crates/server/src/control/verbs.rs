@@ -11,8 +11,8 @@ use crate::metrics::figures;
 use crate::parts::Parts;
 use serving::frontend::Frontend;
 use serving::recursive::Recursive;
+use zone_manager::managed::Apex;
 use zone_manager::secondaries::ZoneOrder;
-use zone_manager::zones::Apex;
 use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 
 /// The answer to commands on recursive service if it is off.

@@ -18,12 +18,15 @@ use wording::did_you_mean;
 use zone_manager::changes::{
     AcceptFault, Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile,
 };
+use zone_manager::dump::dump_lines;
+use zone_manager::managed::examination::FlawText;
+use zone_manager::managed::{Apex, FileStamp, Origin, ZoneStatus, ZoneText};
 use zone_manager::secondaries::ZoneOrder;
-use zone_manager::zones::dump::dump_lines;
-use zone_manager::zones::examiner::{self, FlawText};
+use zone_manager::written;
+use zone_manager::zones::examiner;
 use zone_manager::zones::manager::{ReloadFault, ZoneTable, unix_now};
+use zone_manager::zones::places;
 use zone_manager::zones::text::{self, Meter, ZoneFinding};
-use zone_manager::zones::{Apex, FileStamp, Origin, ZoneStatus, ZoneText, places, written};
 
 /// Size of the pieces of a long output, in bytes.
 const PIECE: usize = 64 * 1024;

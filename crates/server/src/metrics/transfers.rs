@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Figures, MetricType, Printer};
+use zone_manager::stores::differences::{DifferenceCounts, Differences};
 use zone_manager::transfers::{TransferCounts, Transfers};
-use zone_manager::zones::differences::{DifferenceCounts, Differences};
 
 /// Counters of outgoing transfers.
 pub struct TransferFigures {

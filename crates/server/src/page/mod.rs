@@ -17,10 +17,10 @@ use rates::{Samples, Totals};
 use telemetry::process::resident_memory;
 use threads::sync::lock;
 use view::{Snapshot, ZoneRow};
+use zone_manager::managed::examination::SignatureAge;
+use zone_manager::managed::{Apex, ZoneStatus};
 use zone_manager::secondaries::SecondaryStatus;
-use zone_manager::zones::examiner::SignatureAge;
 use zone_manager::zones::manager::unix_now;
-use zone_manager::zones::{Apex, ZoneStatus};
 
 /// Interval between samples of the counters.
 const INTERVAL: Duration = Duration::from_secs(5);

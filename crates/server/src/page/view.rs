@@ -9,9 +9,9 @@ use wire::{Name, Rcode};
 use super::html::Html;
 use super::rates::Stretch;
 use super::{FAULTS, SecondaryRow, ZONES, urgency};
-use zone_manager::zones::examiner::SignatureAge;
+use zone_manager::managed::examination::SignatureAge;
+use zone_manager::managed::{ZoneStatus, ZoneText};
 use zone_manager::zones::manager::LastReload;
-use zone_manager::zones::{ZoneStatus, ZoneText};
 
 /// Largest number of response codes shown, the most frequent first.
 const CODES: usize = 8;

@@ -44,14 +44,16 @@ use telemetry::process::Process;
 use telemetry::repeated;
 use threads::background::Background;
 use zone_manager::changes::Changes;
+use zone_manager::managed::publishing::PublishHandle;
+use zone_manager::managed::table::ZoneStates;
 use zone_manager::secondaries::Secondaries;
+use zone_manager::stores::differences::Differences;
+use zone_manager::stores::produced::ProducedStores;
 use zone_manager::transfers::{Histories, Transfers};
-use zone_manager::zones::differences::Differences;
 use zone_manager::zones::images::{Images, StateFolder};
 use zone_manager::zones::manager::{
     AcceptZones, ZoneManager, ZoneManagerHandle, ZoneManagerInbox, ZoneManagerParts, ZoneTable,
 };
-use zone_manager::zones::produce::ProducedStores;
 use zone_manager::zones::resolve::WantedZones;
 
 /// How a server is started.
@@ -125,12 +127,13 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     load_first(&mut zones, wanted, options.strict)?;
     let frontend = &parts.frontend;
     warn_of_idle_rules(&frontend.engine, &inner_rules);
+    // From the first query on, a stop is in order: clients that wait are answered, sockets are stored.
+    runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
     frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
     if stores_sockets {
         store_sockets(frontend);
     }
     keep_zones(zones)?;
-    runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
     telemetry::systemd::notify_ready(&parts.table.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     greet(&parts.in_force.source, &frontend.addresses());
@@ -159,9 +162,9 @@ fn assemble(
     let (local_root, background) = (Arc::new(LocalRoot::default()), Background::new());
     let recursive = start_recursive(&frontend, &settings, state.as_deref(), &local_root)?;
     let ((manager, inbox), table) = (ZoneManagerHandle::new(), Arc::<ZoneTable>::default());
-    let of_secondaries = (state.as_deref(), &background, (manager.clone(), Arc::clone(&local_root)));
+    let of_secondaries = (state.as_deref(), &background, (manager.publishing(), Arc::clone(&local_root)));
     let secondaries = start_secondaries(&frontend, &settings, &wanted, of_secondaries)?;
-    let of_changes = (&background, (manager.clone(), Arc::clone(&table)));
+    let of_changes = (&background, (manager.publishing(), Arc::clone(table.states())));
     let changes = start_changes(&frontend, &settings, &wanted, built_in, of_changes)?;
     secondaries.forward_updates(&frontend.engine);
     let differences = state.as_deref().and_then(|state| open_differences(state, &background));
@@ -278,7 +281,7 @@ fn start_changes(
     settings: &Settings,
     wanted: &WantedZones,
     built_in: bool,
-    (background, zones): (&Arc<Background>, (ZoneManagerHandle, Arc<ZoneTable>)),
+    (background, zones): (&Arc<Background>, (PublishHandle, Arc<ZoneStates>)),
 ) -> Result<Option<Arc<Changes>>, StartFault> {
     let Some(state) = settings.server.storage.folder().filter(|_| !built_in) else { return Ok(None) };
     match Changes::start(&frontend.engine, settings, &state, background, zones) {
@@ -314,7 +317,7 @@ fn start_secondaries(
     frontend: &Frontend,
     settings: &Settings,
     wanted: &WantedZones,
-    (state, background, zones): (Option<&Path>, &Arc<Background>, (ZoneManagerHandle, Arc<LocalRoot>)),
+    (state, background, zones): (Option<&Path>, &Arc<Background>, (PublishHandle, Arc<LocalRoot>)),
 ) -> Result<Arc<Secondaries>, StartFault> {
     if state.is_none() && wanted.peers.any_taken() {
         warn!(

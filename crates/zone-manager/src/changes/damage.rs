@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use exchange::unix_seconds;
 use journal::{StoreFault, ZoneFolder};
@@ -16,9 +15,8 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::Changes;
-use super::worker::with_serial;
-use crate::zones::{Apex, FileStamp};
-use telemetry::repeated::log_repeated;
+use super::serials::with_serial;
+use crate::managed::{Apex, FileStamp};
 use telemetry::trail::audit;
 use threads::sync::lock;
 
@@ -98,8 +96,9 @@ impl Changes {
     /// Notes that the journal of a zone cannot be used. Returns what to do, for people.
     pub(super) fn note_damage(&self, apex: &Apex, fault: &StoreFault) -> String {
         let name = name(apex);
-        let acknowledged = self.folder.acknowledged(name);
-        let usable = self.folder.salvage(name).ok().map(|rest| rest.serial());
+        let acknowledged = self.stores.folder().acknowledged(name);
+        let usable = self.stores.exclusively(apex, |folder| folder.salvage(name));
+        let usable = usable.ok().map(|rest| rest.serial());
         let mut text = match fault {
             StoreFault::MarkLost { .. } => {
                 format!("whether all is there that updates have made of the zone is not known: {fault}; ")
@@ -147,7 +146,7 @@ impl Changes {
     pub fn accept_journal(&self, apex: &Apex, key: &HashKey) -> Result<Accepted, AcceptFault> {
         self.damage(apex).ok_or(AcceptFault::NotDamaged)?;
         self.release(apex);
-        let rest = self.folder.salvage(name(apex)).and_then(|rest| rest.load(key));
+        let rest = self.stores.exclusively(apex, |folder| folder.salvage(name(apex))?.load(key));
         let rest = rest.map_err(AcceptFault::Unreadable)?;
         let of = rest.serial();
         let (zone, acknowledged) = self.ahead(apex, rest)?;
@@ -170,7 +169,8 @@ impl Changes {
             self.files.note_read(apex, Some(file), of);
             return Ok(accepted);
         }
-        let aside = self.folder.forget(name(apex)).map_err(AcceptFault::NotKept)?;
+        let aside = self.stores.exclusively(apex, |folder| folder.forget(name(apex)));
+        let aside = aside.map_err(AcceptFault::NotKept)?;
         lock(&self.shared.stored).remove(apex);
         lock(&self.shared.damaged).remove(apex);
         Ok(self.accepted(apex, &zone, of, acknowledged, aside))
@@ -178,7 +178,8 @@ impl Changes {
 
     /// A zone with a serial number behind the acknowledged one: secondaries may have any version up to that.
     fn ahead(&self, apex: &Apex, zone: Zone) -> Result<(Zone, Option<Serial>), AcceptFault> {
-        let Some(acknowledged) = self.folder.acknowledged(name(apex)) else { return Ok((zone, None)) };
+        let acknowledged = self.stores.folder().acknowledged(name(apex));
+        let Some(acknowledged) = acknowledged else { return Ok((zone, None)) };
         let is_ahead = |serial: Serial| acknowledged.compare(serial) == Some(std::cmp::Ordering::Less);
         if is_ahead(zone.serial()) {
             return Ok((zone, Some(acknowledged)));
@@ -203,7 +204,8 @@ impl Changes {
         of: Serial,
         acknowledged: Option<Serial>,
     ) -> Result<Accepted, AcceptFault> {
-        let aside = self.folder.start_over(zone).map_err(AcceptFault::NotKept)?;
+        let aside = self.stores.exclusively(apex, |folder| folder.start_over(zone));
+        let aside = aside.map_err(AcceptFault::NotKept)?;
         Ok(self.accepted(apex, zone, of, acknowledged, aside))
     }
 
@@ -225,35 +227,6 @@ impl Changes {
         );
         audit!(zone = %name(apex), of = %of, acknowledged = lost, serial = %serial, "older version accepted");
         Accepted { serial, of, records: zone.record_count(), aside, acknowledged }
-    }
-}
-
-/// Stores a zone anew whose journal cannot be used any more, from the version in service, if that is the
-/// acknowledged one: nothing is lost then. Returns whether it was.
-pub(super) fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
-    let apex = served.apex().as_name();
-    // What the system refuses may be there again by itself.
-    if matches!(fault, StoreFault::Io { .. }) || folder.acknowledged(apex) != Some(served.serial()) {
-        return false;
-    }
-    let serial = served.serial();
-    match folder.start_over(served) {
-        Ok(aside) => {
-            let shown = aside.map_or("missing".into(), |path| path.display().to_string());
-            log_repeated!(
-                warn,
-                WARN,
-                ("journal stored anew", &apex.to_string()),
-                "zone {apex}: its journal is stored anew from the version in service, serial {serial}, with nothing lost; \
-                 the old one: {shown}; the reason: {fault}"
-            );
-            true
-        }
-        Err(other) => {
-            let about = ("journal not stored anew", &*apex.to_string());
-            log_repeated!(warn, WARN, about, "zone {apex}: its journal cannot be stored anew: {other}");
-            false
-        }
     }
 }
 

@@ -19,10 +19,11 @@ use wire::{Name, Serial};
 use zone::{Stamp, Zone};
 
 use super::notes::KnownFile;
+use super::queue::Entry;
 use super::worker::Order;
 use super::{Shared, THREAD_REPLY_TIMEOUT};
-use crate::zones::written::{self, WriteFault};
-use crate::zones::{Apex, FileStamp, ZoneText};
+use crate::managed::{Apex, FileStamp, ZoneText};
+use crate::written::{self, WriteFault};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use wording::reason;
@@ -262,7 +263,7 @@ impl ZoneFiles {
     /// none has since the start.
     fn newest(&self, apex: &Apex) -> Result<Option<Arc<Zone>>, FileFault> {
         let (reply, replied) = sync_channel(1);
-        let _ = self.orders.send(Order::Newest(apex.clone(), reply));
+        let _ = self.orders.send(Order::Zone(apex.clone(), Entry::Newest(reply)));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).map_err(|fault| match fault {
             RecvTimeoutError::Timeout => FileFault::Busy,
             // The thread has ended. What updates have made of the zone is on the disk.
@@ -338,7 +339,7 @@ fn name(apex: &Apex) -> Name<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zones::manager::ZoneManagerHandle;
+    use crate::managed::publishing::PublishHandle;
 
     #[test]
     fn a_server_that_stops_was_taken_for_a_thread_that_does_not_answer() {
@@ -346,7 +347,8 @@ mod tests {
         let notes = super::super::notes::Notes::open(state.path()).expect("notes");
         let (orders, taken) = std::sync::mpsc::channel();
         drop(taken);
-        let shared = Shared::new(notes, HashSet::new(), ZoneManagerHandle::new().0, Arc::default());
+        let (publishing, _published) = std::sync::mpsc::channel();
+        let shared = Shared::new(notes, HashSet::new(), PublishHandle(publishing), Arc::default());
         let files = ZoneFiles { shared: Arc::new(shared), orders };
         let newest = files.newest(&Apex::from(&b"\x01a\0"[..]));
         assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");

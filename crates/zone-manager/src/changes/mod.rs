@@ -1,10 +1,11 @@
 //! Dynamic updates (RFC 2136) at work. What a request says and does is `update`'s, how it is kept
 //! `journal`'s.
 //!
-//! A worker reads a request and leaves it in a queue. One thread takes all that is there, zone by zone: it
-//! does the requests one after the other on the newest version, puts what changes on the disk, has the next
-//! version put into service, and then they are answered. So nothing is acknowledged that a crash could lose,
-//! and however many wait, the disk is waited for once.
+//! A worker reads a request and puts it into a queue. One thread takes all requests that are there, zone by
+//! zone: it decides them one after the other on the newest version and has the changes stored
+//! ([`stores`](crate::stores)). Once they are on disk, the thread has the next version put into service, and
+//! then the clients are answered. So nothing is acknowledged that a crash could lose. Requests that come
+//! while a zone is being stored are stored together next.
 //!
 //! From its first change on, the truth of a zone is in the state folder. Its master file is its first
 //! version, and is not read into service again unless an operator says so. It is written back where an
@@ -13,7 +14,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `plan` | who may change which zone, out of the configuration |
-//! | `line` | one zone that changes |
+//! | `queue` | one zone that changes, and what waits for it |
+//! | `group` | what jobs that are stored together make of a zone |
+//! | `serials` | the serial number of the next version |
+//! | `answers` | answers, and their lines in the log |
 //! | `worker` | the thread |
 //! | `transactions` | what operators change step by step and commit as one |
 //! | `damage` | journals that cannot be used, and what operators accept in their place |
@@ -25,12 +29,17 @@
 //! on. Until something of the zone is stored, the claim that the thread drops lets the zone come from its
 //! file again.
 
+mod answers;
 mod counts;
 mod damage;
 mod files;
-mod line;
+mod group;
 mod notes;
 mod plan;
+mod queue;
+mod serials;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod transactions;
 mod worker;
 
@@ -39,7 +48,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -47,8 +56,8 @@ use std::time::{Duration, Instant, SystemTime};
 use telemetry::audit::RefusalLog;
 
 use arc_swap::ArcSwap;
-use engine::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
-use journal::{History, RealDisk, StoreFault, ZoneFolder};
+use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply};
+use journal::{Disk, History, RealDisk, StoreFault, StoreSize, ZoneFolder};
 use tracing::{error, info, warn};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;
@@ -58,8 +67,10 @@ use wire::{LowerNameBuf, Name, Rcode, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
-use crate::zones::manager::{ZoneManagerHandle, ZoneTable};
-use crate::zones::{Apex, FileStamp};
+use crate::managed::publishing::PublishHandle;
+use crate::managed::table::ZoneStates;
+use crate::managed::{Apex, FileStamp};
+use crate::stores::ZoneStores;
 use config::Adopt;
 use config::Settings;
 pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
@@ -67,16 +78,19 @@ use damage::UnclearFiles;
 pub use damage::{AcceptFault, Accepted, Damage};
 pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};
+use group::{ChangeJob, FileJob};
+pub use group::{TakeEnd, TakenFile, TakenStep};
 use notes::Notes;
 pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
+use queue::Entry;
 use serving::frontend::Served;
+use telemetry::repeated::log_repeated;
 use threads::background::Background;
 use threads::sync::lock;
 use transactions::{CommitOrder, TransactionBounds, Transactions};
 pub use transactions::{OpenTransaction, SetRecord, TransactionFault, UnsetRecords};
 use wording::reason;
 use worker::{Order, Worker};
-pub use worker::{TakeEnd, TakenFile, TakenStep};
 
 /// The folder of the files in the state folder.
 pub const FOLDER: &str = "changes";
@@ -126,14 +140,36 @@ struct Job {
     /// The key that signed it.
     key: Option<LowerNameBuf>,
     client: IpAddr,
-    responder: Responder,
+    /// Sends the answer; dropped, it answers SERVFAIL.
+    answer: SendAnswer,
+    /// Counts the request as one that waits.
+    _waiting: Waiting,
+}
+
+/// Answers a request: the zone is as it wants it, or why it is not.
+type SendAnswer = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+
+/// Counts a request as one that waits, until it is dropped.
+struct Waiting(Arc<Shared>);
+
+impl Waiting {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.counts.waiting.fetch_add(1, Relaxed);
+        Waiting(Arc::clone(shared))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.counts.waiting.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Takes dynamic updates.
 pub struct Changes {
     /// Whose zones they are; the engine has this source.
     engine: Weak<Engine<Served>>,
-    folder: ZoneFolder,
+    stores: ZoneStores,
     orders: Sender<Order>,
     queue: AtomicUsize,
     records: AtomicUsize,
@@ -149,8 +185,8 @@ pub struct Changes {
 struct Shared {
     rules: ArcSwap<UpdateRules>,
     /// What changes goes into service through this.
-    keeping: ZoneManagerHandle,
-    kept: Arc<ZoneTable>,
+    keeping: PublishHandle,
+    kept: Arc<ZoneStates>,
     counts: UpdateCounts,
     /// Zones that are kept on disk.
     stored: Mutex<HashSet<Apex>>,
@@ -168,7 +204,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(notes: Notes, stored: HashSet<Apex>, keeping: ZoneManagerHandle, kept: Arc<ZoneTable>) -> Shared {
+    fn new(notes: Notes, stored: HashSet<Apex>, keeping: PublishHandle, kept: Arc<ZoneStates>) -> Shared {
         Shared {
             rules: ArcSwap::default(),
             keeping,
@@ -183,6 +219,36 @@ impl Shared {
             writing: Mutex::default(),
         }
     }
+
+    /// Notes changes of a zone, and why the last one is not stored, for operators.
+    fn note(&self, apex: &Apex, changes: usize, now: u64, fault: Option<String>) {
+        let mut zones = lock(&self.zones);
+        let known = zones.entry(apex.clone()).or_default();
+        known.changes += changes as u64;
+        if changes > 0 {
+            known.last = now;
+        }
+        if changes > 0 || fault.is_some() {
+            known.fault = fault;
+        }
+    }
+
+    /// Notes how many bytes a zone has on disk.
+    fn set_size(&self, apex: &Apex, size: StoreSize) {
+        let mut zones = lock(&self.zones);
+        let known = zones.entry(apex.clone()).or_default();
+        (known.base_bytes, known.change_bytes, known.history_bytes) = (size.base, size.changes, size.history);
+    }
+}
+
+/// The stores of zones that updates change.
+fn open_stores(folder: ZoneFolder, shared: &Arc<Shared>, background: &Arc<Background>) -> ZoneStores {
+    let theirs = Arc::clone(shared);
+    let compacted = move |apex: &Apex, size| match size {
+        Some(size) => theirs.set_size(apex, size),
+        None => drop(theirs.counts.failed.fetch_add(1, Relaxed)),
+    };
+    ZoneStores::of_marked(folder, Box::new(compacted), Arc::clone(background))
 }
 
 impl Changes {
@@ -201,18 +267,19 @@ impl Changes {
         settings: &Settings,
         state: &Path,
         background: &Arc<Background>,
-        (keeping, kept): (ZoneManagerHandle, Arc<ZoneTable>),
+        (keeping, kept): (PublishHandle, Arc<ZoneStates>),
     ) -> Result<Arc<Changes>, ChangesFault> {
         // If it cannot be made, `open_folder` reports why.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
-        let (folder, held) = open_folder(state).map_err(ChangesFault::Folder)?;
+        let (folder, held) = open_folder(Arc::new(RealDisk), state).map_err(ChangesFault::Folder)?;
         let (zones, unclear) = held;
         let stored = zones.iter().map(|apex| Apex::from(apex.as_name().as_wire())).collect();
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
         let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
+        let stores = open_stores(folder, &shared, background);
         let (orders, taken) = channel();
         let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));
-        let worker = Worker::new(folder.clone(), taken, orders.clone(), of_worker, background);
+        let worker = Worker::new(stores.clone(), taken, orders.clone(), of_worker, background);
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         thread("changes").spawn(move || worker.work()).map_err(ChangesFault::Thread)?;
         let files = ZoneFiles { shared: Arc::clone(&shared), orders: orders.clone() };
@@ -220,7 +287,7 @@ impl Changes {
         thread("zone-files").spawn(move || writer.work()).map_err(ChangesFault::Thread)?;
         let changes = Arc::new(Changes {
             engine: Arc::downgrade(engine),
-            folder,
+            stores,
             orders,
             queue: AtomicUsize::default(),
             records: AtomicUsize::default(),
@@ -258,9 +325,10 @@ impl Changes {
         every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
     }
 
-    fn order(&self, order: Order) {
-        // Otherwise the server is stopping.
-        let _ = self.orders.send(order);
+    /// Queues an entry for a zone.
+    fn queue(&self, apex: &Apex, entry: Entry) {
+        // Without a receiver, the server is stopping.
+        let _ = self.orders.send(Order::Zone(apex.clone(), entry));
     }
 
     /// The version of a zone that is kept on disk, if one is.
@@ -270,28 +338,15 @@ impl Changes {
     pub fn load(&self, apex: &Apex, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, String>> {
         let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
         if !self.is_stored(apex) {
-            if !self.unclear.contains(&self.folder, name) {
+            if !self.unclear.contains(self.stores.folder(), name) {
                 return None;
             }
             lock(&self.shared.stored).insert(apex.clone());
         }
         self.release(apex);
-        let begun = Instant::now();
-        let loaded = self.folder.zone(name).and_then(|(_store, stored)| {
-            let Some(stored) = stored else { return Ok(None) };
-            let shown = stored.path().display();
-            if let Some(torn) = stored.torn_tail() {
-                info!("zone {name}: {} bytes that a crash left in {shown} are left out", torn.bytes);
-            }
-            if stored.is_mark_torn() {
-                warn!(
-                    "zone {name}: a crash has torn its entry in the state file {MARKS}, {shown} is taken as it is"
-                );
-            }
-            let zone = Arc::new(stored.load(key)?);
-            let (serial, milliseconds) = (zone.serial(), begun.elapsed().as_millis() as u64);
-            info!(milliseconds, "zone {name}: serial {serial}, as updates have left it, from {shown}");
-            self.adopt_file(apex, file, stored.path(), zone.serial());
+        let loaded = read_stored(&self.stores, apex, key).map(|stored| {
+            let (zone, path) = stored?;
+            self.adopt_file(apex, file, &path, zone.serial());
             if self.files.state(apex, file) == FileState::Edited {
                 warn!(
                     "zone {name}: its file {} was changed since nomen read or wrote it, and is not read: `nomen ctl \
@@ -299,7 +354,7 @@ impl Changes {
                     file.display()
                 );
             }
-            Ok(Some(zone))
+            Some(zone)
         });
         match &loaded {
             Ok(_) => drop(lock(&self.shared.damaged).remove(apex)),
@@ -308,11 +363,11 @@ impl Changes {
         loaded.ok().flatten().map(Ok)
     }
 
-    /// Has the thread let go of a zone and its file.
+    /// Has the thread give up its version of a zone.
     fn release(&self, apex: &Apex) {
         let (reply, replied) = sync_channel(1);
-        self.order(Order::Release(apex.clone(), reply));
-        // A thread that does not answer has ended, and has let go of the file.
+        self.queue(apex, Entry::Release(reply));
+        // A thread that does not answer has ended.
         let _ = replied.recv_timeout(THREAD_REPLY_TIMEOUT);
     }
 
@@ -333,21 +388,22 @@ impl Changes {
     /// A zone is to hold from now on what its file, as it was when it was read, holds.
     pub fn take(&self, apex: Apex, zone: Arc<Zone>, file: Option<FileStamp>) {
         let rules = self.shared.rules.load().get(&apex).cloned().unwrap_or_default();
-        self.order(Order::Take(apex, zone, file, rules));
+        let of = apex.clone();
+        self.queue(&of, Entry::Change(ChangeJob::File(Box::new(FileJob { apex, zone, file, rules }))));
     }
 
     /// The file of a zone is about to be taken, whether updates have changed the zone before or not. Waits
     /// for the thread; returns whether the zone can be changed. [`taken`](Self::taken) has to follow.
     pub fn hold(&self, apex: &Apex) -> bool {
         let (reply, replied) = sync_channel(1);
-        self.order(Order::Hold(apex.clone(), reply));
+        self.queue(apex, Entry::Hold(reply));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).unwrap_or(false)
     }
 
     /// What came of taking the file of a zone; `None` if it was not. Waits for the thread.
     pub fn taken(&self, apex: &Apex) -> Option<TakeEnd> {
         let (reply, replied) = sync_channel(1);
-        self.order(Order::Taken(apex.clone(), reply));
+        self.queue(apex, Entry::Taken(reply));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).ok().flatten()
     }
 
@@ -364,11 +420,15 @@ impl Changes {
         self.is_stored(apex).then(|| self.files.state(apex, file))
     }
 
-    /// What changed in a zone since a version; `None` if that is not known any more. Waits for the thread.
+    /// Returns the changes of a zone from a version on; `None` if they are not stored any more. Waits for the
+    /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
-        let (reply, replied) = sync_channel(1);
-        self.order(Order::History(apex.clone(), from, reply));
-        replied.recv_timeout(THREAD_REPLY_TIMEOUT).ok().flatten()
+        self.stores.history(apex, from).unwrap_or_else(|fault| {
+            let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+            let about = ("history", &*name);
+            log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
+            None
+        })
     }
 
     /// Has a zone take no updates, also after a restart, and its file hold what they have made of it so far,
@@ -451,7 +511,8 @@ impl Changes {
         self.transactions.commit(apex, **self.bounds.load(), Instant::now(), |work| {
             let (reply, replied) = sync_channel(1);
             let rules = self.shared.rules.load().get(apex).cloned().unwrap_or_default();
-            self.order(Order::Commit(Box::new(CommitOrder { apex: apex.clone(), work, rules, reply })));
+            let order = CommitOrder { work, rules, reply };
+            self.queue(apex, Entry::Change(ChangeJob::Commit(Box::new(order))));
             replied.recv_timeout(THREAD_REPLY_TIMEOUT).unwrap_or(Err(TransactionFault::Busy))
         })
     }
@@ -499,8 +560,9 @@ impl Changes {
     /// Takes no more requests, and waits for those that are there.
     pub fn stop(&self) {
         let (reply, replied) = sync_channel(1);
-        self.order(Order::Stop(reply));
-        // A disk that takes longer than this has had its chance.
+        // The thread may have ended.
+        let _ = self.orders.send(Order::Stop(reply));
+        // A disk may take longer; what it has not stored by then is not acknowledged.
         let _ = replied.recv_timeout(THREAD_REPLY_TIMEOUT);
     }
 
@@ -542,18 +604,27 @@ impl Changes {
             refused("too many updates wait already (`queue` of [updates])");
             return Err(NOT_KEPT);
         }
-        counts.waiting.fetch_add(1, Relaxed);
+        let _waiting = Waiting::new(&self.shared);
         let (responder, promise) = responders.take();
-        let (apex, rules) = (apex.as_wire().into(), Arc::clone(rules));
-        self.order(Order::Update(Box::new(Job { apex, request, rules, key, client, responder })));
+        let (apex, rules) = (Apex::from(apex.as_wire()), Arc::clone(rules));
+        let answer: SendAnswer = Box::new(move |result| match result {
+            Ok(()) => responder.resume(|_| Ok(None)),
+            Err(refusal) => responder.refuse(refusal),
+        });
+        let of = apex.clone();
+        let job = Job { apex, request, rules, key, client, answer, _waiting };
+        self.queue(&of, Entry::Change(ChangeJob::Update(Box::new(job))));
         Ok(SourceReply::Pending(promise))
     }
 }
 
 /// Opens the folder of changes. Returns the zones that it holds, as far as their files say which.
-fn open_folder(state: &Path) -> Result<(ZoneFolder, (HashSet<LowerNameBuf>, UnclearFiles)), StoreFault> {
+fn open_folder(
+    disk: Arc<dyn Disk>,
+    state: &Path,
+) -> Result<(ZoneFolder, (HashSet<LowerNameBuf>, UnclearFiles)), StoreFault> {
     let (root, marks) = (state.join(FOLDER), state.join(MARKS));
-    let folder = ZoneFolder::open_marked(Arc::new(RealDisk), &root, &marks)?;
+    let folder = ZoneFolder::open_marked(disk, &root, &marks)?;
     let (zones, unclear) = folder.held()?;
     for path in &unclear {
         warn!(file = %path.display(), "the file does not say which zone's changes it has, it may be damaged");
@@ -567,6 +638,31 @@ fn open_folder(state: &Path) -> Result<(ZoneFolder, (HashSet<LowerNameBuf>, Uncl
         );
     }
     Ok((folder, (zones, UnclearFiles(unclear))))
+}
+
+/// Reads the stored version of a zone, and returns it with the path of its file.
+fn read_stored(
+    stores: &ZoneStores,
+    apex: &Apex,
+    key: &HashKey,
+) -> Result<Option<(Arc<Zone>, PathBuf)>, StoreFault> {
+    let (name, begun) = (Name::from_wire(apex).unwrap_or(Name::ROOT), Instant::now());
+    stores.exclusively(apex, |folder| {
+        let (_store, Some(stored)) = folder.zone(name)? else { return Ok(None) };
+        let shown = stored.path().display();
+        if let Some(torn) = stored.torn_tail() {
+            info!("zone {name}: {} bytes that a crash left in {shown} are left out", torn.bytes);
+        }
+        if stored.is_mark_torn() {
+            warn!(
+                "zone {name}: a crash has torn its entry in the state file {MARKS}, {shown} is taken as it is"
+            );
+        }
+        let zone = Arc::new(stored.load(key)?);
+        let (serial, milliseconds) = (zone.serial(), begun.elapsed().as_millis() as u64);
+        info!(milliseconds, "zone {name}: serial {serial}, as updates have left it, from {shown}");
+        Ok(Some((zone, stored.path().to_owned())))
+    })
 }
 
 /// How a request with a fault is answered.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Name, NameBuf};
 use zone::{Stamp, regular};
 
-use crate::zones::Apex;
+use crate::managed::Apex;
 use zone::regular::replace;
 
 /// The name of the file in the state folder.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use journal::DEFAULT_HISTORY;
 use update::{SerialPolicy, UpdatePolicy};
 
-use crate::zones::Apex;
+use crate::managed::Apex;
 use config::updates::{UpdateKeys, rule_of};
 
 /// How one zone, or all zones of a folder, may be changed.

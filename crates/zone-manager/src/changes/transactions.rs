@@ -18,10 +18,11 @@ use wire::{Name, NameBuf, Ttl, Type};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
 
+use super::group::TakenStep;
 use super::plan::ZoneUpdates;
-use super::worker::{TakenStep, with_serial};
-use crate::zones::Apex;
-use crate::zones::shown_change::IgnoredParts;
+use super::serials::with_serial;
+use crate::managed::Apex;
+use crate::shown_change::IgnoredParts;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 
@@ -488,7 +489,6 @@ pub(super) type CommitEnd = Result<Option<TakenStep>, TransactionFault>;
 
 /// A commit for the thread that changes zones.
 pub(super) struct CommitOrder {
-    pub(super) apex: Apex,
     pub(super) work: Work,
     pub(super) rules: Arc<ZoneUpdates>,
     pub(super) reply: super::Reply<CommitEnd>,
@@ -497,13 +497,9 @@ pub(super) struct CommitOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::changes::counts::UpdateCounts;
-    use crate::changes::line::{Decided, UpdatableZone, UpdateJob};
-    use crate::zones::manager::Claim;
-    use journal::{RealDisk, ZoneFolder};
+    use crate::changes::group::{ChangeJob, Course, Decided};
     use proptest::prelude::*;
     use std::ops::ControlFlow;
-    use std::sync::atomic::Ordering::Relaxed;
     use wire::hash::HashKey;
     use zone::LoadConfig;
     use zone::scan::TextSource;
@@ -569,23 +565,10 @@ mod tests {
     }
 
     #[test]
-    fn commits_that_come_together_wait_for_the_disk_once() {
-        let state = tempfile::tempdir().expect("a folder");
-        let folder = ZoneFolder::open(Arc::new(RealDisk), state.path()).expect("a folder");
-        let (base, counts, now) = (zone(""), UpdateCounts::default(), Instant::now());
-        let (store, _) = folder.zone(base.apex().as_name()).expect("a store");
-        let mut line = UpdatableZone {
-            number: 1,
-            store,
-            zone: Arc::clone(&base),
-            since: Some(Vec::new()),
-            compacting: false,
-            file: None,
-            first: base.serial(),
-            claim: Claim::of_none(),
-        };
+    fn commits_that_come_together_are_compared_with_each_other() {
+        let (base, now) = (zone(""), Instant::now());
         // The second changes what the first has changed since it was begun.
-        let demands: Vec<UpdateJob> = ["a.example.", "a.example.", "b.example."]
+        let jobs: Vec<ChangeJob> = ["a.example.", "a.example.", "b.example."]
             .iter()
             .zip(1..)
             .map(|(owner, last)| {
@@ -594,18 +577,16 @@ mod tests {
                 all.set(&apex, &address(owner, last), BOUNDS, now).expect("set");
                 let work = all.work(&apex, BOUNDS, now).expect("open");
                 let (reply, _) = std::sync::mpsc::sync_channel(1);
-                UpdateJob::Commit(CommitOrder { apex, work, rules: Arc::default(), reply })
+                ChangeJob::Commit(Box::new(CommitOrder { work, rules: Arc::default(), reply }))
             })
             .collect();
-        let group = line.take(&demands, 0, &counts);
-        let ends: Vec<String> = group.decided.iter().map(in_words).collect();
+        let course = Course::of(&base, &jobs, 0).expect("a version");
+        let ends: Vec<String> = course.decided.iter().map(in_words).collect();
         assert_eq!(ends, ["7 to 8", "conflict", "8 to 9"]);
-        assert!(group.changed && group.fault.is_none());
-        assert_eq!((line.zone.serial().0, line.store.acknowledged()), (9, Some(line.zone.serial())));
-        assert_eq!(line.zone.record_count(), base.record_count() + 2);
-        assert_eq!(line.since.as_ref().map(Vec::len), Some(2));
-        let syncs: u64 = counts.syncs.iter().map(|count| count.load(Relaxed)).sum();
-        assert_eq!((syncs, counts.journalled.load(Relaxed)), (1, 2));
+        assert_eq!((course.zone.serial().0, course.steps.len(), course.changes().count()), (9, 2, 2));
+        assert_eq!(course.zone.record_count(), base.record_count() + 2);
+        // Of two changes the first is stored: two jobs stand in front of the second.
+        assert_eq!((course.jobs_before_change(1), course.jobs_before_change(2)), (2, 3));
     }
 
     fn in_words(decided: &Decided) -> String {

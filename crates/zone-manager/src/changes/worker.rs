@@ -1,183 +1,150 @@
-//! The thread that changes zones.
+//! The thread that changes zones. It decides what jobs make of a zone, has the changes stored, and when they
+//! are on disk has the next version put into service; then the clients are answered.
+//!
+//! The thread waits for nothing but its queue: claims of zones, stored changes and folded versions come as
+//! messages. Jobs of a zone that come while changes of it are being stored are the next group, with one sync
+//! for all of them. Zones do not wait for each other.
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use engine::{Refusal, Responder};
-use exchange::{unix_seconds, wake_together};
-use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
+use engine::Refusal;
+use exchange::unix_seconds;
+use journal::StoreFault;
 use tracing::{debug, info};
-use update::SerialPolicy;
-use wire::rdata::view::Soa;
-use wire::{Name, Rcode, Serial, Type};
+use wire::{Name, Serial};
 use zone::Zone;
-use zone::store::{ChangeSet, ChangedRecords, diff};
 
-use super::damage::heal;
+use super::answers::{Outcome, Settled, answer, commit_end, not_kept, send_answers};
 use super::files::ZoneFiles;
-use super::line::{Decided, Group, KeepFault, UpdatableZone, UpdateJob};
-use super::plan::ZoneUpdates;
-use super::transactions::{CommitEnd, CommitOrder, TransactionFault};
-use super::{Job, NOT_KEPT, Reply, Shared, THREAD_REPLY_TIMEOUT, refusal};
-use crate::zones::manager::ClaimedZone;
-use crate::zones::shown_change::ShownRecord;
-use crate::zones::{Apex, FileStamp};
+use super::group::{ChangeJob, Course, Decided, FileJob, KeepFault, TakeEnd, TakenFile, TakenStep};
+use super::queue::{Entry, Group, Phase, UpdatableZone, ZoneQueue};
+use super::transactions::TransactionFault;
+use super::{Reply, Shared};
+use crate::fold::{FoldEnd, FoldJob, Folding};
+use crate::managed::Apex;
+use crate::managed::publishing::ClaimedZone;
+use crate::stores::{Append, Appended, ZoneStores};
 use telemetry::repeated::log_repeated;
 use telemetry::trail::audit;
 use threads::background::{Background, JobKind};
+use threads::sync::lock;
 
-/// Most requests that are taken together.
+/// Most jobs that are stored together.
 const TOGETHER: usize = 4096;
-
 /// Shortest time between two syncs of the marks.
 const MARKS_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the thread is asked for.
+/// A message to the thread.
 pub(super) enum Order {
-    /// A request.
-    Update(Box<Job>),
-    /// A zone is to hold what its file, as it was when it was read, holds.
-    Take(Apex, Arc<Zone>, Option<FileStamp>, Arc<ZoneUpdates>),
-    /// A zone is about to be taken from its file: until that is done, nothing else changes it.
-    Hold(Apex, Reply<bool>),
-    /// What came of taking a zone from its file; `None` if it was not.
-    Taken(Apex, Reply<Option<TakeEnd>>),
-    /// A transaction is to become a change of its zone.
-    Commit(Box<CommitOrder>),
-    /// The newest version of a zone that is being changed.
-    Newest(Apex, Reply<Option<Arc<Zone>>>),
-    /// What changed since a version.
-    History(Apex, Serial, Reply<Option<History>>),
-    /// Let go of a zone and its file.
-    Release(Apex, Reply<()>),
-    /// A zone was folded: the number of its line, and what came of it.
-    Folded(Apex, u64, Option<Zone>),
-    /// A new base was written.
-    Compacted(Apex, Box<Replacement>, Result<(), StoreFault>),
-    /// Do what is there, and end.
+    /// Something for a zone.
+    Zone(Apex, Entry),
+    /// The reply to a claim: the version in service, if there is one.
+    Claimed(Apex, Option<ClaimedZone>),
+    /// Changes of a zone are stored, or are not; the number of the zone.
+    Stored(Apex, u64, Appended),
+    /// A fold has ended: the number of the zone, that of the job, and the version.
+    Folded(Apex, u64, u64, Option<Arc<Zone>>),
+    /// The marks are synced.
+    MarksSynced,
+    /// All that waits is to be done, and the thread ends.
     Stop(Reply<()>),
 }
 
-/// What came of taking a zone from its file: what changed, if anything did, or why it was not taken.
-pub type TakeEnd = Result<Option<TakenFile>, String>;
-
-/// Records that are listed of those that a zone's file drops; of more, only the number is reported.
-const LISTED: usize = 1000;
-
-/// What a zone's file made of a zone that updates had changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TakenFile {
-    /// What changed.
-    pub step: TakenStep,
-    /// Records that were served and that the file does not have, one a line; without SOA.
-    pub dropped: Vec<String>,
-    /// Such records beyond those.
-    pub more_dropped: usize,
+/// Sends one order; dropped before, it sends another. So the thread always gets a reply.
+struct OneOrder {
+    orders: Sender<Order>,
+    otherwise: Option<Order>,
 }
 
-impl TakenFile {
-    fn of(step: TakenStep, change: &ChangeSet) -> Self {
-        let mut gone = change.removed.iter().filter(|record| record.rtype != Type::SOA);
-        let dropped = gone.by_ref().take(LISTED).map(|record| ShownRecord(record).to_string()).collect();
-        TakenFile { step, dropped, more_dropped: gone.count() }
+impl OneOrder {
+    fn send(mut self, order: Order) {
+        self.otherwise = None;
+        // Without a receiver, the server is stopping.
+        let _ = self.orders.send(order);
     }
 }
 
-/// What changed in a zone that was taken from its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TakenStep {
-    /// The serial number before.
-    pub from: Serial,
-    /// The serial number now.
-    pub to: Serial,
-    /// Records that went, the SOA among them.
-    pub removed: usize,
-    /// Records that came.
-    pub added: usize,
-    /// Records of the zone now.
-    pub records: u64,
+impl Drop for OneOrder {
+    fn drop(&mut self) {
+        if let Some(order) = self.otherwise.take() {
+            // As above.
+            let _ = self.orders.send(order);
+        }
+    }
 }
 
 /// The thread's state.
 pub(super) struct Worker {
-    folder: ZoneFolder,
-    orders: Receiver<Order>,
+    stores: ZoneStores,
+    pub(super) orders: Receiver<Order>,
     own: Sender<Order>,
     shared: Arc<Shared>,
     background: Arc<Background>,
     files: ZoneFiles,
-    lines: HashMap<Apex, UpdatableZone>,
-    /// Results of taking zones from their files, kept until `Order::Taken` asks for them.
-    takes: HashMap<Apex, TakeEnd>,
-    /// The number of the last line.
+    zones: HashMap<Apex, ZoneQueue>,
+    /// The last number of a zone or a job.
     number: u64,
-    /// When marks were synced last.
+    /// When the marks were synced last, and whether they are being synced.
     marks_synced: Instant,
-}
-
-/// A demand and how it is answered.
-enum Settled {
-    Update(Responder, Result<(), Refusal>),
-    Commit(Reply<CommitEnd>, CommitEnd),
+    marks_syncing: bool,
+    stopping: Option<Reply<()>>,
 }
 
 impl Worker {
     pub(super) fn new(
-        folder: ZoneFolder,
+        stores: ZoneStores,
         orders: Receiver<Order>,
         own: Sender<Order>,
         shared: Arc<Shared>,
         background: Arc<Background>,
     ) -> Worker {
         let files = ZoneFiles { shared: Arc::clone(&shared), orders: own.clone() };
-        let (lines, takes, marks_synced) = (HashMap::new(), HashMap::new(), Instant::now());
-        Worker { folder, orders, own, shared, background, files, lines, takes, number: 0, marks_synced }
+        Worker {
+            stores,
+            orders,
+            own,
+            shared,
+            background,
+            files,
+            zones: HashMap::new(),
+            number: 0,
+            marks_synced: Instant::now(),
+            marks_syncing: false,
+            stopping: None,
+        }
     }
 
-    /// Works until it receives `Order::Stop`: a thread's work.
+    /// Works until it receives `Order::Stop` and all jobs have ended: a thread's work.
     pub(super) fn work(mut self) {
         while let Some(first) = self.next() {
-            let (mut next, mut group) = (Some(first), Vec::new());
-            while let Some(order) = next {
-                let other = match order {
-                    Order::Update(job) => {
-                        group.push(UpdateJob::Update(job));
-                        None
-                    }
-                    Order::Commit(order) => {
-                        group.push(UpdateJob::Commit(*order));
-                        None
-                    }
-                    other => Some(other),
-                };
-                if other.is_some() || group.len() >= TOGETHER {
-                    self.update(std::mem::take(&mut group));
-                }
-                match other {
-                    Some(Order::Stop(reply)) => {
-                        self.sync_marks();
-                        // The receiver may be gone.
-                        let _ = reply.try_send(());
-                        return;
-                    }
-                    Some(other) => self.handle(other),
-                    None => {}
-                }
-                next = self.orders.try_recv().ok();
+            if !self.round(first) {
+                return;
             }
-            self.update(group);
         }
+    }
+
+    /// Takes this order and others that are there, and does what they lead to. Returns false once the thread
+    /// has ended.
+    pub(super) fn round(&mut self, first: Order) -> bool {
+        let mut touched = vec![self.take(first)];
+        // What is there is taken before a group is made: then one sync is for all of it.
+        while touched.len() < TOGETHER
+            && let Ok(order) = self.orders.try_recv()
+        {
+            touched.push(self.take(order));
+        }
+        touched.into_iter().flatten().for_each(|apex| self.advance(&apex));
+        !self.has_stopped()
     }
 
     /// Waits for the next order. Meanwhile, and where orders come all the time, marks are synced.
     fn next(&mut self) -> Option<Order> {
-        while self.folder.has_unsynced_marks() {
+        while !self.marks_syncing && self.stores.folder().has_unsynced_marks() {
             let due = self.marks_synced + MARKS_SYNC_INTERVAL;
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -192,207 +159,411 @@ impl Worker {
         self.orders.recv().ok()
     }
 
-    fn sync_marks(&mut self) {
-        self.marks_synced = Instant::now();
-        if let Err(fault) = self.folder.sync_marks() {
+    pub(super) fn sync_marks(&mut self) {
+        (self.marks_synced, self.marks_syncing) = (Instant::now(), true);
+        let (folder, synced) = (self.stores.folder().clone(), self.one_order(Order::MarksSynced));
+        self.background.run(JobKind::Store, move || {
+            report_marks(&folder);
+            drop(synced);
+        });
+    }
+
+    /// Whether the thread was asked to end, and nothing is left to be done.
+    fn has_stopped(&mut self) -> bool {
+        let is_idle = self.zones.values().all(ZoneQueue::is_idle);
+        let Some(reply) = self.stopping.take_if(|_| is_idle) else { return false };
+        report_marks(self.stores.folder());
+        // The receiver may be gone.
+        let _ = reply.try_send(());
+        true
+    }
+
+    /// Takes an order. Returns the zone for which something may be done now.
+    fn take(&mut self, order: Order) -> Option<Apex> {
+        match order {
+            Order::Zone(apex, entry) => {
+                self.zones.entry(apex.clone()).or_default().entries.push_back(entry);
+                Some(apex)
+            }
+            Order::Claimed(apex, claimed) => {
+                self.claimed(&apex, claimed);
+                Some(apex)
+            }
+            Order::Stored(apex, number, appended) => {
+                self.stored(&apex, number, appended);
+                Some(apex)
+            }
+            Order::Folded(apex, number, job, zone) => {
+                self.folded(&apex, number, job, zone);
+                None
+            }
+            Order::MarksSynced => {
+                self.marks_syncing = false;
+                None
+            }
+            Order::Stop(reply) => {
+                self.stopping = Some(reply);
+                None
+            }
+        }
+    }
+
+    fn one_order(&self, otherwise: Order) -> OneOrder {
+        OneOrder { orders: self.own.clone(), otherwise: Some(otherwise) }
+    }
+
+    /// Does what waits for a zone, until something of it has to wait for another thread.
+    fn advance(&mut self, apex: &Apex) {
+        // A panic is a bug in nomen. It costs these jobs, whose clients get SERVFAIL, and no other.
+        let advanced = catch_unwind(AssertUnwindSafe(|| while self.do_next(apex) {}));
+        if advanced.is_err() {
+            let about = ("change failed", &*name(apex).to_string());
             log_repeated!(
                 error,
                 ERROR,
-                ("marks", ""),
-                "how far zones are acknowledged cannot be noted, damage of their journals may go unnoticed: {fault}"
+                about,
+                "zone {}: changing it failed inside nomen; this is a bug",
+                name(apex)
             );
+            self.zones.remove(apex);
         }
     }
 
-    fn handle(&mut self, order: Order) {
-        match order {
-            Order::Update(_) | Order::Commit(_) | Order::Stop(_) => {}
-            Order::Take(apex, zone, file, rules) => {
-                let end = self.take(&apex, &zone, file.as_ref(), &rules);
-                self.takes.insert(apex, end);
+    /// Does the first thing that waits for a zone. Returns false if nothing is left or it has to wait.
+    fn do_next(&mut self, apex: &Apex) -> bool {
+        let Some(queue) = self.zones.get_mut(apex) else { return false };
+        if queue.phase.is_waiting() {
+            return false;
+        }
+        let is_closed = matches!(queue.phase, Phase::Closed);
+        match queue.entries.front() {
+            None => {
+                if is_closed && !queue.is_held {
+                    self.zones.remove(apex);
+                }
+                return false;
             }
-            Order::Hold(apex, reply) => {
-                self.takes.remove(&apex);
-                let held = self.line(&apex).is_ok();
-                let _ = reply.try_send(held);
+            Some(Entry::Change(_)) => return self.begin_group(apex),
+            Some(Entry::Hold(_)) if is_closed => return self.claim(apex),
+            Some(_) => {}
+        }
+        // The receivers may have timed out.
+        match queue.entries.pop_front() {
+            Some(Entry::Hold(reply)) => {
+                (queue.is_held, queue.taken) = (true, None);
+                let _ = reply.try_send(true);
             }
-            Order::Taken(apex, reply) => {
-                let end = self.takes.remove(&apex);
-                self.let_go_unless_stored(&apex);
+            Some(Entry::Taken(reply)) => {
+                queue.is_held = false;
+                let end = queue.taken.take();
+                self.close_unless_stored(apex);
                 let _ = reply.try_send(end);
             }
-            Order::Newest(apex, reply) => {
-                let newest = self.lines.get(&apex).map(|line| Arc::clone(&line.zone));
+            Some(Entry::Newest(reply)) => {
+                let newest = queue.open().map(|zone| Arc::clone(&zone.version));
                 let _ = reply.try_send(newest);
             }
-            Order::History(apex, from, reply) => {
-                let history = self.history(&apex, from);
-                let _ = reply.try_send(history);
-            }
-            Order::Release(apex, reply) => {
-                self.lines.remove(&apex);
+            Some(Entry::Release(reply)) => {
+                (queue.phase, queue.is_held) = (Phase::Closed, false);
                 let _ = reply.try_send(());
             }
-            Order::Folded(apex, number, zone) => self.folded(&apex, number, zone),
-            Order::Compacted(apex, replacement, written) => self.compacted(&apex, *replacement, written),
+            Some(Entry::Change(_)) | None => {}
         }
+        true
     }
 
-    /// Takes demands together: those of each zone in their order.
-    fn update(&mut self, demands: Vec<UpdateJob>) {
-        if demands.is_empty() {
+    /// Asks for the version in service. Returns false: the zone waits for it.
+    fn claim(&mut self, apex: &Apex) -> bool {
+        if let Some(queue) = self.zones.get_mut(apex) {
+            queue.phase = Phase::Claiming;
+        }
+        let (reply, of) = (self.one_order(Order::Claimed(apex.clone(), None)), apex.clone());
+        let claimed = move |claimed| reply.send(Order::Claimed(of, claimed));
+        self.shared.keeping.claim(apex.clone(), Box::new(claimed));
+        false
+    }
+
+    /// Takes the version in service. A claim that no zone waits for ends by being dropped.
+    fn claimed(&mut self, apex: &Apex, claimed: Option<ClaimedZone>) {
+        let is_stored = self.is_stored(apex);
+        let Some(queue) = self.zones.get_mut(apex) else { return };
+        if !matches!(queue.phase, Phase::Claiming) {
             return;
         }
-        let requests = demands.iter().filter(|demand| matches!(demand, UpdateJob::Update(_))).count();
-        self.shared.counts.waiting.fetch_sub(requests, Relaxed);
-        let mut by_zone: BTreeMap<Apex, Vec<UpdateJob>> = BTreeMap::new();
-        for demand in demands {
-            by_zone.entry(demand.apex().clone()).or_default().push(demand);
+        queue.phase = Phase::Closed;
+        let Some(ClaimedZone { version, file, mut claim }) = claimed else { return self.not_loaded(apex) };
+        if is_stored {
+            claim.keep();
         }
-        let (mut settled, mut zones) = (Vec::new(), Vec::new());
-        for (apex, demands) in by_zone {
-            // A panic is a bug of ours, and costs these demands and no other.
-            let done = catch_unwind(AssertUnwindSafe(|| self.update_zone(&apex, demands, &mut settled)));
-            match done {
-                Ok(Some(zone)) => zones.push((apex, zone)),
-                Ok(None) => {}
-                Err(_) => {
-                    log_repeated!(
-                        error,
-                        ERROR,
-                        ("change failed", &name(&apex).to_string()),
-                        "zone {}: changing it failed inside nomen; this is a bug",
-                        name(&apex)
-                    );
-                    self.lines.remove(&apex);
+        self.number += 1;
+        queue.phase = Phase::Open(Box::new(UpdatableZone {
+            number: self.number,
+            file_serial: version.serial(),
+            version,
+            folding: Folding::default(),
+            fold_end: None,
+            is_stored,
+            file,
+            claim,
+        }));
+    }
+
+    /// Ends the jobs of a zone of which no version is in service.
+    fn not_loaded(&mut self, apex: &Apex) {
+        let Some(queue) = self.zones.get_mut(apex) else { return };
+        let (mut jobs, mut others) = (Vec::new(), Vec::new());
+        for entry in queue.entries.drain(..) {
+            match entry {
+                Entry::Change(job) => jobs.push(job),
+                // The receiver may have timed out.
+                Entry::Hold(reply) => drop(reply.try_send(false)),
+                other => others.push(other),
+            }
+        }
+        queue.entries.extend(others);
+        let reason = "no version of the zone is in service";
+        self.refuse(apex, jobs, Refusal::NOT_LOADED, reason, TransactionFault::NotKept(reason.into()));
+    }
+
+    /// Refuses jobs of a zone.
+    fn refuse(
+        &mut self,
+        apex: &Apex,
+        jobs: Vec<ChangeJob>,
+        refusal: Refusal,
+        reason: &str,
+        fault: TransactionFault,
+    ) {
+        let serial = self.served_serial(apex);
+        let (mut settled, mut fault) = (Vec::new(), Some(fault));
+        for job in jobs {
+            match job {
+                ChangeJob::Update(job) => {
+                    let refused = Outcome::Refused(refusal, reason.into());
+                    settled.push(answer(&self.shared, *job, &refused, serial));
+                }
+                ChangeJob::Commit(order) => {
+                    let fault = fault.take().unwrap_or_else(|| not_kept(reason));
+                    settled.push(Settled::Commit(order.reply, Err(fault)));
+                }
+                ChangeJob::File(_) => {
+                    if let Some(queue) = self.zones.get_mut(apex) {
+                        queue.taken = Some(Err(reason.into()));
+                    }
                 }
             }
         }
-        self.publish(zones, settled);
+        send_answers(settled);
     }
 
-    /// Takes demands for one zone. Returns its next version, if there is one.
-    fn update_zone(
-        &mut self,
-        apex: &Apex,
-        demands: Vec<UpdateJob>,
-        settled: &mut Vec<Settled>,
-    ) -> Option<Arc<Zone>> {
-        let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
-        let history = demands.first().map_or(DEFAULT_HISTORY, |demand| demand.rules().history);
-        let every = demands.first().and_then(|demand| demand.rules().write_file_every);
-        // It may have been frozen since they came.
-        let is_frozen = threads::sync::lock(&shared.frozen).contains(apex);
-        let line = match if is_frozen { Err(Refusal::PROHIBITED) } else { self.line(apex) } {
-            Ok(line) => line,
-            Err(refusal) => {
-                let serial = self.served_serial(apex);
-                let refuse = |demand| refuse(&shared, demand, (refusal, is_frozen), serial);
-                settled.extend(demands.into_iter().map(refuse));
-                return None;
+    /// Takes the jobs in front together, and has the changes that they make stored. Returns false if the zone
+    /// waits for that.
+    fn begin_group(&mut self, apex: &Apex) -> bool {
+        if self.refuse_frozen(apex) {
+            return true;
+        }
+        let Some(queue) = self.zones.get_mut(apex) else { return false };
+        let Some(zone) = queue.open() else { return self.claim(apex) };
+        let (version, number) = (Arc::clone(&zone.version), zone.number);
+        let (jobs, now) = (queue.take_jobs(TOGETHER), unix_seconds());
+        let course = match Course::of(&version, &jobs, now) {
+            Ok(course) => course,
+            Err(error) => {
+                self.settle(apex, jobs, None, Some(KeepFault::Zone(error)), now);
+                return true;
             }
         };
-        line.store.keep_history(history);
-        let before = line.zone.serial();
-        let Group { decided, fault, changed } = line.take(&demands, now, &shared.counts);
-        let zone = changed.then(|| Arc::clone(&line.zone));
-        let steps = decided.iter().filter(|decided| decided.change().is_some()).count();
-        // The file is gone: opened anew, the zone is stored anew.
-        let is_gone = matches!(&fault, Some(KeepFault::Store(StoreFault::Io { action: "open", .. })));
+        let changes: Vec<_> = course.changes().cloned().collect();
+        if changes.is_empty() {
+            self.settle(apex, jobs, Some(course), None, now);
+            return true;
+        }
+        let history = jobs.first().map_or(journal::DEFAULT_HISTORY, |job| job.rules().history);
+        let after = Arc::clone(&course.zone);
+        let append = Append { before: version, after, changes, history };
+        if let Phase::Open(zone) = std::mem::take(&mut queue.phase) {
+            queue.phase = Phase::Storing(zone, Box::new(Group { jobs, course, now }));
+        }
+        let lost = Order::Stored(apex.clone(), number, Appended::nothing(StoreFault::NotWritten));
+        let (reply, of) = (self.one_order(lost), apex.clone());
+        let appended = move |appended| reply.send(Order::Stored(of, number, appended));
+        self.stores.append(apex, append, Box::new(appended));
+        false
+    }
+
+    /// Refuses the requests and transactions in front if the zone is frozen, which it may be since they came.
+    /// Returns whether there were any.
+    fn refuse_frozen(&mut self, apex: &Apex) -> bool {
+        if !lock(&self.shared.frozen).contains(apex) {
+            return false;
+        }
+        let Some(queue) = self.zones.get_mut(apex) else { return false };
+        let refused: Vec<ChangeJob> = std::iter::from_fn(|| match queue.entries.front() {
+            Some(Entry::Change(ChangeJob::Update(_) | ChangeJob::Commit(_))) => {
+                queue.entries.pop_front().and_then(|entry| match entry {
+                    Entry::Change(job) => Some(job),
+                    _ => None,
+                })
+            }
+            _ => None,
+        })
+        .collect();
+        let is_any = !refused.is_empty();
+        self.refuse(apex, refused, Refusal::PROHIBITED, "the zone is frozen", TransactionFault::Frozen);
+        is_any
+    }
+
+    /// Takes what became of the changes of a group.
+    fn stored(&mut self, apex: &Apex, number: u64, appended: Appended) {
+        let Some(queue) = self.zones.get_mut(apex) else { return };
+        let (mut zone, group) = match std::mem::take(&mut queue.phase) {
+            Phase::Storing(zone, group) if zone.number == number => (zone, *group),
+            other => {
+                queue.phase = other;
+                return;
+            }
+        };
+        let Appended { stored, fault, synced, size, acknowledged } = appended;
+        if let Some(took) = synced {
+            self.shared.counts.synced(stored, took);
+        }
+        zone.is_stored |= acknowledged.is_some();
+        let fold_end = zone.fold_end.take();
+        let version = Arc::clone(&zone.version);
+        queue.phase = Phase::Open(zone);
+        if let Some(size) = size {
+            self.shared.set_size(apex, size);
+        }
+        let Group { jobs, course, now } = group;
+        match fault {
+            None => self.settle(apex, jobs, Some(course), None, now),
+            Some(fault) => {
+                // Changes in front of the fault are on disk, and nothing else has happened.
+                let kept = course.jobs_before_change(stored);
+                let course = Course::of(&version, &jobs[..kept], now).ok();
+                self.settle(apex, jobs, course, Some(KeepFault::Store(fault)), now);
+            }
+        }
+        if let Some((job, zone)) = fold_end {
+            self.folded(apex, number, job, zone);
+        }
+    }
+
+    /// Makes the stored version the newest one, and ends the jobs that led to it. Jobs behind those that
+    /// `course` has are not stored, for this fault.
+    fn settle(
+        &mut self,
+        apex: &Apex,
+        jobs: Vec<ChangeJob>,
+        course: Option<Course>,
+        fault: Option<KeepFault>,
+        now: u64,
+    ) {
+        let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
+        let before = zone.version.serial();
+        let (decided, steps) = match course {
+            None => (Vec::new(), 0),
+            Some(Course { decided, zone: newest, steps }) => {
+                zone.version = newest;
+                zone.folding.changed(&steps);
+                let changes = decided.iter().filter(|decided| decided.change().is_some()).count();
+                (decided, changes)
+            }
+        };
+        let version = Arc::clone(&zone.version);
+        let every = jobs.iter().find_map(|job| match job {
+            ChangeJob::File(_) => None,
+            job => job.rules().write_file_every,
+        });
         let fault = fault.map(|fault| fault.to_string());
         if let Some(fault) = &fault {
-            shared.counts.failed.fetch_add(1, Relaxed);
-            let lost = demands.len() - decided.len();
-            log_repeated!(
-                error,
-                ERROR,
-                ("updates not kept", &name(apex).to_string()),
-                "zone {}: {lost} changes are not made, they cannot be kept: {fault}",
-                name(apex)
-            );
+            self.shared.counts.failed.fetch_add(1, Relaxed);
+            let of_clients = |job: &&ChangeJob| !matches!(job, ChangeJob::File(_));
+            let lost = jobs.iter().skip(decided.len()).filter(of_clients).count();
+            let about = ("updates not kept", &*name(apex).to_string());
+            if lost > 0 {
+                log_repeated!(
+                    error,
+                    ERROR,
+                    about,
+                    "zone {}: {lost} changes are not made, they cannot be kept: {fault}",
+                    name(apex)
+                );
+            }
         }
-        self.note(apex, steps, now, fault.clone());
-        if is_gone {
-            self.lines.remove(apex);
+        self.shared.note(apex, steps, now, fault.clone());
+        let settled = self.answers(apex, jobs, decided, before, fault.as_deref().unwrap_or_default());
+        if steps == 0 {
+            send_answers(settled);
+        } else {
+            debug!("zone {}: {steps} changes, serial {before} -> {}", name(apex), version.serial());
+            self.shared.keeping.changed(apex.clone(), version, Box::new(move || send_answers(settled)));
+            self.fold(apex);
+            every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
         }
-        let (mut decided, mut serial) = (decided.into_iter(), before);
-        for demand in demands {
+        self.close_unless_stored(apex);
+    }
+
+    /// Ends jobs, each as it was decided.
+    fn answers(
+        &mut self,
+        apex: &Apex,
+        jobs: Vec<ChangeJob>,
+        decided: Vec<Decided>,
+        before: Serial,
+        fault: &str,
+    ) -> Vec<Settled> {
+        let (mut decided, mut serial, mut settled) = (decided.into_iter(), before, Vec::new());
+        for job in jobs {
             let decided = decided.next();
             let change = decided.as_ref().and_then(Decided::change);
             let after = change.map_or(serial, |change| change.after);
-            settled.push(match demand {
-                UpdateJob::Update(job) => answer(&shared, *job, &Outcome::of(decided), Some(serial)),
-                UpdateJob::Commit(order) => {
-                    let end = commit_end(apex, decided, fault.as_deref().unwrap_or_default());
-                    Settled::Commit(order.reply, end)
+            match job {
+                ChangeJob::Update(job) => {
+                    settled.push(answer(&self.shared, *job, &Outcome::of(decided), Some(serial)));
                 }
-            });
+                ChangeJob::Commit(order) => {
+                    settled.push(Settled::Commit(order.reply, commit_end(apex, decided, fault)));
+                }
+                ChangeJob::File(job) => {
+                    let end = self.file_taken(*job, decided, fault);
+                    if let Some(queue) = self.zones.get_mut(apex) {
+                        queue.taken = Some(end);
+                    }
+                }
+            }
             serial = after;
         }
-        if let Some(zone) = &zone {
-            debug!("zone {}: {steps} changes, serial {before} -> {}", name(apex), zone.serial());
-            self.look_after(apex);
-            every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
-        }
-        self.let_go_unless_stored(apex);
-        zone
+        settled
     }
 
-    /// The zone, ready to be changed.
-    fn line(&mut self, apex: &Apex) -> Result<&mut UpdatableZone, Refusal> {
-        if !self.lines.contains_key(apex) {
-            let line = self.open(apex)?;
-            self.lines.insert(apex.clone(), line);
-        }
-        self.lines.get_mut(apex).ok_or(Refusal::ABANDONED)
-    }
-
-    fn open(&mut self, apex: &Apex) -> Result<UpdatableZone, Refusal> {
-        let (reply, replied) = sync_channel(1);
-        self.shared.keeping.claim(apex.clone(), reply);
-        // A reply that comes after this has no receiver, and ends its claim.
-        let claimed = replied.recv_timeout(THREAD_REPLY_TIMEOUT).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
-        let ClaimedZone { version: zone, file, mut claim } = claimed;
-        let opened = self.folder.zone(name(apex)).or_else(|fault| {
-            let healed = self.is_stored(apex) && heal(&self.folder, &zone, &fault);
-            if healed { self.folder.zone(name(apex)) } else { Err(fault) }
-        });
-        let fault = match opened {
-            Ok((store, stored)) => {
-                let serial = stored.as_ref().map(|stored| stored.serial());
-                if serial.is_none_or(|serial| serial == zone.serial()) {
-                    if self.is_stored(apex) {
-                        claim.keep();
-                    }
-                    self.number += 1;
-                    let number = self.number;
-                    return Ok(UpdatableZone {
-                        number,
-                        store,
-                        first: zone.serial(),
-                        zone,
-                        since: None,
-                        compacting: false,
-                        file,
-                        claim,
-                    });
-                }
-                format!("serial {} is in service, and another is in the state folder", zone.serial())
-            }
-            Err(fault) => fault.to_string(),
+    /// Logs how a zone was taken from its file.
+    fn file_taken(&mut self, job: FileJob, decided: Option<Decided>, fault: &str) -> TakeEnd {
+        let FileJob { apex, zone: read, file, rules } = job;
+        let name = name(&apex);
+        let Some(Decided::File(decided)) = decided else {
+            let fault = format!("what its file holds is not taken, it cannot be kept: {fault}");
+            let about = ("file not taken", &*name.to_string());
+            log_repeated!(error, ERROR, about, "zone {name}: {fault}");
+            self.shared.note(&apex, 0, 0, Some(fault.clone()));
+            return Err(fault);
         };
-        log_repeated!(
-            error,
-            ERROR,
-            ("no updates", &name(apex).to_string()),
-            "zone {}: it takes no updates: {fault}",
-            name(apex)
-        );
-        self.shared.counts.failed.fetch_add(1, Relaxed);
-        if self.is_stored(apex) {
-            claim.keep();
+        self.files.note_read(&apex, file.as_ref(), read.serial());
+        let Some((change, records)) = decided else {
+            info!("zone {name}: it holds what its file holds");
+            return Ok(None);
+        };
+        if let Some(zone) = self.zones.get_mut(&apex).and_then(ZoneQueue::open) {
+            (zone.file, zone.file_serial) = (file, read.serial());
         }
-        Err(NOT_KEPT)
+        let step = TakenStep::of(&change, records);
+        let TakenStep { from, to, removed, added, .. } = step;
+        info!(removed, added, "zone {name}: what its file holds is taken, serial {from} -> {to}");
+        audit!(zone = %name, removed, added, serial_before = %from, serial = %to, "zone file taken");
+        if let Some(every) = rules.write_file_every.filter(|_| to != read.serial()) {
+            self.shared.schedule.within(&apex, every);
+        }
+        Ok(Some(TakenFile::of(step, &change)))
     }
 
     /// The serial number of a zone in service.
@@ -401,349 +572,87 @@ impl Worker {
     }
 
     fn is_stored(&self, apex: &Apex) -> bool {
-        threads::sync::lock(&self.shared.stored).contains(apex)
+        lock(&self.shared.stored).contains(apex)
     }
 
-    /// A zone of which nothing is on the disk yet goes on coming from its file.
-    fn let_go_unless_stored(&mut self, apex: &Apex) {
-        let is_stored = self.is_stored(apex);
-        if let Some(line) = self.lines.get_mut(apex).filter(|line| line.store.acknowledged().is_some()) {
-            line.claim.keep();
-            if !is_stored {
-                info!(
-                    "zone {}: from now on it is kept in the state folder, its file is not read",
-                    name(apex)
-                );
-                self.files.note_read(apex, line.file.as_ref(), line.first);
-                threads::sync::lock(&self.shared.stored).insert(apex.clone());
+    /// A zone of which something is stored comes from there from now on. One of which nothing is stored comes
+    /// from its file, as before.
+    fn close_unless_stored(&mut self, apex: &Apex) {
+        let Some(queue) = self.zones.get_mut(apex) else { return };
+        let is_held = queue.is_held;
+        let Some(zone) = queue.open() else { return };
+        if !zone.is_stored {
+            if !is_held {
+                queue.phase = Phase::Closed;
             }
-        } else {
-            self.lines.remove(apex);
+            return;
+        }
+        zone.claim.keep();
+        if lock(&self.shared.stored).insert(apex.clone()) {
+            info!("zone {}: from now on it is kept in the state folder, its file is not read", name(apex));
+            self.files.note_read(apex, zone.file.as_ref(), zone.file_serial);
         }
     }
 
-    /// Notes what operators see of a zone.
-    fn note(&self, apex: &Apex, steps: usize, now: u64, fault: Option<String>) {
-        let Some(line) = self.lines.get(apex) else { return };
-        let mut zones = threads::sync::lock(&self.shared.zones);
-        let known = zones.entry(apex.clone()).or_default();
-        let size = line.store.size();
-        (known.base_bytes, known.change_bytes, known.history_bytes) = (size.base, size.changes, size.history);
-        known.changes += steps as u64;
-        if steps > 0 {
-            known.last = now;
-        }
-        if steps > 0 || fault.is_some() {
-            known.fault = fault;
-        }
+    /// Has the newest version folded beside serving, where that saves memory.
+    fn fold(&mut self, apex: &Apex) {
+        let next = self.number + 1;
+        let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
+        let version = Arc::clone(&zone.version);
+        let Some(job) = zone.folding.begin(next, &version) else { return };
+        let number = zone.number;
+        self.number = next;
+        self.run_fold(apex, number, job);
     }
 
-    /// Puts versions into service, then answers the requests for them.
-    fn publish(&self, zones: Vec<(Apex, Arc<Zone>)>, settled: Vec<Settled>) {
-        let each = |settled| match settled {
-            Settled::Update(responder, Ok(())) => responder.resume(|_| Ok(None)),
-            Settled::Update(responder, Err(refusal)) => responder.refuse(refusal),
-            // The requester may have timed out.
-            Settled::Commit(reply, end) => drop(reply.try_send(end)),
+    fn run_fold(&self, apex: &Apex, number: u64, job: FoldJob) {
+        let lost = Order::Folded(apex.clone(), number, job.number, None);
+        let (reply, of) = (self.one_order(lost), apex.clone());
+        job.run(&self.background, move |job, zone| reply.send(Order::Folded(of, number, job, zone)));
+    }
+
+    /// Takes what became of a fold.
+    fn folded(&mut self, apex: &Apex, number: u64, job: u64, folded: Option<Arc<Zone>>) {
+        let next = self.number + 1;
+        let zone = match self.zones.get_mut(apex).map(|queue| &mut queue.phase) {
+            Some(Phase::Open(zone)) if zone.number == number => zone,
+            // The changes that are being stored come on top.
+            Some(Phase::Storing(zone, _)) if zone.number == number => {
+                zone.fold_end = Some((job, folded));
+                return;
+            }
+            _ => return,
         };
-        // Answers that are ready together leave together.
-        let settle = move || wake_together(|| settled.into_iter().for_each(each));
-        match zones.is_empty() {
-            true => settle(),
-            false => self.shared.keeping.changed(zones, Box::new(settle)),
-        }
-    }
-
-    /// A zone is to hold what its file holds.
-    fn take(
-        &mut self,
-        apex: &Apex,
-        zone: &Arc<Zone>,
-        file: Option<&FileStamp>,
-        rules: &ZoneUpdates,
-    ) -> TakeEnd {
-        let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
-        let line = self.line(apex).map_err(|_| "what changes in the zone cannot be kept".to_owned())?;
-        let change = diff(&line.zone, zone);
-        let change = with_serial(change, &line.zone, zone, zone.serial(), rules.serial, now);
-        if change.is_empty() {
-            info!("zone {}: it holds what its file holds", name(apex));
-            self.files.note_read(apex, file, zone.serial());
-            self.let_go_unless_stored(apex);
-            return Ok(None);
-        }
-        let (from, to) = (change.before, change.after);
-        let (removed, added) = (change.removed.len(), change.added.len());
-        let step = TakenStep { from, to, removed, added, records: 0 };
-        let taken = TakenFile::of(step, &change);
-        let end = match line.step(change, &shared.counts) {
-            Ok(()) => {
-                (line.file, line.first) = (file.cloned(), zone.serial());
-                let next = Arc::clone(&line.zone);
-                let records = next.record_count();
-                info!(
-                    removed,
-                    added,
-                    "zone {}: what its file holds is taken, serial {from} -> {to}",
-                    name(apex)
-                );
-                audit!(zone = %name(apex), removed, added, serial_before = %from, serial = %to, "zone file taken");
-                self.note(apex, 1, now, None);
-                self.look_after(apex);
-                self.publish(vec![(apex.clone(), next)], Vec::new());
-                self.files.note_read(apex, file, zone.serial());
-                if let Some(every) = rules.write_file_every.filter(|_| to != zone.serial()) {
-                    self.shared.schedule.within(apex, every);
-                }
-                Ok(Some(TakenFile { step: TakenStep { records, ..step }, ..taken }))
+        match zone.folding.ended(job, folded, next) {
+            FoldEnd::Outdated => {}
+            FoldEnd::Continue(job) => {
+                self.number = next;
+                self.run_fold(apex, number, job);
             }
-            Err(fault) => {
-                shared.counts.failed.fetch_add(1, Relaxed);
-                let fault = format!("what its file holds is not taken, it cannot be kept: {fault}");
-                let about = ("file not taken", &*name(apex).to_string());
-                log_repeated!(error, ERROR, about, "zone {}: {fault}", name(apex));
-                self.note(apex, 0, now, Some(fault.clone()));
-                Err(fault)
+            FoldEnd::Folded(folded) => {
+                zone.version = Arc::clone(&folded);
+                self.shared.keeping.changed(apex.clone(), folded, Box::new(|| ()));
             }
-        };
-        self.let_go_unless_stored(apex);
-        end
-    }
-
-    fn history(&mut self, apex: &Apex, from: Serial) -> Option<History> {
-        let line = match self.line(apex) {
-            Ok(line) => line,
-            Err(_) => return None,
-        };
-        line.store.history(from).unwrap_or_else(|fault| {
-            log_repeated!(
-                warn,
-                WARN,
-                ("history", &name(apex).to_string()),
-                "zone {}: its history cannot be read: {fault}",
-                name(apex)
-            );
-            None
-        })
-    }
-
-    /// Has a zone folded, or written anew, beside serving, where that pays.
-    fn look_after(&mut self, apex: &Apex) {
-        let Some(line) = self.lines.get_mut(apex) else { return };
-        if line.since.is_none() && line.zone.is_worth_folding() {
-            let (zone, number, own, of) =
-                (Arc::clone(&line.zone), line.number, self.own.clone(), apex.clone());
-            line.since = Some(Vec::new());
-            self.background.run(JobKind::Fold, move || {
-                let folded = catch_unwind(AssertUnwindSafe(|| zone.folded())).ok().and_then(Result::ok);
-                // Otherwise the server is stopping.
-                let _ = own.send(Order::Folded(of, number, folded));
-            });
-        }
-        if !line.compacting && line.store.is_worth_compacting() {
-            match line.store.begin_compaction() {
-                Ok(mut replacement) => {
-                    let (zone, own, of) = (Arc::clone(&line.zone), self.own.clone(), apex.clone());
-                    line.compacting = true;
-                    self.background.run(JobKind::Compaction, move || {
-                        let written = catch_unwind(AssertUnwindSafe(|| replacement.write(&zone)));
-                        let written = written.unwrap_or(Err(StoreFault::NotWritten));
-                        let _ = own.send(Order::Compacted(of, Box::new(replacement), written));
-                    });
-                }
-                Err(fault) => not_compacted(apex, &fault),
-            }
-        }
-    }
-
-    fn folded(&mut self, apex: &Apex, number: u64, zone: Option<Zone>) {
-        let Some(line) = self.lines.get_mut(apex).filter(|line| line.number == number) else { return };
-        let since = line.since.take().unwrap_or_default();
-        let next = |zone: Zone, change: &Arc<ChangeSet>| zone.apply(change).ok();
-        let folded = zone.and_then(|zone| since.iter().try_fold(zone, next));
-        match folded {
-            Some(zone) => {
-                line.zone = Arc::new(zone);
-                let zone = Arc::clone(&line.zone);
-                self.publish(vec![(apex.clone(), zone)], Vec::new());
-            }
-            None => {
+            FoldEnd::Failed => {
                 let about = ("not folded", &*name(apex).to_string());
                 log_repeated!(warn, WARN, about, "zone {}: it could not be folded", name(apex));
             }
         }
     }
-
-    fn compacted(&mut self, apex: &Apex, replacement: Replacement, written: Result<(), StoreFault>) {
-        let Some(line) = self.lines.get_mut(apex) else { return };
-        line.compacting = false;
-        let done = written.and_then(|()| line.store.finish(replacement));
-        if let Err(fault) = done {
-            self.shared.counts.failed.fetch_add(1, Relaxed);
-            not_compacted(apex, &fault);
-        }
-        self.note(apex, 0, 0, None);
-    }
 }
 
-/// Logs that the journal of a zone is not compacted, and grows.
-fn not_compacted(apex: &Apex, fault: &StoreFault) {
-    let about = ("compaction", &*name(apex).to_string());
-    log_repeated!(warn, WARN, about, "zone {}: its journal cannot be compacted: {fault}", name(apex));
+/// Syncs the marks of a folder, and logs a failure.
+fn report_marks(folder: &journal::ZoneFolder) {
+    if let Err(fault) = folder.sync_marks() {
+        log_repeated!(
+            error,
+            ERROR,
+            ("marks", ""),
+            "how far zones are acknowledged cannot be noted, damage of their journals may go unnoticed: {fault}"
+        );
+    }
 }
 
 fn name(apex: &Apex) -> Name<'_> {
     Name::from_wire(apex).unwrap_or(Name::ROOT)
-}
-
-/// What a request led to, as the audit line has it.
-enum Outcome {
-    /// The zone was as the request wants it.
-    Unchanged,
-    /// The zone changed.
-    Changed { from: Serial, to: Serial, removed: usize, added: usize },
-    /// Nothing changed, for this reason.
-    Refused(Refusal, String),
-}
-
-impl Outcome {
-    /// `None` was not kept.
-    fn of(decided: Option<Decided>) -> Self {
-        match decided {
-            Some(Decided::Update(Ok(None))) => Self::Unchanged,
-            Some(Decided::Update(Ok(Some(change)))) => Self::Changed {
-                from: change.before,
-                to: change.after,
-                removed: change.removed.len(),
-                added: change.added.len(),
-            },
-            Some(Decided::Update(Err(fault))) => Self::Refused(refusal(&fault), fault.to_string()),
-            Some(Decided::Commit(_)) | None => Self::Refused(NOT_KEPT, "it cannot be kept".into()),
-        }
-    }
-}
-
-/// What came of a transaction; `None` was not kept, for this fault.
-fn commit_end(apex: &Apex, decided: Option<Decided>, fault: &str) -> CommitEnd {
-    let Some(Decided::Commit(decided)) = decided else { return Err(not_kept(fault)) };
-    let Some((change, records)) = decided? else { return Ok(None) };
-    let (from, to) = (change.before, change.after);
-    let (removed, added) = (change.removed.len(), change.added.len());
-    let zone = name(apex);
-    info!(removed, added, "zone {zone}: a transaction is committed, serial {from} -> {to}");
-    audit!(%zone, removed, added, serial_before = %from, serial = %to, "transaction committed");
-    Ok(Some(TakenStep { from, to, removed, added, records }))
-}
-
-fn not_kept(fault: &str) -> TransactionFault {
-    TransactionFault::NotKept(format!("the change cannot be kept: {fault}"))
-}
-
-/// The end of a demand whose zone is frozen or has a journal that cannot be used.
-fn refuse(
-    shared: &Shared,
-    demand: UpdateJob,
-    (refusal, is_frozen): (Refusal, bool),
-    serial: Option<Serial>,
-) -> Settled {
-    match demand {
-        UpdateJob::Update(job) => {
-            let why = if is_frozen { "the zone is frozen" } else { "its journal cannot be used" };
-            answer(shared, *job, &Outcome::Refused(refusal, why.into()), serial)
-        }
-        UpdateJob::Commit(order) if is_frozen => Settled::Commit(order.reply, Err(TransactionFault::Frozen)),
-        UpdateJob::Commit(order) => Settled::Commit(order.reply, Err(not_kept("the log says why"))),
-    }
-}
-
-/// Counts and logs an answer: a line for each client, key and zone, and then their number. `serial` is that
-/// of the zone before.
-fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) -> Settled {
-    let (zone, client) = (name(&job.apex), job.client);
-    let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.as_name().to_string());
-    let object = format!("{zone} {client} {key}");
-    let result = match outcome {
-        Outcome::Refused(refusal, _) => Err(*refusal),
-        Outcome::Unchanged | Outcome::Changed { .. } => Ok(()),
-    };
-    shared.counts.answered(result.err().map_or(Rcode::NOERROR, |refusal| refusal.rcode));
-    let (prerequisites, updates) = (job.request.prerequisites().len(), job.request.updates().len());
-    let serial = serial.map(|serial| serial.0);
-    match outcome {
-        Outcome::Changed { from, to, removed, added } => log_repeated!(
-            info,
-            INFO,
-            ("update accepted", &object),
-            "zone {zone}: update accepted client={client} key={key} removed={removed} added={added} serial {from} -> {to}"
-        ),
-        Outcome::Refused(refusal, why) => log_repeated!(
-            info,
-            INFO,
-            ("update refused", &object),
-            "zone {zone}: update refused client={client} key={key} rcode={} reason={why:?} prerequisites={prerequisites} \
-             updates={updates} serial={}",
-            refusal.rcode,
-            serial.map_or("none".into(), |serial| serial.to_string())
-        ),
-        Outcome::Unchanged => debug!(%zone, %client, key, "update changes nothing"),
-    }
-    match outcome {
-        Outcome::Changed { from, to, removed, added } => {
-            audit!(%zone, %client, key, removed, added, serial_before = %from, serial = %to, "update accepted");
-        }
-        Outcome::Refused(refusal, reason) => {
-            let rcode = refusal.rcode;
-            audit!(%zone, %client, key, %rcode, %reason, prerequisites, updates, serial, "update refused");
-        }
-        Outcome::Unchanged => {
-            audit!(%zone, %client, key, prerequisites, updates, serial, "update changes nothing");
-        }
-    }
-    Settled::Update(job.responder, result)
-}
-
-/// What `change` is of, as a change of `old` to the SOA of `new`, with a serial number behind that of the
-/// version so far: `wanted`, if it is that, or else the next one. Empty if nothing else changes and no serial
-/// number is wanted.
-pub(super) fn with_serial(
-    change: ChangeSet,
-    old: &Zone,
-    new: &Zone,
-    wanted: Serial,
-    policy: SerialPolicy,
-    now: u64,
-) -> ChangeSet {
-    let before = old.serial();
-    let own = Some(wanted).filter(|wanted| before.compare(*wanted) == Some(Ordering::Less));
-    let others = |records: &ChangedRecords| records.iter().any(|record| record.rtype != Type::SOA);
-    let soa_of = |zone: &Zone| {
-        let set = zone.apex_node().rrset(Type::SOA)?;
-        let record = set.rdatas().next()?;
-        let mut rdata = Vec::new();
-        record.copy_to(&mut rdata);
-        Some((record.ttl(), rdata))
-    };
-    let (Some((old_ttl, old_soa)), Some((ttl, mut soa))) = (soa_of(old), soa_of(new)) else { return change };
-    let same_soa = Soa::read(&old_soa).ok().zip(Soa::read(&soa).ok()).is_some_and(|(old, new)| {
-        let numbers =
-            |soa: &Soa<'_>| (soa.numbers.refresh, soa.numbers.retry, soa.numbers.expire, soa.numbers.minimum);
-        numbers(&old) == numbers(&new) && old.mname == new.mname && old.rname == new.rname
-    });
-    let same = same_soa && old_ttl == ttl && !others(&change.removed) && !others(&change.added);
-    if same && own.is_none() {
-        return ChangeSet::default();
-    }
-    let next = own.unwrap_or_else(|| policy.next(before, now));
-    if let Some(field) = soa.len().checked_sub(20).and_then(|at| soa[at..].first_chunk_mut()) {
-        *field = next.0.to_be_bytes();
-    }
-    let mut made = ChangeSet { before, after: next, ..ChangeSet::default() };
-    made.removed.push(old.apex().as_name(), Type::SOA, old_ttl, &old_soa);
-    made.added.push(old.apex().as_name(), Type::SOA, ttl, &soa);
-    for (from, to) in [(&change.removed, &mut made.removed), (&change.added, &mut made.added)] {
-        for record in from.iter().filter(|record| record.rtype != Type::SOA) {
-            to.push(record.owner, record.rtype, record.ttl, record.rdata);
-        }
-    }
-    made
 }

@@ -22,6 +22,8 @@ mod forward;
 mod memory;
 mod notify;
 mod plan;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod status;
 mod store;
 
@@ -44,11 +46,11 @@ use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
 use wire::{Name, Serial};
 use zone::Zone;
-use zone::store::ChangeSet;
 
-use crate::zones::Apex;
-use crate::zones::manager::ZoneManagerHandle;
-use crate::zones::state::{KeptVersion, SecondaryNews};
+use crate::fold::FoldJob;
+use crate::managed::Apex;
+use crate::managed::publishing::PublishHandle;
+use crate::managed::state::{KeptVersion, SecondaryNews};
 use config::Adopt;
 use config::Settings;
 use core::{CoreHost, CoreLimits, Published, SecondaryCore, SecondaryRequest};
@@ -64,7 +66,7 @@ pub use status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
 use store::Keep;
 pub use store::{FOLDER, SecondaryStore};
 use telemetry::repeated::log_repeated;
-use threads::background::{Background, JobKind};
+use threads::background::Background;
 use threads::kept_threads::KeptThreads;
 use threads::sync::{read, write};
 
@@ -130,7 +132,7 @@ pub struct Secondaries {
 /// What the core reaches: the threads of transfers, and the zone keeping.
 struct Desk {
     outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
-    keeping: ZoneManagerHandle,
+    keeping: PublishHandle,
     store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
     /// Threads of transfers and of forwarded updates, which wait for primaries.
@@ -180,15 +182,10 @@ impl CoreHost for Arc<Desk> {
         }
     }
 
-    fn fold(&self, number: u64, apex: Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, fold: bool) {
+    fn fold(&self, apex: Apex, job: FoldJob) {
         let desk = Arc::clone(self);
-        self.background.run(JobKind::Fold, move || {
-            let made = catch_unwind(AssertUnwindSafe(|| {
-                let folded = if fold { Arc::new(zone.folded().ok()?) } else { zone };
-                let next = |zone: Arc<Zone>, change: &Arc<ChangeSet>| zone.apply(change).ok().map(Arc::new);
-                changes.iter().try_fold(folded, next)
-            }));
-            desk.request(SecondaryRequest::Folded(number, apex, made.ok().flatten()));
+        job.run(&self.background, move |number, zone| {
+            desk.request(SecondaryRequest::Folded(number, apex, zone));
         });
     }
 
@@ -227,7 +224,7 @@ impl Secondaries {
         settings: &Settings,
         state: Option<&Path>,
         background: &Arc<Background>,
-        (keeping, local_root): (ZoneManagerHandle, Arc<LocalRoot>),
+        (keeping, local_root): (PublishHandle, Arc<LocalRoot>),
     ) -> Result<Arc<Secondaries>, SecondariesFault> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(SecondariesFault::Random)?;

@@ -13,7 +13,7 @@ use wire::{Class, Rcode, Type};
 
 use super::Secondaries;
 use super::core::SecondaryRequest;
-use crate::zones::Apex;
+use crate::managed::Apex;
 use telemetry::audit::RefusalLog;
 use threads::sync::{lock, read};
 

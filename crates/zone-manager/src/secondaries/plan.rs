@@ -10,7 +10,7 @@ use std::time::Duration;
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
 
-use crate::zones::Apex;
+use crate::managed::Apex;
 use config::addresses::SourceAddress;
 use config::peers::{Peer, PeerKeys, ZonemdPolicy};
 use config::table::read::At;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use journal::{History, RealDisk, StoreFault};
+use journal::{Disk, History, RealDisk, StoreFault, ZoneFolder};
 use tracing::{info, warn};
 use wire::hash::HashKey;
 use wire::{Name, Serial};
@@ -15,9 +15,9 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::counts::SecondaryCounts;
+use crate::managed::Apex;
+use crate::managed::state::KeptVersion;
 use crate::stores::{StoreOrder, ZoneStores};
-use crate::zones::Apex;
-use crate::zones::state::KeptVersion;
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
 use threads::sync::lock;
@@ -55,7 +55,17 @@ impl SecondaryStore {
         background: &Arc<Background>,
         counts: &Arc<SecondaryCounts>,
     ) -> Result<Arc<SecondaryStore>, StoreFault> {
-        let stores = ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(background))?;
+        SecondaryStore::open_on(Arc::new(RealDisk), state, background, counts)
+    }
+
+    /// The same on another disk.
+    pub(super) fn open_on(
+        disk: Arc<dyn Disk>,
+        state: &Path,
+        background: &Arc<Background>,
+        counts: &Arc<SecondaryCounts>,
+    ) -> Result<Arc<SecondaryStore>, StoreFault> {
+        let stores = ZoneStores::open(disk, &state.join(FOLDER), Arc::clone(background))?;
         Ok(Arc::new(SecondaryStore { stores, counts: Arc::clone(counts), removing: Mutex::default() }))
     }
 
@@ -127,39 +137,41 @@ impl SecondaryStore {
             return None;
         }
         let (begun, name) = (Instant::now(), Name::from_wire(apex).ok()?);
-        let loaded = self.stores.folder().zone(name).and_then(|(store, stored)| {
-            let Some(stored) = stored else { return Ok(None) };
-            if let Some(torn) = stored.torn_tail() {
-                info!(
-                    "zone {name}: {} bytes that a crash left in {} are left out",
-                    torn.bytes,
-                    stored.path().display()
-                );
-            }
-            let zone = Arc::new(stored.load(key)?);
-            drop(store);
-            // A crash may have cost the time of the confirmation; the version came when the file was written
-            // last.
-            let written = || stored.path().metadata().and_then(|about| about.modified()).ok();
-            let written = || Some(written()?.duration_since(UNIX_EPOCH).ok()?.as_secs());
-            let confirmed = stored.confirmed().or_else(written).unwrap_or(0);
-            Ok(Some(KeptVersion { zone, confirmed, expired: false }))
+        let kept = self.stores.exclusively(apex, |folder| {
+            load(folder, name, key).unwrap_or_else(|fault| {
+                let aside = match &fault {
+                    // The disk may read it the next time.
+                    StoreFault::Io { .. } => "the file stays as it is".to_owned(),
+                    _ => match folder.set_aside(name) {
+                        Ok(path) => format!("it is now {}", path.display()),
+                        Err(fault) => fault.to_string(),
+                    },
+                };
+                warn!("zone {name}: what was kept of it cannot be used: {fault}; {aside}");
+                None
+            })
         });
         if begun.elapsed() > SLOW_READ {
             info!("zone {name}: read from the state folder in {} ms", begun.elapsed().as_millis());
         }
-        match loaded {
-            Ok(kept) => kept,
-            Err(fault) => {
-                let aside = match self.stores.folder().set_aside(name) {
-                    Ok(path) => format!("it is now {}", path.display()),
-                    Err(fault) => fault.to_string(),
-                };
-                warn!("zone {name}: what was kept of it cannot be used: {fault}; {aside}");
-                None
-            }
-        }
+        kept
     }
+}
+
+/// Reads the stored version of a zone; `None` if there is none.
+fn load(folder: &ZoneFolder, name: Name<'_>, key: &HashKey) -> Result<Option<KeptVersion>, StoreFault> {
+    let (store, Some(stored)) = folder.zone(name)? else { return Ok(None) };
+    if let Some(torn) = stored.torn_tail() {
+        let (bytes, path) = (torn.bytes, stored.path().display());
+        info!("zone {name}: {bytes} bytes that a crash left in {path} are left out");
+    }
+    let zone = Arc::new(stored.load(key)?);
+    drop(store);
+    // A crash may have cost the time of the confirmation; the version came when the file was written last.
+    let written = || stored.path().metadata().and_then(|about| about.modified()).ok();
+    let written = || Some(written()?.duration_since(UNIX_EPOCH).ok()?.as_secs());
+    let confirmed = stored.confirmed().or_else(written).unwrap_or(0);
+    Ok(Some(KeptVersion { zone, confirmed, expired: false }))
 }
 
 fn name(apex: &Apex) -> Name<'_> {

@@ -8,10 +8,10 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use crate::changes::Changes;
+use crate::managed::Apex;
 use crate::secondaries::Secondaries;
-use crate::zones::Apex;
-use crate::zones::differences::Differences;
-use crate::zones::produce::ProducedStores;
+use crate::stores::differences::Differences;
+use crate::stores::produced::ProducedStores;
 use telemetry::repeated::log_repeated;
 
 /// Where it is stored what changed in zones.

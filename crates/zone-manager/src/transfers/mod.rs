@@ -28,7 +28,7 @@ use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type};
 use zone::Zone;
 
-use crate::zones::Apex;
+use crate::managed::Apex;
 use config::Adopt;
 use config::Settings;
 pub use histories::Histories;

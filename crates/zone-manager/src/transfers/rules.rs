@@ -7,7 +7,7 @@ use std::sync::Arc;
 use transfer::tsig::{TsigKey, TsigKeys};
 use wire::LowerNameBuf;
 
-use crate::zones::Apex;
+use crate::managed::Apex;
 use config::Configuration;
 use config::peers::PeerKeys;
 use config::report::{ConfigPlace, Diagnostic};

@@ -12,14 +12,14 @@ use tracing::{debug, error, info, warn};
 use wire::Name;
 use zone::catalog::Change;
 
-use super::Apex;
-use super::differences::Differences;
 use super::examiner::Examiner;
 use super::manager::Message;
-use super::publishing::Publishing;
-use super::state::{Load, Notice, VersionStep, ZoneAction};
 use crate::changes::Changes;
+use crate::managed::Apex;
+use crate::managed::publishing::Publishing;
+use crate::managed::state::{Load, Notice, VersionStep, ZoneAction};
 use crate::secondaries::Secondaries;
+use crate::stores::differences::Differences;
 use threads::sync::{read, write};
 
 /// Zones that are handled otherwise than by serving them.

@@ -27,7 +27,8 @@ use zone::Zone;
 use zone::image::{self, Image, ImageError, Provenance};
 use zone::regular;
 
-use super::{Apex, ZoneSpec, ZoneText};
+use crate::managed::state::ImageOrder;
+use crate::managed::{Apex, ZoneSpec, ZoneText};
 use telemetry::repeated::log_repeated;
 use threads::spare::{Share, spare};
 use wording::reason;
@@ -245,17 +246,6 @@ impl ImageCounts {
     }
 }
 
-/// An image that is to be written.
-#[derive(Debug)]
-pub struct ImageOrder {
-    /// The zone's entry in the configuration.
-    pub spec: ZoneSpec,
-    /// The version that is in service.
-    pub zone: Arc<Zone>,
-    /// How it was made.
-    pub provenance: Provenance,
-}
-
 /// What the writing thread is asked for.
 enum Task {
     Write(ImageOrder),
@@ -440,7 +430,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::zones::Origin;
+    use crate::managed::Origin;
 
     fn spec(name: &str) -> ZoneSpec {
         let name: wire::NameBuf = name.parse().expect("a name");
@@ -448,8 +438,8 @@ mod tests {
             apex: name.as_name().as_wire().into(),
             text: ZoneText::BuiltIn(""),
             origin: Origin::Configuration,
-            differences: crate::zones::differences::DifferenceRule::default(),
-            rules: crate::zones::TextRules::default(),
+            differences: crate::managed::DifferenceRule::default(),
+            rules: crate::managed::TextRules::default(),
         }
     }
 

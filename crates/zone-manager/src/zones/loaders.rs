@@ -15,10 +15,10 @@ use zone::Zone;
 use zone::store::{ChangeSet, diff_within};
 
 use super::images::Images;
-use super::state::{KeptVersion, Load, Looked, Reading};
 use super::text::{self, Meter};
-use super::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::changes::Changes;
+use crate::managed::state::{KeptVersion, Load, Looked, Reading};
+use crate::managed::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::secondaries::SecondaryStore;
 use threads::sync::lock;
 

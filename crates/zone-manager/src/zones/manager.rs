@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,26 +22,29 @@ use wire::hash::HashKey;
 use zone::Zone;
 use zone::catalog::Change;
 
-use super::differences::Differences;
 use super::examiner::{Examiner, Finding};
 use super::executor::{Executor, log};
 use super::images::Images;
 use super::loaders::{KeptElsewhere, LoadEnd, Loaders};
-use super::produce::{Listing, ProducedStores};
+use super::produce::Listing;
 use super::publisher::Publisher;
-use super::publishing::{Publishing, PublishingThread};
+use super::publishing::PublishingThread;
 pub use super::report::{HeldFolder, LostZones, RoundReport, Summary};
 use super::resolve::{ReloadBounds, WantedZones};
-use super::state::{KeptVersion, Load, Looked, Notice, ReadWhen, SecondaryNews, ZoneEvent};
-use super::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::changes::Changes;
+use crate::managed::publishing::{PublishHandle, Publishing};
+use crate::managed::state::{KeptVersion, Load, Looked, ReadWhen, ZoneEvent};
+use crate::managed::table::ManagedZone;
+use crate::managed::{Apex, ZoneFault, ZoneSpec};
 use crate::secondaries::Secondaries;
+use crate::stores::differences::Differences;
+use crate::stores::produced::ProducedStores;
 use crate::transfers::Transfers;
 use members::{Joining, ZoneChange};
 use rounds::{Purpose, Round};
 use serving::frontend::Served;
 use serving::recursive::LocalRoot;
-use table::{Asker, ManagedZone};
+use table::Asker;
 pub use table::{FolderFindings, LastReload, ReloadFault, Reloaded, ZoneTable};
 use telemetry::systemd;
 use threads::background::Background;
@@ -53,59 +56,6 @@ const SIGNATURES: Duration = Duration::from_secs(3600);
 const ZONES_A_TURN: usize = 1000;
 /// So many zones of a folder or a catalog zone at least must be gone for them to be held back.
 pub(super) const LEAST_HELD: usize = 10;
-
-/// What is done once something is in service.
-pub type OncePublished = Box<dyn FnOnce() + Send>;
-
-/// A zone that is changed by updates, as it is when that begins.
-pub struct ClaimedZone {
-    /// The version in service.
-    pub version: Arc<Zone>,
-    /// Its file, as it was when last read.
-    pub file: Option<FileStamp>,
-    /// Ends the claim when dropped.
-    pub claim: Claim,
-}
-
-/// That a zone is changed by updates, and not by its file. Dropped, it lets the zone come from its file
-/// again, unless [kept](Self::keep) or the zone was claimed before.
-pub struct Claim {
-    apex: Apex,
-    /// Where it ends; `None` if it does not.
-    ends_at: Option<Sender<Publishing>>,
-}
-
-impl Claim {
-    /// A claim of this zone. When it ends, it sends [`Publishing::Unclaim`] to `ends_at`, if that is given.
-    pub(super) fn new(apex: Apex, ends_at: Option<Sender<Publishing>>) -> Self {
-        Claim { apex, ends_at }
-    }
-
-    /// Ends the claim without a message. Returns false if the zone was claimed before, and stays claimed.
-    pub(super) fn ends_now(mut self) -> bool {
-        self.ends_at.take().is_some()
-    }
-
-    /// A claim of no zone.
-    #[cfg(test)]
-    pub(crate) fn of_none() -> Self {
-        Claim { apex: Apex::default(), ends_at: None }
-    }
-
-    /// The zone stays claimed: updates of it are stored.
-    pub fn keep(&mut self) {
-        self.ends_at = None;
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        if let Some(messages) = self.ends_at.take() {
-            // Otherwise the server is stopping.
-            let _ = messages.send(Publishing::Unclaim(self.apex.clone()));
-        }
-    }
-}
 
 /// A message to the thread.
 pub(super) enum Message {
@@ -171,23 +121,6 @@ impl ZoneManagerHandle {
         self.ask(|reply| Message::ReloadZone(apex, when, reply))
     }
 
-    /// From now on a zone is changed by updates, and not by its file. The reply has the version in service,
-    /// if there is one.
-    pub fn claim(&self, apex: Apex, reply: SyncSender<Option<ClaimedZone>>) {
-        // Without a receiver, the server is stopping.
-        let _ = self.publishing.send(Publishing::Claim(apex, reply));
-    }
-
-    /// The file of a zone that was claimed was written with what updates have made of it.
-    pub fn wrote(&self, apex: Apex, file: FileStamp) {
-        let _ = self.publishing.send(Publishing::Wrote(apex, file));
-    }
-
-    /// Updates have made these versions; `done` runs once they are in service.
-    pub fn changed(&self, zones: Vec<(Apex, Arc<Zone>)>, done: OncePublished) {
-        let _ = self.publishing.send(Publishing::Changed(zones, done));
-    }
-
     /// Asks for a zone to be served: the text of its `[[zone]]`.
     pub fn add_zone(&self, text: String) -> oneshot::Receiver<Reloaded> {
         self.ask(|reply| Message::Ask(ZoneChange::Add(text), reply))
@@ -198,16 +131,9 @@ impl ZoneManagerHandle {
         self.ask(|reply| Message::Ask(ZoneChange::Remove(apex), reply))
     }
 
-    /// Reports what became of a zone that is taken from primaries.
-    pub fn news(&self, apex: Apex, news: SecondaryNews) {
-        // Without a receiver, the server is stopping.
-        let _ = self.publishing.send(Publishing::News(apex, news));
-    }
-
-    /// Reports when a zone that is taken from primaries expires, in seconds since 1970.
-    pub fn expires(&self, apex: Apex, at: Option<u64>) {
-        // As above.
-        let _ = self.publishing.send(Publishing::Expires(apex, at));
+    /// Reports new versions to the thread that puts them into service.
+    pub fn publishing(&self) -> PublishHandle {
+        PublishHandle(self.publishing.clone())
     }
 
     /// Ends the threads, in the middle of whatever they do.
@@ -493,7 +419,7 @@ impl ZoneManager {
             changes.allow(&wanted.updates);
         }
         let table = Arc::clone(&self.table);
-        let mut states = write(&table.states);
+        let mut states = write(&table.states.zones);
         for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !states.contains_key(&spec.apex)) {
             warn!("zone {} comes from the file {}, and {doubt}: is it meant?", spec.name(), spec.text);
         }
@@ -522,7 +448,7 @@ impl ZoneManager {
         for specs in wanted.specs.chunks(ZONES_A_TURN) {
             loads.extend(self.want_all(specs));
         }
-        let states = read(&table.states);
+        let states = read(&table.states.zones);
         if let Some(images) = &self.images {
             images.keep(states.values().map(|zone| &zone.state.status().spec));
         }
@@ -537,7 +463,7 @@ impl ZoneManager {
     /// Reports to zones that they are wanted. Returns the loads that follow.
     fn want_all(&mut self, specs: &[ZoneSpec]) -> Vec<Load> {
         let (table, mut loads) = (Arc::clone(&self.table), Vec::new());
-        let mut states = write(&table.states);
+        let mut states = write(&table.states.zones);
         for spec in specs {
             let zone = states.entry(spec.apex.clone()).or_insert_with(|| ManagedZone::new(spec.clone()));
             zone.state.wanted_as(spec);
@@ -570,7 +496,7 @@ impl ZoneManager {
     /// Looks at the age of all signatures.
     fn look_at_signatures(&mut self) {
         let now = unix_now();
-        write(&self.table.states).values_mut().for_each(|zone| zone.look_at_signatures(now));
+        write(&self.table.states.zones).values_mut().for_each(|zone| zone.look_at_signatures(now));
         self.joining.local_root.iter().for_each(|copy| copy.look_again());
         self.take_root_again();
     }
@@ -642,6 +568,8 @@ fn answer(replies: Vec<Asker>, result: &Reloaded) {
 
 mod members;
 mod rounds;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod table;
 #[cfg(test)]
 mod tests;

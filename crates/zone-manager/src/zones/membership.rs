@@ -17,11 +17,11 @@ use transfer::catalog_zone::{
 use wire::{Name, NameBuf};
 use zone::Zone;
 
-use super::differences::DifferenceRule;
 use super::manager::{LEAST_HELD, Removal};
 use super::produce::Listing;
-use super::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::changes::ZoneUpdates;
+use crate::managed::DifferenceRule;
+use crate::managed::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::secondaries::ZonePeers;
 use crate::transfers::Grants;
 use config::zones::pattern::PathPattern;

@@ -16,7 +16,7 @@ use zone::scan::{
 };
 
 use super::text::{ZoneFinding, from_fault};
-use super::{ZoneSpec, ZoneText};
+use crate::managed::{ZoneSpec, ZoneText};
 
 /// A finding before its place is known.
 pub struct Unplaced {

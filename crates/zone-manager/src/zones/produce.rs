@@ -12,11 +12,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, OnceLock, RwLock};
 
 use exchange::unix_seconds;
-use journal::{History, RealDisk, StoreFault};
+use journal::{RealDisk, StoreFault, ZoneFolder};
 use tracing::info;
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Member, base_records, member_label, record_change, version_step,
@@ -28,13 +28,13 @@ use wire::{Name, Serial};
 use zone::store::{AddError, BuildError, ChangeError, ChangeSet};
 use zone::{Zone, ZoneBuilder};
 
-use super::Apex;
 use super::manager::{LEAST_HELD, Removal};
 use super::membership::CatalogStatus;
+use crate::managed::Apex;
+use crate::stores::produced::ProducedStores;
 use crate::stores::{StoreOrder, ZoneStores};
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
-use threads::sync::{read as read_lock, write};
 
 /// The folder of the files in the state folder.
 const FOLDER: &str = "catalogs";
@@ -106,42 +106,6 @@ impl From<StoreFault> for ProduceFault {
 impl From<BadName> for ProduceFault {
     fn from(_: BadName) -> Self {
         Self::LongName
-    }
-}
-
-/// The stores of produced catalog zones. No reader waits for a write of another zone, nor does the check
-/// whether a zone is one.
-#[derive(Default)]
-pub struct ProducedStores {
-    zones: RwLock<HashSet<Apex>>,
-    /// Opened for the first catalog zone.
-    stores: OnceLock<ZoneStores>,
-}
-
-impl ProducedStores {
-    /// Whether a zone is produced here. Waits for no disk.
-    pub fn has(&self, apex: &[u8]) -> bool {
-        read_lock(&self.zones).contains(apex)
-    }
-
-    /// Returns the changes of a zone from a version on; `None` if they are not stored any more. Waits for the
-    /// disk.
-    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
-        self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {
-            let name = shown(apex).to_string();
-            let about = ("history", &*name);
-            log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
-            None
-        })
-    }
-
-    fn set(&self, apex: &Apex, is_produced: bool) {
-        let mut zones = write(&self.zones);
-        if is_produced {
-            zones.insert(apex.clone())
-        } else {
-            zones.remove(apex)
-        };
     }
 }
 
@@ -351,8 +315,15 @@ impl Producer {
 
 /// A catalog zone as it was kept, and what it lists; or one that lists nothing, which is kept from now on.
 fn read(stores: &ZoneStores, apex: &Apex, key: &HashKey) -> Result<(Arc<Zone>, Members), ProduceFault> {
-    stores.close(apex);
-    let (mut store, stored) = stores.folder().zone(shown(apex))?;
+    stores.exclusively(apex, |folder| open_or_begin(folder, apex, key))
+}
+
+fn open_or_begin(
+    folder: &ZoneFolder,
+    apex: &Apex,
+    key: &HashKey,
+) -> Result<(Arc<Zone>, Members), ProduceFault> {
+    let (mut store, stored) = folder.zone(shown(apex))?;
     if let Some(stored) = stored {
         let zone = stored.load(key)?;
         let listed = CatalogZone::read(&zone).map_err(ProduceFault::Catalog)?;

@@ -11,7 +11,7 @@ use wire::Name;
 use zone::Zone;
 use zone::catalog::{Catalog, Change, WrongKey};
 
-use super::Apex;
+use crate::managed::Apex;
 
 /// Longest time that a step waits for others.
 const MAX_STEP_DELAY: Duration = Duration::from_secs(1);

@@ -6,57 +6,27 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tracing::error;
 use zone::Zone;
-use zone::catalog::Change;
 
-use super::examiner::{Examination, SignatureAge};
 use super::executor::{Executor, log};
-use super::images::{ImageOrder, Images};
-use super::manager::{Claim, ClaimedZone, OncePublished, ZoneTable, unix_now};
+use super::images::Images;
+use super::manager::{ZoneTable, unix_now};
 use super::publisher::Publisher;
-use super::state::{SecondaryNews, ZoneEvent};
-use super::{Apex, FileStamp};
+use crate::managed::Apex;
+use crate::managed::examination::{Examination, SignatureAge};
+use crate::managed::publishing::{Claim, ClaimedZone, OncePublished, Publishing};
+use crate::managed::state::ImageOrder;
+use crate::managed::state::ZoneEvent;
 use threads::sync::write;
 
 /// How often replaced catalogs are looked at, to see whether workers have let go of them.
 const RETIREMENT: Duration = Duration::from_millis(100);
 /// Most messages that are taken before the steps that are due are made.
 const MESSAGES_A_TURN: usize = 10_000;
-
-/// A message to the thread.
-pub(super) enum Publishing {
-    /// A step to the next catalog.
-    Step { change: Change, at_once: bool },
-    /// An image to be written once the steps before it are made.
-    Image(ImageOrder),
-    /// Updates have made these versions; the function runs once they are in service.
-    Changed(Vec<(Apex, Arc<Zone>)>, OncePublished),
-    /// The function runs once the steps before it are made.
-    Once(OncePublished),
-    /// What became of a zone that is taken from primaries.
-    News(Apex, SecondaryNews),
-    /// When a zone expires, in seconds since 1970.
-    Expires(Apex, Option<u64>),
-    /// A zone is changed by updates from now on.
-    Claim(Apex, SyncSender<Option<ClaimedZone>>),
-    /// And no longer.
-    Unclaim(Apex),
-    /// The file of a zone was written with what updates have made of the zone.
-    Wrote(Apex, FileStamp),
-    /// A version was examined.
-    Examined(Apex, Arc<Zone>, Arc<Examination>),
-    /// A version was folded into the second one.
-    Folded(Apex, Arc<Zone>, Arc<Zone>),
-    /// Makes the steps before it. The reply says why steps were not made since the last such message, if they
-    /// were not.
-    Flush(SyncSender<Option<Arc<str>>>),
-    /// Makes the steps before it, and ends.
-    Stop,
-}
 
 /// The thread's state.
 pub(super) struct PublishingThread {
@@ -85,7 +55,20 @@ impl PublishingThread {
         images: Option<Arc<Images>>,
         messages: Receiver<Publishing>,
     ) -> io::Result<()> {
-        let mut thread = PublishingThread {
+        let mut thread = PublishingThread::new(table, executor, publisher, images, messages);
+        let named = std::thread::Builder::new().name("publisher".into());
+        named.spawn(move || while thread.turn() {}).map(drop)
+    }
+
+    /// The state of the thread before its first message.
+    pub(super) fn new(
+        table: Arc<ZoneTable>,
+        executor: Arc<Executor>,
+        publisher: Publisher,
+        images: Option<Arc<Images>>,
+        messages: Receiver<Publishing>,
+    ) -> Self {
+        PublishingThread {
             table,
             executor,
             publisher,
@@ -94,9 +77,7 @@ impl PublishingThread {
             once_published: Vec::new(),
             orders: Vec::new(),
             unpublished: None,
-        };
-        let named = std::thread::Builder::new().name("publisher".into());
-        named.spawn(move || while thread.turn() {}).map(drop)
+        }
     }
 
     /// Takes the messages that are there, or waits for one, and makes the steps that are due. False at the
@@ -107,6 +88,11 @@ impl PublishingThread {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return false,
         };
+        self.turn_from(first)
+    }
+
+    /// Takes this message and those that are there, and makes the steps that are due. False at the end.
+    pub(super) fn turn_from(&mut self, first: Option<Publishing>) -> bool {
         let messages: Vec<Publishing> =
             first.into_iter().chain(self.messages.try_iter().take(MESSAGES_A_TURN)).collect();
         for message in messages {
@@ -137,24 +123,15 @@ impl PublishingThread {
             Publishing::Step { change, at_once: true } => self.publisher.add_at_once(change, Instant::now()),
             Publishing::Step { change, at_once: false } => self.publisher.add(change, Instant::now()),
             Publishing::Image(order) => self.orders.push(order),
-            Publishing::Changed(zones, done) => {
-                for (apex, zone) in zones {
-                    self.report(&apex, ZoneEvent::Changed(zone, SystemTime::now()));
-                }
-                // The steps that these lead to are in the queue, and come before this.
+            Publishing::Changed(apex, zone, done) => {
+                self.report(&apex, ZoneEvent::Changed(zone, SystemTime::now()));
+                // The step that this leads to is in the queue, and comes before this.
                 self.executor.send(Publishing::Once(done));
             }
             Publishing::Once(done) => self.once_published.push(done),
             Publishing::News(apex, news) => self.report(&apex, ZoneEvent::News(news, SystemTime::now())),
             Publishing::Expires(apex, at) => self.publisher.set_expires(apex, at),
-            Publishing::Claim(apex, reply) => {
-                if let Err(TrySendError::Disconnected(Some(claimed))) = reply.try_send(self.claim(&apex)) {
-                    // The sender has timed out, and may have claimed the zone again: that claim comes later.
-                    if claimed.claim.ends_now() {
-                        self.report(&apex, ZoneEvent::Claimed(false));
-                    }
-                }
-            }
+            Publishing::Claim(apex, reply) => reply(self.claim(&apex)),
             Publishing::Unclaim(apex) => self.report(&apex, ZoneEvent::Claimed(false)),
             Publishing::Wrote(apex, file) => self.report(&apex, ZoneEvent::Wrote(file)),
             Publishing::Examined(apex, zone, found) => self.examined(&apex, zone, found),
@@ -173,7 +150,7 @@ impl PublishingThread {
     /// ours has none.
     fn report(&self, apex: &Apex, event: ZoneEvent) {
         let decided = {
-            let mut states = write(&self.table.states);
+            let mut states = write(&self.table.states.zones);
             let Some(zone) = states.get_mut(apex) else { return };
             let actions = zone.state.handle(event);
             self.executor.carry_out(apex, actions)
@@ -185,7 +162,7 @@ impl PublishingThread {
     /// Has a zone changed by updates, and not by its file, until the claim ends. `None` if no version is in
     /// service.
     fn claim(&self, apex: &Apex) -> Option<ClaimedZone> {
-        let mut states = write(&self.table.states);
+        let mut states = write(&self.table.states.zones);
         let zone = states.get_mut(apex)?;
         let version = zone.state.status().zone.clone()?;
         let ends_at = (!zone.state.is_claimed()).then(|| self.executor.publishing.clone());
@@ -197,7 +174,7 @@ impl PublishingThread {
 
     /// Reports what was found out about a version, and logs if its signatures end soon.
     fn examined(&self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
-        let mut states = write(&self.table.states);
+        let mut states = write(&self.table.states.zones);
         let Some(zone) = states.get_mut(apex) else { return };
         // Each version is looked at as the first one was.
         zone.signatures = SignatureAge::default();

@@ -8,9 +8,9 @@ use serde::Serialize;
 use wire::{Name, Serial};
 
 use super::resolve::RefusedFile;
-use super::state::VersionStep;
-use super::{Apex, ZoneFault};
 use crate::changes::{TakenFile, TakenStep};
+use crate::managed::state::VersionStep;
+use crate::managed::{Apex, ZoneFault};
 
 /// Zones that are named one by one; of more than these only the numbers are reported.
 const NAMED: usize = 1000;

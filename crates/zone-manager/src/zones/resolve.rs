@@ -15,11 +15,11 @@ use wire::{Name, NameBuf};
 
 use transfer::tsig::TsigKeys;
 
-use super::differences::{DifferenceRule, LEAST_RECORDS};
 use super::membership::{CatalogPlan, MemberTemplate, PlannedZone};
 use super::produce::{Listing, ProducedPlan};
-use super::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::changes::{UpdateMaker, UpdateRules};
+use crate::managed::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
+use crate::managed::{DifferenceRule, LEAST_RECORDS};
 use crate::secondaries::{PeerMaker, PeerRules};
 use crate::transfers::{RuleMaker, TransferRules, grants, unknown_key};
 use config::Configuration;

@@ -18,7 +18,7 @@ use zone::store::ChangeSet;
 use zone::{LoadConfig, SourceFile, Zone};
 
 use super::places;
-use super::{ZoneFault, ZoneSpec, ZoneText};
+use crate::managed::{ZoneFault, ZoneSpec, ZoneText};
 
 /// A zone that can be served.
 pub struct BuiltZone {

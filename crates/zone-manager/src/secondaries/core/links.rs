@@ -19,9 +19,9 @@ use wire::Rcode;
 
 use super::targets::PeerReply;
 use super::{CoreHost, Moment, PeeredZone, SecondaryCore, name};
+use crate::managed::Apex;
 use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
-use crate::zones::Apex;
 use telemetry::repeated::log_repeated;
 
 /// How long the reply to an SOA query is waited for, try by try.

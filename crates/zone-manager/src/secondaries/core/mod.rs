@@ -27,15 +27,15 @@ use transfer::secondary::{
 use wire::hash::HashKey;
 use wire::{Name, Serial};
 use zone::Zone;
-use zone::store::ChangeSet;
 
 use super::counts::{SecondaryCounts, StateCounts};
 use super::fetch::{FetchFigures, FetchJob, FetchLimits, Fetched};
 use super::plan::{PeerRules, ZonePeers};
 use super::status::{SecondaryStatus, ZoneOrder};
 use super::store::Keep;
-use crate::zones::Apex;
-use crate::zones::state::{KeptVersion, SecondaryNews};
+use crate::fold::FoldJob;
+use crate::managed::Apex;
+use crate::managed::state::{KeptVersion, SecondaryNews};
 use links::Exchange;
 use taken::RefreshState;
 use targets::{NotifyState, NotifyTarget};
@@ -99,9 +99,8 @@ pub(super) trait CoreHost: Send + 'static {
     /// Does a transfer; ends in [`SecondaryRequest::Fetched`].
     fn fetch(&self, apex: Apex, job: FetchJob);
 
-    /// Makes the version that `changes` make of `zone`, and gives it a base of its own if `fold` says so;
-    /// ends in [`SecondaryRequest::Folded`].
-    fn fold(&self, number: u64, apex: Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, fold: bool);
+    /// Runs a job that folds a version; ends in [`SecondaryRequest::Folded`].
+    fn fold(&self, apex: Apex, job: FoldJob);
 
     /// Reports what became of a zone.
     fn news(&self, apex: &Apex, news: SecondaryNews);

@@ -18,13 +18,14 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::{CoreHost, Moment, SecondaryCore, name};
+use crate::fold::{FoldEnd, Folding};
+use crate::managed::Apex;
+use crate::managed::state::{KeptVersion, SecondaryNews};
 use crate::secondaries::counts::word;
 use crate::secondaries::fetch::{FetchFigures, FetchJob, Fetched};
 use crate::secondaries::plan::ZonePeers;
 use crate::secondaries::status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
 use crate::secondaries::store::Keep;
-use crate::zones::Apex;
-use crate::zones::state::{KeptVersion, SecondaryNews};
 use telemetry::repeated::{self, log_repeated};
 
 /// How long NOTIFY waits after a primary had nothing new: an attacker may send them to make this server ask.
@@ -39,8 +40,7 @@ pub(super) struct RefreshState {
     fetch: Option<Box<Fetch>>,
     /// The version that was taken last.
     version: Option<Arc<Zone>>,
-    /// The fold under way.
-    fold: Option<Box<Fold>>,
+    folding: Folding,
     /// Until when NOTIFY waits.
     quiet_until: Option<Instant>,
     /// A NOTIFY that waits: its primary and serial.
@@ -58,13 +58,6 @@ struct Fetch {
     primary: usize,
     asked: AskedFor,
     cancelled: Arc<AtomicBool>,
-}
-
-/// A version that is being rebuilt with a base of its own.
-struct Fold {
-    number: u64,
-    /// What has changed since.
-    changes: Vec<Arc<ChangeSet>>,
 }
 
 /// The transfer that brought the last version: what operators see of it, in compact form until one asks.
@@ -96,7 +89,7 @@ impl RefreshState {
             probe: None,
             fetch: None,
             version,
-            fold: None,
+            folding: Folding::default(),
             quiet_until: None,
             waiting: None,
             logged: Vec::new(),
@@ -326,16 +319,17 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             }
             Ok(Fetched::Whole(zone)) => {
                 self.counts.axfr.fetch_add(1, Relaxed);
-                taken.fold = None;
+                taken.folding.cancel();
                 self.received(apex, &fetch, ("AXFR", figures), zone, None, at);
             }
             Ok(Fetched::Changed(zone, changes)) => {
                 self.counts.ixfr.fetch_add(1, Relaxed);
-                taken.fold.iter_mut().for_each(|fold| fold.changes.extend(changes.iter().cloned()));
-                let folds = taken.fold.is_none() && zone.is_worth_folding();
-                self.received(apex, &fetch, ("IXFR", figures), Arc::clone(&zone), Some(changes), at);
-                if folds {
-                    self.fold(apex, zone, Vec::new(), true);
+                taken.folding.changed(&changes);
+                let job = taken.folding.begin(self.last_job + 1, &zone);
+                self.received(apex, &fetch, ("IXFR", figures), zone, Some(changes), at);
+                if let Some(job) = job {
+                    self.last_job += 1;
+                    self.surroundings.fold(apex.clone(), job);
                 }
             }
         }
@@ -375,26 +369,21 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.surroundings.keep(apex, Keep::Version(zone, changes), vouched);
     }
 
-    fn fold(&mut self, apex: &Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, anew: bool) {
-        self.last_job += 1;
-        let number = self.last_job;
-        if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
-            taken.fold = Some(Box::new(Fold { number, changes: Vec::new() }));
-            self.surroundings.fold(number, apex.clone(), zone, changes, anew);
-        }
-    }
-
-    /// A version has a base of its own; what changed meanwhile is to be made in it.
+    /// A job that folds a version has ended.
     pub(super) fn folded(&mut self, number: u64, apex: &Apex, zone: Option<Arc<Zone>>) {
+        let next = self.last_job + 1;
         let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
-        let Some(fold) = taken.fold.take_if(|fold| fold.number == number) else { return };
-        let Some(zone) = zone else { return };
-        if !fold.changes.is_empty() {
-            let changes = fold.changes;
-            return self.fold(apex, zone, changes, false);
+        match taken.folding.ended(number, zone, next) {
+            FoldEnd::Outdated | FoldEnd::Failed => {}
+            FoldEnd::Continue(job) => {
+                self.last_job = next;
+                self.surroundings.fold(apex.clone(), job);
+            }
+            FoldEnd::Folded(zone) => {
+                taken.version = Some(Arc::clone(&zone));
+                self.surroundings.news(apex, SecondaryNews::Folded(zone));
+            }
         }
-        taken.version = Some(Arc::clone(&zone));
-        self.surroundings.news(apex, SecondaryNews::Folded(zone));
     }
 
     /// A NOTIFY was taken (RFC 1996 §3.11).

@@ -7,8 +7,8 @@ use transfer::secondary::NotifySender;
 use wire::{Rcode, Serial};
 
 use super::{CoreHost, Moment, PeeredZone, Published, SecondaryCore, sender};
+use crate::managed::Apex;
 use crate::secondaries::plan::ZonePeers;
-use crate::zones::Apex;
 use resolver::Random;
 
 /// A NOTIFY target, while messages to it are under way.

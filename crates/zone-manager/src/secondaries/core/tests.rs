@@ -21,7 +21,7 @@ const START: u64 = 1_700_000_000;
 #[derive(Default)]
 struct Done {
     fetches: Vec<FetchJob>,
-    folds: Vec<(u64, Arc<Zone>, usize, bool)>,
+    folds: Vec<FoldJob>,
     news: Vec<String>,
     kept: Vec<String>,
     /// When the zone expires, in seconds after the start.
@@ -32,8 +32,8 @@ impl CoreHost for Arc<Mutex<Done>> {
     fn fetch(&self, _: Apex, job: FetchJob) {
         lock(self).fetches.push(job);
     }
-    fn fold(&self, number: u64, _: Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, fold: bool) {
-        lock(self).folds.push((number, zone, changes.len(), fold));
+    fn fold(&self, _: Apex, job: FoldJob) {
+        lock(self).folds.push(job);
     }
     fn news(&self, _: &Apex, news: SecondaryNews) {
         lock(self).news.push(match news {
@@ -457,21 +457,24 @@ fn what_changes_during_a_fold_is_in_the_new_base() {
         rig.transferred(Ok(Fetched::Changed(next, changes)));
     };
     step(&mut rig, 6, 16);
-    let (number, base, changes, anew) = lock(&rig.done).folds.pop().expect("a fold");
-    assert_eq!((base.serial(), changes, anew), (Serial(6), 0, true));
+    let job = lock(&rig.done).folds.pop().expect("a fold");
     assert_eq!(rig.kept(), ["6 with Some(1) at 0"]);
     step(&mut rig, 7, 17);
     assert!(lock(&rig.done).folds.is_empty(), "one at a time");
-    let folded = Arc::new(base.folded().expect("a zone"));
-    rig.request(SecondaryRequest::Folded(number, apex(), Some(Arc::clone(&folded))));
-    let (number, again, changes, anew) = lock(&rig.done).folds.pop().expect("what changed meanwhile");
-    assert!(Arc::ptr_eq(&again, &folded));
-    assert_eq!((changes, anew), (1, false));
     rig.news();
-    rig.request(SecondaryRequest::Folded(number, apex(), Some(zone(7, 17))));
+    rig.request(SecondaryRequest::Folded(job.number, apex(), Some(zone(6, 16))));
     assert_eq!(rig.news(), ["folded 7"]);
-    // The base of a zone that was taken whole since is of no use.
-    rig.request(SecondaryRequest::Folded(number, apex(), Some(zone(7, 17))));
+    // The job has ended.
+    rig.request(SecondaryRequest::Folded(job.number, apex(), Some(zone(6, 16))));
+    assert!(rig.news().is_empty());
+    // A zone that is transferred as a whole makes the job outdated.
+    step(&mut rig, 8, 40);
+    let job = lock(&rig.done).folds.pop().expect("a fold");
+    rig.request(SecondaryRequest::Order(apex(), ZoneOrder::Refresh, std::sync::mpsc::sync_channel(1).0));
+    rig.serial(9);
+    rig.transferred(Ok(Fetched::Whole(zone(9, 8))));
+    rig.news();
+    rig.request(SecondaryRequest::Folded(job.number, apex(), Some(zone(8, 40))));
     assert!(rig.news().is_empty());
 }
 

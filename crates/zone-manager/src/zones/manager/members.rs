@@ -11,14 +11,16 @@ use wire::Name;
 use zone::catalog::Change;
 
 use super::{
-    Asker, Listing, ManagedZone, ProducedStores, Purpose, ReloadFault, Reloaded, Removal, RoundReport,
-    Summary, ZoneManager, answer, log,
+    Asker, Listing, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, ZoneManager, answer, log,
 };
+use crate::managed::state::{ReadWhen, ZoneEvent};
+use crate::managed::table::ManagedZone;
+use crate::managed::{Apex, Origin, ZoneFault, ZoneText};
+use crate::stores::produced::ProducedStores;
+use crate::zones::added;
 use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
 use crate::zones::produce::Producer;
 use crate::zones::resolve::{WantedZones, added_zone};
-use crate::zones::state::{ReadWhen, ZoneEvent};
-use crate::zones::{Apex, Origin, ZoneFault, ZoneText, added};
 use config::zones::{ConfiguredZone, Templates};
 use config::{Rejected, read_zone};
 use serving::recursive::LocalRoot;
@@ -97,7 +99,7 @@ impl ZoneManager {
         for (apex, made) in made {
             let made = made.map_err(|fault| Arc::new(ZoneFault::without_place(fault.to_string())));
             let event = ZoneEvent::Produced(made, SystemTime::now());
-            let mut states = write(&table.states);
+            let mut states = write(&table.states.zones);
             let actions = states.get_mut(&apex).map(|zone| zone.state.handle(event));
             let decided = self.executor.carry_out(&apex, actions.unwrap_or_default());
             drop(states);
@@ -154,7 +156,7 @@ impl ZoneManager {
     /// Catalog zones are in service or not as the configuration has it, and are read if they were not before.
     fn hide_and_show(&mut self, hidden: &HashSet<Apex>) {
         let table = Arc::clone(&self.table);
-        let states = read(&table.states);
+        let states = read(&table.states.zones);
         let membership = &self.joining.membership;
         self.executor.change_special(|special| {
             (special.catalogs, special.hidden) = (membership.catalogs(), membership.hidden());
@@ -183,7 +185,7 @@ impl ZoneManager {
         }
         let root: Apex = Name::ROOT.as_wire().into();
         let version = {
-            let states = read(&self.table.states);
+            let states = read(&self.table.states.zones);
             self.executor.change_special(|special| special.copies_root = copies);
             let Some(zone) = states.get(&root) else { return };
             let state = zone.state.status();
@@ -232,7 +234,7 @@ impl ZoneManager {
     fn settle(&mut self) {
         let table = Arc::clone(&self.table);
         let MemberSteps { removed, reset, wanted } = {
-            let states = read(&table.states);
+            let states = read(&table.states.zones);
             let is_configured = |apex: &Apex| {
                 let origin = states.get(apex).map(|zone| &zone.state.status().spec.origin);
                 origin.is_some_and(|origin| !matches!(origin, Origin::Catalog(_)))
@@ -254,7 +256,7 @@ impl ZoneManager {
         let table = Arc::clone(&self.table);
         let (mut gone, mut taken) = (Vec::new(), Vec::new());
         {
-            let mut states = write(&table.states);
+            let mut states = write(&table.states.zones);
             for apex in zones {
                 self.joining.producer.list(apex, None);
                 let Some(mut zone) = states.remove(apex) else { continue };
@@ -307,7 +309,7 @@ impl ZoneManager {
         }
         let (table, mut loads) = (Arc::clone(&self.table), Vec::new());
         {
-            let mut states = write(&table.states);
+            let mut states = write(&table.states.zones);
             for PlannedZone { spec, listing, .. } in zones {
                 self.joining.producer.list(&spec.apex, listing);
                 let zone = states.entry(spec.apex.clone()).or_insert_with(|| ManagedZone::new(spec.clone()));

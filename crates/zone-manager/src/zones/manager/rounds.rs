@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 
-use super::table::{Asker, ManagedZone};
-use super::{
-    Apex, Listing, Looked, Message, Notice, ReadWhen, ReloadFault, Removal, RoundReport, Summary, ZoneEvent,
-    ZoneFault, ZoneManager, ZoneText, answer, log,
-};
-use crate::zones::Origin;
+use super::table::Asker;
+use super::{Listing, Message, ReloadFault, Removal, RoundReport, Summary, ZoneManager, answer, log};
+use crate::managed::Origin;
+use crate::managed::state::{Looked, Notice, ReadWhen, ZoneEvent};
+use crate::managed::table::ManagedZone;
+use crate::managed::{Apex, ZoneFault, ZoneText};
 use crate::zones::loaders::{LoadEnd, StalledLoad};
 use crate::zones::progress::ProgressDisplay;
 use crate::zones::report::LostZones;
@@ -95,7 +95,7 @@ impl ZoneManager {
     /// Reads one zone.
     pub(super) fn reload_zone(&mut self, apex: Apex, when: ReadWhen, replies: Vec<Asker>) {
         let (decided, stalled) = {
-            let mut states = write(&self.table.states);
+            let mut states = write(&self.table.states.zones);
             let Some(zone) = states.get_mut(&apex) else {
                 return answer(replies, &Err(ReloadFault::NoSuchZone));
             };
@@ -132,7 +132,7 @@ impl ZoneManager {
     /// Reports to a zone's state what happened to its load, and to the rounds that wait for it.
     fn load_event(&mut self, apex: &Apex, event: ZoneEvent, came_to: fn(&mut Summary)) {
         let (decided, is_over, awaited) = {
-            let mut states = write(&self.table.states);
+            let mut states = write(&self.table.states.zones);
             // It may be gone by now.
             let Some(zone) = states.get_mut(apex) else { return };
             let actions = zone.state.handle(event);
@@ -253,14 +253,14 @@ impl ZoneManager {
     /// What another configuration would remove, if that is too much. What the folders of templates and
     /// catalog zones have is judged by their own keys, as long as some zone is left.
     pub(super) fn check_removals(&self, wanted: &WantedZones) -> Option<LostZones> {
-        let states = read(&self.table.states);
+        let states = read(&self.table.states.zones);
         let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
         let served: Vec<_> = states
             .values()
             .map(|zone| &zone.state.status().spec)
             .filter(|spec| spec.origin != Origin::LocalRoot)
             .collect();
-        let is_asked_for = |spec: &crate::zones::ZoneSpec| match &spec.origin {
+        let is_asked_for = |spec: &crate::managed::ZoneSpec| match &spec.origin {
             Origin::Folder => spec
                 .text
                 .file()

@@ -1,21 +1,17 @@
 //! What is known of all zones, shared with readers, and how requests about them end.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use tokio::sync::oneshot;
-use tracing::{error, warn};
-
-use crate::zones::examiner::SignatureAge;
+use crate::managed::table::ZoneStates;
+use crate::managed::{Apex, Origin, ZoneFault, ZoneStatus};
 use crate::zones::membership::CatalogStatus;
 use crate::zones::report::{HeldFolder, LostZones, RoundReport};
 use crate::zones::resolve::RefusedFile;
-use crate::zones::state::ZoneState;
 use crate::zones::text::Meter;
-use crate::zones::{Apex, Origin, ZoneFault, ZoneSpec, ZoneStatus};
 use threads::sync::{lock, read};
+use tokio::sync::oneshot;
 
 /// Why a request came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,40 +89,6 @@ pub struct LastReload {
     pub result: Reloaded,
 }
 
-/// A zone and its state.
-pub(in crate::zones) struct ManagedZone {
-    pub(in crate::zones) state: ZoneState,
-    /// The round under way waits for its load.
-    pub(super) awaited: bool,
-    /// How far its signatures were from their end when last looked at.
-    pub(in crate::zones) signatures: SignatureAge,
-}
-
-impl ManagedZone {
-    pub(super) fn new(spec: ZoneSpec) -> Self {
-        ManagedZone { state: ZoneState::new(spec), awaited: false, signatures: SignatureAge::default() }
-    }
-}
-
-impl ManagedZone {
-    /// Logs if the signatures of the version in service are nearer to their end than when last looked at.
-    pub(in crate::zones) fn look_at_signatures(&mut self, now: i64) {
-        let state = self.state.status();
-        let Some(examined) = &state.examined else { return };
-        let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
-        let before = std::mem::replace(&mut self.signatures, age);
-        let Some(first) = examined.signatures.filter(|_| age > before) else { return };
-        let (name, hours) = (state.spec.name(), (first.at - now) / 3600);
-        match age {
-            SignatureAge::Valid => {}
-            SignatureAge::Expiring => warn!("zone {name}: a signature ends in {hours} hours, at {first}"),
-            SignatureAge::Expired => {
-                error!("zone {name}: a signature ended {} hours ago, at {first}", -hours)
-            }
-        }
-    }
-}
-
 /// What is odd about folders of zones.
 #[derive(Debug, Clone, Default)]
 pub struct FolderFindings {
@@ -139,7 +101,7 @@ pub struct FolderFindings {
 /// What is known of every zone, shared with readers.
 #[derive(Default)]
 pub struct ZoneTable {
-    pub(in crate::zones) states: RwLock<HashMap<Apex, ManagedZone>>,
+    pub(in crate::zones) states: Arc<ZoneStates>,
     pub(super) folders: Mutex<FolderFindings>,
     pub(super) last_reload: Mutex<Option<LastReload>>,
     pub(super) catalogs: Mutex<Vec<CatalogStatus>>,
@@ -147,19 +109,24 @@ pub struct ZoneTable {
 }
 
 impl ZoneTable {
+    /// The states of all zones.
+    pub fn states(&self) -> &Arc<ZoneStates> {
+        &self.states
+    }
+
     /// What is known of one zone.
     pub fn get(&self, apex: &Apex) -> Option<Arc<ZoneStatus>> {
-        read(&self.states).get(apex).map(|zone| Arc::clone(zone.state.status()))
+        self.states.get(apex)
     }
 
     /// What is known of every zone, in no particular order.
     pub fn all(&self) -> Vec<Arc<ZoneStatus>> {
-        read(&self.states).values().map(|zone| Arc::clone(zone.state.status())).collect()
+        read(&self.states.zones).values().map(|zone| Arc::clone(zone.state.status())).collect()
     }
 
     /// How many zones there are, for the service manager.
     pub fn in_words(&self) -> String {
-        let states = read(&self.states);
+        let states = read(&self.states.zones);
         let bad = states.values().filter(|zone| zone.state.status().fault.is_some()).count();
         let held: usize = lock(&self.folders).held.iter().map(|held| held.gone).sum();
         let mut words = format!("serving {} zones", states.len());

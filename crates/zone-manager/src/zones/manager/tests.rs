@@ -12,10 +12,10 @@ use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
 use super::*;
-use crate::zones::differences::DifferenceRule;
+use crate::managed::DifferenceRule;
+use crate::managed::state::Load;
+use crate::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use crate::zones::loaders::{ReadZone, ZoneReader};
-use crate::zones::state::Load;
-use crate::zones::{Origin, TextRules, ZoneSpec};
 use serving::frontend;
 
 /// A folder of zones, each file named after its zone, and the thread that keeps them.
@@ -311,10 +311,10 @@ fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
     let (rig, _) = Rig::new(&[("example", "1")]);
     let claim = || {
         let (reply, replied) = sync_channel(1);
-        rig.manager.claim(apex("example"), reply);
+        rig.manager.publishing().claim(apex("example"), Box::new(move |claimed| drop(reply.send(claimed))));
         replied
     };
-    // The one that claims has timed out, before or after the claim was made.
+    // The thread that claims ends, before or after the claim is made.
     drop(claim());
     rig.write("example", "2");
     rig.reload();
@@ -346,11 +346,11 @@ fn a_reload_held_up_the_answers_to_updates() {
     let mut reload = rig.manager.reload(Removal::HoldBack);
     read.recv().expect("the configuration is read");
     let (reply, replied) = sync_channel(1);
-    rig.manager.claim(apex("example"), reply);
+    rig.manager.publishing().claim(apex("example"), Box::new(move |claimed| drop(reply.send(claimed))));
     let claimed = replied.recv().expect("a reply").expect("a version");
     let (done, published) = channel();
-    let changed = vec![(apex("example"), of_serial(2))];
-    rig.manager.changed(changed, Box::new(move || done.send(()).expect("the test waits for it")));
+    let done = Box::new(move || done.send(()).expect("the test waits for it"));
+    rig.manager.publishing().changed(apex("example"), of_serial(2), done);
     published.recv().expect("it is in service");
     assert_eq!(rig.served(), [("example.".to_owned(), 2)]);
     assert!(reload.try_recv().is_err(), "the configuration is still read");

@@ -9,10 +9,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use journal::{DEFAULT_HISTORY, History, RealDisk, StoreFault};
+use journal::{Disk, History, RealDisk, StoreFault};
 use tracing::debug;
 use wire::{Name, Serial};
-use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::Apex;
@@ -23,33 +22,6 @@ use threads::sync::lock;
 
 /// The folder of the files in the state folder.
 const FOLDER: &str = "differences";
-/// Records of a zone from which on its differences are kept, unless configured otherwise: a smaller one is a
-/// message or a few.
-pub const LEAST_RECORDS: u64 = 1000;
-
-/// Of which versions of a zone it is kept what changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DifferenceRule {
-    /// Of those with so many records at least; `None`: of none.
-    pub from_records: Option<u64>,
-    /// Bytes of changes that are kept. On the disk are at most twice as many.
-    pub bytes: u64,
-}
-
-impl DifferenceRule {
-    /// Whether it is to be kept what leads to this version.
-    pub fn wants(&self, zone: &Zone) -> bool {
-        self.from_records.is_some_and(|least| zone.record_count() >= least)
-    }
-}
-
-impl Default for DifferenceRule {
-    /// Nothing is kept.
-    fn default() -> Self {
-        DifferenceRule { from_records: None, bytes: DEFAULT_HISTORY }
-    }
-}
-
 /// What has become of differences.
 #[derive(Debug, Default)]
 pub struct DifferenceCounts {
@@ -73,7 +45,16 @@ impl Differences {
     /// # Errors
     /// Why nothing can be stored there.
     pub fn open(state: &Path, background: &Arc<Background>) -> Result<Arc<Differences>, StoreFault> {
-        let stores = ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(background))?;
+        Differences::open_on(Arc::new(RealDisk), state, background)
+    }
+
+    /// The same on another disk.
+    pub(crate) fn open_on(
+        disk: Arc<dyn Disk>,
+        state: &Path,
+        background: &Arc<Background>,
+    ) -> Result<Arc<Differences>, StoreFault> {
+        let stores = ZoneStores::open(disk, &state.join(FOLDER), Arc::clone(background))?;
         let mut known = HashSet::new();
         for zone in stores.folder().zones()? {
             match zone {
@@ -157,10 +138,11 @@ fn name(apex: &Apex) -> Name<'_> {
 
 #[cfg(test)]
 mod tests {
+    use journal::DEFAULT_HISTORY;
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl, Type};
-    use zone::ZoneBuilder;
     use zone::store::diff;
+    use zone::{Zone, ZoneBuilder};
 
     use super::*;
 

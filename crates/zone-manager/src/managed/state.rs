@@ -35,10 +35,8 @@ use zone::catalog::Change;
 use zone::image::Provenance;
 use zone::store::ChangeSet;
 
-use super::differences::DifferenceRule;
-use super::examiner::{Examination, ExamineOrder};
-use super::images::ImageOrder;
-use super::{FileStamp, ZoneFault, ZoneSpec, ZoneStatus, ZoneText};
+use super::examination::{Examination, ExamineOrder};
+use super::{DifferenceRule, FileStamp, ZoneFault, ZoneSpec, ZoneStatus, ZoneText};
 
 /// How closely a zone's files are to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,6 +132,17 @@ pub struct Reading {
     pub warning_count: usize,
     /// For its image: how it was made from text. `None` if it came from an image, or may have none.
     pub provenance: Option<Provenance>,
+}
+
+/// An image that is to be written.
+#[derive(Debug)]
+pub struct ImageOrder {
+    /// The zone's entry in the configuration.
+    pub spec: ZoneSpec,
+    /// The version that is in service.
+    pub zone: Arc<Zone>,
+    /// How it was made.
+    pub provenance: Provenance,
 }
 
 /// What happens to a zone.
@@ -244,18 +253,77 @@ impl VersionStep {
 #[derive(Debug)]
 pub struct ZoneState {
     status: Arc<ZoneStatus>,
-    /// The files as they were when last read; none before that.
-    stamps: Option<Arc<[FileStamp]>>,
+    source: Source,
     loading: Option<Loading>,
-    /// Whether it is being taken from its primaries.
-    begun: bool,
-    /// Whether it is changed by updates, and not by its file.
-    claimed: bool,
-    /// Whether the serial number of the version served has stood for other records, too: differences from it
-    /// are of no use to secondaries that have those.
-    ambiguous: bool,
     /// The number of the last load.
     number: u32,
+}
+
+/// Where the versions of a zone come from.
+#[derive(Debug)]
+enum Source {
+    /// Its text: a file, or part of the program.
+    Text(TextSource),
+    /// Dynamic updates. Its file is read, and goes into service only if that is wanted.
+    Updates(TextSource),
+    /// Its primaries.
+    Primaries {
+        /// Whether it is being taken from them. Before that, the stored version is read.
+        begun: bool,
+    },
+    /// The producer of catalog zones.
+    Producer,
+}
+
+/// What is known of the text of a zone.
+#[derive(Debug, Default)]
+struct TextSource {
+    /// The files as they were when last read; `None` before that.
+    stamps: Option<Arc<[FileStamp]>>,
+    /// Whether other records have been served under the serial number in service: secondaries may have those,
+    /// and differences from that serial number are not valid for them.
+    ambiguous: bool,
+}
+
+impl Source {
+    /// The source of a zone with this text, before anything is read.
+    fn of(text: &ZoneText) -> Self {
+        match text {
+            ZoneText::Primaries => Self::Primaries { begun: false },
+            ZoneText::Produced => Self::Producer,
+            ZoneText::File(_) | ZoneText::BuiltIn(_) | ZoneText::Disputed(_) => {
+                Self::Text(TextSource::default())
+            }
+        }
+    }
+
+    fn text(&mut self) -> Option<&mut TextSource> {
+        match self {
+            Self::Text(text) | Self::Updates(text) => Some(text),
+            Self::Primaries { .. } | Self::Producer => None,
+        }
+    }
+
+    fn stamps(&self) -> Option<&Arc<[FileStamp]>> {
+        match self {
+            Self::Text(text) | Self::Updates(text) => text.stamps.as_ref(),
+            Self::Primaries { .. } | Self::Producer => None,
+        }
+    }
+
+    fn set_stamps(&mut self, stamps: Option<Arc<[FileStamp]>>) {
+        if let Some(text) = self.text() {
+            text.stamps = stamps;
+        }
+    }
+
+    /// Updates change the zone from now on, or no longer. Only a zone with a text can change so.
+    fn claim(&mut self, claimed: bool) {
+        if let Some(text) = self.text() {
+            let text = std::mem::take(text);
+            *self = if claimed { Self::Updates(text) } else { Self::Text(text) };
+        }
+    }
 }
 
 /// A load under way.
@@ -281,15 +349,8 @@ impl ZoneState {
             warnings: 0,
             examined: None,
         };
-        ZoneState {
-            status: Arc::new(status),
-            stamps: None,
-            loading: None,
-            begun: false,
-            claimed: false,
-            ambiguous: false,
-            number: 0,
-        }
+        let source = Source::of(&status.spec.text);
+        ZoneState { status: Arc::new(status), source, loading: None, number: 0 }
     }
 
     /// What is known of the zone.
@@ -300,17 +361,22 @@ impl ZoneState {
     /// Whether it may be kept what changes in the zone's file.
     pub fn keeps_differences(&self) -> bool {
         let spec = &self.status.spec;
-        spec.differences.from_records.is_some() && spec.text.file().is_some() && !self.claimed
+        spec.differences.from_records.is_some() && spec.text.file().is_some() && !self.is_claimed()
     }
 
     /// The zone's own file as it was when last read; `None` before that, and if there is none.
     pub fn file(&self) -> Option<&FileStamp> {
-        self.stamps.as_deref()?.first()
+        self.source.stamps()?.first()
     }
 
     /// Whether it is changed by updates, and not by its file.
     pub fn is_claimed(&self) -> bool {
-        self.claimed
+        matches!(self.source, Source::Updates(_))
+    }
+
+    /// Whether it is being taken from its primaries.
+    fn is_begun(&self) -> bool {
+        matches!(self.source, Source::Primaries { begun: true })
     }
 
     /// Whether a load is under way.
@@ -326,9 +392,9 @@ impl ZoneState {
     /// The zone is wanted as `wanted` says from now on, but for its text, which [`ZoneEvent::Wanted`] has.
     pub fn wanted_as(&mut self, wanted: &ZoneSpec) {
         let spec = &self.status.spec;
-        if spec.rules != wanted.rules && !self.claimed {
+        if spec.rules != wanted.rules && !self.is_claimed() {
             // What was read under another rule is looked at again.
-            self.stamps = None;
+            self.source.set_stamps(None);
         }
         if spec.origin != wanted.origin
             || spec.differences != wanted.differences
@@ -353,21 +419,21 @@ impl ZoneState {
             }
             // Of a load that no longer counts.
             ZoneEvent::Looked(..) | ZoneEvent::Stalled(..) => Vec::new(),
-            ZoneEvent::News(news, at) if self.begun => self.news(news, at),
+            ZoneEvent::News(news, at) if self.is_begun() => self.news(news, at),
             // Of a zone that has come from a file meanwhile.
             ZoneEvent::News(..) => Vec::new(),
             ZoneEvent::Claimed(claimed) => {
-                self.claimed = claimed;
+                self.source.claim(claimed);
                 Vec::new()
             }
             ZoneEvent::Wrote(file) => {
-                if self.claimed {
-                    self.stamps = Some([file].into());
+                if self.is_claimed() {
+                    self.source.set_stamps(Some([file].into()));
                     self.change(|state| state.fault = None);
                 }
                 Vec::new()
             }
-            ZoneEvent::Changed(zone, at) if self.claimed => {
+            ZoneEvent::Changed(zone, at) if self.is_claimed() => {
                 self.change(|state| (state.zone, state.loaded) = (Some(Arc::clone(&zone)), Some(at)));
                 let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
                 vec![ZoneAction::PublishNow(Change::Serve(zone)), ZoneAction::Examine(examine)]
@@ -383,7 +449,7 @@ impl ZoneState {
                 // Another version may have come since. Where that is so all the time, the one before tells
                 // nearly as much.
                 let is_served = self.status.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone));
-                if is_served || self.claimed {
+                if is_served || self.is_claimed() {
                     self.change(|state| state.examined = Some(examination));
                 }
                 Vec::new()
@@ -404,17 +470,19 @@ impl ZoneState {
 
     fn wanted(&mut self, text: ZoneText, when: ReadWhen) -> Vec<ZoneAction> {
         if self.status.spec.text != text {
+            let is_claimed = self.is_claimed() && text.file().is_some();
+            self.source = Source::of(&text);
+            self.source.claim(is_claimed);
             self.change(|state| state.spec.text = text);
-            (self.stamps, self.begun) = (None, false);
-            self.claimed &= self.status.spec.text.file().is_some();
         }
-        if self.status.spec.text == ZoneText::Produced {
-            // What is still read of a file counts for nothing.
-            self.loading = None;
-            return Vec::new();
-        }
-        if self.begun {
-            return Vec::new();
+        match self.source {
+            Source::Producer => {
+                // What is still read of a file counts for nothing.
+                self.loading = None;
+                return Vec::new();
+            }
+            Source::Primaries { begun: true } => return Vec::new(),
+            Source::Text(_) | Source::Updates(_) | Source::Primaries { begun: false } => {}
         }
         match &mut self.loading {
             Some(loading) => {
@@ -429,11 +497,14 @@ impl ZoneState {
         self.loading = Some(Loading { again: None, when, stalled: false });
         self.number = self.number.wrapping_add(1);
         // What is bad is read again: perhaps it was not the files' fault.
-        let known =
-            self.stamps.clone().filter(|_| when == ReadWhen::IfChanged && self.status.fault.is_none());
+        let known = self
+            .source
+            .stamps()
+            .cloned()
+            .filter(|_| when == ReadWhen::IfChanged && self.status.fault.is_none());
         let image = when == ReadWhen::IfChanged;
         let (spec, serving) = (self.status.spec.clone(), self.status.zone.clone());
-        let stored = !self.claimed;
+        let stored = !self.is_claimed();
         ZoneAction::Load(Load { number: self.number, spec, known, image, stored, serving })
     }
 
@@ -444,13 +515,17 @@ impl ZoneState {
         }
         let mut actions = match looked {
             Looked::Unchanged => Vec::new(),
-            Looked::Loaded(reading) if self.claimed => self.set_aside(*reading),
+            Looked::Loaded(reading) if self.is_claimed() => self.set_aside(*reading),
             Looked::Loaded(reading) => self.accept(*reading),
+            // Updates have made newer versions since it was read.
+            Looked::Stored(_) if self.is_claimed() => Vec::new(),
             Looked::Stored(reading) => {
-                self.claimed = true;
+                self.source.claim(true);
                 self.accept(*reading)
             }
             Looked::Bad { fault, stamps } => self.reject(fault, stamps),
+            // It has got a file since, which is read next.
+            Looked::Kept(_) if self.source.text().is_some() => Vec::new(),
             Looked::Kept(kept) => {
                 let actions = self.begin(kept);
                 self.loading.iter_mut().for_each(|loading| loading.again = None);
@@ -465,7 +540,7 @@ impl ZoneState {
 
     fn accept(&mut self, reading: Reading) -> Vec<ZoneAction> {
         let Reading { zone, stamps, at, took, step: changes, warnings, warning_count, provenance } = reading;
-        self.stamps = Some(stamps);
+        self.source.set_stamps(Some(stamps));
         let from = self.status.zone.as_ref().map(|zone| zone.serial());
         let step = VersionStep { from, to: zone.serial(), records: zone.record_count(), took };
         self.change(|state| {
@@ -505,10 +580,10 @@ impl ZoneState {
         };
         if from.compare(step.to) != Some(Ordering::Less) {
             let is_other = from != step.to || changes.is_some();
-            self.ambiguous |= is_other;
+            self.source.text().into_iter().for_each(|text| text.ambiguous |= is_other);
             return is_other.then_some(ZoneAction::ForgetDifferences);
         }
-        let was_ambiguous = std::mem::take(&mut self.ambiguous);
+        let was_ambiguous = self.source.text().is_some_and(|text| std::mem::take(&mut text.ambiguous));
         let change = changes.filter(|change| !was_ambiguous && wants && is_smaller(change))?;
         Some(ZoneAction::KeepDifference(change, bytes))
     }
@@ -517,7 +592,7 @@ impl ZoneState {
     /// if it was wanted.
     fn set_aside(&mut self, reading: Reading) -> Vec<ZoneAction> {
         let file = reading.stamps.first().cloned();
-        self.stamps = Some(reading.stamps);
+        self.source.set_stamps(Some(reading.stamps));
         self.change(|state| state.fault = None);
         let is_wanted = self.loading.as_ref().is_some_and(|loading| loading.when == ReadWhen::Take);
         let same = reading.step.is_some_and(|step| step.is_empty());
@@ -529,7 +604,7 @@ impl ZoneState {
     }
 
     fn reject(&mut self, fault: Arc<ZoneFault>, stamps: Arc<[FileStamp]>) -> Vec<ZoneAction> {
-        self.stamps = Some(stamps);
+        self.source.set_stamps(Some(stamps));
         self.change(|state| state.fault = Some(Arc::clone(&fault)));
         let serving = self.status.zone.as_ref().map(|zone| zone.serial());
         let mut actions = vec![ZoneAction::Report(Notice::Bad(fault, serving))];
@@ -542,9 +617,9 @@ impl ZoneState {
     /// Counts the zone as bad until its load ends.
     fn stalled(&mut self, fault: Arc<ZoneFault>) -> Vec<ZoneAction> {
         self.loading.iter_mut().for_each(|loading| loading.stalled = true);
-        let stamps = self.stamps.take();
+        let stamps = self.source.stamps().cloned();
         let actions = self.reject(fault, Arc::new([]));
-        self.stamps = stamps;
+        self.source.set_stamps(stamps);
         actions
     }
 
@@ -566,7 +641,7 @@ impl ZoneState {
     /// The zone is taken from its primaries from now on. What was served of it before goes on until they
     /// answer.
     fn begin(&mut self, kept: Option<KeptVersion>) -> Vec<ZoneAction> {
-        (self.begun, self.stamps) = (true, None);
+        self.source = Source::Primaries { begun: true };
         self.change(|state| state.fault = None);
         let mut actions = vec![ZoneAction::Begin(kept.clone())];
         match kept {
@@ -635,7 +710,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::zones::Origin;
+    use crate::managed::Origin;
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl, Type};
     use zone::ZoneBuilder;
@@ -650,7 +725,7 @@ mod tests {
             text: file("a"),
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
-            rules: crate::zones::TextRules::default(),
+            rules: crate::managed::TextRules::default(),
         };
         ZoneState::new(spec)
     }
@@ -902,7 +977,7 @@ mod tests {
             text: ZoneText::Primaries,
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
-            rules: crate::zones::TextRules::default(),
+            rules: crate::managed::TextRules::default(),
         };
         let mut state = ZoneState::new(spec);
         let wanted = words(&state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));
@@ -958,6 +1033,29 @@ mod tests {
         assert_eq!(want(&mut state, ReadWhen::IfChanged), ["load 3 known false image true"]);
         assert!(news(&mut state, SecondaryNews::Received(snapshot(9))).is_empty(), "it has a file now");
         assert_eq!(look(&mut state, 3, bad()), ["bad, serving true"]);
+    }
+
+    #[test]
+    fn a_zone_that_gets_a_file_while_its_stored_version_is_read_comes_from_the_file() {
+        let mut state = state();
+        state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
+        assert!(want(&mut state, ReadWhen::IfChanged).is_empty());
+        assert_eq!(look(&mut state, 1, kept(false)), ["load 2 known false image true"]);
+        assert_eq!(look(&mut state, 2, reading(8)), ["warn odd", "new 8", "serve 8", "examine", "image"]);
+        assert!(news(&mut state, SecondaryNews::Received(snapshot(9))).is_empty());
+    }
+
+    #[test]
+    fn a_stored_version_that_was_read_before_an_update_does_not_replace_what_the_update_made() {
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        want(&mut state, ReadWhen::Anyway);
+        state.handle(ZoneEvent::Claimed(true));
+        state.handle(ZoneEvent::Changed(snapshot(8), SystemTime::UNIX_EPOCH));
+        let Looked::Loaded(stored) = reading(7) else { return };
+        assert!(look(&mut state, 2, Looked::Stored(stored)).is_empty());
+        assert_eq!(state.status().zone.as_ref().map(|zone| zone.serial()), Some(Serial(8)));
     }
 
     #[test]

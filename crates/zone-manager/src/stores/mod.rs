@@ -1,24 +1,31 @@
-//! The writer of zone stores: versions of zones and their changes, written to disk beside serving. Secondary
-//! zones, zones that change by their files and produced catalog zones have their stores here; `journal` has
-//! the files.
+//! The writer of zone stores: versions of zones and their changes, written to disk beside serving. No other
+//! part of the server writes a zone to disk. Zones that updates change, secondary zones, zones that change by
+//! their files and produced catalog zones each have a folder of stores; `journal` has the files.
 //!
-//! Orders of one zone run in their order, those of different zones side by side on the threads of
-//! [`Background`]. A long write (a large zone as a whole, a compaction) holds up no other zone, and a
-//! compaction no order of its own zone either.
+//! Tasks of one zone run in their order, those of different zones side by side on the threads of
+//! [`Background`], so that their syncs reach the disk together. A long write (a large zone as a whole, a
+//! compaction) holds up no other zone, and a compaction no change of its own zone either.
+//!
+//! A folder with marks holds what was acknowledged to clients: a file that cannot be used is an error there,
+//! unless the version in service is the acknowledged one and can be stored again ([`heal`]). In other folders
+//! such a file gets another name, and the store begins again.
+
+pub mod differences;
+pub mod produced;
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use journal::{Disk, History, Replacement, StoreFault, ZoneFolder, ZoneStore};
+use journal::{Disk, History, Replacement, StoreFault, StoreSize, ZoneFolder, ZoneStore};
 use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
-use crate::zones::Apex;
+use crate::managed::Apex;
 use telemetry::repeated::log_repeated;
 use threads::background::{Background, JobKind};
 use threads::sync::lock;
@@ -53,8 +60,48 @@ pub enum StoreOrder {
 /// Reports how an order ended: whether something was written.
 pub type Stored = Box<dyn FnOnce(Result<bool, StoreFault>) + Send>;
 
+/// Changes of a zone that are stored together, with one sync.
+pub struct Append {
+    /// The version that they change. A store that is empty gets it as its base.
+    pub before: Arc<Zone>,
+    /// The version that they lead to.
+    pub after: Arc<Zone>,
+    /// The changes, in order.
+    pub changes: Vec<Arc<ChangeSet>>,
+    /// Bytes of history that a compaction keeps.
+    pub history: u64,
+}
+
+/// How many changes of an [`Append`] are on disk.
+#[derive(Debug)]
+pub struct Appended {
+    /// The first so many changes are on disk, and no other.
+    pub stored: usize,
+    /// Why not all of them are.
+    pub fault: Option<StoreFault>,
+    /// How long the sync took; `None` if there was none.
+    pub synced: Option<Duration>,
+    /// Bytes of the store; `None` if it cannot be opened.
+    pub size: Option<StoreSize>,
+    /// The newest version on disk; `None` if nothing is stored, or that is not known.
+    pub acknowledged: Option<Serial>,
+}
+
+impl Appended {
+    /// Nothing is on disk, for this reason.
+    pub fn nothing(fault: StoreFault) -> Self {
+        Appended { stored: 0, fault: Some(fault), synced: None, size: None, acknowledged: None }
+    }
+}
+
+/// Receives how many changes are on disk.
+pub type OnAppended = Box<dyn FnOnce(Appended) + Send>;
+/// Receives the size of a store after a compaction, or `None` if that failed.
+pub type OnCompacted = Box<dyn Fn(&Apex, Option<StoreSize>) + Send + Sync>;
+
 enum Task {
     Order(StoreOrder, Stored),
+    Append(Box<Append>, OnAppended),
     History(Serial, SyncSender<Result<Option<History>, StoreFault>>),
     Finish(Box<Finish>),
 }
@@ -84,6 +131,9 @@ pub struct ZoneStores(Arc<Inner>);
 
 struct Inner {
     folder: ZoneFolder,
+    /// Whether the folder has marks: what is stored was acknowledged.
+    is_marked: bool,
+    compacted: OnCompacted,
     background: Arc<Background>,
     zones: Mutex<Zones>,
     /// Notified when a zone has nothing left to do.
@@ -130,7 +180,11 @@ impl ZoneTasks {
         if let Some(finish) = self.finish.take() {
             return Some(Task::Finish(finish));
         }
-        let waits = |task: &Task| matches!(task, Task::Order(order, _) if !order.runs_beside(self.writing));
+        let waits = |task: &Task| match task {
+            Task::Order(order, _) => !order.runs_beside(self.writing),
+            Task::Append(..) => self.writing == Writing::Whole,
+            Task::History(..) | Task::Finish(_) => false,
+        };
         if !self.tasks.front().is_some_and(waits) {
             return self.tasks.pop_front();
         }
@@ -152,13 +206,29 @@ impl ZoneStores {
         background: Arc<Background>,
     ) -> Result<ZoneStores, StoreFault> {
         let folder = ZoneFolder::open(disk, path)?;
-        let (zones, idle) = (Mutex::default(), Condvar::new());
-        Ok(ZoneStores(Arc::new(Inner { folder, background, zones, idle })))
+        Ok(Self::of(folder, false, Box::new(|_, _| ()), background))
     }
 
-    /// The folder, to read what an earlier run stored. A store in use here cannot be opened there.
+    /// Takes a folder with marks, whose stores hold what was acknowledged. `compacted` runs on another thread
+    /// after each compaction.
+    pub fn of_marked(folder: ZoneFolder, compacted: OnCompacted, background: Arc<Background>) -> ZoneStores {
+        Self::of(folder, true, compacted, background)
+    }
+
+    fn of(folder: ZoneFolder, is_marked: bool, compacted: OnCompacted, background: Arc<Background>) -> Self {
+        let (zones, idle) = (Mutex::default(), Condvar::new());
+        ZoneStores(Arc::new(Inner { folder, is_marked, compacted, background, zones, idle }))
+    }
+
+    /// The folder. [`exclusively`](Self::exclusively) opens a store of it.
     pub fn folder(&self) -> &ZoneFolder {
         &self.0.folder
+    }
+
+    /// Queues changes behind the other tasks of the zone. `appended` runs on another thread once they are on
+    /// disk, or are not.
+    pub fn append(&self, apex: &Apex, append: Append, appended: OnAppended) {
+        self.0.submit(apex, Task::Append(Box::new(append), appended));
     }
 
     /// Queues an order behind those of the zone. `stored` runs on another thread when the order has ended.
@@ -172,9 +242,14 @@ impl ZoneStores {
     /// # Errors
     /// Why the store cannot be read.
     pub fn history(&self, apex: &Apex, from: Serial) -> Result<Option<History>, StoreFault> {
+        self.read_history(apex, from).recv_timeout(HISTORY_TIMEOUT).unwrap_or(Ok(None))
+    }
+
+    /// The same, without waiting.
+    pub fn read_history(&self, apex: &Apex, from: Serial) -> Receiver<Result<Option<History>, StoreFault>> {
         let (reply, replied) = sync_channel(1);
         self.0.submit(apex, Task::History(from, reply));
-        replied.recv_timeout(HISTORY_TIMEOUT).unwrap_or(Ok(None))
+        replied
     }
 
     /// Waits until no thread uses the folder any more, so that another run can open it.
@@ -186,13 +261,11 @@ impl ZoneStores {
         }
     }
 
-    /// Closes the store of a zone once its orders have ended, so that the folder can open it.
-    pub fn close(&self, apex: &Apex) {
-        let zones = lock(&self.0.zones);
-        let is_busy = |zones: &mut Zones| zones.by_apex.get(apex).is_some_and(ZoneTasks::is_busy);
-        let mut zones = self.0.idle.wait_while(zones, is_busy).unwrap_or_else(PoisonError::into_inner);
-        let closed = zones.by_apex.remove(apex).and_then(|zone| zone.store);
-        zones.open -= usize::from(closed.is_some());
+    /// Runs `with_folder` on this thread once all tasks of the zone have ended, with its store closed. Tasks
+    /// that come meanwhile wait.
+    pub fn exclusively<T>(&self, apex: &Apex, with_folder: impl FnOnce(&ZoneFolder) -> T) -> T {
+        let _reserved = self.0.reserve(apex);
+        with_folder(&self.0.folder)
     }
 
     /// Waits until all orders have ended, ten seconds at most. Returns whether they have.
@@ -204,7 +277,36 @@ impl ZoneStores {
     }
 }
 
+/// The tasks of a zone wait while this is there.
+struct Reserved<'i>(&'i Arc<Inner>, &'i Apex);
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let Reserved(all, apex) = *self;
+        let zones = lock(&all.zones);
+        if zones.by_apex.get(apex).is_some_and(|zone| zone.tasks.is_empty()) {
+            return all.leave(zones, apex, None);
+        }
+        drop(zones);
+        let (inner, of) = (Arc::clone(all), apex.clone());
+        all.background.run(JobKind::Store, move || inner.work(&of));
+    }
+}
+
 impl Inner {
+    /// Waits until the tasks of a zone have ended, closes its store and keeps further tasks waiting.
+    fn reserve<'i>(self: &'i Arc<Self>, apex: &'i Apex) -> Reserved<'i> {
+        let is_busy = |zones: &mut Zones| zones.by_apex.get(apex).is_some_and(ZoneTasks::is_busy);
+        let mut zones =
+            self.idle.wait_while(lock(&self.zones), is_busy).unwrap_or_else(PoisonError::into_inner);
+        let zone = zones.by_apex.entry(apex.clone()).or_default();
+        zone.scheduled = true;
+        let closed = zone.store.take();
+        zones.open -= usize::from(closed.is_some());
+        zones.busy += 1;
+        Reserved(self, apex)
+    }
+
     fn submit(self: &Arc<Self>, apex: &Apex, task: Task) {
         let kind = if matches!(task, Task::History(..)) { JobKind::History } else { JobKind::Store };
         let mut zones = lock(&self.zones);
@@ -273,8 +375,19 @@ impl Inner {
         task: Task,
         writing: Writing,
     ) -> Option<ZoneStore> {
-        let opened = store.map_or_else(|| self.open_store(apex), Ok);
+        let served = match &task {
+            Task::Append(append, _) => Some(&append.before),
+            _ => None,
+        };
+        let opened = store.map_or_else(|| self.open_store(apex, served), Ok);
         match (opened, task) {
+            (Ok(store), Task::Append(append, appended)) => {
+                self.run_append(apex, store, *append, appended, writing)
+            }
+            (Err(fault), Task::Append(_, appended)) => {
+                appended(Appended::nothing(fault));
+                None
+            }
             (Ok(store), Task::Order(order, stored)) => self.run_order(apex, store, order, stored, writing),
             (Err(fault), Task::Order(_, stored)) => {
                 stored(Err(fault));
@@ -293,14 +406,43 @@ impl Inner {
         }
     }
 
-    /// Opens the store of a zone. A file that cannot be used gets another name, and the store begins anew.
-    fn open_store(&self, apex: &Apex) -> Result<ZoneStore, StoreFault> {
+    /// Opens the store of a zone, of which this version is in service. The docs of the module have what
+    /// happens to a file that cannot be used.
+    fn open_store(&self, apex: &Apex, served: Option<&Arc<Zone>>) -> Result<ZoneStore, StoreFault> {
         let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
-        let opened = self.folder.zone(name).or_else(|_| {
-            self.folder.set_aside(name)?;
+        let opened = self.folder.zone(name).or_else(|fault| {
+            if matches!(fault, StoreFault::Io { .. }) {
+                return Err(fault);
+            }
+            if !self.is_marked {
+                self.folder.set_aside(name)?;
+            } else if !served.is_some_and(|served| heal(&self.folder, served, &fault)) {
+                return Err(fault);
+            }
             self.folder.zone(name)
         });
         opened.map(|(store, _)| store)
+    }
+
+    /// Stores changes together, and has the store compacted where that pays.
+    fn run_append(
+        self: &Arc<Self>,
+        apex: &Apex,
+        mut store: ZoneStore,
+        append: Append,
+        appended: OnAppended,
+        writing: Writing,
+    ) -> Option<ZoneStore> {
+        store.keep_history(append.history);
+        let end = put_changes(&mut store, &append);
+        // The file is gone. Opened again, the store is written again from the version in service.
+        let is_gone = matches!(end.fault, Some(StoreFault::Io { action: "open", .. }));
+        let compacts = end.fault.is_none() && writing == Writing::Nothing && store.is_worth_compacting();
+        appended(end);
+        if compacts {
+            self.compact(apex, &mut store, append.after);
+        }
+        (!is_gone).then_some(store)
     }
 
     fn run_order(
@@ -371,7 +513,7 @@ impl Inner {
     fn compact(self: &Arc<Self>, apex: &Apex, store: &mut ZoneStore, zone: Arc<Zone>) {
         match store.begin_compaction() {
             Ok(replacement) => self.write(apex, zone, replacement, Writing::Base, None),
-            Err(fault) => not_compacted(apex, &fault),
+            Err(fault) => self.not_compacted(apex, &fault),
         }
     }
 
@@ -418,10 +560,88 @@ impl Inner {
                 });
                 stored(confirmed.map(|()| true));
             }
-            (None, Err(fault)) => not_compacted(apex, &fault),
-            (None, Ok(())) => {}
+            (None, Err(fault)) => self.not_compacted(apex, &fault),
+            (None, Ok(())) => (self.compacted)(apex, store.as_ref().map(ZoneStore::size)),
         }
         store
+    }
+
+    fn not_compacted(&self, apex: &Apex, fault: &StoreFault) {
+        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+        let about = ("compaction", &*name.to_string());
+        log_repeated!(warn, WARN, about, "zone {name}: its store cannot be compacted: {fault}");
+        (self.compacted)(apex, None);
+    }
+}
+
+/// Stores changes of a version, with one sync.
+fn put_changes(store: &mut ZoneStore, append: &Append) -> Appended {
+    if let Err(fault) = make_ready(store, &append.before) {
+        let (size, acknowledged) = (Some(store.size()), store.acknowledged());
+        return Appended { size, acknowledged, ..Appended::nothing(fault) };
+    }
+    let (mut stored, mut fault) = (0, None);
+    for change in &append.changes {
+        match store.append(change) {
+            Ok(()) => stored += 1,
+            Err(refused) => {
+                // These two lose what was appended before and is not acknowledged.
+                let loses_all = matches!(refused, StoreFault::Io { .. } | StoreFault::Refused);
+                stored = if loses_all { 0 } else { stored };
+                fault = Some(refused);
+                break;
+            }
+        }
+    }
+    let begun = Instant::now();
+    let synced = match store.sync() {
+        Ok(_) => Some(begun.elapsed()),
+        Err(refused) => {
+            (stored, fault) = (0, Some(refused));
+            None
+        }
+    };
+    Appended { stored, fault, synced, size: Some(store.size()), acknowledged: store.acknowledged() }
+}
+
+/// Makes the store end at this version, and take changes of it.
+fn make_ready(store: &mut ZoneStore, zone: &Zone) -> Result<(), StoreFault> {
+    match store.serial() {
+        None => store.replace(zone),
+        Some(stored) if stored != zone.serial() => {
+            Err(StoreFault::OtherVersion { stored, found: zone.serial() })
+        }
+        Some(_) if store.is_broken() => store.compact(zone),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Stores a zone again whose journal cannot be used any more, from the version in service, if that is the
+/// acknowledged one: nothing is lost then. Returns whether it is stored.
+fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
+    let apex = served.apex().as_name();
+    // A file that the system refuses may be there again by itself.
+    if matches!(fault, StoreFault::Io { .. }) || folder.acknowledged(apex) != Some(served.serial()) {
+        return false;
+    }
+    let serial = served.serial();
+    match folder.start_over(served) {
+        Ok(aside) => {
+            let shown = aside.map_or("missing".into(), |path| path.display().to_string());
+            log_repeated!(
+                warn,
+                WARN,
+                ("journal stored anew", &apex.to_string()),
+                "zone {apex}: its journal is stored anew from the version in service, serial {serial}, with nothing lost; \
+                 the old one: {shown}; the reason: {fault}"
+            );
+            true
+        }
+        Err(other) => {
+            let about = ("journal not stored anew", &*apex.to_string());
+            log_repeated!(warn, WARN, about, "zone {apex}: its journal cannot be stored anew: {other}");
+            false
+        }
     }
 }
 
@@ -446,12 +666,6 @@ fn put_change(store: &mut ZoneStore, change: &ChangeSet, bytes: u64) -> Result<(
     store.append(change)?;
     store.sync()?;
     if store.is_worth_compacting() { store.compact_without_zone() } else { Ok(()) }
-}
-
-fn not_compacted(apex: &Apex, fault: &StoreFault) {
-    let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
-    let about = ("compaction", &*name.to_string());
-    log_repeated!(warn, WARN, about, "zone {name}: its store cannot be compacted: {fault}");
 }
 
 #[cfg(test)]

@@ -1,0 +1,123 @@
+//! How jobs that may change a zone end: the answer, and the lines in the log and the audit file.
+
+use engine::Refusal;
+use exchange::wake_together;
+use tracing::{debug, info};
+use wire::{Name, Rcode, Serial};
+
+use super::group::{Decided, TakenStep};
+use super::transactions::{CommitEnd, TransactionFault};
+use super::{Job, NOT_KEPT, Reply, SendAnswer, Shared, refusal};
+use crate::managed::Apex;
+use telemetry::repeated::log_repeated;
+use telemetry::trail::audit;
+
+/// A job that has ended, and its answer.
+pub(super) enum Settled {
+    Update(SendAnswer, Result<(), Refusal>),
+    Commit(Reply<CommitEnd>, CommitEnd),
+}
+
+/// Sends answers. Those that are ready together leave together.
+pub(super) fn send_answers(settled: Vec<Settled>) {
+    let each = |settled| match settled {
+        Settled::Update(answer, result) => answer(result),
+        // The requester may have timed out.
+        Settled::Commit(reply, end) => drop(reply.try_send(end)),
+    };
+    wake_together(|| settled.into_iter().for_each(each));
+}
+
+/// The result of a request, as the audit line has it.
+pub(super) enum Outcome {
+    /// The zone was as the request wants it.
+    Unchanged,
+    /// The zone changed.
+    Changed { from: Serial, to: Serial, removed: usize, added: usize },
+    /// Nothing changed, for this reason.
+    Refused(Refusal, String),
+}
+
+impl Outcome {
+    /// The result of a job that was decided; `None`: its change is not stored.
+    pub(super) fn of(decided: Option<Decided>) -> Self {
+        match decided {
+            Some(Decided::Update(Ok(None))) => Self::Unchanged,
+            Some(Decided::Update(Ok(Some(change)))) => Self::Changed {
+                from: change.before,
+                to: change.after,
+                removed: change.removed.len(),
+                added: change.added.len(),
+            },
+            Some(Decided::Update(Err(fault))) => Self::Refused(refusal(&fault), fault.to_string()),
+            Some(Decided::Commit(_) | Decided::File(_)) | None => {
+                Self::Refused(NOT_KEPT, "it cannot be kept".into())
+            }
+        }
+    }
+}
+
+/// The result of a transaction. `None`: its change is not stored, for this fault.
+pub(super) fn commit_end(apex: &Apex, decided: Option<Decided>, fault: &str) -> CommitEnd {
+    let Some(Decided::Commit(decided)) = decided else { return Err(not_kept(fault)) };
+    let Some((change, records)) = decided? else { return Ok(None) };
+    let step = TakenStep::of(&change, records);
+    let (zone, TakenStep { from, to, removed, added, .. }) = (name(apex), step);
+    info!(removed, added, "zone {zone}: a transaction is committed, serial {from} -> {to}");
+    audit!(%zone, removed, added, serial_before = %from, serial = %to, "transaction committed");
+    Ok(Some(step))
+}
+
+pub(super) fn not_kept(fault: &str) -> TransactionFault {
+    TransactionFault::NotKept(format!("the change cannot be kept: {fault}"))
+}
+
+/// Counts and logs an answer: a line for each client, key and zone, and then their number. `serial` is that
+/// of the zone before.
+pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) -> Settled {
+    let (zone, client) = (name(&job.apex), job.client);
+    let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.as_name().to_string());
+    let object = format!("{zone} {client} {key}");
+    let result = match outcome {
+        Outcome::Refused(refusal, _) => Err(*refusal),
+        Outcome::Unchanged | Outcome::Changed { .. } => Ok(()),
+    };
+    shared.counts.answered(result.err().map_or(Rcode::NOERROR, |refusal| refusal.rcode));
+    let (prerequisites, updates) = (job.request.prerequisites().len(), job.request.updates().len());
+    let serial = serial.map(|serial| serial.0);
+    match outcome {
+        Outcome::Changed { from, to, removed, added } => log_repeated!(
+            info,
+            INFO,
+            ("update accepted", &object),
+            "zone {zone}: update accepted client={client} key={key} removed={removed} added={added} serial {from} -> {to}"
+        ),
+        Outcome::Refused(refusal, why) => log_repeated!(
+            info,
+            INFO,
+            ("update refused", &object),
+            "zone {zone}: update refused client={client} key={key} rcode={} reason={why:?} prerequisites={prerequisites} \
+             updates={updates} serial={}",
+            refusal.rcode,
+            serial.map_or("none".into(), |serial| serial.to_string())
+        ),
+        Outcome::Unchanged => debug!(%zone, %client, key, "update changes nothing"),
+    }
+    match outcome {
+        Outcome::Changed { from, to, removed, added } => {
+            audit!(%zone, %client, key, removed, added, serial_before = %from, serial = %to, "update accepted");
+        }
+        Outcome::Refused(refusal, reason) => {
+            let rcode = refusal.rcode;
+            audit!(%zone, %client, key, %rcode, %reason, prerequisites, updates, serial, "update refused");
+        }
+        Outcome::Unchanged => {
+            audit!(%zone, %client, key, prerequisites, updates, serial, "update changes nothing");
+        }
+    }
+    Settled::Update(job.answer, result)
+}
+
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
+}

@@ -1,0 +1,231 @@
+//! Changes of one zone that are decided and stored together: requests, transactions and zone files, one after
+//! the other on the newest version.
+
+use std::sync::Arc;
+
+use journal::StoreFault;
+use update::{Requester, UpdateFault, Updater};
+use wire::{Serial, Type};
+use zone::Zone;
+use zone::store::{ChangeError, ChangeSet, diff};
+
+use super::Job;
+use super::plan::ZoneUpdates;
+use super::serials::with_serial;
+use super::transactions::{CommitOrder, TransactionFault};
+use crate::managed::{Apex, FileStamp};
+use crate::shown_change::ShownRecord;
+
+/// Why changes are not stored.
+#[derive(Debug)]
+pub(super) enum KeepFault {
+    /// The disk does not take them.
+    Store(StoreFault),
+    /// They do not make a zone.
+    Zone(ChangeError),
+}
+
+impl std::fmt::Display for KeepFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Store(fault) => fault.fmt(f),
+            Self::Zone(fault) => write!(f, "the changes make no zone: {fault}"),
+        }
+    }
+}
+
+/// A job that may change a zone.
+pub(super) enum ChangeJob {
+    /// A request.
+    Update(Box<Job>),
+    /// A transaction that is to become a change.
+    Commit(Box<CommitOrder>),
+    /// The zone is to hold what its file holds.
+    File(Box<FileJob>),
+}
+
+/// A zone that is to hold what its file holds.
+pub(super) struct FileJob {
+    pub(super) apex: Apex,
+    /// What the file holds.
+    pub(super) zone: Arc<Zone>,
+    /// The file, as it was when it was read.
+    pub(super) file: Option<FileStamp>,
+    pub(super) rules: Arc<ZoneUpdates>,
+}
+
+impl ChangeJob {
+    /// How the zone may be changed.
+    pub(super) fn rules(&self) -> &ZoneUpdates {
+        match self {
+            Self::Update(job) => &job.rules,
+            Self::Commit(order) => &order.rules,
+            Self::File(job) => &job.rules,
+        }
+    }
+}
+
+/// The change that a job makes, if any.
+pub(super) enum Decided {
+    /// A request.
+    Update(Result<Option<Arc<ChangeSet>>, UpdateFault>),
+    /// A transaction, with the number of records that the zone has then.
+    Commit(Result<Option<(Arc<ChangeSet>, u64)>, TransactionFault>),
+    /// A zone file, with the number of records that the zone has then.
+    File(Option<(Arc<ChangeSet>, u64)>),
+}
+
+impl Decided {
+    /// The change, if there is one.
+    pub(super) fn change(&self) -> Option<&Arc<ChangeSet>> {
+        match self {
+            Self::Update(decided) => decided.as_ref().ok()?.as_ref(),
+            Self::Commit(decided) => decided.as_ref().ok()?.as_ref().map(|(change, _)| change),
+            Self::File(decided) => decided.as_ref().map(|(change, _)| change),
+        }
+    }
+}
+
+/// The changes that jobs make, one after the other, of a version.
+pub(super) struct Course {
+    /// One entry for each job, in their order.
+    pub(super) decided: Vec<Decided>,
+    /// The version that they make.
+    pub(super) zone: Arc<Zone>,
+    /// Changes that lead to it; one of them may be the change of several jobs.
+    pub(super) steps: Vec<Arc<ChangeSet>>,
+}
+
+impl Course {
+    /// Decides jobs on a version, at a time in seconds since 1970.
+    ///
+    /// # Errors
+    /// The changes do not make a zone; none of the jobs is decided then.
+    pub(super) fn of(zone: &Arc<Zone>, jobs: &[ChangeJob], now: u64) -> Result<Course, ChangeError> {
+        let mut course = Course { decided: Vec::new(), zone: Arc::clone(zone), steps: Vec::new() };
+        let mut updater = Updater::new(zone);
+        for job in jobs {
+            let decided = match job {
+                ChangeJob::Update(job) => {
+                    let key = job.key.as_ref().map(|key| key.as_lower());
+                    let permission = job.rules.policy.permission(Requester { key, address: job.client });
+                    let change = updater.apply(&job.request, &permission, job.rules.serial, now);
+                    Decided::Update(change.map(|change| change.map(Arc::new)))
+                }
+                // These two are compared with the version that the requests before them have made.
+                ChangeJob::Commit(order) => {
+                    course.end(updater)?;
+                    let decided = course.commit(order, now);
+                    updater = Updater::new(&course.zone);
+                    Decided::Commit(decided)
+                }
+                ChangeJob::File(job) => {
+                    course.end(updater)?;
+                    let decided = course.file(job, now)?;
+                    updater = Updater::new(&course.zone);
+                    Decided::File(decided)
+                }
+            };
+            course.decided.push(decided);
+        }
+        course.end(updater)?;
+        Ok(course)
+    }
+
+    /// Takes what requests have made together.
+    fn end(&mut self, updater: Updater) -> Result<(), ChangeError> {
+        if let Some((zone, change)) = updater.finish()? {
+            self.zone = Arc::new(zone);
+            self.steps.push(Arc::new(change));
+        }
+        Ok(())
+    }
+
+    /// Makes the next version. Returns the number of its records.
+    fn step(&mut self, change: &Arc<ChangeSet>) -> Result<u64, ChangeError> {
+        self.zone = Arc::new(self.zone.apply(change)?);
+        self.steps.push(Arc::clone(change));
+        Ok(self.zone.record_count())
+    }
+
+    fn commit(
+        &mut self,
+        order: &CommitOrder,
+        now: u64,
+    ) -> Result<Option<(Arc<ChangeSet>, u64)>, TransactionFault> {
+        let Some(change) = order.work.change_of(&self.zone, &order.rules, now)? else { return Ok(None) };
+        let change = Arc::new(change);
+        let records = self.step(&change).map_err(TransactionFault::Unfit)?;
+        Ok(Some((change, records)))
+    }
+
+    fn file(&mut self, job: &FileJob, now: u64) -> Result<Option<(Arc<ChangeSet>, u64)>, ChangeError> {
+        let change = diff(&self.zone, &job.zone);
+        let change = with_serial(change, &self.zone, &job.zone, job.zone.serial(), job.rules.serial, now);
+        if change.is_empty() {
+            return Ok(None);
+        }
+        let change = Arc::new(change);
+        let records = self.step(&change)?;
+        Ok(Some((change, records)))
+    }
+
+    /// The changes of all jobs, in their order.
+    pub(super) fn changes(&self) -> impl Iterator<Item = &Arc<ChangeSet>> {
+        self.decided.iter().filter_map(Decided::change)
+    }
+
+    /// How many jobs are in front of the change with this number, from 0.
+    pub(super) fn jobs_before_change(&self, number: usize) -> usize {
+        let changes = self.decided.iter().enumerate().filter(|(_, decided)| decided.change().is_some());
+        changes.map(|(at, _)| at).nth(number).unwrap_or(self.decided.len())
+    }
+}
+
+/// What came of taking a zone from its file: what changed, if anything did, or why it was not taken.
+pub type TakeEnd = Result<Option<TakenFile>, String>;
+
+/// Records that are listed of those that a zone's file drops; of more, only the number is reported.
+const LISTED: usize = 1000;
+
+/// How a zone's file changed a zone that updates had changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenFile {
+    /// What changed.
+    pub step: TakenStep,
+    /// Records that were served and that the file does not have, one a line; without SOA.
+    pub dropped: Vec<String>,
+    /// Such records beyond those.
+    pub more_dropped: usize,
+}
+
+impl TakenFile {
+    pub(super) fn of(step: TakenStep, change: &ChangeSet) -> Self {
+        let mut gone = change.removed.iter().filter(|record| record.rtype != Type::SOA);
+        let dropped = gone.by_ref().take(LISTED).map(|record| ShownRecord(record).to_string()).collect();
+        TakenFile { step, dropped, more_dropped: gone.count() }
+    }
+}
+
+/// Numbers of a change of a zone that did not come as an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TakenStep {
+    /// The serial number before.
+    pub from: Serial,
+    /// The serial number now.
+    pub to: Serial,
+    /// Records that went, the SOA among them.
+    pub removed: usize,
+    /// Records that came.
+    pub added: usize,
+    /// Records of the zone now.
+    pub records: u64,
+}
+
+impl TakenStep {
+    /// The numbers of a change, after which the zone has so many records.
+    pub(super) fn of(change: &ChangeSet, records: u64) -> Self {
+        let (removed, added) = (change.removed.len(), change.added.len());
+        TakenStep { from: change.before, to: change.after, removed, added, records }
+    }
+}

@@ -1,0 +1,55 @@
+//! The serial number of a version that a change makes.
+
+use std::cmp::Ordering;
+
+use update::SerialPolicy;
+use wire::rdata::view::Soa;
+use wire::{Serial, Type};
+use zone::Zone;
+use zone::store::{ChangeSet, ChangedRecords};
+
+/// What `change` is of, as a change of `old` to the SOA of `new`, with a serial number behind that of the
+/// version so far: `wanted`, if it is that, or else the next one. Empty if nothing else changes and no serial
+/// number is wanted.
+pub(super) fn with_serial(
+    change: ChangeSet,
+    old: &Zone,
+    new: &Zone,
+    wanted: Serial,
+    policy: SerialPolicy,
+    now: u64,
+) -> ChangeSet {
+    let before = old.serial();
+    let own = Some(wanted).filter(|wanted| before.compare(*wanted) == Some(Ordering::Less));
+    let others = |records: &ChangedRecords| records.iter().any(|record| record.rtype != Type::SOA);
+    let soa_of = |zone: &Zone| {
+        let set = zone.apex_node().rrset(Type::SOA)?;
+        let record = set.rdatas().next()?;
+        let mut rdata = Vec::new();
+        record.copy_to(&mut rdata);
+        Some((record.ttl(), rdata))
+    };
+    let (Some((old_ttl, old_soa)), Some((ttl, mut soa))) = (soa_of(old), soa_of(new)) else { return change };
+    let same_soa = Soa::read(&old_soa).ok().zip(Soa::read(&soa).ok()).is_some_and(|(old, new)| {
+        let numbers =
+            |soa: &Soa<'_>| (soa.numbers.refresh, soa.numbers.retry, soa.numbers.expire, soa.numbers.minimum);
+        numbers(&old) == numbers(&new) && old.mname == new.mname && old.rname == new.rname
+    });
+    let same = same_soa && old_ttl == ttl && !others(&change.removed) && !others(&change.added);
+    if same && own.is_none() {
+        return ChangeSet::default();
+    }
+    let next = own.unwrap_or_else(|| policy.next(before, now));
+    if let Some(field) = soa.len().checked_sub(20).and_then(|at| soa[at..].first_chunk_mut()) {
+        *field = next.0.to_be_bytes();
+    }
+    let mut made = ChangeSet { before, after: next, ..ChangeSet::default() };
+    made.removed.push(old.apex().as_name(), Type::SOA, old_ttl, &old_soa);
+    made.added.push(old.apex().as_name(), Type::SOA, ttl, &soa);
+    for (from, to) in [(&change.removed, &mut made.removed), (&change.added, &mut made.added)] {
+        for record in from.iter().filter(|record| record.rtype != Type::SOA) {
+            to.push(record.owner, record.rtype, record.ttl, record.rdata);
+        }
+    }
+    made
+}

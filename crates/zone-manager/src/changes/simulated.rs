@@ -1,0 +1,128 @@
+//! The thread that changes zones, for simulations: it does what is there when the simulation orders it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::mpsc::Receiver;
+
+use update::{GrantOrDeny, NameRelation, PolicyRule, RuleClient, RuleTypes, SerialPolicy, UpdatePolicy};
+
+use super::*;
+
+/// Dynamic updates on a disk of the simulation.
+pub(crate) struct SimulatedChanges {
+    worker: Worker,
+    orders: Sender<Order>,
+    shared: Arc<Shared>,
+    stores: ZoneStores,
+    rules: Arc<ZoneUpdates>,
+}
+
+/// Rules by which each client may change everything.
+fn rules() -> ZoneUpdates {
+    let client = RuleClient { key: None, network: None };
+    let rule =
+        PolicyRule { action: GrantOrDeny::Grant, client, names: NameRelation::Zone, types: RuleTypes::Usual };
+    ZoneUpdates {
+        policy: UpdatePolicy::new([rule]),
+        serial: SerialPolicy::Increment,
+        history: 1000,
+        write_file_every: None,
+    }
+}
+
+impl SimulatedChanges {
+    /// Opens the stores on a disk. Notes are on the real one, in `notes`.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        notes: &Path,
+        background: &Arc<Background>,
+        (keeping, kept): (PublishHandle, Arc<ZoneStates>),
+    ) -> Result<SimulatedChanges, StoreFault> {
+        let (folder, (zones, _)) = open_folder(disk, Path::new("/"))?;
+        let stored = zones.iter().map(|apex| Apex::from(apex.as_name().as_wire())).collect();
+        let notes = Notes::open(notes).expect("notes");
+        let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
+        let stores = open_stores(folder, &shared, background);
+        let (orders, taken) = channel();
+        let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));
+        let worker = Worker::new(stores.clone(), taken, orders.clone(), of_worker, background);
+        Ok(SimulatedChanges { worker, orders, shared, stores, rules: Arc::new(rules()) })
+    }
+
+    /// The stored version of a zone.
+    pub(crate) fn load(&self, apex: &Apex, key: &HashKey) -> Result<Option<Arc<Zone>>, StoreFault> {
+        Ok(read_stored(&self.stores, apex, key)?.map(|(zone, _)| zone))
+    }
+
+    /// Sends a request. `answer` gets whether it was accepted; it is dropped if there is no answer.
+    pub(crate) fn update(&self, request: UpdateRequest, answer: impl FnOnce(bool) + Send + 'static) {
+        let apex = Apex::from(request.zone().as_name().as_wire());
+        let job = Job {
+            apex: apex.clone(),
+            request,
+            rules: Arc::clone(&self.rules),
+            key: None,
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            answer: Box::new(move |result| answer(result.is_ok())),
+            _waiting: Waiting::new(&self.shared),
+        };
+        self.order(&apex, Entry::Change(ChangeJob::Update(Box::new(job))));
+    }
+
+    /// Has a zone hold what its file holds: `zone`.
+    pub(crate) fn take_file(&self, apex: &Apex, zone: Arc<Zone>) {
+        let (hold, _) = sync_channel(1);
+        self.order(apex, Entry::Hold(hold));
+        let rules = Arc::clone(&self.rules);
+        let job = FileJob { apex: apex.clone(), zone, file: None, rules };
+        self.order(apex, Entry::Change(ChangeJob::File(Box::new(job))));
+    }
+
+    /// Asks for the result of the last [`take_file`](Self::take_file).
+    pub(crate) fn taken(&self, apex: &Apex) -> Receiver<Option<TakeEnd>> {
+        let (reply, replied) = sync_channel(1);
+        self.order(apex, Entry::Taken(reply));
+        replied
+    }
+
+    /// Asks for the changes from a version on.
+    pub(crate) fn history(&self, apex: &Apex, from: Serial) -> Receiver<Result<Option<History>, StoreFault>> {
+        self.stores.read_history(apex, from)
+    }
+
+    /// Has the thread end. The reply comes once all jobs have ended.
+    pub(crate) fn stop(&self) -> Receiver<()> {
+        let (reply, replied) = sync_channel(1);
+        let _ = self.orders.send(Order::Stop(reply));
+        replied
+    }
+
+    fn order(&self, apex: &Apex, entry: Entry) {
+        let _ = self.orders.send(Order::Zone(apex.clone(), entry));
+    }
+
+    /// Lets the thread do what is there. Returns false if there was nothing.
+    pub(crate) fn run(&mut self) -> bool {
+        match self.worker.orders.try_recv() {
+            Ok(order) => {
+                self.worker.round(order);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Has the marks synced, as the thread does each second.
+    pub(crate) fn sync_marks(&mut self) {
+        self.worker.sync_marks();
+    }
+
+    /// Requests that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.counts.waiting.load(Relaxed)
+    }
+
+    /// Changes of zones that the disk did not take, and stores that were not compacted.
+    pub(crate) fn failed(&self) -> u64 {
+        self.shared.counts.failed.load(Relaxed)
+    }
+}

@@ -1,0 +1,168 @@
+//! Folding a version that changes: the version is rebuilt with a base of its own beside serving, while
+//! further changes are made of it. These are then made of the rebuilt version as well.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use threads::background::{Background, JobKind};
+
+/// Most changes that are made in a rebuilt version at once, by the thread that keeps the newest one. More of
+/// them are a job again, during which the zone may change again.
+const FEW_CHANGES: usize = 64;
+
+/// Changes of one zone since the version that is being folded; empty of changes while none is folded.
+#[derive(Debug, Default)]
+pub(crate) struct Folding {
+    /// The number of the job that folds, and the changes since it began.
+    job: Option<(u64, Vec<Arc<ChangeSet>>)>,
+}
+
+/// What follows when a job has ended.
+#[derive(Debug)]
+pub(crate) enum FoldEnd {
+    /// Nothing: the job is not the one under way.
+    Outdated,
+    /// This version replaces the newest one, and holds the same records.
+    Folded(Arc<Zone>),
+    /// This job makes the changes since in the rebuilt version.
+    Continue(FoldJob),
+    /// The version cannot be folded; the newest one stays.
+    Failed,
+}
+
+/// What a background thread does: folds a version, or makes changes in one that is folded.
+#[derive(Debug)]
+pub(crate) struct FoldJob {
+    pub(crate) number: u64,
+    zone: Arc<Zone>,
+    /// Changes of the folded version; `None`: the version is to be folded.
+    changes: Option<Vec<Arc<ChangeSet>>>,
+}
+
+impl Folding {
+    /// Begins to fold a version, if that saves memory and no fold is under way. `number` is that of the job.
+    pub(crate) fn begin(&mut self, number: u64, zone: &Arc<Zone>) -> Option<FoldJob> {
+        if self.job.is_some() || !zone.is_worth_folding() {
+            return None;
+        }
+        self.job = Some((number, Vec::new()));
+        Some(FoldJob { number, zone: Arc::clone(zone), changes: None })
+    }
+
+    /// Notes changes that lead on from the newest version.
+    pub(crate) fn changed(&mut self, changes: &[Arc<ChangeSet>]) {
+        if let Some((_, since)) = &mut self.job {
+            since.extend(changes.iter().cloned());
+        }
+    }
+
+    /// The zone has a version that no changes lead to: a job under way is outdated.
+    pub(crate) fn cancel(&mut self) {
+        self.job = None;
+    }
+
+    /// Takes the result of a job. `next` is the number of a job that may follow.
+    pub(crate) fn ended(&mut self, number: u64, zone: Option<Arc<Zone>>, next: u64) -> FoldEnd {
+        let Some((_, since)) = self.job.take_if(|(under_way, _)| *under_way == number) else {
+            return FoldEnd::Outdated;
+        };
+        match zone {
+            None => FoldEnd::Failed,
+            Some(zone) if since.len() <= FEW_CHANGES => {
+                apply_all(zone, &since).map_or(FoldEnd::Failed, FoldEnd::Folded)
+            }
+            Some(zone) => {
+                self.job = Some((next, Vec::new()));
+                FoldEnd::Continue(FoldJob { number: next, zone, changes: Some(since) })
+            }
+        }
+    }
+}
+
+/// Makes changes in a version, in order; `None` if one does not fit.
+fn apply_all(zone: Arc<Zone>, changes: &[Arc<ChangeSet>]) -> Option<Arc<Zone>> {
+    changes.iter().try_fold(zone, |zone, change| zone.apply(change).ok().map(Arc::new))
+}
+
+impl FoldJob {
+    /// Runs the job on a background thread. `ended` gets the version, or `None` if it cannot be made.
+    pub(crate) fn run(
+        self,
+        background: &Arc<Background>,
+        ended: impl FnOnce(u64, Option<Arc<Zone>>) + Send + 'static,
+    ) {
+        let FoldJob { number, zone, changes } = self;
+        background.run(JobKind::Fold, move || {
+            let made = catch_unwind(AssertUnwindSafe(|| match &changes {
+                None => zone.folded().ok().map(Arc::new),
+                Some(changes) => apply_all(zone, changes),
+            }));
+            ended(number, made.ok().flatten());
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::hash::HashKey;
+    use wire::{NameBuf, Ttl, Type};
+    use zone::ZoneBuilder;
+    use zone::store::diff;
+
+    use super::*;
+
+    /// A zone with this serial number and so many hosts.
+    fn zone(serial: u32, hosts: u32) -> Arc<Zone> {
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let mut builder = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
+        let soa = [&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat();
+        builder.add(apex.as_name(), Type::SOA, Ttl::from_secs(60), &soa).expect("a record");
+        builder.add(apex.as_name(), Type::NS, Ttl::from_secs(60), &[0]).expect("a record");
+        for host in 0..hosts {
+            let name: NameBuf = format!("host{host}.example.").parse().expect("a name");
+            builder.add(name.as_name(), Type::A, Ttl::from_secs(60), &host.to_be_bytes()).expect("a record");
+        }
+        Arc::new(builder.finish().expect("a zone"))
+    }
+
+    /// Makes the next version, and notes the change.
+    fn step(folding: &mut Folding, version: &mut Arc<Zone>, serial: u32) {
+        let change = Arc::new(diff(version, &zone(serial, serial)));
+        *version = Arc::new(version.apply(&change).expect("it fits"));
+        folding.changed(&[change]);
+    }
+
+    #[test]
+    fn many_changes_during_a_fold_are_a_job_again_and_few_are_made_at_once() {
+        let (mut folding, mut version) = (Folding::default(), zone(1, 1));
+        assert!(folding.begin(1, &version).is_none(), "it has a base of its own");
+        step(&mut folding, &mut version, 2);
+        let job = folding.begin(1, &version).expect("it has more changes than records");
+        assert!(folding.begin(2, &version).is_none(), "one job at a time");
+        for serial in 3..=67 {
+            step(&mut folding, &mut version, serial);
+        }
+        let folded = Arc::new(job.zone.folded().expect("a zone"));
+        let FoldEnd::Continue(job) = folding.ended(1, Some(folded), 2) else { panic!("65 changes") };
+        assert_eq!((job.number, job.changes.as_ref().map(Vec::len)), (2, Some(65)));
+        step(&mut folding, &mut version, 68);
+        let made = apply_all(Arc::clone(&job.zone), job.changes.as_deref().unwrap_or_default());
+        let FoldEnd::Folded(newest) = folding.ended(2, made, 3) else { panic!("one change") };
+        assert!(diff(&newest, &version).is_empty() && newest.serial() == version.serial());
+        assert!(matches!(folding.ended(2, Some(newest), 3), FoldEnd::Outdated));
+    }
+
+    #[test]
+    fn a_fold_that_fails_leaves_the_newest_version_and_may_begin_again() {
+        let (mut folding, mut version) = (Folding::default(), zone(1, 1));
+        step(&mut folding, &mut version, 2);
+        assert!(folding.begin(1, &version).is_some());
+        assert!(matches!(folding.ended(1, None, 2), FoldEnd::Failed));
+        assert!(folding.begin(2, &version).is_some());
+        folding.cancel();
+        assert!(matches!(folding.ended(2, Some(version), 3), FoldEnd::Outdated));
+    }
+}

@@ -1,0 +1,58 @@
+//! The states of all zones.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use tracing::{error, warn};
+
+use super::examination::SignatureAge;
+use super::state::ZoneState;
+use super::{Apex, ZoneSpec, ZoneStatus};
+use threads::sync::read;
+
+/// A zone and its state.
+pub(crate) struct ManagedZone {
+    pub(crate) state: ZoneState,
+    /// The round under way waits for its load.
+    pub(crate) awaited: bool,
+    /// How far its signatures were from their end when last looked at.
+    pub(crate) signatures: SignatureAge,
+}
+
+impl ManagedZone {
+    pub(crate) fn new(spec: ZoneSpec) -> Self {
+        ManagedZone { state: ZoneState::new(spec), awaited: false, signatures: SignatureAge::default() }
+    }
+}
+
+impl ManagedZone {
+    /// Logs if the signatures of the version in service are nearer to their end than when last looked at.
+    pub(crate) fn look_at_signatures(&mut self, now: i64) {
+        let state = self.state.status();
+        let Some(examined) = &state.examined else { return };
+        let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
+        let before = std::mem::replace(&mut self.signatures, age);
+        let Some(first) = examined.signatures.filter(|_| age > before) else { return };
+        let (name, hours) = (state.spec.name(), (first.at - now) / 3600);
+        match age {
+            SignatureAge::Valid => {}
+            SignatureAge::Expiring => warn!("zone {name}: a signature ends in {hours} hours, at {first}"),
+            SignatureAge::Expired => {
+                error!("zone {name}: a signature ended {} hours ago, at {first}", -hours)
+            }
+        }
+    }
+}
+
+/// The states of all zones, shared with readers.
+#[derive(Default)]
+pub struct ZoneStates {
+    pub(crate) zones: RwLock<HashMap<Apex, ManagedZone>>,
+}
+
+impl ZoneStates {
+    /// The status of one zone.
+    pub fn get(&self, apex: &Apex) -> Option<Arc<ZoneStatus>> {
+        read(&self.zones).get(apex).map(|zone| Arc::clone(zone.state.status()))
+    }
+}

@@ -1,0 +1,156 @@
+//! The core of zones from primaries, for simulations: transfers end when the simulation orders it, with the
+//! versions that it has.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use exchange::Core;
+use journal::{Disk, StoreFault};
+use resolver::Random;
+use wire::hash::HashKey;
+use zone::Zone;
+use zone::store::diff;
+
+use super::core::{CoreHost, SecondaryCore, SecondaryRequest};
+use super::counts::SecondaryCounts;
+use super::fetch::{FetchFigures, FetchJob, Fetched};
+use super::plan::PeerRules;
+use super::status::ZoneOrder;
+use super::store::{Keep, SecondaryStore};
+use crate::fold::FoldJob;
+use crate::managed::Apex;
+use crate::managed::publishing::PublishHandle;
+use crate::managed::state::{KeptVersion, SecondaryNews};
+use threads::background::Background;
+use threads::sync::lock;
+
+/// When the simulation begins, in seconds since 1970.
+const START: u64 = 1_700_000_000;
+
+/// What the core has others do.
+#[derive(Clone)]
+struct Host {
+    manager: PublishHandle,
+    store: Arc<SecondaryStore>,
+    background: Arc<Background>,
+    requests: Arc<Mutex<Vec<SecondaryRequest>>>,
+    fetches: Arc<Mutex<Vec<(Apex, FetchJob)>>>,
+}
+
+impl CoreHost for Host {
+    fn fetch(&self, apex: Apex, job: FetchJob) {
+        lock(&self.fetches).push((apex, job));
+    }
+    fn fold(&self, apex: Apex, job: FoldJob) {
+        let requests = Arc::clone(&self.requests);
+        job.run(&self.background, move |number, zone| {
+            lock(&requests).push(SecondaryRequest::Folded(number, apex, zone));
+        });
+    }
+    fn news(&self, apex: &Apex, news: SecondaryNews) {
+        self.manager.news(apex.clone(), news);
+    }
+    fn expires(&self, apex: &Apex, at: Option<u64>) {
+        self.manager.expires(apex.clone(), at);
+    }
+    fn keep(&self, apex: &Apex, keep: Keep, at: u64) {
+        self.store.keep(apex.clone(), keep, at);
+    }
+    fn looked(&self, _: &Apex) {}
+    fn wall(&self) -> u64 {
+        START
+    }
+}
+
+/// Zero each time: no jitter.
+struct Zeros;
+
+impl Random for Zeros {
+    fn next_u32(&mut self) -> u32 {
+        0
+    }
+}
+
+/// Zones from primaries on a disk of the simulation.
+pub(crate) struct SimulatedSecondaries {
+    core: SecondaryCore<Host, Zeros>,
+    host: Host,
+    now: Instant,
+}
+
+impl SimulatedSecondaries {
+    /// Opens the stores on a disk. Zones have the peers of these rules.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        rules: &PeerRules,
+        key: &HashKey,
+        background: &Arc<Background>,
+        manager: PublishHandle,
+    ) -> Result<SimulatedSecondaries, StoreFault> {
+        let (counts, now) = (Arc::<SecondaryCounts>::default(), Instant::now());
+        let store = SecondaryStore::open_on(disk, Path::new("/"), background, &counts)?;
+        let background = Arc::clone(background);
+        let (requests, fetches) = (Arc::default(), Arc::default());
+        let host = Host { manager, store, background, requests, fetches };
+        let limits = super::limits(&config::Settings::default());
+        let core = SecondaryCore::new(host.clone(), Zeros, *key, limits, counts, (now, START));
+        let mut all = SimulatedSecondaries { core, host, now };
+        all.request(SecondaryRequest::Configure(rules.clone()));
+        Ok(all)
+    }
+
+    /// The stored version of a zone.
+    pub(crate) fn load(&self, apex: &Apex, key: &HashKey) -> Option<KeptVersion> {
+        self.host.store.load(apex, key)
+    }
+
+    /// Has a zone taken from its primaries.
+    pub(crate) fn begin(&mut self, apex: &Apex, kept: Option<KeptVersion>) {
+        self.request(SecondaryRequest::Begin(apex.clone(), kept));
+    }
+
+    /// Has a zone transferred.
+    pub(crate) fn retransfer(&mut self, apex: &Apex) {
+        let (reply, _replied) = std::sync::mpsc::sync_channel(1);
+        self.request(SecondaryRequest::Order(apex.clone(), ZoneOrder::Retransfer, reply));
+    }
+
+    /// Ends the transfer under way with this version of its zone, by its changes where `by_changes` says so
+    /// and there is a version to change. Returns whether there was a transfer.
+    pub(crate) fn transferred(&mut self, zone: &Arc<Zone>, by_changes: bool) -> bool {
+        let Some((apex, job)) = lock(&self.host.fetches).pop() else { return false };
+        let fetched = match job.have.filter(|_| by_changes) {
+            Some(have) => {
+                let change = diff(&have, zone);
+                let next = have.apply(&change).expect("a difference fits");
+                Fetched::Changed(Arc::new(next), vec![Arc::new(change)])
+            }
+            None => Fetched::Whole(Arc::clone(zone)),
+        };
+        let figures = FetchFigures::default();
+        self.request(SecondaryRequest::Fetched(job.number, apex, figures, Ok(fetched)));
+        true
+    }
+
+    /// Lets so many seconds pass. No primary answers meanwhile.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        let mut actions = Vec::new();
+        self.core.timeout(self.now, &mut actions);
+    }
+
+    /// Lets the core take the folds that have ended. Returns false if there were none.
+    pub(crate) fn run(&mut self) -> bool {
+        let requests = std::mem::take(&mut *lock(&self.host.requests));
+        let is_any = !requests.is_empty();
+        requests.into_iter().for_each(|request| self.request(request));
+        is_any
+    }
+
+    fn request(&mut self, request: SecondaryRequest) {
+        // Messages to primaries and from them are the business of other tests.
+        let mut actions = Vec::new();
+        self.core.request(request, self.now, &mut actions);
+    }
+}

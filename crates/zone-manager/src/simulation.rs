@@ -1,0 +1,632 @@
+//! The life of zones as a whole, simulated: updates, zone files, transfers, folding, compaction, publishing
+//! and the stores run on one thread, in an order that a seed decides, over a disk that fails and loses power.
+//!
+//! What must hold, whatever the order and wherever the power goes:
+//!
+//! - an update that was answered with NOERROR is there after the crash, and so is each version that was in
+//!   service;
+//! - a zone has after the crash what some updates that were sent have made of it, and nothing else;
+//! - each stored zone can be read, without an operator;
+//! - versions go into service in the order of their serial numbers, and changes that are read for IXFR lead
+//!   from the one version to the other;
+//! - without a fault of the disk all requests are accepted, and in the end the version in service, the stored
+//!   one and the one that the requests make are the same.
+//!
+//! `NOMEN_SIMULATION_SEEDS` sets how many seeds are run (by default some hundred),
+//! `NOMEN_SIMULATION_FIRST` the first of them, and `NOMEN_SIMULATION_LOG` has the server's log printed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use journal::{Disk, History, StoreFault};
+use testkit::disk::{Loss, SimulatedDisk, Trouble};
+use update::{Update, UpdateRequest};
+use wire::hash::HashKey;
+use wire::{NameBuf, Serial, Ttl, Type};
+use zone::store::diff;
+use zone::{Zone, ZoneBuilder};
+
+use crate::changes::TakeEnd;
+use crate::changes::simulated::SimulatedChanges;
+use crate::managed::DifferenceRule;
+use crate::managed::state::{Looked, Reading};
+use crate::managed::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
+use crate::secondaries::PeerRules;
+use crate::secondaries::simulated::SimulatedSecondaries;
+use crate::stores::differences::Differences;
+use crate::zones::manager::simulated::SimulatedZones;
+use crate::zones::resolve::resolve;
+use threads::background::{Background, JobKind};
+use threads::sync::lock;
+
+/// The zone that updates change, the one from a primary, and the one that changes by its file.
+const UPDATED: &str = "updated.";
+const SECONDARY: &str = "secondary.";
+const FILED: &str = "filed.";
+
+/// Random numbers of a seed (SplitMix64).
+struct Chances(u64);
+
+impl Chances {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        (z % end.max(1) as u64) as usize
+    }
+}
+
+fn key() -> HashKey {
+    HashKey::new([1, 2, 3])
+}
+
+fn name(text: &str) -> NameBuf {
+    text.parse().expect("a name")
+}
+
+fn apex(text: &str) -> Apex {
+    name(text).as_name().as_wire().into()
+}
+
+/// The data of a host's TXT record: so many bytes and a few more.
+fn text(bytes: usize) -> Vec<u8> {
+    let strings = (0..=bytes / 200).flat_map(|_| std::iter::once(200).chain([b'x'; 200]));
+    strings.collect()
+}
+
+/// A version of a zone with these hosts, each with so much text.
+fn zone(apex: &str, serial: u32, hosts: impl IntoIterator<Item = u32>, bytes: usize) -> Arc<Zone> {
+    let mut builder = ZoneBuilder::new(name(apex).as_name(), &key());
+    let numbers = [serial, 1000, 100, 5000, 60].map(u32::to_be_bytes).concat();
+    let soa = [&[0, 0][..], &numbers].concat();
+    builder.add(name(apex).as_name(), Type::SOA, Ttl::from_secs(60), &soa).expect("a record");
+    builder.add(name(apex).as_name(), Type::NS, Ttl::from_secs(60), &[0]).expect("a record");
+    for host in hosts {
+        let owner = host_name(apex, host);
+        builder.add(owner.as_name(), Type::TXT, Ttl::from_secs(60), &text(bytes)).expect("a record");
+    }
+    Arc::new(builder.finish().expect("a zone"))
+}
+
+fn host_name(apex: &str, host: u32) -> NameBuf {
+    name(&format!("h{host}.{apex}"))
+}
+
+/// The hosts of a version.
+fn hosts(zone: &Zone) -> BTreeSet<u32> {
+    let host = |owner: String| owner.strip_prefix('h')?.split('.').next()?.parse().ok();
+    zone.into_iter().filter_map(|node| host(node.written_owner().to_string())).collect()
+}
+
+/// The version of the secondary zone and of the zone file with a number. It differs from others in many
+/// hosts.
+fn numbered(apex: &str, serial: u32, bytes: usize) -> Arc<Zone> {
+    zone(apex, serial, (0..12).map(|i| if i < 6 { i } else { serial * 7 + i }), bytes)
+}
+
+/// What a client knows of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// There is none yet.
+    None,
+    Accepted,
+    Refused,
+    /// The server has crashed before it.
+    Lost,
+}
+
+/// A request: one host comes or goes.
+struct Sent {
+    host: u32,
+    adds: bool,
+    answer: Arc<Mutex<Answer>>,
+}
+
+/// What all runs of the server together have been asked, and what it has answered.
+struct World {
+    chances: Chances,
+    /// Bytes of text of each host. Where there are many, stores are compacted after a few changes.
+    bytes: usize,
+    /// Requests, in their order; those before the last crash without an answer are of no known outcome.
+    sent: Vec<Sent>,
+    next_host: u32,
+    /// Hosts that the zone file of the updated zone had when it was taken: others may be gone.
+    files_taken: Vec<BTreeSet<u32>>,
+    /// The highest serial number in service of each zone.
+    served: BTreeMap<&'static str, u32>,
+    /// Numbers of the newest versions at the primary and in the zone file.
+    primary: u32,
+    file: u32,
+    /// A version of the secondary zone that is on disk for sure.
+    kept: u32,
+    /// Whether a call of the disk fails in this run, and whether one has failed in any.
+    disk_fails: bool,
+    disk_failed: bool,
+}
+
+/// A run of the server, from its start to its end or the crash.
+struct Run {
+    disk: SimulatedDisk,
+    background: Arc<Background>,
+    zones: SimulatedZones,
+    changes: SimulatedChanges,
+    secondaries: SimulatedSecondaries,
+    _differences: Arc<Differences>,
+    /// Loads of each zone so far.
+    loads: BTreeMap<&'static str, u32>,
+    takes: Vec<Receiver<Option<TakeEnd>>>,
+    histories: Vec<(u32, Receiver<Result<Option<History>, StoreFault>>)>,
+}
+
+fn peers() -> PeerRules {
+    let text = "[[zone]]\nname = \"secondary\"\nprimaries = [\"192.0.2.1\"]\n";
+    let accepted = config::read_text("t.toml", text.to_owned(), Path::new("/"));
+    let accepted = accepted.unwrap_or_else(|rejected| panic!("{rejected}"));
+    resolve(&accepted.config).expect("zones").peers
+}
+
+/// What the runs of all seeds have in common.
+struct Shared {
+    notes: PathBuf,
+    peers: PeerRules,
+    /// Jobs that have ended, by kind.
+    jobs: [AtomicU64; JobKind::ALL.len()],
+}
+
+impl Shared {
+    /// Fails if something was never simulated.
+    fn check_coverage(&self) {
+        for (kind, done) in JobKind::ALL.iter().zip(&self.jobs) {
+            assert!(done.load(Relaxed) > 0, "no job of kind {}", kind.word());
+        }
+    }
+}
+
+fn reading(zone: Arc<Zone>, step: Option<&Zone>) -> Box<Reading> {
+    let step = step.map(|from| Arc::new(diff(from, &zone)));
+    Box::new(Reading {
+        zone,
+        stamps: Arc::new([]),
+        at: SystemTime::UNIX_EPOCH,
+        took: Duration::ZERO,
+        step,
+        warnings: Vec::new(),
+        warning_count: 0,
+        provenance: None,
+    })
+}
+
+fn spec(zone: &str, text: ZoneText) -> ZoneSpec {
+    let differences = match zone {
+        FILED => DifferenceRule { from_records: Some(0), bytes: 1000 },
+        _ => DifferenceRule::default(),
+    };
+    let rules = TextRules::default();
+    ZoneSpec { apex: apex(zone), text, origin: Origin::Configuration, differences, rules }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World {
+            chances: Chances(seed),
+            bytes: if seed.is_multiple_of(8) { 5000 } else { 0 },
+            sent: Vec::new(),
+            next_host: 0,
+            files_taken: Vec::new(),
+            served: BTreeMap::new(),
+            primary: 1,
+            file: 1,
+            kept: 0,
+            disk_fails: false,
+            disk_failed: false,
+        }
+    }
+
+    /// Starts the server on a disk, and checks what it finds there. `None`: the disk fails.
+    fn start(&mut self, shared: &Shared, disk: SimulatedDisk) -> Result<Run, (StoreFault, SimulatedDisk)> {
+        let (background, on) = (Background::without_threads(), || Arc::new(disk.clone()) as Arc<dyn Disk>);
+        let opened = || {
+            let differences = Differences::open_on(on(), Path::new("/"), &background)?;
+            let zones = SimulatedZones::new(&key(), Arc::clone(&differences));
+            let (handle, table) = (zones.handle.clone(), Arc::clone(zones.table.states()));
+            let changes = SimulatedChanges::open(on(), &shared.notes, &background, (handle, table))?;
+            let handle = zones.handle.clone();
+            let secondaries = SimulatedSecondaries::open(on(), &shared.peers, &key(), &background, handle)?;
+            let stored = changes.load(&apex(UPDATED), &key())?;
+            let kept = secondaries.load(&apex(SECONDARY), &key());
+            if disk.is_off() {
+                return Err(StoreFault::NotWritten);
+            }
+            Ok((differences, zones, changes, secondaries, stored, kept))
+        };
+        let (differences, zones, changes, mut secondaries, stored, kept) = match opened() {
+            Ok(opened) => opened,
+            Err(fault) => return Err((fault, disk)),
+        };
+        let file = |zone: &str| ZoneText::File(Path::new(zone).into());
+        zones.want(spec(UPDATED, file(UPDATED)));
+        zones.want(spec(FILED, file(FILED)));
+        zones.want(spec(SECONDARY, ZoneText::Primaries));
+        self.check_updated(stored.as_deref());
+        let looked = match stored {
+            Some(stored) => Looked::Stored(reading(stored, None)),
+            None => Looked::Loaded(reading(zone(UPDATED, 1, [], 0), None)),
+        };
+        zones.loaded(&apex(UPDATED), 1, looked);
+        zones.loaded(&apex(FILED), 1, Looked::Loaded(reading(numbered(FILED, self.file, self.bytes), None)));
+        // A crash may cost versions of the secondary zone: the primary has them.
+        self.served.remove(SECONDARY);
+        self.check_secondary(kept.as_ref().map(|kept| &*kept.zone));
+        secondaries.begin(&apex(SECONDARY), kept.clone());
+        zones.loaded(&apex(SECONDARY), 1, Looked::Kept(kept));
+        let loads = [(UPDATED, 1), (FILED, 1), (SECONDARY, 1)].into();
+        let (takes, histories) = (Vec::new(), Vec::new());
+        Ok(Run {
+            disk,
+            background,
+            zones,
+            changes,
+            secondaries,
+            _differences: differences,
+            loads,
+            takes,
+            histories,
+        })
+    }
+
+    /// Checks what the updated zone holds at a start.
+    fn check_updated(&self, stored: Option<&Zone>) {
+        let serial = stored.map_or(1, |zone| zone.serial().0);
+        let served = self.served.get(UPDATED).copied().unwrap_or(1);
+        assert!(serial >= served, "serial {served} was in service, and {serial} is there");
+        let there = stored.map(hosts).unwrap_or_default();
+        for host in &there {
+            assert!(
+                self.sent.iter().any(|sent| sent.adds && sent.host == *host),
+                "host {host} was never sent"
+            );
+        }
+        for (at, sent) in self.sent.iter().enumerate().filter(|(_, sent)| sent.adds) {
+            let later = || self.sent[at..].iter().filter(|later| !later.adds && later.host == sent.host);
+            let of_files = || self.files_taken.iter().any(|file| !file.contains(&sent.host));
+            let is_there = there.contains(&sent.host);
+            let accepted = *lock(&sent.answer) == Answer::Accepted;
+            assert!(
+                is_there || !accepted || later().next().is_some() || of_files(),
+                "host {} was accepted, and is gone",
+                sent.host
+            );
+            // A file that was read before the removal may be taken after it.
+            let comes_back = self.files_taken.iter().any(|file| file.contains(&sent.host));
+            let gone = later().any(|later| *lock(&later.answer) == Answer::Accepted) && !comes_back;
+            assert!(!(is_there && gone), "host {} was removed, and is there again", sent.host);
+        }
+    }
+
+    /// Checks what the secondary zone holds at a start.
+    fn check_secondary(&self, stored: Option<&Zone>) {
+        let serial = stored.map_or(0, |zone| zone.serial().0);
+        assert!(serial <= self.primary, "the primary never had serial {serial}");
+        let is_there = serial >= self.kept || self.disk_fails;
+        assert!(is_there, "serial {} was on disk, and {serial} is there", self.kept);
+        if let Some(stored) = stored {
+            let differs = diff(stored, &numbered(SECONDARY, serial, self.bytes));
+            assert!(differs.is_empty(), "serial {serial} has other records than at the primary");
+        }
+    }
+
+    /// Notes which versions are in service.
+    fn look(&mut self, run: &Run) {
+        for zone in [UPDATED, FILED, SECONDARY] {
+            let Some(served) = run.zones.served(&apex(zone)) else { continue };
+            let (serial, before) = (served.serial().0, self.served.entry(zone).or_insert(0));
+            assert!(serial >= *before, "{zone}: serial {before} went back to {serial}");
+            *before = serial;
+        }
+    }
+
+    /// Does one thing at random.
+    fn step(&mut self, run: &mut Run) {
+        match self.chances.below(24) {
+            0..=5 => self.send_update(run),
+            6..=9 => drop(run.changes.run()),
+            10..=13 => drop(run.background.run_waiting(|jobs| self.chances.below(jobs))),
+            14..=16 => run.zones.run(),
+            17 => {
+                self.primary += 1;
+                run.secondaries.retransfer(&apex(SECONDARY));
+            }
+            18 => {
+                let (version, by_changes) =
+                    (numbered(SECONDARY, self.primary, self.bytes), self.chances.below(3) > 0);
+                run.secondaries.transferred(&version, by_changes);
+            }
+            19 => drop(run.secondaries.run()),
+            20 => self.reload(run),
+            21 => match self.chances.below(6) {
+                0 => run.secondaries.pass(self.chances.below(6000) as u64),
+                1 => self.take_file(run),
+                _ => run.changes.sync_marks(),
+            },
+            22 => {
+                let from = 1 + self.chances.below(self.served.get(UPDATED).map_or(1, |last| *last as usize));
+                let reply = run.changes.history(&apex(UPDATED), Serial(from as u32));
+                run.histories.push((from as u32, reply));
+            }
+            _ => {
+                // Some of what waits, together.
+                while run.changes.run() || run.background.run_waiting(|jobs| self.chances.below(jobs)) {
+                    if self.chances.below(8) == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        self.look(run);
+        run.check_histories();
+    }
+
+    fn send_update(&mut self, run: &Run) {
+        let known: Vec<u32> = self.sent.iter().filter(|sent| sent.adds).map(|sent| sent.host).collect();
+        let gone = |host: &u32| self.sent.iter().any(|sent| !sent.adds && sent.host == *host);
+        let old = known.get(self.chances.below(known.len())).copied().filter(|host| !gone(host));
+        let (host, adds) = match old.filter(|_| self.chances.below(3) == 0) {
+            Some(host) => (host, false),
+            None => {
+                self.next_host += 1;
+                (self.next_host, true)
+            }
+        };
+        let owner = host_name(UPDATED, host);
+        let update = match adds {
+            true => Update::Add { owner, rtype: Type::TXT, ttl: Ttl::from_secs(60), rdata: text(self.bytes) },
+            false => Update::DeleteName(owner),
+        };
+        let request =
+            UpdateRequest::of(name(UPDATED).as_name().to_lower().as_lower(), Vec::new(), vec![update]);
+        let answer = Arc::new(Mutex::new(Answer::None));
+        let (of, disk) = (Arc::clone(&answer), run.disk.clone());
+        run.changes.update(request, move |is_ok| {
+            // Once the power is off, no answer leaves.
+            if !disk.is_off() {
+                *lock(&of) = if is_ok { Answer::Accepted } else { Answer::Refused };
+            }
+        });
+        self.sent.push(Sent { host, adds, answer });
+    }
+
+    /// The zone file of the updated zone is taken: it has what is in service, without one host.
+    fn take_file(&mut self, run: &mut Run) {
+        let Some(served) = run.zones.served(&apex(UPDATED)) else { return };
+        let mut there = hosts(&served);
+        let dropped = there.iter().nth(self.chances.below(there.len())).copied();
+        there.retain(|host| Some(*host) != dropped);
+        let file = zone(UPDATED, served.serial().0, there.iter().copied(), self.bytes);
+        self.files_taken.push(there);
+        run.changes.take_file(&apex(UPDATED), file);
+        run.takes.push(run.changes.taken(&apex(UPDATED)));
+    }
+
+    /// The zone file of the third zone changes, and is read.
+    fn reload(&mut self, run: &mut Run) {
+        let before = numbered(FILED, self.file, self.bytes);
+        self.file += 1;
+        let number = run.loads.entry(FILED).or_default();
+        *number += 1;
+        run.zones.want_again(&apex(FILED));
+        let read = reading(numbered(FILED, self.file, self.bytes), Some(&before));
+        run.zones.loaded(&apex(FILED), *number, Looked::Loaded(read));
+    }
+
+    /// Lets all end that is under way.
+    fn finish(&mut self, run: &mut Run) {
+        loop {
+            let worked = run.changes.run()
+                | run.background.run_waiting(|jobs| self.chances.below(jobs))
+                | run.secondaries.run();
+            run.zones.run();
+            self.look(run);
+            if !worked {
+                break;
+            }
+        }
+        run.check_histories();
+    }
+
+    /// Checks the end of a run in which the disk did not fail.
+    fn check_end(&mut self, run: &mut Run) {
+        assert_eq!(run.changes.waiting(), 0, "requests without an answer");
+        let unanswered = self.sent.iter().filter(|sent| *lock(&sent.answer) == Answer::None).count();
+        assert_eq!((unanswered, run.takes.len(), run.histories.len()), (0, 0, 0), "orders without an end");
+        if !self.disk_failed {
+            let refused = self.sent.iter().filter(|sent| *lock(&sent.answer) == Answer::Refused).count();
+            assert_eq!((refused, run.changes.failed()), (0, 0), "a disk that works takes everything");
+        }
+    }
+}
+
+impl Run {
+    /// Checks the changes that were read for IXFR.
+    fn check_histories(&mut self) {
+        self.histories.retain(|(from, reply)| match reply.try_recv() {
+            Ok(Ok(Some(history))) => {
+                let mut serial = *from;
+                for change in history {
+                    let Ok(change) = change else { break };
+                    assert_eq!(change.before.0, serial, "a gap in the history");
+                    serial = change.after.0;
+                }
+                false
+            }
+            Ok(_) => false,
+            Err(std::sync::mpsc::TryRecvError::Empty) => true,
+            Err(std::sync::mpsc::TryRecvError::Disconnected) => false,
+        });
+        self.takes.retain(|take| matches!(take.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)));
+    }
+}
+
+/// What happens to the disk in a run.
+#[derive(Clone, Copy)]
+enum Plan {
+    Nothing,
+    /// The power goes at this call of the disk.
+    PowerGoes(u64),
+    /// A call fails.
+    Fails(u64),
+}
+
+/// Runs the server for so many steps; then the process ends, or the power goes. Returns the disk, and how
+/// many calls of it there were.
+fn run(
+    world: &mut World,
+    shared: &Shared,
+    disk: SimulatedDisk,
+    plan: Plan,
+    steps: usize,
+) -> (SimulatedDisk, u64) {
+    let before = disk.calls();
+    world.disk_fails = matches!(plan, Plan::Fails(_));
+    world.disk_failed |= world.disk_fails;
+    match plan {
+        Plan::Nothing => {}
+        Plan::PowerGoes(at) => disk.plan(at, Trouble::PowerGoes),
+        Plan::Fails(at) => disk.plan(at, Trouble::Fails(ErrorKind::Other)),
+    }
+    let mut run = match world.start(shared, disk) {
+        Ok(run) => run,
+        // A start that the disk does not let happen.
+        Err((fault, disk)) => {
+            assert!(!matches!(plan, Plan::Nothing), "the server does not start: {fault}");
+            let loss = if disk.is_off() { Loss::AnyPart } else { Loss::Nothing };
+            let calls = disk.calls() - before;
+            let disk = disk.crash(loss);
+            disk.plan_nothing();
+            return (disk, calls);
+        }
+    };
+    for _ in 0..steps {
+        if run.disk.is_off() {
+            break;
+        }
+        world.step(&mut run);
+    }
+    if !run.disk.is_off() && world.chances.below(3) > 0 {
+        world.finish(&mut run);
+    }
+    if run.disk.is_off() {
+        let loss = [Loss::Everything, Loss::AllBehindAPlace, Loss::AnyPart][world.chances.below(3)];
+        return end(shared, world, run, before, loss);
+    }
+    if world.chances.below(2) == 0 {
+        // The operator stops the server.
+        let stopped = run.changes.stop();
+        world.finish(&mut run);
+        assert!(run.disk.is_off() || stopped.try_recv().is_ok(), "the thread has not ended");
+        if !run.disk.is_off() {
+            world.check_end(&mut run);
+            if !world.disk_failed {
+                world.kept = run.zones.served(&apex(SECONDARY)).map_or(world.kept, |zone| zone.serial().0);
+            }
+        }
+    }
+    let loss = if run.disk.is_off() { Loss::AnyPart } else { Loss::Nothing };
+    end(shared, world, run, before, loss)
+}
+
+/// Ends a run at once.
+fn end(shared: &Shared, world: &World, run: Run, before: u64, loss: Loss) -> (SimulatedDisk, u64) {
+    for (kind, done) in JobKind::ALL.iter().zip(&shared.jobs) {
+        done.fetch_add(run.background.counts(*kind).done.load(Relaxed), Relaxed);
+    }
+    for sent in &world.sent {
+        let mut answer = lock(&sent.answer);
+        if *answer == Answer::None {
+            *answer = Answer::Lost;
+        }
+    }
+    let calls = run.disk.calls() - before;
+    let disk = run.disk.crash(loss);
+    disk.plan_nothing();
+    // Jobs that wait own what they work on, and the run owns them. The disk of this run is empty now.
+    while run.background.run_waiting(|_| 0) {}
+    (disk, calls)
+}
+
+/// Runs the server several times on one disk.
+fn life(shared: &Shared, seed: u64, crash_at: Option<u64>) -> u64 {
+    let mut world = World::new(seed);
+    let mut disk = SimulatedDisk::new(seed);
+    if world.chances.below(2) == 0 {
+        disk.write_together(0);
+    }
+    let mut calls = 0;
+    for number in 0..3 {
+        let steps = 10 + world.chances.below(50);
+        let plan = match (crash_at, number) {
+            (Some(at), 0) => Plan::PowerGoes(at),
+            (Some(_), _) => Plan::Nothing,
+            (None, _) => match world.chances.below(8) {
+                0 | 1 => Plan::Nothing,
+                2 => Plan::Fails(1 + world.chances.below(200) as u64),
+                _ => Plan::PowerGoes(1 + world.chances.below(200) as u64),
+            },
+        };
+        let (next, made) = run(&mut world, shared, disk, plan, steps);
+        if number == 0 {
+            calls = made;
+        }
+        disk = next;
+    }
+    let (_, _) = run(&mut world, shared, disk, Plan::Nothing, 0);
+    calls
+}
+
+impl Shared {
+    fn new(notes: &Path) -> Shared {
+        if std::env::var_os("NOMEN_SIMULATION_LOG").is_some() {
+            let log = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time();
+            // The other test may have done so.
+            let _ = log.with_writer(std::io::stderr).try_init();
+        }
+        Shared { notes: notes.to_owned(), peers: peers(), jobs: Default::default() }
+    }
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn a_server_that_crashes_anywhere_loses_nothing_that_it_has_acknowledged() {
+    let notes = tempfile::tempdir().expect("a folder");
+    let shared = Shared::new(notes.path());
+    let (first, seeds) = (number("NOMEN_SIMULATION_FIRST", 1), number("NOMEN_SIMULATION_SEEDS", 300));
+    for seed in first..first + seeds {
+        let lived = std::panic::catch_unwind(|| life(&shared, seed, None));
+        assert!(lived.is_ok(), "seed {seed}");
+    }
+    shared.check_coverage();
+}
+
+#[test]
+fn each_call_of_the_disk_may_be_the_last() {
+    let notes = tempfile::tempdir().expect("a folder");
+    let shared = Shared::new(notes.path());
+    let seeds = number("NOMEN_SIMULATION_SEEDS", 300).div_ceil(100);
+    for seed in 1..=seeds {
+        // As many calls as there are without a crash.
+        let calls = life(&shared, seed, Some(u64::MAX / 2));
+        for at in 1..=calls {
+            let lived = std::panic::catch_unwind(|| life(&shared, seed, Some(at)));
+            assert!(lived.is_ok(), "seed {seed}, the power goes at call {at}");
+        }
+    }
+}

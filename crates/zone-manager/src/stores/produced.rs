@@ -1,0 +1,49 @@
+//! The stores of catalog zones that nomen produces. `zones::produce` writes them; transfers read their
+//! history.
+
+use std::collections::HashSet;
+use std::sync::{OnceLock, RwLock};
+
+use journal::History;
+use wire::{Name, Serial};
+
+use super::ZoneStores;
+use crate::managed::Apex;
+use telemetry::repeated::log_repeated;
+use threads::sync::{read, write};
+
+/// The stores of produced catalog zones. No reader waits for a write of another zone, nor does the check
+/// whether a zone is one.
+#[derive(Default)]
+pub struct ProducedStores {
+    zones: RwLock<HashSet<Apex>>,
+    /// Opened for the first catalog zone.
+    pub(crate) stores: OnceLock<ZoneStores>,
+}
+
+impl ProducedStores {
+    /// Whether a zone is produced here. Waits for no disk.
+    pub fn has(&self, apex: &[u8]) -> bool {
+        read(&self.zones).contains(apex)
+    }
+
+    /// Returns the changes of a zone from a version on; `None` if they are not stored any more. Waits for the
+    /// disk.
+    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+        self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {
+            let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+            let about = ("history", &*name);
+            log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
+            None
+        })
+    }
+
+    pub(crate) fn set(&self, apex: &Apex, is_produced: bool) {
+        let mut zones = write(&self.zones);
+        if is_produced {
+            zones.insert(apex.clone())
+        } else {
+            zones.remove(apex)
+        };
+    }
+}

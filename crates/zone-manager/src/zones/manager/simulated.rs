@@ -1,0 +1,83 @@
+//! The publishing thread and the states of zones for simulations: nothing happens but what the simulation
+//! orders.
+
+use std::sync::mpsc::Receiver;
+
+use engine::{Config, Sources, Zones};
+use zone::catalog::Catalog;
+
+use super::*;
+use crate::managed::state::ZoneAction;
+
+/// The states of zones, and the thread that publishes versions.
+pub(crate) struct SimulatedZones {
+    thread: PublishingThread,
+    executor: Arc<Executor>,
+    engine: Arc<Engine<Served>>,
+    pub(crate) handle: PublishHandle,
+    pub(crate) table: Arc<ZoneTable>,
+    _messages: Receiver<Message>,
+}
+
+impl SimulatedZones {
+    /// No zones yet. The stores of `differences` hold what changes in zone files.
+    pub(crate) fn new(key: &HashKey, differences: Arc<Differences>) -> SimulatedZones {
+        let zones = serving::frontend::serving(Zones::new(Arc::new(Catalog::new(key))));
+        let engine = Arc::new(Engine::new(zones, Sources::default(), Config::default()));
+        let (handle, inbox) = ZoneManagerHandle::new();
+        let table = Arc::<ZoneTable>::default();
+        let executor = Arc::new(Executor {
+            publishing: handle.publishing.clone(),
+            manager: handle.messages.clone(),
+            examiner: None,
+            secondaries: None,
+            changes: None,
+            differences: Some(differences),
+            special: RwLock::default(),
+        });
+        let ZoneManagerInbox { messages, publishing } = inbox;
+        let publisher = Publisher::new(Arc::clone(&engine));
+        let (of_thread, states) = (Arc::clone(&executor), Arc::clone(&table));
+        let thread = PublishingThread::new(states, of_thread, publisher, None, publishing);
+        SimulatedZones { thread, executor, engine, handle: handle.publishing(), table, _messages: messages }
+    }
+
+    /// Has a zone wanted. Its load begins.
+    pub(crate) fn want(&self, spec: ZoneSpec) {
+        let (apex, text) = (spec.apex.clone(), spec.text.clone());
+        write(&self.table.states.zones).insert(apex.clone(), ManagedZone::new(spec));
+        self.event(&apex, ZoneEvent::Wanted(text, ReadWhen::IfChanged));
+    }
+
+    /// Has a zone that is served looked at again, as a reload does. Its load begins.
+    pub(crate) fn want_again(&self, apex: &Apex) {
+        let text = self.table.get(apex).map(|status| status.spec.text.clone());
+        text.into_iter().for_each(|text| self.event(apex, ZoneEvent::Wanted(text, ReadWhen::Anyway)));
+    }
+
+    /// Ends the load of a zone that is under way.
+    pub(crate) fn loaded(&self, apex: &Apex, number: u32, looked: Looked) {
+        self.event(apex, ZoneEvent::Looked(number, looked));
+    }
+
+    fn event(&self, apex: &Apex, event: ZoneEvent) {
+        let mut states = write(&self.table.states.zones);
+        let Some(zone) = states.get_mut(apex) else { return };
+        let actions: Vec<ZoneAction> = zone.state.handle(event);
+        let _ = self.executor.carry_out(apex, actions);
+    }
+
+    /// Lets the publishing thread take what is there and make all steps.
+    pub(crate) fn run(&mut self) {
+        self.thread.turn_from(None);
+        let (reply, _replied) = sync_channel(1);
+        self.thread.turn_from(Some(Publishing::Flush(reply)));
+        self.thread.turn_from(None);
+    }
+
+    /// The version in service.
+    pub(crate) fn served(&self, apex: &Apex) -> Option<Arc<Zone>> {
+        let catalog = self.engine.catalog();
+        catalog.get(wire::Name::from_wire(apex).ok()?)?.zone().cloned()
+    }
+}
