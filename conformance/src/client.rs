@@ -64,8 +64,16 @@ pub(crate) fn udp_some(
         match socket.recv(&mut buffer) {
             Ok(len) if len >= 2 => {
                 let id = usize::from(u16::from_be_bytes([buffer[0], buffer[1]]));
-                if let Some(at) = flying.iter().position(|f| f.0 == id) {
-                    flying.remove(at);
+                let waits = if let Some(at) = flying.iter().position(|f| f.0 == id) {
+                    flying.remove(at).is_some()
+                } else if let Some(at) = todo.iter().position(|t| t.0 == id && t.1 > 0) {
+                    // It may be long until this message has its next turn, and a server that takes a little
+                    // more than `patience` each time would then be taken for one that never answers.
+                    todo.remove(at).is_some()
+                } else {
+                    false
+                };
+                if waits {
                     answers[id] = Some(buffer[..len].to_vec());
                 }
             }
@@ -179,4 +187,55 @@ fn pipeline(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// A server that answers message 0 alone, and that once, so long after it came.
+    fn slow_server(
+        delay: Duration,
+        until: Duration,
+    ) -> (SocketAddr, std::thread::JoinHandle<BTreeMap<u16, u32>>) {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        let thread = std::thread::spawn(move || {
+            let (start, mut due, mut came) = (Instant::now(), None, BTreeMap::new());
+            let mut buffer = [0; 512];
+            while start.elapsed() < until {
+                if let Ok((_, from)) = socket.recv_from(&mut buffer) {
+                    let id = u16::from_be_bytes([buffer[0], buffer[1]]);
+                    let times: &mut u32 = came.entry(id).or_default();
+                    *times += 1;
+                    if (id, *times) == (0, 1) {
+                        due = Some((Instant::now() + delay, from));
+                    }
+                }
+                if let Some((_, to)) = due.take_if(|(at, _)| *at <= Instant::now()) {
+                    socket.send_to(&[0, 0, 7], to).unwrap();
+                }
+            }
+            came
+        });
+        (address, thread)
+    }
+
+    #[test]
+    fn a_reply_counts_that_comes_while_its_message_waits_to_be_sent_again() {
+        // All of the first window are without answer, so those of the second have their turn before message 0
+        // has its second, and the reply comes then.
+        let messages: Vec<Vec<u8>> = (0..2 * WINDOW as u16).map(|id| id.to_be_bytes().to_vec()).collect();
+        let all: Vec<usize> = (0..messages.len()).collect();
+        let patience = Duration::from_millis(300);
+        let (server, thread) = slow_server(patience * 3 / 2, patience * 5);
+        let mut answers = vec![None; messages.len()];
+        udp_some(server, &messages, &all, &mut answers, patience, 2).unwrap();
+        assert_eq!(answers[0].as_deref(), Some(&[0, 0, 7][..]));
+        assert_eq!(answers.iter().flatten().count(), 1);
+        let came = thread.join().unwrap();
+        assert_eq!((came[&0], came[&1]), (1, 2), "with its answer there is nothing to send again");
+    }
 }
