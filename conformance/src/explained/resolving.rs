@@ -90,7 +90,8 @@ pub(crate) const RULES: &[Rule] = &[
               such a zone is bogus, for which others ask each of its servers again, silent ones included. \
               RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes \
               started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve \
-              without other queries, and Unbound goes on for more than forty-five.",
+              without other queries. Unbound goes on for more than ninety, and says nothing to a client that \
+              has waited for more than 1.9 seconds (discard-timeout).",
         applies: without_end,
     },
     Rule {
