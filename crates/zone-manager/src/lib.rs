@@ -1,14 +1,14 @@
-//! The zones of a server: where each one comes from, what changes it, its versions on disk and in service.
+//! Zones of a server: their sources, changes, versions on disk and versions in service.
 //!
-//! | module | what it has |
+//! | module | holds |
 //! |---|---|
 //! | [`managed`] | one zone: its entry in the configuration, its state, messages about its versions |
-//! | [`dump`], [`written`], [`shown_change`] | a zone as text, in a file, and what differs between two versions |
-//! | `fold` | folding a version that changes |
-//! | [`stores`] | stores of zones on disk: the writer for all sources |
+//! | [`dump`], [`written`], [`shown_change`] | a zone as text, in a file, and the difference of two versions |
+//! | `fold` | folding a version while it changes |
+//! | [`stores`] | stores of zones on disk: the one writer for all sources |
 //! | [`changes`] | dynamic updates |
-//! | [`secondaries`] | zones from other servers, and NOTIFY both ways |
-//! | [`transfers`] | zones for other servers |
+//! | [`secondaries`] | secondary zones, and NOTIFY both ways |
+//! | [`transfers`] | outgoing transfers |
 //! | [`zones`] | all zones: configuration, loading, reloading, publishing |
 //!
 //! A module uses only those above it.

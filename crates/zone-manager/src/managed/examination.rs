@@ -5,53 +5,53 @@ use std::sync::Arc;
 
 use zone::Zone;
 
-/// Signatures that end within this many seconds end soon, and so do those that have a quarter of their time
-/// left if that is less: a weekend is enough to renew them.
+/// Signatures expire soon if they end within this many seconds, or within a quarter of their lifetime if that
+/// is less. Three days leave a weekend to renew them.
 const SOON: i64 = 3 * 86_400;
 
-/// What was found out about one version of a zone.
+/// Result of examining one version of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Examination {
-    /// What is wrong with the zone as a whole, as far as kept.
+    /// Flaws of the zone as a whole; only the first ones are stored.
     pub findings: Vec<FlawText>,
-    /// Findings beyond those.
+    /// Number of further flaws.
     pub more: usize,
-    /// The signature that ends first; none if the zone has none.
+    /// The signature that expires first; `None` if the zone has no signatures.
     pub signatures: Option<FirstExpiry>,
 }
 
-/// What is wrong with a zone, in a line. A [`Flaw`] itself would take ten times the memory.
+/// A flaw of a zone as one line of text. A [`Flaw`] itself would take ten times the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlawText {
-    /// Whether it is more than a warning.
+    /// Whether the flaw is an error, not a warning.
     pub error: bool,
-    /// What it is.
+    /// The description.
     pub message: String,
 }
 
-/// The signature of a zone that ends first.
+/// Expiration time and lifetime of the signature that expires first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstExpiry {
-    /// When it ends, in seconds since 1970.
+    /// Expiration time, in seconds since 1970.
     pub at: i64,
-    /// How long it holds from its beginning to its end, in seconds.
+    /// Seconds from inception to expiration.
     pub lifetime: i64,
 }
 
-/// How far the signatures of a zone are from their end.
+/// How close the signatures of a zone are to their expiration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum SignatureAge {
-    /// All of them hold for long enough.
+    /// No signature expires soon.
     #[default]
     Valid,
-    /// One ends soon.
+    /// A signature expires soon.
     Expiring,
-    /// One has ended: validating resolvers take the answer with it for forged.
+    /// A signature has expired: validating resolvers treat answers with it as bogus.
     Expired,
 }
 
 impl SignatureAge {
-    /// One word for listings.
+    /// One-word form for listings.
     pub fn word(self) -> &'static str {
         match self {
             Self::Valid => "valid",
@@ -67,7 +67,7 @@ impl fmt::Display for SignatureAge {
     }
 }
 
-/// When it ends, as signatures are written in zones: `YYYYMMDDHHmmSS`, UTC (RFC 4034 §3.2).
+/// The expiration time in the presentation format of RRSIG: `YYYYMMDDHHmmSS`, UTC (RFC 4034 §3.2).
 impl fmt::Display for FirstExpiry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         wire::text::write_time(self.at as u32, f)
@@ -75,7 +75,7 @@ impl fmt::Display for FirstExpiry {
 }
 
 impl FirstExpiry {
-    /// How far the end is at a time, in seconds since 1970.
+    /// State of the signature at `now`, in seconds since 1970.
     pub fn age(&self, now: i64) -> SignatureAge {
         match self.at - now {
             ..=0 => SignatureAge::Expired,
@@ -85,12 +85,12 @@ impl FirstExpiry {
     }
 }
 
-/// A version that is to be examined.
+/// A version to examine.
 #[derive(Debug, Clone)]
 pub struct ExamineOrder {
     /// The version.
     pub zone: Arc<Zone>,
-    /// Whether it is folded if that pays.
+    /// Whether to fold the version if that saves memory.
     pub fold: bool,
 }
 

@@ -3,9 +3,9 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `state` | the state of one zone, and what is to be done when something happens to it |
+//! | `state` | the state machine of one zone: events in, actions out |
 //! | `table` | the states of all zones |
-//! | `examination` | what is found out about a version in service |
+//! | `examination` | result of examining a version in service |
 //! | `publishing` | messages to the thread that puts versions into service |
 
 pub mod examination;
@@ -24,8 +24,7 @@ use journal::DEFAULT_HISTORY;
 use wire::Name;
 use zone::{SourceFile, Stamp, Zone};
 
-/// The name of a zone: lower-case wire form. Shorter in memory than a `NameBuf`, and shared by all who have
-/// to do with the zone.
+/// A zone's name in lower-case wire form. Takes less memory than a `NameBuf`; all users of the zone share it.
 pub type Apex = Arc<[u8]>;
 
 /// Where a zone's records come from.
@@ -35,21 +34,21 @@ pub enum ZoneText {
     File(Arc<Path>),
     /// Text that is part of the program.
     BuiltIn(&'static str),
-    /// None: it is taken from its primaries.
+    /// No text: the zone is transferred from its primaries.
     Primaries,
-    /// None: it is a catalog zone that is made here.
+    /// No text: nomen produces this catalog zone.
     Produced,
-    /// Several files, at least two, have names that stand for this zone. None of them is read.
+    /// At least two files have names that map to this zone. None of them is read.
     Disputed(Arc<[Arc<Path>]>),
 }
 
 impl ZoneText {
-    /// Whether there is text to be read.
+    /// Whether the zone has a text to read.
     pub fn is_read(&self) -> bool {
         !matches!(self, Self::Primaries | Self::Produced)
     }
 
-    /// The file, or the first of those in dispute.
+    /// The file, or the first of the disputed ones.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -74,10 +73,10 @@ impl fmt::Display for ZoneText {
     }
 }
 
-/// Why the files of a zone cannot be served.
+/// Why the text of a zone cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneFault {
-    /// The file of the first fault; empty if none is to blame.
+    /// The file of the first fault; empty if no file has it.
     pub file: Arc<str>,
     /// Its line, from 1; 0 if unknown.
     pub line: u32,
@@ -85,12 +84,12 @@ pub struct ZoneFault {
     pub column: u32,
     /// The first fault, in one line.
     pub message: String,
-    /// All faults that are shown, for people: one line or more.
+    /// All reported faults for people: one line or more.
     pub text: String,
 }
 
 impl ZoneFault {
-    /// A fault that no line of a file is to blame for.
+    /// Returns a fault without a file, line and column.
     pub fn without_place(message: impl Into<String>) -> Self {
         let message = message.into();
         ZoneFault { file: "".into(), line: 0, column: 0, text: message.clone(), message }
@@ -105,18 +104,18 @@ impl fmt::Display for ZoneFault {
 
 impl std::error::Error for ZoneFault {}
 
-/// Who wants a zone to be served.
+/// Why the server serves a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The configuration names it.
     Configuration,
-    /// Its file lies in a template's folder.
+    /// Its file is in a template's folder.
     Folder,
     /// It was added at run time.
     Added,
     /// This catalog zone lists it.
     Catalog(Apex),
-    /// It is the root zone, of which the resolver asks a copy. No client is answered from it.
+    /// It is the root zone, of which the resolver uses a local copy. Clients get no answers from it.
     LocalRoot,
 }
 
@@ -132,46 +131,46 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One zone that is to be served.
+/// A zone to serve, as the configuration describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSpec {
     /// Its name.
     pub apex: Apex,
-    /// Where its records are.
+    /// The source of its records.
     pub text: ZoneText,
-    /// Who wants it.
+    /// Why the server serves it.
     pub origin: Origin,
-    /// Whether it is kept what changes in its file.
+    /// Whether the changes of its file are stored.
     pub differences: DifferenceRule,
-    /// How its file is judged.
+    /// How its file is checked.
     pub rules: TextRules,
 }
 
-/// How the text of a zone is judged.
+/// How the text of a zone is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TextRules {
-    /// How a version's digest decides whether it is taken; `None`: it is not looked at.
+    /// How a version's digest decides whether it is accepted; `None`: the digest is not checked.
     pub zonemd: Option<ZonemdPolicy>,
-    /// Most NSEC3 iterations; `None`: [`MOST_NSEC3_ITERATIONS`](config::peers::MOST_NSEC3_ITERATIONS).
+    /// Limit of NSEC3 iterations; `None`: [`MOST_NSEC3_ITERATIONS`](config::peers::MOST_NSEC3_ITERATIONS).
     pub nsec3_max_iterations: Option<u16>,
-    /// A string that is too long counts as several.
+    /// Whether a character-string that is too long is split into several.
     pub split_strings: bool,
-    /// Most bytes of the file and all that it includes; `None`: [`MOST_TEXT`].
+    /// Size limit of the file with all that it includes, in bytes; `None`: [`MOST_TEXT`].
     pub max_size: Option<u64>,
-    /// The file was named on a command line: it may be a pipe, and of any size.
+    /// The file was named on a command line: it may be a pipe and of any size.
     pub any_file: bool,
 }
 
-/// Most bytes of a zone's file and all that it includes, where the configuration has no other number.
+/// Default size limit of a zone file with all that it includes, in bytes.
 pub const MOST_TEXT: u64 = 32 << 30;
 
 impl TextRules {
-    /// The rules for a file that is named on a command line.
+    /// Returns the rules for a file named on a command line.
     pub fn of_command_line() -> Self {
         TextRules { any_file: true, ..TextRules::default() }
     }
 
-    /// Most bytes of the text.
+    /// Size limit of the text in bytes.
     pub(crate) fn most_text(&self) -> u64 {
         if self.any_file { u64::MAX } else { self.max_size.unwrap_or(MOST_TEXT) }
     }
@@ -183,13 +182,13 @@ impl ZoneSpec {
         Name::from_wire(&self.apex).unwrap_or(Name::ROOT)
     }
 
-    /// Why no version like this goes into service, wherever it comes from: its NSEC3 iterations are too many.
+    /// Returns a fault if a version has too many NSEC3 iterations to go into service, whatever its source.
     pub(crate) fn refusal(&self, zone: &Zone) -> Option<Arc<ZoneFault>> {
         let fault = too_many_iterations(zone, self.rules.nsec3_max_iterations)?;
         Some(Arc::new(ZoneFault::without_place(format!("refused: {fault}"))))
     }
 
-    /// Why a version in its file does not go into service, by its NSEC3 iterations or its digest.
+    /// Returns a fault if the NSEC3 iterations or the digest of a version from a file keep it out of service.
     pub fn objection(&self, zone: &Zone) -> Option<Arc<ZoneFault>> {
         if let Some(fault) = self.refusal(zone) {
             return Some(fault);
@@ -199,22 +198,22 @@ impl ZoneSpec {
     }
 }
 
-/// What distinguishes one version of a file from another without reading it.
+/// A file's path with the metadata that tells its versions apart without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStamp {
     path: Arc<Path>,
-    /// None if the file could not be looked at.
+    /// `None` if the metadata could not be read.
     seen: Option<Stamp>,
 }
 
 impl FileStamp {
-    /// Looks at a file.
+    /// Reads the metadata of a file.
     pub fn of(path: impl Into<Arc<Path>>) -> Self {
         let path = path.into();
         Self { seen: Stamp::of(&path).ok(), path }
     }
 
-    /// What a file was like when it was opened to be read.
+    /// Returns the stamp of a file as it was when it was opened for reading.
     pub fn of_source(source: &SourceFile) -> Self {
         Self { path: source.path.as_path().into(), seen: Some(source.stamp) }
     }
@@ -224,41 +223,41 @@ impl FileStamp {
         &self.path
     }
 
-    /// Its version, if it could be looked at.
+    /// Its metadata, if they could be read.
     pub fn stamp(&self) -> Option<Stamp> {
         self.seen
     }
 
-    /// Whether the file still looks the same. A file that cannot be looked at never does.
+    /// Whether the metadata of the file are unchanged. Returns false if they cannot be read.
     pub fn is_current(&self) -> bool {
         self.seen.is_some() && Stamp::of(&self.path).ok() == self.seen
     }
 }
 
-/// What is known of one zone.
+/// Status of one zone.
 #[derive(Debug, Clone)]
 pub struct ZoneStatus {
-    /// What was to be loaded.
+    /// The zone's entry in the configuration.
     pub spec: ZoneSpec,
-    /// The version served: the last good one. None: questions get SERVFAIL.
+    /// The version in service: the last good one. `None`: queries get SERVFAIL.
     pub zone: Option<Arc<Zone>>,
-    /// The version that is not served because no primary could be asked for longer than it may be.
+    /// The version that is not served because no primary has confirmed it for longer than its expire time.
     pub expired: Option<Arc<Zone>>,
-    /// When the version served was read.
+    /// When the version in service was read, received or made.
     pub loaded: Option<SystemTime>,
-    /// Why the newest version of the file is not the one served.
+    /// Why the newest version of the file is not in service.
     pub fault: Option<Arc<ZoneFault>>,
-    /// Warnings about the version served.
+    /// Warnings about the version in service.
     pub warnings: usize,
-    /// What else was found out about it; none before that.
+    /// Result of examining that version; `None` before that.
     pub examined: Option<Arc<Examination>>,
 }
 
 impl ZoneStatus {
-    /// Every [`word`](Self::word).
+    /// All values of [`word`](Self::word).
     pub const WORDS: [&'static str; 5] = ["ok", "old", "failed", "empty", "expired"];
 
-    /// One word for listings.
+    /// One-word form for listings.
     pub fn word(&self) -> &'static str {
         match (&self.zone, &self.fault) {
             (None, _) if self.expired.is_some() => "expired",
@@ -270,28 +269,28 @@ impl ZoneStatus {
     }
 }
 
-/// Records of a zone from which on its differences are kept, unless configured otherwise: a smaller one is a
+/// Default of the record count from which on differences of a zone are stored. A smaller zone fits into a
 /// message or a few.
 pub const LEAST_RECORDS: u64 = 1000;
 
-/// Of which versions of a zone it is kept what changed.
+/// The zones whose differences are stored, and how many bytes of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DifferenceRule {
-    /// Of those with so many records at least; `None`: of none.
+    /// Least record count of a zone whose differences are stored; `None`: none are stored.
     pub from_records: Option<u64>,
-    /// Bytes of changes that are kept. On the disk are at most twice as many.
+    /// Bytes of changes to keep. The files on disk are at most twice as large.
     pub bytes: u64,
 }
 
 impl DifferenceRule {
-    /// Whether it is to be kept what leads to this version.
+    /// Whether to store the change that leads to this version.
     pub fn wants(&self, zone: &Zone) -> bool {
         self.from_records.is_some_and(|least| zone.record_count() >= least)
     }
 }
 
 impl Default for DifferenceRule {
-    /// Nothing is kept.
+    /// Stores no differences.
     fn default() -> Self {
         DifferenceRule { from_records: None, bytes: DEFAULT_HISTORY }
     }

@@ -1,6 +1,5 @@
-//! State of one zone, and what is to be done when something happens to it. A state machine without files,
-//! threads or a clock; `manager` and `publishing` report events to it, and `executor` carries out its
-//! actions.
+//! State of one zone, and the actions that follow from an event. A state machine without files, threads or a
+//! clock; `manager` and `publishing` report events to it, and `executor` carries out its actions.
 //!
 //! ```text
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
@@ -9,21 +8,21 @@
 //!  Folded ──▶ Publish, if it is still the one served
 //!  Unwanted ──▶ Publish (removal)
 //!
-//!  of a zone that is taken from primaries:
+//!  of a secondary zone:
 //!  Wanted, the first time ──▶ Load ─ ─ ─ ▶ Looked: Kept     ──▶ Begin; Publish, Examine if a version was kept
 //!  News: Received ──▶ Publish, Examine      Folded, Confirmed ──▶ Publish      Expired ──▶ Publish (SERVFAIL)
 //!
 //!  of a zone that takes updates:
-//!  Claimed ──▶ its file is not read into service any more      Changed ──▶ Publish, Examine
+//!  Claimed ──▶ its file no longer goes into service      Changed ──▶ Publish, Examine
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Stored ──▶ as if claimed; Publish, Examine
 //!                          Looked: Loaded ──▶ Report, or Take if that was wanted
-//!  Wrote ──▶ its file is known to be what updates have made of it
+//!  Wrote ──▶ its file is known to hold the version that updates have made
 //!
-//!  of a catalog zone that is made here:
+//!  of a catalog zone that nomen produces:
 //!  Produced ──▶ Publish, Examine, or Report      Wanted ──▶ nothing: there are no files
 //! ```
 //!
-//! One load is under way at a time. What is wanted meanwhile is looked at once more when it has ended.
+//! One load at a time is in progress. Requests that arrive meanwhile start another load when it has ended.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -38,14 +37,14 @@ use zone::store::ChangeSet;
 use super::examination::{Examination, ExamineOrder};
 use super::{DifferenceRule, FileStamp, ZoneFault, ZoneSpec, ZoneStatus, ZoneText};
 
-/// How closely a zone's files are to be looked at.
+/// When to read a zone's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadWhen {
-    /// They are read if they look changed.
+    /// If their stamps differ from the known ones.
     IfChanged,
-    /// They are read in any case.
+    /// In any case.
     Anyway,
-    /// Likewise, and what updates have made of the zone gives way to them.
+    /// In any case; the text then replaces the version that updates have made.
     Take,
 }
 
@@ -56,176 +55,175 @@ pub struct Load {
     pub number: u32,
     /// The zone and its files.
     pub spec: ZoneSpec,
-    /// The files as they were when last read: if they still look so, there is nothing to read. `None`: they
+    /// The files as they were when last read: if their stamps are unchanged, nothing is read. `None`: they
     /// are read in any case.
     pub known: Option<Arc<[FileStamp]>>,
-    /// Whether an image may stand for them.
+    /// Whether an image may be read in place of the files.
     pub image: bool,
-    /// Whether what updates have made of the zone comes first, if there is such a version in the state
-    /// folder.
+    /// Whether a version that updates have made, if the state folder has one, takes precedence.
     pub stored: bool,
-    /// The version that is served, to compare with.
+    /// The version in service, for comparison.
     pub serving: Option<Arc<Zone>>,
 }
 
-/// What a load came to.
+/// Result of a load.
 #[derive(Debug)]
 pub enum Looked {
-    /// The files look as they did when last read.
+    /// The files' stamps are the known ones.
     Unchanged,
-    /// They hold a zone.
+    /// The files hold a valid zone.
     Loaded(Box<Reading>),
-    /// Updates have changed the zone since they were read; this is the version they have made.
+    /// Updates have changed the zone; this is the version that they have made.
     Stored(Box<Reading>),
-    /// They do not, or cannot be read.
+    /// The files do not hold a valid zone, or cannot be read.
     Bad {
         /// Why.
         fault: Arc<ZoneFault>,
         /// The files as they were.
         stamps: Arc<[FileStamp]>,
     },
-    /// It is taken from primaries, and this version was kept of it, if any.
+    /// The zone is a secondary zone; the version is the stored one, if any.
     Kept(Option<KeptVersion>),
 }
 
-/// A version that was kept from an earlier run.
+/// A version stored in an earlier run.
 #[derive(Debug, Clone)]
 pub struct KeptVersion {
     /// The version.
     pub zone: Arc<Zone>,
-    /// When a primary last said that it is the newest, in seconds since 1970.
+    /// When a primary last confirmed it as the newest, in seconds since 1970.
     pub confirmed: u64,
-    /// Whether that is so long ago that it may not be served.
+    /// Whether that time is past the zone's expire interval.
     pub expired: bool,
 }
 
-/// News of a zone that is taken from primaries.
+/// An event of a secondary zone.
 #[derive(Debug, Clone)]
 pub enum SecondaryNews {
     /// Another version was received.
     Received(Arc<Zone>),
     /// The version in service, rebuilt with a base of its own.
     Folded(Arc<Zone>),
-    /// A primary said that our version is the newest.
+    /// A primary confirmed the stored version as the newest.
     Confirmed,
-    /// No primary could be asked for longer than the zone may be served (RFC 1034 §4.3.5).
+    /// No primary has confirmed the version within its expire interval (RFC 1034 §4.3.5).
     Expired,
 }
 
-/// A zone that was read.
+/// A zone that was read from its files, an image or the state folder.
 #[derive(Debug)]
 pub struct Reading {
     /// The snapshot.
     pub zone: Arc<Zone>,
     /// The files as they were.
     pub stamps: Arc<[FileStamp]>,
-    /// When.
+    /// When the zone was read.
     pub at: SystemTime,
-    /// How long that took.
+    /// How long reading took.
     pub took: Duration,
-    /// What changed since the version that was served; empty if nothing did. `None` if none was, or too much
-    /// changed to say.
+    /// The change since the version in service; empty if nothing changed. `None` if no version was in
+    /// service, or too much has changed.
     pub step: Option<Arc<ChangeSet>>,
-    /// Warnings about it, each in one line or more; of a zone from an image only their number is known.
+    /// Warnings about the zone, each of one line or more. A zone from an image has only their number.
     pub warnings: Vec<String>,
-    /// How many warnings there are.
+    /// Number of warnings.
     pub warning_count: usize,
-    /// For its image: how it was made from text. `None` if it came from an image, or may have none.
+    /// How the zone was made from text, for its image. `None` if the zone came from an image or gets none.
     pub provenance: Option<Provenance>,
 }
 
-/// An image that is to be written.
+/// An image to write.
 #[derive(Debug)]
 pub struct ImageOrder {
     /// The zone's entry in the configuration.
     pub spec: ZoneSpec,
     /// The version that is in service.
     pub zone: Arc<Zone>,
-    /// How it was made.
+    /// How the version was made.
     pub provenance: Provenance,
 }
 
-/// What happens to a zone.
+/// An event of a zone.
 #[derive(Debug)]
 pub enum ZoneEvent {
-    /// The configuration wants it served from here.
+    /// The configuration has the zone, with this text.
     Wanted(ZoneText, ReadWhen),
     /// A load has ended.
     Looked(u32, Looked),
-    /// A load makes no progress, as the fault says.
+    /// A load makes no progress, for this reason.
     Stalled(u32, Arc<ZoneFault>),
-    /// Something became of it, which is taken from primaries.
+    /// An event of a secondary zone, and its time.
     News(SecondaryNews, SystemTime),
-    /// It is changed by updates from now on, and not by its file; or no longer.
+    /// True: from now on updates change the zone, and its file does not. False: no longer.
     Claimed(bool),
-    /// Its file, which is this now, was written with what updates have made of it.
+    /// The zone's file, with this stamp now, was written with the version that updates have made.
     Wrote(FileStamp),
-    /// Updates have made another version, or it was folded.
+    /// Updates have made another version, or the version was folded.
     Changed(Arc<Zone>, SystemTime),
-    /// It is a catalog zone that is made here, in this version, or cannot be made.
+    /// A version of a produced catalog zone, or why there is none.
     Produced(Result<Arc<Zone>, Arc<ZoneFault>>, SystemTime),
     /// This version was examined.
     Examined(Arc<Zone>, Arc<Examination>),
-    /// This version was folded: the second holds the same, with a base of its own.
+    /// The first version was folded into the second one, which holds the same with a base of its own.
     Folded(Arc<Zone>, Arc<Zone>),
-    /// The configuration wants it no longer.
+    /// The configuration no longer has the zone.
     Unwanted,
 }
 
-/// What is to be done.
+/// An action to carry out.
 #[derive(Debug)]
 pub enum ZoneAction {
-    /// Look at its files; ends in [`ZoneEvent::Looked`].
+    /// Load the zone; ends in [`ZoneEvent::Looked`].
     Load(Load),
-    /// Make this step to the next catalog.
+    /// Add this step to the next catalog.
     Publish(Change),
-    /// Make it at once: what others have already is to be had here, too.
+    /// Publish this step at once: other servers already have the version.
     PublishNow(Change),
-    /// Begin to take it from its primaries, which have this version or a later one; later things are
-    /// [`ZoneEvent::News`].
+    /// Start to refresh the zone from its primaries, which have this version or a later one. Its events come
+    /// as [`ZoneEvent::News`].
     Begin(Option<KeptVersion>),
-    /// Have the zone changed to what its file, as it was when it was read, holds.
+    /// Change the zone to the version in its file, as it was when read.
     Take(Arc<Zone>, Option<FileStamp>),
-    /// Keep what changed, and so many bytes of what changed before.
+    /// Store the change, and at least so many bytes of earlier changes.
     KeepDifference(Arc<ChangeSet>, u64),
-    /// The same if it leads on from what is kept, which alone says that nothing stood under its serial number
-    /// but the version that it begins with.
+    /// Store the change only if the stored changes lead up to it. They alone show that the change's first
+    /// serial number belongs to one version only.
     ContinueDifferences(Arc<ChangeSet>, u64),
-    /// What was kept of changes leads nowhere: let go of it.
+    /// Remove the stored changes: they do not lead to this version.
     ForgetDifferences,
-    /// Write an image, once the zone is in service.
+    /// Write an image once the zone is in service.
     WriteImage(ImageOrder),
-    /// Examine this version, and fold it if that pays; ends in [`ZoneEvent::Examined`] and
+    /// Examine this version, and fold it if that saves memory; ends in [`ZoneEvent::Examined`] and
     /// [`ZoneEvent::Folded`].
     Examine(ExamineOrder),
-    /// Report this to the operator.
+    /// Log this for the operator.
     Report(Notice),
 }
 
-/// What an operator should know.
+/// A log message for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A warning about the version that goes into service.
     Warning(String),
-    /// The files are bad; the serial number of the version that stays in service, if there is one.
+    /// The files are bad; with the serial number of the version that stays in service, if any.
     Bad(Arc<ZoneFault>, Option<Serial>),
     /// Another version goes into service.
     Changed(VersionStep),
     /// The version that goes into service has a lower serial number than the one before: secondaries do not
-    /// take it (RFC 1982).
+    /// transfer it (RFC 1982).
     SerialBack(VersionStep),
-    /// The file holds a version with this serial number, which does not go into service: updates have changed
-    /// the zone.
+    /// The file holds a version with this serial number, which does not go into service because updates have
+    /// changed the zone.
     FileNotTaken(Serial),
     /// The version that goes into service has other records under the same serial number: secondaries do not
-    /// take it.
+    /// transfer it.
     SerialKept(VersionStep),
 }
 
-/// From one version of a zone to the next.
+/// A step from one version of a zone to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionStep {
-    /// The serial number before; `None` if no version was served.
+    /// The serial number before; `None` if no version was in service.
     pub from: Option<Serial>,
     /// The serial number now.
     pub to: Serial,
@@ -236,12 +234,13 @@ pub struct VersionStep {
 }
 
 impl VersionStep {
-    /// What an operator should know of it, where the records are the `same` as before or not.
+    /// Returns the log messages about the step; `same`: both versions have the same records.
     fn notices(self, same: bool) -> impl Iterator<Item = Notice> {
         let changed = (!same).then_some(Notice::Changed(self));
         let odd = match self.from {
             Some(from) if from == self.to => (!same).then_some(Notice::SerialKept(self)),
-            // Numbers that are half of all apart cannot be compared: secondaries take none of them either.
+            // Serial numbers 2^31 apart cannot be compared: secondaries do not transfer such a version
+            // either.
             Some(from) if from.compare(self.to) != Some(Ordering::Less) => Some(Notice::SerialBack(self)),
             _ => None,
         };
@@ -255,38 +254,38 @@ pub struct ZoneState {
     status: Arc<ZoneStatus>,
     source: Source,
     loading: Option<Loading>,
-    /// The number of the last load.
+    /// Number of the last load.
     number: u32,
 }
 
-/// Where the versions of a zone come from.
+/// The source of a zone's versions.
 #[derive(Debug)]
 enum Source {
     /// Its text: a file, or part of the program.
     Text(TextSource),
-    /// Dynamic updates. Its file is read, and goes into service only if that is wanted.
+    /// Dynamic updates. The file is read, but goes into service only on request.
     Updates(TextSource),
     /// Its primaries.
     Primaries {
-        /// Whether it is being taken from them. Before that, the stored version is read.
+        /// Whether refreshing has started. Before that, the stored version is read.
         begun: bool,
     },
     /// The producer of catalog zones.
     Producer,
 }
 
-/// What is known of the text of a zone.
+/// State of the text of a zone.
 #[derive(Debug, Default)]
 struct TextSource {
     /// The files as they were when last read; `None` before that.
     stamps: Option<Arc<[FileStamp]>>,
-    /// Whether other records have been served under the serial number in service: secondaries may have those,
-    /// and differences from that serial number are not valid for them.
+    /// Whether other records have been in service under the current serial number. Secondaries may have
+    /// those, and differences from that serial number are not valid for them.
     ambiguous: bool,
 }
 
 impl Source {
-    /// The source of a zone with this text, before anything is read.
+    /// Returns the source of a zone with this text, before anything is read.
     fn of(text: &ZoneText) -> Self {
         match text {
             ZoneText::Primaries => Self::Primaries { begun: false },
@@ -317,7 +316,7 @@ impl Source {
         }
     }
 
-    /// Updates change the zone from now on, or no longer. Only a zone with a text can change so.
+    /// Starts or ends the claim by updates. Only a zone with a text can be claimed.
     fn claim(&mut self, claimed: bool) {
         if let Some(text) = self.text() {
             let text = std::mem::take(text);
@@ -326,19 +325,19 @@ impl Source {
     }
 }
 
-/// A load under way.
+/// A load in progress.
 #[derive(Debug)]
 struct Loading {
-    /// What was wanted since it began.
+    /// The load requested since it began, if any.
     again: Option<ReadWhen>,
-    /// What it is for.
+    /// What was requested.
     when: ReadWhen,
-    /// It makes no progress: nothing waits for it.
+    /// The load makes no progress, and nothing waits for it.
     stalled: bool,
 }
 
 impl ZoneState {
-    /// The state of a zone that nothing is known of yet.
+    /// Returns the state of a zone before its first load.
     pub fn new(spec: ZoneSpec) -> Self {
         let status = ZoneStatus {
             spec,
@@ -353,12 +352,12 @@ impl ZoneState {
         ZoneState { status: Arc::new(status), source, loading: None, number: 0 }
     }
 
-    /// What is known of the zone.
+    /// The status of the zone.
     pub fn status(&self) -> &Arc<ZoneStatus> {
         &self.status
     }
 
-    /// Whether it may be kept what changes in the zone's file.
+    /// Whether changes of the zone's file may be stored.
     pub fn keeps_differences(&self) -> bool {
         let spec = &self.status.spec;
         spec.differences.from_records.is_some() && spec.text.file().is_some() && !self.is_claimed()
@@ -369,31 +368,31 @@ impl ZoneState {
         self.source.stamps()?.first()
     }
 
-    /// Whether it is changed by updates, and not by its file.
+    /// Whether updates change the zone, and its file does not.
     pub fn is_claimed(&self) -> bool {
         matches!(self.source, Source::Updates(_))
     }
 
-    /// Whether it is being taken from its primaries.
+    /// Whether refreshing from its primaries has started.
     fn is_begun(&self) -> bool {
         matches!(self.source, Source::Primaries { begun: true })
     }
 
-    /// Whether a load is under way.
+    /// Whether a load is in progress.
     pub fn is_loading(&self) -> bool {
         self.loading.is_some()
     }
 
-    /// Whether a load is under way that is worth waiting for.
+    /// Whether a load is in progress that has not stalled.
     pub fn is_awaitable(&self) -> bool {
         self.loading.as_ref().is_some_and(|loading| !loading.stalled)
     }
 
-    /// The zone is wanted as `wanted` says from now on, but for its text, which [`ZoneEvent::Wanted`] has.
+    /// Sets the zone's entry in the configuration, except its text, which [`ZoneEvent::Wanted`] has.
     pub fn wanted_as(&mut self, wanted: &ZoneSpec) {
         let spec = &self.status.spec;
         if spec.rules != wanted.rules && !self.is_claimed() {
-            // What was read under another rule is looked at again.
+            // The text is checked again under the new rules.
             self.source.set_stamps(None);
         }
         if spec.origin != wanted.origin
@@ -407,7 +406,7 @@ impl ZoneState {
         }
     }
 
-    /// Takes an event. Returns what is to be done, in this order.
+    /// Handles an event. Returns the actions in the order in which to carry them out.
     pub fn handle(&mut self, event: ZoneEvent) -> Vec<ZoneAction> {
         match event {
             ZoneEvent::Wanted(text, when) => self.wanted(text, when),
@@ -417,10 +416,10 @@ impl ZoneState {
             ZoneEvent::Stalled(number, fault) if number == self.number && self.is_awaitable() => {
                 self.stalled(fault)
             }
-            // Of a load that no longer counts.
+            // The load was replaced or cancelled.
             ZoneEvent::Looked(..) | ZoneEvent::Stalled(..) => Vec::new(),
             ZoneEvent::News(news, at) if self.is_begun() => self.news(news, at),
-            // Of a zone that has come from a file meanwhile.
+            // The zone has a file now.
             ZoneEvent::News(..) => Vec::new(),
             ZoneEvent::Claimed(claimed) => {
                 self.source.claim(claimed);
@@ -438,16 +437,16 @@ impl ZoneState {
                 let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
                 vec![ZoneAction::PublishNow(Change::Serve(zone)), ZoneAction::Examine(examine)]
             }
-            // Of a zone that comes from elsewhere meanwhile.
+            // The zone has another source now.
             ZoneEvent::Changed(..) => Vec::new(),
             ZoneEvent::Produced(made, at) if self.status.spec.text == ZoneText::Produced => {
                 self.produced(made, at)
             }
-            // Likewise.
+            // The zone has another source now.
             ZoneEvent::Produced(..) => Vec::new(),
             ZoneEvent::Examined(zone, examination) => {
-                // Another version may have come since. Where that is so all the time, the one before tells
-                // nearly as much.
+                // Updates may have made another version since. If they do so all the time, findings about an
+                // earlier version are nearly as good.
                 let is_served = self.status.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone));
                 if is_served || self.is_claimed() {
                     self.change(|state| state.examined = Some(examination));
@@ -477,7 +476,7 @@ impl ZoneState {
         }
         match self.source {
             Source::Producer => {
-                // What is still read of a file counts for nothing.
+                // The result of a load in progress is ignored.
                 self.loading = None;
                 return Vec::new();
             }
@@ -496,7 +495,7 @@ impl ZoneState {
     fn load(&mut self, when: ReadWhen) -> ZoneAction {
         self.loading = Some(Loading { again: None, when, stalled: false });
         self.number = self.number.wrapping_add(1);
-        // What is bad is read again: perhaps it was not the files' fault.
+        // Bad files are read again: the fault may have been elsewhere.
         let known = self
             .source
             .stamps()
@@ -510,21 +509,21 @@ impl ZoneState {
 
     fn looked(&mut self, looked: Looked) -> Vec<ZoneAction> {
         if self.loading.as_ref().is_some_and(|loading| loading.stalled) {
-            // What follows says what is wrong now.
+            // The result of the load replaces the fault of the stall.
             self.change(|state| state.fault = None);
         }
         let mut actions = match looked {
             Looked::Unchanged => Vec::new(),
             Looked::Loaded(reading) if self.is_claimed() => self.set_aside(*reading),
             Looked::Loaded(reading) => self.accept(*reading),
-            // Updates have made newer versions since it was read.
+            // Updates have made newer versions since this one was read.
             Looked::Stored(_) if self.is_claimed() => Vec::new(),
             Looked::Stored(reading) => {
                 self.source.claim(true);
                 self.accept(*reading)
             }
             Looked::Bad { fault, stamps } => self.reject(fault, stamps),
-            // It has got a file since, which is read next.
+            // The zone has a file now; the next load reads it.
             Looked::Kept(_) if self.source.text().is_some() => Vec::new(),
             Looked::Kept(kept) => {
                 let actions = self.begin(kept);
@@ -562,8 +561,8 @@ impl ZoneState {
         actions
     }
 
-    /// Decides about the difference between the version before and this one. At a start there is a difference
-    /// only to a version that an earlier run has served.
+    /// Decides whether to store the difference to the version before. At a start there is a difference only
+    /// to a version that an earlier run has served.
     fn difference(
         &mut self,
         step: VersionStep,
@@ -588,8 +587,8 @@ impl ZoneState {
         Some(ZoneAction::KeepDifference(change, bytes))
     }
 
-    /// Does not serve what the file holds, since updates have changed the zone; has them change it to that,
-    /// if it was wanted.
+    /// Keeps the version of the file out of service because updates have changed the zone. If the load was
+    /// requested as `Take`, updates change the zone to that version.
     fn set_aside(&mut self, reading: Reading) -> Vec<ZoneAction> {
         let file = reading.stamps.first().cloned();
         self.source.set_stamps(Some(reading.stamps));
@@ -623,7 +622,7 @@ impl ZoneState {
         actions
     }
 
-    /// Serves a version that was made here.
+    /// Serves a version of a produced catalog zone.
     fn produced(&mut self, made: Result<Arc<Zone>, Arc<ZoneFault>>, at: SystemTime) -> Vec<ZoneAction> {
         let zone = match made {
             Ok(zone) => zone,
@@ -633,13 +632,12 @@ impl ZoneState {
             (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
             (state.loaded, state.fault, state.warnings, state.examined) = (Some(at), None, 0, None);
         });
-        // The producer folds it, too.
+        // The producer folds it.
         let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
         vec![ZoneAction::PublishNow(Change::Serve(zone)), ZoneAction::Examine(examine)]
     }
 
-    /// The zone is taken from its primaries from now on. What was served of it before goes on until they
-    /// answer.
+    /// Starts refreshing the zone from its primaries. A version already in service stays until they answer.
     fn begin(&mut self, kept: Option<KeptVersion>) -> Vec<ZoneAction> {
         self.source = Source::Primaries { begun: true };
         self.change(|state| state.fault = None);
@@ -669,7 +667,7 @@ impl ZoneState {
                     (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
                     (state.loaded, state.warnings, state.examined) = (Some(at), 0, None);
                 });
-                // `secondaries` folds it, too.
+                // `secondaries` folds it.
                 vec![serve(&zone), ZoneAction::Examine(ExamineOrder { zone, fold: false })]
             }
             SecondaryNews::Folded(zone) if self.status.zone.is_some() => {
@@ -694,12 +692,12 @@ impl ZoneState {
         }
     }
 
-    /// The zone is ours, and is not answered from.
+    /// Returns the change after which the server answers for the zone with SERVFAIL.
     fn unload(&self) -> Change {
         Change::Unload(Box::new(self.status.spec.name().to_buf()))
     }
 
-    /// Changes what is known; those who look at the old state keep it.
+    /// Changes the status. Readers of the old status keep it.
     fn change(&mut self, change: impl FnOnce(&mut ZoneStatus)) {
         change(Arc::make_mut(&mut self.status));
     }
@@ -750,7 +748,7 @@ mod tests {
         Looked::Bad { fault: Arc::new(ZoneFault::without_place("no SOA")), stamps: Arc::new([]) }
     }
 
-    /// One word for each action.
+    /// Returns one word for each action.
     fn words(actions: &[ZoneAction]) -> Vec<String> {
         let word = |action: &ZoneAction| match action {
             ZoneAction::Load(load) => {
@@ -814,7 +812,7 @@ mod tests {
         want(&mut state, ReadWhen::IfChanged);
         assert_eq!(look(&mut state, 2, bad()), ["bad, serving true"]);
         assert_eq!(state.status().word(), "old");
-        // It is read again even if it looks the same.
+        // The files are read again even if their stamps are unchanged.
         assert_eq!(want(&mut state, ReadWhen::IfChanged), ["load 3 known false image true"]);
         assert_eq!(look(&mut state, 3, reading(8)), ["warn odd", "7 to 8", "serve 8", "examine", "image"]);
         assert_eq!((state.status().word(), state.status().fault.is_none()), ("ok", true));
@@ -969,8 +967,7 @@ mod tests {
         Looked::Kept(Some(KeptVersion { zone: snapshot(7), confirmed: 1, expired }))
     }
 
-    /// The state of a zone that is taken from primaries, once it is known what was kept of it; and what it
-    /// did then.
+    /// Returns the state of a secondary zone after its stored version was read, and the actions of that.
     fn secondary(kept: Looked) -> (ZoneState, Vec<String>) {
         let spec = ZoneSpec {
             apex: apex().as_name().as_wire().into(),
@@ -1001,7 +998,7 @@ mod tests {
         assert_eq!(state.status().word(), "ok");
         assert_eq!(news(&mut state, SecondaryNews::Folded(snapshot(7))), ["serve 7 now"]);
         assert!(news(&mut state, SecondaryNews::Confirmed).is_empty());
-        // A reload leaves it to its timers.
+        // A reload does not start a load; the zone's timers decide.
         let wanted = state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
         assert!(wanted.is_empty() && !state.is_loading());
     }

@@ -13,9 +13,9 @@ use threads::sync::read;
 /// A zone and its state.
 pub(crate) struct ManagedZone {
     pub(crate) state: ZoneState,
-    /// The round under way waits for its load.
+    /// Whether the round in progress waits for the zone's load.
     pub(crate) awaited: bool,
-    /// How far its signatures were from their end when last looked at.
+    /// State of its signatures at the last check.
     pub(crate) signatures: SignatureAge,
 }
 
@@ -26,7 +26,7 @@ impl ManagedZone {
 }
 
 impl ManagedZone {
-    /// Logs if the signatures of the version in service are nearer to their end than when last looked at.
+    /// Logs if the signatures of the version in service have come closer to expiry since the last check.
     pub(crate) fn look_at_signatures(&mut self, now: i64) {
         let state = self.state.status();
         let Some(examined) = &state.examined else { return };
