@@ -1,4 +1,4 @@
-//! A zone back from its snapshot to text, for `nomen ctl zone dump` and `nomen zone dump`.
+//! Master-file text of a loaded zone, for `nomen ctl zone dump` and `nomen zone dump`.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use wire::{Type, rdata};
 use zone::Zone;
 use zone::store::RrSet;
 
-/// A zone as master-file text, line by line in canonical order, SOA first. Stops, and returns false, when
+/// Writes a zone as master-file text, line by line in canonical order, SOA first. Returns false as soon as
 /// `line` does.
 pub fn dump_lines(zone: &Zone, line: &mut impl FnMut(&str) -> bool) -> bool {
     dump_chosen(zone, |_| true, line)
 }
 
-/// The same of those RRsets that are `chosen`, each with its signatures.
+/// Writes the `chosen` RRsets in the same way, each with its signatures.
 pub fn dump_chosen(
     zone: &Zone,
     chosen: impl Fn(&RrSet<'_>) -> bool,

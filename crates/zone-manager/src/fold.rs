@@ -1,5 +1,5 @@
-//! Folding a version that changes: the version is rebuilt with a base of its own beside serving, while
-//! further changes are made of it. These are then made of the rebuilt version as well.
+//! Folding of a version that changes: a background job rebuilds the version with a base of its own while the
+//! zone changes further. Those changes are then applied to the rebuilt version.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,41 +9,41 @@ use zone::store::ChangeSet;
 
 use threads::background::{Background, JobKind};
 
-/// Most changes that are made in a rebuilt version at once, by the thread that keeps the newest one. More of
-/// them are a job again, during which the zone may change again.
+/// Most changes that the owner of the newest version applies itself to a rebuilt version. More of them become
+/// another job, during which the zone may change again.
 const FEW_CHANGES: usize = 64;
 
-/// Changes of one zone since the version that is being folded; empty of changes while none is folded.
+/// State of folding one zone, and its changes since the fold began.
 #[derive(Debug, Default)]
 pub(crate) struct Folding {
-    /// The number of the job that folds, and the changes since it began.
+    /// The number of the job in progress, and the changes since it began.
     job: Option<(u64, Vec<Arc<ChangeSet>>)>,
 }
 
-/// What follows when a job has ended.
+/// Next step after a job has ended.
 #[derive(Debug)]
 pub(crate) enum FoldEnd {
-    /// Nothing: the job is not the one under way.
+    /// Nothing: the job is not the one in progress.
     Outdated,
     /// This version replaces the newest one, and holds the same records.
     Folded(Arc<Zone>),
-    /// This job makes the changes since in the rebuilt version.
+    /// This job applies the changes since to the rebuilt version.
     Continue(FoldJob),
     /// The version cannot be folded; the newest one stays.
     Failed,
 }
 
-/// What a background thread does: folds a version, or makes changes in one that is folded.
+/// A background job: folds a version, or applies changes to a folded one.
 #[derive(Debug)]
 pub(crate) struct FoldJob {
     pub(crate) number: u64,
     zone: Arc<Zone>,
-    /// Changes of the folded version; `None`: the version is to be folded.
+    /// Changes to apply to the folded version; `None`: the version is to be folded.
     changes: Option<Vec<Arc<ChangeSet>>>,
 }
 
 impl Folding {
-    /// Begins to fold a version, if that saves memory and no fold is under way. `number` is that of the job.
+    /// Starts to fold a version if that saves memory and no fold is in progress. `number` identifies the job.
     pub(crate) fn begin(&mut self, number: u64, zone: &Arc<Zone>) -> Option<FoldJob> {
         if self.job.is_some() || !zone.is_worth_folding() {
             return None;
@@ -52,19 +52,19 @@ impl Folding {
         Some(FoldJob { number, zone: Arc::clone(zone), changes: None })
     }
 
-    /// Notes changes that lead on from the newest version.
+    /// Records changes that lead on from the newest version.
     pub(crate) fn changed(&mut self, changes: &[Arc<ChangeSet>]) {
         if let Some((_, since)) = &mut self.job {
             since.extend(changes.iter().cloned());
         }
     }
 
-    /// The zone has a version that no changes lead to: a job under way is outdated.
+    /// Makes a job in progress outdated: the zone has a version that no changes lead to.
     pub(crate) fn cancel(&mut self) {
         self.job = None;
     }
 
-    /// Takes the result of a job. `next` is the number of a job that may follow.
+    /// Handles the result of a job. `next` is the number of a job that may follow.
     pub(crate) fn ended(&mut self, number: u64, zone: Option<Arc<Zone>>, next: u64) -> FoldEnd {
         let Some((_, since)) = self.job.take_if(|(under_way, _)| *under_way == number) else {
             return FoldEnd::Outdated;
@@ -82,13 +82,13 @@ impl Folding {
     }
 }
 
-/// Makes changes in a version, in order; `None` if one does not fit.
+/// Applies changes to a version, in order; `None` if one cannot be applied.
 fn apply_all(zone: Arc<Zone>, changes: &[Arc<ChangeSet>]) -> Option<Arc<Zone>> {
     changes.iter().try_fold(zone, |zone, change| zone.apply(change).ok().map(Arc::new))
 }
 
 impl FoldJob {
-    /// Runs the job on a background thread. `ended` gets the version, or `None` if it cannot be made.
+    /// Runs the job on a background thread. `ended` gets the version, or `None` if the job failed.
     pub(crate) fn run(
         self,
         background: &Arc<Background>,
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// A zone with this serial number and so many hosts.
+    /// Returns a zone with this serial number and so many hosts.
     fn zone(serial: u32, hosts: u32) -> Arc<Zone> {
         let apex: NameBuf = "example.".parse().expect("a name");
         let mut builder = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
@@ -128,7 +128,7 @@ mod tests {
         Arc::new(builder.finish().expect("a zone"))
     }
 
-    /// Makes the next version, and notes the change.
+    /// Makes the next version, and records the change.
     fn step(folding: &mut Folding, version: &mut Arc<Zone>, serial: u32) {
         let change = Arc::new(diff(version, &zone(serial, serial)));
         *version = Arc::new(version.apply(&change).expect("it fits"));

@@ -1,5 +1,4 @@
-//! What differs between two versions of a zone, for people and for programs: `nomen zone diff` and
-//! transactions.
+//! Difference of two versions of a zone, for people and programs: `nomen zone diff` and transactions.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,17 +10,17 @@ use wire::rdata::view::Soa;
 use wire::{Type, rdata};
 use zone::store::{ChangeSet, ChangedRecord, ChangedRecords};
 
-/// What of a difference does not count.
+/// The parts of a difference to ignore.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct IgnoredParts {
-    /// The serial number: an SOA that differs in nothing else is the same.
+    /// The serial number: SOAs that differ in nothing else are equal.
     pub serial: bool,
-    /// What signers make: RRSIG, NSEC, NSEC3, NSEC3PARAM.
+    /// Record types that signers make: RRSIG, NSEC, NSEC3, NSEC3PARAM.
     pub dnssec: bool,
 }
 
 impl IgnoredParts {
-    /// What is left of a change. The serial numbers that it says stay.
+    /// Returns the change without the ignored parts. Its serial numbers stay.
     pub fn without(self, change: &ChangeSet) -> ChangeSet {
         let same_soa = self.serial && is_soa_but_for_serial(change);
         let counts = |record: &ChangedRecord<'_>| match record.rtype {
@@ -38,7 +37,7 @@ impl IgnoredParts {
     }
 }
 
-/// Whether the SOA that goes and the one that comes differ in their serial numbers only.
+/// Whether the removed SOA and the added one differ in their serial numbers only.
 fn is_soa_but_for_serial(change: &ChangeSet) -> bool {
     let soa_of = |records: &'_ ChangedRecords| {
         let soa = records.iter().find(|record| record.rtype == Type::SOA)?;
@@ -57,12 +56,12 @@ fn is_soa_but_for_serial(change: &ChangeSet) -> bool {
 /// Bytes of the five numbers at the end of an SOA (RFC 1035 §3.3.13).
 const SOA_NUMBERS: usize = 20;
 
-/// Whether a record goes or comes.
+/// Whether a record is removed or added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
-    /// It goes.
+    /// The record is removed.
     Removed,
-    /// It comes.
+    /// The record is added.
     Added,
 }
 
@@ -73,12 +72,12 @@ impl fmt::Display for ShownRecord<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ChangedRecord { owner, rtype, ttl, rdata } = self.0;
         write!(f, "{owner} {ttl} IN {rtype} ")?;
-        // What does not read as its type is written as bytes, so that this does not fail.
+        // Data that are invalid for their type are written as bytes, so that this does not fail.
         rdata::write_text(rtype, rdata, f)
     }
 }
 
-/// A change as a list in JSON, made one by one, in the order of [`merged`]: of each record `change`
+/// A change as a JSON list, serialized record by record in the order of [`merged`]: each record has `change`
 /// (`removed` or `added`), `name`, `ttl`, `type` and `data`.
 pub struct ShownChange<'c>(pub &'c ChangeSet);
 
@@ -88,14 +87,14 @@ impl Serialize for ShownChange<'_> {
     }
 }
 
-/// A record that goes or comes.
+/// A removed or added record.
 struct ShownStep<'c>(Sign, ShownRecord<'c>);
 
 impl Serialize for ShownStep<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let ChangedRecord { owner, rtype, ttl, rdata } = self.1.0;
         let mut data = String::new();
-        // What does not read as its type is written as bytes, so that this does not fail.
+        // Data that are invalid for their type are written as bytes, so that this does not fail.
         let _ = rdata::write_text(rtype, rdata, &mut data);
         let mut record = serializer.serialize_struct("record", 5)?;
         let change = if self.0 == Sign::Removed { "removed" } else { "added" };
@@ -108,8 +107,8 @@ impl Serialize for ShownStep<'_> {
     }
 }
 
-/// What goes and what comes as one list: in the order of [`zone::store::diff()`], and of one RRset first what
-/// goes.
+/// Returns removed and added records in one sequence: in the order of [`zone::store::diff()`], and per RRset
+/// the removed ones first.
 pub fn merged(change: &ChangeSet) -> impl Iterator<Item = (Sign, ShownRecord<'_>)> {
     let (mut removed, mut added) = (change.removed.iter().peekable(), change.added.iter().peekable());
     std::iter::from_fn(move || {
@@ -131,7 +130,7 @@ fn order(one: &ChangedRecord<'_>, other: &ChangedRecord<'_>) -> Ordering {
     one.owner.canonical_cmp(other.owner).then_with(|| rank(one).cmp(&rank(other)))
 }
 
-/// A change as lines: `-` and a record that goes, `+` and one that comes. Stops, and returns false, when
+/// Writes a change as lines: `-` and a removed record, or `+` and an added one. Returns false as soon as
 /// `line` does.
 pub fn lines(change: &ChangeSet, line: &mut impl FnMut(&str) -> bool) -> bool {
     merged(change).all(|(sign, record)| {

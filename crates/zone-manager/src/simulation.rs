@@ -1,19 +1,19 @@
-//! The life of zones as a whole, simulated: updates, zone files, transfers, folding, compaction, publishing
+//! Simulation of zones over their whole life: updates, zone files, transfers, folding, compaction, publishing
 //! and the stores run on one thread, in an order that a seed decides, over a disk that fails and loses power.
 //!
-//! What must hold, whatever the order and wherever the power goes:
+//! Invariants, for any order and any time of the power loss:
 //!
-//! - an update that was answered with NOERROR is there after the crash, and so is each version that was in
+//! - after the crash, each update answered with NOERROR is still there, and so is each version that was in
 //!   service;
-//! - a zone has after the crash what some updates that were sent have made of it, and nothing else;
+//! - after the crash, a zone holds the result of updates that were sent, and nothing else;
 //! - each stored zone can be read, without an operator;
-//! - versions go into service in the order of their serial numbers, and changes that are read for IXFR lead
-//!   from the one version to the other;
-//! - without a fault of the disk all requests are accepted, and in the end the version in service, the stored
-//!   one and the one that the requests make are the same.
+//! - versions go into service in the order of their serial numbers, and the changes read for IXFR form a
+//!   chain without gaps;
+//! - without a disk fault all requests are accepted, and in the end the version in service, the stored one
+//!   and the one that the requests make are the same.
 //!
-//! `NOMEN_SIMULATION_SEEDS` sets how many seeds are run (by default some hundred),
-//! `NOMEN_SIMULATION_FIRST` the first of them, and `NOMEN_SIMULATION_LOG` has the server's log printed.
+//! `NOMEN_SIMULATION_SEEDS` sets the number of seeds (by default some hundred), `NOMEN_SIMULATION_FIRST` the
+//! first seed; `NOMEN_SIMULATION_LOG` prints the server's log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -44,7 +44,7 @@ use crate::zones::resolve::resolve;
 use threads::background::{Background, JobKind};
 use threads::sync::lock;
 
-/// The zone that updates change, the one from a primary, and the one that changes by its file.
+/// The zone that updates change, the secondary zone, and the zone that changes by its file.
 const UPDATED: &str = "updated.";
 const SECONDARY: &str = "secondary.";
 const FILED: &str = "filed.";
@@ -75,13 +75,13 @@ fn apex(text: &str) -> Apex {
     name(text).as_name().as_wire().into()
 }
 
-/// The data of a host's TXT record: so many bytes and a few more.
+/// Returns the data of a host's TXT record: so many bytes and a few more.
 fn text(bytes: usize) -> Vec<u8> {
     let strings = (0..=bytes / 200).flat_map(|_| std::iter::once(200).chain([b'x'; 200]));
     strings.collect()
 }
 
-/// A version of a zone with these hosts, each with so much text.
+/// Returns a version of a zone with these hosts, each with so many bytes of text.
 fn zone(apex: &str, serial: u32, hosts: impl IntoIterator<Item = u32>, bytes: usize) -> Arc<Zone> {
     let mut builder = ZoneBuilder::new(name(apex).as_name(), &key());
     let numbers = [serial, 1000, 100, 5000, 60].map(u32::to_be_bytes).concat();
@@ -105,48 +105,48 @@ fn hosts(zone: &Zone) -> BTreeSet<u32> {
     zone.into_iter().filter_map(|node| host(node.written_owner().to_string())).collect()
 }
 
-/// The version of the secondary zone and of the zone file with a number. It differs from others in many
+/// Returns the version of the secondary zone or the zone file with this serial. Versions differ in many
 /// hosts.
 fn numbered(apex: &str, serial: u32, bytes: usize) -> Arc<Zone> {
     zone(apex, serial, (0..12).map(|i| if i < 6 { i } else { serial * 7 + i }), bytes)
 }
 
-/// What a client knows of its request.
+/// The client's view of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// There is none yet.
+    /// No response yet.
     None,
     Accepted,
     Refused,
-    /// The server has crashed before it.
+    /// The server crashed before its response.
     Lost,
 }
 
-/// A request: one host comes or goes.
+/// A request: adds or removes one host.
 struct Sent {
     host: u32,
     adds: bool,
     answer: Arc<Mutex<Answer>>,
 }
 
-/// What all runs of the server together have been asked, and what it has answered.
+/// All requests to all runs of the server, and their responses.
 struct World {
     chances: Chances,
-    /// Bytes of text of each host. Where there are many, stores are compacted after a few changes.
+    /// Bytes of text of each host. If large, stores are compacted after a few changes.
     bytes: usize,
-    /// Requests, in their order; those before the last crash without an answer are of no known outcome.
+    /// Requests in order. Those without a response before the last crash have an unknown outcome.
     sent: Vec<Sent>,
     next_host: u32,
-    /// Hosts that the zone file of the updated zone had when it was taken: others may be gone.
+    /// Hosts of the updated zone's file when it was taken: other hosts may be gone.
     files_taken: Vec<BTreeSet<u32>>,
     /// The highest serial number in service of each zone.
     served: BTreeMap<&'static str, u32>,
     /// Numbers of the newest versions at the primary and in the zone file.
     primary: u32,
     file: u32,
-    /// A version of the secondary zone that is on disk for sure.
+    /// A version of the secondary zone that is certainly on disk.
     kept: u32,
-    /// Whether a call of the disk fails in this run, and whether one has failed in any.
+    /// Whether a disk call fails in this run, and whether one has failed in any run.
     disk_fails: bool,
     disk_failed: bool,
 }
@@ -172,7 +172,7 @@ fn peers() -> PeerRules {
     resolve(&accepted.config).expect("zones").peers
 }
 
-/// What the runs of all seeds have in common.
+/// State that the runs of all seeds share.
 struct Shared {
     notes: PathBuf,
     peers: PeerRules,
@@ -181,7 +181,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Fails if something was never simulated.
+    /// Fails if a kind of job never ran.
     fn check_coverage(&self) {
         for (kind, done) in JobKind::ALL.iter().zip(&self.jobs) {
             assert!(done.load(Relaxed) > 0, "no job of kind {}", kind.word());
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// Starts the server on a disk, and checks what it finds there. `None`: the disk fails.
+    /// Starts the server on a disk, and checks the stored zones. Returns an error if the disk fails.
     fn start(&mut self, shared: &Shared, disk: SimulatedDisk) -> Result<Run, (StoreFault, SimulatedDisk)> {
         let (background, on) = (Background::without_threads(), || Arc::new(disk.clone()) as Arc<dyn Disk>);
         let opened = || {
@@ -261,7 +261,7 @@ impl World {
         };
         zones.loaded(&apex(UPDATED), 1, looked);
         zones.loaded(&apex(FILED), 1, Looked::Loaded(reading(numbered(FILED, self.file, self.bytes), None)));
-        // A crash may cost versions of the secondary zone: the primary has them.
+        // A crash may lose versions of the secondary zone: the primary has them.
         self.served.remove(SECONDARY);
         self.check_secondary(kept.as_ref().map(|kept| &*kept.zone));
         secondaries.begin(&apex(SECONDARY), kept.clone());
@@ -281,7 +281,7 @@ impl World {
         })
     }
 
-    /// Checks what the updated zone holds at a start.
+    /// Checks the updated zone at a start.
     fn check_updated(&self, stored: Option<&Zone>) {
         let serial = stored.map_or(1, |zone| zone.serial().0);
         let served = self.served.get(UPDATED).copied().unwrap_or(1);
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// Checks what the secondary zone holds at a start.
+    /// Checks the secondary zone at a start.
     fn check_secondary(&self, stored: Option<&Zone>) {
         let serial = stored.map_or(0, |zone| zone.serial().0);
         assert!(serial <= self.primary, "the primary never had serial {serial}");
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// Notes which versions are in service.
+    /// Records the versions in service.
     fn look(&mut self, run: &Run) {
         for zone in [UPDATED, FILED, SECONDARY] {
             let Some(served) = run.zones.served(&apex(zone)) else { continue };
@@ -332,7 +332,7 @@ impl World {
         }
     }
 
-    /// Does one thing at random.
+    /// Does one random step.
     fn step(&mut self, run: &mut Run) {
         match self.chances.below(24) {
             0..=5 => self.send_update(run),
@@ -361,7 +361,7 @@ impl World {
                 run.histories.push((from as u32, reply));
             }
             _ => {
-                // Some of what waits, together.
+                // Runs some of the waiting work.
                 while run.changes.run() || run.background.run_waiting(|jobs| self.chances.below(jobs)) {
                     if self.chances.below(8) == 0 {
                         break;
@@ -394,7 +394,7 @@ impl World {
         let answer = Arc::new(Mutex::new(Answer::None));
         let (of, disk) = (Arc::clone(&answer), run.disk.clone());
         run.changes.update(request, move |is_ok| {
-            // Once the power is off, no answer leaves.
+            // Once the power is off, no response is sent.
             if !disk.is_off() {
                 *lock(&of) = if is_ok { Answer::Accepted } else { Answer::Refused };
             }
@@ -402,7 +402,7 @@ impl World {
         self.sent.push(Sent { host, adds, answer });
     }
 
-    /// The zone file of the updated zone is taken: it has what is in service, without one host.
+    /// Takes the updated zone's file, which holds the version in service without one host.
     fn take_file(&mut self, run: &mut Run) {
         let Some(served) = run.zones.served(&apex(UPDATED)) else { return };
         let mut there = hosts(&served);
@@ -414,7 +414,7 @@ impl World {
         run.takes.push(run.changes.taken(&apex(UPDATED)));
     }
 
-    /// The zone file of the third zone changes, and is read.
+    /// Changes and reads the file of the third zone.
     fn reload(&mut self, run: &mut Run) {
         let before = numbered(FILED, self.file, self.bytes);
         self.file += 1;
@@ -425,7 +425,7 @@ impl World {
         run.zones.loaded(&apex(FILED), *number, Looked::Loaded(read));
     }
 
-    /// Lets all end that is under way.
+    /// Runs until nothing is in progress.
     fn finish(&mut self, run: &mut Run) {
         loop {
             let worked = run.changes.run()
@@ -453,7 +453,7 @@ impl World {
 }
 
 impl Run {
-    /// Checks the changes that were read for IXFR.
+    /// Checks the changes read for IXFR.
     fn check_histories(&mut self) {
         self.histories.retain(|(from, reply)| match reply.try_recv() {
             Ok(Ok(Some(history))) => {
@@ -473,18 +473,18 @@ impl Run {
     }
 }
 
-/// What happens to the disk in a run.
+/// The disk's fault in a run.
 #[derive(Clone, Copy)]
 enum Plan {
     Nothing,
-    /// The power goes at this call of the disk.
+    /// The power fails at this disk call.
     PowerGoes(u64),
-    /// A call fails.
+    /// This disk call fails.
     Fails(u64),
 }
 
-/// Runs the server for so many steps; then the process ends, or the power goes. Returns the disk, and how
-/// many calls of it there were.
+/// Runs the server for so many steps; then the process ends, or the power fails. Returns the disk, and the
+/// number of its calls.
 fn run(
     world: &mut World,
     shared: &Shared,
@@ -502,7 +502,7 @@ fn run(
     }
     let mut run = match world.start(shared, disk) {
         Ok(run) => run,
-        // A start that the disk does not let happen.
+        // The disk fault prevents the start.
         Err((fault, disk)) => {
             assert!(!matches!(plan, Plan::Nothing), "the server does not start: {fault}");
             let loss = if disk.is_off() { Loss::AnyPart } else { Loss::Nothing };
@@ -541,7 +541,7 @@ fn run(
     end(shared, world, run, before, loss)
 }
 
-/// Ends a run at once.
+/// Ends a run immediately.
 fn end(shared: &Shared, world: &World, run: Run, before: u64, loss: Loss) -> (SimulatedDisk, u64) {
     for (kind, done) in JobKind::ALL.iter().zip(&shared.jobs) {
         done.fetch_add(run.background.counts(*kind).done.load(Relaxed), Relaxed);
@@ -555,7 +555,7 @@ fn end(shared: &Shared, world: &World, run: Run, before: u64, loss: Loss) -> (Si
     let calls = run.disk.calls() - before;
     let disk = run.disk.crash(loss);
     disk.plan_nothing();
-    // Jobs that wait own what they work on, and the run owns them. The disk of this run is empty now.
+    // Waiting jobs own their data, and the run owns the jobs. The disk of this run is empty now.
     while run.background.run_waiting(|_| 0) {}
     (disk, calls)
 }
@@ -593,7 +593,7 @@ impl Shared {
     fn new(notes: &Path) -> Shared {
         if std::env::var_os("NOMEN_SIMULATION_LOG").is_some() {
             let log = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time();
-            // The other test may have done so.
+            // The other test may have set the subscriber.
             let _ = log.with_writer(std::io::stderr).try_init();
         }
         Shared { notes: notes.to_owned(), peers: peers(), jobs: Default::default() }
@@ -622,7 +622,7 @@ fn each_call_of_the_disk_may_be_the_last() {
     let shared = Shared::new(notes.path());
     let seeds = number("NOMEN_SIMULATION_SEEDS", 300).div_ceil(100);
     for seed in 1..=seeds {
-        // As many calls as there are without a crash.
+        // The number of calls without a crash.
         let calls = life(&shared, seed, Some(u64::MAX / 2));
         for at in 1..=calls {
             let lived = std::panic::catch_unwind(|| life(&shared, seed, Some(at)));

@@ -1,6 +1,6 @@
-//! A zone written to a file as master-file text: beside the file, then renamed, so that a reader of the file
-//! finds the old text or the new one, whole. Takes as much memory as one name, however large the zone is, and
-//! waits for the disk: never on a thread that others wait for.
+//! Writing of a zone to a file as master-file text. The text is written beside the file and then renamed, so
+//! that a reader finds either the old text or the new one, whole. Takes as much memory as one name, however
+//! large the zone is. Waits for the disk: no thread that others wait for may call this.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,30 +15,30 @@ use super::dump::dump_lines;
 use telemetry::repeated::log_repeated;
 use wording::reason;
 
-/// What the name of a file ends with while it is written. No folder of zones takes such a file for a zone.
+/// Suffix of a file while it is written. Zone folders do not load such a file as a zone.
 const UNFINISHED: &str = ".nomen.tmp";
-/// Bytes that are written together.
+/// Bytes per write.
 const BUFFER: usize = 256 * 1024;
-/// Who may read a file that was not there before; the process's umask takes from it.
+/// Permissions of a new file, before the process's umask.
 const NEW_MODE: u32 = 0o644;
 
-/// Why a zone was not written to a file. A file that was there is as it was.
+/// Why a zone was not written to a file. An existing file is unchanged.
 #[derive(Debug)]
 pub enum WriteFault {
-    /// The system refuses something.
+    /// A system call failed.
     Io {
-        /// What, in words that the path follows.
+        /// The failed operation, as words that the path follows.
         what: &'static str,
         /// The file or its folder.
         path: PathBuf,
         /// Why.
         error: io::Error,
     },
-    /// There is something at its place that is no ordinary file.
+    /// The path exists and is no ordinary file.
     NoFile(PathBuf),
-    /// It is there already, and is not to be replaced.
+    /// The file exists already and is not to be replaced.
     Exists(PathBuf),
-    /// The requester does not want it to be put in its place any more.
+    /// The `ready` callback rejected the file.
     Withdrawn,
 }
 
@@ -62,13 +62,12 @@ fn io_fault(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WriteF
     move |error| WriteFault::Io { what, path: path.to_owned(), error }
 }
 
-/// Writes a zone to the file at `path`, which may be there if `replace`. A link is followed, so that it stays
-/// one. The file has the permissions of the one that it replaces, and its owner and group as far as the
-/// system lets us.
+/// Writes a zone to the file at `path`, which may exist if `replace`. Follows a symbolic link, which stays a
+/// link. The file gets the permissions of the one it replaces, and its owner and group as far as the system
+/// permits.
 ///
-/// Once the text is on the disk and before the file has its name, `ready` is called with its stamp, which is
-/// the one that the file will have but for its time of change (ctime); if that returns false, nothing is
-/// changed.
+/// Once the text is on disk and before the file has its name, `ready` is called with its stamp, which is the
+/// file's final one except for its change time (ctime). If `ready` returns false, nothing is changed.
 ///
 /// # Errors
 /// [`WriteFault`].
@@ -93,7 +92,7 @@ pub fn write(
         .and_then(|stamp| if ready(stamp) { Ok(()) } else { Err(WriteFault::Withdrawn) })
         .and_then(|()| fs::rename(&beside, path).map_err(io_fault("rename a file to", path)));
     if written.is_err() {
-        // It is of no use, and the next try removes it otherwise.
+        // The file is not needed. If this fails, the next try removes it.
         let _ = fs::remove_file(&beside);
         return written;
     }
@@ -101,14 +100,14 @@ pub fn write(
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_fault("sync the folder", folder))
 }
 
-/// Writes the text to a file of its own, and returns its stamp when it is on the disk.
+/// Writes the text to a new file, and returns its stamp when it is on disk.
 fn write_beside(zone: &Zone, path: &Path, old: Option<&Metadata>) -> Result<Stamp, WriteFault> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_fault("remove", path)(error)),
         _ => {}
     }
     let mode = old.map_or(NEW_MODE, |_| 0o600);
-    // Fails where something is there, a link as well.
+    // Fails if the path exists, even as a link.
     let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let mut out = BufWriter::with_capacity(BUFFER, file.map_err(io_fault("make", path))?);
     let finish = |out: &mut BufWriter<File>| {
@@ -123,7 +122,7 @@ fn write_beside(zone: &Zone, path: &Path, old: Option<&Metadata>) -> Result<Stam
     finish(&mut out).map(|about| Stamp::from(&about)).map_err(io_fault("write", path))
 }
 
-/// Gives a file owner, group and permissions of another, as far as the system lets us.
+/// Sets owner, group and permissions of a file to those of another, as far as the system permits.
 fn resemble(file: &File, old: &Metadata, path: &Path) -> io::Result<()> {
     let about = file.metadata()?;
     let group = (about.gid() != old.gid()).then(|| nix::unistd::Gid::from_raw(old.gid()));
@@ -143,11 +142,8 @@ fn resemble(file: &File, old: &Metadata, path: &Path) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
 }
 
-/// Writes a zone as master-file text: a comment, then the records in canonical order, the SOA first, each
-/// whole in a line.
-///
-/// # Errors
-/// Those of `out`.
+/// Writes a zone as master-file text: a comment, then the records in canonical order, the SOA first, each on
+/// one line.
 pub fn write_text(zone: &Zone, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "; zone {}, serial {}, written by nomen", zone.apex(), zone.serial())?;
     let mut written = Ok(());
@@ -183,7 +179,7 @@ mod tests {
         read(b"$TTL 60\n@ SOA ns1 admin 1 2 3 4 5\n@ NS ns1\nns1 A 192.0.2.1\n", apex.as_name())
     }
 
-    /// Labels of any bytes, those that mean something in text more often than others.
+    /// Labels of any bytes, preferring those that have a meaning in text.
     fn label() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![4 => any::<u8>(), 3 => prop::sample::select(&b"$@\\\".;() *\n\t#-_aA0"[..])];
         prop::collection::vec(byte, 1..8)
@@ -199,7 +195,7 @@ mod tests {
         wire
     }
 
-    /// Types whose data is any bytes, as characters or as unknown types (RFC 3597) are written.
+    /// Types whose data may be any bytes, written as character-strings or as unknown types (RFC 3597).
     fn data() -> impl Strategy<Value = (u16, Vec<u8>)> {
         let string = prop::collection::vec(label(), 1..3).prop_map(|strings| {
             (Type::TXT.0, strings.iter().flat_map(|s| [&[s.len() as u8][..], s].concat()).collect())
@@ -227,7 +223,7 @@ mod tests {
             for (labels, (rtype, rdata), ttl) in &records {
                 let owner = name(labels, apex.as_wire());
                 let owner = Name::from_wire(&owner).expect("a name");
-                // One TTL for each RRset: a builder makes that of others.
+                // The builder rejects a record whose TTL differs from its RRset's.
                 let _ = builder.add(owner, Type(*rtype), Ttl::from_secs(*ttl), rdata);
             }
             let zone = builder.finish().expect("a zone");
@@ -270,7 +266,7 @@ mod tests {
         let zone = example();
         let path = folder.path().join("old");
         fs::write(&path, "some text").expect("written");
-        // As a crash has left it.
+        // A file that a crash has left.
         fs::write(folder.path().join("old.nomen.tmp"), "half").expect("written");
         assert!(matches!(write(&zone, &path, true, |_| false), Err(WriteFault::Withdrawn)));
         assert_eq!(fs::read_to_string(&path).expect("the file"), "some text");

@@ -1,8 +1,8 @@
-//! Changes of zone files, stored on disk beside serving, so that IXFR (RFC 1995) has differences of zones
-//! that change by their files. The stores hold changes only, not the records of the zones.
+//! Stored changes of zone files, so that IXFR (RFC 1995) has differences of zones that change by their files.
+//! The stores hold changes only, not the records of the zones.
 //!
-//! Nothing depends on them. What cannot be kept, or does not lead to the version in service, is not used, and
-//! a client that asks for what changed gets the whole zone; keeping begins anew with the next change.
+//! Nothing depends on the stores. If a change cannot be stored, or does not lead to the version in service,
+//! an IXFR client gets the whole zone, and the store starts again with the next change.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,19 +22,19 @@ use threads::sync::lock;
 
 /// The folder of the files in the state folder.
 const FOLDER: &str = "differences";
-/// What has become of differences.
+/// Counts of stored changes.
 #[derive(Debug, Default)]
 pub struct DifferenceCounts {
-    /// Kept on the disk.
+    /// Changes stored on disk.
     pub kept: AtomicU64,
-    /// Not kept: the disk did not take them.
+    /// Changes that could not be written to disk.
     pub failed: AtomicU64,
 }
 
 /// Stores of the changes of zone files.
 pub struct Differences {
     stores: ZoneStores,
-    /// Zones whose changes may be on the disk.
+    /// Zones that may have changes on disk.
     known: Mutex<HashSet<Apex>>,
     counts: Arc<DifferenceCounts>,
 }
@@ -48,7 +48,7 @@ impl Differences {
         Differences::open_on(Arc::new(RealDisk), state, background)
     }
 
-    /// The same on another disk.
+    /// Opens the stores on this disk.
     pub(crate) fn open_on(
         disk: Arc<dyn Disk>,
         state: &Path,
@@ -85,7 +85,7 @@ impl Differences {
         }
     }
 
-    /// Removes the stored changes of all zones but these.
+    /// Removes the stored changes of all zones except the wanted ones.
     pub fn retain(&self, wanted: impl Fn(&Apex) -> bool) {
         let gone: Vec<Apex> = lock(&self.known).iter().filter(|apex| !wanted(apex)).cloned().collect();
         gone.iter().for_each(|apex| self.forget(apex));
@@ -96,7 +96,7 @@ impl Differences {
         lock(&self.known).contains(apex)
     }
 
-    /// Returns the changes of a zone from a version on; `None` if they are not stored. Waits for the disk.
+    /// Returns the changes of a zone since a version; `None` if they are not stored. Waits for the disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             let name = name(apex).to_string();
@@ -111,7 +111,7 @@ impl Differences {
         &self.counts
     }
 
-    /// Waits until all changes are on the disk, some seconds at most.
+    /// Waits until all changes are on disk, ten seconds at most.
     pub fn flush(&self) {
         self.stores.flush();
     }
@@ -162,13 +162,13 @@ mod tests {
         differences.keep(&apex(), Arc::new(diff(&zone(from), &zone(to))), DEFAULT_HISTORY);
     }
 
-    /// The steps from a version on, if they are known.
+    /// The changes since a version, if they are stored.
     fn steps(differences: &Differences, from: u32) -> Option<Vec<(u32, u32)>> {
         let history = differences.history(&apex(), Serial(from))?;
         Some(history.map(|step| step.expect("a step")).map(|step| (step.before.0, step.after.0)).collect())
     }
 
-    /// Starts anew with the same files, once those who had them have let go.
+    /// Opens the stores of the folder again once all users of the old ones have ended.
     fn again(state: &Path, before: Arc<Differences>) -> Arc<Differences> {
         before.flush();
         drop(before);
@@ -193,10 +193,10 @@ mod tests {
         assert!(differences.knows(&apex()));
         keep(&differences, 5, 6);
         assert_eq!(steps(&differences, 2), Some(vec![(2, 5), (5, 6)]));
-        // Serial 7 came unobserved.
+        // The change to serial 7 was not stored.
         keep(&differences, 7, 8);
         assert_eq!((steps(&differences, 5), steps(&differences, 7)), (None, Some(vec![(7, 8)])));
-        // What came meanwhile goes on from what is there, or is left alone.
+        // A change made meanwhile is stored if the stored changes lead up to it.
         let go_on = |from: u32, to: u32| {
             let change = Arc::new(diff(&zone(from), &zone(to)));
             differences.go_on(&apex(), change, DEFAULT_HISTORY);

@@ -1,14 +1,14 @@
-//! The writer of zone stores: versions of zones and their changes, written to disk beside serving. No other
+//! The writer of zone stores: writes versions of zones and their changes to disk beside serving. No other
 //! part of the server writes a zone to disk. Zones that updates change, secondary zones, zones that change by
-//! their files and produced catalog zones each have a folder of stores; `journal` has the files.
+//! their files and produced catalog zones each have a folder of stores; `journal` defines the files.
 //!
-//! Tasks of one zone run in their order, those of different zones side by side on the threads of
+//! Tasks of one zone run in order; those of different zones run side by side on the threads of
 //! [`Background`], so that their syncs reach the disk together. A long write (a large zone as a whole, a
-//! compaction) holds up no other zone, and a compaction no change of its own zone either.
+//! compaction) delays no other zone, and a compaction does not delay changes of its own zone either.
 //!
-//! A folder with marks holds what was acknowledged to clients: a file that cannot be used is an error there,
+//! A folder with marks holds changes that were acknowledged to clients: an unusable file is an error there,
 //! unless the version in service is the acknowledged one and can be stored again ([`heal`]). In other folders
-//! such a file gets another name, and the store begins again.
+//! such a file is renamed, and the store starts again.
 
 pub mod differences;
 pub mod produced;
@@ -30,65 +30,65 @@ use telemetry::repeated::log_repeated;
 use threads::background::{Background, JobKind};
 use threads::sync::lock;
 
-/// Stores that stay open after their orders. A server may have a million zones, and opening a store again
-/// costs little.
+/// Most stores that stay open after their orders. A server may have a million zones, and opening a store
+/// again costs little.
 const OPEN_STORES: usize = 1024;
 /// Zones of at least this many records are written as a whole at low priority.
 const LARGE_ZONE: u64 = 100_000;
-/// Longest wait for the changes of a zone, for IXFR.
+/// Longest wait for reading the changes of a zone, for IXFR.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for all orders at the end.
+/// Longest wait for all orders when the server stops.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What becomes of a zone's store.
+/// An order to the store of a zone.
 #[derive(Debug)]
 pub enum StoreOrder {
-    /// Stores this version: by the changes that lead to it where the store has the version before, else as a
+    /// Stores this version: by the changes that lead to it if the store has the version before, else as a
     /// whole. The last field is when a primary confirmed the version, in seconds since 1970.
     Version(Arc<Zone>, Option<Vec<Arc<ChangeSet>>>, Option<u64>),
-    /// Stores that a primary confirmed the stored version, at this time in seconds since 1970.
+    /// Stores when a primary confirmed the stored version, in seconds since 1970.
     Confirmed(u64),
-    /// Stores a change of a zone whose records are elsewhere, with at least so many bytes of earlier changes.
-    /// Where the store does not end at the version before, it starts again from there.
+    /// Stores a change of a zone whose records are not in the store, with at least so many bytes of earlier
+    /// changes. If the store does not end at the version before the change, it starts again from there.
     Change(Arc<ChangeSet>, u64),
-    /// The same where the store ends at the version before, else nothing.
+    /// Stores such a change if the store ends at the version before it, else does nothing.
     ContinueChanges(Arc<ChangeSet>, u64),
     /// Removes the store.
     Remove,
 }
 
-/// Reports how an order ended: whether something was written.
+/// Receives the end of an order: whether something was written.
 pub type Stored = Box<dyn FnOnce(Result<bool, StoreFault>) + Send>;
 
-/// Changes of a zone that are stored together, with one sync.
+/// Changes of a zone to store together, with one sync.
 pub struct Append {
-    /// The version that they change. A store that is empty gets it as its base.
+    /// The version that they change. An empty store gets it as its base.
     pub before: Arc<Zone>,
     /// The version that they lead to.
     pub after: Arc<Zone>,
     /// The changes, in order.
     pub changes: Vec<Arc<ChangeSet>>,
-    /// Bytes of history that a compaction keeps.
+    /// Bytes of history to keep in a compaction.
     pub history: u64,
 }
 
 /// How many changes of an [`Append`] are on disk.
 #[derive(Debug)]
 pub struct Appended {
-    /// The first so many changes are on disk, and no other.
+    /// Number of changes on disk, counted from the first; no other is on disk.
     pub stored: usize,
-    /// Why not all of them are.
+    /// Why the others are not.
     pub fault: Option<StoreFault>,
     /// How long the sync took; `None` if there was none.
     pub synced: Option<Duration>,
     /// Bytes of the store; `None` if it cannot be opened.
     pub size: Option<StoreSize>,
-    /// The newest version on disk; `None` if nothing is stored, or that is not known.
+    /// The newest version on disk; `None` if nothing is stored or the version is not known.
     pub acknowledged: Option<Serial>,
 }
 
 impl Appended {
-    /// Nothing is on disk, for this reason.
+    /// No change is on disk, for this reason.
     pub fn nothing(fault: StoreFault) -> Self {
         Appended { stored: 0, fault: Some(fault), synced: None, size: None, acknowledged: None }
     }
@@ -96,7 +96,7 @@ impl Appended {
 
 /// Receives how many changes are on disk.
 pub type OnAppended = Box<dyn FnOnce(Appended) + Send>;
-/// Receives the size of a store after a compaction, or `None` if that failed.
+/// Receives the size of a store after a compaction, or `None` if the compaction failed.
 pub type OnCompacted = Box<dyn Fn(&Apex, Option<StoreSize>) + Send + Sync>;
 
 enum Task {
@@ -106,15 +106,16 @@ enum Task {
     Finish(Box<Finish>),
 }
 
-/// A long write has ended; the new file is to be put in place.
+/// The end of a long write; the new file is still to be put in place.
 struct Finish {
     replacement: Replacement,
     written: Result<(), StoreFault>,
-    /// Of a version that was written as a whole: when a primary confirmed it, and who waits for it.
+    /// For a version that was written as a whole: when a primary confirmed it, and the receiver of the
+    /// order's end.
     version: Option<(Option<u64>, Stored)>,
 }
 
-/// The long write of a zone that is under way.
+/// The long write of a zone in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Writing {
     #[default]
@@ -131,36 +132,36 @@ pub struct ZoneStores(Arc<Inner>);
 
 struct Inner {
     folder: ZoneFolder,
-    /// Whether the folder has marks: what is stored was acknowledged.
+    /// Whether the folder has marks: stored changes were acknowledged.
     is_marked: bool,
     compacted: OnCompacted,
     background: Arc<Background>,
     zones: Mutex<Zones>,
-    /// Notified when a zone has nothing left to do.
+    /// Notified when a zone has no tasks left.
     idle: Condvar,
 }
 
 #[derive(Default)]
 struct Zones {
     by_apex: HashMap<Apex, ZoneTasks>,
-    /// Stores in `by_apex`.
+    /// Number of stores in `by_apex`.
     open: usize,
     busy: usize,
 }
 
-/// The tasks of one zone, and its store between two of them.
+/// The tasks of one zone, and its store between two tasks.
 #[derive(Default)]
 struct ZoneTasks {
     tasks: VecDeque<Task>,
     finish: Option<Box<Finish>>,
     store: Option<ZoneStore>,
-    /// A thread runs its tasks, or is about to.
+    /// A thread runs the tasks, or is about to.
     scheduled: bool,
     writing: Writing,
 }
 
 impl StoreOrder {
-    /// Whether the order can run while a long write is under way.
+    /// Whether the order can run while a long write is in progress.
     fn runs_beside(&self, writing: Writing) -> bool {
         match writing {
             Writing::Nothing => true,
@@ -175,7 +176,7 @@ impl ZoneTasks {
         self.scheduled || self.writing != Writing::Nothing || !self.tasks.is_empty()
     }
 
-    /// The next task, unless all of them wait for the long write that is under way.
+    /// Returns the next task; `None` if there is none, or all wait for the long write in progress.
     fn next(&mut self) -> Option<Task> {
         if let Some(finish) = self.finish.take() {
             return Some(Task::Finish(finish));
@@ -188,18 +189,15 @@ impl ZoneTasks {
         if !self.tasks.front().is_some_and(waits) {
             return self.tasks.pop_front();
         }
-        // The version that waits has no history. A read that passes it leads to an earlier one, and its
-        // client gets the zone.
+        // The version that waits has no history. A history read before it leads to an earlier version, and
+        // the client then gets the whole zone.
         let read = self.tasks.iter().position(|task| matches!(task, Task::History(..)))?;
         self.tasks.remove(read)
     }
 }
 
 impl ZoneStores {
-    /// Takes the folder, making it if need be.
-    ///
-    /// # Errors
-    /// As for [`ZoneFolder::open`].
+    /// Opens the folder, creating it if it does not exist.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -209,8 +207,8 @@ impl ZoneStores {
         Ok(Self::of(folder, false, Box::new(|_, _| ()), background))
     }
 
-    /// Takes a folder with marks, whose stores hold what was acknowledged. `compacted` runs on another thread
-    /// after each compaction.
+    /// Returns the stores of a folder with marks, which hold acknowledged changes. `compacted` runs on
+    /// another thread after each compaction.
     pub fn of_marked(folder: ZoneFolder, compacted: OnCompacted, background: Arc<Background>) -> ZoneStores {
         Self::of(folder, true, compacted, background)
     }
@@ -226,33 +224,31 @@ impl ZoneStores {
     }
 
     /// Queues changes behind the other tasks of the zone. `appended` runs on another thread once they are on
-    /// disk, or are not.
+    /// disk or have failed.
     pub fn append(&self, apex: &Apex, append: Append, appended: OnAppended) {
         self.0.submit(apex, Task::Append(Box::new(append), appended));
     }
 
-    /// Queues an order behind those of the zone. `stored` runs on another thread when the order has ended.
+    /// Queues an order behind the other tasks of the zone. `stored` runs on another thread when the order has
+    /// ended.
     pub fn order(&self, apex: &Apex, order: StoreOrder, stored: Stored) {
         self.0.submit(apex, Task::Order(order, stored));
     }
 
-    /// Returns the changes from a version on; `None` if the store does not reach back to it. Waits for the
-    /// orders of the zone that came before, ten seconds at most.
-    ///
-    /// # Errors
-    /// Why the store cannot be read.
+    /// Returns the changes since a version; `None` if the store does not reach back to it. Waits for the
+    /// earlier orders of the zone, ten seconds at most.
     pub fn history(&self, apex: &Apex, from: Serial) -> Result<Option<History>, StoreFault> {
         self.read_history(apex, from).recv_timeout(HISTORY_TIMEOUT).unwrap_or(Ok(None))
     }
 
-    /// The same, without waiting.
+    /// Queues the read of [`history`](Self::history) without waiting.
     pub fn read_history(&self, apex: &Apex, from: Serial) -> Receiver<Result<Option<History>, StoreFault>> {
         let (reply, replied) = sync_channel(1);
         self.0.submit(apex, Task::History(from, reply));
         replied
     }
 
-    /// Waits until no thread uses the folder any more, so that another run can open it.
+    /// Waits until no thread uses the folder, so that another run can open it.
     #[cfg(test)]
     pub fn wait_until_unused(self) {
         self.flush();
@@ -262,7 +258,7 @@ impl ZoneStores {
     }
 
     /// Runs `with_folder` on this thread once all tasks of the zone have ended, with its store closed. Tasks
-    /// that come meanwhile wait.
+    /// that arrive meanwhile wait.
     pub fn exclusively<T>(&self, apex: &Apex, with_folder: impl FnOnce(&ZoneFolder) -> T) -> T {
         let _reserved = self.0.reserve(apex);
         with_folder(&self.0.folder)
@@ -277,7 +273,7 @@ impl ZoneStores {
     }
 }
 
-/// The tasks of a zone wait while this is there.
+/// Keeps the tasks of a zone waiting until dropped.
 struct Reserved<'i>(&'i Arc<Inner>, &'i Apex);
 
 impl Drop for Reserved<'_> {
@@ -338,19 +334,19 @@ impl Inner {
             zones.open -= was_open;
             let Some(task) = task else { return self.leave(zones, apex, store) };
             drop(zones);
-            // A panic is a bug in nomen. It costs this task, whose sender is then dropped, and no other.
+            // A panic is a bug in nomen. It ends only this task and drops its callback.
             let run = catch_unwind(AssertUnwindSafe(|| self.run(apex, store.take(), task, writing)));
             store = run.unwrap_or_default();
         }
     }
 
-    /// Keeps the store of a zone whose tasks have run, unless too many are open.
+    /// Keeps the store of a zone whose tasks have ended open, unless too many are open.
     fn leave(&self, mut zones: MutexGuard<'_, Zones>, apex: &Apex, store: Option<ZoneStore>) {
         let is_full = zones.open >= OPEN_STORES;
         let Some(zone) = zones.by_apex.get_mut(apex) else { return };
         zone.scheduled = false;
         let is_busy = zone.is_busy();
-        // Of a long write the store knows that it is under way.
+        // The store holds the state of a long write in progress, so a busy zone keeps it.
         zone.store = store.filter(|_| !is_full || is_busy);
         let is_open = zone.store.is_some();
         if !is_open && !is_busy {
@@ -367,7 +363,7 @@ impl Inner {
         }
     }
 
-    /// Runs a task. Returns the store, if it is there then.
+    /// Runs a task. Returns the store if it is still open.
     fn run(
         self: &Arc<Self>,
         apex: &Apex,
@@ -394,7 +390,7 @@ impl Inner {
                 None
             }
             (Ok(store), Task::History(from, reply)) => {
-                // The client may have gone.
+                // The client may have timed out.
                 let _ = reply.try_send(store.history(from));
                 Some(store)
             }
@@ -406,8 +402,8 @@ impl Inner {
         }
     }
 
-    /// Opens the store of a zone, of which this version is in service. The docs of the module have what
-    /// happens to a file that cannot be used.
+    /// Opens the store of a zone; `served` is the version in service. The module's documentation says what
+    /// happens to an unusable file.
     fn open_store(&self, apex: &Apex, served: Option<&Arc<Zone>>) -> Result<ZoneStore, StoreFault> {
         let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
         let opened = self.folder.zone(name).or_else(|fault| {
@@ -424,7 +420,7 @@ impl Inner {
         opened.map(|(store, _)| store)
     }
 
-    /// Stores changes together, and has the store compacted where that pays.
+    /// Stores changes together, and starts a compaction if that pays.
     fn run_append(
         self: &Arc<Self>,
         apex: &Apex,
@@ -435,7 +431,7 @@ impl Inner {
     ) -> Option<ZoneStore> {
         store.keep_history(append.history);
         let end = put_changes(&mut store, &append);
-        // The file is gone. Opened again, the store is written again from the version in service.
+        // The file is gone. When the store is opened again, it is written from the version in service.
         let is_gone = matches!(end.fault, Some(StoreFault::Io { action: "open", .. }));
         let compacts = end.fault.is_none() && writing == Writing::Nothing && store.is_worth_compacting();
         appended(end);
@@ -485,7 +481,7 @@ impl Inner {
         Some(store)
     }
 
-    /// Has a version written as a whole: at once, or after the write that is under way.
+    /// Writes a version as a whole: now, or after the write in progress.
     fn store_whole(
         self: &Arc<Self>,
         apex: &Apex,
@@ -509,7 +505,7 @@ impl Inner {
         store
     }
 
-    /// Has a new base written. What fails costs disk space until the next time.
+    /// Starts writing a new base. A failure costs disk space until the next try.
     fn compact(self: &Arc<Self>, apex: &Apex, store: &mut ZoneStore, zone: Arc<Zone>) {
         match store.begin_compaction() {
             Ok(replacement) => self.write(apex, zone, replacement, Writing::Base, None),
@@ -585,7 +581,7 @@ fn put_changes(store: &mut ZoneStore, append: &Append) -> Appended {
         match store.append(change) {
             Ok(()) => stored += 1,
             Err(refused) => {
-                // These two lose what was appended before and is not acknowledged.
+                // These two faults lose the appended changes that are not acknowledged.
                 let loses_all = matches!(refused, StoreFault::Io { .. } | StoreFault::Refused);
                 stored = if loses_all { 0 } else { stored };
                 fault = Some(refused);
@@ -604,7 +600,7 @@ fn put_changes(store: &mut ZoneStore, append: &Append) -> Appended {
     Appended { stored, fault, synced, size: Some(store.size()), acknowledged: store.acknowledged() }
 }
 
-/// Makes the store end at this version, and take changes of it.
+/// Makes the store end at this version and accept changes of it.
 fn make_ready(store: &mut ZoneStore, zone: &Zone) -> Result<(), StoreFault> {
     match store.serial() {
         None => store.replace(zone),
@@ -616,11 +612,11 @@ fn make_ready(store: &mut ZoneStore, zone: &Zone) -> Result<(), StoreFault> {
     }
 }
 
-/// Stores a zone again whose journal cannot be used any more, from the version in service, if that is the
-/// acknowledged one: nothing is lost then. Returns whether it is stored.
+/// Stores a zone with an unusable journal again from the version in service, if that is the acknowledged one,
+/// so that nothing is lost. Returns whether the zone is stored.
 fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
     let apex = served.apex().as_name();
-    // A file that the system refuses may be there again by itself.
+    // A file that the system fails to open may be readable again later.
     if matches!(fault, StoreFault::Io { .. }) || folder.acknowledged(apex) != Some(served.serial()) {
         return false;
     }
@@ -645,7 +641,7 @@ fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
     }
 }
 
-/// Appends the changes that lead to a version. Returns whether the store has the version then, acknowledged.
+/// Appends the changes that lead to a version. Returns whether the store then has the version, acknowledged.
 fn append(store: &mut ZoneStore, changes: &[Arc<ChangeSet>], zone: &Zone) -> bool {
     let all = changes.iter().try_for_each(|change| store.append(change));
     all.and_then(|()| store.sync()).is_ok_and(|serial| serial == zone.serial())
@@ -655,7 +651,7 @@ fn confirm(store: &mut ZoneStore, at: Option<u64>) -> Result<(), StoreFault> {
     at.map_or(Ok(()), |at| store.confirmed(at))
 }
 
-/// Stores a change of a zone whose records are elsewhere.
+/// Stores a change of a zone whose records are not in the store.
 fn put_change(store: &mut ZoneStore, change: &ChangeSet, bytes: u64) -> Result<(), StoreFault> {
     store.keep_history(bytes);
     // The store may end at another version: the file changed while nomen did not run, or too much of it

@@ -1,4 +1,4 @@
-//! The stores of catalog zones that nomen produces. `zones::produce` writes them; transfers read their
+//! Stores of the catalog zones that nomen produces. `zones::produce` writes them; transfers read their
 //! history.
 
 use std::collections::HashSet;
@@ -12,22 +12,22 @@ use crate::managed::Apex;
 use telemetry::repeated::log_repeated;
 use threads::sync::{read, write};
 
-/// The stores of produced catalog zones. No reader waits for a write of another zone, nor does the check
-/// whether a zone is one.
+/// The stores of produced catalog zones. Neither a reader nor [`has`](Self::has) waits for a write of another
+/// zone.
 #[derive(Default)]
 pub struct ProducedStores {
     zones: RwLock<HashSet<Apex>>,
-    /// Opened for the first catalog zone.
+    /// Opened when the first catalog zone is produced.
     pub(crate) stores: OnceLock<ZoneStores>,
 }
 
 impl ProducedStores {
-    /// Whether a zone is produced here. Waits for no disk.
+    /// Whether nomen produces a zone. Does not wait for the disk.
     pub fn has(&self, apex: &[u8]) -> bool {
         read(&self.zones).contains(apex)
     }
 
-    /// Returns the changes of a zone from a version on; `None` if they are not stored any more. Waits for the
+    /// Returns the changes of a zone since a version; `None` if they are no longer stored. Waits for the
     /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {

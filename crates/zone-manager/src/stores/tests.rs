@@ -1,5 +1,5 @@
-//! What holds for stores: no zone waits for another, histories are there, and a failure is reported as what
-//! it is.
+//! Tests of stores: no zone waits for another, histories can be read, and failures are reported as what they
+//! are.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,7 @@ use zone::store::diff;
 
 use super::*;
 
-/// A disk on which some files cannot be made or opened before they may.
+/// A disk that delays opening and creating files with a given path part.
 pub(crate) struct GatedDisk {
     closed: Mutex<Option<&'static str>>,
     opened: Condvar,
@@ -32,7 +32,7 @@ impl GatedDisk {
         })
     }
 
-    /// Files whose path has this part wait, until the part is another.
+    /// Delays files whose path has this part, and releases all others.
     pub(crate) fn close(&self, part: Option<&'static str>) {
         *lock(&self.closed) = part;
         self.opened.notify_all();
@@ -115,7 +115,7 @@ fn step(from: &Arc<Zone>, to: &Arc<Zone>) -> StoreOrder {
     StoreOrder::Version(Arc::clone(to), Some(vec![Arc::new(diff(from, to))]), None)
 }
 
-/// Runs an order, which has to succeed.
+/// Runs an order, which must succeed.
 fn store(stores: &ZoneStores, label: &str, wanted: StoreOrder) {
     order(stores, label, wanted).recv().expect("it ends").expect("it succeeds");
 }
@@ -148,7 +148,7 @@ fn changes_and_histories_go_on_during_a_compaction() {
     let mut last = zone("busy", 1, 1);
     store(&stores, "busy", StoreOrder::Version(Arc::clone(&last), None, None));
     disk.close(Some("busy.new"));
-    // More changes than the history may have: a compaction begins, and cannot make its file.
+    // More changes than the history may have: a compaction begins, and waits to create its file.
     let each = 1000;
     for serial in 2..=2 + (DEFAULT_HISTORY / 4 / (250 * u64::from(each))) as u32 * 2 {
         let next = zone("busy", serial, if serial % 2 == 0 { each } else { 1 });
@@ -162,7 +162,7 @@ fn changes_and_histories_go_on_during_a_compaction() {
     let next = zone("busy", serial + 1, 2);
     store(&stores, "busy", step(&last, &next));
     assert_eq!(steps(&stores, "busy", serial), Some(vec![serial + 1]));
-    // A version that does not follow waits for the compaction, and what is read meanwhile for nothing.
+    // A version that does not follow waits for the compaction; reads meanwhile wait for nothing.
     let other = order(&stores, "busy", StoreOrder::Version(zone("busy", serial + 9, 1), None, Some(5)));
     assert_eq!(steps(&stores, "busy", serial), Some(vec![serial + 1]));
     assert!(other.try_recv().is_err());
