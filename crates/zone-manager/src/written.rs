@@ -223,7 +223,7 @@ mod tests {
             for (labels, (rtype, rdata), ttl) in &records {
                 let owner = name(labels, apex.as_wire());
                 let owner = Name::from_wire(&owner).expect("a name");
-                // The builder rejects a record whose TTL differs from its RRset's.
+                // The builder sets one TTL for each RRset.
                 let _ = builder.add(owner, Type(*rtype), Ttl::from_secs(*ttl), rdata);
             }
             let zone = builder.finish().expect("a zone");

@@ -1,4 +1,4 @@
-//! How jobs that may change a zone end: the answer, and the lines in the log and the audit file.
+//! Results of jobs that may change a zone: the response, and the lines in the log and the audit file.
 
 use engine::Refusal;
 use exchange::wake_together;
@@ -12,13 +12,13 @@ use crate::managed::Apex;
 use telemetry::repeated::log_repeated;
 use telemetry::trail::audit;
 
-/// A job that has ended, and its answer.
+/// A finished job and its response.
 pub(super) enum Settled {
     Update(SendAnswer, Result<(), Refusal>),
     Commit(Reply<CommitEnd>, CommitEnd),
 }
 
-/// Sends answers. Those that are ready together leave together.
+/// Sends responses. Those that are ready together are sent together.
 pub(super) fn send_answers(settled: Vec<Settled>) {
     let each = |settled| match settled {
         Settled::Update(answer, result) => answer(result),
@@ -28,9 +28,9 @@ pub(super) fn send_answers(settled: Vec<Settled>) {
     wake_together(|| settled.into_iter().for_each(each));
 }
 
-/// The result of a request, as the audit line has it.
+/// The result of a request, for the audit line.
 pub(super) enum Outcome {
-    /// The zone was as the request wants it.
+    /// The zone already was as the request wants it.
     Unchanged,
     /// The zone changed.
     Changed { from: Serial, to: Serial, removed: usize, added: usize },
@@ -39,7 +39,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// The result of a job that was decided; `None`: its change is not stored.
+    /// Returns the result of a decided job; `None`: its change is not stored.
     pub(super) fn of(decided: Option<Decided>) -> Self {
         match decided {
             Some(Decided::Update(Ok(None))) => Self::Unchanged,
@@ -57,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// The result of a transaction. `None`: its change is not stored, for this fault.
+/// Returns the result of a transaction. `None`: its change is not stored, for this fault.
 pub(super) fn commit_end(apex: &Apex, decided: Option<Decided>, fault: &str) -> CommitEnd {
     let Some(Decided::Commit(decided)) = decided else { return Err(not_kept(fault)) };
     let Some((change, records)) = decided? else { return Ok(None) };
@@ -72,8 +72,8 @@ pub(super) fn not_kept(fault: &str) -> TransactionFault {
     TransactionFault::NotKept(format!("the change cannot be kept: {fault}"))
 }
 
-/// Counts and logs an answer: a line for each client, key and zone, and then their number. `serial` is that
-/// of the zone before.
+/// Counts and logs a response: one line per client, key and zone, and then their number. `serial` is the
+/// zone's serial number before the request.
 pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) -> Settled {
     let (zone, client) = (name(&job.apex), job.client);
     let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.as_name().to_string());

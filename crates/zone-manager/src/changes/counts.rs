@@ -1,4 +1,4 @@
-//! What is counted of dynamic updates, and what is known of the zones that have changed.
+//! Counters of dynamic updates, and the state of the zones that have changed.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use wire::Rcode;
 
-/// Response codes that are counted, each with its word; all others are in the last place.
+/// Response codes that are counted, each with its word. The last entry counts all others.
 pub const RCODES: [(Rcode, &str); 11] = [
     (Rcode::NOERROR, "NOERROR"),
     (Rcode::FORMERR, "FORMERR"),
@@ -21,42 +21,41 @@ pub const RCODES: [(Rcode, &str); 11] = [
     (Rcode::NOTIMP, "other"),
 ];
 
-/// Upper bounds of the histogram of waits for the disk, in microseconds; one place more holds what took
-/// longer.
+/// Upper bounds of the histogram of sync times, in microseconds. One more bucket holds longer syncs.
 pub const SYNC_BOUNDS: [u64; 12] =
     [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000];
 
-/// What dynamic updates have come to.
+/// Counters of dynamic updates.
 #[derive(Debug, Default)]
 pub struct UpdateCounts {
     /// Requests answered, in the order of [`RCODES`].
     pub answered: [AtomicU64; RCODES.len()],
-    /// Requests that wait for the disk now.
+    /// Requests that currently wait.
     pub waiting: AtomicUsize,
     /// Requests answered with SERVFAIL because too many waited.
     pub too_many: AtomicU64,
-    /// Changes that are on the disk.
+    /// Changes stored on disk.
     pub journalled: AtomicU64,
-    /// Waits for the disk by how long they took; see [`SYNC_BOUNDS`].
+    /// Syncs by their duration; see [`SYNC_BOUNDS`].
     pub syncs: [AtomicU64; SYNC_BOUNDS.len() + 1],
-    /// Microseconds that they took together.
+    /// Total duration of all syncs, in microseconds.
     pub sync_time: AtomicU64,
-    /// Times that the disk did not take what it should.
+    /// Failed writes to disk.
     pub failed: AtomicU64,
-    /// Master files written with what updates have made of their zones.
+    /// Zone files written with the version that updates have made.
     pub files: AtomicU64,
-    /// Master files that were to be written and were not.
+    /// Zone files that could not be written.
     pub files_failed: AtomicU64,
 }
 
 impl UpdateCounts {
-    /// Counts an answer.
+    /// Counts a response.
     pub(super) fn answered(&self, rcode: Rcode) {
         let at = RCODES.iter().position(|(known, _)| *known == rcode);
         self.answered[at.unwrap_or(RCODES.len() - 1)].fetch_add(1, Relaxed);
     }
 
-    /// Counts changes that went to the disk together.
+    /// Counts changes stored with one sync.
     pub(super) fn synced(&self, changes: usize, took: Duration) {
         self.journalled.fetch_add(changes as u64, Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -66,22 +65,22 @@ impl UpdateCounts {
     }
 }
 
-/// What is known of a zone that has changed since the start.
+/// State of a zone that has changed since the start.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ZoneChanges {
     /// Changes since the start of the server.
     pub changes: u64,
-    /// When the last one was made, in seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub last: u64,
-    /// Bytes on the disk: the zone as it was last written as a whole.
+    /// Bytes on disk of the zone as last written as a whole.
     pub base_bytes: u64,
-    /// Bytes of changes since then.
+    /// Bytes on disk of changes since then.
     pub change_bytes: u64,
-    /// Bytes of older changes.
+    /// Bytes on disk of older changes.
     pub history_bytes: u64,
-    /// Why the last change could not be kept, if it could not.
+    /// Why the last change could not be stored, if it could not.
     pub fault: Option<String>,
-    /// Why the master file could not be written the last time, if it could not.
+    /// Why the last write of the zone file failed, if it failed.
     pub file_fault: Option<String>,
 }
 

@@ -1,6 +1,5 @@
-//! Journals that cannot be used: what is known of them, and what operators accept in their place. Until then
-//! their zones are answered with SERVFAIL, since all there is of them is older than what was acknowledged, or
-//! may be.
+//! Unusable journals, and the versions that operators accept in their place. Until then the server answers
+//! SERVFAIL for their zones, since every other version of them is older than the acknowledged one, or may be.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,44 +19,44 @@ use crate::managed::{Apex, FileStamp};
 use telemetry::trail::audit;
 use threads::sync::lock;
 
-/// What is known of a journal that cannot be used.
+/// State of an unusable journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Damage {
-    /// Why.
+    /// Why the journal cannot be used.
     pub fault: String,
-    /// The serial number of the version that was acknowledged last, if that is known.
+    /// The serial number of the last acknowledged version, if known.
     pub acknowledged: Option<u32>,
     /// The serial number up to which the journal can be read, if it can be read at all.
     pub usable: Option<u32>,
 }
 
-/// What was accepted in place of a journal.
+/// The version accepted in place of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// The serial number that the zone has now.
+    /// The zone's new serial number.
     pub serial: Serial,
-    /// The serial number that what was accepted has had.
+    /// The serial number that the accepted version had before.
     pub of: Serial,
     /// Records of the zone.
     pub records: u64,
-    /// Where the journal is now, if it is there.
+    /// Where the journal is now, if it exists.
     pub aside: Option<PathBuf>,
-    /// The serial number of the version that was acknowledged last, if that is known.
+    /// The serial number of the last acknowledged version, if known.
     pub acknowledged: Option<Serial>,
 }
 
-/// Why nothing is accepted in place of a journal. All is as it was.
+/// Why no version is accepted in place of a journal. Nothing has changed.
 #[derive(Debug)]
 pub enum AcceptFault {
     /// The journal can be used.
     NotDamaged,
-    /// Nothing of the journal can be read.
+    /// No part of the journal can be read.
     Unreadable(StoreFault),
-    /// What is accepted cannot be kept.
+    /// The accepted version cannot be stored.
     NotKept(StoreFault),
-    /// The zone cannot have a serial number behind the acknowledged one.
+    /// The zone cannot get a serial number later than the acknowledged one.
     NoSerial {
-        /// That of what is accepted.
+        /// The serial number of the accepted version.
         found: Serial,
         /// The acknowledged one.
         acknowledged: Serial,
@@ -82,18 +81,18 @@ impl fmt::Display for AcceptFault {
 }
 impl std::error::Error for AcceptFault {}
 
-/// Journals that do not say of which zone they are.
+/// Journals whose zone cannot be read from them.
 pub(super) struct UnclearFiles(pub(super) Vec<PathBuf>);
 
 impl UnclearFiles {
-    /// Whether one of them is that of a zone.
+    /// Whether one of them is the journal of this zone.
     pub(super) fn contains(&self, folder: &ZoneFolder, apex: Name<'_>) -> bool {
         !self.0.is_empty() && self.0.contains(&folder.path(apex))
     }
 }
 
 impl Changes {
-    /// Notes that the journal of a zone cannot be used. Returns what to do, for people.
+    /// Records that the journal of a zone cannot be used. Returns the remedies, as text for people.
     pub(super) fn note_damage(&self, apex: &Apex, fault: &StoreFault) -> String {
         let name = name(apex);
         let acknowledged = self.stores.folder().acknowledged(name);
@@ -128,18 +127,18 @@ impl Changes {
         text
     }
 
-    /// What is known of the journal of a zone, if it cannot be used.
+    /// State of a zone's journal if it cannot be used.
     pub fn damage(&self, apex: &[u8]) -> Option<Damage> {
         lock(&self.shared.damaged).get(apex).cloned()
     }
 
-    /// How many zones have journals that cannot be used.
+    /// Returns the number of zones with unusable journals.
     pub fn damaged(&self) -> usize {
         let damaged = lock(&self.shared.damaged);
         damaged.keys().filter(|apex| self.shared.kept.get(apex).is_some()).count()
     }
 
-    /// Accepts of a zone what can be read of its damaged journal. A reload serves it then.
+    /// Accepts the readable part of a zone's damaged journal. The next reload serves it.
     ///
     /// # Errors
     /// [`AcceptFault`].
@@ -153,9 +152,9 @@ impl Changes {
         self.keep_accepted(apex, &zone, of, acknowledged)
     }
 
-    /// Accepts what the file of a zone, as it was when it was read, holds in place of its damaged journal. A
-    /// reload serves it then. If its serial number is later than all that was acknowledged, the zone comes
-    /// from its file again, as before its first update.
+    /// Accepts the version of a zone's file, as it was when read, in place of the damaged journal. The next
+    /// reload serves it. If its serial number is later than the last acknowledged one, the zone loads from
+    /// its file again, as before its first update.
     ///
     /// # Errors
     /// [`AcceptFault`].
@@ -176,7 +175,8 @@ impl Changes {
         Ok(self.accepted(apex, &zone, of, acknowledged, aside))
     }
 
-    /// A zone with a serial number behind the acknowledged one: secondaries may have any version up to that.
+    /// Returns the zone with a serial number later than the acknowledged one: secondaries may have any
+    /// version up to that.
     fn ahead(&self, apex: &Apex, zone: Zone) -> Result<(Zone, Option<Serial>), AcceptFault> {
         let acknowledged = self.stores.folder().acknowledged(name(apex));
         let Some(acknowledged) = acknowledged else { return Ok((zone, None)) };
@@ -186,7 +186,7 @@ impl Changes {
         }
         let no_serial = || AcceptFault::NoSerial { found: zone.serial(), acknowledged };
         if zone.is_signed() {
-            // The signature of the SOA would no longer fit.
+            // A new serial number would invalidate the signature of the SOA.
             return Err(no_serial());
         }
         let policy = self.shared.rules.load().get(apex).map(|rules| rules.serial).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The master files of zones that change. The version in service is written back to them when an operator
-//! says so, by the thread that asks, or a while after a change, by a thread of its own: threads that change
-//! or serve zones do not wait for that. An edit that nomen has not read is never written over, unless an
-//! operator says so.
+//! Writing of the zone files of zones that change. The version in service is written to the file when an
+//! operator asks for it, by the thread that asks, or some time after a change, by a separate thread: threads
+//! that change or serve zones do not wait for that. An edit that nomen has not read is not overwritten unless
+//! an operator asks for it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -28,7 +28,7 @@ use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use wording::reason;
 
-/// A zone whose master file has what is served.
+/// A zone file that holds the version in service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CurrentFile {
     /// The file.
@@ -37,24 +37,24 @@ pub struct CurrentFile {
     pub serial: Serial,
     /// Records of the zone in it.
     pub records: u64,
-    /// Whether it was written now; otherwise it had this version already.
+    /// Whether it was written now; false if it already had this version.
     pub written: bool,
 }
 
-/// Why a master file was not written, or a zone not frozen. Both are as they were.
+/// Why a zone file was not written, or a zone not frozen. Neither has changed.
 #[derive(Debug)]
 pub enum FileFault {
-    /// There is no such zone, or no version of it is served.
+    /// The zone does not exist, or no version of it is in service.
     NotLoaded,
-    /// The zone has no master file.
+    /// The zone has no zone file.
     NoFile,
-    /// The file was changed since nomen read or wrote it.
+    /// The file was edited since nomen read or wrote it.
     Edited(PathBuf),
     /// The file cannot be written.
     Write(WriteFault),
-    /// What is to be remembered cannot be kept.
+    /// The notes of zones cannot be written.
     Notes(io::Error),
-    /// The thread that changes zones does not answer.
+    /// The thread that changes zones does not reply.
     Busy,
     /// The server is stopping.
     Stopping,
@@ -80,27 +80,27 @@ impl fmt::Display for FileFault {
 }
 impl std::error::Error for FileFault {}
 
-/// What is known of a master file.
+/// State of a zone file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileState {
-    /// It is not there.
+    /// The file does not exist.
     Missing,
-    /// It is as nomen read or wrote it, and holds the zone with this serial number.
+    /// The file is as nomen read or wrote it, with this serial number.
     Known(Serial),
-    /// It is not.
+    /// The file is not as nomen read or wrote it.
     Edited,
 }
 
-/// Zones whose files are to be written, and when.
+/// Zones whose files are due to be written, with the times.
 #[derive(Default)]
 pub(super) struct Due {
-    /// By time.
+    /// Ordered by time.
     order: BTreeSet<(Instant, Apex)>,
     zones: HashSet<Apex>,
 }
 
 impl Due {
-    /// A zone is due at a time, unless it is due anyhow.
+    /// Makes a zone due at a time, unless it is due already. Returns whether it was not.
     fn add(&mut self, apex: &Apex, at: Instant) -> bool {
         let is_new = !self.zones.contains(apex);
         if is_new {
@@ -110,7 +110,7 @@ impl Due {
         is_new
     }
 
-    /// The zone that is due first, if it is by now; or else when that will be.
+    /// Removes and returns the first zone if it is due at `now`; otherwise returns the time at which it is.
     fn next(&mut self, now: Instant) -> Result<Apex, Option<Instant>> {
         match self.order.first() {
             Some((at, _)) if *at > now => Err(Some(*at)),
@@ -123,7 +123,7 @@ impl Due {
     }
 }
 
-/// When files are due, and a way to wait for that.
+/// The times at which files are due, with a condition variable.
 #[derive(Default)]
 pub(super) struct Schedule {
     due: Mutex<Due>,
@@ -131,7 +131,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The file of a zone, which changes, is due within this time.
+    /// Makes the file of a zone that changes due within this time.
     pub(super) fn within(&self, apex: &Apex, time: Duration) {
         if lock(&self.due).add(apex, Instant::now() + time) {
             self.changed.notify_one();
@@ -155,7 +155,7 @@ impl Schedule {
     }
 }
 
-/// Writes master files; cheap to clone.
+/// Writer of zone files; cheap to clone.
 #[derive(Clone)]
 pub(super) struct ZoneFiles {
     pub(super) shared: Arc<Shared>,
@@ -163,11 +163,11 @@ pub(super) struct ZoneFiles {
 }
 
 impl ZoneFiles {
-    /// Writes what is due, for as long as the process runs: a thread's work.
+    /// Writes files as they become due, until the process ends: the body of a thread.
     pub(super) fn work(self) {
         loop {
             let apex = self.shared.schedule.wait();
-            // A panic is a bug of ours, and costs this zone its file.
+            // A panic is a bug in nomen. It fails the write of this zone's file only.
             if catch_unwind(AssertUnwindSafe(|| self.write_due(&apex))).is_err() {
                 let about = ("file", &*name(&apex).to_string());
                 log_repeated!(
@@ -181,8 +181,8 @@ impl ZoneFiles {
         }
     }
 
-    /// Writes the file of a zone that is due, if it still is to be written; what does not succeed is tried
-    /// again as late.
+    /// Writes the file of a zone that is due, if the configuration still wants it. A failed write is retried
+    /// after the same time.
     fn write_due(&self, apex: &Apex) {
         let Some(every) = self.shared.rules.load().get(apex).and_then(|rules| rules.write_file_every) else {
             return;
@@ -193,11 +193,10 @@ impl ZoneFiles {
         }
     }
 
-    /// Has the master file of a zone hold what updates have made of the zone. `force`: whatever the file
-    /// says.
+    /// Writes the version in service to the zone file. `force`: even if the file was edited.
     ///
     /// # Errors
-    /// [`FileFault`], which is in the log, too.
+    /// [`FileFault`], which is also logged.
     pub(super) fn write(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
         let _one_at_a_time = lock(&self.shared.writing);
         let written = self.write_now(apex, force);
@@ -259,19 +258,19 @@ impl ZoneFiles {
         Ok(current(true))
     }
 
-    /// The newest version of a zone that updates are changing, once those that came before have; `None` where
-    /// none has since the start.
+    /// Returns the newest version of a zone that updates are changing, once all earlier orders of the zone
+    /// are done; `None` if no update has changed the zone since the start.
     fn newest(&self, apex: &Apex) -> Result<Option<Arc<Zone>>, FileFault> {
         let (reply, replied) = sync_channel(1);
         let _ = self.orders.send(Order::Zone(apex.clone(), Entry::Newest(reply)));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).map_err(|fault| match fault {
             RecvTimeoutError::Timeout => FileFault::Busy,
-            // The thread has ended. What updates have made of the zone is on the disk.
+            // The thread has ended. All accepted updates of the zone are on disk.
             RecvTimeoutError::Disconnected => FileFault::Stopping,
         })
     }
 
-    /// What is known of the file of a zone that is stored.
+    /// Returns the state of the file of a stored zone.
     pub(super) fn state(&self, apex: &Apex, path: &Path) -> FileState {
         let Ok(stamp) = Stamp::of(path) else { return FileState::Missing };
         let notes = lock(&self.shared.notes);
@@ -280,8 +279,8 @@ impl ZoneFiles {
         known.map_or(FileState::Edited, |file| FileState::Known(Serial(file.serial)))
     }
 
-    /// Remembers this version of a zone's file; `beside`: and those that were known, until it has taken their
-    /// place.
+    /// Records this version of a zone's file. `beside`: keeps the entry of the version that is still at the
+    /// path, until this one has replaced it.
     pub(super) fn note_file(
         &self,
         apex: &Apex,
@@ -300,7 +299,7 @@ impl ZoneFiles {
         noted.map_err(FileFault::Notes)
     }
 
-    /// Remembers the file that was read, if it could be looked at.
+    /// Records the file that was read, if its metadata could be read.
     pub(super) fn note_read(&self, apex: &Apex, file: Option<&FileStamp>, serial: Serial) {
         let Some((path, stamp)) = file.and_then(|file| Some((file.path(), file.stamp()?))) else { return };
         if let Err(fault) = self.note_file(apex, path, stamp, serial, false) {
@@ -314,7 +313,7 @@ impl ZoneFiles {
         }
     }
 
-    /// Has a zone take no updates, or take them again, also after a restart.
+    /// Stops or resumes updates of a zone, also across restarts.
     ///
     /// # Errors
     /// [`FileFault::Notes`].

@@ -1,5 +1,5 @@
-//! Changes of one zone that are decided and stored together: requests, transactions and zone files, one after
-//! the other on the newest version.
+//! Changes of one zone that are decided and stored together: requests, transactions and zone files, each
+//! applied to the version that the one before has made.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::shown_change::ShownRecord;
 /// Why changes are not stored.
 #[derive(Debug)]
 pub(super) enum KeepFault {
-    /// The disk does not take them.
+    /// The changes cannot be written to disk.
     Store(StoreFault),
-    /// They do not make a zone.
+    /// The changes do not result in a valid zone.
     Zone(ChangeError),
 }
 
@@ -38,24 +38,24 @@ impl std::fmt::Display for KeepFault {
 pub(super) enum ChangeJob {
     /// A request.
     Update(Box<Job>),
-    /// A transaction that is to become a change.
+    /// A transaction to commit.
     Commit(Box<CommitOrder>),
-    /// The zone is to hold what its file holds.
+    /// A zone file to take: the zone is changed to what its file holds.
     File(Box<FileJob>),
 }
 
-/// A zone that is to hold what its file holds.
+/// A zone file to take.
 pub(super) struct FileJob {
     pub(super) apex: Apex,
-    /// What the file holds.
+    /// The version in the file.
     pub(super) zone: Arc<Zone>,
-    /// The file, as it was when it was read.
+    /// The file as it was when it was read.
     pub(super) file: Option<FileStamp>,
     pub(super) rules: Arc<ZoneUpdates>,
 }
 
 impl ChangeJob {
-    /// How the zone may be changed.
+    /// Returns the rules for changes of the zone.
     pub(super) fn rules(&self) -> &ZoneUpdates {
         match self {
             Self::Update(job) => &job.rules,
@@ -69,14 +69,14 @@ impl ChangeJob {
 pub(super) enum Decided {
     /// A request.
     Update(Result<Option<Arc<ChangeSet>>, UpdateFault>),
-    /// A transaction, with the number of records that the zone has then.
+    /// A transaction, with the record count of the zone after it.
     Commit(Result<Option<(Arc<ChangeSet>, u64)>, TransactionFault>),
-    /// A zone file, with the number of records that the zone has then.
+    /// A zone file, with the record count of the zone after it.
     File(Option<(Arc<ChangeSet>, u64)>),
 }
 
 impl Decided {
-    /// The change, if there is one.
+    /// Returns the change, if there is one.
     pub(super) fn change(&self) -> Option<&Arc<ChangeSet>> {
         match self {
             Self::Update(decided) => decided.as_ref().ok()?.as_ref(),
@@ -86,21 +86,21 @@ impl Decided {
     }
 }
 
-/// The changes that jobs make, one after the other, of a version.
+/// The changes that a sequence of jobs makes to a version.
 pub(super) struct Course {
-    /// One entry for each job, in their order.
+    /// One entry per job, in their order.
     pub(super) decided: Vec<Decided>,
-    /// The version that they make.
+    /// The resulting version.
     pub(super) zone: Arc<Zone>,
-    /// Changes that lead to it; one of them may be the change of several jobs.
+    /// The changes that lead to it; several jobs may share one.
     pub(super) steps: Vec<Arc<ChangeSet>>,
 }
 
 impl Course {
-    /// Decides jobs on a version, at a time in seconds since 1970.
+    /// Decides jobs on a version; `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// The changes do not make a zone; none of the jobs is decided then.
+    /// The changes do not result in a valid zone; no job is decided then.
     pub(super) fn of(zone: &Arc<Zone>, jobs: &[ChangeJob], now: u64) -> Result<Course, ChangeError> {
         let mut course = Course { decided: Vec::new(), zone: Arc::clone(zone), steps: Vec::new() };
         let mut updater = Updater::new(zone);
@@ -132,7 +132,7 @@ impl Course {
         Ok(course)
     }
 
-    /// Takes what requests have made together.
+    /// Adds the change that the requests so far have made together.
     fn end(&mut self, updater: Updater) -> Result<(), ChangeError> {
         if let Some((zone, change)) = updater.finish()? {
             self.zone = Arc::new(zone);
@@ -141,7 +141,7 @@ impl Course {
         Ok(())
     }
 
-    /// Makes the next version. Returns the number of its records.
+    /// Makes the next version. Returns its record count.
     fn step(&mut self, change: &Arc<ChangeSet>) -> Result<u64, ChangeError> {
         self.zone = Arc::new(self.zone.apply(change)?);
         self.steps.push(Arc::clone(change));
@@ -170,32 +170,32 @@ impl Course {
         Ok(Some((change, records)))
     }
 
-    /// The changes of all jobs, in their order.
+    /// Returns the changes of all jobs, in their order.
     pub(super) fn changes(&self) -> impl Iterator<Item = &Arc<ChangeSet>> {
         self.decided.iter().filter_map(Decided::change)
     }
 
-    /// How many jobs are in front of the change with this number, from 0.
+    /// Returns the number of jobs before the change with this index, counted from 0.
     pub(super) fn jobs_before_change(&self, number: usize) -> usize {
         let changes = self.decided.iter().enumerate().filter(|(_, decided)| decided.change().is_some());
         changes.map(|(at, _)| at).nth(number).unwrap_or(self.decided.len())
     }
 }
 
-/// What came of taking a zone from its file: what changed, if anything did, or why it was not taken.
+/// Result of taking a zone file: the change, if any, or why the file was not taken.
 pub type TakeEnd = Result<Option<TakenFile>, String>;
 
-/// Records that are listed of those that a zone's file drops; of more, only the number is reported.
+/// Most listed records of those that a zone file drops. Of the others only the number is reported.
 const LISTED: usize = 1000;
 
-/// How a zone's file changed a zone that updates had changed.
+/// The change that taking a zone file made to a zone that updates had changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenFile {
-    /// What changed.
+    /// Figures of the change.
     pub step: TakenStep,
-    /// Records that were served and that the file does not have, one a line; without SOA.
+    /// Records that were in service and that the file does not have, one per line; without SOA.
     pub dropped: Vec<String>,
-    /// Such records beyond those.
+    /// Number of such records that are not listed.
     pub more_dropped: usize,
 }
 
@@ -207,23 +207,23 @@ impl TakenFile {
     }
 }
 
-/// Numbers of a change of a zone that did not come as an update.
+/// Figures of a change that did not come as an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TakenStep {
     /// The serial number before.
     pub from: Serial,
     /// The serial number now.
     pub to: Serial,
-    /// Records that went, the SOA among them.
+    /// Number of removed records, with the SOA.
     pub removed: usize,
-    /// Records that came.
+    /// Number of added records.
     pub added: usize,
-    /// Records of the zone now.
+    /// Number of records in the zone now.
     pub records: u64,
 }
 
 impl TakenStep {
-    /// The numbers of a change, after which the zone has so many records.
+    /// Returns the figures of a change, after which the zone has `records` records.
     pub(super) fn of(change: &ChangeSet, records: u64) -> Self {
         let (removed, added) = (change.removed.len(), change.added.len());
         TakenStep { from: change.before, to: change.after, removed, added, records }

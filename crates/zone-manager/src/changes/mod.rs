@@ -1,33 +1,32 @@
-//! Dynamic updates (RFC 2136) at work. What a request says and does is `update`'s, how it is kept
-//! `journal`'s.
+//! Dynamic updates (RFC 2136). `update` reads and applies requests; `journal` has the format on disk.
 //!
-//! A worker reads a request and puts it into a queue. One thread takes all requests that are there, zone by
-//! zone: it decides them one after the other on the newest version and has the changes stored
-//! ([`stores`](crate::stores)). Once they are on disk, the thread has the next version put into service, and
-//! then the clients are answered. So nothing is acknowledged that a crash could lose. Requests that come
-//! while a zone is being stored are stored together next.
+//! A worker reads a request and queues it. One thread takes all queued requests, zone by zone: it decides
+//! them in order on the newest version and has the changes stored ([`stores`](crate::stores)). Once the
+//! changes are on disk, the thread publishes the next version, and then the clients get their responses. So a
+//! crash loses nothing that was acknowledged. Requests that arrive while a zone is being stored are stored
+//! together next.
 //!
-//! From its first change on, the truth of a zone is in the state folder. Its master file is its first
-//! version, and is not read into service again unless an operator says so. It is written back where an
-//! operator wants that.
+//! From a zone's first change on, its authoritative version is in the state folder. The zone file is only its
+//! first version, and does not go into service again unless an operator asks for it. The newest version is
+//! written back to the file if an operator wants that.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `plan` | who may change which zone, out of the configuration |
-//! | `queue` | one zone that changes, and what waits for it |
-//! | `group` | what jobs that are stored together make of a zone |
+//! | `plan` | who may change which zone, from the configuration |
+//! | `queue` | one zone that changes, and the jobs that wait for it |
+//! | `group` | the jobs of a zone that are stored together, and their changes |
 //! | `serials` | the serial number of the next version |
-//! | `answers` | answers, and their lines in the log |
-//! | `worker` | the thread |
-//! | `transactions` | what operators change step by step and commit as one |
-//! | `damage` | journals that cannot be used, and what operators accept in their place |
-//! | `files` | writing the master files of zones that change |
-//! | `notes` | what is remembered of zones from one run to the next |
-//! | `counts` | what operators see |
+//! | `answers` | responses, and their lines in the log |
+//! | `worker` | the thread that changes zones |
+//! | `transactions` | changes that operators make step by step and commit as one |
+//! | `damage` | unusable journals, and the versions that operators accept in their place |
+//! | `files` | writing the zone files of zones that change |
+//! | `notes` | state of zones that is kept from one run to the next |
+//! | `counts` | counters and states for operators |
 //!
-//! The thread asks the state of a zone once for the version in service, and alone changes the zone from then
-//! on. Until something of the zone is stored, the claim that the thread drops lets the zone come from its
-//! file again.
+//! The thread claims a zone once to get the version in service; from then on only the thread changes the
+//! zone. If nothing of the zone is stored, the thread drops the claim, and the zone loads from its file
+//! again.
 
 mod answers;
 mod counts;
@@ -92,26 +91,26 @@ pub use transactions::{OpenTransaction, SetRecord, TransactionFault, UnsetRecord
 use wording::reason;
 use worker::{Order, Worker};
 
-/// The folder of the files in the state folder.
+/// Folder of the stores in the state folder.
 pub const FOLDER: &str = "changes";
-/// The file in the state folder that has how far each zone's changes were acknowledged.
+/// File in the state folder with the last acknowledged version of each zone.
 pub const MARKS: &str = "zone-marks";
-/// Longest wait for the thread.
+/// Longest wait for a reply of the thread.
 const THREAD_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Updates that are refused before the zone is looked at.
+/// Log of updates that are refused before they are queued.
 static REFUSED: RefusalLog = RefusalLog::new("update");
-/// What could not be kept has not happened.
+/// A request whose changes could not be stored has no effect.
 const NOT_KEPT: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 
-/// Why there are no dynamic updates.
+/// Why dynamic updates cannot be offered.
 #[derive(Debug)]
 pub enum ChangesFault {
     /// The state folder cannot be used.
     Folder(StoreFault),
-    /// What is remembered of zones cannot be read.
+    /// The notes of zones cannot be read.
     Notes(io::Error),
-    /// The system refuses a thread.
+    /// The system cannot start a thread.
     Thread(io::Error),
 }
 
@@ -132,24 +131,24 @@ impl fmt::Display for ChangesFault {
 }
 impl std::error::Error for ChangesFault {}
 
-/// A request that waits.
+/// A queued request.
 struct Job {
     apex: Apex,
     request: UpdateRequest,
     rules: Arc<ZoneUpdates>,
-    /// The key that signed it.
+    /// The key that signed the request.
     key: Option<LowerNameBuf>,
     client: IpAddr,
-    /// Sends the answer; dropped, it answers SERVFAIL.
+    /// Sends the response; if dropped, SERVFAIL is sent.
     answer: SendAnswer,
-    /// Counts the request as one that waits.
+    /// Counts the request as waiting.
     _waiting: Waiting,
 }
 
-/// Answers a request: the zone is as it wants it, or why it is not.
+/// Sends the response to a request: success, or a refusal.
 type SendAnswer = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
 
-/// Counts a request as one that waits, until it is dropped.
+/// Counts a request as waiting until dropped.
 struct Waiting(Arc<Shared>);
 
 impl Waiting {
@@ -165,9 +164,9 @@ impl Drop for Waiting {
     }
 }
 
-/// Takes dynamic updates.
+/// Dynamic updates of all zones.
 pub struct Changes {
-    /// Whose zones they are; the engine has this source.
+    /// The engine that serves the zones; it has this as the source for UPDATE.
     engine: Weak<Engine<Served>>,
     stores: ZoneStores,
     orders: Sender<Order>,
@@ -176,28 +175,28 @@ pub struct Changes {
     files: ZoneFiles,
     transactions: Arc<Transactions>,
     bounds: ArcSwap<TransactionBounds>,
-    /// Journals that do not say of which zone they are.
+    /// Journals whose zone cannot be read from them.
     unclear: UnclearFiles,
     shared: Arc<Shared>,
 }
 
-/// What the threads and others share.
+/// State shared by the threads and callers.
 struct Shared {
     rules: ArcSwap<UpdateRules>,
-    /// What changes goes into service through this.
+    /// Publishes changed versions.
     keeping: PublishHandle,
     kept: Arc<ZoneStates>,
     counts: UpdateCounts,
-    /// Zones that are kept on disk.
+    /// Zones that have a store on disk.
     stored: Mutex<HashSet<Apex>>,
     /// Zones whose journals cannot be used.
     damaged: Mutex<HashMap<Apex, Damage>>,
     /// Zones that have changed since the start.
     zones: Mutex<HashMap<Apex, ZoneChanges>>,
-    /// Zones that take no updates for the time being. Workers look here; the notes wait for the disk.
+    /// Zones that currently take no updates. Workers read this set, because the notes wait for the disk.
     frozen: Mutex<HashSet<Apex>>,
     notes: Mutex<Notes>,
-    /// When files are to be written.
+    /// When files are due to be written.
     schedule: Schedule,
     /// Held while a file is written.
     writing: Mutex<()>,
@@ -220,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// Notes changes of a zone, and why the last one is not stored, for operators.
+    /// Records changes of a zone, and why the last one is not stored, for operators.
     fn note(&self, apex: &Apex, changes: usize, now: u64, fault: Option<String>) {
         let mut zones = lock(&self.zones);
         let known = zones.entry(apex.clone()).or_default();
@@ -233,7 +232,7 @@ impl Shared {
         }
     }
 
-    /// Notes how many bytes a zone has on disk.
+    /// Records the size of a zone on disk.
     fn set_size(&self, apex: &Apex, size: StoreSize) {
         let mut zones = lock(&self.zones);
         let known = zones.entry(apex.clone()).or_default();
@@ -241,7 +240,7 @@ impl Shared {
     }
 }
 
-/// The stores of zones that updates change.
+/// Opens the stores of zones that updates change.
 fn open_stores(folder: ZoneFolder, shared: &Arc<Shared>, background: &Arc<Background>) -> ZoneStores {
     let theirs = Arc::clone(shared);
     let compacted = move |apex: &Apex, size| match size {
@@ -252,13 +251,14 @@ fn open_stores(folder: ZoneFolder, shared: &Arc<Shared>, background: &Arc<Backgr
 }
 
 impl Changes {
-    /// Whether a state folder has what updates have made of zones.
+    /// Whether a state folder has stores of zones that updates have changed.
     pub fn are_in(state: &Path) -> bool {
         state.join(FOLDER).exists() || state.join(MARKS).exists()
     }
 
-    /// Starts the thread. From the next batch on the engine takes UPDATE, for the zones of
-    /// [`allow`](Self::allow). What changes goes into service through `manager`, and is seen in `kept`.
+    /// Starts the threads. From the next batch on the engine takes UPDATE for the zones of
+    /// [`allow`](Self::allow). Changed versions are published through the [`PublishHandle`]; the
+    /// [`ZoneStates`] have the versions in service.
     ///
     /// # Errors
     /// [`ChangesFault`].
@@ -269,7 +269,7 @@ impl Changes {
         background: &Arc<Background>,
         (keeping, kept): (PublishHandle, Arc<ZoneStates>),
     ) -> Result<Arc<Changes>, ChangesFault> {
-        // If it cannot be made, `open_folder` reports why.
+        // If this fails, `open_folder` reports why.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
         let (folder, held) = open_folder(Arc::new(RealDisk), state).map_err(ChangesFault::Folder)?;
         let (zones, unclear) = held;
@@ -303,13 +303,13 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Other rules hold from now on.
+    /// Replaces the rules of all zones.
     pub fn allow(&self, rules: &UpdateRules) {
         self.shared.rules.store(Arc::new(rules.clone()));
         rules.iter().for_each(|(apex, rules)| self.schedule(apex, rules));
     }
 
-    /// Other rules hold for some zones from now on.
+    /// Replaces the rules of some zones.
     pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Arc<ZoneUpdates>>)>) {
         let mut rules = UpdateRules::clone(&self.shared.rules.load());
         for (apex, updates) in zones {
@@ -319,7 +319,8 @@ impl Changes {
         self.shared.rules.store(Arc::new(rules));
     }
 
-    /// The file of a zone that updates have changed before is written, too, if it does not have that yet.
+    /// Schedules writing the file of a zone that updates have changed before, in case it does not have that
+    /// version yet.
     fn schedule(&self, apex: &Apex, rules: &ZoneUpdates) {
         let every = rules.write_file_every.filter(|_| self.is_stored(apex));
         every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
@@ -327,14 +328,14 @@ impl Changes {
 
     /// Queues an entry for a zone.
     fn queue(&self, apex: &Apex, entry: Entry) {
-        // Without a receiver, the server is stopping.
+        // A send error means that the server is stopping.
         let _ = self.orders.send(Order::Zone(apex.clone(), entry));
     }
 
-    /// The version of a zone that is kept on disk, if one is.
+    /// Loads the stored version of a zone, if there is one.
     ///
     /// # Errors
-    /// Why it cannot be used, and what to do about it.
+    /// Why it cannot be used, and how to mend that.
     pub fn load(&self, apex: &Apex, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, String>> {
         let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
         if !self.is_stored(apex) {
@@ -363,21 +364,21 @@ impl Changes {
         loaded.ok().flatten().map(Ok)
     }
 
-    /// Has the thread give up its version of a zone.
+    /// Makes the thread drop its version of a zone.
     fn release(&self, apex: &Apex) {
         let (reply, replied) = sync_channel(1);
         self.queue(apex, Entry::Release(reply));
-        // A thread that does not answer has ended.
+        // If the thread does not reply, it has ended.
         let _ = replied.recv_timeout(THREAD_REPLY_TIMEOUT);
     }
 
-    /// Whether versions of a zone are kept here.
+    /// Whether the zone has a store on disk.
     pub fn is_stored(&self, apex: &[u8]) -> bool {
         lock(&self.shared.stored).contains(apex)
     }
 
-    /// A file of which nothing is remembered counts as known if it is older than what is stored. Which
-    /// version it has is not known then, but not the newest.
+    /// Accepts a file without a note as known if it is not newer than the stored version. Its serial number
+    /// is not known then, and is recorded as that before the newest.
     fn adopt_file(&self, apex: &Apex, file: &Path, stored: &Path, newest: Serial) {
         let is_noted = lock(&self.shared.notes).get(apex).is_some_and(|note| !note.files.is_empty());
         if !is_noted && !is_newer(file, stored) {
@@ -385,42 +386,39 @@ impl Changes {
         }
     }
 
-    /// A zone is to hold from now on what its file, as it was when it was read, holds.
+    /// Queues changing a zone to the version in its file, as it was when read.
     pub fn take(&self, apex: Apex, zone: Arc<Zone>, file: Option<FileStamp>) {
         let rules = self.shared.rules.load().get(&apex).cloned().unwrap_or_default();
         let of = apex.clone();
         self.queue(&of, Entry::Change(ChangeJob::File(Box::new(FileJob { apex, zone, file, rules }))));
     }
 
-    /// The file of a zone is about to be taken, whether updates have changed the zone before or not. Waits
-    /// for the thread; returns whether the zone can be changed. [`taken`](Self::taken) has to follow.
+    /// Announces that the file of a zone will be taken, whether updates have changed the zone before or not.
+    /// Waits for the thread; returns whether the zone can be changed. [`taken`](Self::taken) must follow.
     pub fn hold(&self, apex: &Apex) -> bool {
         let (reply, replied) = sync_channel(1);
         self.queue(apex, Entry::Hold(reply));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).unwrap_or(false)
     }
 
-    /// What came of taking the file of a zone; `None` if it was not. Waits for the thread.
+    /// Returns the result of taking the file of a zone; `None` if it was not taken. Waits for the thread.
     pub fn taken(&self, apex: &Apex) -> Option<TakeEnd> {
         let (reply, replied) = sync_channel(1);
         self.queue(apex, Entry::Taken(reply));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).ok().flatten()
     }
 
-    /// Has the master file of a zone hold what updates have made of the zone. `force`: also if it was edited.
-    ///
-    /// # Errors
-    /// [`FileFault`].
+    /// Writes the version in service to the zone file. `force`: even if the file was edited.
     pub fn write_file(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
         self.files.write(apex, force)
     }
 
-    /// What is known of the master file of a zone that is stored; `None` for others.
+    /// Returns the state of the zone file of a stored zone; `None` for other zones.
     pub fn file_state(&self, apex: &Apex, file: &Path) -> Option<FileState> {
         self.is_stored(apex).then(|| self.files.state(apex, file))
     }
 
-    /// Returns the changes of a zone from a version on; `None` if they are not stored any more. Waits for the
+    /// Returns the changes of a zone since a version; `None` if they are no longer stored. Waits for the
     /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
@@ -431,11 +429,11 @@ impl Changes {
         })
     }
 
-    /// Has a zone take no updates, also after a restart, and its file hold what they have made of it so far,
-    /// so that it can be edited. `None` if it is frozen already.
+    /// Stops updates of a zone, also after a restart, and writes its newest version to its file so that the
+    /// file can be edited. Returns `None` if the zone is already frozen.
     ///
     /// # Errors
-    /// [`FileFault`]; then it takes updates as before.
+    /// [`FileFault`]; then the zone takes updates as before.
     pub fn freeze(&self, apex: &Apex) -> Result<Option<CurrentFile>, FileFault> {
         if self.is_frozen(apex) {
             return Ok(None);
@@ -450,18 +448,15 @@ impl Changes {
         }
     }
 
-    /// Has a zone take updates again.
+    /// Resumes updates of a zone.
     ///
     /// # Errors
-    /// [`FileFault::Notes`]; then it takes none, as before.
+    /// [`FileFault::Notes`]; then the zone stays frozen.
     pub fn thaw(&self, apex: &Apex) -> Result<(), FileFault> {
         self.files.set_frozen(apex, false)
     }
 
-    /// Opens a transaction on a version of a zone, the one in service. Returns its serial number.
-    ///
-    /// # Errors
-    /// [`TransactionFault`].
+    /// Opens a transaction on the version of a zone in service. Returns its serial number.
     pub fn begin(self: &Arc<Self>, apex: &Apex, served: &Arc<Zone>) -> Result<Serial, TransactionFault> {
         if self.is_frozen(apex) {
             return Err(TransactionFault::Frozen);
@@ -477,36 +472,24 @@ impl Changes {
         Ok(served.serial())
     }
 
-    /// Sets a record in the transaction of a zone. Returns what that changes, which may be nothing.
-    ///
-    /// # Errors
-    /// [`TransactionFault`].
+    /// Sets a record in the transaction of a zone. Returns the change, which may be empty.
     pub fn set(&self, apex: &Apex, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
         self.transactions.set(apex, record, **self.bounds.load(), Instant::now())
     }
 
-    /// Unsets records in the transaction of a zone. Returns what that changes.
-    ///
-    /// # Errors
-    /// [`TransactionFault`].
+    /// Unsets records in the transaction of a zone. Returns the change.
     pub fn unset(&self, apex: &Apex, records: &UnsetRecords) -> Result<ChangeSet, TransactionFault> {
         self.transactions.unset(apex, records, **self.bounds.load(), Instant::now())
     }
 
-    /// What the transaction of a zone changes so far.
-    ///
-    /// # Errors
-    /// [`TransactionFault`].
+    /// Returns the difference that the transaction of a zone makes so far.
     pub fn difference(&self, apex: &Apex) -> Result<ChangeSet, TransactionFault> {
         let work = self.transactions.work(apex, **self.bounds.load(), Instant::now())?;
         Ok(work.difference())
     }
 
-    /// Makes a transaction a change of its zone. Returns, once that is kept and in service, what changed, if
-    /// anything did.
-    ///
-    /// # Errors
-    /// [`TransactionFault`]; then the transaction stays open.
+    /// Commits the transaction of a zone. Returns, once the change is stored and in service, its figures;
+    /// `None` if nothing changed.
     pub fn commit(&self, apex: &Apex) -> Result<Option<TakenStep>, TransactionFault> {
         self.transactions.commit(apex, **self.bounds.load(), Instant::now(), |work| {
             let (reply, replied) = sync_channel(1);
@@ -518,61 +501,58 @@ impl Changes {
     }
 
     /// Drops the transaction of a zone.
-    ///
-    /// # Errors
-    /// [`TransactionFault`].
     pub fn abort(&self, apex: &Apex) -> Result<(), TransactionFault> {
         self.transactions.abort(apex)
     }
 
-    /// The transaction of a zone, if one is open.
+    /// State of the transaction of a zone, if one is open.
     pub fn transaction(&self, apex: &[u8]) -> Option<OpenTransaction> {
         self.transactions.status(apex, Instant::now())
     }
 
-    /// Whether a zone may be changed by anybody.
+    /// Whether the configuration allows changes of a zone.
     pub fn takes_any(&self, apex: &[u8]) -> bool {
         self.shared.rules.load().get(apex).is_some()
     }
 
-    /// What is known of a zone that has changed.
+    /// State of a zone that has changed or is stored.
     pub fn status(&self, apex: &[u8]) -> Option<ZoneChanges> {
         let changed = lock(&self.shared.zones).get(apex).cloned();
         changed.or_else(|| self.is_stored(apex).then(ZoneChanges::default))
     }
 
-    /// Whether a zone takes no updates for the time being.
+    /// Whether a zone currently takes no updates.
     pub fn is_frozen(&self, apex: &[u8]) -> bool {
         lock(&self.shared.frozen).contains(apex)
     }
 
-    /// What is counted.
+    /// The counters.
     pub fn counts(&self) -> &UpdateCounts {
         &self.shared.counts
     }
 
-    /// Bytes on the disk of zones that have changed since the start.
+    /// Bytes on disk of the zones that have changed since the start.
     pub fn bytes(&self) -> u64 {
         let zones = lock(&self.shared.zones);
         zones.values().map(|zone| zone.base_bytes + zone.change_bytes + zone.history_bytes).sum()
     }
 
-    /// Takes no more requests, and waits for those that are there.
+    /// Takes no more requests, and waits for those in progress, ten seconds at most.
     pub fn stop(&self) {
         let (reply, replied) = sync_channel(1);
         // The thread may have ended.
         let _ = self.orders.send(Order::Stop(reply));
-        // A disk may take longer; what it has not stored by then is not acknowledged.
+        // A disk may take longer; what is not stored by then is not acknowledged.
         let _ = replied.recv_timeout(THREAD_REPLY_TIMEOUT);
     }
 
-    /// The serial number of a zone in service.
+    /// Returns the serial number of a zone in service.
     fn serial_of(&self, apex: Name<'_>) -> Option<Serial> {
         let catalog = self.engine.upgrade()?.catalog();
         catalog.get(apex)?.zone().map(|zone| zone.serial())
     }
 
-    /// Takes a request, if this client may change this zone.
+    /// Queues a request if this client may change this zone.
     fn take_request(&self, asked: &Asked<'_>, responders: Responders<'_>) -> Result<SourceReply, Refusal> {
         let (apex, client) = (asked.qname.as_lower(), asked.client.peer.ip());
         let refused = |reason: &str| REFUSED.change_refused(asked, reason, || self.serial_of(apex.as_name()));
@@ -618,7 +598,7 @@ impl Changes {
     }
 }
 
-/// Opens the folder of changes. Returns the zones that it holds, as far as their files say which.
+/// Opens the folder of stores. Returns the zones that it holds, and the files whose zone cannot be read.
 fn open_folder(
     disk: Arc<dyn Disk>,
     state: &Path,
@@ -640,7 +620,7 @@ fn open_folder(
     Ok((folder, (zones, UnclearFiles(unclear))))
 }
 
-/// Reads the stored version of a zone, and returns it with the path of its file.
+/// Reads the stored version of a zone. Returns it with the path of its file.
 fn read_stored(
     stores: &ZoneStores,
     apex: &Apex,
@@ -665,7 +645,7 @@ fn read_stored(
     })
 }
 
-/// How a request with a fault is answered.
+/// Returns the refusal for a request with a fault.
 fn refusal(fault: &UpdateFault) -> Refusal {
     match fault.kind {
         UpdateFaultKind::NotPermitted => Refusal::PROHIBITED,
@@ -677,7 +657,7 @@ fn refusal(fault: &UpdateFault) -> Refusal {
     }
 }
 
-/// Whether a file was written after another.
+/// Whether a file was modified later than another.
 fn is_newer(file: &Path, than: &Path) -> bool {
     let written = |path: &Path| -> Option<SystemTime> { path.metadata().ok()?.modified().ok() };
     written(file).zip(written(than)).is_some_and(|(file, than)| file > than)
@@ -709,5 +689,5 @@ fn bounds_of(settings: &Settings) -> TransactionBounds {
     }
 }
 
-/// Sends an answer to the thread that waits for it.
+/// Sends the reply to a waiting thread.
 type Reply<T> = SyncSender<T>;

@@ -1,10 +1,8 @@
-//! What is remembered of zones that change from one run to the next, in a file of the state folder: whether a
-//! zone is frozen, and which version of its master file is known, so that an edit of it is distinguished from
-//! what nomen wrote.
+//! Notes of zones that are kept from one run to the next, in a file of the state folder: whether a zone is
+//! frozen, and which version of its zone file is known, to tell an edit from a write by nomen.
 //!
-//! The file has a line of JSON for each thing that was noted; the last one of a zone counts. It is written
-//! anew, with one line for each zone, at the start and when it has grown. A line that a crash has torn counts
-//! for nothing.
+//! The file has a line of JSON for each note; the last one of a zone counts. It is rewritten with one line
+//! per zone at the start and when it has grown. A line that a crash has torn is ignored.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -21,38 +19,38 @@ use zone::regular::replace;
 
 /// The name of the file in the state folder.
 const FILE: &str = "zone-notes";
-/// So many lines more than there are zones, at least, before the file is written anew.
+/// Least number of outdated lines before the file is rewritten.
 const SPARE: usize = 1000;
 
-/// What is remembered of a zone.
+/// The note of one zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ZoneNote {
-    /// It takes no updates.
+    /// The zone takes no updates.
     #[serde(default)]
     pub frozen: bool,
-    /// Its master file as it was read or written last. While it is being replaced there are two: the new one
+    /// The zone file as last read or written. While it is being replaced there are two entries: the new one
     /// and the old.
     #[serde(default)]
     pub files: Vec<KnownFile>,
 }
 
-/// A version of a master file. Its time of change (ctime) is left out: renaming changes that.
+/// A version of a zone file. The change time (ctime) is left out because renaming changes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KnownFile {
     /// Where it is.
     pub path: PathBuf,
     /// Its size in bytes.
     pub size: u64,
-    /// Number of the file in its file system.
+    /// Inode number.
     pub inode: u64,
-    /// When its content changed last: seconds since 1970 and nanoseconds.
+    /// Modification time: seconds since 1970 and nanoseconds.
     pub modified: (i64, u32),
     /// The serial number of the zone in it.
     pub serial: u32,
 }
 
 impl KnownFile {
-    /// A version of the file at a path.
+    /// Returns the version of the file at a path.
     pub(super) fn new(path: &Path, stamp: Stamp, serial: u32) -> Self {
         let Stamp { size, inode, modified, changed: _ } = stamp;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -73,20 +71,20 @@ struct Line {
     note: ZoneNote,
 }
 
-/// What is remembered of all zones.
+/// Notes of all zones.
 #[derive(Debug)]
 pub(super) struct Notes {
     path: PathBuf,
     zones: HashMap<Apex, ZoneNote>,
-    /// Lines in the file.
+    /// Number of lines in the file.
     lines: usize,
 }
 
 impl Notes {
-    /// Reads the file of a state folder, if there is one.
+    /// Reads the file of a state folder, if it exists.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the system.
     pub(super) fn open(state: &Path) -> io::Result<Notes> {
         let path = state.join(FILE);
         let bytes = match regular::read(&path, u64::MAX) {
@@ -101,14 +99,14 @@ impl Notes {
             zones.insert(name.as_name().as_wire().into(), note);
         }
         let mut notes = Notes { path, zones, lines };
-        // A torn line would join the next one.
+        // The next line would be appended to a torn one.
         if lines > notes.zones.len() || bytes.last().is_some_and(|last| *last != b'\n') {
             notes.write_anew()?;
         }
         Ok(notes)
     }
 
-    /// What is remembered of a zone.
+    /// Returns the note of a zone.
     pub(super) fn get(&self, apex: &[u8]) -> Option<&ZoneNote> {
         self.zones.get(apex)
     }
@@ -118,10 +116,10 @@ impl Notes {
         self.zones.iter().filter(|(_, note)| note.frozen).map(|(apex, _)| apex)
     }
 
-    /// Changes what is remembered of a zone, on the disk first.
+    /// Changes the note of a zone, on disk first.
     ///
     /// # Errors
-    /// The system's; then nothing is other than before.
+    /// Those of the system; then nothing has changed.
     pub(super) fn change(&mut self, apex: &Apex, change: impl FnOnce(&mut ZoneNote)) -> io::Result<()> {
         let mut note = self.zones.get(apex).cloned().unwrap_or_default();
         change(&mut note);
@@ -134,7 +132,7 @@ impl Notes {
         let before = file.metadata()?.len();
         let appended = file.write_all(&line(apex, &note)?).and_then(|()| file.sync_data());
         if let Err(error) = appended {
-            // A line that is not whole would spoil the next one.
+            // A partial line would spoil the next one.
             let _ = file.set_len(before);
             return Err(error);
         }

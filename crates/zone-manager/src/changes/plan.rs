@@ -1,4 +1,4 @@
-//! Who may change which zone: what the configuration says, made ready to be used.
+//! Rules of who may change which zone, from the configuration.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,21 @@ use update::{SerialPolicy, UpdatePolicy};
 use crate::managed::Apex;
 use config::updates::{UpdateKeys, rule_of};
 
-/// How one zone, or all zones of a folder, may be changed.
+/// Rules for updates of one zone, or of all zones of a folder.
 #[derive(Debug, Default)]
 pub struct ZoneUpdates {
-    /// By whom.
+    /// Who may change which records.
     pub policy: UpdatePolicy,
-    /// The serial number of the next version.
+    /// How the serial number of the next version is chosen.
     pub serial: SerialPolicy,
-    /// Bytes of older changes that are kept.
+    /// Bytes of older changes to keep.
     pub history: u64,
-    /// How long after a change its file is written, at the latest; `None`: when an operator says so.
+    /// Longest time from a change to writing the zone file; `None`: it is written only when an operator asks
+    /// for it.
     pub write_file_every: Option<Duration>,
 }
 
-/// How all zones may be changed that may be.
+/// Rules of all zones that may be changed.
 #[derive(Debug, Clone, Default)]
 pub struct UpdateRules {
     zones: Arc<HashMap<Apex, Arc<ZoneUpdates>>>,
@@ -35,7 +36,7 @@ impl UpdateRules {
         self.zones.is_empty()
     }
 
-    /// Sets how a zone may be changed from now on; `None`: not at all.
+    /// Sets the rules of a zone; `None`: the zone may not be changed.
     pub fn set(&mut self, apex: &Apex, updates: Option<Arc<ZoneUpdates>>) {
         let zones = Arc::make_mut(&mut self.zones);
         match updates {
@@ -44,34 +45,35 @@ impl UpdateRules {
         };
     }
 
-    /// The zones that may be changed, and how.
+    /// Returns the zones that may be changed, with their rules.
     pub fn iter(&self) -> impl Iterator<Item = (&Apex, &Arc<ZoneUpdates>)> {
         self.zones.iter()
     }
 
-    /// How a zone may be changed.
+    /// Returns the rules of a zone.
     pub fn get(&self, apex: &[u8]) -> Option<&Arc<ZoneUpdates>> {
         self.zones.get(apex)
     }
 }
 
-/// Makes the rules while the zones of a configuration are found.
+/// Builds the rules while the zones of a configuration are found.
 #[derive(Default)]
 pub struct UpdateMaker {
     zones: HashMap<Apex, Arc<ZoneUpdates>>,
-    /// What the zones of a template share is kept once: by where its keys lie.
+    /// Rules shared by the zones of a template, by the address of the template's keys.
     made: HashMap<*const UpdateKeys, Arc<ZoneUpdates>>,
 }
 
 impl UpdateMaker {
-    /// Adds a zone with its own keys; its template's hold where it has none.
+    /// Adds a zone with its own keys; its template's apply where it has none.
     pub fn add(&mut self, apex: &Apex, own: Option<&UpdateKeys>, template: Option<&UpdateKeys>) {
         if let Some(updates) = self.updates(own, template) {
             self.zones.insert(apex.clone(), updates);
         }
     }
 
-    /// How zones with these keys, and with those of this template, may be changed, if they may be.
+    /// Returns the rules of zones with these keys and those of this template; `None` if they may not be
+    /// changed.
     pub fn updates(
         &mut self,
         own: Option<&UpdateKeys>,
@@ -94,7 +96,7 @@ impl UpdateMaker {
         })
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn made(self) -> UpdateRules {
         UpdateRules { zones: Arc::new(self.zones) }
     }

@@ -1,4 +1,4 @@
-//! One zone that may change: the jobs that wait, and the newest version that they are done on.
+//! Queue of one zone that may change: the jobs that wait, and the newest version.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,43 +12,43 @@ use crate::fold::Folding;
 use crate::managed::FileStamp;
 use crate::managed::publishing::Claim;
 
-/// What waits for a zone, in the order in which it came.
+/// An entry in the queue of a zone.
 pub(super) enum Entry {
     /// A job that may change the zone.
     Change(ChangeJob),
-    /// The zone is about to be taken from its file: until `Taken`, it is claimed. The reply says whether it
-    /// can be.
+    /// The zone file is about to be taken: the zone stays claimed until `Taken`. The reply is whether the
+    /// zone can be changed.
     Hold(Reply<bool>),
-    /// The result of taking the zone from its file; `None` if it was not taken.
+    /// Replies with the result of taking the zone file; `None` if it was not taken.
     Taken(Reply<Option<TakeEnd>>),
-    /// The newest version, if updates have been made since the start.
+    /// Replies with the newest version; `None` if the thread has none.
     Newest(Reply<Option<Arc<Zone>>>),
-    /// The version is given up: the next job begins with the one in service.
+    /// Drops the version: the next job begins with the version in service.
     Release(Reply<()>),
 }
 
-/// The jobs of a zone, and its version.
+/// The queue of a zone, and its version.
 #[derive(Default)]
 pub(super) struct ZoneQueue {
     pub(super) entries: VecDeque<Entry>,
     pub(super) phase: Phase,
-    /// The zone is about to be taken from its file: its claim stays.
+    /// Whether the zone file is about to be taken, so that the claim stays.
     pub(super) is_held: bool,
-    /// The result of that.
+    /// The result of taking it.
     pub(super) taken: Option<TakeEnd>,
 }
 
-/// What a zone is doing.
+/// State of a zone in the thread.
 #[derive(Default)]
 pub(super) enum Phase {
-    /// Nothing: it has no version here, and may come from its file.
+    /// The thread has no version of the zone; the zone may load from its file.
     #[default]
     Closed,
-    /// It waits for the version in service.
+    /// The thread waits for the version in service.
     Claiming,
-    /// It takes jobs.
+    /// The zone takes jobs.
     Open(Box<UpdatableZone>),
-    /// Changes of it are being stored.
+    /// Changes of the zone are being stored.
     Storing(Box<UpdatableZone>, Box<Group>),
 }
 
@@ -63,36 +63,36 @@ impl Phase {
 pub(super) struct Group {
     pub(super) jobs: Vec<ChangeJob>,
     pub(super) course: Course,
-    /// The time for which they were decided, in seconds since 1970.
+    /// The time at which they were decided, in seconds since 1970.
     pub(super) now: u64,
 }
 
 /// A zone that changes.
 pub(super) struct UpdatableZone {
-    /// Distinguishes it from one of the same zone before.
+    /// Distinguishes it from an earlier one of the same name.
     pub(super) number: u64,
-    /// The newest version that is stored: in service, or about to be.
+    /// The newest stored version: in service, or about to be.
     pub(super) version: Arc<Zone>,
     pub(super) folding: Folding,
-    /// The end of a fold that came while changes were being stored: the job's number, and the version.
+    /// A fold that ended while changes were being stored: the job's number, and the version.
     pub(super) fold_end: Option<(u64, Option<Arc<Zone>>)>,
-    /// Whether something of the zone is stored, so that its file is no longer read into service.
+    /// Whether the zone has a store on disk, so that its file no longer goes into service.
     pub(super) is_stored: bool,
-    /// The zone's file, as it was when the zone was read from it.
+    /// The zone's file as it was when the zone was read from it.
     pub(super) file: Option<FileStamp>,
-    /// The serial number of the version in it.
+    /// The serial number of the version in that file.
     pub(super) file_serial: Serial,
-    /// Ends with this zone, unless something of it is stored.
+    /// Ends when dropped, unless the zone has a store on disk.
     pub(super) claim: Claim,
 }
 
 impl ZoneQueue {
-    /// Whether nothing waits, and no other thread works for the zone.
+    /// Whether the queue is empty and no other thread works for the zone.
     pub(super) fn is_idle(&self) -> bool {
         self.entries.is_empty() && !self.phase.is_waiting()
     }
 
-    /// The zone, if it takes jobs now.
+    /// Returns the zone if it takes jobs now.
     pub(super) fn open(&mut self) -> Option<&mut UpdatableZone> {
         match &mut self.phase {
             Phase::Open(zone) => Some(zone),
@@ -100,7 +100,7 @@ impl ZoneQueue {
         }
     }
 
-    /// Takes the jobs in front that may change the zone, at most so many.
+    /// Removes and returns the change jobs at the front of the queue, at most `most`.
     pub(super) fn take_jobs(&mut self, most: usize) -> Vec<ChangeJob> {
         let is_job = |entry: &Entry| matches!(entry, Entry::Change(_));
         let count = self.entries.iter().take(most).take_while(|entry| is_job(entry)).count();

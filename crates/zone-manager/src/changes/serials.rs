@@ -1,4 +1,4 @@
-//! The serial number of a version that a change makes.
+//! The serial number of the version that a change makes.
 
 use std::cmp::Ordering;
 
@@ -8,9 +8,9 @@ use wire::{Serial, Type};
 use zone::Zone;
 use zone::store::{ChangeSet, ChangedRecords};
 
-/// What `change` is of, as a change of `old` to the SOA of `new`, with a serial number behind that of the
-/// version so far: `wanted`, if it is that, or else the next one. Empty if nothing else changes and no serial
-/// number is wanted.
+/// Returns `change` with the SOA change from `old` to the SOA of `new`. The new serial number is `wanted` if
+/// that is later than the one of `old`, else the next one by `policy`. Returns an empty change if nothing
+/// else changes and `wanted` is not later.
 pub(super) fn with_serial(
     change: ChangeSet,
     old: &Zone,

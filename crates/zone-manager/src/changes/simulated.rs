@@ -1,4 +1,4 @@
-//! The thread that changes zones, for simulations: it does what is there when the simulation orders it.
+//! The thread that changes zones, for simulations: it runs when the simulation says so.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::Receiver;
@@ -7,7 +7,7 @@ use update::{GrantOrDeny, NameRelation, PolicyRule, RuleClient, RuleTypes, Seria
 
 use super::*;
 
-/// Dynamic updates on a disk of the simulation.
+/// Dynamic updates on a simulated disk.
 pub(crate) struct SimulatedChanges {
     worker: Worker,
     orders: Sender<Order>,
@@ -16,7 +16,7 @@ pub(crate) struct SimulatedChanges {
     rules: Arc<ZoneUpdates>,
 }
 
-/// Rules by which each client may change everything.
+/// Returns rules that allow each client every change.
 fn rules() -> ZoneUpdates {
     let client = RuleClient { key: None, network: None };
     let rule =
@@ -30,7 +30,7 @@ fn rules() -> ZoneUpdates {
 }
 
 impl SimulatedChanges {
-    /// Opens the stores on a disk. Notes are on the real one, in `notes`.
+    /// Opens the stores on a disk. The notes are on the real disk, in `notes`.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         notes: &Path,
@@ -48,12 +48,12 @@ impl SimulatedChanges {
         Ok(SimulatedChanges { worker, orders, shared, stores, rules: Arc::new(rules()) })
     }
 
-    /// The stored version of a zone.
+    /// Returns the stored version of a zone.
     pub(crate) fn load(&self, apex: &Apex, key: &HashKey) -> Result<Option<Arc<Zone>>, StoreFault> {
         Ok(read_stored(&self.stores, apex, key)?.map(|(zone, _)| zone))
     }
 
-    /// Sends a request. `answer` gets whether it was accepted; it is dropped if there is no answer.
+    /// Sends a request. `answer` gets whether it was accepted; it is dropped if there is no response.
     pub(crate) fn update(&self, request: UpdateRequest, answer: impl FnOnce(bool) + Send + 'static) {
         let apex = Apex::from(request.zone().as_name().as_wire());
         let job = Job {
@@ -68,7 +68,7 @@ impl SimulatedChanges {
         self.order(&apex, Entry::Change(ChangeJob::Update(Box::new(job))));
     }
 
-    /// Has a zone hold what its file holds: `zone`.
+    /// Changes a zone to the version in its file, `zone`.
     pub(crate) fn take_file(&self, apex: &Apex, zone: Arc<Zone>) {
         let (hold, _) = sync_channel(1);
         self.order(apex, Entry::Hold(hold));
@@ -77,19 +77,19 @@ impl SimulatedChanges {
         self.order(apex, Entry::Change(ChangeJob::File(Box::new(job))));
     }
 
-    /// Asks for the result of the last [`take_file`](Self::take_file).
+    /// Requests the result of the last [`take_file`](Self::take_file).
     pub(crate) fn taken(&self, apex: &Apex) -> Receiver<Option<TakeEnd>> {
         let (reply, replied) = sync_channel(1);
         self.order(apex, Entry::Taken(reply));
         replied
     }
 
-    /// Asks for the changes from a version on.
+    /// Requests the changes since a version.
     pub(crate) fn history(&self, apex: &Apex, from: Serial) -> Receiver<Result<Option<History>, StoreFault>> {
         self.stores.read_history(apex, from)
     }
 
-    /// Has the thread end. The reply comes once all jobs have ended.
+    /// Stops the thread. The reply arrives once all jobs have ended.
     pub(crate) fn stop(&self) -> Receiver<()> {
         let (reply, replied) = sync_channel(1);
         let _ = self.orders.send(Order::Stop(reply));
@@ -100,7 +100,7 @@ impl SimulatedChanges {
         let _ = self.orders.send(Order::Zone(apex.clone(), entry));
     }
 
-    /// Lets the thread do what is there. Returns false if there was nothing.
+    /// Runs the waiting orders. Returns false if there was none.
     pub(crate) fn run(&mut self) -> bool {
         match self.worker.orders.try_recv() {
             Ok(order) => {
@@ -111,17 +111,17 @@ impl SimulatedChanges {
         }
     }
 
-    /// Has the marks synced, as the thread does each second.
+    /// Syncs the marks, as the thread does each second.
     pub(crate) fn sync_marks(&mut self) {
         self.worker.sync_marks();
     }
 
-    /// Requests that wait.
+    /// Number of requests that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.shared.counts.waiting.load(Relaxed)
     }
 
-    /// Changes of zones that the disk did not take, and stores that were not compacted.
+    /// Number of failed writes and compactions.
     pub(crate) fn failed(&self) -> u64 {
         self.shared.counts.failed.load(Relaxed)
     }

@@ -1,9 +1,9 @@
-//! Transactions: an operator begins one on a zone, sets and unsets records in it, looks at the difference,
-//! and commits it or not. Until then it is not in service. A commit is one change of the zone, made by the
-//! thread that makes all others.
+//! Transactions: an operator begins one on a zone, sets and unsets records in it, reads the difference, and
+//! commits or aborts it. It is not in service before the commit. A commit is one change of the zone, made by
+//! the thread that makes all others.
 //!
-//! A transaction is a version of the zone beside the one in service, with which it shares what is the same.
-//! How many there may be, how large each, and how long it may lie about, is bounded.
+//! A transaction is a version of the zone beside the one in service, and shares the unchanged parts with it.
+//! Their number, their size and their idle time are limited.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -26,47 +26,47 @@ use crate::shown_change::IgnoredParts;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 
-/// Bounds of transactions.
+/// Limits of transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransactionBounds {
-    /// How many may be open at a time.
+    /// Most transactions open at a time.
     pub most: usize,
-    /// Bytes of the records that may be set and unset in one.
+    /// Most bytes of the records that are set and unset in one transaction.
     pub bytes: usize,
-    /// How long one may stay open without use.
+    /// Longest idle time of an open transaction.
     pub idle: Duration,
 }
 
-/// Why something was not done in a transaction, which is as it was.
+/// Why a step of a transaction failed. The transaction is unchanged.
 #[derive(Debug)]
 pub enum TransactionFault {
-    /// There is none for the zone.
+    /// The zone has no transaction.
     NotOpen,
-    /// There is one for the zone already.
+    /// The zone has a transaction already.
     Open,
-    /// So many are open.
+    /// The limit of open transactions, given here, is reached.
     TooMany(usize),
-    /// It would have more than so many bytes.
+    /// The transaction would exceed this limit in bytes.
     TooLarge(usize),
-    /// It is being committed.
+    /// The transaction is being committed.
     Committing,
     /// The zone is frozen.
     Frozen,
-    /// The zone is signed elsewhere.
+    /// The zone is signed by another program.
     Signed,
-    /// The signer of a zone makes the records of this type.
+    /// Records of this type are made by the signer of a zone.
     SignersType(Type),
-    /// All records of the zone's own name would go.
+    /// All records at the apex would be removed.
     Apex,
-    /// What is to go is not there.
+    /// The records to remove do not exist.
     NotThere(Box<NameBuf>, Option<Type>),
-    /// The result would be no zone.
+    /// The result would not be a valid zone.
     Unfit(ChangeError),
-    /// What was set or unset has changed in the zone since: that change.
+    /// The transaction's names have changed in the zone since it was begun, by this change.
     Conflict(Box<ChangeSet>),
-    /// What changes cannot be kept: why.
+    /// The change cannot be stored, for this reason.
     NotKept(String),
-    /// The thread that changes zones does not answer.
+    /// The thread that changes zones does not reply.
     Busy,
 }
 
@@ -108,61 +108,62 @@ impl fmt::Display for TransactionFault {
 }
 impl std::error::Error for TransactionFault {}
 
-/// A record that is to be set.
+/// A record to set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetRecord {
     /// The owner.
     pub owner: NameBuf,
     /// The type.
     pub rtype: Type,
-    /// The TTL; `None`: that of the RRset, or else of the SOA.
+    /// The TTL; `None`: that of the RRset, or else that of the SOA.
     pub ttl: Option<Ttl>,
     /// The data, uncompressed.
     pub rdata: Vec<u8>,
 }
 
-/// Records that are to be unset.
+/// Records to unset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsetRecords {
     /// Their owner.
     pub owner: NameBuf,
     /// Their type; `None`: all.
     pub rtype: Option<Type>,
-    /// The data of the one; `None`: all of the type.
+    /// The data of one record; `None`: all of the type.
     pub rdata: Option<Vec<u8>>,
 }
 
-/// What others see of an open transaction.
+/// State of an open transaction, for operators.
 #[derive(Debug, Clone, Serialize)]
 pub struct OpenTransaction {
-    /// The serial number of the version it began with.
+    /// The serial number of the version that the transaction began with.
     pub serial: u32,
-    /// Names that were set or unset.
+    /// Number of names that were changed.
     pub names: usize,
-    /// Bytes of the records that were.
+    /// Bytes of the records that were set and unset.
     pub bytes: usize,
-    /// Seconds since it was used last.
+    /// Seconds since its last use.
     pub idle: u64,
 }
 
-/// What a transaction makes of a zone.
+/// The result of a transaction so far.
 #[derive(Clone)]
 pub(super) struct Work {
-    /// The version that it began with.
+    /// The version that the transaction began with.
     pub(super) base: Arc<Zone>,
-    /// That version with what was set and unset.
+    /// That version with all steps applied.
     pub(super) version: Arc<Zone>,
-    /// The names that were set or unset.
+    /// The names that were changed.
     pub(super) names: BTreeSet<NameBuf>,
 }
 
 impl Work {
-    /// What changes from the version that it began with.
+    /// Returns the difference to the version that the transaction began with.
     pub(super) fn difference(&self) -> ChangeSet {
         diff_names(&self.base, &self.version, self.names.iter().map(NameBuf::as_name))
     }
 
-    /// What it changes in the newest version, with the next serial number; `None` if nothing.
+    /// Returns the change that the transaction makes to the newest version, with the next serial number;
+    /// `None` if it changes nothing.
     ///
     /// # Errors
     /// [`TransactionFault::Conflict`].
@@ -172,7 +173,7 @@ impl Work {
         rules: &ZoneUpdates,
         now: u64,
     ) -> Result<Option<ChangeSet>, TransactionFault> {
-        // Each change has a serial number, which is no conflict.
+        // Each change has a new serial number, which is no conflict.
         let ignored = IgnoredParts { serial: true, dnssec: false };
         let names = self.names.iter().map(NameBuf::as_name);
         let meanwhile = ignored.without(&diff_names(&self.base, newest, names));
@@ -186,8 +187,8 @@ impl Work {
         Ok(Some(change).filter(|change| !change.is_empty()))
     }
 
-    /// What leads from the version so far to the one with a record more, or in place of another of a type of
-    /// which there is one at a name. The whole RRset gets its TTL (RFC 2181 §5.2).
+    /// Returns the change that adds a record, or replaces the one of a type that has one record per name. The
+    /// whole RRset gets its TTL (RFC 2181 §5.2).
     fn setting(&self, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
         let SetRecord { owner, rtype, ttl, rdata } = record;
         if is_signers(*rtype) {
@@ -209,7 +210,7 @@ impl Work {
         }
         let mut change = self.nothing();
         if let (Type::SOA, Some((_, soa))) = (*rtype, new.last()) {
-            // One that cannot be read is refused by the zone.
+            // The zone refuses a malformed SOA.
             change.after = Soa::read(soa).map_or(change.after, |soa| soa.numbers.serial);
         }
         put(&mut change.removed, owner, *rtype, old.iter().filter(|record| !new.contains(record)));
@@ -217,7 +218,7 @@ impl Work {
         Ok(change)
     }
 
-    /// What leads from the version so far to the one without some records.
+    /// Returns the change that removes some records.
     fn unsetting(&self, records_of: &UnsetRecords) -> Result<ChangeSet, TransactionFault> {
         let UnsetRecords { owner, rtype, rdata } = records_of;
         let types: Vec<Type> = match rtype {
@@ -241,7 +242,7 @@ impl Work {
         Ok(change)
     }
 
-    /// Whether a serial number was set.
+    /// Whether the transaction sets a serial number.
     pub(super) fn sets_serial(&self) -> bool {
         self.version.serial() != self.base.serial()
     }
@@ -252,7 +253,7 @@ impl Work {
     }
 }
 
-/// The records of one type at a name.
+/// Returns the records of one type at a name.
 fn records(zone: &Zone, owner: Name<'_>, rtype: Type) -> Vec<(Ttl, Vec<u8>)> {
     let set = zone.find_name(owner).and_then(|node| node.rrset(rtype));
     let copied = |record: zone::store::Rdata<'_>| {
@@ -272,7 +273,7 @@ fn put<'r>(
     records.for_each(|(ttl, rdata)| to.push(owner.as_name(), rtype, *ttl, rdata));
 }
 
-/// Bytes of the records of a change.
+/// Returns the size of the records of a change in bytes.
 fn bytes_of(change: &ChangeSet) -> usize {
     let records = change.removed.iter().chain(change.added.iter());
     records.map(|record| record.owner.len() + 10 + record.rdata.len()).sum()
@@ -286,7 +287,7 @@ struct Transaction {
     committing: bool,
 }
 
-/// The transactions that are open.
+/// All open transactions.
 #[derive(Default)]
 pub(super) struct Transactions {
     open: Mutex<Open>,
@@ -300,8 +301,8 @@ struct Open {
 }
 
 impl Transactions {
-    /// Opens one on a version of a zone. Once there is one, [`watch`](Self::watch) has to run: returns
-    /// whether it does not yet.
+    /// Opens a transaction on a version of a zone. Returns whether the caller must start
+    /// [`watch`](Self::watch) on a thread.
     pub(super) fn begin(
         &self,
         apex: &Apex,
@@ -325,7 +326,7 @@ impl Transactions {
         Ok(!std::mem::replace(&mut open.watched, true))
     }
 
-    /// Drops idle transactions until none is open: a thread's work.
+    /// Drops idle transactions until none is open: the body of a thread.
     pub(super) fn watch(&self, idle: impl Fn() -> Duration) {
         loop {
             let idle = idle();
@@ -342,12 +343,12 @@ impl Transactions {
         }
     }
 
-    /// No thread could be started for [`watch`](Self::watch).
+    /// Reports that no thread could be started for [`watch`](Self::watch).
     pub(super) fn unwatched(&self) {
         lock(&self.open).watched = false;
     }
 
-    /// Sets a record. Returns what that changes.
+    /// Sets a record. Returns the change.
     pub(super) fn set(
         &self,
         apex: &Apex,
@@ -358,7 +359,7 @@ impl Transactions {
         self.step(apex, &record.owner, bounds, now, |work| work.setting(record))
     }
 
-    /// Unsets records. Returns what that changes.
+    /// Unsets records. Returns the change.
     pub(super) fn unset(
         &self,
         apex: &Apex,
@@ -394,7 +395,7 @@ impl Transactions {
         Ok(change)
     }
 
-    /// What one makes of its zone so far.
+    /// Returns the result of a transaction so far.
     pub(super) fn work(
         &self,
         apex: &Apex,
@@ -404,7 +405,7 @@ impl Transactions {
         Ok(usable(&mut lock(&self.open), apex, bounds.idle, now)?.work.clone())
     }
 
-    /// Has one committed by `commit`, which returns what came of it. One that is committed is open no longer.
+    /// Commits a transaction with `commit`, and returns its result. A committed transaction is closed.
     pub(super) fn commit(
         &self,
         apex: &Apex,
@@ -428,7 +429,7 @@ impl Transactions {
         end
     }
 
-    /// Drops one.
+    /// Drops a transaction.
     pub(super) fn abort(&self, apex: &Apex) -> Result<(), TransactionFault> {
         let mut open = lock(&self.open);
         match open.zones.get(apex) {
@@ -441,7 +442,7 @@ impl Transactions {
         }
     }
 
-    /// What there is to see of one.
+    /// State of a transaction, for operators.
     pub(super) fn status(&self, apex: &[u8], now: Instant) -> Option<OpenTransaction> {
         let open = lock(&self.open);
         let Transaction { work, bytes, used, .. } = open.zones.get(apex)?;
@@ -450,7 +451,7 @@ impl Transactions {
     }
 }
 
-/// The transaction of a zone, which is being used.
+/// Returns the transaction of a zone, and resets its idle time.
 fn usable<'o>(
     open: &'o mut Open,
     apex: &Apex,
@@ -466,7 +467,7 @@ fn usable<'o>(
     Ok(transaction)
 }
 
-/// Drops transactions that were not used for `idle`.
+/// Drops transactions that have been idle for `idle`.
 fn drop_idle(open: &mut Open, idle: Duration, now: Instant) {
     open.zones.retain(|apex, transaction| {
         let is_idle = now.saturating_duration_since(transaction.used) >= idle && !transaction.committing;
@@ -484,10 +485,10 @@ fn drop_idle(open: &mut Open, idle: Duration, now: Instant) {
     });
 }
 
-/// What came of a commit: what changed, if anything did.
+/// Result of a commit: the figures of the change; `None` if nothing changed.
 pub(super) type CommitEnd = Result<Option<TakenStep>, TransactionFault>;
 
-/// A commit for the thread that changes zones.
+/// A commit to run on the thread that changes zones.
 pub(super) struct CommitOrder {
     pub(super) work: Work,
     pub(super) rules: Arc<ZoneUpdates>,
@@ -536,7 +537,7 @@ mod tests {
         assert!(matches!(all.begin(&b, &base, BOUNDS, at(300)), Err(TransactionFault::Open)));
         assert!(matches!(all.begin(&c, &base, BOUNDS, at(300)), Err(TransactionFault::TooMany(2))));
         assert!(all.set(&a, &address("a.example.", 1), BOUNDS, at(599)).is_ok());
-        // Each use starts the idle time again.
+        // Each use restarts the idle time.
         assert!(all.work(&a, BOUNDS, at(1198)).is_ok());
         assert!(matches!(all.work(&b, BOUNDS, at(1198)), Err(TransactionFault::NotOpen)));
         assert!(all.begin(&c, &base, BOUNDS, at(1198)).is_ok());
@@ -567,7 +568,7 @@ mod tests {
     #[test]
     fn commits_that_come_together_are_compared_with_each_other() {
         let (base, now) = (zone(""), Instant::now());
-        // The second changes what the first has changed since it was begun.
+        // The second job changes a name that the first has changed since the transaction began.
         let jobs: Vec<ChangeJob> = ["a.example.", "a.example.", "b.example."]
             .iter()
             .zip(1..)
@@ -585,7 +586,7 @@ mod tests {
         assert_eq!(ends, ["7 to 8", "conflict", "8 to 9"]);
         assert_eq!((course.zone.serial().0, course.steps.len(), course.changes().count()), (9, 2, 2));
         assert_eq!(course.zone.record_count(), base.record_count() + 2);
-        // Of two changes the first is stored: two jobs stand in front of the second.
+        // The first of two changes is stored: two jobs are before the second one.
         assert_eq!((course.jobs_before_change(1), course.jobs_before_change(2)), (2, 3));
     }
 
@@ -621,7 +622,7 @@ mod tests {
                     2 => (Type::CNAME, vec![1, b'x' + data, 0]),
                     _ => (Type::NS, vec![1, b'x' + data, 0]),
                 };
-                // Some are refused, and change nothing.
+                // Some steps are refused, and change nothing.
                 let _ = match (sets, data) {
                     (true, _) => all.set(&of, &SetRecord { owner, rtype, ttl: ttl.map(Ttl::from_secs), rdata }, BOUNDS, now),
                     (false, 0) => all.unset(&of, &UnsetRecords { owner, rtype: None, rdata: None }, BOUNDS, now),

@@ -1,9 +1,9 @@
-//! The thread that changes zones. It decides what jobs make of a zone, has the changes stored, and when they
-//! are on disk has the next version put into service; then the clients are answered.
+//! The thread that changes zones. It decides jobs, has their changes stored, publishes the next version once
+//! the changes are on disk, and then has the clients answered.
 //!
-//! The thread waits for nothing but its queue: claims of zones, stored changes and folded versions come as
-//! messages. Jobs of a zone that come while changes of it are being stored are the next group, with one sync
-//! for all of them. Zones do not wait for each other.
+//! The thread waits only for its queue: claims of zones, stored changes and folded versions arrive as
+//! messages. Jobs of a zone that arrive while its changes are being stored form the next group, with one sync
+//! for all of them. No zone waits for another.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,21 +41,22 @@ const MARKS_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A message to the thread.
 pub(super) enum Order {
-    /// Something for a zone.
+    /// An entry for the queue of a zone.
     Zone(Apex, Entry),
-    /// The reply to a claim: the version in service, if there is one.
+    /// The reply to a claim: the version in service, if any.
     Claimed(Apex, Option<ClaimedZone>),
-    /// Changes of a zone are stored, or are not; the number of the zone.
+    /// Changes of a zone are stored, or have failed; with the number of the zone.
     Stored(Apex, u64, Appended),
-    /// A fold has ended: the number of the zone, that of the job, and the version.
+    /// A fold has ended: the number of the zone, the number of the job, and the version.
     Folded(Apex, u64, u64, Option<Arc<Zone>>),
     /// The marks are synced.
     MarksSynced,
-    /// All that waits is to be done, and the thread ends.
+    /// The thread ends once all queued work is done.
     Stop(Reply<()>),
 }
 
-/// Sends one order; dropped before, it sends another. So the thread always gets a reply.
+/// Sends one order. If dropped before that, it sends the order `otherwise`, so that the thread always gets a
+/// reply.
 struct OneOrder {
     orders: Sender<Order>,
     otherwise: Option<Order>,
@@ -64,7 +65,7 @@ struct OneOrder {
 impl OneOrder {
     fn send(mut self, order: Order) {
         self.otherwise = None;
-        // Without a receiver, the server is stopping.
+        // A send error means that the server is stopping.
         let _ = self.orders.send(order);
     }
 }
@@ -72,13 +73,13 @@ impl OneOrder {
 impl Drop for OneOrder {
     fn drop(&mut self) {
         if let Some(order) = self.otherwise.take() {
-            // As above.
+            // A send error means that the server is stopping.
             let _ = self.orders.send(order);
         }
     }
 }
 
-/// The thread's state.
+/// State of the thread.
 pub(super) struct Worker {
     stores: ZoneStores,
     pub(super) orders: Receiver<Order>,
@@ -87,9 +88,9 @@ pub(super) struct Worker {
     background: Arc<Background>,
     files: ZoneFiles,
     zones: HashMap<Apex, ZoneQueue>,
-    /// The last number of a zone or a job.
+    /// The last number given to a zone or a job.
     number: u64,
-    /// When the marks were synced last, and whether they are being synced.
+    /// When the marks were last synced, and whether a sync is in progress.
     marks_synced: Instant,
     marks_syncing: bool,
     stopping: Option<Reply<()>>,
@@ -119,7 +120,7 @@ impl Worker {
         }
     }
 
-    /// Works until it receives `Order::Stop` and all jobs have ended: a thread's work.
+    /// Runs until it has received `Order::Stop` and all jobs have ended: the body of a thread.
     pub(super) fn work(mut self) {
         while let Some(first) = self.next() {
             if !self.round(first) {
@@ -128,11 +129,11 @@ impl Worker {
         }
     }
 
-    /// Takes this order and others that are there, and does what they lead to. Returns false once the thread
-    /// has ended.
+    /// Handles this order and all queued ones, and advances their zones. Returns false once the thread has
+    /// ended.
     pub(super) fn round(&mut self, first: Order) -> bool {
         let mut touched = vec![self.take(first)];
-        // What is there is taken before a group is made: then one sync is for all of it.
+        // All queued orders are handled before a group is formed, so that one sync serves all of them.
         while touched.len() < TOGETHER
             && let Ok(order) = self.orders.try_recv()
         {
@@ -142,7 +143,7 @@ impl Worker {
         !self.has_stopped()
     }
 
-    /// Waits for the next order. Meanwhile, and where orders come all the time, marks are synced.
+    /// Waits for the next order. Syncs the marks meanwhile, and also when orders arrive without a pause.
     fn next(&mut self) -> Option<Order> {
         while !self.marks_syncing && self.stores.folder().has_unsynced_marks() {
             let due = self.marks_synced + MARKS_SYNC_INTERVAL;
@@ -168,7 +169,7 @@ impl Worker {
         });
     }
 
-    /// Whether the thread was asked to end, and nothing is left to be done.
+    /// Whether `Order::Stop` was received and no work is left; then replies to it.
     fn has_stopped(&mut self) -> bool {
         let is_idle = self.zones.values().all(ZoneQueue::is_idle);
         let Some(reply) = self.stopping.take_if(|_| is_idle) else { return false };
@@ -178,7 +179,7 @@ impl Worker {
         true
     }
 
-    /// Takes an order. Returns the zone for which something may be done now.
+    /// Handles an order. Returns the zone that may have work now.
     fn take(&mut self, order: Order) -> Option<Apex> {
         match order {
             Order::Zone(apex, entry) => {
@@ -212,9 +213,9 @@ impl Worker {
         OneOrder { orders: self.own.clone(), otherwise: Some(otherwise) }
     }
 
-    /// Does what waits for a zone, until something of it has to wait for another thread.
+    /// Does the work queued for a zone until it has to wait for another thread.
     fn advance(&mut self, apex: &Apex) {
-        // A panic is a bug in nomen. It costs these jobs, whose clients get SERVFAIL, and no other.
+        // A panic is a bug in nomen. It fails only the jobs of this zone, whose clients get SERVFAIL.
         let advanced = catch_unwind(AssertUnwindSafe(|| while self.do_next(apex) {}));
         if advanced.is_err() {
             let about = ("change failed", &*name(apex).to_string());
@@ -229,7 +230,8 @@ impl Worker {
         }
     }
 
-    /// Does the first thing that waits for a zone. Returns false if nothing is left or it has to wait.
+    /// Handles the first entry of a zone's queue. Returns false if the queue is empty or the zone has to
+    /// wait.
     fn do_next(&mut self, apex: &Apex) -> bool {
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         if queue.phase.is_waiting() {
@@ -272,7 +274,7 @@ impl Worker {
         true
     }
 
-    /// Asks for the version in service. Returns false: the zone waits for it.
+    /// Requests the version in service. Returns false: the zone waits for it.
     fn claim(&mut self, apex: &Apex) -> bool {
         if let Some(queue) = self.zones.get_mut(apex) {
             queue.phase = Phase::Claiming;
@@ -283,7 +285,7 @@ impl Worker {
         false
     }
 
-    /// Takes the version in service. A claim that no zone waits for ends by being dropped.
+    /// Handles the reply to a claim. Dropping a claim that no zone waits for ends it.
     fn claimed(&mut self, apex: &Apex, claimed: Option<ClaimedZone>) {
         let is_stored = self.is_stored(apex);
         let Some(queue) = self.zones.get_mut(apex) else { return };
@@ -356,8 +358,8 @@ impl Worker {
         send_answers(settled);
     }
 
-    /// Takes the jobs in front together, and has the changes that they make stored. Returns false if the zone
-    /// waits for that.
+    /// Decides the jobs at the front of the queue together, and has their changes stored. Returns false if
+    /// the zone waits for that.
     fn begin_group(&mut self, apex: &Apex) -> bool {
         if self.refuse_frozen(apex) {
             return true;
@@ -391,8 +393,8 @@ impl Worker {
         false
     }
 
-    /// Refuses the requests and transactions in front if the zone is frozen, which it may be since they came.
-    /// Returns whether there were any.
+    /// Refuses the requests and transactions at the front of the queue if the zone was frozen after they
+    /// arrived. Returns whether there were any.
     fn refuse_frozen(&mut self, apex: &Apex) -> bool {
         if !lock(&self.shared.frozen).contains(apex) {
             return false;
@@ -413,7 +415,7 @@ impl Worker {
         is_any
     }
 
-    /// Takes what became of the changes of a group.
+    /// Handles the end of storing the changes of a group.
     fn stored(&mut self, apex: &Apex, number: u64, appended: Appended) {
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let (mut zone, group) = match std::mem::take(&mut queue.phase) {
@@ -438,7 +440,7 @@ impl Worker {
         match fault {
             None => self.settle(apex, jobs, Some(course), None, now),
             Some(fault) => {
-                // Changes in front of the fault are on disk, and nothing else has happened.
+                // Changes before the fault are on disk; nothing else has happened.
                 let kept = course.jobs_before_change(stored);
                 let course = Course::of(&version, &jobs[..kept], now).ok();
                 self.settle(apex, jobs, course, Some(KeepFault::Store(fault)), now);
@@ -449,8 +451,8 @@ impl Worker {
         }
     }
 
-    /// Makes the stored version the newest one, and ends the jobs that led to it. Jobs behind those that
-    /// `course` has are not stored, for this fault.
+    /// Makes the stored version the newest one, and ends the jobs that led to it. Jobs beyond those in
+    /// `course` are not stored, for this fault.
     fn settle(
         &mut self,
         apex: &Apex,
@@ -504,7 +506,7 @@ impl Worker {
         self.close_unless_stored(apex);
     }
 
-    /// Ends jobs, each as it was decided.
+    /// Ends jobs, each with its decision. Returns the responses to send.
     fn answers(
         &mut self,
         apex: &Apex,
@@ -537,7 +539,7 @@ impl Worker {
         settled
     }
 
-    /// Logs how a zone was taken from its file.
+    /// Logs the result of taking a zone file, and returns it.
     fn file_taken(&mut self, job: FileJob, decided: Option<Decided>, fault: &str) -> TakeEnd {
         let FileJob { apex, zone: read, file, rules } = job;
         let name = name(&apex);
@@ -566,7 +568,7 @@ impl Worker {
         Ok(Some(TakenFile::of(step, &change)))
     }
 
-    /// The serial number of a zone in service.
+    /// Returns the serial number of a zone in service.
     fn served_serial(&self, apex: &Apex) -> Option<Serial> {
         self.shared.kept.get(apex)?.zone.as_ref().map(|zone| zone.serial())
     }
@@ -575,8 +577,8 @@ impl Worker {
         lock(&self.shared.stored).contains(apex)
     }
 
-    /// A zone of which something is stored comes from there from now on. One of which nothing is stored comes
-    /// from its file, as before.
+    /// Makes the claim permanent if the zone has a store on disk. Otherwise drops the zone's version, unless
+    /// its file is about to be taken, and the zone loads from its file as before.
     fn close_unless_stored(&mut self, apex: &Apex) {
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let is_held = queue.is_held;
@@ -594,7 +596,7 @@ impl Worker {
         }
     }
 
-    /// Has the newest version folded beside serving, where that saves memory.
+    /// Folds the newest version on a background thread if that saves memory.
     fn fold(&mut self, apex: &Apex) {
         let next = self.number + 1;
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
@@ -611,12 +613,12 @@ impl Worker {
         job.run(&self.background, move |job, zone| reply.send(Order::Folded(of, number, job, zone)));
     }
 
-    /// Takes what became of a fold.
+    /// Handles the end of a fold.
     fn folded(&mut self, apex: &Apex, number: u64, job: u64, folded: Option<Arc<Zone>>) {
         let next = self.number + 1;
         let zone = match self.zones.get_mut(apex).map(|queue| &mut queue.phase) {
             Some(Phase::Open(zone)) if zone.number == number => zone,
-            // The changes that are being stored come on top.
+            // The changes being stored are applied to the folded version afterwards.
             Some(Phase::Storing(zone, _)) if zone.number == number => {
                 zone.fold_end = Some((job, folded));
                 return;
