@@ -1,60 +1,60 @@
-//! What is counted of zones that are taken from primaries, and of NOTIFY.
+//! Counters of secondary zones and NOTIFY.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use transfer::incoming::{TransferFault, TransferLimit};
 use transfer::secondary::{SecondaryFault, SecondaryState};
 
-/// What transfers from primaries, and NOTIFY both ways, have come to.
+/// Counters of incoming transfers, and of NOTIFY in both directions.
 #[derive(Debug, Default)]
 pub struct SecondaryCounts {
-    /// Whole zones received.
+    /// Zones received as a whole.
     pub axfr: AtomicU64,
-    /// Differences received.
+    /// Zones received as differences.
     pub ixfr: AtomicU64,
-    /// Polls that found nothing newer, by an SOA query or by IXFR: no transfers.
+    /// Polls by SOA query or IXFR that found no newer version.
     pub unchanged: AtomicU64,
     /// Transfers that failed.
     pub failed: AtomicU64,
-    /// Transfers that failed at a limit, in the order of [`LIMITS`].
+    /// Transfers that exceeded a limit, in the order of [`LIMITS`].
     pub limits: [AtomicU64; LIMITS.len()],
-    /// Versions refused by their digest (ZONEMD).
+    /// Versions refused because of their digest (ZONEMD).
     pub zonemd: AtomicU64,
-    /// Bytes of messages, those of transfers that failed among them.
+    /// Bytes of messages, including those of failed transfers.
     pub bytes: AtomicU64,
-    /// Records, likewise.
+    /// Records, including those of failed transfers.
     pub records: AtomicU64,
-    /// Versions kept on disk.
+    /// Versions stored on disk.
     pub stored: AtomicU64,
-    /// Times that the disk did not keep what it should.
+    /// Writes to disk that failed.
     pub unstored: AtomicU64,
-    /// Histories that could not be read from the disk.
+    /// Histories that could not be read from disk.
     pub unread: AtomicU64,
     /// Zones that expired.
     pub expired: AtomicU64,
-    /// Updates that wait for a primary now.
+    /// Updates that currently wait for a primary.
     pub forwarding: AtomicU64,
-    /// Updates passed on to a primary that answered.
+    /// Updates forwarded to a primary that responded.
     pub forwarded: AtomicU64,
-    /// Updates that no primary answered.
+    /// Updates to which no primary responded.
     pub forward_failed: AtomicU64,
     /// Updates refused because too many waited for primaries.
     pub forward_too_many: AtomicU64,
-    /// NOTIFY taken.
+    /// NOTIFYs accepted.
     pub notify_taken: AtomicU64,
-    /// NOTIFY taken while one for the zone was not looked at yet.
+    /// NOTIFYs accepted while an earlier one for the zone was not handled yet.
     pub notify_joined: AtomicU64,
-    /// NOTIFY refused, from whom the zone does not take it.
+    /// NOTIFYs refused because the zone does not accept them from the sender.
     pub notify_refused: AtomicU64,
-    /// NOTIFY for zones that are not here.
+    /// NOTIFYs for zones that this server does not serve.
     pub notify_unknown: AtomicU64,
-    /// NOTIFY sent.
+    /// NOTIFYs sent.
     pub notify_sent: AtomicU64,
-    /// NOTIFY that were acknowledged.
+    /// NOTIFYs that were acknowledged.
     pub notify_acknowledged: AtomicU64,
-    /// NOTIFY that were answered with an error.
+    /// NOTIFYs that were answered with an error.
     pub notify_declined: AtomicU64,
-    /// NOTIFY that were not answered in time.
+    /// NOTIFYs that were not answered in time.
     pub notify_unanswered: AtomicU64,
 }
 
@@ -84,16 +84,16 @@ impl SecondaryCounts {
     }
 }
 
-/// How many zones are in which state.
+/// Number of secondary zones in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StateCounts {
-    /// A primary was asked within the refresh time.
+    /// A primary has responded within the refresh time.
     pub fresh: u64,
-    /// No primary could be asked since then.
+    /// No primary has responded since the refresh time passed.
     pub stale: u64,
-    /// No primary could be asked within the expire time.
+    /// No primary has responded within the expire time.
     pub expired: u64,
-    /// There has been no version yet.
+    /// No version has been received yet.
     pub never_loaded: u64,
 }
 
@@ -108,7 +108,7 @@ impl StateCounts {
         } += 1;
     }
 
-    /// Each number with its word.
+    /// Returns each number with its word.
     pub fn words(&self) -> [(&'static str, u64); 4] {
         [
             ("fresh", self.fresh),
@@ -119,7 +119,7 @@ impl StateCounts {
     }
 }
 
-/// The word of a state.
+/// Returns the word of a state.
 pub(super) fn word(state: SecondaryState) -> &'static str {
     match state {
         SecondaryState::Fresh => "fresh",

@@ -1,5 +1,5 @@
-//! One transfer from a primary, on a thread that may wait: connect, ask, read, and make the version that it
-//! brings. What is in service meanwhile is not touched.
+//! One transfer from a primary, on a thread that may block: connects, sends the request, reads the response,
+//! and makes the version. The version in service stays untouched meanwhile.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -25,86 +25,86 @@ use telemetry::repeated::log_repeated;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How often a transfer that waits looks at its limits.
+/// Interval at which a waiting transfer checks its limits.
 const LOOK: Duration = Duration::from_millis(500);
-/// Over this time the rate is counted.
+/// Period over which the rate is measured.
 const RATE_OVER: Duration = Duration::from_secs(60);
-/// Bytes read at a time, once more has come than a small zone has.
+/// Bytes per read once a transfer is larger than a small zone.
 const PIECE: usize = 64 * 1024;
-/// Bytes of the buffer for a small zone.
+/// Initial size of the read buffer in bytes; enough for a small zone.
 const SMALL: usize = 4 * 1024;
-/// Bytes of a request at the most: a question and an SOA, an OPT and a TSIG record.
+/// Size limit of a request in bytes: a question and an SOA, an OPT and a TSIG record.
 const REQUEST: usize = 2048;
 
-/// Bounds on one transfer.
+/// Limits of one transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FetchLimits {
-    /// Of what it brings.
+    /// Limits of the received zone.
     pub(super) transfer: TransferLimits,
-    /// Of how long it takes.
+    /// Longest duration.
     pub(super) time: Duration,
-    /// Bytes a second, over a minute; 0: any.
+    /// Least rate in bytes per second, over a minute; 0: no limit.
     pub(super) rate: u64,
-    /// How long nothing comes.
+    /// Longest time without received bytes.
     pub(super) idle: Duration,
 }
 
-/// What is to be transferred.
+/// A transfer to run.
 pub(super) struct FetchJob {
-    /// Distinguishes it from others.
+    /// Identifies the transfer.
     pub(super) number: u64,
     /// The zone.
     pub(super) apex: NameBuf,
-    /// Whom to ask.
+    /// The primary to ask.
     pub(super) primary: PeerServer,
-    /// For what.
+    /// What to ask for.
     pub(super) asked: AskedFor,
-    /// Whether a version older than ours is taken.
+    /// Whether a version older than the one at hand is accepted.
     pub(super) any_serial: bool,
     /// The request's ID.
     pub(super) id: u16,
-    /// The version that we have.
+    /// The version at hand.
     pub(super) have: Option<Arc<Zone>>,
-    /// The key under which zones are built.
+    /// The hash key with which zones are built.
     pub(super) key: HashKey,
-    /// How the version's digest decides whether it is taken.
+    /// How the version's digest decides whether it is accepted.
     pub(super) zonemd: ZonemdPolicy,
-    /// Most NSEC3 iterations of the version, if not the usual ones.
+    /// Limit of NSEC3 iterations, if not the default.
     pub(super) nsec3_max_iterations: Option<u16>,
-    /// Its limits.
+    /// Limits of the transfer.
     pub(super) limits: FetchLimits,
-    /// Set once the transfer is no longer wanted.
+    /// Set when the transfer is no longer wanted.
     pub(super) cancelled: Arc<AtomicBool>,
 }
 
-/// How a transfer went, in numbers.
+/// Figures of a transfer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FetchFigures {
-    /// Records, those that went among them.
+    /// Records received, including removed ones.
     pub(super) records: u64,
     /// Bytes of messages.
     pub(super) bytes: u64,
-    /// How long it took, with making the zone.
+    /// Duration, including building the zone.
     pub(super) took: Duration,
-    /// Seconds for which the zone may be served, if the primary says so (RFC 7314).
+    /// EXPIRE option of the primary: remaining seconds until the zone expires (RFC 7314).
     pub(super) expire: Option<u32>,
 }
 
-/// What a transfer brought.
+/// Result of a transfer.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// We have the newest version.
+    /// The version at hand is the newest.
     Same,
-    /// The zone, whole.
+    /// The zone as a whole.
     Whole(Arc<Zone>),
-    /// The zone by what changed in ours, step by step.
+    /// The zone made from the version at hand by differences, with these, in order.
     Changed(Arc<Zone>, Vec<Arc<ChangeSet>>),
 }
 
-/// Does a transfer, whose memory is counted in `share`.
+/// Runs a transfer, whose memory is counted in `share`.
 ///
 /// # Errors
-/// Why the primary was of no use.
+/// Why the transfer failed.
 pub(super) fn fetch(
     job: &FetchJob,
     figures: &mut FetchFigures,
@@ -119,7 +119,7 @@ pub(super) fn fetch(
     fetched
 }
 
-/// Whether a primary may have refused a query for its OPT (RFC 6891 §7).
+/// Whether a primary may have refused a query because of its OPT (RFC 6891 §7).
 pub(super) fn takes_no_opt(fault: &SecondaryFault) -> bool {
     matches!(fault, SecondaryFault::Transfer(TransferFault::Rcode(Rcode::FORMERR | Rcode::NOTIMP)))
 }
@@ -137,14 +137,14 @@ fn transfer(
     };
     let (request, verifier) = request(job, expire)?;
     let mut stream = job.primary.connect(CONNECT).map_err(unreachable)?;
-    // Where the system refuses, the request goes out a little later, or a look at the limits comes late.
+    // If the system refuses these, the request is sent a little later, or the limits are checked late.
     let _ = stream.set_nodelay(true);
     stream.set_write_timeout(Some(job.limits.idle)).map_err(unreachable)?;
     stream.set_read_timeout(Some(LOOK)).map_err(unreachable)?;
     stream.write_all(&request).map_err(unreachable)?;
     let sent = SentRequest { id: job.id, apex: job.apex, asked: job.asked, datagram: false };
     let mut limits = job.limits.transfer;
-    // More than the zone itself is better taken whole.
+    // Differences larger than the zone itself are better replaced by the whole zone.
     let ours = job.have.as_ref().map_or(0, |zone| zone.memory() as u64);
     limits.difference_bytes = limits.difference_bytes.max(ours);
     let held = job.have.as_ref().map(|zone| zone.serial()).filter(|_| !job.any_serial);
@@ -167,7 +167,7 @@ fn out_of_memory(_: OutOfMemory) -> SecondaryFault {
     SecondaryFault::Transfer(TransferFault::Limit(TransferLimit::Memory))
 }
 
-/// The request as it goes out over a stream, and who verifies the response.
+/// Returns the request with its length prefix, and the verifier of the response.
 fn request(
     job: &FetchJob,
     expire: AskExpire,
@@ -186,7 +186,7 @@ fn request(
     Ok((framed, verifier))
 }
 
-/// The data of a zone's SOA record.
+/// Returns the data of a zone's SOA record.
 pub(super) fn soa_data(zone: &Zone) -> Vec<u8> {
     let mut data = Vec::new();
     if let Some(record) = zone.apex_node().rrset(Type::SOA).and_then(|soa| soa.rdatas().next()) {
@@ -195,7 +195,7 @@ pub(super) fn soa_data(zone: &Zone) -> Vec<u8> {
     data
 }
 
-/// Makes the version that a transfer brought, whose records take so many bytes of memory.
+/// Makes the version from a received transfer, whose records take `records` bytes of memory.
 fn made(
     job: &FetchJob,
     received: Received,
@@ -218,7 +218,8 @@ fn made(
         (Received::Differences(differences), Some(have)) => {
             let mut zone = Arc::clone(have);
             let mut changes = Vec::with_capacity(differences.len());
-            // Of the versions on the way, only the newest stays, with the base that one of them may have got.
+            // Of the intermediate versions only the newest is kept, with the base that one of them may have
+            // got.
             let mut base = 0;
             for change in differences {
                 let mut may_take = |bytes| share.takes(records + base + bytes as u64).is_ok();
@@ -233,7 +234,7 @@ fn made(
             verified(job, &zone)?;
             Ok(Fetched::Changed(zone, changes))
         }
-        // Differences come to those alone who have a version.
+        // Only a client that has a version receives differences.
         (Received::Differences(_), None) => Err(SecondaryFault::Transfer(TransferFault::NoSoa)),
     }
 }
@@ -245,7 +246,7 @@ fn unfit(error: ChangeError) -> SecondaryFault {
     }
 }
 
-/// Refuses a version with too many NSEC3 iterations, or with a digest that is wrong.
+/// Refuses a version with too many NSEC3 iterations, or with a wrong digest.
 fn verified(job: &FetchJob, zone: &Zone) -> Result<(), SecondaryFault> {
     if let Some(fault) = too_many_iterations(zone, job.nsec3_max_iterations) {
         return Err(SecondaryFault::VersionRefused(fault.into()));
@@ -267,18 +268,18 @@ fn verified(job: &FetchJob, zone: &Zone) -> Result<(), SecondaryFault> {
     }
 }
 
-/// The messages of a stream, one by one, within the limits of time.
+/// Reads the messages of a stream one by one, within the time limits.
 struct Messages<'j> {
     stream: TcpStream,
     job: &'j FetchJob,
     buffer: Vec<u8>,
-    /// What of the buffer is not taken yet.
+    /// The part of the buffer not consumed yet.
     from: usize,
     to: usize,
     begun: Instant,
-    /// When something came last.
+    /// When bytes were last received.
     heard: Instant,
-    /// When the counting of the rate began last, and bytes since then.
+    /// When the current rate period began, and the bytes received since then.
     counted: (Instant, u64),
 }
 
@@ -288,7 +289,7 @@ impl<'j> Messages<'j> {
         Messages { stream, job, buffer: vec![0; SMALL], from: 0, to: 0, begun, heard: now, counted: (now, 0) }
     }
 
-    /// The next message, without its length.
+    /// Returns the next message, without its length prefix.
     fn next(&mut self, share: &MemoryShare) -> Result<&[u8], SecondaryFault> {
         self.fill(2, share)?;
         let len = match self.buffer.get(self.from..).and_then(|rest| rest.first_chunk::<2>()) {
@@ -301,7 +302,7 @@ impl<'j> Messages<'j> {
         self.buffer.get(start..start + len).ok_or(SecondaryFault::Unreachable)
     }
 
-    /// Reads until so many bytes are there.
+    /// Reads until `wanted` bytes are in the buffer.
     fn fill(&mut self, wanted: usize, share: &MemoryShare) -> Result<(), SecondaryFault> {
         while self.to - self.from < wanted {
             if self.from + wanted > self.buffer.len() || self.to == self.buffer.len() {
@@ -327,7 +328,7 @@ impl<'j> Messages<'j> {
         Ok(())
     }
 
-    /// Looks at the limits of time.
+    /// Checks the time limits.
     fn look(&mut self, now: Instant) -> Result<(), SecondaryFault> {
         let limit = |limit| Err(SecondaryFault::Transfer(TransferFault::Limit(limit)));
         let limits = &self.job.limits;
@@ -348,7 +349,7 @@ impl<'j> Messages<'j> {
     }
 }
 
-/// Whether a read has only waited.
+/// Whether a read timed out or was interrupted.
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
@@ -394,7 +395,7 @@ mod tests {
         let limit = |limit| Err(SecondaryFault::Transfer(TransferFault::Limit(limit)));
         assert_eq!(messages.look(after(50)), Ok(()));
         assert_eq!(messages.look(after(51)), Err(SecondaryFault::Unreachable), "nothing comes");
-        // 100 bytes a second are enough, and are counted anew for each minute.
+        // 100 bytes per second are enough; each minute is measured separately.
         for minute in 1..5 {
             messages.heard = after(minute * 60);
             messages.counted.1 = 6000;

@@ -1,6 +1,6 @@
-//! Dynamic updates of zones that are taken from primaries, passed on to those (RFC 2136 §6). The message goes
-//! on as it came, with its signature, and so does the answer: the primary judges. Each waits on a thread of
-//! its own, and there are only so many.
+//! Forwarding of dynamic updates of secondary zones to their primaries (RFC 2136 §6). The message is
+//! forwarded unchanged, with its signature, and so is the response: the primary decides. Each update waits on
+//! a thread of its own; their number is limited.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -25,24 +25,24 @@ use wording::reason;
 
 /// Longest wait for a connection to a primary.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Longest wait for its answer, which may have to wait for a disk.
+/// Longest wait for the response, which may have to wait for a disk.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// Updates that are not passed on.
+/// Log of updates that are not forwarded.
 static REFUSED: RefusalLog = RefusalLog::new("update");
 
-/// No primary could be asked, or there are too many updates: whether it was done is not known.
+/// No primary responded, or too many updates wait: whether the update was applied is not known.
 const NOT_PASSED_ON: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::NO_REACHABLE_AUTHORITY);
 
-/// The source for updates: those of some zones from primaries are passed on, the rest goes to the source that
+/// The source for updates: forwards those of some secondary zones, and hands the rest to the source that
 /// changes zones here.
 struct UpdateForwarding {
     secondaries: Arc<Secondaries>,
     own: Option<Arc<dyn Source>>,
 }
 
-/// Has the engine pass on updates for the zones whose `forward-updates` says so. All others stay with the
-/// source that there is.
+/// Makes the engine forward updates for zones according to their `forward-updates`. All others stay with the
+/// existing source.
 pub(super) fn install(secondaries: &Arc<Secondaries>, engine: &Engine<Served>) {
     engine.change_sources(|sources| {
         let (secondaries, own) = (Arc::clone(secondaries), sources.update.take());
@@ -55,7 +55,7 @@ impl Source for UpdateForwarding {
         match (self.peers(asked), &self.own) {
             (Some(peers), _) => self.pass_on(&peers, asked, responders),
             (None, Some(own)) => own.answer(asked, b, responders),
-            // It could be passed on, but not for this client.
+            // The zone is a secondary zone, but this client's updates are not forwarded.
             (None, None) if self.is_secondary(asked) => {
                 self.refused(asked, "`forward-updates` does not name the client");
                 SourceReply::Refused(Refusal::PROHIBITED)
@@ -76,25 +76,25 @@ impl Source for UpdateForwarding {
 }
 
 impl UpdateForwarding {
-    /// Logs that an update is not passed on for this reason.
+    /// Logs that an update is not forwarded for this reason.
     fn refused(&self, asked: &Asked<'_>, reason: &str) {
         REFUSED.change_refused(asked, reason, || self.serial_of(asked));
     }
 
-    /// The serial number that the zone has here.
+    /// Returns the serial number of the zone in service.
     fn serial_of(&self, asked: &Asked<'_>) -> Option<Serial> {
         let catalog = self.secondaries.engine.upgrade()?.catalog();
         catalog.get(asked.qname.as_lower().as_name())?.zone().map(|zone| zone.serial())
     }
 
-    /// Whether the zone is taken from primaries.
+    /// Whether the zone is a secondary zone.
     fn is_secondary(&self, asked: &Asked<'_>) -> bool {
         read(&self.secondaries.rules)
             .get(asked.qname.as_lower().as_wire())
             .is_some_and(|peers| !peers.primaries.is_empty())
     }
 
-    /// The primaries of the zone that is to be changed, if updates of this client are passed on to them.
+    /// Returns the peers of the zone to change, if this client's updates are forwarded to its primaries.
     fn peers(&self, asked: &Asked<'_>) -> Option<Arc<ZonePeers>> {
         let peers = read(&self.secondaries.rules).get(asked.qname.as_lower().as_wire()).cloned()?;
         let key = asked.verified.map(|verified| &**verified.key());
@@ -114,7 +114,7 @@ impl UpdateForwarding {
         let (peers, message) = (Arc::clone(peers), asked.packet.to_vec());
         let update = ForwardedUpdate::of(asked, self.serial_of(asked));
         let work = move || settle(&update, &peers, &message, responder, &place);
-        // A responder that is dropped with the thread answers SERVFAIL.
+        // A responder dropped with the thread sends SERVFAIL.
         if !self.secondaries.desk.threads.run(work) {
             let about = ("no thread", "update");
             log_repeated!(warn, WARN, about, "an update is not passed on: the system refuses a thread");
@@ -123,11 +123,11 @@ impl UpdateForwarding {
     }
 }
 
-/// One of the updates that wait for a primary.
+/// One of the updates that wait for a primary; dropped when it has ended.
 struct Place(Arc<SecondaryCounts>);
 
 impl Place {
-    /// One of so many.
+    /// Returns a place if fewer than `most` updates wait.
     fn take(counts: &Arc<SecondaryCounts>, most: u64) -> Option<Place> {
         let more = |waiting| (waiting < most).then_some(waiting + 1);
         counts.forwarding.fetch_update(Relaxed, Relaxed, more).ok()?;
@@ -141,11 +141,11 @@ impl Drop for Place {
     }
 }
 
-/// An update that is passed on, as its lines have it.
+/// A forwarded update, for the log.
 struct ForwardedUpdate {
     zone: String,
     client: IpAddr,
-    /// The key that signed it; of a key that is not known here, the name alone is.
+    /// The key that signed it; only its name if the key is unknown here.
     key: String,
     change: AskedChange,
 }
@@ -188,20 +188,20 @@ impl ForwardedUpdate {
         audit!(%zone, %client, key, reason, prerequisites, updates, serial, "update not passed on");
     }
 
-    /// What lines are counted together for.
+    /// The subject under which repeated log lines are counted.
     fn object(&self) -> String {
         format!("{} {} {}", self.zone, self.client, self.key)
     }
 }
 
-/// The key that a request names, which is not known here or did not make its signature.
+/// Returns the key that a request names, although it is unknown here or did not make its signature.
 fn unverified_key(asked: &Asked<'_>) -> Option<String> {
     let (_, mut parser) = Parser::new(asked.packet).ok()?;
     let name = parser.name_at(asked.request.tsig_at?).ok()?;
     Some(format!("{} (not verified here)", name.as_name()))
 }
 
-/// Asks one primary after the other, until one has taken the update.
+/// Sends the update to one primary after the other, until one has received it.
 fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder: Responder, place: &Place) {
     let mut why = "the zone has no primaries".to_owned();
     for primary in &peers.primaries {
@@ -219,7 +219,7 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder
                 update.passed_on(&primary.to_string(), rcode);
                 return responder.pass_on(answer);
             }
-            // It may have been done: no other primary is asked.
+            // The primary may have applied it, so no other primary is asked.
             Err(fault) => {
                 why = format!("no answer from {primary}: {}", reason(&fault));
                 break;
@@ -231,7 +231,7 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder
     responder.refuse(NOT_PASSED_ON);
 }
 
-/// Sends a request, and waits for its answer. Its ID stays what it was: nothing else is on this connection.
+/// Sends a request, and waits for its response. The ID is unchanged: the connection carries nothing else.
 fn exchange(mut stream: TcpStream, message: &[u8]) -> io::Result<Vec<u8>> {
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     stream.set_write_timeout(Some(ANSWER))?;
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!((places.len(), Place::take(&counts, 64).is_none()), (64, true));
         places.pop();
         assert!(Place::take(&counts, 64).is_some());
-        // Another bound holds for what comes next.
+        // The new limit applies to the next update.
         assert!(Place::take(&counts, 20).is_none());
         drop(places);
         assert_eq!(counts.forwarding.load(Relaxed), 0);

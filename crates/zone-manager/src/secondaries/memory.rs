@@ -1,4 +1,4 @@
-//! Memory that incoming transfers take, all of them together.
+//! Memory of all incoming transfers together.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use threads::sync::lock;
 
-/// The memory of incoming transfers. Where more is taken than may be, the transfer that takes most is given
-/// up.
+/// Memory of incoming transfers. If they exceed the limit, the largest transfer is cancelled.
 #[derive(Debug, Default)]
 pub struct IncomingMemory {
     most: AtomicU64,
@@ -27,34 +26,34 @@ struct Taker {
 }
 
 impl Takers {
-    /// The transfer that takes most, of those that go on, and what these take together.
+    /// Returns the largest transfer that is not cancelled, and the bytes of all such transfers.
     fn largest(&self) -> (Option<&Taker>, u64) {
         let going_on = || self.all.values().filter(|taker| !taker.given_up.load(Relaxed));
         (going_on().max_by_key(|taker| taker.bytes), going_on().map(|taker| taker.bytes).sum())
     }
 }
 
-/// More memory is taken than all transfers may together.
+/// The transfers together exceed their memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OutOfMemory;
 
 impl IncomingMemory {
-    /// So many bytes may be taken from now on.
+    /// Sets the limit in bytes.
     pub(super) fn set(&self, most: u64) {
         self.most.store(most, Relaxed);
     }
 
-    /// Bytes taken now.
+    /// Bytes in use.
     pub fn taken(&self) -> u64 {
         lock(&self.takers).all.values().map(|taker| taker.bytes).sum()
     }
 
-    /// Bytes that may be taken.
+    /// The limit in bytes.
     pub fn most(&self) -> u64 {
         self.most.load(Relaxed)
     }
 
-    /// Begins to count a transfer.
+    /// Registers a transfer.
     pub(super) fn begin(self: &Arc<Self>) -> MemoryShare {
         let mut takers = lock(&self.takers);
         takers.last += 1;
@@ -64,7 +63,7 @@ impl IncomingMemory {
     }
 }
 
-/// What one transfer takes; dropping it returns that.
+/// The memory of one transfer; dropping it releases the memory.
 #[derive(Debug)]
 pub(super) struct MemoryShare {
     memory: Arc<IncomingMemory>,
@@ -73,14 +72,14 @@ pub(super) struct MemoryShare {
     bytes: u64,
 }
 
-/// A change of fewer bytes is not worth a lock.
+/// Smallest change in bytes that is worth taking the lock.
 const STEP: u64 = 64 << 10;
 
 impl MemoryShare {
-    /// Notes how many bytes the transfer takes by now.
+    /// Records the bytes that the transfer now uses.
     ///
     /// # Errors
-    /// The transfer is to be given up: all take too much, and it takes most.
+    /// The transfer is cancelled: the limit is exceeded, and it is the largest.
     pub(super) fn takes(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
         if bytes.abs_diff(self.bytes) >= STEP {
             self.bytes = bytes;
@@ -88,7 +87,7 @@ impl MemoryShare {
             if let Some(taker) = takers.all.get_mut(&self.number) {
                 taker.bytes = bytes;
             }
-            // What those have taken that are given up comes back as soon as they look.
+            // The memory of cancelled transfers is released at their next check.
             while let (Some(largest), all) = takers.largest()
                 && all > self.memory.most()
             {
@@ -98,7 +97,7 @@ impl MemoryShare {
         if self.given_up.load(Relaxed) { Err(OutOfMemory) } else { Ok(()) }
     }
 
-    /// Whether the transfer is to be given up.
+    /// Whether the transfer is cancelled.
     pub(super) fn is_given_up(&self) -> bool {
         self.given_up.load(Relaxed)
     }
@@ -120,13 +119,13 @@ mod tests {
         memory.set(1 << 20);
         let (mut small, mut large) = (memory.begin(), memory.begin());
         assert_eq!((small.takes(200 << 10), large.takes(700 << 10)), (Ok(()), Ok(())));
-        // A small one asks for what is not there: the large one has to go.
+        // The small transfer exceeds the limit: the large one is cancelled.
         assert_eq!(small.takes(400 << 10), Ok(()));
         assert!(large.is_given_up() && large.takes(700 << 10).is_err());
         assert_eq!(memory.taken(), 1100 << 10, "until it is gone");
         drop(large);
         assert_eq!(memory.taken(), 400 << 10);
-        // Alone, it is the largest.
+        // Alone, it is the largest transfer.
         assert_eq!(small.takes(2 << 20), Err(OutOfMemory));
         drop(small);
         assert_eq!(memory.taken(), 0);

@@ -1,19 +1,18 @@
-//! Zones that are taken from other servers, and NOTIFY to other servers, at work: secondaries, in both
-//! meanings. Timers and messages are `transfer`'s.
+//! Zones transferred from primaries, and NOTIFY in both directions. `transfer` has the timers and messages.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `plan` | the other servers of each zone, out of the configuration |
-//! | `core` | what is to be done: the state machine, driven by `net::Outgoing` on a thread of its own |
+//! | `plan` | the other servers of each zone, from the configuration |
+//! | `core` | the state machine, driven by `net::Outgoing` on a thread of its own |
 //! | `fetch` | one transfer, on a thread that does nothing else meanwhile |
-//! | `memory` | the memory of all these transfers together |
-//! | `notify` | NOTIFY from others |
-//! | `forward` | updates from others, passed on to primaries |
+//! | `memory` | the memory of all incoming transfers together |
+//! | `notify` | incoming NOTIFY |
+//! | `forward` | incoming updates, forwarded to primaries |
 //! | `store` | versions on disk |
-//! | `status`, `counts` | what operators see |
+//! | `status`, `counts` | states and counters for operators |
 //!
-//! A version that has come goes to the state of its zone and is published at once; it is written to disk
-//! beside that. Transfers and forwarded updates have a thread each, kept for the next one.
+//! A received version goes to the state of its zone and is published at once; it is written to disk beside
+//! that. Each transfer and each forwarded update has a thread, which is reused.
 
 mod core;
 mod counts;
@@ -70,15 +69,15 @@ use threads::background::Background;
 use threads::kept_threads::KeptThreads;
 use threads::sync::{read, write};
 
-/// Longest wait for what the core knows.
+/// Longest wait for a reply of the core.
 const CORE_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Links open at a time: an SOA query for each zone under way, and NOTIFY.
+/// Most links open at a time: one per SOA query in progress, and those of NOTIFY.
 const LINKS: usize = 16_384;
 
-/// Why an order came to nothing.
+/// Why an order was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderFault {
-    /// The zone is not taken from primaries.
+    /// The zone has no primaries.
     NotTaken,
     /// The zone has no NOTIFY targets, or is not in service.
     NoNotifyTargets,
@@ -97,12 +96,12 @@ impl fmt::Display for OrderFault {
 }
 impl std::error::Error for OrderFault {}
 
-/// Why there are no secondaries.
+/// Why secondary zones cannot be offered.
 #[derive(Debug)]
 pub enum SecondariesFault {
-    /// The system has no random numbers.
+    /// The system returned no random numbers.
     Random(getrandom::Error),
-    /// It refuses a thread or a descriptor.
+    /// The system refused a thread or a descriptor.
     Thread(io::Error),
 }
 
@@ -116,35 +115,36 @@ impl fmt::Display for SecondariesFault {
 }
 impl std::error::Error for SecondariesFault {}
 
-/// Takes zones from primaries and tells others of changes.
+/// Secondary zones, and NOTIFY to other servers.
 pub struct Secondaries {
     outgoing: Arc<Outgoing<SecondaryRequest>>,
-    /// Whose zones they are; the engine has this as the source for NOTIFY.
+    /// The engine that serves the zones; it has this as the source for NOTIFY.
     engine: Weak<Engine<Served>>,
     rules: RwLock<PeerRules>,
     unread: Arc<Unread>,
     counts: Arc<SecondaryCounts>,
     desk: Arc<Desk>,
-    /// Updates that may wait for primaries at a time.
+    /// Most updates that wait for primaries at a time.
     forwards: AtomicU64,
 }
 
-/// What the core reaches: the threads of transfers, and the zone keeping.
+/// Services for the core: threads of transfers, publishing, and the stores.
 struct Desk {
     outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
     keeping: PublishHandle,
     store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
-    /// Threads of transfers and of forwarded updates, which wait for primaries.
+    /// Threads of transfers and forwarded updates, which wait for primaries.
     threads: Arc<KeptThreads>,
-    /// The copy of the root zone, which judges versions of it.
+    /// The local copy of the root zone, which checks new versions of it.
     local_root: Arc<LocalRoot>,
     memory: Arc<IncomingMemory>,
     background: Arc<Background>,
 }
 
 impl Desk {
-    /// What a transfer brought, unless it is a version of the root zone that the resolver must not ask.
+    /// Returns the transfer's result, or a fault if it is a version of the root zone that the resolver must
+    /// not use.
     fn judged(&self, apex: &Apex, fetched: Fetched) -> Result<Fetched, SecondaryFault> {
         let (Fetched::Whole(zone) | Fetched::Changed(zone, _)) = &fetched else { return Ok(fetched) };
         let is_root = apex[..] == *Name::ROOT.as_wire();
@@ -155,7 +155,7 @@ impl Desk {
     }
 
     fn request(&self, request: SecondaryRequest) {
-        // Otherwise the server is stopping.
+        // Without the core, the server is stopping.
         if let Some(outgoing) = self.outgoing.get().and_then(Weak::upgrade) {
             outgoing.request(request);
         }
@@ -167,7 +167,7 @@ impl CoreHost for Arc<Desk> {
         let (number, desk, of) = (job.number, Arc::clone(self), apex.clone());
         let work = move || {
             let mut figures = FetchFigures::default();
-            // A panic is a bug of ours, and costs this transfer.
+            // A panic is a bug in nomen. It fails this transfer only.
             let share = desk.memory.begin();
             let fetched = catch_unwind(AssertUnwindSafe(|| fetch(&job, &mut figures, share)));
             let fetched = fetched.unwrap_or(Err(SecondaryFault::Transfer(TransferFault::Malformed)));
@@ -213,9 +213,9 @@ impl CoreHost for Arc<Desk> {
 }
 
 impl Secondaries {
-    /// Starts the thread; zones come with [`configure`](Self::configure), and are kept in the state folder,
-    /// if there is one that can be used. News of them goes to `manager`; `local_root` judges versions of the
-    /// root zone where that is a copy for the resolver. From the next batch on the engine takes NOTIFY.
+    /// Starts the thread. [`configure`](Self::configure) sets the zones; they are stored in the state folder
+    /// if there is a usable one. Events go to the [`PublishHandle`]; `local_root` checks versions of the root
+    /// zone if that is the resolver's copy. From the next batch on the engine takes NOTIFY.
     ///
     /// # Errors
     /// [`SecondariesFault`].
@@ -266,29 +266,29 @@ impl Secondaries {
         Ok(secondaries)
     }
 
-    /// Updates of zones that say so are passed on to their primaries from the next batch on. Another source
-    /// for updates has to be installed before.
+    /// Forwards updates of zones to their primaries, as configured, from the next batch on. Any other source
+    /// for updates must be installed before.
     pub fn forward_updates(self: &Arc<Self>, engine: &Engine<Served>) {
         forward::install(self, engine);
     }
 
-    /// What links to other servers have done.
+    /// Totals of the links to other servers.
     pub fn totals(&self) -> OutgoingTotals {
         self.outgoing.totals()
     }
 
     fn request(&self, request: SecondaryRequest) {
-        // Otherwise the server is stopping.
+        // Without the core, the server is stopping.
         self.outgoing.request(request);
     }
 
-    /// Zones have these peers from now on. Those that stay keep their timers.
+    /// Sets the peers of all zones. Zones that stay keep their timers.
     pub fn configure(&self, rules: PeerRules) {
         write(&self.rules).clone_from(&rules);
         self.request(SecondaryRequest::Configure(rules));
     }
 
-    /// Some zones have other peers from now on; `None`: they have none any more.
+    /// Sets the peers of some zones; `None`: the zone has none any more.
     pub fn change(&self, zones: Vec<(Apex, Option<Arc<ZonePeers>>)>) {
         let mut rules = write(&self.rules);
         for (apex, peers) in &zones {
@@ -301,8 +301,8 @@ impl Secondaries {
         self.request(SecondaryRequest::Change(zones));
     }
 
-    /// Forgets what is known of zones that are taken from primaries. When this returns, nothing that was kept
-    /// of them is found any more: a zone of the same name begins anew.
+    /// Stops refreshing secondary zones, and removes their stored versions. When this returns, no stored version is
+    /// found any more: a zone of the same name starts without one.
     pub fn forget(&self, zones: Vec<Apex>) {
         if zones.is_empty() {
             return;
@@ -314,12 +314,12 @@ impl Secondaries {
         }
     }
 
-    /// A zone is to be taken from its primaries from now on.
+    /// Starts to refresh a zone from its primaries.
     pub fn begin(&self, apex: Apex, kept: Option<KeptVersion>) {
         self.request(SecondaryRequest::Begin(apex, kept));
     }
 
-    /// These versions went into service.
+    /// Reports versions that went into service.
     pub fn published(&self, zones: &[Arc<Zone>]) {
         let rules = read(&self.rules);
         let is_told = |zone: &&Arc<Zone>| {
@@ -332,13 +332,13 @@ impl Secondaries {
         }
     }
 
-    /// Has something done about a zone, which goes on when this returns.
+    /// Orders an action for a zone, which has started when this returns.
     ///
     /// # Errors
     /// [`OrderFault`].
     pub fn order(&self, apex: &Apex, order: ZoneOrder) -> Result<(), OrderFault> {
         if order == ZoneOrder::Notify {
-            // A target that came into the list after the last change has not got a NOTIFY.
+            // A target added after the last change has not received a NOTIFY.
             let catalog = self.engine.upgrade().map(|engine| engine.catalog());
             let name = Name::from_wire(apex).ok();
             let entry = catalog.as_ref().zip(name).and_then(|(catalog, name)| catalog.get(name));
@@ -356,7 +356,7 @@ impl Secondaries {
         }
     }
 
-    /// Takes a zone from its primaries again, whatever their serial number, if it is taken from primaries.
+    /// Transfers a secondary zone again, whatever the serial numbers.
     pub fn take_again(&self, apex: &Apex) {
         let (reply, _) = sync_channel(1);
         self.request(SecondaryRequest::Order(apex.clone(), ZoneOrder::Retransfer, reply));
@@ -367,7 +367,7 @@ impl Secondaries {
         read(&self.rules).iter().next().is_some()
     }
 
-    /// What is known of a zone with other servers.
+    /// Returns the status of a zone that has peers.
     pub fn status(&self, apex: &Apex) -> Option<SecondaryStatus> {
         read(&self.rules).get(apex)?;
         let (reply, replied) = sync_channel(1);
@@ -375,56 +375,56 @@ impl Secondaries {
         replied.recv_timeout(CORE_REPLY_TIMEOUT).ok().flatten()
     }
 
-    /// What is known of so many zones that are taken from primaries: those with faults first, then those that
-    /// are asked for soonest.
+    /// Returns the status of `most` secondary zones: those with faults first, then those with the earliest
+    /// refresh.
     pub fn worst(&self, most: usize) -> Vec<(Apex, SecondaryStatus)> {
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Worst(most, reply));
         replied.recv_timeout(CORE_REPLY_TIMEOUT).unwrap_or_default()
     }
 
-    /// How many zones are in which state.
+    /// Returns the number of secondary zones in each state.
     pub fn states(&self) -> StateCounts {
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Count(reply));
         replied.recv_timeout(CORE_REPLY_TIMEOUT).unwrap_or_default()
     }
 
-    /// What is counted.
+    /// The counters.
     pub fn counts(&self) -> &SecondaryCounts {
         &self.counts
     }
 
-    /// Where versions are kept, if they are.
+    /// The stores, if versions are stored.
     pub fn store(&self) -> Option<&Arc<SecondaryStore>> {
         self.desk.store.as_ref()
     }
 
-    /// Whether versions of a zone from primaries are kept on disk.
+    /// Whether versions of a secondary zone are stored on disk.
     pub fn keeps(&self, apex: &[u8]) -> bool {
         let rules = read(&self.rules);
         self.store().is_some() && rules.get(apex).is_some_and(|peers| !peers.primaries.is_empty())
     }
 
-    /// What changed since a version in a zone from primaries; `None` if that is not known. Waits for the
+    /// Returns the changes of a secondary zone since a version; `None` if they are not stored. Waits for the
     /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.keeps(apex).then(|| self.store()?.history(apex, from)).flatten()
     }
 
-    /// Whether a version of a zone that was kept may no longer be served.
+    /// Whether a stored version of a zone has expired.
     pub fn has_expired(&self, apex: &Apex, kept: &KeptVersion) -> bool {
         let rules = read(&self.rules).get(apex).map(|peers| peers.rules.clone()).unwrap_or_default();
         let timers = SecondaryZone::kept(rules, kept.zone.soa(), kept.confirmed, &mut || 0);
         timers.expires().is_some_and(|expires| expires <= unix_seconds())
     }
 
-    /// The memory that incoming transfers take.
+    /// Memory of incoming transfers.
     pub fn memory(&self) -> &IncomingMemory {
         &self.desk.memory
     }
 
-    /// Sends no more queries and NOTIFYs, and waits for the disk.
+    /// Stops sending queries and NOTIFYs, and waits for the disk.
     pub fn stop(&self) {
         self.outgoing.stop();
         self.desk.store.iter().for_each(|store| store.flush());

@@ -1,5 +1,5 @@
-//! NOTIFY from others (RFC 1996): who may send it, and what it causes. It is answered at once; what it says
-//! is a hint.
+//! Incoming NOTIFY (RFC 1996): who may send it, and what it triggers. It is answered at once; its content is
+//! only a hint.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -17,29 +17,28 @@ use crate::managed::Apex;
 use telemetry::audit::RefusalLog;
 use threads::sync::{lock, read};
 
-/// NOTIFY that is refused.
+/// Log of refused NOTIFYs.
 static REFUSED: RefusalLog = RefusalLog::new("NOTIFY");
 
-/// The zones with a NOTIFY that was taken and not looked at yet: more of them say nothing new.
+/// Zones with an accepted NOTIFY that is not handled yet: further ones add no information.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<HashSet<Apex>>);
 
 impl Unread {
-    /// One has come. Returns whether it is the first.
+    /// Adds a zone. Returns whether it was not there yet.
     fn add(&self, apex: &[u8]) -> bool {
         let mut zones = lock(&self.0);
         !zones.contains(apex) && zones.insert(apex.into())
     }
 
-    /// The zone is looked at.
+    /// Removes a zone: its NOTIFY is being handled.
     pub(super) fn looked(&self, apex: &Apex) {
         lock(&self.0).remove(apex);
     }
 }
 
 impl Secondaries {
-    /// Takes a NOTIFY, if it is for a zone that is taken from primaries, and comes from whom the zone takes
-    /// it.
+    /// Accepts a NOTIFY for a secondary zone from a sender that the zone allows.
     fn take_notify(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
         if asked.question.qclass != Class::IN {
             REFUSED.refused(asked, "the class is not IN");

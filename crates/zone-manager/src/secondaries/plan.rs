@@ -1,4 +1,4 @@
-//! The other servers of each zone: what the configuration says, made ready to be used.
+//! Other servers of each zone, from the configuration.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,14 +17,14 @@ use config::table::read::At;
 use config::table::value::AddrPort;
 use config::transfers::TransferGrant;
 
-/// Another server, and the key that signs what goes between us.
+/// Another server, and the TSIG key for messages to and from it.
 #[derive(Debug, Clone)]
 pub struct PeerServer {
-    /// Where it is.
+    /// Address and port of the server.
     pub address: SocketAddr,
     /// The key, if there is one.
     pub key: Option<Arc<TsigKey>>,
-    /// The address of this machine that it is asked from, if that matters.
+    /// Local address for connections to the server; `None`: any.
     pub source: Option<IpAddr>,
 }
 
@@ -36,16 +36,16 @@ impl PartialEq for PeerServer {
 }
 
 impl PeerServer {
-    /// Opens a connection to it.
+    /// Opens a connection to the server.
     ///
     /// # Errors
-    /// The system's; also that there is no such address here as it is to be asked from.
+    /// Those of the system; also if the local address does not exist here.
     pub(super) fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
         net::connect(self.address, self.source, patience)
     }
 }
 
-/// As the configuration has it, but for the key.
+/// In the form of the configuration, without the key.
 impl fmt::Display for PeerServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&AddrPort(self.address), f)
@@ -55,25 +55,25 @@ impl fmt::Display for PeerServer {
 /// The other servers of one zone, or of all zones of a folder.
 #[derive(Debug, PartialEq)]
 pub struct ZonePeers {
-    /// Whom the zone is taken from, in the order in which they are asked; empty if it is not.
+    /// The primaries in the order in which they are asked; empty if the zone is not a secondary zone.
     pub primaries: Box<[PeerServer]>,
     /// The targets of NOTIFY.
     pub notify: Box<[PeerServer]>,
-    /// Who may announce changes beside the primaries.
+    /// Who may send NOTIFY besides the primaries.
     allow_notify: Box<[TransferGrant]>,
-    /// Whose updates are passed on to the primaries.
+    /// Clients whose updates are forwarded to the primaries.
     forward_updates: Box<[TransferGrant]>,
-    /// When primaries are asked.
+    /// When primaries are queried.
     pub rules: Arc<SecondaryRules>,
-    /// How a version's digest decides whether it is taken.
+    /// How a version's digest decides whether it is accepted.
     pub zonemd: ZonemdPolicy,
-    /// Most NSEC3 iterations of a version, if not the usual ones.
+    /// Limit of NSEC3 iterations of a version, if not the default.
     pub nsec3_max_iterations: Option<u16>,
 }
 
 impl ZonePeers {
-    /// Whether a NOTIFY is taken that came from `address` and was signed by `key`; of a primary, with its
-    /// place in the list.
+    /// Whether a NOTIFY from `address`, signed by `key`, is accepted. `Some` has the sender's index among the
+    /// primaries, if it is one by its address.
     pub fn takes_notify(&self, address: IpAddr, key: Option<&TsigKey>) -> Option<Option<usize>> {
         let address = address.to_canonical();
         let by_address = self.primaries.iter().position(|peer| peer.address.ip() == address);
@@ -86,8 +86,7 @@ impl ZonePeers {
         known.then_some(by_address)
     }
 
-    /// Whether updates that come from `address`, signed by `key` if that is known here, are passed on to the
-    /// primaries.
+    /// Whether updates from `address`, signed by `key` if that is known here, are forwarded to the primaries.
     pub fn forwards(&self, address: IpAddr, key: Option<&TsigKey>) -> bool {
         let address = address.to_canonical();
         self.forward_updates.iter().any(|grant| grant.fits(address, key))
@@ -101,56 +100,57 @@ pub struct PeerRules {
 }
 
 impl PeerRules {
-    /// Those of one zone.
+    /// Returns the servers of one zone.
     pub fn get(&self, apex: &[u8]) -> Option<&Arc<ZonePeers>> {
         self.zones.get(apex)
     }
 
-    /// Whether a zone is taken from primaries.
+    /// Whether any zone is a secondary zone.
     pub fn any_taken(&self) -> bool {
         self.zones.values().any(|peers| !peers.primaries.is_empty())
     }
 
-    /// One zone has these from now on.
+    /// Sets the servers of one zone.
     pub fn set(&mut self, apex: &Apex, peers: Arc<ZonePeers>) {
         Arc::make_mut(&mut self.zones).insert(apex.clone(), peers);
     }
 
-    /// One zone has none any more.
+    /// Removes the servers of one zone.
     pub fn remove(&mut self, apex: &[u8]) {
         if self.zones.contains_key(apex) {
             Arc::make_mut(&mut self.zones).remove(apex);
         }
     }
 
-    /// All zones that have any.
+    /// Returns all zones that have other servers.
     pub fn iter(&self) -> impl Iterator<Item = (&Apex, &Arc<ZonePeers>)> {
         self.zones.iter()
     }
 }
 
-/// Makes the rules while the zones of a configuration are found.
+/// Builds the rules while the zones of a configuration are found.
 pub struct PeerMaker {
     keys: Arc<TsigKeys>,
     zones: HashMap<Apex, Arc<ZonePeers>>,
-    /// What many zones share is kept once: the peers of a template, by where its keys lie.
+    /// Peers shared by many zones: those of a template, by the address of the template's keys.
     made: HashMap<(*const PeerKeys, bool), Arc<ZonePeers>>,
 }
 
 impl PeerMaker {
-    /// Rules without zones. That the keys are there has been looked at.
+    /// Returns a maker without zones. The caller has checked that the keys exist.
     pub fn new(keys: &Arc<TsigKeys>) -> PeerMaker {
         PeerMaker { keys: Arc::clone(keys), zones: HashMap::new(), made: HashMap::new() }
     }
 
-    /// Adds a zone with its own peers; its template's hold where it has none. `taken`: it has primaries.
+    /// Adds a zone with its own peers; its template's apply where it has none. `taken`: it is a secondary
+    /// zone.
     pub fn add(&mut self, apex: &Apex, own: Option<&PeerKeys>, template: Option<&PeerKeys>, taken: bool) {
         if let Some(peers) = self.peers(own, template, taken) {
             self.zones.insert(apex.clone(), peers);
         }
     }
 
-    /// The peers of a zone with these keys, whose template has those, if it has any.
+    /// Returns the peers of a zone with these keys, whose template has those, if it has any.
     pub fn peers(
         &mut self,
         own: Option<&PeerKeys>,
@@ -203,7 +203,7 @@ impl PeerMaker {
         PeerServer { address: peer.address, key: key.cloned(), source }
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn made(self) -> PeerRules {
         PeerRules { zones: Arc::new(self.zones) }
     }

@@ -1,5 +1,5 @@
-//! The core of zones from primaries, for simulations: transfers end when the simulation orders it, with the
-//! versions that it has.
+//! The core of secondary zones, for simulations: transfers end when the simulation says so, with the
+//! simulation's versions.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ use threads::sync::lock;
 /// When the simulation begins, in seconds since 1970.
 const START: u64 = 1_700_000_000;
 
-/// What the core has others do.
+/// The services of the core.
 #[derive(Clone)]
 struct Host {
     manager: PublishHandle,
@@ -72,7 +72,7 @@ impl Random for Zeros {
     }
 }
 
-/// Zones from primaries on a disk of the simulation.
+/// Secondary zones on a simulated disk.
 pub(crate) struct SimulatedSecondaries {
     core: SecondaryCore<Host, Zeros>,
     host: Host,
@@ -100,24 +100,24 @@ impl SimulatedSecondaries {
         Ok(all)
     }
 
-    /// The stored version of a zone.
+    /// Returns the stored version of a zone.
     pub(crate) fn load(&self, apex: &Apex, key: &HashKey) -> Option<KeptVersion> {
         self.host.store.load(apex, key)
     }
 
-    /// Has a zone taken from its primaries.
+    /// Starts to refresh a zone from its primaries.
     pub(crate) fn begin(&mut self, apex: &Apex, kept: Option<KeptVersion>) {
         self.request(SecondaryRequest::Begin(apex.clone(), kept));
     }
 
-    /// Has a zone transferred.
+    /// Orders a transfer of a zone.
     pub(crate) fn retransfer(&mut self, apex: &Apex) {
         let (reply, _replied) = std::sync::mpsc::sync_channel(1);
         self.request(SecondaryRequest::Order(apex.clone(), ZoneOrder::Retransfer, reply));
     }
 
-    /// Ends the transfer under way with this version of its zone, by its changes where `by_changes` says so
-    /// and there is a version to change. Returns whether there was a transfer.
+    /// Ends the transfer in progress with this version of its zone, by differences if `by_changes` and there
+    /// is a version to change. Returns whether there was a transfer.
     pub(crate) fn transferred(&mut self, zone: &Arc<Zone>, by_changes: bool) -> bool {
         let Some((apex, job)) = lock(&self.host.fetches).pop() else { return false };
         let fetched = match job.have.filter(|_| by_changes) {
@@ -133,14 +133,14 @@ impl SimulatedSecondaries {
         true
     }
 
-    /// Lets so many seconds pass. No primary answers meanwhile.
+    /// Advances the clock by so many seconds. No primary responds meanwhile.
     pub(crate) fn pass(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
         let mut actions = Vec::new();
         self.core.timeout(self.now, &mut actions);
     }
 
-    /// Lets the core take the folds that have ended. Returns false if there were none.
+    /// Handles the folds that have ended. Returns false if there were none.
     pub(crate) fn run(&mut self) -> bool {
         let requests = std::mem::take(&mut *lock(&self.host.requests));
         let is_any = !requests.is_empty();
@@ -149,7 +149,7 @@ impl SimulatedSecondaries {
     }
 
     fn request(&mut self, request: SecondaryRequest) {
-        // Messages to primaries and from them are the business of other tests.
+        // Other tests cover the messages to and from primaries.
         let mut actions = Vec::new();
         self.core.request(request, self.now, &mut actions);
     }

@@ -1,51 +1,51 @@
-//! What operators see of a zone with other servers, and what they can order.
+//! Status of a zone with other servers, and orders of operators.
 
 use serde::Serialize;
 
-/// What an operator wants of a zone.
+/// An operator's order for a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneOrder {
-    /// Ask the primaries whether there is a newer version.
+    /// Query the primaries for a newer version.
     Refresh,
-    /// Take all of the zone from the primaries, whatever its version.
+    /// Transfer the whole zone from the primaries, whatever its version.
     Retransfer,
-    /// Tell the secondaries of the version in service.
+    /// Send NOTIFY with the version in service.
     Notify,
 }
 
-/// What is known of a zone with other servers. Times are in seconds since 1970.
+/// Status of a zone with other servers. Times are in seconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SecondaryStatus {
-    /// "fresh", "stale", "expired" or "never-loaded"; none if the zone is not taken from primaries.
+    /// "fresh", "stale", "expired" or "never-loaded"; `None` if the zone is not a secondary zone.
     pub state: Option<&'static str>,
-    /// The version that was taken last.
+    /// The serial number of the version at hand.
     pub serial: Option<u32>,
-    /// Whom it is taken from.
+    /// The primaries.
     pub primaries: Vec<String>,
-    /// Whether a primary is being asked, or transfers the zone.
+    /// Whether a query to a primary or a transfer is in progress.
     pub under_way: bool,
-    /// When a primary last said that our version is the newest.
+    /// When a primary last confirmed the version at hand as the newest.
     pub confirmed: Option<u64>,
-    /// When primaries are asked next.
+    /// When the primaries are queried next.
     pub next_refresh: Option<u64>,
-    /// When the zone expires if none answers.
+    /// When the zone expires if no primary responds.
     pub expires: Option<u64>,
-    /// The last fault, if no primary was of use since.
+    /// The last fault, if no primary has responded properly since.
     pub fault: Option<PrimaryFault>,
-    /// The last transfer.
+    /// The last transfer that brought a version.
     pub last_transfer: Option<LastTransfer>,
     /// The targets of NOTIFY.
     pub notify: Vec<String>,
 }
 
-/// Why a primary was of no use.
+/// Why a primary could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PrimaryFault {
-    /// Which one.
+    /// The primary.
     pub primary: String,
-    /// When.
+    /// When the fault happened.
     pub at: u64,
-    /// Why.
+    /// The reason.
     pub fault: String,
 }
 
@@ -54,18 +54,18 @@ pub struct PrimaryFault {
 pub struct LastTransfer {
     /// When it ended.
     pub at: u64,
-    /// From whom.
+    /// The primary.
     pub primary: String,
     /// "AXFR" or "IXFR".
     pub kind: &'static str,
-    /// The version before.
+    /// The serial number before.
     pub from: Option<u32>,
-    /// The version that it brought.
+    /// The serial number of the received version.
     pub to: u32,
-    /// Records in it, those that went among them.
+    /// Records received, including removed ones.
     pub records: u64,
     /// Bytes of its messages.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub milliseconds: u64,
 }

@@ -1,5 +1,5 @@
-//! Stores of zones from primaries: written beside serving, and read at the start, so that zones are there
-//! without a transfer.
+//! Stores of secondary zones: written beside serving, and read at the start, so that zones are served without
+//! a transfer.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,23 +22,23 @@ use telemetry::repeated::log_repeated;
 use threads::background::Background;
 use threads::sync::lock;
 
-/// The folder of the files in the state folder.
+/// Folder of the stores in the state folder.
 pub const FOLDER: &str = "secondaries";
-/// Reading a zone that takes longer than this is logged.
+/// Reads that take longer than this are logged.
 const SLOW_READ: Duration = Duration::from_secs(1);
 
-/// What becomes of the store of a zone from primaries.
+/// An order to the store of a secondary zone.
 #[derive(Debug)]
 pub(super) enum Keep {
-    /// Stores this version: by its changes where they are known and follow the stored version.
+    /// Stores this version: by its changes if these are known and follow the stored version.
     Version(Arc<Zone>, Option<Vec<Arc<ChangeSet>>>),
-    /// Stores that a primary confirmed the stored version.
+    /// Stores that a primary has confirmed the stored version.
     Confirmed,
     /// Removes the store: the zone has no primaries any more.
     Nothing,
 }
 
-/// The stores of zones from primaries.
+/// The stores of secondary zones.
 pub struct SecondaryStore {
     stores: ZoneStores,
     counts: Arc<SecondaryCounts>,
@@ -58,7 +58,7 @@ impl SecondaryStore {
         SecondaryStore::open_on(Arc::new(RealDisk), state, background, counts)
     }
 
-    /// The same on another disk.
+    /// Opens the stores on this disk.
     pub(super) fn open_on(
         disk: Arc<dyn Disk>,
         state: &Path,
@@ -69,7 +69,7 @@ impl SecondaryStore {
         Ok(Arc::new(SecondaryStore { stores, counts: Arc::clone(counts), removing: Mutex::default() }))
     }
 
-    /// Queues a write of a zone, as of a time in seconds since 1970.
+    /// Queues a write of a zone; `at` is the time of the confirmation, in seconds since 1970.
     pub(super) fn keep(self: &Arc<Self>, apex: Apex, keep: Keep, at: u64) {
         let is_version = matches!(keep, Keep::Version(..));
         let (order, removes) = match keep {
@@ -85,7 +85,7 @@ impl SecondaryStore {
         self.stores.order(&apex, order, Box::new(stored));
     }
 
-    /// Counts and logs how a write ended.
+    /// Counts and logs the end of a write.
     fn stored(&self, apex: &Apex, result: Result<bool, StoreFault>, is_version: bool, removes: bool) {
         match result {
             Ok(_) => drop(self.counts.stored.fetch_add(u64::from(is_version), Relaxed)),
@@ -105,7 +105,7 @@ impl SecondaryStore {
         }
     }
 
-    /// Returns the changes of a zone from a version on; `None` if the store does not reach back to it. Waits
+    /// Returns the changes of a zone since a version; `None` if the store does not reach back to it. Waits
     /// for the disk.
     pub(super) fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
@@ -122,7 +122,7 @@ impl SecondaryStore {
         })
     }
 
-    /// Waits until all that was queued is on the disk, some seconds at most.
+    /// Waits until all queued writes are on disk, ten seconds at most.
     pub(super) fn flush(&self) {
         if !self.stores.flush() {
             warn!(
@@ -131,7 +131,7 @@ impl SecondaryStore {
         }
     }
 
-    /// What was kept of a zone by an earlier run. Whether it has expired is not looked at.
+    /// Loads the stored version of a zone. Does not check whether it has expired.
     pub fn load(&self, apex: &Apex, key: &HashKey) -> Option<KeptVersion> {
         if lock(&self.removing).contains_key(apex) {
             return None;
@@ -140,7 +140,7 @@ impl SecondaryStore {
         let kept = self.stores.exclusively(apex, |folder| {
             load(folder, name, key).unwrap_or_else(|fault| {
                 let aside = match &fault {
-                    // The disk may read it the next time.
+                    // The disk may be able to read it the next time.
                     StoreFault::Io { .. } => "the file stays as it is".to_owned(),
                     _ => match folder.set_aside(name) {
                         Ok(path) => format!("it is now {}", path.display()),
@@ -167,7 +167,8 @@ fn load(folder: &ZoneFolder, name: Name<'_>, key: &HashKey) -> Result<Option<Kep
     }
     let zone = Arc::new(stored.load(key)?);
     drop(store);
-    // A crash may have cost the time of the confirmation; the version came when the file was written last.
+    // A crash may have lost the time of the confirmation; the version was received when the file was last
+    // written.
     let written = || stored.path().metadata().and_then(|about| about.modified()).ok();
     let written = || Some(written()?.duration_since(UNIX_EPOCH).ok()?.as_secs());
     let confirmed = stored.confirmed().or_else(written).unwrap_or(0);
@@ -207,14 +208,14 @@ mod tests {
         loop {
             match SecondaryStore::open(folder.path(), &Background::new(), &Arc::default()) {
                 Ok(store) => return store,
-                // A thread of an earlier run still has it.
+                // A thread of an earlier run still uses it.
                 Err(StoreFault::Locked(_)) => std::thread::yield_now(),
                 Err(fault) => panic!("{fault}"),
             }
         }
     }
 
-    /// Has things kept by one run, and returns what the next one finds: serial and time of confirmation.
+    /// Stores versions in one run, and returns what the next run loads: serial and time of confirmation.
     fn next_run(folder: &TempDir, keeps: Vec<(Keep, u64)>) -> Option<(u32, u64)> {
         {
             let store = open(folder);
@@ -233,7 +234,7 @@ mod tests {
     fn the_next_run_has_what_was_taken_last() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(next_run(&folder, Vec::new()), None);
-        // Differences of a zone that is not there are no use: it is kept as a whole.
+        // Differences do not help if the store has no version to change: the zone is stored as a whole.
         assert_eq!(next_run(&folder, vec![(step(4, 5), 100)]), Some((5, 100)));
         assert_eq!(next_run(&folder, vec![(step(5, 6), 200), (Keep::Confirmed, 300)]), Some((6, 300)));
         assert_eq!(next_run(&folder, vec![(Keep::Version(zone(3), None), 400)]), Some((3, 400)));

@@ -1,5 +1,4 @@
-//! SOA queries and NOTIFY on their way: links that they are sent on, how long their replies are waited for,
-//! and what those say.
+//! SOA queries and NOTIFYs in progress: their links, timeouts and replies.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -24,16 +23,16 @@ use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
 use telemetry::repeated::log_repeated;
 
-/// How long the reply to an SOA query is waited for, try by try.
+/// Timeouts of an SOA query over UDP, one per try.
 const PROBE_WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-/// How long it is over a stream.
+/// Timeout of an SOA query over TCP.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
-/// How long the reply to a NOTIFY is waited for. The next one may be sent before: either is taken.
+/// Timeout of a NOTIFY. The next one may be sent earlier: a reply to either is accepted.
 const NOTIFY_WAIT: Duration = Duration::from_secs(5);
-/// Bytes of a message at the most: two names, an SOA, a TSIG record.
+/// Size limit of a message in bytes: two names, an SOA, a TSIG record.
 const MESSAGE: usize = 2048;
 
-/// A message on its way, whose reply is waited for.
+/// A message that was sent and awaits its reply.
 pub(super) struct Exchange {
     apex: Apex,
     purpose: Purpose,
@@ -42,17 +41,17 @@ pub(super) struct Exchange {
     deadline: Instant,
 }
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy)]
 enum Purpose {
-    /// The SOA of this primary, asked for so often already.
+    /// An SOA query to this primary, with the number of earlier tries.
     Probe { primary: usize, tries: usize, stream: bool, expire: AskExpire },
-    /// News for this peer.
+    /// A NOTIFY to this peer.
     Notify { peer: usize, to: SocketAddr },
 }
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
-    /// Asks a primary for its SOA.
+    /// Sends an SOA query to a primary.
     pub(super) fn send_probe(&mut self, apex: &Apex, primary: usize, at: &mut Moment<'_>) {
         let expire = AskExpire::Yes;
         self.probe(apex, Purpose::Probe { primary, tries: 0, stream: false, expire }, at);
@@ -70,7 +69,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Tells a peer of the version in service. Returns whether it is on its way.
+    /// Sends a NOTIFY for the version in service. Returns whether it was sent.
     pub(super) fn send_notify(&mut self, apex: &Apex, peer: usize, at: &mut Moment<'_>) -> bool {
         let Some(zone) = self.zones.get(apex) else { return false };
         let (Some(server), Some(soa)) =
@@ -118,7 +117,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         Some(link)
     }
 
-    /// Forgets a link; returns what was on it.
+    /// Removes a link; returns its exchange.
     fn end(&mut self, link: Link) -> Option<Exchange> {
         let exchange = self.links.remove(&link)?;
         self.deadlines.remove(&(exchange.deadline, link));
@@ -135,14 +134,14 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// A message has come on a link.
+    /// Handles a message received on a link.
     pub(super) fn message(&mut self, link: Link, message: &[u8], at: &mut Moment<'_>) {
         let wall = self.surroundings.wall();
         let Some(exchange) = self.links.get_mut(&link) else { return };
         match exchange.purpose {
             Purpose::Probe { .. } => {
                 let read = read_soa_reply(message, exchange.id, name(&exchange.apex));
-                // Anyone can send a message: what is no reply to this query is ignored.
+                // Anyone can send a message: one that is not the reply to this query is ignored.
                 if read == Err(TransferFault::NotTheResponse) {
                     return;
                 }
@@ -189,7 +188,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         if let (Some(last), Some(server)) = (told.replies.get_mut(peer), peers.notify.get(peer)) {
             let (zone, before) = (name(apex), std::mem::take(last));
             *last = before.after(rcode);
-            // The answer of a secondary may change with each NOTIFY.
+            // A secondary may change its reply with each NOTIFY.
             let object = format!("{zone} {server}");
             match (before, *last) {
                 (_, PeerReply::NotYet) => log_repeated!(
@@ -212,7 +211,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.see_to(apex);
     }
 
-    /// A link is over before its reply has come.
+    /// Handles a link that ended before its reply arrived.
     pub(super) fn lost(&mut self, link: Link, error: ErrorKind, at: &mut Moment<'_>) {
         let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
         match purpose {
@@ -227,7 +226,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Gives up what has waited long enough.
+    /// Ends the exchanges that have timed out.
     pub(super) fn give_up(&mut self, at: &mut Moment<'_>) {
         while let Some((deadline, link)) = self.deadlines.first().copied()
             && deadline <= at.now
@@ -257,14 +256,14 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 }
 
-/// Whether a reply is signed as it should be.
+/// Verifies the signature of a reply.
 fn verified(verifier: Option<&mut ResponseVerifier>, message: &[u8], now: u64) -> Result<(), TransferFault> {
     let Some(verifier) = verifier else { return Ok(()) };
     let tsig_at = tsig::find(message)?;
     let verified = verifier.message(message, tsig_at, now).and_then(|()| verifier.end());
     match (verified, message.get(3).map(|flags| flags & 15)) {
         (Ok(()), _) => Ok(()),
-        // Who refuses the signature, or everything, need not sign that.
+        // A server that refuses the signature, or the request, need not sign its reply.
         (Err(tsig::ResponseError::Unsigned), Some(1..)) => Ok(()),
         (Err(error), _) => Err(TransferFault::Tsig(error)),
     }

@@ -1,10 +1,10 @@
-//! What is to be done about zones that are taken from primaries, and about NOTIFY targets: a state machine
-//! over [`net::Outgoing`], without sockets, threads or a clock. The timers are `transfer`'s.
+//! Secondary zones and NOTIFY targets as a state machine over [`net::Outgoing`], without sockets, threads or
+//! a clock. `transfer` has the timers.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `links.rs` | SOA queries and NOTIFY on their way, and what comes back |
-//! | `taken.rs` | zones that are taken from primaries: actions of the scheduler, what transfers come to |
+//! | `links.rs` | SOA queries and NOTIFYs in progress, and their replies |
+//! | `taken.rs` | secondary zones: actions of the scheduler, results of transfers |
 //! | `targets.rs` | which targets get a NOTIFY, and when |
 
 mod links;
@@ -41,33 +41,33 @@ use taken::RefreshState;
 use targets::{NotifyState, NotifyTarget};
 use transfer::secondary::SecondaryFault;
 
-/// What other threads ask of the core.
+/// A request of another thread to the core.
 pub(super) enum SecondaryRequest {
-    /// These zones have these peers from now on.
+    /// Sets the peers of all zones.
     Configure(PeerRules),
-    /// Some zones have other peers from now on, or none any more.
+    /// Sets the peers of some zones; `None`: the zone has none any more.
     Change(Vec<(Apex, Option<Arc<ZonePeers>>)>),
-    /// Nothing of these zones is to be known or kept.
+    /// Stops refreshing these zones, and removes their stored versions.
     Forget(Vec<Apex>, SyncSender<()>),
-    /// These limits hold from now on.
+    /// Sets the limits.
     Limit(CoreLimits),
-    /// A zone is to be taken from its primaries; this version was kept of it.
+    /// Starts to refresh a zone from its primaries; with the stored version, if any.
     Begin(Apex, Option<KeptVersion>),
-    /// A NOTIFY for this zone was taken: from this primary, with this serial, if that is known.
+    /// A NOTIFY for this zone was accepted: from this primary, with this serial, if known.
     Notified(Apex, Option<usize>, Option<Serial>),
-    /// The operator wants something.
+    /// An operator's order.
     Order(Apex, ZoneOrder, SyncSender<bool>),
-    /// Versions that went into service.
+    /// Versions went into service.
     Published(Vec<Published>),
     /// A transfer has ended.
     Fetched(u64, Apex, FetchFigures, Result<Fetched, SecondaryFault>),
     /// A version was rebuilt with a base of its own; `None` if that failed.
     Folded(u64, Apex, Option<Arc<Zone>>),
-    /// What is known of a zone?
+    /// Replies with the status of a zone.
     Status(Apex, SyncSender<Option<SecondaryStatus>>),
-    /// What is known of this many zones that are taken from primaries, those with faults first?
+    /// Replies with the status of this many secondary zones, those with faults first.
     Worst(usize, SyncSender<Vec<(Apex, SecondaryStatus)>>),
-    /// How many zones are in which state?
+    /// Replies with the number of zones in each state.
     Count(SyncSender<StateCounts>),
 }
 
@@ -76,46 +76,46 @@ pub(super) enum SecondaryRequest {
 pub(super) struct Published {
     /// The zone.
     pub(super) apex: Apex,
-    /// The version.
+    /// Its serial number.
     pub(super) serial: Serial,
     /// The data of its SOA.
     pub(super) soa: Box<[u8]>,
 }
 
-/// What the core is bound by.
+/// Limits of the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CoreLimits {
-    /// Zones under way.
+    /// Zones with a query or transfer in progress.
     pub(super) zones: SecondaryLimits,
-    /// Of one transfer.
+    /// Limits of one transfer.
     pub(super) fetch: FetchLimits,
-    /// NOTIFY whose replies are waited for, in all and from one secondary.
+    /// Most outstanding NOTIFYs, in total and per secondary.
     pub(super) notify: usize,
     pub(super) notify_each: usize,
 }
 
-/// What the core has others do, who do not make it wait.
+/// Services for the core, which do not make it wait.
 pub(super) trait CoreHost: Send + 'static {
-    /// Does a transfer; ends in [`SecondaryRequest::Fetched`].
+    /// Starts a transfer; ends in [`SecondaryRequest::Fetched`].
     fn fetch(&self, apex: Apex, job: FetchJob);
 
-    /// Runs a job that folds a version; ends in [`SecondaryRequest::Folded`].
+    /// Starts a job that folds a version; ends in [`SecondaryRequest::Folded`].
     fn fold(&self, apex: Apex, job: FoldJob);
 
-    /// Reports what became of a zone.
+    /// Reports an event of a zone.
     fn news(&self, apex: &Apex, news: SecondaryNews);
 
-    /// Reports when a zone expires, in seconds since 1970; `None` if it has, or is taken from primaries no
-    /// longer.
+    /// Reports when a zone expires, in seconds since 1970; `None` if it has expired, or is no longer a
+    /// secondary zone.
     fn expires(&self, apex: &Apex, at: Option<u64>);
 
-    /// Has something kept of a zone, as of a time in seconds since 1970.
+    /// Queues a write to the store of a zone; `at` is the time of the confirmation, in seconds since 1970.
     fn keep(&self, apex: &Apex, keep: Keep, at: u64);
 
-    /// A NOTIFY of this zone is being looked at: the next one is news again.
+    /// Reports that a NOTIFY of this zone is being handled: the next one is to be reported again.
     fn looked(&self, apex: &Apex);
 
-    /// Seconds since 1970, for signatures.
+    /// Returns the seconds since 1970, for signatures.
     fn wall(&self) -> u64;
 }
 
@@ -128,42 +128,42 @@ struct PeeredZone {
 }
 
 impl PeeredZone {
-    /// When it is in [`SecondaryCore::telling`] for.
+    /// Time of the zone's entry in [`SecondaryCore::telling`].
     fn telling(&self) -> Option<u64> {
         self.told.as_ref()?.due()
     }
 }
 
-/// The core; see the module.
+/// The core; see the module's documentation.
 pub(super) struct SecondaryCore<S, R> {
     surroundings: S,
     random: R,
     counts: Arc<SecondaryCounts>,
     key: HashKey,
     limits: CoreLimits,
-    /// A moment as an instant and in seconds since 1970, by which the one becomes the other.
+    /// One moment as an instant and in seconds since 1970, for conversion.
     epoch: (Instant, u64),
     zones: HashMap<Apex, PeeredZone>,
     scheduler: SecondaryScheduler,
     by_id: HashMap<SecondaryId, Apex>,
     primaries: HashMap<SocketAddr, PrimaryId>,
     links: NumberMap<Link, Exchange>,
-    /// When links are given up.
+    /// When links time out.
     deadlines: BTreeSet<(Instant, Link)>,
     /// When zones have a NOTIFY due.
     telling: BTreeSet<(u64, Apex)>,
-    /// NOTIFY whose replies are waited for.
+    /// Number of outstanding NOTIFYs.
     in_flight: usize,
-    /// The secondaries that they are with, and what waits for them.
+    /// The targets of outstanding NOTIFYs, with the NOTIFYs that wait for them.
     told: HashMap<SocketAddr, NotifyTarget>,
-    /// When a NOTIFY that was put off is looked at.
+    /// When deferred incoming NOTIFYs are handled.
     put_off: BTreeSet<(Instant, Apex)>,
-    /// The last number of a link, and of a transfer or a fold.
+    /// The last number given to a link, and to a transfer or fold.
     last_link: u64,
     last_job: u64,
 }
 
-/// What happens at one moment, and what follows.
+/// The time of an event, and the actions that follow.
 struct Moment<'a> {
     now: Instant,
     actions: &'a mut Vec<Action>,
@@ -174,7 +174,7 @@ fn name(apex: &Apex) -> Name<'_> {
 }
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
-    /// A core without zones. `now` is `unix` seconds since 1970.
+    /// Returns a core without zones. `now` is `unix` seconds since 1970.
     pub(super) fn new(
         surroundings: S,
         random: R,
@@ -205,17 +205,17 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// An instant in seconds since 1970.
+    /// Converts an instant to seconds since 1970.
     fn unix(&self, now: Instant) -> u64 {
         let (start, unix) = self.epoch;
         unix + now.saturating_duration_since(start).as_secs()
     }
 
-    /// When so many seconds since 1970 are over.
+    /// Converts seconds since 1970 to an instant.
     fn instant(&self, unix: u64) -> Instant {
         let (start, epoch) = self.epoch;
         let after = Duration::from_secs(unix.saturating_sub(epoch));
-        // Times centuries away are looked at again tomorrow.
+        // Times centuries away are checked again after a day.
         start.checked_add(after).unwrap_or(start + Duration::from_secs(86_400))
     }
 
@@ -225,7 +225,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         rules.iter().for_each(|(apex, peers)| self.peer(apex, peers, at));
     }
 
-    /// A zone has no other servers any more.
+    /// Removes a zone that has no other servers any more.
     fn leave(&mut self, apex: &Apex, at: &mut Moment<'_>) {
         self.let_go(apex, at);
         if let Some(zone) = self.zones.remove(apex) {
@@ -233,7 +233,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// A zone has these other servers.
+    /// Sets the other servers of a zone.
     fn peer(&mut self, apex: &Apex, peers: &Arc<ZonePeers>, at: &mut Moment<'_>) {
         let Some(zone) = self.zones.get_mut(apex) else {
             let told = NotifyState::of(peers);
@@ -251,13 +251,13 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Nothing is to be known of a zone: it begins anew, if it begins again.
+    /// Stops refreshing a zone, and removes its stored version.
     fn forget(&mut self, apex: &Apex, at: &mut Moment<'_>) {
         self.stop_refresh(apex, at);
         self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
     }
 
-    /// Does all that is due.
+    /// Starts everything that is due.
     fn go_on(&mut self, at: &mut Moment<'_>) {
         self.act(at);
         self.tell(at);
@@ -274,8 +274,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         Some(taken.status(timers, &zone.peers, notify, unix))
     }
 
-    /// So many zones that are taken from primaries: those with faults first, then those that are asked for
-    /// soonest.
+    /// Returns `most` secondary zones: those with faults first, then those with the earliest refresh.
     fn worst(&self, most: usize, now: Instant) -> Vec<(Apex, SecondaryStatus)> {
         let unix = self.unix(now);
         let taken = self.zones.iter().filter_map(|(apex, zone)| {
@@ -367,7 +366,7 @@ impl<S: CoreHost, R: Random> Core for SecondaryCore<S, R> {
     }
 }
 
-/// When and how often NOTIFY is sent.
+/// When and how often NOTIFY is sent; times in seconds.
 const TELLING: NotifyRules = NotifyRules { first_wait: 2, most_wait: 60, tries: 5 };
 
 fn sender(peers: usize) -> NotifySender {

@@ -1,5 +1,5 @@
-//! Zones that are taken from primaries: what the scheduler decides is done here, and the outcome is reported
-//! to it, to the zone's state and to the log.
+//! Secondary zones: carries out the scheduler's actions, and reports the results to the scheduler, the zone's
+//! state and the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,31 +28,32 @@ use crate::secondaries::status::{LastTransfer, PrimaryFault, SecondaryStatus, Zo
 use crate::secondaries::store::Keep;
 use telemetry::repeated::{self, log_repeated};
 
-/// How long NOTIFY waits after a primary had nothing new: an attacker may send them to make this server ask.
+/// Shortest time between a poll without news and the next NOTIFY handled: an attacker may send NOTIFYs to
+/// cause queries.
 const NOTIFY_QUIET_TIME: Duration = Duration::from_secs(1);
 
-/// A zone that is taken from primaries.
+/// State of a secondary zone.
 pub(super) struct RefreshState {
     pub(super) id: SecondaryId,
-    /// The link of the SOA query under way.
+    /// The link of the SOA query in progress.
     pub(super) probe: Option<Link>,
-    /// The transfer under way.
+    /// The transfer in progress.
     fetch: Option<Box<Fetch>>,
-    /// The version that was taken last.
+    /// The version at hand.
     version: Option<Arc<Zone>>,
     folding: Folding,
-    /// Until when NOTIFY waits.
+    /// Until when NOTIFYs are deferred.
     quiet_until: Option<Instant>,
-    /// A NOTIFY that waits: its primary and serial.
+    /// A deferred NOTIFY: its primary and serial.
     waiting: Option<(Option<usize>, Option<Serial>)>,
-    /// The fault of each primary that was logged last; of those behind the end there was none.
+    /// The fault last logged for each primary; none for primaries beyond the end.
     logged: Vec<Option<String>>,
     last_transfer: Option<Transferred>,
-    /// When the zone expires, as it was reported last.
+    /// When the zone expires, as last reported.
     expires: Option<u64>,
 }
 
-/// A transfer under way.
+/// A transfer in progress.
 struct Fetch {
     number: u64,
     primary: usize,
@@ -60,10 +61,10 @@ struct Fetch {
     cancelled: Arc<AtomicBool>,
 }
 
-/// The transfer that brought the last version: what operators see of it, in compact form until one asks.
+/// The transfer that brought the version at hand, in compact form.
 struct Transferred {
     at: u64,
-    /// The primary's place in the list.
+    /// The primary's index.
     primary: u32,
     kind: &'static str,
     from: Option<Serial>,
@@ -98,7 +99,7 @@ impl RefreshState {
         }
     }
 
-    /// What operators see of it at a time, in seconds since 1970.
+    /// Returns the status at a time in seconds since 1970.
     pub(super) fn status(
         &self,
         timers: &SecondaryZone,
@@ -127,7 +128,7 @@ impl RefreshState {
 }
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
-    /// A zone is to be taken from its primaries.
+    /// Starts to refresh a zone from its primaries.
     pub(super) fn begin(&mut self, apex: &Apex, kept: Option<KeptVersion>, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
         self.stop_refresh(apex, at);
@@ -135,7 +136,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let (rules, random) = (zone.peers.rules.clone(), &mut self.random);
         let timers = match &kept {
             None => SecondaryZone::new(rules, now),
-            // A clock that was set back would keep the zone for longer.
+            // After the clock was set back, a later time would delay the expiry.
             Some(kept) => {
                 let confirmed = kept.confirmed.min(now);
                 SecondaryZone::kept(rules, kept.zone.soa(), confirmed, &mut || random.next_u32())
@@ -162,7 +163,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.report_expiry(apex);
     }
 
-    /// Reports when a zone expires, if that is another time than before.
+    /// Reports when a zone expires, if that has changed.
     fn report_expiry(&mut self, apex: &Apex) {
         let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
         let expires = self.scheduler.zone(taken.id).and_then(SecondaryZone::expires);
@@ -172,13 +173,13 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// When a zone's first primary vouched for our version.
+    /// When a zone's first primary last confirmed the version at hand.
     fn vouched(&self, apex: &Apex) -> Option<u64> {
         let taken = self.zones.get(apex)?.taken.as_ref()?;
         self.scheduler.zone(taken.id)?.vouched()
     }
 
-    /// A zone is taken from its primaries no longer. Returns its timers and its version.
+    /// Stops refreshing a zone. Returns its timers and its version.
     pub(super) fn stop_refresh(
         &mut self,
         apex: &Apex,
@@ -195,7 +196,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         Some((self.scheduler.remove(taken.id)?, taken.version))
     }
 
-    /// A zone is taken from primaries no longer, and nothing is kept of it.
+    /// Stops refreshing a zone, and removes its store.
     pub(super) fn let_go(&mut self, apex: &Apex, at: &mut Moment<'_>) {
         if self.stop_refresh(apex, at).is_some() {
             self.surroundings.expires(apex, None);
@@ -203,7 +204,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Other primaries or rules hold for a zone: its version and timers stay.
+    /// Applies other primaries or rules to a zone, which keeps its version and timers.
     pub(super) fn retake(&mut self, apex: &Apex, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
         let Some(zone) = self.zones.get(apex).filter(|zone| !zone.peers.primaries.is_empty()) else {
@@ -215,7 +216,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.take(apex, timers, version);
     }
 
-    /// Does what the scheduler has decided.
+    /// Carries out the scheduler's actions.
     pub(super) fn act(&mut self, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
         while let Some((id, action)) = self.scheduler.poll(now) {
@@ -261,7 +262,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         surroundings.fetch(apex.clone(), job);
     }
 
-    /// A primary has said which version it has.
+    /// Handles a primary's reply to an SOA query.
     pub(super) fn asked(&mut self, apex: &Apex, reply: SoaReply, at: &mut Moment<'_>) {
         let ours =
             self.zones.get(apex).and_then(|zone| zone.taken.as_ref()?.version.as_ref()).map(|v| v.serial());
@@ -271,7 +272,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// A primary has said that our version is the newest. It stays expired where it is at the primary, too.
+    /// Handles a primary's confirmation that the version at hand is the newest. The zone stays expired if it
+    /// has expired at the primary, too.
     fn confirmed(&mut self, apex: &Apex, at: &Moment<'_>) {
         self.counts.unchanged.fetch_add(1, Relaxed);
         let vouched = self.vouched(apex);
@@ -286,7 +288,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// A transfer has ended.
+    /// Handles the end of a transfer.
     pub(super) fn fetched(
         &mut self,
         number: u64,
@@ -298,7 +300,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.counts.bytes.fetch_add(figures.bytes, Relaxed);
         self.counts.records.fetch_add(figures.records, Relaxed);
         let taken = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut());
-        // Of one that counts no longer.
+        // The transfer was replaced or cancelled.
         let Some(taken) = taken.filter(|taken| taken.fetch.as_ref().is_some_and(|f| f.number == number))
         else {
             return;
@@ -312,7 +314,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             }
             Ok(Fetched::Same) => {
                 let event = version.map(|_| SecondaryEvent::Unchanged(figures.expire));
-                // A server without a version does not have the newest one.
+                // A primary cannot confirm a version that this server does not have.
                 let event = event.unwrap_or(SecondaryEvent::Failed(SecondaryFault::BrokenOff));
                 self.happened(apex, event, at);
                 self.confirmed(apex, at);
@@ -335,7 +337,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Another version has come.
+    /// Handles a received version.
     fn received(
         &mut self,
         apex: &Apex,
@@ -369,7 +371,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.surroundings.keep(apex, Keep::Version(zone, changes), vouched);
     }
 
-    /// A job that folds a version has ended.
+    /// Handles the end of a job that folds a version.
     pub(super) fn folded(&mut self, number: u64, apex: &Apex, zone: Option<Arc<Zone>>) {
         let next = self.last_job + 1;
         let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
@@ -386,7 +388,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// A NOTIFY was taken (RFC 1996 §3.11).
+    /// Handles an accepted NOTIFY (RFC 1996 §3.11).
     pub(super) fn notified(
         &mut self,
         apex: &Apex,
@@ -398,8 +400,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
         match taken.quiet_until.filter(|until| *until > at.now) {
             None => self.happened(apex, SecondaryEvent::Notified { primary, serial }, at),
-            // The first that waits brings the others with it: what they announce is looked for once. None
-            // says a serial then, since the highest is not known.
+            // The first deferred NOTIFY covers later ones: one query checks them all. It then has no
+            // serial, since the highest is not known.
             Some(_) if taken.waiting.is_some() => taken.waiting = Some((primary, None)),
             Some(until) => {
                 taken.waiting = Some((primary, serial));
@@ -408,7 +410,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Looks at NOTIFY that have waited long enough.
+    /// Handles the NOTIFYs whose deferral has ended.
     pub(super) fn look_at_put_off(&mut self, at: &mut Moment<'_>) {
         while let Some((until, apex)) = self.put_off.first().cloned()
             && until <= at.now
@@ -421,7 +423,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// The operator wants something. Returns whether it can be done.
+    /// Handles an operator's order. Returns whether it can be carried out.
     pub(super) fn order(&mut self, apex: &Apex, order: ZoneOrder, at: &mut Moment<'_>) -> bool {
         let event = match order {
             ZoneOrder::Refresh => SecondaryEvent::Refresh,
@@ -433,7 +435,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         is_taken
     }
 
-    /// Reports to the scheduler what happened to a zone.
+    /// Reports an event of a zone to the scheduler.
     pub(super) fn happened(&mut self, apex: &Apex, event: SecondaryEvent, at: &Moment<'_>) {
         let now = self.unix(at.now);
         let SecondaryCore { zones, scheduler, random, .. } = self;
@@ -447,8 +449,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.log_fault(apex, now);
     }
 
-    /// Logs the last fault of a zone's primaries, if it is another than before, and that there is none any
-    /// more.
+    /// Logs the last fault of a zone's primaries if it has changed, and the recovery.
     fn log_fault(&mut self, apex: &Apex, now: u64) {
         let SecondaryCore { zones, scheduler, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
@@ -477,8 +478,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                         _ => ", not in service",
                     };
                     let line = format!("zone {}{served}: primary {server}: {text}", name(apex));
-                    // A transfer that is stuck fails in several ways in turn, and each of them again and
-                    // again: it is one line.
+                    // A transfer that does not succeed fails with several faults in turn, repeatedly: all of
+                    // them are counted as one log line.
                     let about = ("primary", &*format!("{} {server}", name(apex)));
                     if let Some(line) = repeated::admit(about, Level::WARN, line) {
                         warn!(state, "{line}");

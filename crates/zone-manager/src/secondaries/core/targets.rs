@@ -11,45 +11,45 @@ use crate::managed::Apex;
 use crate::secondaries::plan::ZonePeers;
 use resolver::Random;
 
-/// A NOTIFY target, while messages to it are under way.
+/// A NOTIFY target with outstanding or waiting NOTIFYs.
 #[derive(Default)]
 pub(super) struct NotifyTarget {
-    /// NOTIFY whose replies are waited for.
+    /// Number of outstanding NOTIFYs.
     in_flight: usize,
-    /// What is to be sent to it after them: zones, and its place in their lists.
+    /// NOTIFYs to send after them: the zone, and the target's index in its list.
     waiting: VecDeque<(Apex, usize)>,
 }
 
 /// NOTIFY state of one zone.
 pub(super) struct NotifyState {
     sender: NotifySender,
-    /// Which targets its NOTIFY waits for, by their places: too many messages to them are under way.
+    /// For each target, whether the zone's NOTIFY waits because too many others are outstanding.
     waiting: Vec<bool>,
-    /// The version in service, once there was one, and the data of its SOA.
+    /// The version in service, if there was one, and the data of its SOA.
     soa: Option<(Serial, Box<[u8]>)>,
-    /// When it is in [`SecondaryCore::telling`] for.
+    /// Time of the zone's entry in [`SecondaryCore::telling`].
     due: Option<u64>,
-    /// What each answered last.
+    /// The last reply of each target.
     pub(super) replies: Vec<PeerReply>,
 }
 
-/// What a secondary answered to NOTIFY last.
+/// The last reply of a secondary to NOTIFY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PeerReply {
-    /// Nothing yet.
+    /// None yet.
     #[default]
     None,
-    /// It took the NOTIFY.
+    /// The secondary accepted the NOTIFY.
     Taken,
-    /// Its first answer was an error. It may take the zone from a catalog, or from its operator, a little
-    /// later than the zone is served here.
+    /// The first reply was an error. The secondary may add the zone, from a catalog or by its operator, a
+    /// little later than this server.
     NotYet,
-    /// It answered with this error after it took one, or again.
+    /// The secondary replied with this error after accepting one, or repeatedly.
     Declined(Rcode),
 }
 
 impl PeerReply {
-    /// The state after another answer.
+    /// Returns the state after another reply.
     pub(super) fn after(self, rcode: Rcode) -> Self {
         match (self, rcode) {
             (_, Rcode::NOERROR) => Self::Taken,
@@ -60,7 +60,7 @@ impl PeerReply {
 }
 
 impl NotifyState {
-    /// The state before the first NOTIFY; `None` without targets.
+    /// Returns the state before the first NOTIFY; `None` without targets.
     pub(super) fn of(peers: &ZonePeers) -> Option<Box<Self>> {
         let peers = peers.notify.len();
         let told = NotifyState {
@@ -73,7 +73,7 @@ impl NotifyState {
         (peers > 0).then(|| Box::new(told))
     }
 
-    /// Takes over the version in service from the state before the targets changed.
+    /// Takes over the version in service from the state before a change of the targets.
     pub(super) fn going_on(mut self: Box<Self>, before: Option<Box<Self>>) -> Box<Self> {
         self.soa = before.and_then(|before| before.soa);
         self
@@ -83,25 +83,26 @@ impl NotifyState {
         self.due
     }
 
-    /// The data of the SOA of the version in service.
+    /// Returns the data of the SOA of the version in service.
     pub(super) fn soa(&self) -> Option<Box<[u8]>> {
         self.soa.as_ref().map(|(_, soa)| soa.clone())
     }
 
-    /// One has replied, whatever it said.
+    /// Records a reply of a target, whatever its response code.
     pub(super) fn replied(&mut self, peer: usize) {
         self.sender.replied(peer);
         self.set_waiting(peer, false);
     }
 
-    /// Notes whether something waits for a peer. Returns whether it did before.
+    /// Sets whether a NOTIFY waits for a peer. Returns whether one did before.
     fn set_waiting(&mut self, peer: usize, waits: bool) -> bool {
         self.waiting.get_mut(peer).is_some_and(|waiting| std::mem::replace(waiting, waits))
     }
 }
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
-    /// A version went into service: makes NOTIFY due, unless it is the version of the last NOTIFY.
+    /// Handles a version that went into service: makes NOTIFY due, unless the last NOTIFY was for this
+    /// version.
     pub(super) fn published(&mut self, Published { apex, serial, soa }: Published, at: &Moment<'_>) {
         let now = self.unix(at.now);
         let Some(told) = self.zones.get_mut(&apex).and_then(|zone| zone.told.as_mut()) else { return };
@@ -113,7 +114,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.see_to(&apex);
     }
 
-    /// Sends NOTIFY again, as the operator wants. Returns whether there are targets, and a version.
+    /// Sends NOTIFY again, by order of the operator. Returns whether there are targets and a version.
     pub(super) fn tell_again(&mut self, apex: &Apex, at: &Moment<'_>) -> bool {
         let now = self.unix(at.now);
         let told = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut());
@@ -164,7 +165,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// The reply of a secondary is waited for no longer.
+    /// Handles the end of an outstanding NOTIFY, with or without a reply.
     pub(super) fn told_end(&mut self, to: SocketAddr) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(told) = self.told.get_mut(&to) {
@@ -173,7 +174,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.take_up_telling(to);
     }
 
-    /// Has what waits longest for a secondary sent to it, if there is room.
+    /// Makes the NOTIFY that has waited longest for a secondary due, if there is room.
     fn take_up_telling(&mut self, to: SocketAddr) {
         let most = self.limits.notify_each;
         while let Some(told) = self.told.get_mut(&to).filter(|told| told.in_flight < most) {
@@ -183,7 +184,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 }
                 return;
             };
-            // The zone may have gone, or have other targets.
+            // The zone may have been removed, or have other targets.
             let zone = self.zones.get_mut(&apex);
             let zone =
                 zone.filter(|zone| zone.peers.notify.get(peer).is_some_and(|server| server.address == to));
@@ -196,7 +197,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Notes when the next NOTIFY of a zone is due.
+    /// Updates when the next NOTIFY of a zone is due.
     pub(super) fn see_to(&mut self, apex: &Apex) {
         let Some(told) = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut()) else { return };
         let due = told.sender.due();

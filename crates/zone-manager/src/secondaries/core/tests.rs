@@ -1,4 +1,4 @@
-//! The core on virtual time, with peers that answer what a test wants.
+//! Tests of the core on virtual time, with peers that reply as a test wants.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use threads::sync::lock;
 
 const START: u64 = 1_700_000_000;
 
-/// What the core had others do.
+/// Orders of the core to its services.
 #[derive(Default)]
 struct Done {
     fetches: Vec<FetchJob>,
@@ -62,7 +62,7 @@ impl CoreHost for Arc<Mutex<Done>> {
     }
 }
 
-/// Zero each time: no jitter, and IDs that are all the same.
+/// Always zero: no jitter, and equal IDs.
 struct Zeros;
 
 impl Random for Zeros {
@@ -75,7 +75,7 @@ struct Rig {
     core: SecondaryCore<Arc<Mutex<Done>>, Zeros>,
     done: Arc<Mutex<Done>>,
     now: Instant,
-    /// Messages on links that are open: to whom, over what.
+    /// Messages on open links: target and transport.
     open: HashMap<Link, (SocketAddr, exchange::Transport, Vec<u8>)>,
     counts: Arc<SecondaryCounts>,
 }
@@ -88,14 +88,14 @@ fn apex() -> Apex {
     "example.".parse::<NameBuf>().expect("a name").as_name().as_wire().into()
 }
 
-/// The peers of zones in this configuration.
+/// Returns the peers of the zones in this configuration.
 fn rules(text: &str) -> PeerRules {
     let accepted = read_text("t.toml", text.to_owned(), std::path::Path::new("/"));
     let accepted = accepted.unwrap_or_else(|rejected| panic!("{rejected}"));
     resolve(&accepted.config).expect("zones").peers
 }
 
-/// Those of `example.` with these keys.
+/// Returns the peers of `example.` with these keys.
 fn example(keys: &str) -> PeerRules {
     rules(&format!("[[zone]]\nname = \"example\"\n{keys}"))
 }
@@ -117,7 +117,7 @@ fn each_server_is_asked_from_the_source_of_its_family() {
     assert_eq!(peers.get(&apex()).expect("peers").primaries[0].source, None);
 }
 
-/// A version with so many hosts: refresh after 1000 seconds, retry after 100, expire after 5000.
+/// Returns a version with so many hosts: refresh after 1000 seconds, retry after 100, expire after 5000.
 fn zone(serial: u32, hosts: u32) -> Arc<Zone> {
     let apex: NameBuf = "example.".parse().expect("a name");
     let mut builder = ZoneBuilder::new(apex.as_name(), &key());
@@ -135,7 +135,7 @@ fn zone(serial: u32, hosts: u32) -> Arc<Zone> {
 /// Bytes of an OPT record that asks for EXPIRE.
 const ASKED: usize = OPT_LEN + 4;
 
-/// Whether a query has such an OPT record, which is its last.
+/// Whether a query ends with such an OPT record.
 fn asks_expire(query: &[u8]) -> bool {
     query.ends_with(&opt_with_options(1232, false, &[(OptionCode::EXPIRE, b"")]))
 }
@@ -154,7 +154,7 @@ impl Rig {
         rig
     }
 
-    /// One whose zone has version 5.
+    /// Returns a rig whose zone has version 5.
     fn loaded(keys: &str) -> Rig {
         let mut rig = Rig::new(example(keys));
         rig.request(SecondaryRequest::Begin(apex(), None));
@@ -183,7 +183,7 @@ impl Rig {
         self.act(actions);
     }
 
-    /// Lets so much time go by, from deadline to deadline.
+    /// Advances the time by so many seconds, from deadline to deadline.
     fn pass(&mut self, seconds: u64) {
         let end = self.now + Duration::from_secs(seconds);
         while let Some(deadline) = self.core.deadline().filter(|deadline| *deadline <= end) {
@@ -195,14 +195,14 @@ impl Rig {
         self.now = end;
     }
 
-    /// The addresses that messages are on their way to, in the order they were sent.
+    /// Returns the addresses of outstanding messages, in the order in which they were sent.
     fn asked(&self) -> Vec<String> {
         let mut links: Vec<_> = self.open.iter().collect();
         links.sort_by_key(|(link, _)| **link);
         links.into_iter().map(|(_, (to, transport, _))| format!("{transport} {}", to.ip())).collect()
     }
 
-    /// Answers the only message on its way.
+    /// Replies to the only outstanding message.
     fn reply(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         assert_eq!(self.open.len(), 1, "{:?}", self.asked());
         let (&link, (_, _, message)) = self.open.iter().next().expect("a message");
@@ -214,12 +214,12 @@ impl Rig {
         self.act(actions);
     }
 
-    /// Answers it with an SOA of this serial, and without OPT.
+    /// Replies with an SOA of this serial, and without OPT.
     fn serial(&mut self, serial: u32) {
         self.soa(serial, &[]);
     }
 
-    /// Answers it with an SOA of this serial and these options, if there are any.
+    /// Replies with an SOA of this serial and these options, if any.
     fn soa(&mut self, serial: u32, options: &[(OptionCode, &[u8])]) {
         let soa = [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 60, 0, 22, 0, 0][..], &serial.to_be_bytes(), &[0; 16]];
         self.reply(|reply| {
@@ -236,7 +236,7 @@ impl Rig {
         lock(&self.done).fetches.iter().map(|job| (job.primary.address.ip().to_string(), job.asked)).collect()
     }
 
-    /// Ends the transfer under way.
+    /// Ends the transfer in progress.
     fn transferred(&mut self, result: Result<Fetched, SecondaryFault>) {
         let number = lock(&self.done).fetches.pop().expect("a transfer").number;
         self.request(SecondaryRequest::Fetched(number, apex(), FetchFigures::default(), result));
@@ -289,7 +289,7 @@ fn a_zone_is_transferred_then_looked_for_in_time() {
     rig.pass(1000);
     rig.serial(6);
     assert_eq!(rig.fetches(), [("192.0.2.1".into(), AskedFor::Ixfr(Serial(5)))]);
-    // The primary does not know IXFR.
+    // The primary does not support IXFR.
     rig.transferred(Err(SecondaryFault::Transfer(TransferFault::Rcode(Rcode::NOTIMP))));
     assert_eq!(rig.fetches(), [axfr("192.0.2.1")]);
     rig.transferred(Ok(Fetched::Whole(zone(6, 0))));
@@ -308,7 +308,7 @@ fn a_primary_that_does_not_answer_is_asked_three_times_then_the_next() {
     assert_eq!(rig.asked(), ["udp 192.0.2.1"]);
     rig.pass(1);
     assert_eq!(rig.asked(), ["udp 192.0.2.2"]);
-    // A message that is no reply is ignored; a truncated one is asked for over TCP.
+    // A message that is no reply is ignored; after a truncated one the query is repeated over TCP.
     rig.reply(|reply| reply[0] ^= 1);
     assert_eq!(rig.asked(), ["udp 192.0.2.2"]);
     rig.reply(|reply| reply[2] |= 2);
@@ -323,7 +323,7 @@ fn what_a_primary_says_of_the_expire_time_counts_and_is_kept() {
     assert_eq!((rig.kept(), lock(&rig.done).expires), (vec!["5 with None at 0".into()], Some(5000)));
     rig.pass(1000);
     assert!(rig.open.values().all(|(_, _, query)| asks_expire(query)));
-    // 4500 seconds are left there: as if it had been confirmed 500 seconds ago.
+    // 4500 seconds remain at the primary: as if it had confirmed the version 500 seconds ago.
     rig.soa(5, &[(OptionCode::EXPIRE, &4500u32.to_be_bytes())]);
     assert_eq!((rig.kept(), lock(&rig.done).expires), (vec!["confirmed at 500".into()], Some(5500)));
     assert_eq!((rig.news(), rig.status().expires), (vec!["confirmed".into()], Some(START + 5500)));
@@ -355,7 +355,7 @@ fn notify_is_followed_at_once_but_not_again_and_again() {
     rig.notified(Some(9));
     assert_eq!(rig.asked(), ["udp 192.0.2.1"]);
     rig.serial(5);
-    // Of what came meanwhile one more look is left.
+    // All NOTIFYs received meanwhile cause one more query.
     rig.serial(5);
     assert!(rig.asked().is_empty());
     for serial in 0..100 {
@@ -376,14 +376,14 @@ fn a_reload_keeps_the_timers_of_zones_that_stay() {
     let before = rig.status();
     rig.request(SecondaryRequest::Configure(example(TWO)));
     assert_eq!(rig.status(), before);
-    // Other primaries are not asked before it is time, either.
+    // Other primaries are not queried before the refresh time either.
     rig.request(SecondaryRequest::Configure(example("primaries = [\"192.0.2.3\"]\n")));
     assert_eq!((rig.status().next_refresh, rig.asked().len()), (before.next_refresh, 0));
     rig.pass(400);
     assert_eq!(rig.asked(), ["udp 192.0.2.3"]);
     rig.serial(5);
     assert_eq!(rig.kept(), ["5 with None at 0", "confirmed at 1000"]);
-    // A zone that goes takes all with it.
+    // A removed zone leaves nothing behind.
     rig.request(SecondaryRequest::Order(apex(), ZoneOrder::Refresh, std::sync::mpsc::sync_channel(1).0));
     rig.request(SecondaryRequest::Configure(PeerRules::default()));
     assert!(rig.asked().is_empty() && rig.core.status(&apex(), rig.now).is_none());
@@ -431,7 +431,7 @@ fn what_was_kept_goes_on_where_it_was() {
     rig.pass(1);
     rig.serial(6);
     assert_eq!(rig.fetches(), [("192.0.2.1".into(), AskedFor::Ixfr(Serial(5)))]);
-    // A clock that was set back keeps no zone for longer.
+    // A clock that was set back does not delay the expiry.
     let mut rig = Rig::new(example(TWO));
     rig.request(SecondaryRequest::Begin(apex(), kept(START + 1_000_000)));
     assert_eq!(rig.status().expires, Some(START + 5000));
@@ -467,7 +467,7 @@ fn what_changes_during_a_fold_is_in_the_new_base() {
     // The job has ended.
     rig.request(SecondaryRequest::Folded(job.number, apex(), Some(zone(6, 16))));
     assert!(rig.news().is_empty());
-    // A zone that is transferred as a whole makes the job outdated.
+    // A transfer of the whole zone makes the job outdated.
     step(&mut rig, 8, 40);
     let job = lock(&rig.done).folds.pop().expect("a fold");
     rig.request(SecondaryRequest::Order(apex(), ZoneOrder::Refresh, std::sync::mpsc::sync_channel(1).0));
@@ -513,7 +513,7 @@ fn secondaries_are_told_of_a_change_until_they_reply() {
     assert_eq!(all, [6, 1, 5]);
 }
 
-/// One in which zones `z0.` and so on go into service, whose secondaries are these.
+/// Returns a rig in which zones `z0.` and so on go into service, with these secondaries.
 fn telling(in_all: usize, each: usize, secondaries: &[&str]) -> Rig {
     let names = secondaries.iter().enumerate();
     let names: String = names
@@ -536,7 +536,7 @@ fn no_more_are_told_at_a_time_than_may_be() {
     for (in_all, each) in [(3, 10), (10, 3)] {
         let mut rig = telling(in_all, each, &["192.0.2.8"; 10]);
         assert_eq!(rig.asked().len(), 3);
-        // One that does not answer leaves its place to the next after a while.
+        // A secondary that does not reply releases its place after a while.
         rig.pass(5);
         assert_eq!(rig.asked().len(), 3);
         rig.pass(600);
@@ -553,7 +553,7 @@ fn a_secondary_of_many_zones_that_was_dead_kept_all_others_waiting() {
     let mut rig = telling(10, 4, &secondaries);
     let to_the_other = |rig: &Rig| rig.asked().iter().filter(|to| to.ends_with(".9")).count();
     assert_eq!((rig.asked().len(), to_the_other(&rig)), (5, 1));
-    // One that answers has its next zone at once.
+    // A secondary that replies gets its next NOTIFY at once.
     let (link, message) = rig
         .open
         .iter()
@@ -566,7 +566,7 @@ fn a_secondary_of_many_zones_that_was_dead_kept_all_others_waiting() {
     rig.core.event(Event::Message { link, message: &reply }, rig.now, &mut actions);
     rig.act(actions);
     assert_eq!(rig.asked().len(), 5);
-    // Zones that go leave nothing that others would wait for.
+    // Removed zones leave nothing behind that others would wait for.
     rig.request(SecondaryRequest::Configure(example(TOLD)));
     rig.pass(600);
     assert!(rig.asked().is_empty() && rig.core.told.is_empty() && rig.core.in_flight == 0);
@@ -589,7 +589,7 @@ fn a_primary_that_sends_an_older_version_is_asked_again_at_retry_and_no_sooner()
     assert_eq!((rig.news(), rig.status().serial), (vec![], Some(5)));
 }
 
-/// Lines of the log, as they are written.
+/// Captured lines of the log.
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl std::io::Write for Lines {
@@ -603,7 +603,7 @@ impl std::io::Write for Lines {
     }
 }
 
-/// The lines that this thread logs meanwhile.
+/// Returns the lines that this thread logs during `work`.
 fn logged(work: impl FnOnce()) -> Vec<String> {
     let lines = Arc::<Mutex<Vec<u8>>>::default();
     let written = Arc::clone(&lines);
@@ -615,7 +615,7 @@ fn logged(work: impl FnOnce()) -> Vec<String> {
 
 #[test]
 fn a_stuck_transfer_was_a_line_for_each_way_in_which_it_failed() {
-    // No other test has these, so that none uses up their lines.
+    // No other test uses these addresses, so that none uses up their log lines.
     let primaries = ["192.0.2.171", "192.0.2.172"];
     let mut rig = Rig::loaded(&format!("primaries = {primaries:?}\n"));
     let limit = |limit| SecondaryFault::Transfer(TransferFault::Limit(limit));
