@@ -301,8 +301,8 @@ impl Secondaries {
         self.request(SecondaryRequest::Change(zones));
     }
 
-    /// Stops refreshing secondary zones, and removes their stored versions. When this returns, no stored version is
-    /// found any more: a zone of the same name starts without one.
+    /// Stops refreshing secondary zones, and removes their stored versions. When this returns, no stored
+    /// version is found any more: a zone of the same name starts without one.
     pub fn forget(&self, zones: Vec<Apex>) {
         if zones.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! The file of the zones that were added at run time: `added.toml` in the state folder, `[[zone]]` blocks as
-//! in the configuration, which is read with it. A file that is damaged is a fault of the configuration.
+//! File of the zones added at run time: `added.toml` in the state folder, with `[[zone]]` blocks as in the
+//! configuration, with which it is read. A damaged file is a configuration fault.
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,34 +8,34 @@ use std::path::Path;
 use config::table::Keys;
 use config::zones::ConfiguredZone;
 
-/// Its name.
+/// Name of the file.
 pub const FILE: &str = "added.toml";
 
 const HEAD: &str = "# Zones that were added while nomen ran, by `nomen ctl zone add`; nomen writes this file anew with each such zone.\n";
 
-/// What the file says of these zones.
+/// Returns the text of the file with these zones.
 fn text<'a>(zones: impl IntoIterator<Item = &'a ConfiguredZone>) -> String {
     let mut text = HEAD.to_owned();
     zones.into_iter().for_each(|zone| text += &block(zone));
     text
 }
 
-/// A zone as the configuration has it.
+/// Returns the `[[zone]]` block of a zone.
 fn block(zone: &ConfiguredZone) -> String {
     let mut text = "\n[[zone]]\n".to_owned();
     for value in zone.values() {
         if let Some(set) = value.value {
-            // Writing to text does not fail.
+            // Writing to a string does not fail.
             let _ = writeln!(text, "{} = {set}", value.key);
         }
     }
     text
 }
 
-/// Writes the file anew: it has these zones once this returns, whatever happens afterwards.
+/// Writes the file with these zones. When this returns, the file has them, even after a crash.
 ///
 /// # Errors
-/// The system's; then it has those that it had.
+/// Those of the system; then the file has the zones that it had.
 pub fn save<'a>(folder: &Path, zones: impl IntoIterator<Item = &'a ConfiguredZone>) -> io::Result<()> {
     zone::regular::replace(&folder.join(FILE), text(zones).as_bytes())
 }

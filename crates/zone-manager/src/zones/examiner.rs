@@ -1,7 +1,7 @@
-//! What is to be known of a version that is in service already: what is wrong with it as a whole, and how
-//! long its signatures hold. A thread of its own finds out, so that no load waits for it. The thread also
-//! folds versions, where that pays: one at a time, so that no more than one zone is in memory twice for it.
-//! What takes long of both is done in spare time.
+//! Examination of versions in service: flaws of the zone as a whole, and how long its signatures are valid. A
+//! separate thread examines, so that no load waits for it. The thread also folds versions if that saves
+//! memory: one at a time, so that at most one zone is in memory twice for it. It does long work in spare CPU
+//! time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -19,24 +19,25 @@ use crate::managed::examination::{Examination, ExamineOrder, FirstExpiry, FlawTe
 use threads::spare::{Share, spare};
 use threads::sync::lock;
 
-/// Findings kept of one zone.
+/// Most findings stored per zone.
 pub const FINDINGS_KEPT: usize = 10;
-/// Zones of at most so many records are examined at once: a thread for each would take longer than that.
+/// Zones of at most this many records are examined at normal priority: starting a thread for each would take
+/// longer.
 const FEW: u64 = 1000;
-/// To examine all of a zone takes long from here on, and the zone then rests so many times as long: one that
-/// changes all the time takes a hundredth of a CPU.
+/// An examination of at least this duration is long. The zone is then not examined again for `REST` times as
+/// long, so that a zone that changes all the time takes a hundredth of a CPU.
 const SHORT: Duration = Duration::from_micros(100);
 const REST: u32 = 99;
 
-/// What the thread has to report of a version.
+/// A result of the thread.
 pub(super) enum Finding {
-    /// What was found out about it.
+    /// The result of examining a version.
     Examined(Arc<Examination>),
-    /// The same version with a base of its own; after that.
+    /// The same version with a base of its own; follows `Examined`.
     Folded(Arc<Zone>),
 }
 
-/// Examines a zone at a time, in seconds since 1970.
+/// Examines a zone; `now` is in seconds since 1970.
 pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
     let mut found = Examination::default();
     check(zone, &mut |flaw: Flaw| match found.findings.len() < FINDINGS_KEPT {
@@ -52,20 +53,19 @@ pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
     found
 }
 
-/// How many of a zone's signatures have ended at a time, in seconds since 1970, how many there are, and when
-/// the last ends.
+/// Number of a zone's signatures, number of expired ones, and the latest expiration time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SignatureEnds {
-    /// Signatures.
+    /// Number of signatures.
     pub all: u64,
-    /// Those that have ended.
+    /// Number of expired signatures.
     pub ended: u64,
-    /// When the last one ends, in seconds since 1970.
+    /// The latest expiration time, in seconds since 1970.
     pub last: i64,
 }
 
 impl SignatureEnds {
-    /// Those of a zone.
+    /// Counts the signatures of a zone.
     pub fn of(zone: &Zone, now: i64) -> Self {
         let mut ends = Self { last: i64::MIN, ..Self::default() };
         for (at, _) in times(zone, now) {
@@ -77,8 +77,8 @@ impl SignatureEnds {
     }
 }
 
-/// The signature that ends first. Times of signatures count as serial numbers (RFC 4034 §3.1.5), so `now`
-/// decides which ones are meant.
+/// Returns the signature that expires first. Signature times are serial numbers (RFC 4034 §3.1.5), so `now`
+/// selects the 68-year range that is meant.
 fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
     let mut first: Option<FirstExpiry> = None;
     for (at, lifetime) in times(zone, now) {
@@ -89,11 +89,12 @@ fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
     first
 }
 
-/// When each signature of a zone ends, in seconds since 1970, and for how many seconds it holds.
+/// Returns the expiration time of each signature of a zone, in seconds since 1970, and its lifetime in
+/// seconds.
 fn times(zone: &Zone, now: i64) -> impl Iterator<Item = (i64, i64)> {
     let sets = zone.iter().flat_map(|node| node.rrsets()).filter(|set| set.rtype() != Type::RRSIG);
     sets.flat_map(|set| set.sig_rdatas()).filter_map(move |signature| {
-        // RFC 4034 §3.1: eight bytes in front, then the end, then the beginning.
+        // RFC 4034 §3.1: eight bytes, then the expiration, then the inception.
         let times = <&[u8; 8]>::try_from(signature.compiled().get(8..16)?).ok()?;
         let [a, b, c, d, e, f, g, h] = *times;
         let (end, begin) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
@@ -102,7 +103,7 @@ fn times(zone: &Zone, now: i64) -> impl Iterator<Item = (i64, i64)> {
     })
 }
 
-/// A version with a base of its own, if that pays.
+/// Returns the version with a base of its own, if that saves memory.
 fn folded(zone: &Zone) -> Option<Arc<Zone>> {
     if !zone.is_worth_folding() {
         return None;
@@ -114,23 +115,23 @@ fn folded(zone: &Zone) -> Option<Arc<Zone>> {
     Some(Arc::new(folded))
 }
 
-/// What the thread that examines is to do.
+/// The queue of the thread.
 #[derive(Default)]
 struct Queue {
-    /// When each zone that waits is due, the first one on top.
+    /// When each waiting zone is due; the first one on top.
     due: BinaryHeap<Reverse<(Instant, u64, Apex)>>,
-    /// The newest version of each.
+    /// The newest version of each waiting zone.
     newest: HashMap<Apex, ExamineOrder>,
-    /// Until when zones rest that take long.
+    /// Until when zones with long examinations are not examined again.
     rest: HashMap<Apex, Instant>,
-    /// How many orders there were.
+    /// Number of orders so far.
     count: u64,
     closed: bool,
 }
 
 impl Queue {
-    /// Only the newest version counts of a zone that changes faster than it can be examined. Returns whether
-    /// the zone is the first one due now, and was not before.
+    /// Adds a zone. Of a zone that changes faster than it can be examined, only the newest version stays.
+    /// Returns whether the zone is now the first one due, and was not before.
     fn add(&mut self, apex: Apex, order: ExamineOrder, now: Instant) -> bool {
         if let Some(waiting) = self.newest.get_mut(&apex) {
             *waiting = order;
@@ -144,7 +145,7 @@ impl Queue {
         first
     }
 
-    /// The next zone that is due, or when one will be.
+    /// Returns the next zone that is due, or otherwise when one will be.
     fn next(&mut self, now: Instant) -> Result<(Apex, ExamineOrder), Option<Instant>> {
         match self.due.peek() {
             None => return Err(None),
@@ -156,7 +157,7 @@ impl Queue {
         Ok((apex, order))
     }
 
-    /// A zone was examined, which ended at `now`.
+    /// Records that the examination of a zone ended at `now`.
     fn examined(&mut self, apex: &Apex, took: Duration, now: Instant) {
         match took < SHORT {
             true => self.rest.remove(apex),
@@ -165,24 +166,24 @@ impl Queue {
     }
 }
 
-/// The thread that examines.
+/// The thread that examines versions.
 pub(super) struct Examiner {
     queue: Arc<(Mutex<Queue>, Condvar)>,
 }
 
 impl Examiner {
-    /// Starts the thread. What it finds goes to `done`. It ends with the examiner, or if `done` returns
-    /// false.
+    /// Starts the thread. Its results go to `done`. It ends when the examiner is dropped, or when `done`
+    /// returns false.
     ///
     /// # Errors
-    /// The system's, if it refuses a thread.
+    /// Those of the system, if it refuses a thread.
     pub(super) fn start(
         now: impl Fn() -> i64 + Send + Sync + 'static,
         done: impl Fn(Apex, Arc<Zone>, Finding) -> bool + Send + 'static,
     ) -> std::io::Result<Examiner> {
         let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
         let theirs = Arc::clone(&queue);
-        // Nearly all zones have nothing to say: they share this.
+        // Nearly all zones have no findings and share this value.
         let nothing = Arc::new(Examination::default());
         std::thread::Builder::new().name("examiner".into()).spawn(move || {
             while let Some((apex, ExamineOrder { zone, fold })) = wait(&theirs) {
@@ -207,8 +208,8 @@ impl Examiner {
         Ok(Examiner { queue })
     }
 
-    /// Has a zone examined. The thread is woken if it would wait too long otherwise, and not for each version
-    /// of a zone that changes all the time.
+    /// Queues the examination of a zone. Wakes the thread only if the zone is the first one due, and not for
+    /// each version of a zone that changes all the time.
     pub(super) fn order(&self, apex: Apex, order: ExamineOrder) {
         let first = lock(&self.queue.0).add(apex, order, Instant::now());
         if first {
@@ -224,7 +225,7 @@ impl Drop for Examiner {
     }
 }
 
-/// Waits for a zone that is due; `None` at the end.
+/// Waits for a zone that is due; `None` when the examiner is dropped.
 fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(Apex, ExamineOrder)> {
     let mut queue = lock(queue);
     loop {
@@ -321,7 +322,7 @@ mod tests {
         assert!(apex == one && Arc::ptr_eq(&version, &versions[2]), "the newest version");
         assert_eq!(next(now).map(|(apex, _)| apex), Ok(other));
         assert_eq!(next(now).map(|(apex, _)| apex), Err(None));
-        // It took a second: it rests for ninety-nine.
+        // The examination took a second: the zone waits ninety-nine.
         queue.examined(&one, Duration::from_secs(1), now);
         assert!(queue.add(one.clone(), order(0), now), "no other zone waits before it");
         let due = now + Duration::from_secs(99);

@@ -1,5 +1,5 @@
-//! Carries out what the states of zones decide. Every action is a message to another thread or an entry in a
-//! queue: nothing here waits.
+//! Carries out the actions that the states of zones return. Every action is a message to another thread or an
+//! entry in a queue: nothing here waits.
 //!
 //! Callers hold the lock of the zone table, so that the actions of a zone leave in the order of its events,
 //! whichever thread reported them.
@@ -25,7 +25,7 @@ use threads::sync::{read, write};
 /// Zones that are handled otherwise than by serving them.
 #[derive(Debug, Default)]
 pub(super) struct SpecialZones {
-    /// Catalog zones that are read here (RFC 9432).
+    /// Catalog zones that this server reads (RFC 9432).
     pub(super) catalogs: HashSet<Apex>,
     /// Catalog zones that clients get no answers from.
     pub(super) hidden: HashSet<Apex>,
@@ -33,12 +33,12 @@ pub(super) struct SpecialZones {
     pub(super) copies_root: bool,
 }
 
-/// What the caller does after it has released the lock.
+/// Work for the caller after it has released the lock.
 #[derive(Debug, Default)]
 pub(super) struct Decided {
-    /// Loads to be ordered.
+    /// Loads to order.
     pub(super) loads: Vec<Load>,
-    /// What an operator should know.
+    /// Log messages for the operator.
     pub(super) notices: Vec<Notice>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Decided {
 pub(super) struct Executor {
     pub(super) publishing: Sender<Publishing>,
     pub(super) manager: Sender<Message>,
-    /// `None` if the system refuses a thread.
+    /// `None` if the system refused a thread.
     pub(super) examiner: Option<Examiner>,
     pub(super) secondaries: Option<Arc<Secondaries>>,
     pub(super) changes: Option<Arc<Changes>>,
@@ -100,14 +100,13 @@ impl Executor {
         decided
     }
 
-    /// Makes a step to the next catalog, whatever zone it is of. The step waits for others, a second at most,
-    /// unless it is to be made `at_once`.
+    /// Adds a step to the next catalog. Unless `at_once`, the step waits for others, one second at most.
     pub(super) fn step(&self, change: Change, at_once: bool) {
         self.send(Publishing::Step { change, at_once });
     }
 
-    /// Makes a step that a zone's state wants, unless the zone is one that clients get no answers from. New
-    /// versions of catalog zones, and of a root zone that is a copy, go to the thread that reads them.
+    /// Publishes a step of a zone's state, unless clients get no answers from the zone. New versions of
+    /// catalog zones, and of a root zone that is a copy, go to the manager thread.
     fn publish(&self, change: Change, at_once: bool) {
         let special = read(&self.special);
         if special.copies_root && is_of_root(&change) {
@@ -123,7 +122,7 @@ impl Executor {
             if special.catalogs.contains(apex) {
                 self.send_to_manager(Message::CatalogVersion(Arc::clone(zone)));
             }
-            // NOTIFY targets of hidden zones get a NOTIFY all the same.
+            // NOTIFY targets of hidden zones get a NOTIFY as well.
             if let (true, Some(secondaries)) = (is_hidden, &self.secondaries) {
                 secondaries.published(std::slice::from_ref(zone));
             }
@@ -133,12 +132,12 @@ impl Executor {
         }
     }
 
-    /// Changes which zones are special. The caller holds the lock of the zone table.
+    /// Changes the set of special zones. The caller holds the lock of the zone table.
     pub(super) fn change_special(&self, change: impl FnOnce(&mut SpecialZones)) {
         change(&mut write(&self.special));
     }
 
-    /// Has loads ordered by the thread that keeps zones.
+    /// Makes the manager thread order these loads.
     pub(super) fn order_loads(&self, loads: Vec<Load>) {
         if !loads.is_empty() {
             self.send_to_manager(Message::Load(loads));
@@ -146,12 +145,12 @@ impl Executor {
     }
 
     pub(super) fn send(&self, message: Publishing) {
-        // Without a receiver, the server is stopping.
+        // A send error means that the server is stopping.
         let _ = self.publishing.send(message);
     }
 
     fn send_to_manager(&self, message: Message) {
-        // As above.
+        // A send error means that the server is stopping.
         let _ = self.manager.send(message);
     }
 }
@@ -164,8 +163,7 @@ fn is_of_root(change: &Change) -> bool {
     }
 }
 
-/// Logs what an operator should know of a zone. At the start all zones are new, which is not worth a line
-/// each.
+/// Logs the messages about a zone. At the start all zones are new, and get no line each for that.
 pub(super) fn log(apex: &Apex, notices: &[Notice], starting: bool) {
     let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
     for notice in notices {
@@ -175,7 +173,7 @@ pub(super) fn log(apex: &Apex, notices: &[Notice], starting: bool) {
                 error!("zone {name} is bad, serial {serial} stays in service:\n{fault}");
             }
             Notice::Bad(fault, None) => {
-                // What is wrong in one line stays in one line.
+                // A fault of one line is logged on one line.
                 let gap = if fault.text.contains('\n') { '\n' } else { ' ' };
                 error!("zone {name} is bad, no version of it is in service:{gap}{fault}");
             }

@@ -1,12 +1,12 @@
-//! The state folder and the images in it: where they lie, whether one is used, and the thread that writes
-//! them once their zones are in service. What an image is, `zone::image` knows.
+//! State folder and zone images: their paths, whether an image is used, and the thread that writes images
+//! once their zones are in service. `zone::image` has the format.
 //!
-//! The folder also holds the hash key, since an image is good under the key it was made with only.
+//! The folder also holds the hash key, since an image is valid only under the key with which it was made.
 //!
 //! An image is a copy made from the operator's text. It is used only while all files it was made from are
-//! unchanged, its layout and key are ours and its checksums fit; otherwise the text is read, and the image
-//! rebuilt. Where differences are kept, the text is compared with that image at a start: it has what was
-//! served before.
+//! unchanged, its layout and key are those of this server and its checksums match; otherwise the text is
+//! read, and the image rebuilt. If differences are stored, the text is compared with that image at a start,
+//! since the image holds the version served before.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -33,25 +33,25 @@ use telemetry::repeated::log_repeated;
 use threads::spare::{Share, spare};
 use wording::reason;
 
-/// The file with the hash key.
+/// File with the hash key.
 const KEY_FILE: &str = "hash-key";
-/// The folder with the images.
+/// Folder of the images.
 const IMAGES: &str = "images";
-/// Bytes of a hash key.
+/// Length of a hash key in bytes.
 const KEY: usize = 24;
-/// What the names of images end in.
+/// Suffix of image files.
 const SUFFIX: &str = ".image";
-/// Longest name of an image without its ending; systems allow 255 bytes, and writing needs some more.
+/// Longest name of an image without its suffix; systems allow 255 bytes, and writing needs some more.
 const LONGEST: usize = 180;
 
 /// Why a state folder cannot be used.
 #[derive(Debug)]
 pub enum StateFault {
-    /// A folder cannot be made.
+    /// A folder cannot be created.
     Folder(PathBuf, io::Error),
-    /// The file with the hash key cannot be made or read.
+    /// The file with the hash key cannot be created or read.
     Key(PathBuf, io::Error),
-    /// Others than its owner may read or write the key.
+    /// Users other than its owner may read or write the key.
     ExposedKey(PathBuf),
     /// The key is too short or too long.
     KeyLength(PathBuf),
@@ -78,15 +78,15 @@ impl fmt::Display for StateFault {
 
 impl std::error::Error for StateFault {}
 
-/// A state folder that can be used.
+/// A usable state folder.
 pub struct StateFolder {
     folder: PathBuf,
-    /// The key that outlives the process.
+    /// The hash key, which is the same in each run.
     pub key: HashKey,
 }
 
-/// Makes the folder if it is missing, for `owner` (user and group) if that is not who makes it. To be called
-/// before privileges are given up.
+/// Creates the folder if it is missing, owned by `owner` (user and group) if given. To be called before the
+/// process drops its privileges.
 ///
 /// # Errors
 /// [`StateFault::Folder`].
@@ -103,7 +103,7 @@ pub fn make_folder(folder: &Path, owner: Option<(u32, u32)>) -> Result<(), State
 }
 
 impl StateFolder {
-    /// Opens the folder: its key is read, or made if there is none.
+    /// Opens the folder: reads its key, or creates one if there is none.
     ///
     /// # Errors
     /// [`StateFault`] if it cannot be used.
@@ -134,7 +134,7 @@ impl StateFolder {
         Ok(StateFolder { folder: folder.to_owned(), key })
     }
 
-    /// Where the image of a zone lies.
+    /// Returns the path of a zone's image.
     pub fn path(&self, spec: &ZoneSpec) -> PathBuf {
         self.folder.join(IMAGES).join(file_name(spec))
     }
@@ -155,7 +155,7 @@ impl StateFolder {
     }
 }
 
-/// Makes a new key. Of two who do so at the same time one wins, and both go on with that one's.
+/// Creates a new key. If two processes do so at the same time, both use the key that was stored first.
 fn make_key(folder: &Path, path: &Path) -> io::Result<()> {
     let mut secret = [0; KEY];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
@@ -171,12 +171,12 @@ fn make_key(folder: &Path, path: &Path) -> io::Result<()> {
             Ok(())
         }
     });
-    // It may not even have been made.
+    // The file may not exist.
     let _ = fs::remove_file(&fresh);
     made
 }
 
-/// Makes the owner of the state folder the owner of what root made in it.
+/// If running as root, gives a file in the state folder the folder's owner.
 fn own(path: &Path, folder: &Path) {
     if telemetry::process::is_root()
         && let Ok(about) = fs::metadata(folder)
@@ -186,7 +186,7 @@ fn own(path: &Path, folder: &Path) {
     }
 }
 
-/// The name of the file for a zone: its own as far as that can be one.
+/// Returns the file name for a zone: the zone's name, as far as it can be one.
 fn file_name(spec: &ZoneSpec) -> OsString {
     let text = spec.name().to_string();
     let mut name = String::new();
@@ -210,16 +210,16 @@ fn file_name(spec: &ZoneSpec) -> OsString {
     (name + SUFFIX).into()
 }
 
-/// What images have done, for metrics.
+/// Counters of images.
 #[derive(Debug, Default)]
 pub struct ImageCounts {
-    /// Zones taken from their image.
+    /// Zones loaded from their image.
     pub used: AtomicU64,
-    /// Zones that had none.
+    /// Zones without an image.
     pub missing: AtomicU64,
-    /// Images of other text, another key or another version.
+    /// Images of another text, another key or another version.
     pub stale: AtomicU64,
-    /// Images that could not be read or were not as they had been written.
+    /// Images that could not be read or had changed since they were written.
     pub damaged: AtomicU64,
     /// Images written.
     pub written: AtomicU64,
@@ -228,7 +228,7 @@ pub struct ImageCounts {
 }
 
 impl ImageCounts {
-    /// What became of the images of zones that were to be loaded; all but the used ones were read from text.
+    /// Returns the results of looking for images in loads; all but the used ones led to reading the text.
     pub fn loads(&self) -> [(&'static str, u64); 4] {
         let all = [
             ("used", &self.used),
@@ -239,24 +239,24 @@ impl ImageCounts {
         all.map(|(word, count)| (word, count.load(Relaxed)))
     }
 
-    /// How the writing of images ended.
+    /// Returns the results of writing images.
     pub fn writes(&self) -> [(&'static str, u64); 2] {
         [("written", &self.written), ("failed", &self.unwritten)]
             .map(|(word, count)| (word, count.load(Relaxed)))
     }
 }
 
-/// What the writing thread is asked for.
+/// A task of the writing thread.
 enum Task {
     Write(ImageOrder),
-    /// These are the zones there are; images of others go.
+    /// The names of the images to keep; all others are removed.
     Keep(HashSet<OsString>),
 }
 
 /// The images of a running server.
 pub struct Images {
     state: Arc<StateFolder>,
-    /// Zones of fewer records are read from text unless they have an image.
+    /// Least record count of a zone that gets an image in any case.
     least: u64,
     counts: Arc<ImageCounts>,
     tasks: Sender<Task>,
@@ -272,12 +272,12 @@ impl Images {
         Ok(Images { state, least, counts, tasks })
     }
 
-    /// What has happened so far.
+    /// The counters.
     pub fn counts(&self) -> &ImageCounts {
         &self.counts
     }
 
-    /// The zone from its image, if there is one that is current and whole; read by `threads` threads.
+    /// Loads a zone from its image, with `threads` threads, if the image is current and undamaged.
     pub fn read(&self, spec: &ZoneSpec, threads: usize) -> Option<(Zone, Provenance)> {
         let ZoneText::File(text) = &spec.text else { return None };
         let begun = Instant::now();
@@ -327,29 +327,30 @@ impl Images {
         }
     }
 
-    /// The version that an earlier run has served, whatever became of the text since.
+    /// Loads the version that an earlier run has served, even if the text has changed since.
     pub fn read_earlier(&self, spec: &ZoneSpec, threads: usize) -> Option<Zone> {
         let zone = Image::open(&self.state.path(spec)).and_then(|image| image.read(&self.state.key, threads));
         zone.ok().filter(|zone| zone.apex().as_name() == spec.name())
     }
 
-    /// Whether a zone is to have an image. Those that have one keep it, and where an operator wants to have
-    /// differences, the next run begins with the one to what this one has served.
+    /// Whether a zone gets an image. A zone that has one keeps it. If the operator wants differences of the
+    /// zone whatever its size, the image lets the next run compute the difference to the version that this
+    /// run has served.
     pub fn wants(&self, spec: &ZoneSpec, zone: &Zone) -> bool {
         zone.record_count() >= self.least
             || spec.differences.from_records == Some(0)
             || self.state.path(spec).exists()
     }
 
-    /// Has images written, soon.
+    /// Queues writing of images.
     pub fn write(&self, orders: Vec<ImageOrder>) {
         for order in orders {
-            // The thread ends with the process only.
+            // The thread runs as long as the process.
             let _ = self.tasks.send(Task::Write(order));
         }
     }
 
-    /// Has the images removed that belong to none of these zones.
+    /// Removes the images that belong to none of these zones.
     pub fn keep<'a>(&self, specs: impl Iterator<Item = &'a ZoneSpec>) {
         let _ = self.tasks.send(Task::Keep(specs.map(file_name).collect()));
     }
@@ -369,7 +370,7 @@ fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
         warn!("cannot clean up the folder {}: {}", folder.display(), reason(&e));
     }
     while let Ok(first) = queue.recv() {
-        // Of several versions of a zone only the last is worth writing.
+        // Of several versions of a zone only the last is written.
         let mut orders: HashMap<Apex, ImageOrder> = HashMap::new();
         let mut kept = None;
         for task in std::iter::once(first).chain(queue.try_iter()) {
@@ -406,7 +407,7 @@ fn write_one(state: &StateFolder, counts: &ImageCounts, order: &ImageOrder) {
     }
 }
 
-/// Removes the images that are not of these names.
+/// Removes the images with other names than these.
 fn remove_others(folder: &Path, names: &HashSet<OsString>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -453,7 +454,7 @@ mod tests {
             assert!(!file.contains('/') && !file.starts_with('.') && file.len() < 220, "{file}");
             seen.insert(file);
         }
-        // `a/b.` and `a\047.` are two names, the others are as well.
+        // `a/b.` and `a\047.` are two names; the others differ as well.
         assert_eq!(seen.len(), names.len());
         assert!(seen.contains("example.com.image") && seen.contains("@.image"), "{seen:?}");
     }

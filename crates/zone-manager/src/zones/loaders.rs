@@ -1,6 +1,6 @@
-//! The threads that read zones: as many as there are CPUs, two at the least, while there is work, none
-//! otherwise. One load never holds up another: large ones leave a thread to the others, and one without
-//! progress has another thread started.
+//! The loader threads: as many as there are CPUs, at least two, while there is work, none otherwise. No load
+//! delays another: large loads leave one thread to the others, and a load without progress has another thread
+//! started in its place.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -22,27 +22,27 @@ use crate::managed::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::secondaries::SecondaryStore;
 use threads::sync::lock;
 
-/// What a load came to, for the state of this zone.
+/// The end of a load, for the state of the zone.
 #[derive(Debug)]
 pub(super) struct LoadEnd {
     /// The zone.
     pub(super) apex: Apex,
     /// The number of the load.
     pub(super) number: u32,
-    /// What it came to.
+    /// The result.
     pub(super) looked: Looked,
 }
 
-/// Least size in bytes of a file whose load counts as large. Large loads leave a thread to the others.
+/// Least size in bytes of a file whose load counts as large. Large loads leave one thread to the others.
 const LARGE: u64 = 64 << 20;
 /// A load without progress for this long gives its thread's place to another thread.
 const RELIEF: Duration = Duration::from_secs(2);
-/// Most threads beside the usual ones.
+/// Most additional threads in the place of stalled ones.
 const MOST_RELIEVED: usize = 256;
 
-/// Reads a zone. Counts in the last argument how far it is.
+/// Reads zones. The last argument counts the progress.
 pub(super) trait ReadZone: Send + Sync {
-    /// Returns what the load came to; with so many threads for an image.
+    /// Returns the result of a load; an image is read with `threads` threads.
     fn look(&self, load: &Load, threads: usize, progress: &AtomicU64) -> Looked;
 }
 
@@ -53,18 +53,18 @@ pub(super) struct ZoneReader {
     meter: Arc<Meter>,
 }
 
-/// Where versions of zones are, beside their text.
+/// Sources of versions besides the text.
 #[derive(Default)]
 pub(super) struct KeptElsewhere {
     /// Images.
     pub(super) images: Option<Arc<Images>>,
-    /// Where zones from primaries are kept.
+    /// Stores of secondary zones.
     pub(super) secondaries: Option<Arc<SecondaryStore>>,
-    /// Where zones are that updates have changed.
+    /// Stores of zones that updates have changed.
     pub(super) changes: Option<Arc<Changes>>,
 }
 
-/// What all loader threads need.
+/// State shared by all loader threads.
 struct Shared {
     reader: Arc<dyn ReadZone>,
     /// Usual number of threads, at least two.
@@ -74,36 +74,36 @@ struct Shared {
     queue: Mutex<LoadQueue>,
 }
 
-/// What is to be done and who does it. In one lock: a thread that finds no work is gone by the time that work
-/// comes.
+/// Loads to do, and those in progress. One lock guards both: a thread that finds no work has left the count
+/// before work is added.
 #[derive(Default)]
 struct LoadQueue {
-    /// Work that is not all taken yet, in the order in which it came.
+    /// Orders with loads that no thread has taken, in the order of their arrival.
     work: VecDeque<Arc<Work>>,
-    /// Large loads that wait, because all threads but one have such already.
+    /// Large loads that wait because all threads but one have large loads already.
     large: VecDeque<(Arc<Work>, usize)>,
-    /// Threads at work.
+    /// Number of running threads.
     running: usize,
-    /// Loads that threads have taken.
+    /// Loads in progress.
     under_way: Vec<UnderWay>,
-    /// The number of the last load that was taken.
+    /// The number of the last load taken.
     taken: u64,
 }
 
-/// A load that a thread has taken.
+/// A load in progress.
 struct UnderWay {
     id: u64,
     apex: Apex,
     number: u32,
     is_large: bool,
     progress: Arc<AtomicU64>,
-    /// `progress` when last looked at.
+    /// `progress` at the last check.
     seen: u64,
     /// When `seen` was first found.
     since: Instant,
     /// Another thread may work in the place of this one.
     relieved: bool,
-    /// It was reported as stalled.
+    /// The load was reported as stalled.
     reported: bool,
 }
 
@@ -122,7 +122,7 @@ impl LoadQueue {
         self.work.iter().any(untaken) || !self.large.is_empty() && self.large() + 1 < most
     }
 
-    /// Notes which loads have got on.
+    /// Checks which loads have progressed.
     fn look_at_progress(&mut self, now: Instant) {
         for load in &mut self.under_way {
             let progress = load.progress.load(Ordering::Relaxed);
@@ -137,11 +137,11 @@ impl LoadQueue {
 struct Work {
     loads: Vec<Load>,
     next: AtomicUsize,
-    /// Threads for one image, where there are fewer loads than CPUs.
+    /// Threads per image; more than one if there are fewer loads than CPUs.
     threads: usize,
 }
 
-/// A load that has made no progress for long.
+/// A load without progress for a long time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StalledLoad {
     /// The zone.
@@ -157,31 +157,30 @@ pub(super) struct Loaders {
 }
 
 impl Loaders {
-    /// Loaders that build zones under `key`, and count in `meter` what they have done.
+    /// Returns loaders that build zones under `key`, and count in `meter`.
     pub(super) fn new(key: HashKey, elsewhere: KeptElsewhere, meter: Arc<Meter>) -> Self {
         let reader = Arc::new(ZoneReader { key, elsewhere, meter });
         Loaders { shared: Shared::new(Arc::clone(&reader) as Arc<dyn ReadZone>, RELIEF), reader }
     }
 
-    /// Loaders that have zones read by `by`, and start threads at once in the place of those without
-    /// progress.
+    /// Returns loaders with this reader, which start threads in the place of stalled ones at once.
     #[cfg(test)]
     pub(super) fn with(by: Arc<dyn ReadZone>) -> Self {
         let reader = Arc::new(ZoneReader::of_text(HashKey::new([1, 2, 3])));
         Loaders { shared: Shared::new(by, Duration::ZERO), reader }
     }
 
-    /// What all loads together have done.
+    /// Progress of all loads together.
     pub(super) fn meter(&self) -> &Arc<Meter> {
         &self.reader.meter
     }
 
-    /// Whether a load is under way.
+    /// Whether a load is in progress.
     pub(super) fn is_busy(&self) -> bool {
         !lock(&self.shared.queue).under_way.is_empty()
     }
 
-    /// Has `loads` done. What each comes to goes to `done`, wrapped by `wrap`.
+    /// Orders `loads`. Each result goes to `done`, wrapped by `wrap`.
     pub(super) fn order<M: Send + 'static>(
         &self,
         loads: Vec<Load>,
@@ -199,7 +198,7 @@ impl Loaders {
         }
     }
 
-    /// Starts another thread, unless there are as many as may be. Returns whether it did.
+    /// Starts another thread, unless the limit is reached. Returns whether it did.
     fn start<M: Send + 'static>(
         &self,
         done: &Sender<M>,
@@ -216,14 +215,14 @@ impl Loaders {
         let work = move || shared.work(&|outcome| theirs.send(wrap(outcome)).is_ok());
         let started = std::thread::Builder::new().name("loader".into()).spawn(work).is_ok();
         if !started {
-            // The system refuses a thread: the caller does the work.
+            // The system refused a thread: the caller does the work.
             self.shared.work(&|outcome| done.send(wrap(outcome)).is_ok());
         }
         started
     }
 
-    /// Sees to it that loads without progress hold up no others: starts threads in the place of theirs.
-    /// Returns the loads that have made none for `longest`, each once.
+    /// Starts threads in the place of those whose loads make no progress, so that these delay no others.
+    /// Returns the loads without progress for `longest`, each once.
     pub(super) fn watch<M: Send + 'static>(
         &self,
         now: Instant,
@@ -261,14 +260,14 @@ impl Loaders {
 }
 
 impl Load {
-    /// Whether the zone's file is a large one.
+    /// Whether the zone's file is large.
     fn is_large(&self) -> bool {
         let size = |path: &Arc<Path>| path.metadata().map_or(0, |about| about.len());
         matches!(&self.spec.text, ZoneText::File(path) if size(path) >= LARGE)
     }
 
-    /// The step from what is or was served to this zone, if it is found cheaply: where it holds the same,
-    /// which is only looked into if the serial number says so, or where differences are kept, if it is short.
+    /// Returns the difference between the earlier version and this one if it is cheap to compute: an empty
+    /// one, looked for only if the serial number is the same, or a short one if differences are stored.
     fn step(&self, served: Option<&Zone>, zone: &Zone) -> Option<ChangeSet> {
         let served = served?;
         let most = match self.spec.differences.wants(zone) {
@@ -282,7 +281,7 @@ impl Load {
 
 impl Shared {
     fn new(reader: Arc<dyn ReadZone>, relief: Duration) -> Arc<Self> {
-        // With a single thread, a large zone would hold up all others.
+        // A single thread would be held up by one large zone.
         let most = std::thread::available_parallelism().map_or(1, usize::from).max(2);
         Arc::new(Shared { reader, most, relief, queue: Mutex::default() })
     }
@@ -294,7 +293,7 @@ impl Shared {
             if !taken.may_be_large && load.is_large() && !self.may_go_on(&taken) {
                 continue;
             }
-            // A panic is a bug of ours, and costs this zone its load.
+            // A panic is a bug in nomen. It fails the load of this zone only.
             let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 self.reader.look(load, taken.work.threads, &taken.progress)
             }));
@@ -315,7 +314,7 @@ impl Shared {
         }
     }
 
-    /// The next load that no thread has taken. Without one, the thread that asks counts no longer as running.
+    /// Takes the next load. If there is none, the calling thread no longer counts as running.
     fn take(&self) -> Option<Taken> {
         let mut queue = lock(&self.queue);
         if queue.large() + 1 < self.most
@@ -335,8 +334,7 @@ impl Shared {
         None
     }
 
-    /// Whether a load, which turned out to be large, may be done now. If not, it waits for a large one to
-    /// end.
+    /// Whether a load that turned out to be large may run now. If not, it waits until a large one has ended.
     fn may_go_on(&self, taken: &Taken) -> bool {
         let mut queue = lock(&self.queue);
         if queue.large() + 1 < self.most {
@@ -357,10 +355,10 @@ impl Shared {
 struct Taken {
     id: u64,
     work: Arc<Work>,
-    /// Its number among those of `work`.
+    /// Its index in the loads of `work`.
     load: usize,
     progress: Arc<AtomicU64>,
-    /// It is large, and there is room for it.
+    /// Whether the load is known to be large, and there is room for it.
     may_be_large: bool,
 }
 
@@ -385,13 +383,13 @@ impl LoadQueue {
 }
 
 impl ZoneReader {
-    /// A reader of text only.
+    /// Returns a reader of text only.
     #[cfg(test)]
     pub(super) fn of_text(key: HashKey) -> Self {
         ZoneReader { key, elsewhere: KeptElsewhere::default(), meter: Arc::default() }
     }
 
-    /// What updates have made of the zone, if they have.
+    /// Loads the version that updates have made, if there is one.
     fn stored(&self, load: &Load, begun: Instant) -> Option<Looked> {
         let ZoneText::File(path) = &load.spec.text else { return None };
         let changes = self.elsewhere.changes.as_ref().filter(|_| load.stored)?;
@@ -448,20 +446,20 @@ impl ZoneReader {
                 provenance: None,
             }));
         }
-        // Looked at before reading: a file that changes meanwhile is read again next time.
+        // The stamps are taken before reading: a file that changes meanwhile is read again next time.
         let mut stamps: Vec<FileStamp> = match &load.spec.text {
             ZoneText::File(path) => vec![FileStamp::of(Arc::clone(path))],
             ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => {
                 Vec::new()
             }
         };
-        // At a start with other text: secondaries have what was served before.
+        // At a start with changed text: secondaries have the version that was served before.
         let earlier =
             match load.serving.is_none() && load.image && load.spec.differences.from_records.is_some() {
                 true => images.and_then(|images| images.read_earlier(&load.spec, threads)),
                 false => None,
             };
-        // A zone of another key than ours is none to go on from.
+        // A zone with another hash key cannot be compared.
         let served = load.serving.as_deref().or(earlier.as_ref()).filter(|served| *served.key() == self.key);
         match text::build(&load.spec, &self.key, served, (&self.meter, progress)) {
             Ok(loaded) => {
@@ -487,7 +485,7 @@ impl ZoneReader {
     }
 }
 
-/// Whether a version that an earlier run has kept may go into service.
+/// Whether a version stored in an earlier run may go into service.
 fn may_be_served(spec: &ZoneSpec, kept: &KeptVersion) -> bool {
     let refusal = spec.refusal(&kept.zone);
     if let Some(fault) = &refusal {

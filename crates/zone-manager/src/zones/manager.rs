@@ -1,10 +1,10 @@
-//! Keeping the zones: one thread reports to the state of each zone what the configuration wants of its zone
-//! and what loads came to. Loader threads read for it; the thread of `publishing` puts versions into service.
-//! Other parts see the zones through [`ZoneTable`], and ask for work through [`ZoneManagerHandle`].
+//! The zone manager: one thread reports the configuration's zones and the results of loads to the state of
+//! each zone. Loader threads read zones for it; the thread of `publishing` puts versions into service. Other
+//! parts see the zones through [`ZoneTable`], and send requests through [`ZoneManagerHandle`].
 //!
-//! What belongs together, such as all zones of a reload, is a round, whose end is reported to the client that
-//! asked for it. Rounds about all zones come one after the other; requests that come in during one are
-//! answered by the next, together. A round about one zone goes on beside them, so that it does not wait for
+//! Work that belongs together, such as all zones of a reload, is a round; its end is reported to the client
+//! that requested it. Rounds of all zones run one after the other; requests that arrive during one are
+//! answered together by the next. A round of a single zone runs beside them, so that it does not wait for
 //! others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -50,28 +50,28 @@ use telemetry::systemd;
 use threads::background::Background;
 use threads::sync::{lock, read, write};
 
-/// How often the age of signatures is looked at.
+/// Interval of checks of signature lifetimes.
 const SIGNATURES: Duration = Duration::from_secs(3600);
-/// Zones of a reload that are looked at while the lock of the zone table is held once: updates wait for it.
+/// Zones that a reload handles per lock of the zone table; updates wait for that lock.
 const ZONES_A_TURN: usize = 1000;
-/// So many zones of a folder or a catalog zone at least must be gone for them to be held back.
+/// Least number of removed zones of a folder or a catalog zone for them to be held back.
 pub(super) const LEAST_HELD: usize = 10;
 
-/// A message to the thread.
+/// A message to the manager thread.
 pub(super) enum Message {
     Reload(Option<Asker>, Removal),
     ReloadZone(Apex, ReadWhen, Asker),
     Ask(ZoneChange, Asker),
     Loaded(LoadEnd),
     Load(Vec<Load>),
-    /// A version of a catalog zone, to be read.
+    /// A version of a catalog zone to read.
     CatalogVersion(Arc<Zone>),
     /// A step of a root zone that is a copy for the resolver.
     Root(Change),
     Stop,
 }
 
-/// What happens to a folder's zones if the files of many of them are gone.
+/// Whether many zones of a folder are removed when their files are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Removal {
     /// They stay in service.
@@ -80,7 +80,7 @@ pub enum Removal {
     Force,
 }
 
-/// Asks for something; cheap to clone.
+/// Sends requests to the zone manager; cheap to clone.
 #[derive(Clone)]
 pub struct ZoneManagerHandle {
     messages: Sender<Message>,
@@ -103,56 +103,56 @@ impl ZoneManagerHandle {
         )
     }
 
-    /// Asks for the configuration and changed zones to be read.
+    /// Requests a reload of the configuration and of changed zones.
     pub fn reload(&self, removal: Removal) -> oneshot::Receiver<Reloaded> {
         self.ask(|reply| Message::Reload(Some(reply), removal))
     }
 
-    /// The same, without a reply at the end.
+    /// Requests such a reload without a reply at the end.
     pub fn reload_unheard(&self) {
-        // Without a receiver, the server is stopping.
+        // A send error means that the server is stopping.
         let _ = self.messages.send(Message::Reload(None, Removal::HoldBack));
     }
 
-    /// Asks for one zone to be read whether changed or not. `take`: also if updates have changed it, which
-    /// its file then overrules.
+    /// Requests a reload of one zone, changed or not. `take`: even if updates have changed it; the zone is
+    /// then changed to its file's version.
     pub fn reload_zone(&self, apex: Apex, take: bool) -> oneshot::Receiver<Reloaded> {
         let when = if take { ReadWhen::Take } else { ReadWhen::Anyway };
         self.ask(|reply| Message::ReloadZone(apex, when, reply))
     }
 
-    /// Asks for a zone to be served: the text of its `[[zone]]`.
+    /// Requests to serve a zone; `text` is its `[[zone]]` block.
     pub fn add_zone(&self, text: String) -> oneshot::Receiver<Reloaded> {
         self.ask(|reply| Message::Ask(ZoneChange::Add(text), reply))
     }
 
-    /// Asks for a zone that was added to be served no longer.
+    /// Requests to stop serving a zone that was added at run time.
     pub fn remove_zone(&self, apex: Apex) -> oneshot::Receiver<Reloaded> {
         self.ask(|reply| Message::Ask(ZoneChange::Remove(apex), reply))
     }
 
-    /// Reports new versions to the thread that puts them into service.
+    /// Returns a handle that reports new versions to the publishing thread.
     pub fn publishing(&self) -> PublishHandle {
         PublishHandle(self.publishing.clone())
     }
 
-    /// Ends the threads, in the middle of whatever they do.
+    /// Ends the threads without waiting for their work.
     pub fn stop(&self) {
-        // They may have ended before.
+        // The threads may have ended before.
         let _ = self.publishing.send(Publishing::Stop);
         let _ = self.messages.send(Message::Stop);
     }
 
     fn ask(&self, message: impl FnOnce(Asker) -> Message) -> oneshot::Receiver<Reloaded> {
         let (reply, result) = oneshot::channel();
-        // There is no receiver if the server is stopping; a reply that is dropped means that.
+        // A send error means that the server is stopping; the dropped reply reports that.
         let _ = self.messages.send(message(reply));
         result
     }
 }
 
-/// Reads the configuration anew and returns the zones that it asks for. Its settings are taken over if the
-/// argument accepts these zones.
+/// Reads the configuration and returns its zones. Its settings are applied if the argument accepts these
+/// zones.
 pub type Prepare = dyn Fn(&AcceptZones<'_>) -> Result<WantedZones, ReloadFault> + Send;
 
 /// Returns why zones are not accepted.
@@ -164,69 +164,69 @@ pub struct ZoneManagerParts {
     pub engine: Arc<Engine<Served>>,
     /// All zones and their states, for readers.
     pub table: Arc<ZoneTable>,
-    /// Reads the configuration anew.
+    /// Reads the configuration again.
     pub prepare: Box<Prepare>,
-    /// Where images are, if there are any.
+    /// The images, if any.
     pub images: Option<Arc<Images>>,
-    /// Takes zones from primaries and sends NOTIFY.
+    /// Secondary zones and NOTIFY.
     pub secondaries: Option<Arc<Secondaries>>,
-    /// Sends zones to other servers.
+    /// Outgoing transfers.
     pub transfers: Option<Arc<Transfers>>,
-    /// Changes zones by updates, if there is a state folder.
+    /// Dynamic updates, if there is a state folder.
     pub changes: Option<Arc<Changes>>,
-    /// Stores what changes in zone files.
+    /// Stores of the changes of zone files.
     pub differences: Option<Arc<Differences>>,
-    /// The copy of the root zone that the resolver asks.
+    /// The resolver's copy of the root zone.
     pub local_root: Option<Arc<LocalRoot>>,
-    /// The files of catalog zones that are made here.
+    /// Stores of produced catalog zones.
     pub produced: Arc<ProducedStores>,
-    /// Where zones that come at run time are kept.
+    /// State folder, for the zones that are added at run time.
     pub state: Option<PathBuf>,
     /// Runs folds and compactions.
     pub background: Arc<Background>,
 }
 
-/// The thread's state.
+/// State of the manager thread.
 pub struct ZoneManager {
     table: Arc<ZoneTable>,
     prepare: Box<Prepare>,
-    /// The key that zones are to be built under.
+    /// The hash key with which zones must be built.
     key: HashKey,
     executor: Arc<Executor>,
     transfers: Option<Arc<Transfers>>,
-    /// Zones that come and go at run time.
+    /// Zones added and removed at run time.
     joining: Joining,
     loaders: Loaders,
-    /// When signatures are looked at next.
+    /// When signature lifetimes are checked next.
     signatures_due: Instant,
     images: Option<Arc<Images>>,
     own: Sender<Message>,
     messages: Receiver<Message>,
-    /// The round about all zones.
+    /// The round of all zones.
     round: Option<Round>,
-    /// Rounds about one zone, by that.
+    /// The rounds of single zones.
     singles: HashMap<Apex, Round>,
-    /// Those whose load has ended.
+    /// Rounds of single zones whose load has ended.
     ended: Vec<Round>,
-    /// What bounds a reload.
+    /// Limits of a reload.
     bounds: ReloadBounds,
-    /// What the last round about all zones did.
+    /// The result of the last round of all zones.
     last: Summary,
-    /// Why steps of this round were not made, if they were not.
+    /// Why steps of this round were not published, if any were not.
     unpublished: Option<Arc<str>>,
-    /// Requests to look at all zones next, and what happens to those without files.
+    /// Requests for the next round of all zones, and what it does with zones whose files are gone.
     all: Option<(Vec<Asker>, Removal)>,
-    /// The same for single zones, and how they are to be read.
+    /// Requests for rounds of single zones, and how the zones are read.
     single: HashMap<Apex, (ReadWhen, Vec<Asker>)>,
-    /// What operators want of single zones, in the order in which they asked.
+    /// Operators' requests about single zones, in the order of their arrival.
     asked: VecDeque<(ZoneChange, Asker)>,
 }
 
 impl ZoneManager {
-    /// The state of the thread that keeps zones; starts the one that puts them into service.
+    /// Returns the state of the manager thread, and starts the publishing thread.
     ///
     /// # Errors
-    /// The system's, if it refuses a thread.
+    /// Those of the system, if it refuses a thread.
     pub fn start(
         handle: &ZoneManagerHandle,
         inbox: ZoneManagerInbox,
@@ -288,19 +288,19 @@ impl ZoneManager {
         })
     }
 
-    /// Loads these zones and puts them into service, for the first time.
+    /// Loads these zones and puts them into service at the start.
     pub fn load_first(&mut self, wanted: WantedZones) -> Summary {
         self.look_at_all(wanted, Purpose::Start, Vec::new());
         while self.round.is_some() && self.handle_messages() {}
         self.last
     }
 
-    /// Works until it receives `Message::Stop`.
+    /// Runs until it receives `Message::Stop`.
     pub fn work(mut self) {
         while self.handle_messages() {}
     }
 
-    /// Takes the messages that are there, or waits for one, and does what is due. False at the end.
+    /// Handles all queued messages, or waits for one, and does what is due. Returns false at the end.
     fn handle_messages(&mut self) -> bool {
         let mut next = match self.messages.recv_timeout(self.patience()) {
             Ok(message) => Some(message),
@@ -332,7 +332,7 @@ impl ZoneManager {
         true
     }
 
-    /// How long to wait for a message at the most.
+    /// Returns the longest time to wait for a message.
     fn patience(&self) -> Duration {
         let signatures = self.signatures_due.saturating_duration_since(Instant::now());
         self.until_look_at_loads().map_or(signatures, |loads| loads.min(signatures))
@@ -380,7 +380,7 @@ impl ZoneManager {
         }
     }
 
-    /// Notes how a reload of everything ended, and answers who asked for it.
+    /// Records the end of a reload of everything, and sends the replies.
     fn reloaded(&self, result: Reloaded, replies: Vec<Asker>) {
         *lock(&self.table.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
         let zones = self.table.in_words();
@@ -397,7 +397,7 @@ impl ZoneManager {
         answer(replies, &result);
     }
 
-    /// Begins a round about the zones that are wanted and those that no longer are.
+    /// Begins a round of the configuration's zones and of those to remove.
     fn look_at_all(&mut self, mut wanted: WantedZones, purpose: Purpose, replies: Vec<Asker>) {
         let mut report = RoundReport::default();
         for refused in &wanted.refused {
@@ -460,7 +460,7 @@ impl ZoneManager {
         self.load(loads);
     }
 
-    /// Reports to zones that they are wanted. Returns the loads that follow.
+    /// Reports to zones that the configuration has them. Returns the loads to order.
     fn want_all(&mut self, specs: &[ZoneSpec]) -> Vec<Load> {
         let (table, mut loads) = (Arc::clone(&self.table), Vec::new());
         let mut states = write(&table.states.zones);
@@ -475,7 +475,8 @@ impl ZoneManager {
         loads
     }
 
-    /// What a load came to, which is nothing if the zone could not be found under the key of the catalog.
+    /// Returns the result of a load, checked: a zone built under another hash key is bad, and a stored
+    /// version may have expired.
     fn fit_to_serve(&self, apex: &Apex, looked: Looked) -> Looked {
         match looked {
             Looked::Kept(Some(kept)) => {
@@ -493,7 +494,7 @@ impl ZoneManager {
         }
     }
 
-    /// Looks at the age of all signatures.
+    /// Checks all signature lifetimes.
     fn look_at_signatures(&mut self) {
         let now = unix_now();
         write(&self.table.states.zones).values_mut().for_each(|zone| zone.look_at_signatures(now));
@@ -501,14 +502,14 @@ impl ZoneManager {
         self.take_root_again();
     }
 
-    /// Has zones read.
+    /// Orders loads.
     fn load(&self, loads: Vec<Load>) {
         if !loads.is_empty() {
             self.loaders.order(loads, &self.own, Message::Loaded);
         }
     }
 
-    /// Has the steps decided so far made: they are in service when this returns.
+    /// Publishes the steps decided so far: they are in service when this returns.
     fn publish(&mut self) {
         let (reply, replied) = sync_channel(1);
         self.executor.send(Publishing::Flush(reply));
@@ -519,19 +520,19 @@ impl ZoneManager {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub fn unix_now() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// The zones that are no longer wanted, and are not being added.
+/// Returns the zones that the configuration no longer has and that are not being added.
 fn unwanted(states: &HashMap<Apex, ManagedZone>, wanted: &WantedZones, adding: &HashSet<Apex>) -> Vec<Apex> {
     let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).chain(adding).collect();
     states.keys().filter(|apex| !still.contains(apex)).cloned().collect()
 }
 
-/// The zones that are no longer wanted, but for those that are held back, and the folders that hold them.
+/// Returns the zones to remove, without those that are held back, and the folders of the latter.
 fn gone(
     states: &HashMap<Apex, ManagedZone>,
     wanted: &WantedZones,

@@ -1,7 +1,7 @@
-//! Which zones catalog zones ask for: what each lists, who has which zone, and what a new version of one
-//! changes. A state machine without threads; `manager` reports versions to it and does what follows. Which
-//! zone is whose is kept in a file, so that a restart neither takes a zone from the catalog zone that has it,
-//! nor misses that a member was reset.
+//! Members of catalog zones: the zones that each catalog zone lists, which of them owns a zone, and the
+//! changes that follow from a new version. A state machine without threads; `manager` reports versions to it
+//! and carries out the changes. A file records the owner of each zone, so that a restart neither moves a zone
+//! to another catalog zone nor misses that a member was reset.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -28,40 +28,40 @@ use config::zones::pattern::PathPattern;
 use telemetry::repeated::log_repeated;
 use zone::regular::replace;
 
-/// The file in the state folder.
+/// File in the state folder.
 const FILE: &str = "members.json";
 
-/// What members of a catalog zone have in common.
+/// Common properties of members of a catalog zone.
 #[derive(Debug)]
 pub struct MemberTemplate {
-    /// Their files; `None`: they are taken from primaries.
+    /// Their files; `None`: they are secondary zones.
     pub file: Option<PathPattern>,
     /// Their other servers, if they have any.
     pub peers: Option<Arc<ZonePeers>>,
-    /// Who may have them.
+    /// Who may transfer them.
     pub grants: Option<Grants>,
-    /// How they may be changed, if they may be.
+    /// Rules for updates, if they may be changed.
     pub updates: Option<Arc<ZoneUpdates>>,
-    /// Whether it is kept what changes in their files.
+    /// Whether changes of their files are stored.
     pub differences: DifferenceRule,
-    /// How their files are judged.
+    /// How their files are checked.
     pub rules: TextRules,
-    /// Where they are listed for others, if they are.
+    /// The produced catalog zone that lists them, if any.
     pub listing: Option<Arc<Listing>>,
 }
 
-/// A catalog zone as it is configured.
+/// A catalog zone as configured.
 #[derive(Debug, Clone)]
 pub struct CatalogPlan {
     /// Its name.
     pub apex: Apex,
-    /// Of members that have none by their group.
+    /// For members without a template of their group.
     pub template: Arc<MemberTemplate>,
-    /// Of members of a group.
+    /// For members of a group.
     pub groups: HashMap<Box<[u8]>, Arc<MemberTemplate>>,
-    /// The largest share of members, from 0 to 1, that one version removes.
+    /// The largest share of members, from 0 to 1, that one version may remove.
     pub max_removed: f64,
-    /// Whether queries and transfers of it are answered.
+    /// Whether queries and transfers of the catalog zone are answered.
     pub answers: bool,
 }
 
@@ -71,63 +71,63 @@ impl CatalogPlan {
     }
 }
 
-/// A zone that is wanted at run time.
+/// A zone to serve that is not from the configuration.
 #[derive(Debug, Clone)]
 pub struct PlannedZone {
     /// The zone.
     pub spec: ZoneSpec,
     /// Its other servers, if it has any.
     pub peers: Option<Arc<ZonePeers>>,
-    /// Who may have it.
+    /// Who may transfer it.
     pub grants: Option<Grants>,
-    /// How it may be changed, if it may be.
+    /// Rules for updates, if it may be changed.
     pub updates: Option<Arc<ZoneUpdates>>,
-    /// Where it is listed for others, if it is.
+    /// The produced catalog zone that lists it, if any.
     pub listing: Option<Arc<Listing>>,
 }
 
-/// A catalog zone at work.
+/// A catalog zone and the members that it lists.
 #[derive(Debug)]
 struct Catalog {
     plan: CatalogPlan,
-    /// What counts of it.
+    /// The members that apply.
     listed: CatalogZone,
-    /// What the newest version lists, if that would remove or reset too many.
+    /// The members of the newest version and the number of removals and resets, if these are too many.
     held: Option<(CatalogZone, usize)>,
     fault: Option<CatalogFault>,
-    /// Whether a version was read by this process.
+    /// Whether this process has read a version.
     is_read: bool,
 }
 
-/// What is known of a catalog zone, for operators.
+/// Status of a catalog zone, for operators.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CatalogStatus {
     /// Its name.
     pub zone: String,
-    /// Zones that are served because it lists them; of one that is made here, those that it lists.
+    /// Zones that are served because it lists them; for a produced catalog zone, the zones that it lists.
     pub members: usize,
-    /// Zones that it lists in vain: others have them.
+    /// Zones that it lists without effect because another owner has them.
     pub conflicts: usize,
-    /// Members that stay as they are because too many would go or be reset.
+    /// Members that are held back because too many would be removed or reset.
     pub held_back: usize,
-    /// Why its newest version counts for nothing.
+    /// Why its newest version is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
 
-/// What follows from a change.
+/// The changes that follow from a new version or configuration.
 #[derive(Debug, Default)]
 pub struct MemberSteps {
-    /// Zones that are members no longer.
+    /// Zones that are no longer members.
     pub removed: Vec<Apex>,
-    /// Members that are others than before under the same name: what is known of them is to be forgotten.
+    /// Members with another ID under the same name: their state is removed.
     pub reset: Vec<Apex>,
-    /// Members that are new, were reset, or are served in another way.
+    /// Members that are new, were reset, or have other properties.
     pub wanted: Vec<PlannedZone>,
 }
 
 impl MemberSteps {
-    /// Whether nothing follows.
+    /// Whether there is nothing to change.
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.wanted.is_empty()
     }
@@ -139,7 +139,7 @@ pub struct Membership {
     catalogs: Vec<Catalog>,
     members: BTreeMap<Apex, MemberOf>,
     conflicts: Vec<Conflict>,
-    /// What was logged, so that it is logged once.
+    /// Logged lines, so that each is logged once.
     logged: HashSet<String>,
     file: Option<PathBuf>,
 }
@@ -149,8 +149,8 @@ fn shown(apex: &[u8]) -> Name<'_> {
 }
 
 impl Membership {
-    /// Who had which zone when the last process ended, from the state folder. A file that cannot be used is
-    /// reported, and the catalog zones decide anew.
+    /// Loads the owners of zones in the last run from the state folder. An unusable file is logged, and the
+    /// owners are decided again.
     pub fn open(state: Option<&Path>) -> Membership {
         let file = state.map(|state| state.join(FILE));
         let members = file.as_deref().map_or_else(|| Ok(BTreeMap::new()), load);
@@ -161,7 +161,7 @@ impl Membership {
         Membership { members, file, ..Membership::default() }
     }
 
-    /// These are the catalog zones from now on. Until a version of one is read, it lists what it listed last.
+    /// Sets the catalog zones. Until a version of one is read, it has its last known members.
     pub fn configure(&mut self, plans: Vec<CatalogPlan>) {
         let mut before: HashMap<Apex, Catalog> =
             self.catalogs.drain(..).map(|catalog| (catalog.plan.apex.clone(), catalog)).collect();
@@ -212,8 +212,8 @@ impl Membership {
         self.catalogs.iter().filter(|catalog| !catalog.is_read).map(|catalog| &catalog.plan.apex)
     }
 
-    /// Reads a version of a catalog zone; [`settle`](Self::settle) says what follows. A version that is
-    /// broken changes nothing (RFC 9432 §5.1).
+    /// Reads a version of a catalog zone; [`settle`](Self::settle) returns the changes. A broken version
+    /// changes nothing (RFC 9432 §5.1).
     pub fn read(&mut self, version: &Zone) {
         let apex = version.apex().as_wire();
         let Some(catalog) = self.catalogs.iter_mut().find(|catalog| *catalog.plan.apex == *apex) else {
@@ -244,7 +244,8 @@ impl Membership {
         }
     }
 
-    /// Decides who has which zone. `is_configured` says which zones are served whatever catalog zones list.
+    /// Decides the owner of each zone. `is_configured` returns whether a zone is served whatever catalog
+    /// zones list.
     pub fn settle(&mut self, is_configured: impl Fn(&Apex) -> bool, removal: Removal) -> MemberSteps {
         if removal == Removal::Force {
             for catalog in &mut self.catalogs {
@@ -285,7 +286,7 @@ impl Membership {
         self.members.iter().filter_map(|(zone, of)| self.planned(zone, of))
     }
 
-    /// A member as its catalog zone's templates have it.
+    /// Returns a member with the properties of its template.
     fn planned(&self, zone: &Apex, of: &MemberOf) -> Option<PlannedZone> {
         let catalog = self.catalogs.iter().find(|catalog| catalog.plan.apex == of.catalog)?;
         let template = catalog.plan.template(&of.member);
@@ -298,7 +299,7 @@ impl Membership {
         Some(PlannedZone { spec, peers, grants, updates: updates.clone(), listing: listing.clone() })
     }
 
-    /// What is known of each catalog zone.
+    /// Returns the status of each catalog zone.
     pub fn status(&self) -> Vec<CatalogStatus> {
         let mut members: HashMap<&Apex, usize> = HashMap::new();
         self.members.values().for_each(|of| *members.entry(&of.catalog).or_default() += 1);
@@ -330,8 +331,8 @@ impl Membership {
 }
 
 impl Catalog {
-    /// A version lists these zones from now on, unless too many would be removed, or be others under their
-    /// names, of which all that is known is forgotten (RFC 9432 §5.4).
+    /// Accepts the members of a version, unless too many would be removed, or get another ID, which resets
+    /// them (RFC 9432 §5.4).
     fn take(&mut self, listed: CatalogZone) {
         let (of, apex) = (self.listed.members.len(), &self.plan.apex);
         let stays =
@@ -361,10 +362,10 @@ impl Catalog {
     }
 }
 
-/// Lines of one kind that are logged at a time: others write catalog zones, and a line for each entry may be
+/// Most lines of one kind that are logged at a time: others write catalog zones, and a line per entry may be
 /// many.
 const SHOWN: usize = 20;
-/// What every line about a conflict has in it.
+/// Part of every log line about a conflict.
 const VAIN: &str = " in vain: ";
 
 fn in_words(Conflict { zone, catalog, held_by }: &Conflict) -> String {
@@ -375,8 +376,8 @@ fn in_words(Conflict { zone, catalog, held_by }: &Conflict) -> String {
     format!("catalog zone {} lists {}{VAIN}{holder}", shown(catalog), shown(zone))
 }
 
-/// Logs the lines of a kind that were not true before, as far as shown. What is true no longer is news when
-/// it comes again.
+/// Logs the lines of a kind that were not logged before, up to the limit. A line whose cause has ended is
+/// logged again when it recurs.
 fn report(logged: &mut HashSet<String>, kind: impl Fn(&str) -> bool, lines: Vec<String>) {
     let (before, others): (HashSet<String>, HashSet<String>) = logged.drain().partition(|line| kind(line));
     let news: Vec<&String> = lines.iter().filter(|line| !before.contains(*line)).collect();
@@ -394,14 +395,14 @@ fn report(logged: &mut HashSet<String>, kind: impl Fn(&str) -> bool, lines: Vec<
 struct Line {
     /// The zone.
     zone: String,
-    /// The catalog zone that has it.
+    /// The catalog zone that owns it.
     catalog: String,
-    /// Its label there. Bytes beyond ASCII are the characters of the same numbers.
+    /// Its ID there. Bytes beyond ASCII are written as the characters with the same numbers.
     id: String,
-    /// Its groups, likewise.
+    /// Its groups, in the same form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     groups: Vec<String>,
-    /// The catalog zone that it is to go to.
+    /// The catalog zone to which it changes its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coo: Option<String>,
 }
@@ -409,9 +410,9 @@ struct Line {
 /// Why the file cannot be used.
 #[derive(Debug)]
 enum FileFault {
-    /// The system's word.
+    /// A system error.
     Io(io::Error),
-    /// This line, from 1, is none of ours.
+    /// This line, counted from 1, is malformed.
     Line(usize),
 }
 

@@ -1,7 +1,7 @@
-//! Where findings stand in the text of a zone. Snapshots keep no places, so what was found in one is looked
-//! for once more, to be shown at the word that is meant.
+//! Places of findings in the text of a zone. Snapshots store no places, so the text is read again to show a
+//! finding at its word.
 //!
-//! `nomen zone check`, `nomen ctl zone status` and loads that fail show findings so.
+//! `nomen zone check`, `nomen ctl zone status` and failed loads show findings so.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -18,23 +18,23 @@ use zone::scan::{
 use super::text::{ZoneFinding, from_fault};
 use crate::managed::{ZoneSpec, ZoneText};
 
-/// A finding before its place is known.
+/// A finding without its place.
 pub struct Unplaced {
-    /// Whether it is more than a warning.
+    /// Whether it is an error, not a warning.
     pub error: bool,
     message: String,
     subject: Subject,
-    /// As it was found, if that was when the text was read.
+    /// The finding as first made, if it was made when the text was read.
     before: Option<ZoneFinding>,
 }
 
 impl Unplaced {
-    /// A finding in a snapshot.
+    /// Returns a finding about a snapshot.
     pub fn new(error: bool, message: &dyn Display, subject: Subject) -> Self {
         Unplaced { error, message: message.to_string(), subject, before: None }
     }
 
-    /// A flaw of a zone as a whole.
+    /// Returns the finding for a flaw of a zone as a whole.
     pub fn of(flaw: Flaw) -> Self {
         let (error, message) = (flaw.kind.severity() == Severity::Error, flaw.to_string());
         Unplaced { error, message, subject: Subject::Flaw(flaw), before: None }
@@ -46,7 +46,7 @@ impl Unplaced {
     }
 }
 
-/// A finding of which nothing in the text is to blame; or the text was edited meanwhile, or is not read.
+/// Returns a finding without a place: no text has it, the text was edited meanwhile, or the text is not read.
 pub fn without_place(spec: &ZoneSpec, error: bool, message: String) -> ZoneFinding {
     let file = spec.text.file().map(|file| file.display().to_string()).unwrap_or_default();
     let colon = if file.is_empty() { "" } else { ": " };
@@ -55,9 +55,9 @@ pub fn without_place(spec: &ZoneSpec, error: bool, message: String) -> ZoneFindi
     ZoneFinding { error, unread: false, file, line: 0, column: 0, message, pretty, about: None }
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 pub enum Subject {
-    /// A record of those that have this flaw.
+    /// The record that has this flaw.
     Flaw(Flaw),
     /// The first record of a name and type.
     Set(NameBuf, Type, RemarkAt),
@@ -66,7 +66,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The first record at a name, of a type if it has that.
+    /// Returns the first record at a name; one of this type if there is any.
     pub fn at(zone: &Zone, owner: NameBuf, rtype: Type) -> Self {
         let node = zone.find_name(owner.as_name());
         match node.and_then(|node| node.rrsets().next().filter(|_| node.rrset(rtype).is_none())) {
@@ -76,8 +76,7 @@ impl Subject {
     }
 }
 
-/// Takes those of the findings out that have a line at most: what came to light when the zone was put
-/// together.
+/// Removes and returns the findings that have at most a line: those made when the zone was built.
 pub fn unplaced(findings: &mut Vec<ZoneFinding>) -> Vec<Unplaced> {
     let rough = |finding: &ZoneFinding| {
         finding.column == 0 && !finding.unread && (finding.line > 0 || finding.about.is_some())
@@ -93,20 +92,20 @@ pub fn unplaced(findings: &mut Vec<ZoneFinding>) -> Vec<Unplaced> {
     taken.collect()
 }
 
-/// Looks for the records that findings are about.
+/// Finds the records that findings are about.
 #[derive(Default)]
 struct Finder {
-    /// Findings that are not placed yet; those that are have left.
+    /// Findings without a place so far; placed ones are `None`.
     open: Vec<Option<Unplaced>>,
-    /// Numbers of findings, by the owner and type of their records.
+    /// Indices of findings, by the owner and type of their records.
     by_set: HashMap<(NameBuf, Type), Vec<usize>>,
-    /// The same, by the line.
+    /// Indices of findings, by line.
     by_line: HashMap<u32, Vec<usize>>,
-    /// Whether nothing but these findings is wanted of the text, so that its rest need not be read.
+    /// Whether reading may stop once these findings are placed.
     hurries: bool,
-    /// The serial number of the version that is meant, if the text may hold another one by now.
+    /// The serial number of the version that the findings are about, if the text may hold another one by now.
     version: Option<Serial>,
-    /// Whether it does.
+    /// Whether the text holds another version.
     is_other: bool,
 }
 
@@ -163,15 +162,15 @@ impl Sink for Finder {
     }
 }
 
-/// The serial number in the RDATA of an SOA record: the first of five numbers behind two names (RFC 1035
-/// §3.3.13).
+/// Returns the serial number in the RDATA of an SOA record: the first of five numbers after two names (RFC
+/// 1035 §3.3.13).
 fn serial(rdata: &[u8]) -> Option<Serial> {
     let (serial, _) = rdata.get(rdata.len().checked_sub(20)?..)?.split_first_chunk::<4>()?;
     Some(Serial(u32::from_be_bytes(*serial)))
 }
 
-/// Reads the zone's text again for the places of findings, if there are any, and adds them to those that have
-/// theirs, all in the order of the text. What has no place in it comes last.
+/// Reads the zone's text again to place findings, if there are any, and adds them to those that have places,
+/// all in the order of the text. Findings without a place come last.
 pub fn place(spec: &ZoneSpec, shown: usize, unplaced: Vec<Unplaced>, findings: &mut Vec<ZoneFinding>) {
     if !unplaced.is_empty() {
         let finder = Finder { hurries: findings.is_empty(), ..Finder::new(unplaced) };
@@ -179,15 +178,15 @@ pub fn place(spec: &ZoneSpec, shown: usize, unplaced: Vec<Unplaced>, findings: &
     }
 }
 
-/// Reads the text for what a finder looks for. Returns whether it holds the version that is meant.
+/// Reads the text for a finder. Returns whether the text holds the version that the findings are about.
 fn look(spec: &ZoneSpec, shown: usize, mut finder: Finder, findings: &mut Vec<ZoneFinding>) -> bool {
     let source = match &spec.text {
         ZoneText::File(path) => Some(TextSource::file(&**path)),
         ZoneText::BuiltIn(text) => Some(TextSource::bytes("built-in", text.as_bytes())),
-        // None of them was read.
+        // None of these texts was read.
         ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => None,
     };
-    // What is wrong with the text was found when it was read first.
+    // Faults of the text itself were reported when it was first read.
     let limits = Limits { errors: shown.max(1), warnings: 0, ..Limits::default() };
     let split_strings = spec.rules.split_strings;
     let config = ScanConfig { limits, split_strings, ..ScanConfig::new(spec.name()) };
@@ -199,9 +198,8 @@ fn look(spec: &ZoneSpec, shown: usize, mut finder: Finder, findings: &mut Vec<Zo
     !finder.is_other
 }
 
-/// What is wrong with a version in service as a whole: the first `shown` of it, each at its word as far as
-/// the text of the zone still has that version. Both are read through for that, so it is not for a thread
-/// that answers queries.
+/// Returns the first `shown` flaws of a version in service, each with its place if the text still holds that
+/// version. Reads zone and text completely, so threads that answer queries must not call this.
 pub fn flaws(spec: &ZoneSpec, zone: &Zone, shown: usize) -> Vec<ZoneFinding> {
     let mut found: Vec<Flaw> = Vec::new();
     check::check(zone, &mut |flaw| {
