@@ -1,4 +1,4 @@
-//! What changed in a zone, read from the disk for IXFR.
+//! Changes of a zone, read from disk for IXFR.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::stores::differences::Differences;
 use crate::stores::produced::ProducedStores;
 use telemetry::repeated::log_repeated;
 
-/// Where it is stored what changed in zones.
+/// The stores of changes of all zones.
 #[derive(Clone)]
 pub struct Histories {
-    /// In zones that updates have changed.
+    /// Of zones that updates have changed.
     pub changes: Option<Arc<Changes>>,
-    /// In zone files.
+    /// Of zone files.
     pub differences: Option<Arc<Differences>>,
-    /// In zones from primaries.
+    /// Of secondary zones.
     pub secondaries: Arc<Secondaries>,
-    /// In catalog zones that are made here.
+    /// Of produced catalog zones.
     pub produced: Arc<ProducedStores>,
 }
 
 impl Histories {
-    /// Whether anything may be known of a zone.
+    /// Whether changes of a zone may be stored.
     pub(super) fn knows(&self, zone: &Zone) -> bool {
         let apex = zone.apex().as_wire();
         self.produced.has(apex)
@@ -37,8 +37,8 @@ impl Histories {
             || self.secondaries.keeps(apex)
     }
 
-    /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the
-    /// zone itself or so many records. Waits for the disk.
+    /// Returns the changes from a version to this one, in order; none if they are not stored, or have more
+    /// records than the zone or than `most`. Waits for the disk.
     pub(super) fn differences(&self, zone: &Zone, from: Serial, most: u64) -> Vec<Arc<ChangeSet>> {
         let apex = Apex::from(zone.apex().as_wire());
         let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(&apex));
@@ -54,7 +54,8 @@ impl Histories {
     }
 }
 
-/// The steps up to the version of the zone: what is on the disk may be one ahead of what is in service.
+/// Returns the changes up to the version of the zone: the disk may have a later version than the one in
+/// service.
 fn read(history: History, zone: &Zone, most: u64) -> Option<Vec<Arc<ChangeSet>>> {
     let (mut differences, mut records) = (Vec::new(), 0);
     for change in history {

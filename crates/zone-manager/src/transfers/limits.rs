@@ -1,5 +1,5 @@
-//! Places for transfers: how many there may be at a time, in all, to one address and to one network, and
-//! which of them gives up its place where another needs it.
+//! Slots for outgoing transfers: how many may run at a time, in total, per address and per network, and which
+//! of them is evicted when another needs its slot.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,43 +9,43 @@ use std::time::{Duration, Instant};
 
 use threads::sync::lock;
 
-/// Milliseconds over which bytes are counted for a rate.
+/// Period of a rate measurement, in milliseconds.
 const RATE_OVER: u64 = 3_000;
-/// Milliseconds for which clients of a network evict no others after one of theirs was evicted. Otherwise a
-/// slow client would take each place that another one has to give up.
+/// Milliseconds during which clients of a network evict no others after one of its transfers was evicted.
+/// Otherwise a slow client would take each slot that another slow one has to give up.
 const EVICTED_FOR: u64 = 60_000;
-/// Most networks of which that is known.
+/// Most networks for which the last eviction is recorded.
 const MAX_EVICTED_NETWORKS: usize = 4096;
 
-/// Bounds on places.
+/// Limits of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SlotLimits {
-    /// In all.
+    /// In total.
     pub(super) all: usize,
-    /// To one address.
+    /// Per address.
     pub(super) per_client: usize,
-    /// To one network: an IPv4 /24 or an IPv6 /56.
+    /// Per network: an IPv4 /24 or an IPv6 /56.
     pub(super) per_network: usize,
-    /// Time without progress after which a transfer gives up its place to another. `None`: never.
+    /// Time without progress after which a transfer may be evicted. `None`: never.
     pub(super) stall: Option<Duration>,
-    /// Bytes a second below which it does. 0: never.
+    /// Bytes per second below which a transfer may be evicted. 0: never.
     pub(super) min_rate: u64,
 }
 
-/// Why a transfer gave up its place to another.
+/// Why a transfer was evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Eviction {
     /// It made no progress.
     Stalled,
-    /// It was slower than it may be.
+    /// It was slower than the least rate.
     Slow,
 }
 
-/// The places for transfers.
+/// The slots of all transfers.
 #[derive(Debug)]
 pub(super) struct Slots {
     taken: Mutex<Taken>,
-    /// Progress is counted in milliseconds from here.
+    /// Times are counted in milliseconds from here.
     start: Instant,
 }
 
@@ -56,28 +56,28 @@ struct Taken {
     by_network: HashMap<IpAddr, usize>,
     holders: HashMap<u64, Arc<Holder>>,
     last: u64,
-    /// Networks one of whose transfers was evicted, and when, in milliseconds.
+    /// Networks with an evicted transfer, and the time of the last eviction in milliseconds.
     evicted: HashMap<IpAddr, u64>,
 }
 
-/// What is known of a transfer that has a place.
+/// A transfer that has a slot.
 #[derive(Debug)]
 struct Holder {
     client: IpAddr,
     pace: Mutex<Pace>,
-    /// Why its place is another's, if it is.
+    /// Why the transfer was evicted, if it was.
     evicted: OnceLock<Eviction>,
 }
 
-/// How fast a transfer goes on. Times are in milliseconds.
+/// Progress of a transfer. Times are in milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     /// When it last made progress.
     progress: u64,
-    /// Since when bytes are counted, and how many there are.
+    /// Start of the current measurement, and the bytes since then.
     since: u64,
     bytes: u64,
-    /// Bytes a second in the time before that.
+    /// Rate of the measurement before, in bytes per second.
     before: Option<u64>,
 }
 
@@ -93,14 +93,14 @@ impl Pace {
         }
     }
 
-    /// Bytes a second of late; `None` if it has just begun.
+    /// Returns the recent rate in bytes per second; `None` if the transfer has just begun.
     fn rate(&self, at: u64) -> Option<u64> {
         let over = at.saturating_sub(self.since);
         if over < RATE_OVER { self.before } else { Some(self.bytes.saturating_mul(1000) / over) }
     }
 }
 
-/// The network of a client, as its first address.
+/// Returns the network of a client, as its first address.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V4(v4) => IpAddr::from((u32::from(v4) & !0xff).to_be_bytes()),
@@ -115,12 +115,13 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// These bounds hold from now on. Transfers under way go on.
+    /// Sets the limits. Transfers in progress continue.
     pub(super) fn set(&self, limits: SlotLimits) {
         lock(&self.taken).limits = limits;
     }
 
-    /// Returns a place, if one is free or a stalled or slow transfer gives up its own, and why some did.
+    /// Returns a slot, if one is free or a stalled or slow transfer can be evicted, with the reasons of the
+    /// evictions.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<(Slot, Vec<Eviction>)> {
         let at = self.millis(now);
         let mut taken = lock(&self.taken);
@@ -142,7 +143,7 @@ impl Slots {
         Some((Slot { slots: Arc::clone(self), number, holder }, evicted))
     }
 
-    /// How many are taken.
+    /// Returns the number of slots in use.
     pub(super) fn taken(&self) -> usize {
         lock(&self.taken).holders.len()
     }
@@ -152,7 +153,7 @@ impl Slots {
     }
 }
 
-/// The bound that keeps a client from a place: a transfer that counts for it has to end first.
+/// The limit that keeps a client from a slot: a transfer that counts for it must end first.
 enum Full {
     Client(IpAddr),
     Network(IpAddr),
@@ -172,7 +173,7 @@ impl Taken {
         }
     }
 
-    /// The transfers that count for a bound, and how fast they are.
+    /// Returns the transfers that count for a limit, with their progress.
     fn counting(&self, full: &Full) -> impl Iterator<Item = (u64, Pace)> {
         let counts = move |holder: &Holder| match full {
             Full::Client(client) => holder.client == *client,
@@ -183,14 +184,15 @@ impl Taken {
         counting.map(|(number, holder)| (*number, *lock(&holder.pace)))
     }
 
-    /// The transfer that has made no progress for the longest time, of those that count for a bound.
+    /// Returns the transfer without progress for the longest time, among those that count for a limit, if it
+    /// has stalled.
     fn stalled(&self, at: u64, full: &Full) -> Option<(u64, Eviction)> {
         let stall = self.limits.stall?.as_millis() as u64;
         let idle = self.counting(full).map(|(number, pace)| (at.saturating_sub(pace.progress), number));
         idle.max().filter(|(idle, _)| *idle >= stall).map(|(_, number)| (number, Eviction::Stalled))
     }
 
-    /// The slowest transfer, of those that count for a bound, if it is slower than it may be.
+    /// Returns the slowest transfer, among those that count for a limit, if it is slower than the least rate.
     fn slowest(&self, at: u64, full: &Full) -> Option<(u64, Eviction)> {
         let rates = self.counting(full).filter_map(|(number, pace)| Some((pace.rate(at)?, number)));
         rates
@@ -201,7 +203,7 @@ impl Taken {
 
     fn evict(&mut self, number: u64, why: Eviction, at: u64) {
         let Some(holder) = self.free(number) else { return };
-        // No other has set it: the place was its own until now.
+        // It cannot be set yet: the transfer had its slot until now.
         let _ = holder.evicted.set(why);
         if self.evicted.len() >= MAX_EVICTED_NETWORKS {
             self.evicted.retain(|_, evicted| at.saturating_sub(*evicted) < EVICTED_FOR);
@@ -211,7 +213,7 @@ impl Taken {
         }
     }
 
-    /// Whether a transfer to the client's network was evicted of late.
+    /// Whether a transfer to the client's network was evicted recently.
     fn was_evicted(&self, client: IpAddr, at: u64) -> bool {
         let evicted = self.evicted.get(&network(client));
         evicted.is_some_and(|evicted| at.saturating_sub(*evicted) < EVICTED_FOR)
@@ -234,7 +236,7 @@ fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
     }
 }
 
-/// The place of one transfer; dropping it frees the place.
+/// The slot of one transfer; dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct Slot {
     slots: Arc<Slots>,
@@ -243,18 +245,18 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Notes that the transfer goes on. Returns whether it still has its place.
+    /// Records progress of the transfer. Returns whether it still has its slot.
     pub(super) fn goes_on(&self, now: Instant) -> bool {
         lock(&self.holder.pace).goes_on(self.slots.millis(now));
         self.evicted().is_none()
     }
 
-    /// Counts bytes that the client takes.
+    /// Counts sent bytes.
     pub(super) fn sends(&self, bytes: usize) {
         lock(&self.holder.pace).bytes += bytes as u64;
     }
 
-    /// Why the place is another's, if it is.
+    /// Returns why the transfer was evicted, if it was.
     pub(super) fn evicted(&self) -> Option<Eviction> {
         self.holder.evicted.get().copied()
     }
@@ -321,14 +323,14 @@ mod tests {
         let (second, _) = slots.take(other, after(100)).expect("a place");
         assert!(slots.take(third, after(999)).is_none(), "both may go on yet");
         assert!(first.goes_on(after(900)));
-        // The second has waited for longer by now.
+        // The second has been without progress for longer by now.
         let (_third, evicted) = slots.take(third, after(1200)).expect("a place");
         assert_eq!((evicted, first.evicted()), (vec![Eviction::Stalled], None));
         assert!(second.evicted().is_some() && !second.goes_on(after(1200)));
         assert_eq!(slots.taken(), 2);
         drop(second);
         assert_eq!(slots.taken(), 2, "its place was another's");
-        // A client that may have no more gives up a place of its own alone.
+        // A client at its own limit evicts only a transfer of its own.
         let stall = Some(Duration::from_secs(1));
         slots.set(SlotLimits { all: 9, per_client: 1, per_network: 9, stall, min_rate: 0 });
         assert!(slots.take(one, after(1800)).is_none());
@@ -345,7 +347,7 @@ mod tests {
         let [one, other, third] = [1, 2, 3].map(|n| IpAddr::from([192, 0, n, 1]));
         let (fast, slow) = (slots.take(one, begun), slots.take(other, begun));
         let (fast, slow) = (fast.expect("a place").0, slow.expect("a place").0);
-        // A client reads fast until the system's buffers are full.
+        // The client reads fast until the system's buffers are full.
         let goes_on = |slot: &Slot, ms, bytes| {
             let goes_on = slot.goes_on(after(ms));
             slot.sends(bytes);
@@ -361,7 +363,7 @@ mod tests {
         third.sends(100_000_000);
         assert_eq!((evicted, slow.evicted()), (vec![Eviction::Slow], Some(Eviction::Slow)));
         assert!(!goes_on(&slow, 6_200, 0) && goes_on(&fast, 6_200, 6_000));
-        // It evicts no other in return, for a time.
+        // For a time it evicts no other in return.
         assert!(slots.take(other, after(12_000)).is_none());
         let (_again, evicted) = slots.take(other, after(66_100)).expect("a place");
         assert_eq!((evicted, fast.evicted()), (vec![Eviction::Slow], Some(Eviction::Slow)));
@@ -375,7 +377,7 @@ mod tests {
         let stall = Some(Duration::from_secs(1));
         slots.set(SlotLimits { all: 100, per_client: 10, per_network: 50, stall, min_rate: 50_000 });
         let begun = Instant::now();
-        // A message each 0.9 s, which is no stall; who has no place asks each second.
+        // A message each 0.9 s, which is no stall; clients without a slot retry each second.
         let mut readers: Vec<Option<Slot>> = (0..300).map(|_| None).collect();
         let mut others: Vec<(u64, Slot)> = Vec::new();
         for ms in (0..60_000_u64).step_by(100) {
@@ -393,7 +395,7 @@ mod tests {
                     _ => {}
                 }
             }
-            // Beside them a client of its own network asks each second, and takes a zone in two.
+            // Beside them a client of a new network starts a transfer each second, which takes two seconds.
             if ms % 1000 == 0 && ms >= 15_000 {
                 let client = IpAddr::from([192, 0, (ms / 1000) as u8, 1]);
                 others.push((ms, slots.take(client, now).expect("a place").0));

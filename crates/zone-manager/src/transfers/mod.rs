@@ -1,11 +1,11 @@
-//! Transfers to other servers at work: who may have a zone, how many transfers there are at a time, what is
-//! logged and counted. The messages themselves are `transfer`'s.
+//! Outgoing transfers: who may transfer a zone, how many transfers run at a time, and what is logged and
+//! counted. `transfer` has the messages.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `rules` | which client may have which zone |
-//! | `limits` | how many transfers there are at a time |
-//! | `histories` | what changed in a zone, from the disk |
+//! | `rules` | which client may transfer which zone |
+//! | `limits` | how many transfers run at a time |
+//! | `histories` | changes of a zone, from disk |
 
 mod histories;
 mod limits;
@@ -40,55 +40,56 @@ use telemetry::repeated::{self, log_repeated};
 use telemetry::trail::audit;
 use threads::sync::{read, write};
 
-/// More transfers are under way than may be.
+/// The limit of transfers in progress is reached.
 const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
-/// Transfers that are refused.
+/// Log of refused transfers.
 static REFUSED: RefusalLog = RefusalLog::new("transfer");
 
-/// Differences that are read for datagrams at a time, half of them for one address.
+/// Most reads of differences for datagrams at a time, half of them for one address.
 const READING: usize = 8;
-/// Bytes of a record in a message at least: a pointer, type, class, TTL, length of the data.
+/// Least size of a record in a message in bytes: a pointer, type, class, TTL, length of the data.
 const LEAST_RECORD: u64 = 12;
 
-/// What transfers to others have come to.
+/// Counters of outgoing transfers.
 #[derive(Debug, Default)]
 pub struct TransferCounts {
-    /// Sent to the end: whole zones.
+    /// Whole zones sent completely.
     pub axfr: AtomicU64,
-    /// Sent to the end: differences.
+    /// Differences sent completely.
     pub ixfr: AtomicU64,
-    /// Answers to IXFR over a stream that there is nothing newer: no transfers.
+    /// IXFR requests over a stream that were answered with the SOA, because there is no newer version.
     pub same: AtomicU64,
-    /// Broken off by the client, or because it was too slow.
+    /// Transfers broken off by the client, or because it was too slow.
     pub broken_off: AtomicU64,
-    /// Broken off because they had stalled and others needed their places.
+    /// Transfers evicted because they had stalled.
     pub stalled: AtomicU64,
-    /// Broken off because they were slow and others needed their places.
+    /// Transfers evicted because they were slow.
     pub slow: AtomicU64,
-    /// Refused to clients who may not have the zone.
+    /// Transfers refused because the client may not transfer the zone.
     pub refused: AtomicU64,
-    /// Refused because there were too many.
+    /// Transfers refused because too many were in progress.
     pub too_many: AtomicU64,
     /// Bytes of messages sent.
     pub bytes: AtomicU64,
 }
 
-/// Answers requests for transfers.
+/// Outgoing transfers of all zones.
 pub struct Transfers {
-    /// Whose zones they are; the engine has this source.
+    /// The engine that serves the zones; it has this as the source for transfers.
     engine: Weak<Engine<Served>>,
     rules: RwLock<TransferRules>,
     slots: Arc<Slots>,
-    /// Differences that are being read for datagrams.
+    /// Reads of differences for datagrams.
     reading: Arc<Slots>,
     histories: Histories,
-    /// What OPT says in the first message.
+    /// UDP payload size for the OPT record of the first message.
     udp_size: AtomicU16,
     counts: Arc<TransferCounts>,
 }
 
 impl Transfers {
-    /// Has the engine answer requests for its zones. No client may have any before [`allow`](Self::allow).
+    /// Makes the engine answer transfer requests. No client may transfer a zone before
+    /// [`allow`](Self::allow).
     pub fn start(engine: &Arc<Engine<Served>>, settings: &Settings, histories: Histories) -> Arc<Transfers> {
         let transfers = Arc::new(Transfers {
             engine: Arc::downgrade(engine),
@@ -111,7 +112,7 @@ impl Transfers {
         transfers
     }
 
-    /// Other rules hold from now on; what is under way goes on.
+    /// Replaces the rules of all zones; transfers in progress continue.
     pub fn allow(&self, rules: TransferRules) {
         if let Some(engine) = self.engine.upgrade() {
             engine.set_keys(&rules.keys);
@@ -119,23 +120,23 @@ impl Transfers {
         *write(&self.rules) = rules;
     }
 
-    /// Other rules hold for some zones from now on; `None`: no client may have the zone.
+    /// Replaces the rules of some zones; `None`: no client may transfer the zone.
     pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Grants>)>) {
         let mut rules = write(&self.rules);
         zones.into_iter().for_each(|(apex, grants)| rules.set(&apex, grants));
     }
 
-    /// What transfers have come to.
+    /// The counters.
     pub fn counts(&self) -> &TransferCounts {
         &self.counts
     }
 
-    /// Transfers under way.
+    /// Number of transfers in progress.
     pub fn under_way(&self) -> usize {
         self.slots.taken()
     }
 
-    /// The zone, if this client may have it, and what it says of itself.
+    /// Returns the zone if this client may transfer it, and its facts for the response.
     fn zone_for(&self, asked: &Asked<'_>) -> Result<(Arc<Zone>, ZoneFacts), Refusal> {
         let (apex, peer) = (asked.qname.as_lower(), asked.client.peer.ip());
         let key = asked.verified.map(|verified| &**verified.key());
@@ -162,8 +163,8 @@ impl Transfers {
         Ok((zone, facts))
     }
 
-    /// All of the zone, or what the client does not have of it, message by message. What changed is read from
-    /// the disk by a thread that may wait.
+    /// Sends the whole zone or its differences, message by message. A separate thread reads differences from
+    /// disk.
     fn stream(
         &self,
         asked: &Asked<'_>,
@@ -218,9 +219,9 @@ impl Transfers {
         Ok(SourceReply::Pending(promise))
     }
 
-    /// The answer to IXFR in a datagram: what changed, if it is known and fits, else the SOA alone (RFC 1995
-    /// §2). A forged address can have this done: where too much is being read for others already, it is the
-    /// SOA.
+    /// Answers IXFR in a datagram: with the differences, if they are stored and fit, else with the SOA alone
+    /// (RFC 1995 §2). The address may be forged: if too many reads for others are in progress, the answer is
+    /// the SOA.
     fn datagram(
         &self,
         asked: &Asked<'_>,
@@ -228,7 +229,7 @@ impl Transfers {
         b: &mut Builder<'_>,
         responders: Responders<'_>,
     ) -> Result<SourceReply, Refusal> {
-        // A client that does not say which version it has gets the SOA of the current one.
+        // A request without a serial number gets the SOA of the current version.
         let client = IxfrRequest::read(asked.packet).map(|request| request.serial);
         let client = client.unwrap_or(zone.serial());
         let is_behind = client.compare(zone.serial()) == Some(Ordering::Less);
@@ -290,7 +291,7 @@ impl Adopt for Transfers {
     }
 }
 
-/// Reads what changed from the disk. A responder that is dropped with the thread answers SERVFAIL.
+/// Runs work that reads from disk on a thread. A responder dropped with the thread sends SERVFAIL.
 fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
     if let Err(fault) = thread {
@@ -299,7 +300,7 @@ fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// What stands around the records of the answer.
+/// Returns the parts of the response messages around the records.
 fn frame(asked: &Asked<'_>, facts: ZoneFacts, udp_size: u16) -> Option<TransferFrame> {
     let mut frame = TransferFrame::answering(asked.packet, DEFAULT_LIMIT).ok()?;
     if let Some(client) = asked.request.edns {
@@ -313,11 +314,11 @@ fn frame(asked: &Asked<'_>, facts: ZoneFacts, udp_size: u16) -> Option<TransferF
     Some(frame)
 }
 
-/// What is said of one transfer once it is over.
+/// The log line and counts of one transfer, made when it is dropped.
 struct Report {
     zone: String,
     serial: Serial,
-    /// The version that the client has, if it asked for what changed since.
+    /// The client's serial number, if it requested differences.
     client: Option<Serial>,
     peer: IpAddr,
     key: Option<String>,
@@ -325,26 +326,26 @@ struct Report {
     messages: u64,
     bytes: u64,
     ended: bool,
-    /// Nothing was sent that is worth a line.
+    /// Whether nothing was sent that is worth a line.
     withdrawn: bool,
-    /// How IXFR is answered.
+    /// The kind of answer to IXFR.
     answer: IxfrAnswer,
     counts: Arc<TransferCounts>,
     slot: Slot,
 }
 
 impl Report {
-    /// All went in one datagram of so many bytes, without what the end of the message has.
+    /// Records that all was sent in one datagram of so many bytes, not counting the end of the message.
     fn sent_in(mut self, bytes: usize) {
         (self.messages, self.bytes, self.ended) = (1, bytes as u64, true);
     }
 
-    /// IXFR is answered in this way.
+    /// Sets the kind of answer to IXFR.
     fn answers_with(&mut self, answer: IxfrAnswer) {
         self.answer = answer;
     }
 
-    /// Nothing was sent but the serial number.
+    /// Drops the report: nothing but the SOA was sent.
     fn withdraw(mut self) {
         self.withdrawn = true;
     }
@@ -422,7 +423,7 @@ impl Drop for Report {
     }
 }
 
-/// The messages of a transfer, which is reported when it is over.
+/// The messages of a transfer, with its report.
 struct Reported {
     messages: Box<dyn MessageStream>,
     report: Report,
@@ -430,7 +431,7 @@ struct Reported {
 
 impl MessageStream for Reported {
     fn next(&mut self, out: &mut [u8]) -> Next {
-        // The connection closes, so that the client takes nothing of it for the whole.
+        // The connection is closed, so that the client does not take the transfer for complete.
         if !self.report.slot.goes_on(Instant::now()) {
             return Next::Abort;
         }

@@ -1,4 +1,4 @@
-//! Who may have which zone: what the configuration says, made ready to be asked.
+//! Rules of who may transfer which zone, from the configuration.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,23 +19,23 @@ use wording::did_you_mean;
 /// The grants of one zone, or of all zones of a folder.
 pub type Grants = Arc<[TransferGrant]>;
 
-/// Who may have which zone, and the keys that prove who it is.
+/// Who may transfer which zone, and the keys that identify clients.
 #[derive(Debug, Clone, Default)]
 pub struct TransferRules {
     /// The keys.
     pub keys: Arc<TsigKeys>,
-    /// The zones that clients may have, and which clients.
+    /// The zones that may be transferred, each with its grants.
     zones: Arc<HashMap<Apex, Grants>>,
 }
 
 impl TransferRules {
-    /// Whether a client at `address` whose request `key` has signed may have the zone `apex`, in lower-case
-    /// wire form.
+    /// Whether a client at `address` whose request `key` has signed may transfer the zone `apex`, in
+    /// lower-case wire form.
     pub fn allow(&self, apex: &[u8], address: IpAddr, key: Option<&TsigKey>) -> bool {
         self.zones.get(apex).is_some_and(|grants| grants.iter().any(|grant| grant.fits(address, key)))
     }
 
-    /// These may have a zone from now on; `None`: no client.
+    /// Sets the grants of a zone; `None`: no client may transfer it.
     pub fn set(&mut self, apex: &Apex, grants: Option<Grants>) {
         match grants {
             Some(grants) => drop(Arc::make_mut(&mut self.zones).insert(apex.clone(), grants)),
@@ -45,16 +45,16 @@ impl TransferRules {
     }
 }
 
-/// Makes the rules while the zones of a configuration are found.
+/// Builds the rules while the zones of a configuration are found.
 pub struct RuleMaker {
     keys: Arc<TsigKeys>,
     zones: HashMap<Apex, Grants>,
-    /// Lists that many zones share are kept once: each by where it lies.
+    /// Grants shared by many zones, by the address of their list.
     made: HashMap<*const At<TransferGrant>, Grants>,
 }
 
 impl RuleMaker {
-    /// Rules without zones: the keys are read, and whether all keys that are named are there is looked at.
+    /// Returns rules without zones: reads the keys, and checks that all named keys exist.
     pub fn new(config: &Configuration, faults: &mut Vec<Diagnostic>) -> RuleMaker {
         let keys = load_keys(&config.settings.tsig_keys, &config.settings.transfers, faults);
         let zones = || config.zones.iter().chain(&config.added);
@@ -76,36 +76,36 @@ impl RuleMaker {
         RuleMaker { keys: Arc::new(keys), zones: HashMap::new(), made: HashMap::new() }
     }
 
-    /// The clients in the list may have this zone.
+    /// Allows the clients in the list to transfer this zone.
     pub fn allow(&mut self, apex: &Apex, list: Option<&Vec<At<TransferGrant>>>) {
         if let Some(grants) = self.grants(list) {
             self.zones.insert(apex.clone(), grants);
         }
     }
 
-    /// What a list comes to.
+    /// Returns the grants of a list.
     pub fn grants(&mut self, list: Option<&Vec<At<TransferGrant>>>) -> Option<Grants> {
         let list = list?;
         Some(Arc::clone(self.made.entry(list.as_ptr()).or_insert_with(|| grants(list))))
     }
 
-    /// The keys that there are.
+    /// Returns the keys.
     pub fn keys(&self) -> &Arc<TsigKeys> {
         &self.keys
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn made(self) -> TransferRules {
         TransferRules { keys: self.keys, zones: Arc::new(self.zones) }
     }
 }
 
-/// The grants of a list, in an allocation of their own.
+/// Returns the grants of a list, in a new allocation.
 pub fn grants(list: &[At<TransferGrant>]) -> Grants {
     list.iter().map(|grant| grant.value.clone()).collect()
 }
 
-/// A key that there is none of.
+/// Returns a fault if a key does not exist.
 pub fn unknown_key(name: &LowerNameBuf, place: Option<&ConfigPlace>, keys: &TsigKeys) -> Option<Diagnostic> {
     if keys.get(name.as_lower()).is_some() {
         return None;

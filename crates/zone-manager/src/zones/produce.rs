@@ -1,13 +1,13 @@
-//! Catalog zones that are made here (RFC 9432): which zones each lists, the version that follows when that
-//! changes, and its file in the state folder, with the history that IXFR is answered from. Belongs to the
-//! thread that keeps the zones; only [`ProducedStores`] is read by others.
+//! Catalog zones that nomen produces (RFC 9432): the members of each, the next version when these change, and
+//! its store in the state folder with the history for IXFR. Used only by the manager thread; other threads
+//! read only [`ProducedStores`].
 //!
-//! What is kept is the zone itself: its records have the labels of members and the serial number, so that
-//! both go on where they were. A label is made of random numbers, so that no client finds a member by its
-//! name without a transfer of the zone.
+//! The zone itself is stored: its records have the labels of members and the serial number, so that both
+//! continue after a restart. A label is made of random numbers, so that no client finds a member by its name
+//! without a transfer of the zone.
 //!
-//! The configuration says where each zone is listed, the newest version says with which label, and what
-//! differs is the next version. It is on disk before it is served.
+//! The configuration lists the zones of each catalog zone, and the newest version has their labels; the
+//! difference is the next version. It is on disk before it is served.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -36,47 +36,47 @@ use crate::stores::{StoreOrder, ZoneStores};
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
 
-/// The folder of the files in the state folder.
+/// Folder of the stores in the state folder.
 const FOLDER: &str = "catalogs";
 
-/// Where a zone is listed.
+/// The entry of a zone in a catalog zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The catalog zone.
     pub catalog: Apex,
     /// Its group there.
     pub group: Option<Box<[u8]>>,
-    /// The catalog zone that it is to move to.
+    /// The catalog zone to which the zone is to move.
     pub new_owner: Option<Apex>,
 }
 
-/// A catalog zone as it is configured.
+/// A produced catalog zone as configured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProducedPlan {
     /// Its name.
     pub apex: Apex,
-    /// The largest share of members, from 0 to 1, that one version removes.
+    /// The largest share of members, from 0 to 1, that one version may remove.
     pub max_removed: f64,
 }
 
-/// Why a catalog zone cannot be made, or not be changed.
+/// Why a catalog zone, or a new version of it, cannot be produced.
 #[derive(Debug)]
 pub enum ProduceFault {
     /// There is no state folder.
     NoState,
-    /// What was kept cannot be read, or not be added to.
+    /// The store cannot be read or written.
     Store(StoreFault),
-    /// What was kept is no catalog zone.
+    /// The stored zone is no valid catalog zone.
     Catalog(CatalogFault),
-    /// The name of the catalog zone leaves no room for the names of members.
+    /// The name of the catalog zone is too long for names of members below it.
     LongName,
-    /// The records make no zone.
+    /// A record cannot be in a zone.
     Record(AddError),
-    /// Nor do they together.
+    /// The records make no valid zone.
     Zone(BuildError),
-    /// The records of the next version do not fit those of the last.
+    /// The change cannot be applied to the last version.
     Change(ChangeError),
-    /// The system has no random numbers.
+    /// The system returned no random numbers.
     Random(getrandom::Error),
 }
 
@@ -109,25 +109,25 @@ impl From<BadName> for ProduceFault {
     }
 }
 
-/// A catalog zone at work.
+/// A produced catalog zone.
 struct Catalog {
     plan: ProducedPlan,
-    /// The newest version, and what it lists; `None` if it cannot be made.
+    /// The newest version and its members; `None` if there is no valid one.
     made: Option<(Arc<Zone>, Members)>,
-    /// What is to be reported of it.
+    /// The version or fault to report.
     news: Option<Result<Arc<Zone>, ProduceFault>>,
-    /// Members that stay though nothing lists them any more: too many would go.
+    /// Members that stay although they are no longer listed, because too many would be removed.
     held: HashSet<Apex>,
-    /// Why the newest version is not what it should be.
+    /// Why the newest version is not up to date.
     fault: Option<String>,
 }
 
-/// What a catalog zone lists.
+/// The members of a catalog zone.
 type Members = BTreeMap<Apex, Member>;
-/// The next entry of a zone; `None`: it ends.
+/// The next entry of a zone; `None`: the entry is removed.
 type Step = (Apex, Option<Member>);
 
-/// All catalog zones that are made here.
+/// All catalog zones that nomen produces.
 #[derive(Default)]
 pub struct Producer {
     state: Option<PathBuf>,
@@ -135,9 +135,9 @@ pub struct Producer {
     stores: Arc<ProducedStores>,
     catalogs: BTreeMap<Apex, Catalog>,
     listings: HashMap<Apex, Arc<Listing>>,
-    /// Zones whose entries may be others than before.
+    /// Zones whose entries may have changed.
     changed: HashSet<Apex>,
-    /// Those that are others than before under the same name.
+    /// Zones among them that need new labels, because they are other zones of the same name.
     renewed: HashSet<Apex>,
 }
 
@@ -146,7 +146,7 @@ fn shown(apex: &[u8]) -> Name<'_> {
 }
 
 impl Producer {
-    /// One that keeps what it makes in this state folder.
+    /// Returns a producer that stores its zones in this state folder.
     pub fn open(
         state: Option<PathBuf>,
         stores: Arc<ProducedStores>,
@@ -155,18 +155,17 @@ impl Producer {
         Producer { state, stores, background, ..Producer::default() }
     }
 
-    /// Whether a catalog zone is made here.
+    /// Whether nomen produces a catalog zone.
     pub fn makes(&self, apex: &[u8]) -> bool {
         self.catalogs.contains_key(apex)
     }
 
-    /// Where a zone is listed.
+    /// Returns the entry of a zone, if it is listed.
     pub fn listing(&self, zone: &Apex) -> Option<&Arc<Listing>> {
         self.listings.get(zone)
     }
 
-    /// These catalog zones are made from now on, and list these zones. `key` is the one that zones are built
-    /// under.
+    /// Sets the catalog zones and the entries of all zones. `key` is the hash key with which zones are built.
     pub fn configure(
         &mut self,
         plans: Vec<ProducedPlan>,
@@ -187,7 +186,7 @@ impl Producer {
         self.listings = listings;
     }
 
-    /// A zone is listed here from now on, and nowhere else; `None`: nowhere.
+    /// Sets the entry of a zone; `None`: it is not listed.
     pub fn list(&mut self, zone: &Apex, listing: Option<Arc<Listing>>) {
         self.changed.insert(zone.clone());
         match listing {
@@ -196,15 +195,15 @@ impl Producer {
         };
     }
 
-    /// A zone is another one than before under the same name: it gets another label (RFC 9432 §5.4).
+    /// Gives a zone a new label (RFC 9432 §5.4), because it is another zone of the same name.
     pub fn renew(&mut self, zone: &Apex) {
         self.changed.insert(zone.clone());
         self.renewed.insert(zone.clone());
     }
 
-    /// Makes the versions that follow from what has changed, and keeps them. Returns the catalog zones with
-    /// another version, and those with a fault; what cannot be kept has not happened, and is tried again the
-    /// next time.
+    /// Makes and stores the versions that follow from the changes. Returns the catalog zones with a new
+    /// version, and those with a fault. A version that cannot be stored is dropped, and made again the next
+    /// time.
     pub fn produce(&mut self, removal: Removal) -> Vec<(Apex, Result<Arc<Zone>, ProduceFault>)> {
         let mut changed = std::mem::take(&mut self.changed);
         if removal == Removal::Force {
@@ -235,7 +234,7 @@ impl Producer {
         made
     }
 
-    /// What is known of each catalog zone.
+    /// Returns the status of each catalog zone.
     pub fn status(&self) -> impl Iterator<Item = CatalogStatus> {
         self.catalogs.values().map(|catalog| CatalogStatus {
             zone: shown(&catalog.plan.apex).to_string(),
@@ -246,7 +245,7 @@ impl Producer {
         })
     }
 
-    /// The next entries of these zones, by catalog zone.
+    /// Returns the changed entries of these zones, by catalog zone.
     fn steps(&self, zones: &HashSet<Apex>) -> Result<HashMap<Apex, Vec<Step>>, ProduceFault> {
         let mut steps: HashMap<Apex, Vec<Step>> = HashMap::new();
         for zone in zones {
@@ -262,8 +261,8 @@ impl Producer {
         Ok(steps)
     }
 
-    /// The entries that a zone should have, each with its catalog zone. A zone that stays keeps its label,
-    /// and takes it along to the catalog zone that it is to move to.
+    /// Returns the entries that a zone should have, each with its catalog zone. A zone that stays keeps its
+    /// label, and keeps it in the catalog zone to which it moves.
     fn entries(&self, zone: &Apex) -> Result<Vec<(Apex, Member)>, ProduceFault> {
         let Some(listing) = self.listings.get(zone) else { return Ok(Vec::new()) };
         let Listing { catalog, group, new_owner } = &**listing;
@@ -289,7 +288,7 @@ impl Producer {
         Ok([(catalog.clone(), here)].into_iter().chain(there).collect())
     }
 
-    /// A catalog zone as it was kept, or one that lists nothing yet.
+    /// Opens a stored catalog zone, or begins one without members.
     fn open_catalog(&mut self, plan: ProducedPlan, key: &HashKey) -> Catalog {
         self.stores.set(&plan.apex, false);
         let opened = self.open_stores().and_then(|stores| read(&stores, &plan.apex, key));
@@ -313,7 +312,7 @@ impl Producer {
     }
 }
 
-/// A catalog zone as it was kept, and what it lists; or one that lists nothing, which is kept from now on.
+/// Reads a stored catalog zone and its members, or begins and stores one without members.
 fn read(stores: &ZoneStores, apex: &Apex, key: &HashKey) -> Result<(Arc<Zone>, Members), ProduceFault> {
     stores.exclusively(apex, |folder| open_or_begin(folder, apex, key))
 }
@@ -340,8 +339,8 @@ fn open_or_begin(
     Ok((Arc::new(zone), Members::new()))
 }
 
-/// Stores the version that a change has made of another, and waits for the disk. Where the change is larger
-/// than the zone was, the version is stored as a whole.
+/// Stores the version `after`, made of `before` by `change`, and waits for the disk. If the change is larger
+/// than the zone was, stores the version as a whole.
 fn store(
     stores: &ZoneStores,
     apex: &Apex,
@@ -358,7 +357,7 @@ fn store(
 }
 
 impl Catalog {
-    /// The steps without removals that are too many, unless these are forced.
+    /// Returns the steps without the removals if these are too many and not forced.
     fn held_back(&mut self, mut steps: Vec<Step>, removal: Removal) -> Vec<Step> {
         let of = self.made.as_ref().map_or(0, |(_, members)| members.len());
         let gone = steps.iter().filter(|(_, after)| after.is_none()).count();
@@ -381,7 +380,7 @@ impl Catalog {
         steps
     }
 
-    /// Makes the version that follows from these steps, and keeps it.
+    /// Makes the version that follows from these steps, and stores it.
     fn advance(&mut self, steps: Vec<Step>, stores: Option<&ZoneStores>) -> Result<(), ProduceFault> {
         let (Some((zone, members)), Some(stores)) = (&mut self.made, stores) else { return Ok(()) };
         if steps.is_empty() {

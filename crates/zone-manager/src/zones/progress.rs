@@ -1,4 +1,4 @@
-//! How far a long load is: a bar on a terminal, log lines elsewhere, nothing for short ones.
+//! Progress display of long loads: a bar on a terminal, log lines elsewhere, nothing for short ones.
 
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -9,16 +9,16 @@ use tracing::info;
 
 use super::text::Meter;
 
-/// Loads that take longer than this show how far they are.
+/// Loads that take longer than this show their progress.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 
-/// Shows the progress of one round; ends when it is dropped.
+/// Shows the progress of one round until dropped.
 pub(super) struct ProgressDisplay {
     begun: Instant,
     bar: Option<ProgressBar>,
     /// When the next line is due.
     next: Duration,
-    /// Records that had been read before.
+    /// Records read before the round.
     before: u64,
 }
 
@@ -27,7 +27,7 @@ impl ProgressDisplay {
         ProgressDisplay { begun, bar: None, next: SHOWN_AFTER, before: meter.records.load(Ordering::Relaxed) }
     }
 
-    /// Shows that `done` zones of `total` are done, if it is time for that.
+    /// Shows that `done` zones of `total` are loaded, if the display is due.
     pub(super) fn show(&mut self, done: usize, total: usize, meter: &Meter) {
         let elapsed = self.begun.elapsed();
         if elapsed < SHOWN_AFTER || done == total {

@@ -1,5 +1,5 @@
-//! Puts zones into service: gathers the steps that the states of zones decide on and makes catalogs of them,
-//! for all zones that changed at about the same time one. Nothing else changes what is served.
+//! Puts zones into service: collects the steps of zone states, and makes one catalog for all zones that
+//! changed at about the same time. Nothing else changes the catalog of the engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::managed::Apex;
 /// Longest time that a step waits for others.
 const MAX_STEP_DELAY: Duration = Duration::from_secs(1);
 
-/// Makes the catalogs. Belongs to the thread that puts zones into service.
+/// Makes the catalogs. Used by the publishing thread only.
 pub(super) struct Publisher {
     engine: Arc<Engine<Served>>,
     steps: Vec<Change>,
-    /// When they must be made.
+    /// When the steps must be published.
     deadline: Option<Instant>,
-    /// When zones expire, to be noted once the steps are made.
+    /// Expiry times of zones, to set once the steps are published.
     expiries: Vec<(Apex, Option<u64>)>,
-    /// Catalogs that were replaced and that workers may still be reading.
+    /// Replaced catalogs that workers may still be reading.
     retired: Vec<Arc<Catalog>>,
 }
 
-/// Why steps were not made.
+/// Why steps were not published.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unpublished {
-    /// One of the zones does not go into the engine's catalog.
+    /// A zone does not fit the engine's catalog.
     Zone(WrongKey),
-    /// The engine does not take the catalog.
+    /// The engine does not accept the catalog.
     Catalog(WrongCatalogKey),
 }
 
@@ -48,17 +48,17 @@ impl fmt::Display for Unpublished {
 impl std::error::Error for Unpublished {}
 
 impl Publisher {
-    /// A publisher of what this engine serves.
+    /// Returns a publisher for this engine.
     pub(super) fn new(engine: Arc<Engine<Served>>) -> Self {
         Publisher { engine, steps: Vec::new(), deadline: None, expiries: Vec::new(), retired: Vec::new() }
     }
 
-    /// Takes a step, to be made with others.
+    /// Adds a step, to be published together with others.
     pub(super) fn add(&mut self, step: Change, now: Instant) {
         self.add_by(step, now + MAX_STEP_DELAY);
     }
 
-    /// Takes a step that waits for no other: it is made when the messages that are there have been read.
+    /// Adds a step that waits for no others: it is published once the queued messages are handled.
     pub(super) fn add_at_once(&mut self, step: Change, now: Instant) {
         self.add_by(step, now);
     }
@@ -68,16 +68,15 @@ impl Publisher {
         self.steps.push(step);
     }
 
-    /// When the steps taken must be made.
+    /// Returns when the steps must be published.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Makes the steps taken so far: they are in service when this returns. Returns the zones that went into
-    /// service.
+    /// Publishes all steps: they are in service when this returns. Returns the zones that went into service.
     ///
     /// # Errors
-    /// If a zone was built under another hash key than the engine's: then none of the steps is made.
+    /// If a zone was built under another hash key than the engine's: then none of the steps is published.
     pub(super) fn publish(&mut self) -> Result<Vec<Arc<Zone>>, Unpublished> {
         self.deadline = None;
         if self.steps.is_empty() {
@@ -96,8 +95,8 @@ impl Publisher {
         Ok(served)
     }
 
-    /// Says when a zone expires, in seconds since 1970: once it has its place in the catalog, which the steps
-    /// taken so far may have to make.
+    /// Sets when a zone expires, in seconds since 1970, once the zone is in the catalog, for which the steps
+    /// added so far may have to be published.
     pub(super) fn set_expires(&mut self, apex: Apex, at: Option<u64>) {
         self.expiries.push((apex, at));
         if self.steps.is_empty() {
@@ -114,8 +113,8 @@ impl Publisher {
         }
     }
 
-    /// Gives back the memory of replaced catalogs that no worker reads any more. Done here, so that no query
-    /// waits for it. Returns whether all are gone.
+    /// Frees replaced catalogs that no worker reads any more. Done here, so that no query waits for it.
+    /// Returns whether all are freed.
     pub(super) fn release(&mut self) -> bool {
         self.retired.retain(|catalog| Arc::strong_count(catalog) > 1);
         self.retired.is_empty()
@@ -149,7 +148,7 @@ mod tests {
             matches!(&refused, Err(Unpublished::Zone(fault)) if fault.zone().as_name() == foreign.as_name())
         );
         assert!(engine.catalog().is_empty());
-        // What comes after it is published as ever.
+        // Later steps are published as usual.
         publisher.add(Change::Unload(Box::new(good)), now);
         assert!(publisher.publish().is_ok_and(|served| served.is_empty()));
         assert_eq!(engine.catalog().len(), 1);

@@ -1,8 +1,8 @@
 //! The thread that puts zones into service. It reports new versions from updates, from primaries and from the
 //! examiner to the zones, and makes the next catalog. It reads no disk, parses nothing and waits for nothing
 //! but the lock of the zone table, which is never held while a thread waits for a disk or another server. So
-//! the `zones` thread may read a configuration meanwhile: no answer to an update and no transfer is late
-//! because of it.
+//! the `zones` thread may read a configuration meanwhile without delaying the response to an update or a
+//! transfer.
 
 use std::io;
 use std::sync::Arc;
@@ -23,31 +23,31 @@ use crate::managed::state::ImageOrder;
 use crate::managed::state::ZoneEvent;
 use threads::sync::write;
 
-/// How often replaced catalogs are looked at, to see whether workers have let go of them.
+/// Interval of checks whether workers still read replaced catalogs.
 const RETIREMENT: Duration = Duration::from_millis(100);
-/// Most messages that are taken before the steps that are due are made.
+/// Most messages handled before the due steps are published.
 const MESSAGES_A_TURN: usize = 10_000;
 
-/// The thread's state.
+/// State of the thread.
 pub(super) struct PublishingThread {
     table: Arc<ZoneTable>,
     executor: Arc<Executor>,
     publisher: Publisher,
     images: Option<Arc<Images>>,
     messages: Receiver<Publishing>,
-    /// To be done once the next catalog is in service.
+    /// Functions to run once the next catalog is in service.
     once_published: Vec<OncePublished>,
-    /// Images to be written once their zones are in service.
+    /// Images to write once their zones are in service.
     orders: Vec<ImageOrder>,
-    /// Why steps were not made, until it is reported.
+    /// Why steps were not published, until reported.
     unpublished: Option<Arc<str>>,
 }
 
 impl PublishingThread {
-    /// Starts the thread. It ends by [`Publishing::Stop`].
+    /// Starts the thread. It ends with [`Publishing::Stop`].
     ///
     /// # Errors
-    /// The system's, if it refuses a thread.
+    /// Those of the system, if it refuses a thread.
     pub(super) fn start(
         table: Arc<ZoneTable>,
         executor: Arc<Executor>,
@@ -60,7 +60,7 @@ impl PublishingThread {
         named.spawn(move || while thread.turn() {}).map(drop)
     }
 
-    /// The state of the thread before its first message.
+    /// Returns the state of the thread before its first message.
     pub(super) fn new(
         table: Arc<ZoneTable>,
         executor: Arc<Executor>,
@@ -80,8 +80,7 @@ impl PublishingThread {
         }
     }
 
-    /// Takes the messages that are there, or waits for one, and makes the steps that are due. False at the
-    /// end.
+    /// Handles the queued messages, or waits for one, and publishes the due steps. Returns false at the end.
     fn turn(&mut self) -> bool {
         let first = match self.wait() {
             Ok(message) => Some(message),
@@ -91,7 +90,7 @@ impl PublishingThread {
         self.turn_from(first)
     }
 
-    /// Takes this message and those that are there, and makes the steps that are due. False at the end.
+    /// Handles this message and the queued ones, and publishes the due steps. Returns false at the end.
     pub(super) fn turn_from(&mut self, first: Option<Publishing>) -> bool {
         let messages: Vec<Publishing> =
             first.into_iter().chain(self.messages.try_iter().take(MESSAGES_A_TURN)).collect();
@@ -125,7 +124,7 @@ impl PublishingThread {
             Publishing::Image(order) => self.orders.push(order),
             Publishing::Changed(apex, zone, done) => {
                 self.report(&apex, ZoneEvent::Changed(zone, SystemTime::now()));
-                // The step that this leads to is in the queue, and comes before this.
+                // The step of this version is in the queue, before this message.
                 self.executor.send(Publishing::Once(done));
             }
             Publishing::Once(done) => self.once_published.push(done),
@@ -141,13 +140,13 @@ impl PublishingThread {
                 // The receiver waits for it.
                 let _ = reply.try_send(self.unpublished.take());
             }
-            // Ends the turn before it gets here.
+            // `turn_from` ends the turn before this.
             Publishing::Stop => {}
         }
     }
 
-    /// Reports an event to the state of a zone, and carries out what that decides. A zone that is no longer
-    /// ours has none.
+    /// Reports an event to the state of a zone, and carries out its actions. Ignores zones that are no longer
+    /// in the table.
     fn report(&self, apex: &Apex, event: ZoneEvent) {
         let decided = {
             let mut states = write(&self.table.states.zones);
@@ -159,8 +158,7 @@ impl PublishingThread {
         self.executor.order_loads(decided.loads);
     }
 
-    /// Has a zone changed by updates, and not by its file, until the claim ends. `None` if no version is in
-    /// service.
+    /// Claims a zone for updates until the claim ends. Returns `None` if no version is in service.
     fn claim(&self, apex: &Apex) -> Option<ClaimedZone> {
         let mut states = write(&self.table.states.zones);
         let zone = states.get_mut(apex)?;
@@ -172,18 +170,18 @@ impl PublishingThread {
         Some(ClaimedZone { version, file, claim: Claim::new(apex.clone(), ends_at) })
     }
 
-    /// Reports what was found out about a version, and logs if its signatures end soon.
+    /// Reports the result of examining a version, and logs if its signatures expire soon.
     fn examined(&self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
         let mut states = write(&self.table.states.zones);
         let Some(zone) = states.get_mut(apex) else { return };
-        // Each version is looked at as the first one was.
+        // Each version is checked as if it were the first one.
         zone.signatures = SignatureAge::default();
         let actions = zone.state.handle(ZoneEvent::Examined(version, found));
         self.executor.carry_out(apex, actions);
         zone.look_at_signatures(unix_now());
     }
 
-    /// Makes the steps taken so far, and does what waits for that.
+    /// Publishes the steps, and runs the work that waits for that.
     fn publish(&mut self) {
         match (self.publisher.publish(), &self.executor.secondaries) {
             (Ok(served), Some(secondaries)) => secondaries.published(&served),

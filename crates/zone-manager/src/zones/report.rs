@@ -1,4 +1,4 @@
-//! What a reload did and found, for its requester.
+//! Report of a reload, for its requester.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,48 +12,49 @@ use crate::changes::{TakenFile, TakenStep};
 use crate::managed::state::VersionStep;
 use crate::managed::{Apex, ZoneFault};
 
-/// Zones that are named one by one; of more than these only the numbers are reported.
+/// Most zones that are reported by name; of the others only the number is reported.
 const NAMED: usize = 1000;
 
-/// What a round did, in numbers.
+/// Figures of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Zones that are served or should be.
     pub zones: usize,
     /// Zones whose files were read with success.
     pub loaded: usize,
-    /// Zones that look unchanged and were not read.
+    /// Zones that were not read because their files' stamps are unchanged.
     pub unchanged: usize,
-    /// Zones whose files are bad: served in their last good version, if there is one.
+    /// Zones with bad files; their last good version is served, if any.
     pub failed: usize,
-    /// Files in folders of zones whose names are no zone names.
+    /// Files in folders of zones whose names contain no valid zone name.
     pub refused: usize,
     /// Zones that are no longer served.
     pub removed: usize,
-    /// Zones that stay in service though their files are gone, because they are too many.
+    /// Zones that stay in service although their files are gone, because they are too many.
     pub held_back: usize,
-    /// Zones whose files were edited and do not go into service, since updates have changed the zones.
+    /// Zones whose edited files do not go into service because updates have changed the zones.
     pub not_taken: usize,
-    /// Time it took, in milliseconds.
+    /// Duration in milliseconds.
     pub milliseconds: u64,
 }
 
-/// What a round did, with the names of zones.
+/// Report of a round, with names of zones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RoundReport {
-    /// In numbers.
+    /// The figures.
     #[serde(flatten)]
     pub summary: Summary,
-    /// Zones that went into service in another version, as far as named.
+    /// Zones of which another version went into service, as far as named.
     pub changed: Vec<ChangedZone>,
-    /// What is bad, as far as named.
+    /// Faults, as far as named.
     pub faults: Vec<BadFile>,
     /// Folders whose zones were not removed.
     pub held: Vec<HeldFolder>,
-    /// Records that updates had made and that the zone's file does not have, as far as listed: they are gone.
+    /// Records made by updates that were removed because the zone's file does not have them, as far as
+    /// listed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<String>,
-    /// Such records beyond those.
+    /// Number of such records that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_dropped: usize,
 }
@@ -62,18 +63,18 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// A zone that went into service in another version.
+/// A zone of which another version went into service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChangedZone {
     /// Its name.
     pub zone: String,
-    /// The serial number before, if a version was served.
+    /// The serial number before, if a version was in service.
     pub from: Option<u32>,
     /// The serial number now.
     pub to: u32,
-    /// Records now.
+    /// Number of records now.
     pub records: u64,
-    /// Time that reading took, in milliseconds.
+    /// Duration of reading, in milliseconds.
     pub milliseconds: u64,
 }
 
@@ -92,7 +93,7 @@ pub struct BadFile {
     pub fault: String,
 }
 
-/// A folder with so few of its zones left that none was removed.
+/// A folder none of whose zones were removed because too many files are gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HeldFolder {
     /// The folder.
@@ -115,12 +116,12 @@ impl fmt::Display for HeldFolder {
     }
 }
 
-/// Zones that another configuration no longer asks for, and that are too many.
+/// Zones that a configuration would remove, if they are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostZones {
     /// Zones that would be removed.
     pub gone: usize,
-    /// Zones there are.
+    /// Number of zones in service.
     pub of: usize,
 }
 
@@ -147,7 +148,7 @@ fn name(apex: &Apex) -> String {
 }
 
 impl RoundReport {
-    /// Notes that a zone goes into service in another version.
+    /// Records that another version of a zone goes into service.
     pub(super) fn changed(&mut self, apex: &Apex, step: VersionStep) {
         if self.changed.len() < NAMED {
             let VersionStep { from, to, records, took } = step;
@@ -157,7 +158,7 @@ impl RoundReport {
         }
     }
 
-    /// Notes that what a zone's file holds was taken, though updates had changed the zone.
+    /// Records that a zone was changed to its file's version although updates had changed it.
     pub fn taken(&mut self, apex: &Apex, taken: TakenFile) {
         let TakenStep { from, to, records, .. } = taken.step;
         (self.dropped, self.more_dropped) = (taken.dropped, taken.more_dropped);
@@ -171,7 +172,7 @@ impl RoundReport {
         });
     }
 
-    /// Notes that a zone is bad.
+    /// Records that a zone is bad.
     pub(super) fn bad(&mut self, apex: &Apex, fault: &ZoneFault) {
         if self.faults.len() < NAMED {
             let ZoneFault { file, line, column, message, .. } = fault;
@@ -180,7 +181,7 @@ impl RoundReport {
         }
     }
 
-    /// Notes that the file of a zone, with this serial number, does not go into service.
+    /// Records that the file of a zone, with this serial number, does not go into service.
     pub(super) fn not_taken(&mut self, apex: &Apex, serial: Serial) {
         self.summary.not_taken += 1;
         if self.faults.len() < NAMED {
@@ -193,7 +194,7 @@ impl RoundReport {
         }
     }
 
-    /// Notes that a file is no zone.
+    /// Records that a file is not a zone.
     pub(super) fn refused(&mut self, refused: &RefusedFile) {
         self.summary.refused += 1;
         if self.faults.len() < NAMED {
@@ -202,25 +203,25 @@ impl RoundReport {
         }
     }
 
-    /// Notes that zones stay though their files are gone.
+    /// Records that zones stay although their files are gone.
     pub(super) fn held(&mut self, held: HeldFolder) {
         self.summary.held_back += held.gone;
         self.held.push(held);
     }
 
-    /// Notes how long all of it took.
+    /// Records the duration.
     pub(super) fn ended(&mut self, took: Duration) {
         self.summary.milliseconds = milliseconds(took);
     }
 
-    /// What an operator has to see to, in one line; `None` if all is well.
+    /// Returns what the operator should fix, in one line; `None` if all is well.
     pub fn complaint(&self) -> Option<String> {
         self.summary.complaint()
     }
 }
 
 impl Summary {
-    /// What an operator has to see to, in one line; `None` if all is well.
+    /// Returns what the operator should fix, in one line; `None` if all is well.
     pub fn complaint(&self) -> Option<String> {
         let Summary { zones, failed, refused, held_back, not_taken, .. } = *self;
         let parts = [

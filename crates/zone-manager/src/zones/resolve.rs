@@ -1,6 +1,6 @@
-//! Which zones a configuration asks for: its own, and those of its templates' folders.
+//! The zones of a configuration: those that it names, and those of its templates' folders.
 //!
-//! What is odd about one file of a folder harms the zone of its name, and no other.
+//! A fault of one file in a folder affects the zone of its name, and no other.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -33,16 +33,16 @@ use config::zone_name::ZoneNameFault;
 use config::zones::{ConfiguredZone, Template, Templates};
 use wording::reason;
 
-/// What a configuration asks for.
+/// The zones and rules of a configuration.
 #[derive(Debug, Clone, Default)]
 pub struct WantedZones {
     /// The zones, in no particular order.
     pub specs: Vec<ZoneSpec>,
     /// The folders that were searched for zones.
     pub folders: Vec<ZoneFolder>,
-    /// Files in them whose names are no zone names.
+    /// Files in them whose names contain no valid zone name.
     pub refused: Vec<RefusedFile>,
-    /// Who may have which zone transferred.
+    /// Who may transfer which zone.
     pub transfers: TransferRules,
     /// The other servers of each zone.
     pub peers: PeerRules,
@@ -50,24 +50,24 @@ pub struct WantedZones {
     pub updates: UpdateRules,
     /// The catalog zones whose members are served, in the order of the configuration.
     pub catalogs: Vec<CatalogPlan>,
-    /// The catalog zones that are made here.
+    /// The catalog zones that nomen produces.
     pub produced: Vec<ProducedPlan>,
-    /// Where zones are listed.
+    /// Entries of zones in produced catalog zones.
     pub listings: HashMap<Apex, Arc<Listing>>,
     /// The zones that were added at run time.
     pub added: Vec<ConfiguredZone>,
-    /// What zones refer to that are added at run time.
+    /// The templates for zones that are added at run time.
     pub templates: Arc<Templates>,
-    /// What bounds a reload of these zones.
+    /// Limits of a reload of these zones.
     pub bounds: ReloadBounds,
 }
 
-/// What bounds a reload.
+/// Limits of a reload.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReloadBounds {
-    /// The largest share of all zones, from 0 to 1, that another configuration may remove.
+    /// The largest share of all zones, from 0 to 1, that a reload of the configuration may remove.
     pub max_removed: f64,
-    /// Longest time that one load may go without progress.
+    /// Longest time without progress of one load.
     pub load_stall: Duration,
 }
 
@@ -92,12 +92,12 @@ pub struct ZoneFolder {
     pub max_removed: f64,
 }
 
-/// A file in a folder of zones whose name fits the folder's pattern, but has no zone name in it.
+/// A file in a folder of zones whose name matches the folder's pattern, but contains no valid zone name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedFile {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with its name.
+    /// The fault of its name.
     pub fault: ZoneNameFault,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for RefusedFile {
     }
 }
 
-/// Why the name of a file is probably not meant as the name of a zone.
+/// Why the name of a file is probably not meant as a zone name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameDoubt {
     /// It has one label only.
@@ -126,7 +126,7 @@ impl fmt::Display for NameDoubt {
 }
 
 impl NameDoubt {
-    /// What is doubtful about a name.
+    /// Returns the doubt about a name, if any.
     pub fn of(name: Name<'_>) -> Option<NameDoubt> {
         let last = name.labels().last()?;
         if last.iter().all(u8::is_ascii_digit) {
@@ -137,7 +137,7 @@ impl NameDoubt {
 }
 
 impl WantedZones {
-    /// All of a configuration but its zones and their rules.
+    /// Returns all of a configuration except its zones and their rules.
     fn without_specs(config: &Configuration) -> Self {
         WantedZones {
             produced: produced(config),
@@ -149,7 +149,7 @@ impl WantedZones {
         }
     }
 
-    /// The zones of folders whose names are doubtful.
+    /// Returns the zones of folders whose names are doubtful.
     pub fn doubtful(&self) -> impl Iterator<Item = (&ZoneSpec, NameDoubt)> {
         self.specs.iter().filter_map(|spec| {
             let doubt = NameDoubt::of(spec.name())?;
@@ -157,23 +157,23 @@ impl WantedZones {
         })
     }
 
-    /// Whether the root zone is a copy that the resolver asks.
+    /// Whether the root zone is a copy for the resolver.
     pub fn copies_root(&self) -> bool {
         self.specs.iter().any(|spec| spec.origin == Origin::LocalRoot)
     }
 
-    /// The folder that a zone's file lies in.
+    /// Returns the folder that contains a zone's file.
     pub fn folder_of(&self, spec: &ZoneSpec) -> Option<&ZoneFolder> {
         let folder = spec.text.file()?.parent()?;
         self.folders.iter().find(|known| known.path == folder)
     }
 }
 
-/// The zones a configuration asks for: its own, and those of its templates' folders. A zone that is named in
-/// the configuration may also lie in a folder; the configuration's word counts.
+/// Returns the zones of a configuration: those that it names, and those of its templates' folders. If a zone
+/// is in both, the named one applies.
 ///
 /// # Errors
-/// The folders and key files that cannot be read, and keys that are missing.
+/// Folders and key files that cannot be read, and missing keys.
 pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut faults = Vec::new();
     let (mut specs, mut catalogs) = (HashMap::new(), Vec::new());
@@ -238,8 +238,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     if faults.is_empty() { Ok(wanted) } else { Err(faults) }
 }
 
-/// The root zone, if the resolver is to ask a copy of it. That it is no zone of the configuration was looked
-/// at when that was checked.
+/// Returns the root zone if the resolver uses a local copy of it. The check of the configuration has ensured
+/// that the configuration does not name the root zone itself.
 fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(Apex, ZoneSpec)> {
     let source = config.settings.recursive()?.local_root()?;
     let apex = Apex::from(Name::ROOT.as_wire());
@@ -250,8 +250,8 @@ fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(Apex, Zo
     Some((apex.clone(), ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules }))
 }
 
-/// Whether it is kept what changes in the files of zones with these keys, and with those of this template. If
-/// neither says so: where clients may have the zone, and it is so large that a difference saves much.
+/// Returns whether changes of the files of zones with these keys, and those of this template, are stored. By
+/// default they are if clients may transfer the zone and it is so large that a difference saves much.
 fn difference_rule(
     own: Option<&UpdateKeys>,
     template: Option<&UpdateKeys>,
@@ -267,7 +267,7 @@ fn difference_rule(
     DifferenceRule { from_records, bytes: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64) }
 }
 
-/// How the file of a zone is judged: its own word counts before that of its template.
+/// Returns how the file of a zone is checked: the zone's own keys take precedence over those of its template.
 fn text_rules(zone: Option<&ConfiguredZone>, template: Option<&At<Template>>) -> TextRules {
     let of_zone = zone.map(|zone| (&*zone.peers, &*zone.updates));
     let both = of_zone.into_iter().chain(template.map(|template| (&template.peers, &template.updates)));
@@ -283,7 +283,7 @@ fn text_rules(zone: Option<&ConfiguredZone>, template: Option<&At<Template>>) ->
     }
 }
 
-/// The catalog zones that are made here.
+/// Returns the catalog zones that nomen produces.
 fn produced(config: &Configuration) -> Vec<ProducedPlan> {
     let plan = |zone: &At<ConfiguredZone>| ProducedPlan {
         apex: zone.name.value.as_name().as_wire().into(),
@@ -293,7 +293,7 @@ fn produced(config: &Configuration) -> Vec<ProducedPlan> {
     all.filter(|zone| zone.catalog.is_produced()).map(plan).collect()
 }
 
-/// Where zones are listed that are named one by one.
+/// Returns the catalog entries of zones that the configuration names.
 fn listings(config: &Configuration) -> HashMap<Apex, Arc<Listing>> {
     let of = |zone: &At<ConfiguredZone>| {
         let template = zone.template.value.as_ref().and_then(|name| config.templates.get(name));
@@ -303,7 +303,7 @@ fn listings(config: &Configuration) -> HashMap<Apex, Arc<Listing>> {
     config.zones.iter().chain(&config.added).filter_map(of).collect()
 }
 
-/// Where the zones of folders are listed.
+/// Returns the catalog entries of the zones of folders.
 fn of_folders(zones: &[(Apex, &At<Template>)]) -> Vec<(Apex, Arc<Listing>)> {
     let mut made: HashMap<*const ListingKeys, Option<Arc<Listing>>> = HashMap::new();
     let of = |(apex, template): &(Apex, &At<Template>)| {
@@ -314,7 +314,7 @@ fn of_folders(zones: &[(Apex, &At<Template>)]) -> Vec<(Apex, Arc<Listing>)> {
     zones.iter().filter_map(of).collect()
 }
 
-/// Where a zone with these keys is listed; its template's hold where it has none.
+/// Returns the catalog entry of a zone with these keys; its template's apply where it has none.
 fn listing(own: Option<&ListingKeys>, template: Option<&ListingKeys>) -> Option<Arc<Listing>> {
     let nothing = ListingKeys::default();
     let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
@@ -327,7 +327,7 @@ fn listing(own: Option<&ListingKeys>, template: Option<&ListingKeys>) -> Option<
     }))
 }
 
-/// Where a zone's records are, whose template is this one.
+/// Returns the source of a zone's records; `template` is the zone's template.
 fn text_of(zone: &ConfiguredZone, template: Option<&At<Template>>) -> ZoneText {
     if zone.catalog.is_produced() {
         return ZoneText::Produced;
@@ -335,15 +335,15 @@ fn text_of(zone: &ConfiguredZone, template: Option<&At<Template>>) -> ZoneText {
     let pattern = template.and_then(|template| template.file.value.as_ref());
     let pattern = pattern.filter(|_| zone.peers.primaries.is_none());
     let of_template = pattern.map(|pattern| pattern.path(zone.name.value.as_name()));
-    // That it has a file or primaries was looked at when the configuration was checked.
+    // The check of the configuration has ensured that the zone has a file or primaries.
     let file = zone.file.value.clone().or(of_template);
     file.map_or(ZoneText::Primaries, |path| ZoneText::File(path.into()))
 }
 
-/// A zone that is added at run time, to a configuration of these templates and keys.
+/// Returns a zone that is added at run time, with these templates and keys.
 ///
 /// # Errors
-/// The keys that are missing.
+/// Missing keys.
 pub fn added_zone(
     zone: &ConfiguredZone,
     templates: &Templates,
@@ -376,8 +376,8 @@ pub fn added_zone(
     Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates, listing })
 }
 
-/// What the members of a zone are made of, if it is a catalog zone. That the templates are there has been
-/// looked at.
+/// Returns the plan for the members of a zone, if it is a catalog zone. The caller has checked that the
+/// templates exist.
 fn catalog_plan(
     apex: &Apex,
     zone: &ConfiguredZone,
@@ -425,13 +425,13 @@ fn catalog_plan(
     })
 }
 
-/// What holds for the files of a folder: which differences are kept, and how they are judged.
+/// Rules for the files of a folder: which differences are stored, and how files are checked.
 type FileRules = (DifferenceRule, TextRules);
 
-/// A file that fits a pattern, and the zone of its name.
+/// A file whose name matches a pattern, and the zone of that name.
 type FoundZone = (Arc<Path>, Result<Apex, ZoneNameFault>);
 
-/// Puts a file with the zone of its name, or with the refused ones.
+/// Adds a file to the zone of its name, or to the refused files.
 fn sort_in(
     (path, name): FoundZone,
     rules: FileRules,
@@ -450,7 +450,7 @@ fn sort_in(
                 ZoneText::Disputed(others) => others.to_vec(),
                 ZoneText::BuiltIn(_) | ZoneText::Primaries | ZoneText::Produced => Vec::new(),
             };
-            // Two templates may have the same folder.
+            // Two templates may use the same folder.
             if !others.contains(&path) {
                 let all = others.into_iter().chain([path]).collect();
                 zone.insert((ZoneText::Disputed(all), rules));
@@ -459,8 +459,8 @@ fn sort_in(
     }
 }
 
-/// The files of a folder that are zones, in the order of their names. What cannot be looked at, such as a
-/// link that leads nowhere, is among them: its load reports why it cannot be read.
+/// Returns the files of a folder that are zones, ordered by name. Includes files whose metadata cannot be
+/// read, such as a broken link: their loads report why they cannot be read.
 fn list_folder(
     folder: &Path,
     zone_of: impl Fn(&str) -> Option<Result<NameBuf, ZoneNameFault>>,
@@ -472,18 +472,18 @@ fn list_folder(
         let Some(name) = entry.file_name().to_str().and_then(&zone_of) else { continue };
         let (path, name): FoundZone =
             (entry.path().into(), name.map(|name| Apex::from(name.as_name().as_wire())));
-        // The folder itself says so of nearly all files, which then need not be looked at one by one.
+        // For nearly all files the folder's entry has the type, so that no further system call is needed.
         let is_zone = entry.file_type().is_ok_and(|kind| kind.is_file())
             || match fs::metadata(&path) {
                 Ok(about) => about.is_file(),
-                // Unless it has gone in the meantime.
+                // The file may have been removed in the meantime.
                 Err(_) => fs::symlink_metadata(&path).is_ok(),
             };
         if is_zone {
             found.push((path, name));
         }
     }
-    // By their bytes: to compare paths part by part takes as long as all else here.
+    // Ordered by bytes: comparing paths by component would take as long as everything else here.
     found.sort_unstable_by(|a, b| a.0.as_os_str().cmp(b.0.as_os_str()));
     Ok(found)
 }

@@ -1,8 +1,8 @@
-//! One zone from its text to a snapshot. Everything that is wrong with the text is reported with its place.
-//! Whether the zone goes into service, its state decides.
+//! Builds one zone from its text. All faults of the text are reported with their places. The state of the
+//! zone decides whether the zone goes into service.
 //!
-//! If new text is bad, the version in service stays, and the operator reads why. The operator's text is
-//! written only where the operator says so, and never over an edit that was not read.
+//! If new text is bad, the version in service stays, and the fault is logged. nomen writes the operator's
+//! text only if the operator asks for it, and never over an edit that was not read.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -24,39 +24,39 @@ use crate::managed::{ZoneFault, ZoneSpec, ZoneText};
 pub struct BuiltZone {
     /// The snapshot.
     pub zone: Zone,
-    /// What changed since the version served; see [`zone::Loaded::step`].
+    /// The change since the version in service; see [`zone::Loaded::step`].
     pub step: Option<ChangeSet>,
-    /// Files the master file included.
+    /// Files that the zone file includes.
     pub included: Vec<PathBuf>,
-    /// What is not as it should be, each in one line.
+    /// Warnings, each in one line.
     pub warnings: Vec<String>,
-    /// What an image records of how the zone was made, if it was made from files only.
+    /// How the zone was made, for its image; `None` if it was not made from files only.
     pub provenance: Option<Provenance>,
 }
 
-/// One thing that is wrong with a zone.
+/// One fault or warning about a zone.
 #[derive(Debug, Clone)]
 pub struct ZoneFinding {
-    /// Whether the zone must not be served with it.
+    /// Whether the finding prevents the zone from being served.
     pub error: bool,
-    /// Whether it is that the zone's own file cannot be opened.
+    /// Whether the finding is that the zone's own file cannot be opened.
     pub unread: bool,
-    /// The file; empty if none is to blame.
+    /// The file; empty if no file has it.
     pub file: Arc<str>,
     /// Line, from 1; 0 if unknown.
     pub line: u32,
     /// Column, from 1; 0 if unknown.
     pub column: u32,
-    /// What is wrong, one line.
+    /// The description in one line.
     pub message: String,
-    /// Several lines for people: the source line and a caret, where there is one.
+    /// Several lines for people, with the source line and a caret if there is one.
     pub pretty: String,
-    /// The owner and type of the records concerned, if it came to light when they were put together.
+    /// The owner and type of the records, if the finding was made when the zone was built.
     pub about: Option<Box<(NameBuf, Type)>>,
 }
 
 impl ZoneFinding {
-    /// For programs.
+    /// Returns the finding as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "severity": if self.error { "error" } else { "warning" },
@@ -68,19 +68,19 @@ impl ZoneFinding {
     }
 }
 
-/// Everything that reading one zone brought to light.
+/// The result of reading one zone.
 pub struct Examined {
     /// The snapshot, unless there was an error.
     pub zone: Option<Zone>,
-    /// What changed since the version served; see [`zone::Loaded::step`].
+    /// The change since the version in service; see [`zone::Loaded::step`].
     pub step: Option<ChangeSet>,
-    /// Errors and warnings in the order of their discovery, as far as the limit allows.
+    /// Errors and warnings in the order of their discovery, up to the limit.
     pub findings: Vec<ZoneFinding>,
-    /// Number of findings beyond those.
+    /// Number of findings beyond the limit.
     pub hidden: u64,
-    /// Every file read.
+    /// All files that were read.
     pub files: Vec<PathBuf>,
-    /// The same with their versions, if there is a zone and it was read from files only.
+    /// These files with their stamps, if there is a zone and it was read from files only.
     pub sources: Option<Vec<SourceFile>>,
 }
 
@@ -101,23 +101,23 @@ impl Examined {
     }
 }
 
-/// What all loads together have done; written by the loaders.
+/// Counters of all loads, updated by the loaders.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// Records read.
     pub records: AtomicU64,
     /// Loads refused because the text was longer than `file-max-size`.
     pub too_long: AtomicU64,
-    /// Loads that made no progress for longer than `load-stall-timeout`.
+    /// Loads without progress for longer than `load-stall-timeout`.
     pub stalled: AtomicU64,
 }
 
-/// Reads a zone's file with at most about `shown` errors and as many warnings reported.
+/// Reads a zone's file; reports at most about `shown` errors and as many warnings.
 pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> Examined {
     read(spec, key, None, shown, (meter, &AtomicU64::new(0)))
 }
 
-/// The same, for the next version of the one that is `served`, if one is.
+/// Reads a zone's file as the next version of `served`, if given.
 fn read(
     spec: &ZoneSpec,
     key: &HashKey,
@@ -171,7 +171,7 @@ fn read(
     }
 }
 
-/// What there is to say of a zone that has no file to be read.
+/// Returns the result for a zone that has no file to read.
 fn unread(message: String) -> Examined {
     let finding = ZoneFinding {
         error: true,
@@ -187,7 +187,7 @@ fn unread(message: String) -> Examined {
     Examined { zone: None, step: None, findings, hidden: 0, files: Vec::new(), sources: None }
 }
 
-/// A fault as a finding.
+/// Converts a fault to a finding.
 pub fn from_fault(fault: &Fault) -> ZoneFinding {
     ZoneFinding {
         error: fault.severity == Severity::Error,
@@ -201,14 +201,14 @@ pub fn from_fault(fault: &Fault) -> ZoneFinding {
     }
 }
 
-/// Faults shown for one zone in the log.
+/// Faults per zone shown in the log.
 pub const SHOWN: usize = 5;
 
-/// Builds a zone for service: the next version of the one that is `served`, if one is. `progress_count` grows
-/// while the text is read.
+/// Builds a zone for service, as the next version of `served`, if given. `progress_count` grows while the
+/// text is read.
 ///
 /// # Errors
-/// What is wrong with its files.
+/// The faults of its files.
 pub fn build(
     spec: &ZoneSpec,
     key: &HashKey,
@@ -217,17 +217,17 @@ pub fn build(
 ) -> Result<BuiltZone, ZoneFault> {
     let mut examined = read(spec, key, served, SHOWN, (meter, progress_count));
     if examined.zone.is_none() {
-        // Nothing waits for a zone that is not served; the operator who mends it needs the places.
+        // No version is built, so nothing waits for this; the operator who fixes the zone needs the places.
         let unplaced = places::unplaced(&mut examined.findings);
         places::place(spec, SHOWN, unplaced, &mut examined.findings);
     }
     built(examined)
 }
 
-/// What was [examined](examine), for service.
+/// Converts the result of [`examine`] for service.
 ///
 /// # Errors
-/// What is wrong with its files.
+/// The faults of its files.
 pub fn built(examined: Examined) -> Result<BuiltZone, ZoneFault> {
     let hidden = examined.hidden;
     match examined.zone {

@@ -1,5 +1,5 @@
-//! Zones that come and go while the server runs: those that catalog zones list, and those that an operator
-//! adds. A change of one of them reads no configuration and looks at no other zone.
+//! Zones added and removed while the server runs: those that catalog zones list, and those that operators
+//! add. A change of one of them does not read the configuration and does not touch other zones.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -29,36 +29,36 @@ use threads::background::Background;
 use threads::sync::{lock, read, write};
 use transfer::tsig::TsigKeys;
 
-/// What an operator wants of one zone.
+/// An operator's request about one zone.
 pub(in crate::zones) enum ZoneChange {
-    /// Serve it: the text of its `[[zone]]`.
+    /// Serve a zone, given its `[[zone]]` block.
     Add(String),
-    /// Serve it no longer.
+    /// Stop serving a zone.
     Remove(Apex),
 }
 
-/// What zones need that come at run time.
+/// State for zones that are added at run time.
 #[derive(Default)]
 pub(super) struct Joining {
     pub(super) membership: Membership,
-    /// Makes the catalog zones that are made here.
+    /// Makes the produced catalog zones.
     producer: Producer,
-    /// Versions of catalog zones that are to be read.
+    /// Versions of catalog zones to read.
     pub(super) versions: Vec<Arc<zone::Zone>>,
     /// The zones that operators added.
     added: Vec<ConfiguredZone>,
     templates: Arc<Templates>,
     keys: Arc<TsigKeys>,
-    /// Where they are kept.
+    /// The state folder.
     state: Option<PathBuf>,
-    /// The copy of the root zone that the resolver asks, if there may be one.
+    /// The resolver's copy of the root zone, if the server has one.
     pub(super) local_root: Option<Arc<LocalRoot>>,
     /// Whether the root zone is that copy.
     copies_root: bool,
 }
 
 impl Joining {
-    /// Which zones came at run time is read from the state folder.
+    /// Reads the zones that were added at run time from the state folder.
     pub(super) fn open(
         state: Option<PathBuf>,
         local_root: Option<Arc<LocalRoot>>,
@@ -79,8 +79,8 @@ fn name(apex: &Apex) -> Name<'_> {
 }
 
 impl ZoneManager {
-    /// Catalog zones that are made here list what a configuration says, and zones that are held back where
-    /// they were listed.
+    /// Sets the entries of produced catalog zones: those of a configuration, and for zones that are held back
+    /// their current ones.
     pub(super) fn list_members(&mut self, wanted: &mut WantedZones, held: &[Apex]) {
         let producer = &mut self.joining.producer;
         let mut listings = std::mem::take(&mut wanted.listings);
@@ -89,7 +89,8 @@ impl ZoneManager {
         producer.configure(std::mem::take(&mut wanted.produced), listings, &self.key);
     }
 
-    /// Makes the catalog zones anew whose lists have changed. They are in service when this returns.
+    /// Makes new versions of the produced catalog zones whose members have changed. They are in service when
+    /// this returns.
     pub(super) fn produce(&mut self, removal: Removal) {
         let (table, made) = (Arc::clone(&self.table), self.joining.producer.produce(removal));
         self.note_catalogs();
@@ -114,8 +115,8 @@ impl ZoneManager {
         *lock(&self.table.catalogs) = membership.status().into_iter().chain(producer.status()).collect();
     }
 
-    /// Adds to the zones of a configuration those that its catalog zones list, and has all other servers
-    /// know. What is known of members that begin anew is forgotten.
+    /// Adds the members of catalog zones to the zones of a configuration, with their rules and other servers.
+    /// Removes the state of members that were reset.
     pub(super) fn join_members(&mut self, wanted: &mut WantedZones, removal: Removal) {
         let joining = &mut self.joining;
         joining.added = std::mem::take(&mut wanted.added);
@@ -146,14 +147,15 @@ impl ZoneManager {
         }
         self.hide_and_show(&hidden);
         if let Some(secondaries) = &self.executor.secondaries {
-            // Those that were members before this process began have no state, but may have files.
+            // Zones that were members before this process started have no state, but may have stores.
             let before = gone.iter().filter(|apex| self.table.get(apex).is_none());
             secondaries.forget(before.cloned().collect());
         }
         self.leave(gone.iter());
     }
 
-    /// Catalog zones are in service or not as the configuration has it, and are read if they were not before.
+    /// Puts catalog zones into service or takes them out of it, as configured, and has those read that were
+    /// not yet.
     fn hide_and_show(&mut self, hidden: &HashSet<Apex>) {
         let table = Arc::clone(&self.table);
         let states = read(&table.states.zones);
@@ -174,8 +176,7 @@ impl ZoneManager {
         self.joining.versions = versions.collect();
     }
 
-    /// The root zone is a copy that the resolver asks, or one that clients are answered from, as a
-    /// configuration has it.
+    /// Makes the root zone a copy for the resolver, or one that clients get answers from, as configured.
     pub(super) fn keep_root(&mut self, wanted: &WantedZones) {
         let copies = wanted.copies_root();
         let Some(local_root) = self.joining.local_root.clone() else { return };
@@ -190,7 +191,7 @@ impl ZoneManager {
             let Some(zone) = states.get(&root) else { return };
             let state = zone.state.status();
             let spec = wanted.specs.iter().find(|spec| spec.apex == root);
-            // What comes from elsewhere is read anew.
+            // A zone with another source is loaded again.
             let same = spec.is_some_and(|spec| spec.text == state.spec.text);
             let version = state.zone.clone().filter(|_| same);
             match (copies, &version) {
@@ -203,15 +204,15 @@ impl ZoneManager {
         version.into_iter().filter(|_| copies).for_each(|version| local_root.take(Change::Serve(version)));
     }
 
-    /// Takes a step of the root zone, if it is a copy for the resolver.
+    /// Hands a step of the root zone to the resolver's copy, if it is one.
     pub(super) fn take_root(&self, change: Change) {
         let local_root = self.joining.local_root.iter().filter(|_| self.joining.copies_root);
         local_root.for_each(|local_root| local_root.take(change.clone()));
         self.take_root_again();
     }
 
-    /// Has the primaries asked for the root zone, whatever their serial number, if the version that there is
-    /// may not be used.
+    /// Starts a transfer of the root zone, whatever the serial numbers, if the present version must not be
+    /// used.
     pub(super) fn take_root_again(&self) {
         let is_refused = self.joining.local_root.as_ref().is_some_and(|local_root| local_root.is_refused());
         let secondaries = self.executor.secondaries.as_ref();
@@ -220,7 +221,7 @@ impl ZoneManager {
         }
     }
 
-    /// Reads the new versions of catalog zones, if there are any, and does what follows.
+    /// Reads the new versions of catalog zones, if any, and carries out the changes.
     pub(super) fn read_catalogs(&mut self) {
         if self.joining.versions.is_empty() {
             return;
@@ -245,13 +246,13 @@ impl ZoneManager {
         reset.iter().for_each(|apex| self.joining.producer.renew(apex));
         self.leave(removed.iter().chain(&reset));
         self.want(wanted);
-        // A round about all zones ends with it.
+        // If a round of all zones is in progress, its end does this.
         if self.round.is_none() {
             self.produce(Removal::HoldBack);
         }
     }
 
-    /// These zones are served no longer, and nothing is kept of them.
+    /// Removes these zones and all that is stored of them.
     fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a Apex>) {
         let table = Arc::clone(&self.table);
         let (mut gone, mut taken) = (Vec::new(), Vec::new());
@@ -292,7 +293,7 @@ impl ZoneManager {
         }
     }
 
-    /// These zones are served from now on, or in another way.
+    /// Adds these zones, or sets their new properties.
     fn want(&mut self, zones: Vec<PlannedZone>) {
         if zones.is_empty() {
             return;
@@ -317,7 +318,7 @@ impl ZoneManager {
                 let text = spec.text.clone();
                 let actions = zone.state.handle(ZoneEvent::Wanted(text, ReadWhen::IfChanged));
                 loads.extend(self.executor.carry_out(&spec.apex, actions).loads);
-                // A zone that is added has a round of its own.
+                // A zone that is being added has a round of its own.
                 self.round.iter_mut().filter(|_| spec.origin != Origin::Added).for_each(|round| {
                     if zone.state.is_awaitable() && !std::mem::replace(&mut zone.awaited, true) {
                         round.waiting += 1;
@@ -329,12 +330,12 @@ impl ZoneManager {
         self.load(loads);
     }
 
-    /// Does what an operator wants of one zone.
+    /// Carries out an operator's request about one zone.
     pub(super) fn change(&mut self, change: ZoneChange, reply: Asker) {
         let done = match change {
             ZoneChange::Add(text) => match self.to_be_added(text) {
                 Ok((zone, mut planned)) => {
-                    // It is listed when it is here.
+                    // The zone is listed in a catalog zone once it is in service.
                     let purpose = Purpose::Add(Box::new(zone), planned.listing.take());
                     self.begin_single(&planned.spec.apex, purpose, vec![reply]);
                     return self.want(vec![planned]);
@@ -371,8 +372,8 @@ impl ZoneManager {
         }
     }
 
-    /// The round has ended that loads a zone to be added: the zone stays if it is good, and can be written to
-    /// the state folder.
+    /// Ends the addition of a zone after the round that loads it: the zone stays if it is good and can be
+    /// written to the state folder.
     pub(super) fn added(
         &mut self,
         zone: ConfiguredZone,
@@ -382,7 +383,7 @@ impl ZoneManager {
         let apex: Apex = zone.name.value.as_name().as_wire().into();
         let state = self.table.get(&apex);
         if let Some(state) = state.as_ref().filter(|state| state.spec.origin != Origin::Added) {
-            // A reload found it elsewhere in the meantime.
+            // A reload found the zone in another source in the meantime.
             return Err(ReloadFault::Served(state.spec.origin.clone()));
         }
         let fault = state.and_then(|state| state.fault.clone());
@@ -424,7 +425,7 @@ impl ZoneManager {
             return Err(fault);
         }
         self.leave([apex].into_iter());
-        // A catalog zone may have listed it in vain.
+        // A catalog zone may list the zone, and now become its owner.
         self.settle();
         self.publish();
         Ok(())
@@ -437,7 +438,7 @@ impl ZoneManager {
     }
 }
 
-/// The step that ends the service of a zone.
+/// Returns the step that ends the service of a zone.
 fn removal_of(apex: &Apex) -> Change {
     Change::Remove(Box::new(name(apex).to_buf()))
 }

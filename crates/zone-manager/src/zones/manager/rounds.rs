@@ -1,7 +1,7 @@
-//! Rounds: loads whose end is reported together, to the client that asked for them.
+//! Rounds: loads whose end is reported together, to the client that requested them.
 //!
-//! One round at a time is about all zones. Rounds about one zone go on beside it. A round does not wait for a
-//! load that makes no progress.
+//! One round at a time is for all zones; rounds of single zones run beside it. No round waits for a load that
+//! makes no progress.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::zones::resolve::WantedZones;
 use config::zones::ConfiguredZone;
 use threads::sync::{read, write};
 
-/// How often a round's progress is looked at.
+/// Interval of checks of a round's progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
-/// How often loads are looked at that no round waits for.
+/// Interval of checks of loads that no round waits for.
 const LOADS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is done together.
+/// A round.
 pub(super) struct Round {
     pub(super) purpose: Purpose,
     begun: Instant,
-    /// Zones whose loads it waits for.
+    /// Number of zones whose loads it waits for.
     pub(super) waiting: usize,
     pub(super) report: RoundReport,
     replies: Vec<Asker>,
@@ -39,7 +39,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Waits for the load of a zone, if one is under way that makes progress.
+    /// Waits for the load of a zone, if one is in progress and not stalled.
     pub(super) fn expect(&mut self, apex: &Apex, zone: &mut ManagedZone) {
         zone.awaited = zone.state.is_awaitable();
         let fault = zone.state.status().fault.as_ref().filter(|_| zone.state.is_loading());
@@ -54,7 +54,7 @@ impl Round {
     }
 }
 
-/// What a round is for.
+/// The purpose of a round.
 #[derive(PartialEq)]
 pub(super) enum Purpose {
     /// The first load, before anything is served.
@@ -63,17 +63,17 @@ pub(super) enum Purpose {
     All(Removal),
     /// A reload of this zone.
     Zone(Apex),
-    /// The first load of this zone, which an operator adds, and where it is listed then.
+    /// The first load of this zone, which an operator adds, and its entry in a catalog zone.
     Add(Box<ConfiguredZone>, Option<Arc<Listing>>),
 }
 
 impl ZoneManager {
-    /// Begins a round about all zones.
+    /// Begins a round of all zones.
     pub(super) fn begin(&mut self, purpose: Purpose, report: RoundReport, replies: Vec<Asker>) {
         self.round = Some(self.round_of(purpose, report, replies));
     }
 
-    /// Begins a round about one zone, which ends with its load.
+    /// Begins a round of one zone, which ends with its load.
     pub(super) fn begin_single(&mut self, apex: &Apex, purpose: Purpose, replies: Vec<Asker>) {
         let summary = Summary { zones: 1, ..Summary::default() };
         let round = self.round_of(purpose, RoundReport { summary, ..RoundReport::default() }, replies);
@@ -86,13 +86,13 @@ impl ZoneManager {
         Round { purpose, begun, waiting: 0, report, replies, progress }
     }
 
-    /// The zones whose first load is under way because an operator adds them.
+    /// Returns the zones that operators add and whose first load is in progress.
     pub(super) fn being_added(&self) -> HashSet<Apex> {
         let adding = self.singles.iter().filter(|(_, round)| matches!(round.purpose, Purpose::Add(..)));
         adding.map(|(apex, _)| apex.clone()).collect()
     }
 
-    /// Reads one zone.
+    /// Reloads one zone.
     pub(super) fn reload_zone(&mut self, apex: Apex, when: ReadWhen, replies: Vec<Asker>) {
         let (decided, stalled) = {
             let mut states = write(&self.table.states.zones);
@@ -116,7 +116,7 @@ impl ZoneManager {
         self.load(decided.loads);
     }
 
-    /// Reports to a zone's state what its load came to.
+    /// Reports the result of a load to the zone's state.
     pub(super) fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
         let looked = self.fit_to_serve(&apex, looked);
         let came_to = match &looked {
@@ -129,11 +129,11 @@ impl ZoneManager {
         self.load_event(&apex, ZoneEvent::Looked(number, looked), came_to);
     }
 
-    /// Reports to a zone's state what happened to its load, and to the rounds that wait for it.
+    /// Reports an event of a load to the zone's state, and to the rounds that wait for the load.
     fn load_event(&mut self, apex: &Apex, event: ZoneEvent, came_to: fn(&mut Summary)) {
         let (decided, is_over, awaited) = {
             let mut states = write(&self.table.states.zones);
-            // It may be gone by now.
+            // The zone may have been removed.
             let Some(zone) = states.get_mut(apex) else { return };
             let actions = zone.state.handle(event);
             let decided = self.executor.carry_out(apex, actions);
@@ -159,7 +159,7 @@ impl ZoneManager {
         self.load(decided.loads);
     }
 
-    /// How long until loads are to be looked at; `None` if there are none.
+    /// Returns the time until loads must be checked; `None` if none are in progress.
     pub(super) fn until_look_at_loads(&self) -> Option<Duration> {
         match (&self.round, self.ended.is_empty() && self.asked.is_empty()) {
             // A round that waits for nothing ends at once.
@@ -171,7 +171,7 @@ impl ZoneManager {
         }
     }
 
-    /// Shows how far the loads are, and sees to those without progress.
+    /// Shows the progress of loads, and handles those without progress.
     pub(super) fn look_at_loads(&mut self, now: Instant) {
         if let Some(round) = &mut self.round {
             let Summary { zones, .. } = round.report.summary;
@@ -200,7 +200,7 @@ impl ZoneManager {
     }
 
     fn end_round(&mut self, round: Round) {
-        // What a catalog zone lists is here before it is listed.
+        // The members of produced catalog zones are in service before they are listed.
         self.publish();
         let Round { purpose, begun, mut report, replies, .. } = round;
         self.produce(if purpose == Purpose::All(Removal::Force) {
@@ -243,15 +243,15 @@ impl ZoneManager {
         }
     }
 
-    /// Ends the round about one zone, which is no longer here.
+    /// Ends the round of a zone that was removed.
     pub(super) fn drop_single(&mut self, apex: &Apex) {
         if let Some(single) = self.singles.remove(apex) {
             answer(single.replies, &Err(ReloadFault::NoSuchZone));
         }
     }
 
-    /// What another configuration would remove, if that is too much. What the folders of templates and
-    /// catalog zones have is judged by their own keys, as long as some zone is left.
+    /// Returns the removals of a new configuration if they are too many. Removals of zones from templates'
+    /// folders and catalog zones are limited by the keys of those, as long as any zone is left.
     pub(super) fn check_removals(&self, wanted: &WantedZones) -> Option<LostZones> {
         let states = read(&self.table.states.zones);
         let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
@@ -271,7 +271,7 @@ impl ZoneManager {
         };
         let gone = served.iter().filter(|spec| !still.contains(&spec.apex) && !is_asked_for(spec)).count();
         let lost = LostZones { gone, of: served.len() };
-        // Zones that a folder holds back are left.
+        // Zones held back by a folder are left.
         let not_held = super::gone(&states, wanted, &HashSet::new(), Removal::HoldBack).0.len();
         let asks_for_none = wanted.specs.iter().all(|spec| spec.origin == Origin::LocalRoot);
         let nothing_is_left = !served.is_empty() && asks_for_none && not_held >= served.len();
@@ -283,7 +283,7 @@ impl ZoneManager {
     }
 }
 
-/// Notes in a report what became of a zone.
+/// Records log messages about a zone in a report.
 fn note(round: &mut RoundReport, apex: &Apex, notices: &[Notice]) {
     for notice in notices {
         match notice {

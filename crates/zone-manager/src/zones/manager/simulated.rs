@@ -1,5 +1,4 @@
-//! The publishing thread and the states of zones for simulations: nothing happens but what the simulation
-//! orders.
+//! The publishing thread and the states of zones, for simulations: they run only when the simulation says so.
 
 use std::sync::mpsc::Receiver;
 
@@ -9,7 +8,7 @@ use zone::catalog::Catalog;
 use super::*;
 use crate::managed::state::ZoneAction;
 
-/// The states of zones, and the thread that publishes versions.
+/// The states of zones, and the publishing thread.
 pub(crate) struct SimulatedZones {
     thread: PublishingThread,
     executor: Arc<Executor>,
@@ -20,7 +19,7 @@ pub(crate) struct SimulatedZones {
 }
 
 impl SimulatedZones {
-    /// No zones yet. The stores of `differences` hold what changes in zone files.
+    /// Returns a manager without zones. The stores of `differences` hold the changes of zone files.
     pub(crate) fn new(key: &HashKey, differences: Arc<Differences>) -> SimulatedZones {
         let zones = serving::frontend::serving(Zones::new(Arc::new(Catalog::new(key))));
         let engine = Arc::new(Engine::new(zones, Sources::default(), Config::default()));
@@ -42,20 +41,20 @@ impl SimulatedZones {
         SimulatedZones { thread, executor, engine, handle: handle.publishing(), table, _messages: messages }
     }
 
-    /// Has a zone wanted. Its load begins.
+    /// Adds a zone, and begins its load.
     pub(crate) fn want(&self, spec: ZoneSpec) {
         let (apex, text) = (spec.apex.clone(), spec.text.clone());
         write(&self.table.states.zones).insert(apex.clone(), ManagedZone::new(spec));
         self.event(&apex, ZoneEvent::Wanted(text, ReadWhen::IfChanged));
     }
 
-    /// Has a zone that is served looked at again, as a reload does. Its load begins.
+    /// Reloads a zone, and begins its load.
     pub(crate) fn want_again(&self, apex: &Apex) {
         let text = self.table.get(apex).map(|status| status.spec.text.clone());
         text.into_iter().for_each(|text| self.event(apex, ZoneEvent::Wanted(text, ReadWhen::Anyway)));
     }
 
-    /// Ends the load of a zone that is under way.
+    /// Ends the load of a zone in progress.
     pub(crate) fn loaded(&self, apex: &Apex, number: u32, looked: Looked) {
         self.event(apex, ZoneEvent::Looked(number, looked));
     }
@@ -67,7 +66,7 @@ impl SimulatedZones {
         let _ = self.executor.carry_out(apex, actions);
     }
 
-    /// Lets the publishing thread take what is there and make all steps.
+    /// Runs the publishing thread on the queued messages, and publishes all steps.
     pub(crate) fn run(&mut self) {
         self.thread.turn_from(None);
         let (reply, _replied) = sync_channel(1);
@@ -75,7 +74,7 @@ impl SimulatedZones {
         self.thread.turn_from(None);
     }
 
-    /// The version in service.
+    /// Returns the version in service.
     pub(crate) fn served(&self, apex: &Apex) -> Option<Arc<Zone>> {
         let catalog = self.engine.catalog();
         catalog.get(wire::Name::from_wire(apex).ok()?)?.zone().cloned()

@@ -1,4 +1,4 @@
-//! What is known of all zones, shared with readers, and how requests about them end.
+//! The table of all zones, shared with readers, and results of requests.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -13,30 +13,31 @@ use crate::zones::text::Meter;
 use threads::sync::{lock, read};
 use tokio::sync::oneshot;
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadFault {
-    /// The configuration cannot be used; what is wrong with it, for people.
+    /// The configuration is invalid, for these reasons, as text for people.
     Configuration(Arc<str>),
-    /// The configuration can be used, but would remove too many zones; it is not in force.
+    /// The configuration is valid, but would remove too many zones; it is not applied.
     HeldBack(LostZones),
-    /// There is no such zone here.
+    /// The zone does not exist here.
     NoSuchZone,
     /// The zone's files are bad.
     Zone(Arc<ZoneFault>),
-    /// The zone has no files: it is taken from its primaries.
+    /// The zone has no files: it is a secondary zone.
     Secondary,
-    /// The zone has no files: it is a catalog zone that is made here.
+    /// The zone has no files: it is a produced catalog zone.
     Produced,
-    /// There is such a zone already, of this origin.
+    /// The zone exists already, with this origin.
     Served(Origin),
-    /// The zone cannot be removed here: it is of this origin.
+    /// The zone cannot be removed by request: it has this origin.
     NotAdded(Origin),
     /// There is no state folder.
     NoState,
-    /// The state folder cannot be written; why, for people.
+    /// The state folder cannot be written, for this reason, as text for people.
     Unsaved(Arc<str>),
-    /// What was read could not be put into service, and what was served before stays; why, for people.
+    /// The versions read could not be put into service, for this reason, as text for people; those before
+    /// stay.
     Unpublished(Arc<str>),
     /// The server is stopping.
     Stopping,
@@ -75,30 +76,30 @@ impl fmt::Display for ReloadFault {
 
 impl std::error::Error for ReloadFault {}
 
-/// How a request ended.
+/// Result of a request.
 pub type Reloaded = Result<Arc<RoundReport>, ReloadFault>;
-/// Receives how a request ended.
+/// Receives the result of a request.
 pub(super) type Asker = oneshot::Sender<Reloaded>;
 
-/// How the last reload ended.
+/// Result of the last reload.
 #[derive(Debug, Clone)]
 pub struct LastReload {
     /// When it ended.
     pub at: SystemTime,
-    /// What it did, or why it did nothing.
+    /// Its report, or why it failed.
     pub result: Reloaded,
 }
 
-/// What is odd about folders of zones.
+/// Findings about folders of zones.
 #[derive(Debug, Clone, Default)]
 pub struct FolderFindings {
-    /// Folders whose zones stay in service though their files are gone.
+    /// Folders whose zones stay in service although their files are gone.
     pub held: Vec<HeldFolder>,
-    /// Files whose names are no zone names.
+    /// Files whose names contain no valid zone name.
     pub refused: Vec<RefusedFile>,
 }
 
-/// What is known of every zone, shared with readers.
+/// The states of all zones and the results of reloads, shared with readers.
 #[derive(Default)]
 pub struct ZoneTable {
     pub(in crate::zones) states: Arc<ZoneStates>,
@@ -114,17 +115,17 @@ impl ZoneTable {
         &self.states
     }
 
-    /// What is known of one zone.
+    /// Returns the status of one zone.
     pub fn get(&self, apex: &Apex) -> Option<Arc<ZoneStatus>> {
         self.states.get(apex)
     }
 
-    /// What is known of every zone, in no particular order.
+    /// Returns the status of all zones, in no particular order.
     pub fn all(&self) -> Vec<Arc<ZoneStatus>> {
         read(&self.states.zones).values().map(|zone| Arc::clone(zone.state.status())).collect()
     }
 
-    /// How many zones there are, for the service manager.
+    /// Returns the number of zones as text, for the service manager.
     pub fn in_words(&self) -> String {
         let states = read(&self.states.zones);
         let bad = states.values().filter(|zone| zone.state.status().fault.is_some()).count();
@@ -138,22 +139,22 @@ impl ZoneTable {
         words
     }
 
-    /// What all loads together have done.
+    /// Counters of all loads.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// What the last look into folders of zones found.
+    /// Returns the findings of the last reload about folders of zones.
     pub fn folders(&self) -> FolderFindings {
         lock(&self.folders).clone()
     }
 
-    /// What is known of catalog zones.
+    /// Returns the status of all catalog zones.
     pub fn catalogs(&self) -> Vec<CatalogStatus> {
         lock(&self.catalogs).clone()
     }
 
-    /// How the last reload ended, if there was one.
+    /// Returns the result of the last reload, if there was one.
     pub fn last_reload(&self) -> Option<LastReload> {
         lock(&self.last_reload).clone()
     }

@@ -1,4 +1,4 @@
-//! The thread that keeps zones, on folders of its own.
+//! Tests of the zone manager on folders of their own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use crate::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use crate::zones::loaders::{ReadZone, ZoneReader};
 use serving::frontend;
 
-/// A folder of zones, each file named after its zone, and the thread that keeps them.
+/// A folder of zones, each file named after its zone, and the zone manager.
 struct Rig {
     folder: TempDir,
     engine: Arc<Engine<Served>>,
     manager: ZoneManagerHandle,
     table: Arc<ZoneTable>,
-    /// What bounds the next reload.
+    /// Limits of the next reload.
     bounds: Arc<Mutex<ReloadBounds>>,
 }
 
@@ -52,7 +52,7 @@ impl Rig {
         (rig, summary)
     }
 
-    /// One whose thread is not started yet.
+    /// Returns a rig whose manager thread is not started yet.
     fn idle(zones: &[(&str, &str)]) -> (Rig, Summary, ZoneManager) {
         let folder = tempfile::tempdir().expect("a folder");
         let key = HashKey::new([1, 2, 3]);
@@ -99,7 +99,7 @@ impl Rig {
         Summary { milliseconds: 0, ..result.expect("a configuration").summary }
     }
 
-    /// The serial numbers of the zones that are served, with their names; 0 if a zone is not loaded.
+    /// Returns the names and serial numbers of the zones in service; 0 if a zone is not loaded.
     fn served(&self) -> Vec<(String, u32)> {
         let catalog = self.engine.catalog();
         let serial = |e: &zone::ZoneEntry| e.zone().map_or(0, |zone| zone.serial().0);
@@ -151,7 +151,7 @@ fn one_zone_is_read_without_looking_at_the_others() {
     assert!(matches!(ask("a"), Err(ReloadFault::Zone(fault)) if fault.text.contains("bad")));
 }
 
-/// A zone under another hash key: no lookup would find it.
+/// Returns a zone under another hash key: no lookup would find it.
 fn foreign() -> Arc<Zone> {
     let (name, key) = ("foreign.".parse::<NameBuf>().expect("a name"), HashKey::new([4, 5, 6]));
     let mut builder = zone::ZoneBuilder::new(name.as_name(), &key);
@@ -205,7 +205,7 @@ fn everybody_who_asks_is_answered() {
     while rig.manager.reload(Removal::HoldBack).blocking_recv().is_ok() {}
 }
 
-/// Reads zones as usual, but those whose names begin with `stuck` only when the other end of `gate` is
+/// Reads zones as usual, but those whose names begin with `stuck` only once the other end of `gate` is
 /// dropped.
 struct Gated {
     reader: ZoneReader,
@@ -215,15 +215,15 @@ struct Gated {
 impl ReadZone for Gated {
     fn look(&self, load: &Load, threads: usize, progress: &AtomicU64) -> Looked {
         if load.spec.apex[1..].starts_with(b"stuck") && load.serving.is_some() {
-            // The end is an error.
+            // `recv` returns an error when the gate is dropped.
             let _ = lock(&self.gate).recv();
         }
         self.reader.look(load, threads, progress)
     }
 }
 
-/// A rig with more zones than there are threads whose second load does not end before the other end of the
-/// channel is gone.
+/// Returns a rig with more zones than loader threads whose second load does not end before the other end of
+/// the channel is dropped.
 fn stuck_rig() -> (Rig, usize, Sender<()>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) + 2;
     let names: Vec<String> =
@@ -264,7 +264,7 @@ fn no_reload_ended_after_a_load_that_did_not() {
         "{:?}",
         first.faults
     );
-    // The next one does not wait for them either, and says so, too.
+    // The next reload does not wait for these zones either, and reports them, too.
     assert!(reload().expect("a configuration").summary.failed >= stuck);
     let state = || rig.table.get(&apex("stuck0")).expect("kept");
     assert_eq!(state().word(), "old");
@@ -314,7 +314,7 @@ fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
         rig.manager.publishing().claim(apex("example"), Box::new(move |claimed| drop(reply.send(claimed))));
         replied
     };
-    // The thread that claims ends, before or after the claim is made.
+    // The claiming thread ends before or after the claim is made.
     drop(claim());
     rig.write("example", "2");
     rig.reload();
@@ -323,7 +323,7 @@ fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
     rig.write("example", "3");
     rig.reload();
     assert_eq!(rig.served(), [("example.".to_owned(), 2)], "updates change the zone");
-    // A claim beside it ends nothing, and the zone comes from its file again when the first one ends.
+    // Another claim ends nothing, and the zone loads from its file again when the first one ends.
     drop(claim().recv().expect("a reply"));
     drop(claimed);
     rig.write("example", "4");
@@ -336,7 +336,7 @@ fn a_reload_held_up_the_answers_to_updates() {
     let (hold, gate) = channel::<()>();
     let (rig, _, mut thread) = Rig::idle(&[("example", "1")]);
     let (reading, read) = channel();
-    // The configuration is read for as long as the other end of the gate is there.
+    // The configuration is being read until the other end of the gate is dropped.
     thread.prepare = Box::new(move |_: &AcceptZones<'_>| {
         reading.send(()).expect("the test waits for it");
         let _ = gate.recv();
@@ -358,7 +358,7 @@ fn a_reload_held_up_the_answers_to_updates() {
     assert!(matches!(reload.blocking_recv(), Ok(Err(ReloadFault::Configuration(_)))));
 }
 
-/// A version of the zone `example.`.
+/// Returns a version of the zone `example.`.
 fn of_serial(serial: u8) -> Arc<Zone> {
     let name = "example.".parse::<NameBuf>().expect("a name");
     let mut builder = zone::ZoneBuilder::new(name.as_name(), &HashKey::new([1, 2, 3]));

@@ -1,4 +1,4 @@
-//! Which zones catalog zones make, over versions and restarts.
+//! Tests of catalog zone members, over versions and restarts.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn apex(text: &str) -> Apex {
     apex_of(text).expect("a name")
 }
 
-/// A version of a catalog zone. `lines`: an owner below it, and a name, or a text in quotes.
+/// Returns a version of a catalog zone. `lines`: an owner below it, and a name, or a text in quotes.
 fn version(catalog: &str, lines: &[(&str, &str)]) -> Zone {
     let at: NameBuf = catalog.parse().expect("a name");
     let mut builder = ZoneBuilder::new(at.as_name(), &HashKey::new([1, 2, 3]));
@@ -63,7 +63,7 @@ fn membership(catalogs: &[&str], state: Option<&Path>) -> Membership {
     membership
 }
 
-/// What follows, in words: `- zone`, `0 zone` for one that is reset, `+ zone file`.
+/// Returns the steps as words: `- zone`, `0 zone` for a reset one, `+ zone file`.
 fn words(steps: &MemberSteps) -> Vec<String> {
     let removed = steps.removed.iter().map(|zone| format!("- {}", shown(zone)));
     let reset = steps.reset.iter().map(|zone| format!("0 {}", shown(zone)));
@@ -86,9 +86,9 @@ fn members_come_change_and_go() {
     let gold = [("x", "a."), ("y", "b."), ("group.y", "\"gold")];
     assert_eq!(read(&mut of, "cat.", &gold), ["+ a. /plain/a", "+ b. /gold/b"]);
     assert!(read(&mut of, "cat.", &gold).is_empty());
-    // Another group is another template, and the same zone.
+    // Another group means another template, but the same zone.
     assert_eq!(read(&mut of, "cat.", &[("x", "a."), ("y", "b.")]), ["+ b. /plain/b"]);
-    // Another label is another zone of the same name.
+    // Another label means another zone of the same name.
     assert_eq!(read(&mut of, "cat.", &[("z", "a."), ("y", "b.")]), ["0 a.", "+ a. /plain/a"]);
     assert_eq!(read(&mut of, "cat.", &[("y", "b.")]), ["- a."]);
     of.configure(Vec::new());
@@ -112,7 +112,7 @@ fn what_is_configured_and_what_another_has_is_listed_in_vain() {
     assert_eq!(read(&mut of, "one.", &[("x", "a."), ("y", "configured.")]), ["+ a. /plain/a"]);
     assert!(read(&mut of, "two.", &[("x", "a.")]).is_empty());
     assert_eq!(of.status().iter().map(|one| one.conflicts).collect::<Vec<_>>(), [1, 1]);
-    // Where the holder lets it go, it moves, and with the same label it stays what it was.
+    // When its owner gives the zone up, it moves; with the same label it is not reset.
     let moved = read(&mut of, "one.", &[("x", "a."), ("coo.x", "two.")]);
     assert_eq!(moved, ["+ a. /plain/a"]);
     assert_eq!(of.status().iter().map(|one| one.members).collect::<Vec<_>>(), [0, 1]);
@@ -127,7 +127,7 @@ fn too_many_that_go_at_once_are_held_back() {
     assert_eq!(read(&mut of, "cat.", &lines).len(), 20);
     assert!(read(&mut of, "cat.", &lines[..5]).is_empty());
     assert_eq!(of.status().remove(0).held_back, 15);
-    // What is listed meanwhile comes nevertheless.
+    // Members listed meanwhile are added nevertheless.
     assert_eq!(read(&mut of, "cat.", &[&lines[..5], &[("n", "new.")]].concat()), ["+ new. /plain/new"]);
     let forced = of.settle(|_| false, Removal::Force);
     assert_eq!((forced.removed.len(), of.status().remove(0).held_back), (15, 0));
@@ -140,18 +140,18 @@ fn too_many_that_are_others_under_their_names_are_held_back() {
     let all: Vec<(String, String)> = (0..20).map(|i| (format!("m{i}"), format!("zone{i}."))).collect();
     let lines: Vec<(&str, &str)> = all.iter().map(|(id, zone)| (id.as_str(), zone.as_str())).collect();
     read(&mut of, "cat.", &lines);
-    // A catalog zone that was rebuilt without its old labels: all data would be forgotten.
+    // A catalog zone that was rebuilt without its old labels: all members would be reset.
     let made_anew: Vec<(String, &str)> = all.iter().map(|(id, zone)| (format!("n{id}"), &**zone)).collect();
     let made_anew: Vec<(&str, &str)> = made_anew.iter().map(|(id, zone)| (&**id, *zone)).collect();
     assert!(read(&mut of, "cat.", &made_anew).is_empty());
     assert_eq!(of.status().remove(0).held_back, 20);
-    // Those that go and those that are others count together; what is new comes nevertheless.
+    // Removed members and reset ones count together; new ones are added nevertheless.
     let mixed = [&made_anew[..6], &lines[6..15], &[("new", "new.")]].concat();
     assert_eq!(read(&mut of, "cat.", &mixed), ["+ new. /plain/new"]);
     assert_eq!(of.status().remove(0).held_back, 11);
     let forced = of.settle(|_| false, Removal::Force);
     assert_eq!((forced.removed.len(), forced.reset.len()), (5, 6));
-    // The first labels again would be others once more, but they are few.
+    // The first labels would reset the members again, but they are few.
     let few = [&lines[..4], &made_anew[4..6], &lines[6..15], &[("new", "new.")]].concat();
     assert_eq!(read(&mut of, "cat.", &few).iter().filter(|word| word.starts_with('0')).count(), 4);
 }
@@ -172,7 +172,7 @@ fn a_restart_knows_who_has_which_zone() {
     assert!(settled(&mut of).is_empty());
     assert_eq!(all(&of), before);
     assert!(read(&mut of, "one.", &[("x", "a."), ("y", "b.")]).is_empty());
-    // A label that changed in the meantime is noticed.
+    // A label that changed in the meantime is detected.
     assert_eq!(read(&mut of, "two.", &[("z", "a."), ("group.z", "\"gold")]), ["0 a.", "+ a. /gold/a"]);
     fs::write(folder.path().join(FILE), "{\"zone\":\n").expect("written");
     let mut of = membership(&["one.", "two."], state);
@@ -185,7 +185,7 @@ fn bytes() -> impl Strategy<Value = Box<[u8]>> {
 }
 
 proptest! {
-    /// Any label and any text of a group may stand in a catalog zone.
+    /// A catalog zone may have any label and any group text.
     #[test]
     fn the_file_reads_back(
         id in bytes(),

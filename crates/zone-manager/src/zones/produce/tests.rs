@@ -1,4 +1,4 @@
-//! What catalog zones list that are made here, over changes and restarts.
+//! Tests of produced catalog zones, over changes and restarts.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn apex(text: &str) -> Apex {
     text.parse::<NameBuf>().expect("a name").as_name().to_lower().as_lower().as_wire().into()
 }
 
-/// Where a zone is listed: "cat", "cat group", or "cat group coo"; no group is "-".
+/// Returns the entry of a zone: "cat", "cat group", or "cat group coo"; "-" is no group.
 fn listing(text: &str) -> Arc<Listing> {
     let words: Vec<&str> = text.split(' ').collect();
     Arc::new(Listing {
@@ -34,14 +34,14 @@ fn plans(catalogs: &[&str]) -> Vec<ProducedPlan> {
     catalogs.iter().map(|catalog| ProducedPlan { apex: apex(catalog), max_removed: 0.2 }).collect()
 }
 
-/// A producer of `cat` and `other`, started in a state folder with these zones.
+/// Starts a producer of `cat` and `other` in a state folder, with these zones.
 fn start(state: &Path, zones: &[(&str, &str)]) -> Producer {
     let mut producer = Producer::open(Some(state.to_owned()), Arc::default(), Arc::default());
     configure(&mut producer, zones);
     producer
 }
 
-/// Ends a producer; another can have its state folder then.
+/// Ends a producer; another can then use its state folder.
 fn stop(producer: Producer) {
     let stores = producer.stores.stores.get().cloned();
     drop(producer);
@@ -53,13 +53,13 @@ fn configure(producer: &mut Producer, zones: &[(&str, &str)]) {
     producer.configure(plans(&["cat", "other"]), listings, &key());
 }
 
-/// Makes what follows; returns the versions, by name of their catalog zone.
+/// Produces; returns the new versions by name of their catalog zone.
 fn produce(producer: &mut Producer, removal: Removal) -> HashMap<String, Arc<Zone>> {
     let made = producer.produce(removal).into_iter();
     made.map(|(apex, made)| (shown(&apex).to_string(), made.expect("a version"))).collect()
 }
 
-/// The newest version of a catalog zone.
+/// Returns the newest version of a catalog zone.
 fn version(producer: &Producer, catalog: &str) -> Arc<Zone> {
     Arc::clone(&producer.catalogs[&apex(catalog)].made.as_ref().expect("it is made").0)
 }
@@ -95,14 +95,14 @@ fn a_member_that_stays_keeps_its_label_and_one_that_comes_back_gets_another() {
     let again = label(&producer, "cat", "a.test");
     assert_ne!(again, a);
     assert_eq!(label(&producer, "cat", "b.test"), b);
-    // After a restart as well, and nothing that stays makes a version.
+    // The same after a restart; without changes there is no new version.
     let before = version(&producer, "cat").serial();
     stop(producer);
     let mut producer = start(state.path(), &[("a.test", "cat"), ("b.test", "cat silver")]);
     let reported = produce(&mut producer, Removal::HoldBack);
     assert_eq!(reported["cat."].serial(), before);
     assert_eq!((label(&producer, "cat", "a.test"), label(&producer, "cat", "b.test")), (again, b.clone()));
-    // Another zone of the same name has another label.
+    // Another zone of the same name gets another label.
     producer.renew(&apex("b.test"));
     assert!(is_later(produce(&mut producer, Removal::HoldBack)["cat."].serial(), before));
     assert_ne!(label(&producer, "cat", "b.test"), b);
@@ -131,7 +131,7 @@ fn members_that_would_go_in_great_number_stay_listed_until_they_are_forced_out()
     let all: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "cat")).collect();
     let mut producer = start(state.path(), &all);
     produce(&mut producer, Removal::HoldBack);
-    // After a restart as well: a folder of zones may not have been mounted.
+    // The same after a restart: a folder of zones may not have been mounted.
     stop(producer);
     let mut producer = start(state.path(), &all[..5]);
     producer.list(&apex("new.test"), Some(listing("cat")));
@@ -156,7 +156,7 @@ fn what_cannot_be_read_is_a_fault_and_no_empty_list() {
     let files = shards.flat_map(|shard| fs::read_dir(shard.expect("a shard").path()).into_iter().flatten());
     for file in files.map(|file| file.expect("a file").path()) {
         let mut bytes = fs::read(&file).expect("read");
-        // The header has 512 bytes, and then come the records.
+        // The header has 512 bytes; the records follow.
         bytes[530] ^= 1;
         fs::write(&file, bytes).expect("written");
     }
@@ -165,7 +165,7 @@ fn what_cannot_be_read_is_a_fault_and_no_empty_list() {
         let made = producer.produce(Removal::HoldBack);
         assert!(made.iter().all(|(_, made)| matches!(made, Err(ProduceFault::Store(_)))), "{made:?}");
         assert_eq!(made.len(), 2);
-        // Each time it is configured it is tried again, and reported.
+        // Each configuration retries, and reports the fault.
         configure(&mut producer, &[("a.test", "cat")]);
     }
     let mut homeless = Producer::open(None, Arc::default(), Arc::default());
@@ -194,7 +194,7 @@ fn the_difference_from_any_version_leads_to_the_newest() {
     assert_eq!((led.serial(), led.record_count()), (newest.serial(), newest.record_count()));
     assert!(stores.has(&apex("cat")) && !stores.has(&apex("a.test")));
     assert!(stores.history(&apex("cat"), Serial(1)).is_none());
-    // One that is not made here any more has no history here either.
+    // A catalog zone that is no longer produced has no history either.
     producer.configure(plans(&["other"]), HashMap::new(), &key());
     assert!(!stores.has(&apex("cat")));
 }
@@ -212,7 +212,7 @@ fn its_records_are_those_of_a_catalog_zone() {
     assert_eq!(zone.record_count(), 4, "SOA, NS, version and a member");
 }
 
-/// What happens to the zones.
+/// An event of the zones.
 #[derive(Debug, Clone)]
 enum Happening {
     List(u8, Option<(bool, u8, bool)>),
@@ -233,8 +233,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Whatever happens, each catalog zone lists what it should, labels stay with their members, and a
-    /// version with another list has a later serial number.
+    /// For any events, each catalog zone lists the zones that it should, members keep their labels, and a
+    /// version with other members has a later serial number.
     #[test]
     fn a_catalog_zone_lists_what_it_should(all in prop::collection::vec(happening(), 1..25)) {
         let state = folder();
