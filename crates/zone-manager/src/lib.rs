@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`managed`] | one zone: its entry in the configuration, its state, messages about its versions |
-//! | [`dump`], [`written`], [`shown_change`] | a zone as text, in a file, and the difference of two versions |
+//! | [`dump`], [`written`], [`shown_change`] | zones as text, in files, and the difference of two versions |
 //! | `fold` | folding a version while it changes |
 //! | [`stores`] | stores of zones on disk: the one writer for all sources |
 //! | [`changes`] | dynamic updates |

@@ -90,14 +90,15 @@ pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Optio
             info,
             INFO,
             ("update accepted", &object),
-            "zone {zone}: update accepted client={client} key={key} removed={removed} added={added} serial {from} -> {to}"
+            "zone {zone}: update accepted client={client} key={key} removed={removed} added={added} serial \
+             {from} -> {to}"
         ),
         Outcome::Refused(refusal, why) => log_repeated!(
             info,
             INFO,
             ("update refused", &object),
-            "zone {zone}: update refused client={client} key={key} rcode={} reason={why:?} prerequisites={prerequisites} \
-             updates={updates} serial={}",
+            "zone {zone}: update refused client={client} key={key} rcode={} reason={why:?} \
+             prerequisites={prerequisites} updates={updates} serial={}",
             refusal.rcode,
             serial.map_or("none".into(), |serial| serial.to_string())
         ),
@@ -105,7 +106,9 @@ pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Optio
     }
     match outcome {
         Outcome::Changed { from, to, removed, added } => {
-            audit!(%zone, %client, key, removed, added, serial_before = %from, serial = %to, "update accepted");
+            audit!(
+                %zone, %client, key, removed, added, serial_before = %from, serial = %to, "update accepted"
+            );
         }
         Outcome::Refused(refusal, reason) => {
             let rcode = refusal.rcode;

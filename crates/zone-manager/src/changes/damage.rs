@@ -73,8 +73,8 @@ impl fmt::Display for AcceptFault {
             Self::NotKept(fault) => write!(f, "the state folder does not take the zone: {fault}"),
             Self::NoSerial { found, acknowledged } => write!(
                 f,
-                "serial {found} cannot be led beyond serial {acknowledged}, which was acknowledged: set a later serial in \
-                 the zone's file, and sign it again if it is signed"
+                "serial {found} cannot be led beyond serial {acknowledged}, which was acknowledged: set a \
+                 later serial in the zone's file, and sign it again if it is signed"
             ),
         }
     }
@@ -221,8 +221,8 @@ impl Changes {
         let shown = aside.as_ref().map_or("missing".into(), |path| path.display().to_string());
         let lost = acknowledged.map_or("unknown".into(), |serial| serial.to_string());
         warn!(
-            "zone {}: accepted with serial {of}, served with serial {serial}; acknowledged before: {lost}; the old \
-             journal: {shown}",
+            "zone {}: accepted with serial {of}, served with serial {serial}; acknowledged before: {lost}; \
+             the old journal: {shown}",
             name(apex)
         );
         audit!(zone = %name(apex), of = %of, acknowledged = lost, serial = %serial, "older version accepted");

@@ -67,8 +67,8 @@ impl fmt::Display for FileFault {
             Self::NoFile => f.write_str("the zone has no file of its own: say where to write it with --to"),
             Self::Edited(path) => write!(
                 f,
-                "{} was changed since nomen read or wrote it: `nomen ctl zone reload --force`, or `thaw` of a frozen \
-                 zone, takes what it says, `nomen ctl zone write --force` overwrites it",
+                "{} was changed since nomen read or wrote it: `nomen ctl zone reload --force`, or `thaw` of \
+                 a frozen zone, takes what it says, `nomen ctl zone write --force` overwrites it",
                 path.display()
             ),
             Self::Write(fault) => write!(f, "the zone's file is not written: {fault}"),

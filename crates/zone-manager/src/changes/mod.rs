@@ -350,8 +350,8 @@ impl Changes {
             self.adopt_file(apex, file, &path, zone.serial());
             if self.files.state(apex, file) == FileState::Edited {
                 warn!(
-                    "zone {name}: its file {} was changed since nomen read or wrote it, and is not read: `nomen ctl \
-                     zone reload --force` takes what it says",
+                    "zone {name}: its file {} was changed since nomen read or wrote it, and is not read: \
+                     `nomen ctl zone reload --force` takes what it says",
                     file.display()
                 );
             }
@@ -613,7 +613,8 @@ fn open_folder(
     if damaged > 0 {
         error!(
             file = %marks.display(),
-            "{damaged} entries are damaged: zones in {} whose entries these were answer SERVFAIL until they are accepted",
+            "{damaged} entries are damaged: zones in {} whose entries these were answer SERVFAIL until they \
+             are accepted",
             root.display()
         );
     }

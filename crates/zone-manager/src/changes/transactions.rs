@@ -83,7 +83,8 @@ impl fmt::Display for TransactionFault {
             Self::TooLarge(most) => {
                 write!(
                     f,
-                    "the transaction would have more than {most} bytes of records, `transaction-size` of [updates]"
+                    "the transaction would have more than {most} bytes of records, `transaction-size` of \
+                     [updates]"
                 )
             }
             Self::Committing => f.write_str("the transaction is being committed"),

@@ -650,7 +650,8 @@ fn report_marks(folder: &journal::ZoneFolder) {
             error,
             ERROR,
             ("marks", ""),
-            "how far zones are acknowledged cannot be noted, damage of their journals may go unnoticed: {fault}"
+            "how far zones are acknowledged cannot be noted, damage of their journals may go unnoticed: \
+             {fault}"
         );
     }
 }

@@ -4,13 +4,13 @@
 //! ```text
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
 //!                          Looked: Loaded      ──▶ KeepDifference, Publish, WriteImage, Examine, Report
-//!                          Looked: Bad         ──▶ Report; the version served stays, or SERVFAIL is published
+//!                          Looked: Bad         ──▶ Report; the version stays, or SERVFAIL is published
 //!  Folded ──▶ Publish, if it is still the one served
 //!  Unwanted ──▶ Publish (removal)
 //!
 //!  of a secondary zone:
-//!  Wanted, the first time ──▶ Load ─ ─ ─ ▶ Looked: Kept     ──▶ Begin; Publish, Examine if a version was kept
-//!  News: Received ──▶ Publish, Examine      Folded, Confirmed ──▶ Publish      Expired ──▶ Publish (SERVFAIL)
+//!  Wanted, the first time ──▶ Load ─ ─ ─ ▶ Looked: Kept     ──▶ Begin; Publish, Examine if one is stored
+//!  News: Received ──▶ Publish, Examine     Folded, Confirmed ──▶ Publish     Expired ──▶ Publish (SERVFAIL)
 //!
 //!  of a zone that takes updates:
 //!  Claimed ──▶ its file no longer goes into service      Changed ──▶ Publish, Examine

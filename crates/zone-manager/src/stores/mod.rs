@@ -628,8 +628,8 @@ fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
                 warn,
                 WARN,
                 ("journal stored anew", &apex.to_string()),
-                "zone {apex}: its journal is stored anew from the version in service, serial {serial}, with nothing lost; \
-                 the old one: {shown}; the reason: {fault}"
+                "zone {apex}: its journal is stored anew from the version in service, serial {serial}, with \
+                 nothing lost; the old one: {shown}; the reason: {fault}"
             );
             true
         }

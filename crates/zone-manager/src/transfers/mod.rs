@@ -398,8 +398,12 @@ impl Drop for Report {
         counts.bytes.fetch_add(*bytes, Relaxed);
         if self.ended {
             sent.fetch_add(1, Relaxed);
-            info!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
-            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent");
+            info!(
+                zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent"
+            );
+            audit!(
+                zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent"
+            );
         } else if let Some(why) = self.slot.evicted() {
             let was = match why {
                 Eviction::Stalled => "had stalled",

@@ -11,7 +11,8 @@ use config::zones::ConfiguredZone;
 /// Name of the file.
 pub const FILE: &str = "added.toml";
 
-const HEAD: &str = "# Zones that were added while nomen ran, by `nomen ctl zone add`; nomen writes this file anew with each such zone.\n";
+const HEAD: &str = "# Zones that were added while nomen ran, by `nomen ctl zone add`; nomen writes this file \
+                    anew with each such zone.\n";
 
 /// Returns the text of the file with these zones.
 fn text<'a>(zones: impl IntoIterator<Item = &'a ConfiguredZone>) -> String {

@@ -64,7 +64,8 @@ impl fmt::Display for StateFault {
             Self::Key(path, e) => write!(f, "cannot use the hash key {}: {}", path.display(), reason(e)),
             Self::ExposedKey(path) => write!(
                 f,
-                "the hash key {} is not used: others than its owner may read or write it; remove it, and a new one is made",
+                "the hash key {} is not used: others than its owner may read or write it; remove it, and a \
+                 new one is made",
                 path.display()
             ),
             Self::KeyLength(path) => write!(

@@ -349,8 +349,9 @@ impl Catalog {
             error,
             ERROR,
             ("members held", &shown(apex).to_string()),
-            "catalog zone {}: of {of} members it lists {} no longer and {others} under other labels, together more than \
-             `catalog-max-removed`: all of them stay as they are; `nomen ctl reload --force` removes or resets them",
+            "catalog zone {}: of {of} members it lists {} no longer and {others} under other labels, \
+             together more than `catalog-max-removed`: all of them stay as they are; `nomen ctl reload \
+             --force` removes or resets them",
             shown(apex),
             many - others
         );

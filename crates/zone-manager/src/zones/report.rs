@@ -109,8 +109,8 @@ impl fmt::Display for HeldFolder {
         let Self { folder, gone, of } = self;
         write!(
             f,
-            "folder {}: no files any more for {gone} of {of} zones, which is more than `max-removed`: all of them stay \
-             in service; `nomen ctl reload --force` removes them",
+            "folder {}: no files any more for {gone} of {of} zones, which is more than `max-removed`: all of \
+             them stay in service; `nomen ctl reload --force` removes them",
             folder.display()
         )
     }

@@ -195,14 +195,16 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                     info,
                     INFO,
                     ("NOTIFY too early", &*object),
-                    "zone {zone}: NOTIFY not taken by {server}, rcode={rcode}: the secondary does not have the zone yet"
+                    "zone {zone}: NOTIFY not taken by {server}, rcode={rcode}: the secondary does not have \
+                     the zone yet"
                 ),
                 (before, now @ PeerReply::Declined(_)) if before != now => {
                     log_repeated!(
                         warn,
                         WARN,
                         ("NOTIFY declined", &*object),
-                        "zone {zone}: {server} answers NOTIFY with {rcode}: is it a secondary of the zone, and takes NOTIFY from here?"
+                        "zone {zone}: {server} answers NOTIFY with {rcode}: is it a secondary of the zone, \
+                         and takes NOTIFY from here?"
                     );
                 }
                 _ => {}

@@ -51,10 +51,12 @@ impl fmt::Display for ReloadFault {
             Self::Zone(fault) => fault.fmt(f),
             Self::Unpublished(text) => write!(f, "what was served before stays in service: {text}"),
             Self::Secondary => f.write_str(
-                "the zone has no file, it is taken from its primaries: `nomen ctl zone refresh` has them asked",
+                "the zone has no file, it is taken from its primaries: `nomen ctl zone refresh` has them \
+                 asked",
             ),
             Self::Produced => f.write_str(
-                "the zone has no file, it is made here of the zones that it lists: `nomen ctl reload` looks at all of them",
+                "the zone has no file, it is made here of the zones that it lists: `nomen ctl reload` looks \
+                 at all of them",
             ),
             Self::Served(origin) => write!(f, "there is such a zone here already ({origin})"),
             Self::NotAdded(Origin::Configuration) => {
