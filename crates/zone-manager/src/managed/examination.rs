@@ -20,7 +20,7 @@ pub struct Examination {
     pub signatures: Option<FirstExpiry>,
 }
 
-/// A flaw of a zone as one line of text. A [`Flaw`] itself would take ten times the memory.
+/// A flaw of a zone in one line of text. A [`Flaw`](zone::check::Flaw) itself takes ten times the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlawText {
     /// Whether the flaw is an error, not a warning.

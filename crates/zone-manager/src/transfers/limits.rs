@@ -12,7 +12,7 @@ use threads::sync::lock;
 /// Period of a rate measurement, in milliseconds.
 const RATE_OVER: u64 = 3_000;
 /// Milliseconds during which clients of a network evict no others after one of its transfers was evicted.
-/// Otherwise a slow client would take each slot that another slow one has to give up.
+/// Otherwise a slow client would take each slot that another one has to give up.
 const EVICTED_FOR: u64 = 60_000;
 /// Most networks for which the last eviction is recorded.
 const MAX_EVICTED_NETWORKS: usize = 4096;
