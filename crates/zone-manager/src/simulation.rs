@@ -12,11 +12,12 @@
 //! - without a disk fault all requests are accepted, and in the end the version in service, the stored one
 //!   and the one that the requests make are the same.
 //!
-//! `NOMEN_SIMULATION_SEEDS` sets the number of seeds (by default some hundred), `NOMEN_SIMULATION_FIRST` the
-//! first seed; `NOMEN_SIMULATION_LOG` prints the server's log.
+//! `SIMULATION_SEEDS=FROM..TO` runs other seeds than the few of an ordinary test; long tests
+//! (`NOMEN_LONG_TESTS`) run 100,000. `SIMULATION_LOG=1` prints the server's log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
@@ -591,7 +592,7 @@ fn life(shared: &Shared, seed: u64, crash_at: Option<u64>) -> u64 {
 
 impl Shared {
     fn new(notes: &Path) -> Shared {
-        if std::env::var_os("NOMEN_SIMULATION_LOG").is_some() {
+        if std::env::var_os("SIMULATION_LOG").is_some() {
             let log = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time();
             // The other test may have set the subscriber.
             let _ = log.with_writer(std::io::stderr).try_init();
@@ -600,16 +601,21 @@ impl Shared {
     }
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+/// The seeds to run.
+fn seeds() -> Range<u64> {
+    let is_long = std::env::var_os("NOMEN_LONG_TESTS").is_some_and(|long| !long.is_empty());
+    let usual = 0..if is_long { 100_000 } else { 300 };
+    let Ok(text) = std::env::var("SIMULATION_SEEDS") else { return usual };
+    let numbers = text.split_once("..").map(|(from, to)| (from.parse(), to.parse()));
+    let Some((Ok(from), Ok(to))) = numbers else { panic!("SIMULATION_SEEDS: FROM..TO is wanted") };
+    from..to
 }
 
 #[test]
 fn a_server_that_crashes_anywhere_loses_nothing_that_it_has_acknowledged() {
     let notes = tempfile::tempdir().expect("a folder");
     let shared = Shared::new(notes.path());
-    let (first, seeds) = (number("NOMEN_SIMULATION_FIRST", 1), number("NOMEN_SIMULATION_SEEDS", 300));
-    for seed in first..first + seeds {
+    for seed in seeds() {
         let lived = std::panic::catch_unwind(|| life(&shared, seed, None));
         assert!(lived.is_ok(), "seed {seed}");
     }
@@ -620,8 +626,8 @@ fn a_server_that_crashes_anywhere_loses_nothing_that_it_has_acknowledged() {
 fn each_call_of_the_disk_may_be_the_last() {
     let notes = tempfile::tempdir().expect("a folder");
     let shared = Shared::new(notes.path());
-    let seeds = number("NOMEN_SIMULATION_SEEDS", 300).div_ceil(100);
-    for seed in 1..=seeds {
+    // Each takes hundreds of runs.
+    for seed in seeds().step_by(100) {
         // The number of calls without a crash.
         let calls = life(&shared, seed, Some(u64::MAX / 2));
         for at in 1..=calls {

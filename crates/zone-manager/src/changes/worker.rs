@@ -1,11 +1,12 @@
 //! The thread that changes zones. It decides jobs, has their changes stored, publishes the next version once
 //! the changes are on disk, and then has the clients answered.
 //!
-//! The thread waits only for its queue: claims of zones, stored changes and folded versions arrive as
-//! messages. Jobs of a zone that arrive while its changes are being stored form the next group, with one sync
-//! for all of them. No zone waits for another.
+//! The thread waits for its queue: claims of zones, stored changes and folded versions arrive as messages.
+//! Jobs of a zone that arrive while its changes are being stored form the next group, with one sync for all of
+//! them. Where one zone alone has jobs, this thread stores its changes, and waits for the disk; where several
+//! have, background threads do, side by side.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,7 +29,7 @@ use super::{Reply, Shared};
 use crate::fold::{FoldEnd, FoldJob, Folding};
 use crate::managed::Apex;
 use crate::managed::publishing::ClaimedZone;
-use crate::stores::{Append, Appended, ZoneStores};
+use crate::stores::{Append, Appended, OnThread, ZoneStores};
 use telemetry::repeated::log_repeated;
 use telemetry::trail::audit;
 use threads::background::{Background, JobKind};
@@ -90,6 +91,10 @@ pub(super) struct Worker {
     zones: HashMap<Apex, ZoneQueue>,
     /// The last number given to a zone or a job.
     number: u64,
+    /// Groups of changes that are being stored.
+    storing: usize,
+    /// Whether other zones have something to do in this round.
+    others: bool,
     /// When the marks were last synced, and whether a sync is in progress.
     marks_synced: Instant,
     marks_syncing: bool,
@@ -114,6 +119,8 @@ impl Worker {
             files,
             zones: HashMap::new(),
             number: 0,
+            storing: 0,
+            others: false,
             marks_synced: Instant::now(),
             marks_syncing: false,
             stopping: None,
@@ -132,14 +139,15 @@ impl Worker {
     /// Handles this order and all queued ones, and advances their zones. Returns false once the thread has
     /// ended.
     pub(super) fn round(&mut self, first: Order) -> bool {
-        let mut touched = vec![self.take(first)];
+        let mut touched = BTreeSet::from_iter(self.take(first));
         // All queued orders are handled before a group is formed, so that one sync serves all of them.
         while touched.len() < TOGETHER
             && let Ok(order) = self.orders.try_recv()
         {
-            touched.push(self.take(order));
+            touched.extend(self.take(order));
         }
-        touched.into_iter().flatten().for_each(|apex| self.advance(&apex));
+        self.others = touched.len() > 1;
+        touched.iter().for_each(|apex| self.advance(apex));
         !self.has_stopped()
     }
 
@@ -367,6 +375,10 @@ impl Worker {
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let Some(zone) = queue.open() else { return self.claim(apex) };
         let (version, number) = (Arc::clone(&zone.version), zone.number);
+        // Syncs of several zones run side by side. For one zone alone, waking another thread only costs time;
+        // the first change of a zone has the zone written as a whole.
+        let is_alone = zone.is_stored && self.storing == 0 && !self.others;
+        let on_thread = if is_alone { OnThread::This } else { OnThread::Background };
         let (jobs, now) = (queue.take_jobs(TOGETHER), unix_seconds());
         let course = match Course::of(&version, &jobs, now) {
             Ok(course) => course,
@@ -389,7 +401,8 @@ impl Worker {
         let lost = Order::Stored(apex.clone(), number, Appended::nothing(StoreFault::NotWritten));
         let (reply, of) = (self.one_order(lost), apex.clone());
         let appended = move |appended| reply.send(Order::Stored(of, number, appended));
-        self.stores.append(apex, append, Box::new(appended));
+        self.storing += 1;
+        self.stores.append(apex, append, Box::new(appended), on_thread);
         false
     }
 
@@ -417,6 +430,7 @@ impl Worker {
 
     /// Handles the end of storing the changes of a group.
     fn stored(&mut self, apex: &Apex, number: u64, appended: Appended) {
+        self.storing -= 1;
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let (mut zone, group) = match std::mem::take(&mut queue.phase) {
             Phase::Storing(zone, group) if zone.number == number => (zone, *group),

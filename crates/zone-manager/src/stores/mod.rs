@@ -72,6 +72,15 @@ pub struct Append {
     pub history: u64,
 }
 
+/// Which thread stores changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnThread {
+    /// The one that has them stored. It waits for the disk, and no other thread has to be woken.
+    This,
+    /// One of [`Background`].
+    Background,
+}
+
 /// How many changes of an [`Append`] are on disk.
 #[derive(Debug)]
 pub struct Appended {
@@ -223,10 +232,10 @@ impl ZoneStores {
         &self.0.folder
     }
 
-    /// Queues changes behind the other tasks of the zone. `appended` runs on another thread once they are on
-    /// disk or have failed.
-    pub fn append(&self, apex: &Apex, append: Append, appended: OnAppended) {
-        self.0.submit(apex, Task::Append(Box::new(append), appended));
+    /// Queues changes behind the other tasks of the zone. `appended` runs once they are on disk or have failed:
+    /// on a background thread, or on this one where `on_thread` permits that and no thread works for the zone.
+    pub fn append(&self, apex: &Apex, append: Append, appended: OnAppended, on_thread: OnThread) {
+        self.0.submit_to(apex, Task::Append(Box::new(append), appended), on_thread);
     }
 
     /// Queues an order behind the other tasks of the zone. `stored` runs on another thread when the order has
@@ -304,6 +313,10 @@ impl Inner {
     }
 
     fn submit(self: &Arc<Self>, apex: &Apex, task: Task) {
+        self.submit_to(apex, task, OnThread::Background);
+    }
+
+    fn submit_to(self: &Arc<Self>, apex: &Apex, task: Task, on_thread: OnThread) {
         let kind = if matches!(task, Task::History(..)) { JobKind::History } else { JobKind::Store };
         let mut zones = lock(&self.zones);
         let zone = zones.by_apex.entry(apex.clone()).or_default();
@@ -315,10 +328,14 @@ impl Inner {
         let is_scheduled = std::mem::replace(&mut zone.scheduled, true);
         zones.busy += usize::from(!was_busy);
         drop(zones);
-        if !is_scheduled {
-            let (all, apex) = (Arc::clone(self), apex.clone());
-            self.background.run(kind, move || all.work(&apex));
+        if is_scheduled {
+            return;
         }
+        if on_thread == OnThread::This {
+            return self.work(apex);
+        }
+        let (all, apex) = (Arc::clone(self), apex.clone());
+        self.background.run(kind, move || all.work(&apex));
     }
 
     /// Runs the tasks of a zone until none is left that can run.
