@@ -152,6 +152,8 @@ struct World {
     disk_failed: bool,
 }
 
+type HistoryReply = Receiver<Result<Option<History>, StoreFault>>;
+
 /// A run of the server, from its start to its end or the crash.
 struct Run {
     disk: SimulatedDisk,
@@ -163,7 +165,7 @@ struct Run {
     /// Loads of each zone so far.
     loads: BTreeMap<&'static str, u32>,
     takes: Vec<Receiver<Option<TakeEnd>>>,
-    histories: Vec<(u32, Receiver<Result<Option<History>, StoreFault>>)>,
+    histories: Vec<(u32, HistoryReply)>,
 }
 
 fn peers() -> PeerRules {

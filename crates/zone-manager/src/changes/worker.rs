@@ -2,8 +2,8 @@
 //! the changes are on disk, and then has the clients answered.
 //!
 //! The thread waits for its queue: claims of zones, stored changes and folded versions arrive as messages.
-//! Jobs of a zone that arrive while its changes are being stored form the next group, with one sync for all of
-//! them. Where one zone alone has jobs, this thread stores its changes, and waits for the disk; where several
+//! Jobs of a zone that arrive while its changes are being stored form the next group, with one sync for all
+//! of them. Where one zone alone has jobs, this thread stores its changes, and waits for the disk; where several
 //! have, background threads do, side by side.
 
 use std::collections::{BTreeSet, HashMap};

@@ -7,7 +7,7 @@
 //! compaction) delays no other zone, and a compaction does not delay changes of its own zone either.
 //!
 //! A folder with marks holds changes that were acknowledged to clients: an unusable file is an error there,
-//! unless the version in service is the acknowledged one and can be stored again ([`heal`]). In other folders
+//! unless the version in service is the acknowledged one and can be stored again (`heal`). In other folders
 //! such a file is renamed, and the store starts again.
 
 pub mod differences;
@@ -232,8 +232,9 @@ impl ZoneStores {
         &self.0.folder
     }
 
-    /// Queues changes behind the other tasks of the zone. `appended` runs once they are on disk or have failed:
-    /// on a background thread, or on this one where `on_thread` permits that and no thread works for the zone.
+    /// Queues changes behind the other tasks of the zone. `appended` runs once they are on disk or have
+    /// failed: on a background thread, or on this one where `on_thread` permits that and no thread works for
+    /// the zone.
     pub fn append(&self, apex: &Apex, append: Append, appended: OnAppended, on_thread: OnThread) {
         self.0.submit_to(apex, Task::Append(Box::new(append), appended), on_thread);
     }
