@@ -3,8 +3,8 @@
 //!
 //! The thread waits for its queue: claims of zones, stored changes and folded versions arrive as messages.
 //! Jobs of a zone that arrive while its changes are being stored form the next group, with one sync for all
-//! of them. Where one zone alone has jobs, this thread stores its changes, and waits for the disk; where several
-//! have, background threads do, side by side.
+//! of them. Where one zone alone has jobs, this thread stores its changes, and waits for the disk; where
+//! several have, background threads do, side by side.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
