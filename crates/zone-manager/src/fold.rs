@@ -9,15 +9,25 @@ use zone::store::ChangeSet;
 
 use threads::background::{Background, JobKind};
 
-/// Most changes that the owner of the newest version applies itself to a rebuilt version. More of them become
-/// another job, during which the zone may change again.
-const FEW_CHANGES: usize = 64;
+/// Most changes that the owner of the newest version applies itself to a version that was just rebuilt. More
+/// of them become another job. The changes made during that one the owner applies, however many there are: a
+/// zone that changes all the time would never get ahead of its changes.
+const FEW_CHANGES: usize = 1024;
 
 /// State of folding one zone, and its changes since the fold began.
 #[derive(Debug, Default)]
 pub(crate) struct Folding {
-    /// The number of the job in progress, and the changes since it began.
-    job: Option<(u64, Vec<Arc<ChangeSet>>)>,
+    job: Option<JobInProgress>,
+}
+
+/// The job in progress of one zone.
+#[derive(Debug)]
+struct JobInProgress {
+    number: u64,
+    /// The changes since it began.
+    since: Vec<Arc<ChangeSet>>,
+    /// Whether it applies changes to a folded version.
+    is_second: bool,
 }
 
 /// Next step after a job has ended.
@@ -48,14 +58,14 @@ impl Folding {
         if self.job.is_some() || !zone.is_worth_folding() {
             return None;
         }
-        self.job = Some((number, Vec::new()));
+        self.job = Some(JobInProgress { number, since: Vec::new(), is_second: false });
         Some(FoldJob { number, zone: Arc::clone(zone), changes: None })
     }
 
     /// Records changes that lead on from the newest version.
     pub(crate) fn changed(&mut self, changes: &[Arc<ChangeSet>]) {
-        if let Some((_, since)) = &mut self.job {
-            since.extend(changes.iter().cloned());
+        if let Some(job) = &mut self.job {
+            job.since.extend(changes.iter().cloned());
         }
     }
 
@@ -66,16 +76,17 @@ impl Folding {
 
     /// Handles the result of a job. `next` is the number of a job that may follow.
     pub(crate) fn ended(&mut self, number: u64, zone: Option<Arc<Zone>>, next: u64) -> FoldEnd {
-        let Some((_, since)) = self.job.take_if(|(under_way, _)| *under_way == number) else {
+        let Some(JobInProgress { since, is_second, .. }) = self.job.take_if(|job| job.number == number)
+        else {
             return FoldEnd::Outdated;
         };
         match zone {
             None => FoldEnd::Failed,
-            Some(zone) if since.len() <= FEW_CHANGES => {
+            Some(zone) if is_second || since.len() <= FEW_CHANGES => {
                 apply_all(zone, &since).map_or(FoldEnd::Failed, FoldEnd::Folded)
             }
             Some(zone) => {
-                self.job = Some((next, Vec::new()));
+                self.job = Some(JobInProgress { number: next, since: Vec::new(), is_second: true });
                 FoldEnd::Continue(FoldJob { number: next, zone, changes: Some(since) })
             }
         }
@@ -130,27 +141,29 @@ mod tests {
 
     /// Makes the next version, and records the change.
     fn step(folding: &mut Folding, version: &mut Arc<Zone>, serial: u32) {
-        let change = Arc::new(diff(version, &zone(serial, serial)));
+        let change = Arc::new(diff(version, &zone(serial, serial.min(8))));
         *version = Arc::new(version.apply(&change).expect("it fits"));
         folding.changed(&[change]);
     }
 
     #[test]
-    fn many_changes_during_a_fold_are_a_job_again_and_few_are_made_at_once() {
+    fn many_changes_during_a_fold_are_one_more_job_and_those_during_that_are_made_at_once() {
         let (mut folding, mut version) = (Folding::default(), zone(1, 1));
         assert!(folding.begin(1, &version).is_none(), "it has a base of its own");
         step(&mut folding, &mut version, 2);
         let job = folding.begin(1, &version).expect("it has more changes than records");
         assert!(folding.begin(2, &version).is_none(), "one job at a time");
-        for serial in 3..=67 {
+        for serial in 3..=FEW_CHANGES as u32 + 3 {
             step(&mut folding, &mut version, serial);
         }
         let folded = Arc::new(job.zone.folded().expect("a zone"));
-        let FoldEnd::Continue(job) = folding.ended(1, Some(folded), 2) else { panic!("65 changes") };
-        assert_eq!((job.number, job.changes.as_ref().map(Vec::len)), (2, Some(65)));
-        step(&mut folding, &mut version, 68);
+        let FoldEnd::Continue(job) = folding.ended(1, Some(folded), 2) else { panic!("many changes") };
+        assert_eq!((job.number, job.changes.as_ref().map(Vec::len)), (2, Some(FEW_CHANGES + 1)));
+        for serial in 0..=FEW_CHANGES as u32 {
+            step(&mut folding, &mut version, FEW_CHANGES as u32 + 4 + serial);
+        }
         let made = apply_all(Arc::clone(&job.zone), job.changes.as_deref().unwrap_or_default());
-        let FoldEnd::Folded(newest) = folding.ended(2, made, 3) else { panic!("one change") };
+        let FoldEnd::Folded(newest) = folding.ended(2, made, 3) else { panic!("the second job") };
         assert!(diff(&newest, &version).is_empty() && newest.serial() == version.serial());
         assert!(matches!(folding.ended(2, Some(newest), 3), FoldEnd::Outdated));
     }
