@@ -638,3 +638,39 @@ fn each_call_of_the_disk_may_be_the_last() {
         }
     }
 }
+
+/// A run without faults, in which the updated zone has a stored version.
+fn running(world: &mut World, shared: &Shared) -> Run {
+    let started = world.start(shared, SimulatedDisk::new(1));
+    let mut run = started.unwrap_or_else(|(fault, _)| panic!("{fault}"));
+    world.send_update(&run);
+    world.finish(&mut run);
+    run
+}
+
+#[test]
+fn a_panic_after_a_failed_write_ended_the_thread_for_all_zones() {
+    let notes = tempfile::tempdir().expect("a folder");
+    let (shared, mut world) = (Shared::new(notes.path()), World::new(1));
+    let mut run = running(&mut world, &shared);
+    let update = Update::DeleteName(host_name(UPDATED, 1));
+    let request = UpdateRequest::of(name(UPDATED).as_name().to_lower().as_lower(), Vec::new(), vec![update]);
+    run.changes.update(request, |_| panic!("a bug"));
+    run.disk.plan(1, Trouble::AllFail(ErrorKind::Other));
+    world.finish(&mut run);
+    run.disk.plan_nothing();
+    world.send_update(&run);
+    world.finish(&mut run);
+    assert_eq!(world.sent.last().map(|sent| *lock(&sent.answer)), Some(Answer::Accepted));
+}
+
+#[test]
+fn requests_that_kept_arriving_kept_the_thread_from_storing_any() {
+    let notes = tempfile::tempdir().expect("a folder");
+    let (shared, mut world) = (Shared::new(notes.path()), World::new(1));
+    let mut run = running(&mut world, &shared);
+    let file = run.zones.served(&apex(UPDATED)).expect("a version");
+    (0..5000).for_each(|_| run.changes.take_file(&apex(UPDATED), Arc::clone(&file)));
+    // Each is two orders.
+    assert!(run.changes.run() && run.changes.run(), "one round takes a bounded number of orders");
+}

@@ -140,10 +140,9 @@ impl Worker {
     /// ended.
     pub(super) fn round(&mut self, first: Order) -> bool {
         let mut touched = BTreeSet::from_iter(self.take(first));
-        // All queued orders are handled before a group is formed, so that one sync serves all of them.
-        while touched.len() < TOGETHER
-            && let Ok(order) = self.orders.try_recv()
-        {
+        // Queued orders are handled before a group is formed, so that one sync serves all of them.
+        let queued: Vec<Order> = self.orders.try_iter().take(TOGETHER).collect();
+        for order in queued {
             touched.extend(self.take(order));
         }
         self.others = touched.len() > 1;
@@ -179,8 +178,10 @@ impl Worker {
 
     /// Whether `Order::Stop` was received and no work is left; then replies to it.
     fn has_stopped(&mut self) -> bool {
-        let is_idle = self.zones.values().all(ZoneQueue::is_idle);
-        let Some(reply) = self.stopping.take_if(|_| is_idle) else { return false };
+        let zones = &self.zones;
+        let Some(reply) = self.stopping.take_if(|_| zones.values().all(ZoneQueue::is_idle)) else {
+            return false;
+        };
         report_marks(self.stores.folder());
         // The receiver may be gone.
         let _ = reply.try_send(());
@@ -195,15 +196,16 @@ impl Worker {
                 Some(apex)
             }
             Order::Claimed(apex, claimed) => {
-                self.claimed(&apex, claimed);
+                self.guarded(&apex, |worker| worker.claimed(&apex, claimed));
                 Some(apex)
             }
             Order::Stored(apex, number, appended) => {
-                self.stored(&apex, number, appended);
+                self.storing -= 1;
+                self.guarded(&apex, |worker| worker.stored(&apex, number, appended));
                 Some(apex)
             }
             Order::Folded(apex, number, job, zone) => {
-                self.folded(&apex, number, job, zone);
+                self.guarded(&apex, |worker| worker.folded(&apex, number, job, zone));
                 None
             }
             Order::MarksSynced => {
@@ -223,9 +225,13 @@ impl Worker {
 
     /// Does the work queued for a zone until it has to wait for another thread.
     fn advance(&mut self, apex: &Apex) {
-        // A panic is a bug in nomen. It fails only the jobs of this zone, whose clients get SERVFAIL.
-        let advanced = catch_unwind(AssertUnwindSafe(|| while self.do_next(apex) {}));
-        if advanced.is_err() {
+        self.guarded(apex, |worker| while worker.do_next(apex) {});
+    }
+
+    /// Does work of one zone. A panic is a bug in nomen. It fails only the jobs of this zone, whose clients
+    /// get SERVFAIL.
+    fn guarded(&mut self, apex: &Apex, work: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             let about = ("change failed", &*name(apex).to_string());
             log_repeated!(
                 error,
@@ -430,7 +436,6 @@ impl Worker {
 
     /// Handles the end of storing the changes of a group.
     fn stored(&mut self, apex: &Apex, number: u64, appended: Appended) {
-        self.storing -= 1;
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let (mut zone, group) = match std::mem::take(&mut queue.phase) {
             Phase::Storing(zone, group) if zone.number == number => (zone, *group),
