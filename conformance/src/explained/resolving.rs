@@ -85,13 +85,14 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-without-end",
         facets: &[Facet::Reply],
         subject: Some(Kind::Nomen),
-        why: "Silence for 20 seconds, where a zone on the way has no servers, or such as refuse: one that \
-              the name is in or below, the target of an alias, or the name of a server of these; or where \
-              such a zone is bogus, for which others ask each of its servers again, silent ones included. \
-              RFC 1034, section 5.3.3: \"Bound the amount of work (packets sent, parallel processes \
-              started)\"; nomen and PowerDNS give up within ten seconds and say SERVFAIL, BIND after twelve \
-              without other queries. Unbound goes on for more than ninety, and says nothing to a client that \
-              has waited for more than 1.9 seconds (discard-timeout).",
+        why: "A zone on the way to the answer has no servers, or all of them refuse; or the zone is bogus, \
+              and the peer queries each of its servers again, those included that do not respond. On the \
+              way are the name, the targets of its aliases, the names of the servers of their zones, and \
+              the zones above all of these. The peer sends no response within 20 seconds. RFC 1034, \
+              section 5.3.3: \"Bound the amount of work (packets sent, parallel processes started)\". \
+              nomen and PowerDNS respond with SERVFAIL within 10 seconds, BIND within 12 seconds if it has \
+              no other queries. Unbound queries for more than 90 seconds, and sends no response to a \
+              client that has waited for more than 1.9 seconds (discard-timeout).",
         applies: without_end,
     },
     Rule {

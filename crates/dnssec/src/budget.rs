@@ -61,7 +61,7 @@ pub enum ValidationLimit {
 }
 
 impl ValidationLimit {
-    /// Whether the limit is per query, so that exceeding it says nothing about the records.
+    /// Whether the limit counts the work of a whole query. Records are not bogus because a query exceeds it.
     pub fn is_of_query(self) -> bool {
         matches!(self, Self::Signatures | Self::Failures | Self::Nsec3Hashes | Self::Fetches)
     }

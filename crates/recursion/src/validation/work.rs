@@ -380,8 +380,8 @@ impl Validations {
         None
     }
 
-    /// Handles a job whose charged query reached its limit, partly by other answers. The result says nothing
-    /// about this answer: the next waiter is charged, with what is left of its own quota.
+    /// Handles a job whose charged query reached its limit, partly by other answers. This answer may still be
+    /// secure: the next waiter is charged, with the rest of its own quota.
     fn spent(
         &self,
         turn: &Turn<'_>,
