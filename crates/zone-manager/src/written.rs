@@ -144,6 +144,9 @@ fn resemble(file: &File, old: &Metadata, path: &Path) -> io::Result<()> {
 
 /// Writes a zone as master-file text: a comment, then the records in canonical order, the SOA first, each on
 /// one line.
+///
+/// # Errors
+/// Those of `out`.
 pub fn write_text(zone: &Zone, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "; zone {}, serial {}, written by nomen", zone.apex(), zone.serial())?;
     let mut written = Ok(());

@@ -409,6 +409,9 @@ impl Changes {
     }
 
     /// Writes the version in service to the zone file. `force`: even if the file was edited.
+    ///
+    /// # Errors
+    /// [`FileFault`].
     pub fn write_file(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
         self.files.write(apex, force)
     }
@@ -457,6 +460,9 @@ impl Changes {
     }
 
     /// Opens a transaction on the version of a zone in service. Returns its serial number.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
     pub fn begin(self: &Arc<Self>, apex: &Apex, served: &Arc<Zone>) -> Result<Serial, TransactionFault> {
         if self.is_frozen(apex) {
             return Err(TransactionFault::Frozen);
@@ -473,16 +479,25 @@ impl Changes {
     }
 
     /// Sets a record in the transaction of a zone. Returns the change, which may be empty.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
     pub fn set(&self, apex: &Apex, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
         self.transactions.set(apex, record, **self.bounds.load(), Instant::now())
     }
 
     /// Unsets records in the transaction of a zone. Returns the change.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
     pub fn unset(&self, apex: &Apex, records: &UnsetRecords) -> Result<ChangeSet, TransactionFault> {
         self.transactions.unset(apex, records, **self.bounds.load(), Instant::now())
     }
 
     /// Returns the difference that the transaction of a zone makes so far.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
     pub fn difference(&self, apex: &Apex) -> Result<ChangeSet, TransactionFault> {
         let work = self.transactions.work(apex, **self.bounds.load(), Instant::now())?;
         Ok(work.difference())
@@ -490,6 +505,9 @@ impl Changes {
 
     /// Commits the transaction of a zone. Returns, once the change is stored and in service, its figures;
     /// `None` if nothing changed.
+    ///
+    /// # Errors
+    /// [`TransactionFault`]; then the transaction stays open.
     pub fn commit(&self, apex: &Apex) -> Result<Option<TakenStep>, TransactionFault> {
         self.transactions.commit(apex, **self.bounds.load(), Instant::now(), |work| {
             let (reply, replied) = sync_channel(1);
@@ -501,6 +519,9 @@ impl Changes {
     }
 
     /// Drops the transaction of a zone.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
     pub fn abort(&self, apex: &Apex) -> Result<(), TransactionFault> {
         self.transactions.abort(apex)
     }

@@ -207,6 +207,9 @@ impl ZoneTasks {
 
 impl ZoneStores {
     /// Opens the folder, creating it if it does not exist.
+    ///
+    /// # Errors
+    /// As for [`ZoneFolder::open`].
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -247,6 +250,9 @@ impl ZoneStores {
 
     /// Returns the changes since a version; `None` if the store does not reach back to it. Waits for the
     /// earlier orders of the zone, ten seconds at most.
+    ///
+    /// # Errors
+    /// The store cannot be read.
     pub fn history(&self, apex: &Apex, from: Serial) -> Result<Option<History>, StoreFault> {
         self.read_history(apex, from).recv_timeout(HISTORY_TIMEOUT).unwrap_or(Ok(None))
     }
