@@ -94,6 +94,13 @@ impl Rig {
         fs::rename(self.folder.path().join("fresh"), self.folder.path().join(name)).expect("moved");
     }
 
+    /// Waits until the publishing thread has handled the messages sent to it so far.
+    fn wait_for_publisher(&self) {
+        let (reply, replied) = sync_channel(1);
+        self.manager.publishing().0.send(Publishing::Flush(reply)).expect("the thread runs");
+        assert_eq!(replied.recv(), Ok(None), "no step failed");
+    }
+
     fn reload(&self) -> Summary {
         let result = self.manager.reload(Removal::HoldBack).blocking_recv().expect("an answer");
         Summary { milliseconds: 0, ..result.expect("a configuration").summary }
@@ -316,6 +323,9 @@ fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
     };
     // The claiming thread ends before or after the claim is made.
     drop(claim());
+    // The end of the claim is sent while the claim is handled, so it is in the queue only then.
+    rig.wait_for_publisher();
+    rig.wait_for_publisher();
     rig.write("example", "2");
     rig.reload();
     assert_eq!(rig.served(), [("example.".to_owned(), 2)]);
@@ -326,6 +336,7 @@ fn a_claim_that_timed_out_kept_the_zone_from_its_file() {
     // Another claim ends nothing, and the zone loads from its file again when the first one ends.
     drop(claim().recv().expect("a reply"));
     drop(claimed);
+    rig.wait_for_publisher();
     rig.write("example", "4");
     rig.reload();
     assert_eq!(rig.served(), [("example.".to_owned(), 4)]);
