@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use zone::Zone;
 use zone::store::ChangeSet;
@@ -14,6 +15,18 @@ use threads::background::{Background, JobKind};
 /// zone that changes all the time would never get ahead of its changes.
 const FEW_CHANGES: usize = 1024;
 
+/// Identifies a job. No two jobs of the process are equal, so the end of a job of a zone that was removed and
+/// added again is not taken for the end of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoldNumber(u64);
+
+impl FoldNumber {
+    fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        FoldNumber(LAST.fetch_add(1, Relaxed))
+    }
+}
+
 /// State of folding one zone, and its changes since the fold began.
 #[derive(Debug, Default)]
 pub(crate) struct Folding {
@@ -23,7 +36,7 @@ pub(crate) struct Folding {
 /// The job in progress of one zone.
 #[derive(Debug)]
 struct JobInProgress {
-    number: u64,
+    number: FoldNumber,
     /// The changes since it began.
     since: Vec<Arc<ChangeSet>>,
     /// Whether it applies changes to a folded version.
@@ -45,19 +58,20 @@ pub(crate) enum FoldEnd {
 
 /// A background job: folds a version, or applies changes to a folded one.
 #[derive(Debug)]
-pub(crate) struct FoldJob {
-    pub(crate) number: u64,
+pub struct FoldJob {
+    number: FoldNumber,
     zone: Arc<Zone>,
     /// Changes to apply to the folded version; `None`: the version is to be folded.
     changes: Option<Vec<Arc<ChangeSet>>>,
 }
 
 impl Folding {
-    /// Starts to fold a version if that saves memory and no fold is in progress. `number` identifies the job.
-    pub(crate) fn begin(&mut self, number: u64, zone: &Arc<Zone>) -> Option<FoldJob> {
+    /// Starts to fold a version if that saves memory and no fold is in progress.
+    pub(crate) fn begin(&mut self, zone: &Arc<Zone>) -> Option<FoldJob> {
         if self.job.is_some() || !zone.is_worth_folding() {
             return None;
         }
+        let number = FoldNumber::next();
         self.job = Some(JobInProgress { number, since: Vec::new(), is_second: false });
         Some(FoldJob { number, zone: Arc::clone(zone), changes: None })
     }
@@ -74,8 +88,8 @@ impl Folding {
         self.job = None;
     }
 
-    /// Handles the result of a job. `next` is the number of a job that may follow.
-    pub(crate) fn ended(&mut self, number: u64, zone: Option<Arc<Zone>>, next: u64) -> FoldEnd {
+    /// Handles the result of a job.
+    pub(crate) fn ended(&mut self, number: FoldNumber, zone: Option<Arc<Zone>>) -> FoldEnd {
         let Some(JobInProgress { since, is_second, .. }) = self.job.take_if(|job| job.number == number)
         else {
             return FoldEnd::Outdated;
@@ -86,8 +100,9 @@ impl Folding {
                 apply_all(zone, &since).map_or(FoldEnd::Failed, FoldEnd::Folded)
             }
             Some(zone) => {
-                self.job = Some(JobInProgress { number: next, since: Vec::new(), is_second: true });
-                FoldEnd::Continue(FoldJob { number: next, zone, changes: Some(since) })
+                let number = FoldNumber::next();
+                self.job = Some(JobInProgress { number, since: Vec::new(), is_second: true });
+                FoldEnd::Continue(FoldJob { number, zone, changes: Some(since) })
             }
         }
     }
@@ -99,11 +114,16 @@ fn apply_all(zone: Arc<Zone>, changes: &[Arc<ChangeSet>]) -> Option<Arc<Zone>> {
 }
 
 impl FoldJob {
+    /// Identifies the job.
+    pub(crate) fn number(&self) -> FoldNumber {
+        self.number
+    }
+
     /// Runs the job on a background thread. `ended` gets the version, or `None` if the job failed.
     pub(crate) fn run(
         self,
         background: &Arc<Background>,
-        ended: impl FnOnce(u64, Option<Arc<Zone>>) + Send + 'static,
+        ended: impl FnOnce(FoldNumber, Option<Arc<Zone>>) + Send + 'static,
     ) {
         let FoldJob { number, zone, changes } = self;
         background.run(JobKind::Fold, move || {
@@ -149,33 +169,35 @@ mod tests {
     #[test]
     fn many_changes_during_a_fold_are_one_more_job_and_those_during_that_are_made_at_once() {
         let (mut folding, mut version) = (Folding::default(), zone(1, 1));
-        assert!(folding.begin(1, &version).is_none(), "it has a base of its own");
+        assert!(folding.begin(&version).is_none(), "it has a base of its own");
         step(&mut folding, &mut version, 2);
-        let job = folding.begin(1, &version).expect("it has more changes than records");
-        assert!(folding.begin(2, &version).is_none(), "one job at a time");
+        let job = folding.begin(&version).expect("it has more changes than records");
+        let first = job.number;
+        assert!(folding.begin(&version).is_none(), "one job at a time");
         for serial in 3..=FEW_CHANGES as u32 + 3 {
             step(&mut folding, &mut version, serial);
         }
         let folded = Arc::new(job.zone.folded().expect("a zone"));
-        let FoldEnd::Continue(job) = folding.ended(1, Some(folded), 2) else { panic!("many changes") };
-        assert_eq!((job.number, job.changes.as_ref().map(Vec::len)), (2, Some(FEW_CHANGES + 1)));
+        let FoldEnd::Continue(job) = folding.ended(first, Some(folded)) else { panic!("many changes") };
+        assert_ne!(job.number, first);
+        assert_eq!(job.changes.as_ref().map(Vec::len), Some(FEW_CHANGES + 1));
         for serial in 0..=FEW_CHANGES as u32 {
             step(&mut folding, &mut version, FEW_CHANGES as u32 + 4 + serial);
         }
         let made = apply_all(Arc::clone(&job.zone), job.changes.as_deref().unwrap_or_default());
-        let FoldEnd::Folded(newest) = folding.ended(2, made, 3) else { panic!("the second job") };
+        let FoldEnd::Folded(newest) = folding.ended(job.number, made) else { panic!("the second job") };
         assert!(diff(&newest, &version).is_empty() && newest.serial() == version.serial());
-        assert!(matches!(folding.ended(2, Some(newest), 3), FoldEnd::Outdated));
+        assert!(matches!(folding.ended(job.number, Some(newest)), FoldEnd::Outdated));
     }
 
     #[test]
     fn a_fold_that_fails_leaves_the_newest_version_and_may_begin_again() {
         let (mut folding, mut version) = (Folding::default(), zone(1, 1));
         step(&mut folding, &mut version, 2);
-        assert!(folding.begin(1, &version).is_some());
-        assert!(matches!(folding.ended(1, None, 2), FoldEnd::Failed));
-        assert!(folding.begin(2, &version).is_some());
+        let first = folding.begin(&version).expect("a job").number;
+        assert!(matches!(folding.ended(first, None), FoldEnd::Failed));
+        let second = folding.begin(&version).expect("another job").number;
         folding.cancel();
-        assert!(matches!(folding.ended(2, Some(version), 3), FoldEnd::Outdated));
+        assert!(matches!(folding.ended(second, Some(version)), FoldEnd::Outdated));
     }
 }

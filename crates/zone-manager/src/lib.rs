@@ -2,9 +2,9 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `fold` | folding a version while it changes |
 //! | [`managed`] | one zone: its entry in the configuration, its state, messages about its versions |
 //! | [`dump`], [`written`], [`shown_change`] | zones as text, in files, and the difference of two versions |
-//! | `fold` | folding a version while it changes |
 //! | [`stores`] | stores of zones on disk: the one writer for all sources |
 //! | [`changes`] | dynamic updates |
 //! | [`secondaries`] | secondary zones, and NOTIFY both ways |

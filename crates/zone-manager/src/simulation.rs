@@ -1,5 +1,6 @@
-//! Simulation of zones over their whole life: updates, zone files, transfers, folding, compaction, publishing
-//! and the stores run on one thread, in an order that a seed decides, over a disk that fails and loses power.
+//! Simulation of zones over their whole life: updates, zone files, transfers, produced catalog zones, folding,
+//! compaction, publishing and the stores run on one thread, in an order that a seed decides, over a disk that
+//! fails and loses power.
 //!
 //! Invariants, for any order and any time of the power loss:
 //!
@@ -9,6 +10,7 @@
 //! - each stored zone can be read, without an operator;
 //! - versions go into service in the order of their serial numbers, and the changes read for IXFR form a
 //!   chain without gaps;
+//! - a member of the catalog zone keeps its label as long as it is listed;
 //! - without a disk fault all requests are accepted, and in the end the version in service, the stored one
 //!   and the one that the requests make are the same.
 //!
@@ -26,6 +28,7 @@ use std::time::{Duration, SystemTime};
 
 use journal::{Disk, History, StoreFault};
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
+use transfer::catalog_zone::CatalogZone;
 use update::{Update, UpdateRequest};
 use wire::hash::HashKey;
 use wire::{NameBuf, Serial, Ttl, Type};
@@ -41,6 +44,8 @@ use crate::secondaries::PeerRules;
 use crate::secondaries::simulated::SimulatedSecondaries;
 use crate::stores::differences::Differences;
 use crate::zones::manager::simulated::SimulatedZones;
+use crate::zones::produce::Produced;
+use crate::zones::produce::simulated::SimulatedProducer;
 use crate::zones::resolve::resolve;
 use threads::background::{Background, JobKind};
 use threads::sync::lock;
@@ -49,6 +54,9 @@ use threads::sync::lock;
 const UPDATED: &str = "updated.";
 const SECONDARY: &str = "secondary.";
 const FILED: &str = "filed.";
+/// The catalog zone that the server produces, and the number of zones that it may list.
+const CATALOG: &str = "catalog.";
+const MEMBERS: usize = 12;
 
 /// Random numbers of a seed (SplitMix64).
 struct Chances(u64);
@@ -106,6 +114,19 @@ fn hosts(zone: &Zone) -> BTreeSet<u32> {
     zone.into_iter().filter_map(|node| host(node.written_owner().to_string())).collect()
 }
 
+/// Returns the name of a zone that the catalog zone may list.
+fn member_name(member: u32) -> Apex {
+    apex(&format!("m{member}."))
+}
+
+/// Returns the zones that a version of the catalog zone lists, with their labels.
+fn members(catalog: &Zone) -> BTreeMap<u32, Box<[u8]>> {
+    let read = CatalogZone::read(catalog).expect("a catalog zone");
+    let number = |name: &Apex| (0..MEMBERS as u32).find(|member| member_name(*member) == *name);
+    let listed = read.members.into_iter();
+    listed.filter_map(|(name, member)| Some((number(&name)?, member.id))).collect()
+}
+
 /// Returns the version of the secondary zone or the zone file with this serial. Versions differ in many
 /// hosts.
 fn numbered(apex: &str, serial: u32, bytes: usize) -> Arc<Zone> {
@@ -147,6 +168,9 @@ struct World {
     file: u32,
     /// A version of the secondary zone that is certainly on disk.
     kept: u32,
+    /// The zones that the catalog zone is to list, and the labels of those that it has listed since.
+    listed: BTreeSet<u32>,
+    labels: BTreeMap<u32, Box<[u8]>>,
     /// Whether a disk call fails in this run, and whether one has failed in any run.
     disk_fails: bool,
     disk_failed: bool,
@@ -161,6 +185,7 @@ struct Run {
     zones: SimulatedZones,
     changes: SimulatedChanges,
     secondaries: SimulatedSecondaries,
+    producer: SimulatedProducer,
     _differences: Arc<Differences>,
     /// Loads of each zone so far.
     loads: BTreeMap<&'static str, u32>,
@@ -227,6 +252,8 @@ impl World {
             primary: 1,
             file: 1,
             kept: 0,
+            listed: BTreeSet::new(),
+            labels: BTreeMap::new(),
             disk_fails: false,
             disk_failed: false,
         }
@@ -237,19 +264,21 @@ impl World {
         let (background, on) = (Background::without_threads(), || Arc::new(disk.clone()) as Arc<dyn Disk>);
         let opened = || {
             let differences = Differences::open_on(on(), Path::new("/"), &background)?;
-            let zones = SimulatedZones::new(&key(), Arc::clone(&differences));
+            let zones = SimulatedZones::new(&key(), Arc::clone(&differences), &background);
             let (handle, table) = (zones.handle.clone(), Arc::clone(zones.table.states()));
             let changes = SimulatedChanges::open(on(), &shared.notes, &background, (handle, table))?;
             let handle = zones.handle.clone();
             let secondaries = SimulatedSecondaries::open(on(), &shared.peers, &key(), &background, handle)?;
+            let members = self.listed.iter().map(|member| member_name(*member));
+            let producer = SimulatedProducer::open(on(), &key(), &background, apex(CATALOG), members)?;
             let stored = changes.load(&apex(UPDATED), &key())?;
             let kept = secondaries.load(&apex(SECONDARY), &key());
             if disk.is_off() {
                 return Err(StoreFault::NotWritten);
             }
-            Ok((differences, zones, changes, secondaries, stored, kept))
+            Ok((differences, zones, changes, (secondaries, producer), stored, kept))
         };
-        let (differences, zones, changes, mut secondaries, stored, kept) = match opened() {
+        let (differences, zones, changes, (mut secondaries, mut producer), stored, kept) = match opened() {
             Ok(opened) => opened,
             Err(fault) => return Err((fault, disk)),
         };
@@ -257,6 +286,8 @@ impl World {
         zones.want(spec(UPDATED, file(UPDATED)));
         zones.want(spec(FILED, file(FILED)));
         zones.want(spec(SECONDARY, ZoneText::Primaries));
+        zones.want(spec(CATALOG, ZoneText::Produced));
+        producer.produce().into_iter().for_each(|made| zones.produced(&apex(CATALOG), made));
         self.check_updated(stored.as_deref());
         let looked = match stored {
             Some(stored) => Looked::Stored(reading(stored, None)),
@@ -277,6 +308,7 @@ impl World {
             zones,
             changes,
             secondaries,
+            producer,
             _differences: differences,
             loads,
             takes,
@@ -333,11 +365,32 @@ impl World {
             assert!(serial >= *before, "{zone}: serial {before} went back to {serial}");
             *before = serial;
         }
+        self.look_at_catalog(run);
+    }
+
+    /// Checks the labels of the members of the catalog zone in service.
+    fn look_at_catalog(&mut self, run: &Run) {
+        let Some(served) = run.zones.served(&apex(CATALOG)) else { return };
+        let serial = served.serial().0;
+        let before = self.served.insert(CATALOG, serial);
+        assert!(before.is_none_or(|before| serial >= before), "{CATALOG}: {before:?} went back to {serial}");
+        if before == Some(serial) {
+            return;
+        }
+        let members = members(&served);
+        for (member, label) in &members {
+            let known = self.labels.get(member);
+            assert!(known.is_none_or(|known| known == label), "member {member} has another label");
+        }
+        // An older version may hold a zone under the label that it had before it was listed again.
+        if !run.producer.is_storing() {
+            self.labels.extend(members.into_iter().filter(|(member, _)| self.listed.contains(member)));
+        }
     }
 
     /// Does one random step.
     fn step(&mut self, run: &mut Run) {
-        match self.chances.below(24) {
+        match self.chances.below(27) {
             0..=5 => self.send_update(run),
             6..=9 => drop(run.changes.run()),
             10..=13 => drop(run.background.run_waiting(|jobs| self.chances.below(jobs))),
@@ -363,6 +416,20 @@ impl World {
                 let reply = run.changes.history(&apex(UPDATED), Serial(from as u32));
                 run.histories.push((from as u32, reply));
             }
+            23 => {
+                let member = self.chances.below(MEMBERS) as u32;
+                let is_listed = self.listed.insert(member);
+                if !is_listed {
+                    self.listed.remove(&member);
+                    self.labels.remove(&member);
+                }
+                run.producer.list(&member_name(member), is_listed);
+            }
+            24 => {
+                let made = run.producer.produce();
+                run.serve_produced(made);
+            }
+            25 => drop(run.run_producer()),
             _ => {
                 // Runs some of the waiting work.
                 while run.changes.run() || run.background.run_waiting(|jobs| self.chances.below(jobs)) {
@@ -433,7 +500,8 @@ impl World {
         loop {
             let worked = run.changes.run()
                 | run.background.run_waiting(|jobs| self.chances.below(jobs))
-                | run.secondaries.run();
+                | run.secondaries.run()
+                | run.run_producer();
             run.zones.run();
             self.look(run);
             if !worked {
@@ -451,11 +519,31 @@ impl World {
         if !self.disk_failed {
             let refused = self.sent.iter().filter(|sent| *lock(&sent.answer) == Answer::Refused).count();
             assert_eq!((refused, run.changes.failed()), (0, 0), "a disk that works takes everything");
+            let made = run.producer.produce();
+            run.serve_produced(made);
+            self.finish(run);
+            if run.disk.is_off() {
+                return;
+            }
+            let served = run.zones.served(&apex(CATALOG)).expect("a catalog zone");
+            assert!(members(&served).keys().eq(&self.listed), "the catalog zone lists other zones");
         }
     }
 }
 
 impl Run {
+    fn serve_produced(&self, made: Vec<Produced>) {
+        made.into_iter().for_each(|made| self.zones.produced(&apex(CATALOG), made));
+    }
+
+    /// Handles an event of the producer. Returns false if there was none.
+    fn run_producer(&mut self) -> bool {
+        let made = self.producer.run();
+        let is_any = made.is_some();
+        self.serve_produced(made.unwrap_or_default());
+        is_any
+    }
+
     /// Checks the changes read for IXFR.
     fn check_histories(&mut self) {
         self.histories.retain(|(from, reply)| match reply.try_recv() {

@@ -8,7 +8,7 @@ use zone::Zone;
 
 use super::Reply;
 use super::group::{ChangeJob, Course, TakeEnd};
-use crate::fold::Folding;
+use crate::fold::{FoldNumber, Folding};
 use crate::managed::FileStamp;
 use crate::managed::publishing::Claim;
 
@@ -75,7 +75,7 @@ pub(super) struct UpdatableZone {
     pub(super) version: Arc<Zone>,
     pub(super) folding: Folding,
     /// A fold that ended while changes were being stored: the job's number, and the version.
-    pub(super) fold_end: Option<(u64, Option<Arc<Zone>>)>,
+    pub(super) fold_end: Option<(FoldNumber, Option<Arc<Zone>>)>,
     /// Whether the zone has a store on disk, so that its file no longer goes into service.
     pub(super) is_stored: bool,
     /// The zone's file as it was when the zone was read from it.

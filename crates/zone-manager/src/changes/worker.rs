@@ -26,7 +26,7 @@ use super::group::{ChangeJob, Course, Decided, FileJob, KeepFault, TakeEnd, Take
 use super::queue::{Entry, Group, Phase, UpdatableZone, ZoneQueue};
 use super::transactions::TransactionFault;
 use super::{Reply, Shared};
-use crate::fold::{FoldEnd, FoldJob, Folding};
+use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
 use crate::managed::Apex;
 use crate::managed::publishing::ClaimedZone;
 use crate::stores::{Append, Appended, OnThread, ZoneStores};
@@ -49,7 +49,7 @@ pub(super) enum Order {
     /// Changes of a zone are stored, or have failed; with the number of the zone.
     Stored(Apex, u64, Appended),
     /// A fold has ended: the number of the zone, the number of the job, and the version.
-    Folded(Apex, u64, u64, Option<Arc<Zone>>),
+    Folded(Apex, u64, FoldNumber, Option<Arc<Zone>>),
     /// The marks are synced.
     MarksSynced,
     /// The thread ends once all queued work is done.
@@ -617,24 +617,21 @@ impl Worker {
 
     /// Folds the newest version on a background thread if that saves memory.
     fn fold(&mut self, apex: &Apex) {
-        let next = self.number + 1;
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
         let version = Arc::clone(&zone.version);
-        let Some(job) = zone.folding.begin(next, &version) else { return };
+        let Some(job) = zone.folding.begin(&version) else { return };
         let number = zone.number;
-        self.number = next;
         self.run_fold(apex, number, job);
     }
 
     fn run_fold(&self, apex: &Apex, number: u64, job: FoldJob) {
-        let lost = Order::Folded(apex.clone(), number, job.number, None);
+        let lost = Order::Folded(apex.clone(), number, job.number(), None);
         let (reply, of) = (self.one_order(lost), apex.clone());
         job.run(&self.background, move |job, zone| reply.send(Order::Folded(of, number, job, zone)));
     }
 
     /// Handles the end of a fold.
-    fn folded(&mut self, apex: &Apex, number: u64, job: u64, folded: Option<Arc<Zone>>) {
-        let next = self.number + 1;
+    fn folded(&mut self, apex: &Apex, number: u64, job: FoldNumber, folded: Option<Arc<Zone>>) {
         let zone = match self.zones.get_mut(apex).map(|queue| &mut queue.phase) {
             Some(Phase::Open(zone)) if zone.number == number => zone,
             // The changes being stored are applied to the folded version afterwards.
@@ -644,12 +641,9 @@ impl Worker {
             }
             _ => return,
         };
-        match zone.folding.ended(job, folded, next) {
+        match zone.folding.ended(job, folded) {
             FoldEnd::Outdated => {}
-            FoldEnd::Continue(job) => {
-                self.number = next;
-                self.run_fold(apex, number, job);
-            }
+            FoldEnd::Continue(job) => self.run_fold(apex, number, job),
             FoldEnd::Folded(folded) => {
                 zone.version = Arc::clone(&folded);
                 self.shared.keeping.changed(apex.clone(), folded, Box::new(|| ()));

@@ -1,9 +1,6 @@
 //! Findings about a version in service: flaws of the zone as a whole, and how long its signatures are valid.
 
 use std::fmt;
-use std::sync::Arc;
-
-use zone::Zone;
 
 /// Signatures expire soon if they end within this many seconds, or within a quarter of their lifetime if that
 /// is less. Three days leave a weekend to renew them.
@@ -83,15 +80,6 @@ impl FirstExpiry {
             _ => SignatureAge::Valid,
         }
     }
-}
-
-/// A version to examine.
-#[derive(Debug, Clone)]
-pub struct ExamineOrder {
-    /// The version.
-    pub zone: Arc<Zone>,
-    /// Whether to fold the version if that saves memory.
-    pub fold: bool,
 }
 
 #[cfg(test)]

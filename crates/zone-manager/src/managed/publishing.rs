@@ -9,6 +9,7 @@ use zone::catalog::Change;
 use super::examination::Examination;
 use super::state::{ImageOrder, SecondaryNews};
 use super::{Apex, FileStamp};
+use crate::fold::FoldNumber;
 
 /// Runs once a version is in service.
 pub type OncePublished = Box<dyn FnOnce() + Send>;
@@ -37,8 +38,8 @@ pub(crate) enum Publishing {
     Wrote(Apex, FileStamp),
     /// Result of examining a version.
     Examined(Apex, Arc<Zone>, Arc<Examination>),
-    /// The first version was folded into the second one.
-    Folded(Apex, Arc<Zone>, Arc<Zone>),
+    /// The end of a job that folds a version; `None` if it failed.
+    Folded(Apex, FoldNumber, Option<Arc<Zone>>),
     /// Publishes the steps before it. The reply has the reason if steps failed since the last such message.
     Flush(SyncSender<Option<Arc<str>>>),
     /// Publishes the steps before it, and ends the thread.

@@ -5,7 +5,7 @@
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
 //!                          Looked: Loaded      ──▶ KeepDifference, Publish, WriteImage, Examine, Report
 //!                          Looked: Bad         ──▶ Report; the version stays, or SERVFAIL is published
-//!  Folded ──▶ Publish, if it is still the one served
+//!  Folded ──▶ Publish; a fold begins with Looked: Loaded
 //!  Unwanted ──▶ Publish (removal)
 //!
 //!  of a secondary zone:
@@ -34,8 +34,9 @@ use zone::catalog::Change;
 use zone::image::Provenance;
 use zone::store::ChangeSet;
 
-use super::examination::{Examination, ExamineOrder};
+use super::examination::Examination;
 use super::{DifferenceRule, FileStamp, ZoneFault, ZoneSpec, ZoneStatus, ZoneText};
+use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
 
 /// When to read a zone's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,8 +165,8 @@ pub enum ZoneEvent {
     Produced(Result<Arc<Zone>, Arc<ZoneFault>>, SystemTime),
     /// This version was examined.
     Examined(Arc<Zone>, Arc<Examination>),
-    /// The first version was folded into the second one, which holds the same with a base of its own.
-    Folded(Arc<Zone>, Arc<Zone>),
+    /// The end of a job that folds a version of the zone's text; `None` if it failed.
+    Folded(FoldNumber, Option<Arc<Zone>>),
     /// The configuration no longer has the zone.
     Unwanted,
 }
@@ -193,9 +194,10 @@ pub enum ZoneAction {
     ForgetDifferences,
     /// Write an image once the zone is in service.
     WriteImage(ImageOrder),
-    /// Examine this version, and fold it if that saves memory; ends in [`ZoneEvent::Examined`] and
-    /// [`ZoneEvent::Folded`].
-    Examine(ExamineOrder),
+    /// Fold a version in the background; ends in [`ZoneEvent::Folded`].
+    Fold(FoldJob),
+    /// Examine this version; ends in [`ZoneEvent::Examined`].
+    Examine(Arc<Zone>),
     /// Log this for the operator.
     Report(Notice),
 }
@@ -282,6 +284,8 @@ struct TextSource {
     /// Whether other records have been in service under the current serial number. Secondaries may have
     /// those, and differences from that serial number are not valid for them.
     ambiguous: bool,
+    /// Folding of the versions that are made of changes to the one before.
+    folding: Folding,
 }
 
 impl Source {
@@ -316,9 +320,22 @@ impl Source {
         }
     }
 
+    /// Starts to fold the next version of the text, if that saves memory. `change` leads to it from the version
+    /// before; `None` if that is not known.
+    fn fold(&mut self, change: Option<&Arc<ChangeSet>>, zone: &Arc<Zone>) -> Option<FoldJob> {
+        let Self::Text(text) = self else { return None };
+        match change {
+            Some(change) => text.folding.changed(std::slice::from_ref(change)),
+            None => text.folding.cancel(),
+        }
+        text.folding.begin(zone)
+    }
+
     /// Starts or ends the claim by updates. Only a zone with a text can be claimed.
     fn claim(&mut self, claimed: bool) {
         if let Some(text) = self.text() {
+            // The thread of updates folds the versions that they make.
+            text.folding.cancel();
             let text = std::mem::take(text);
             *self = if claimed { Self::Updates(text) } else { Self::Text(text) };
         }
@@ -434,8 +451,8 @@ impl ZoneState {
             }
             ZoneEvent::Changed(zone, at) if self.is_claimed() => {
                 self.change(|state| (state.zone, state.loaded) = (Some(Arc::clone(&zone)), Some(at)));
-                let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
-                vec![ZoneAction::PublishNow(Change::Serve(zone)), ZoneAction::Examine(examine)]
+                let examine = ZoneAction::Examine(Arc::clone(&zone));
+                vec![ZoneAction::PublishNow(Change::Serve(zone)), examine]
             }
             // The zone has another source now.
             ZoneEvent::Changed(..) => Vec::new(),
@@ -445,21 +462,18 @@ impl ZoneState {
             // The zone has another source now.
             ZoneEvent::Produced(..) => Vec::new(),
             ZoneEvent::Examined(zone, examination) => {
-                // Updates may have made another version since. If they do so all the time, findings about an
-                // earlier version are nearly as good.
-                let is_served = self.status.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone));
-                if is_served || self.is_claimed() {
+                // A fold may have replaced the version by one with the same records. Updates may have made
+                // another version: if they do so all the time, findings about an earlier one are nearly as
+                // good.
+                let is_same = |served: &Arc<Zone>| {
+                    served.serial() == zone.serial() && served.record_count() == zone.record_count()
+                };
+                if self.status.zone.as_ref().is_some_and(is_same) || self.is_claimed() {
                     self.change(|state| state.examined = Some(examination));
                 }
                 Vec::new()
             }
-            ZoneEvent::Folded(version, folded) => {
-                if self.status.zone.as_ref().is_none_or(|served| !Arc::ptr_eq(served, &version)) {
-                    return Vec::new();
-                }
-                self.change(|state| state.zone = Some(Arc::clone(&folded)));
-                vec![ZoneAction::Publish(Change::Serve(folded))]
-            }
+            ZoneEvent::Folded(number, zone) => self.folded(number, zone),
             ZoneEvent::Unwanted => {
                 self.loading = None;
                 vec![ZoneAction::Publish(Change::Remove(Box::new(self.status.spec.name().to_buf())))]
@@ -540,6 +554,7 @@ impl ZoneState {
     fn accept(&mut self, reading: Reading) -> Vec<ZoneAction> {
         let Reading { zone, stamps, at, took, step: changes, warnings, warning_count, provenance } = reading;
         self.source.set_stamps(Some(stamps));
+        let fold = self.source.fold(changes.as_ref(), &zone);
         let from = self.status.zone.as_ref().map(|zone| zone.serial());
         let step = VersionStep { from, to: zone.serial(), records: zone.record_count(), took };
         self.change(|state| {
@@ -553,12 +568,26 @@ impl ZoneState {
         actions.extend(step.notices(same).map(ZoneAction::Report));
         actions.extend(self.difference(step, changes.filter(|_| !same), &zone));
         actions.push(ZoneAction::Publish(Change::Serve(Arc::clone(&zone))));
-        actions.push(ZoneAction::Examine(ExamineOrder { zone: Arc::clone(&zone), fold: true }));
+        actions.push(ZoneAction::Examine(Arc::clone(&zone)));
+        actions.extend(fold.map(ZoneAction::Fold));
         let spec = self.status.spec.clone();
         actions.extend(
             provenance.map(|provenance| ZoneAction::WriteImage(ImageOrder { spec, zone, provenance })),
         );
         actions
+    }
+
+    /// Serves the version that a fold has made, or continues the fold.
+    fn folded(&mut self, number: FoldNumber, zone: Option<Arc<Zone>>) -> Vec<ZoneAction> {
+        let Source::Text(text) = &mut self.source else { return Vec::new() };
+        match text.folding.ended(number, zone) {
+            FoldEnd::Outdated | FoldEnd::Failed => Vec::new(),
+            FoldEnd::Continue(job) => vec![ZoneAction::Fold(job)],
+            FoldEnd::Folded(zone) => {
+                self.change(|state| state.zone = Some(Arc::clone(&zone)));
+                vec![ZoneAction::Publish(Change::Serve(zone))]
+            }
+        }
     }
 
     /// Decides whether to store the difference to the version before. At a start there is a difference only
@@ -632,9 +661,8 @@ impl ZoneState {
             (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
             (state.loaded, state.fault, state.warnings, state.examined) = (Some(at), None, 0, None);
         });
-        // The producer folds it.
-        let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
-        vec![ZoneAction::PublishNow(Change::Serve(zone)), ZoneAction::Examine(examine)]
+        let examine = ZoneAction::Examine(Arc::clone(&zone));
+        vec![ZoneAction::PublishNow(Change::Serve(zone)), examine]
     }
 
     /// Starts refreshing the zone from its primaries. A version already in service stays until they answer.
@@ -667,8 +695,7 @@ impl ZoneState {
                     (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
                     (state.loaded, state.warnings, state.examined) = (Some(at), 0, None);
                 });
-                // `secondaries` folds it.
-                vec![serve(&zone), ZoneAction::Examine(ExamineOrder { zone, fold: false })]
+                vec![serve(&zone), ZoneAction::Examine(zone)]
             }
             SecondaryNews::Folded(zone) if self.status.zone.is_some() => {
                 self.change(|state| state.zone = Some(Arc::clone(&zone)));
@@ -732,6 +759,7 @@ mod tests {
         let mut builder = ZoneBuilder::new(apex().as_name(), &HashKey::new([1, 2, 3]));
         let rdata = [&[0, 0][..], &[0, 0, 0, serial], &[0; 16]].concat();
         builder.add(apex().as_name(), Type::SOA, Ttl::from_secs(60), &rdata).expect("a record");
+        builder.add(apex().as_name(), Type::NS, Ttl::from_secs(60), &[0]).expect("a record");
         Looked::Loaded(Box::new(Reading {
             zone: Arc::new(builder.finish().expect("a zone")),
             stamps: Arc::new([]),
@@ -776,6 +804,7 @@ mod tests {
             },
             ZoneAction::Report(Notice::SerialBack(_)) => "serial back".into(),
             ZoneAction::Report(Notice::SerialKept(_)) => "serial kept".into(),
+            ZoneAction::Fold(_) => "fold".into(),
             ZoneAction::Examine(_) => "examine".into(),
         };
         actions.iter().map(word).collect()
@@ -896,7 +925,7 @@ mod tests {
         assert_eq!(read(7, 6, Some(5), None), kept("5 to 6"));
         assert_eq!(read(8, 3, Some(6), None), Some("forget".into()), "the serial went back");
         assert_eq!(read(9, 7, Some(3), None), None);
-        assert_eq!(read(10, 8, Some(7), Some(rule(Some(2)))), None, "a small zone");
+        assert_eq!(read(10, 8, Some(7), Some(rule(Some(3)))), None, "a small zone");
         assert_eq!(read(11, 9, Some(8), Some(rule(None))), None, "not wanted");
     }
 
@@ -937,16 +966,68 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_was_folded_is_published_if_it_is_still_the_one_served() {
+    fn a_version_that_was_folded_is_published_with_the_changes_made_since() {
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        let mut version = snapshot(7);
+        let mut next = |state: &mut ZoneState, serial: u8| {
+            let change = zone::store::diff(&version, &snapshot(serial));
+            version = Arc::new(version.apply(&change).expect("it fits"));
+            let Looked::Loaded(mut reading) = reading(serial) else { return Vec::new() };
+            (reading.zone, reading.step) = (Arc::clone(&version), Some(Arc::new(change)));
+            want(state, ReadWhen::Anyway);
+            state.handle(ZoneEvent::Looked(u32::from(serial) - 6, Looked::Loaded(reading)))
+        };
+        let fold_of = |actions: Vec<ZoneAction>| {
+            actions.into_iter().find_map(|action| match action {
+                ZoneAction::Fold(job) => Some(job),
+                _ => None,
+            })
+        };
+        let job = fold_of(next(&mut state, 8)).expect("the whole zone has changed");
+        assert!(fold_of(next(&mut state, 9)).is_none(), "one fold at a time");
+        let ended = |state: &mut ZoneState, zone| words(&state.handle(ZoneEvent::Folded(job.number(), zone)));
+        assert_eq!(ended(&mut state, Some(snapshot(8))), ["serve 9"]);
+        let served = state.status().zone.clone().expect("a zone");
+        assert!(zone::store::diff(&served, &snapshot(9)).is_empty());
+        assert!(ended(&mut state, Some(snapshot(8))).is_empty(), "the job has ended");
+        // A version that no known change leads to, and a claim, make a fold outdated.
+        for claims in [false, true] {
+            let mut state = self::state();
+            want(&mut state, ReadWhen::IfChanged);
+            look(&mut state, 1, reading(7));
+            version = snapshot(7);
+            let next = |state: &mut ZoneState| {
+                let change = zone::store::diff(&version, &snapshot(8));
+                let Looked::Loaded(mut reading) = reading(8) else { return Vec::new() };
+                reading.zone = Arc::new(version.apply(&change).expect("it fits"));
+                reading.step = Some(Arc::new(change));
+                want(state, ReadWhen::Anyway);
+                state.handle(ZoneEvent::Looked(2, Looked::Loaded(reading)))
+            };
+            let job = fold_of(next(&mut state)).expect("a job");
+            match claims {
+                true => drop(state.handle(ZoneEvent::Claimed(true))),
+                false => {
+                    want(&mut state, ReadWhen::Anyway);
+                    look(&mut state, 3, reading(9));
+                }
+            }
+            assert!(state.handle(ZoneEvent::Folded(job.number(), Some(snapshot(8)))).is_empty());
+        }
+    }
+
+    #[test]
+    fn findings_about_a_version_were_lost_if_it_was_folded_meanwhile() {
         let mut state = state();
         want(&mut state, ReadWhen::IfChanged);
         look(&mut state, 1, reading(7));
         let version = state.status().zone.clone().expect("a zone");
-        let folded = Arc::new(version.folded().expect("a zone"));
-        let event = || ZoneEvent::Folded(Arc::clone(&version), Arc::clone(&folded));
-        assert_eq!(words(&state.handle(event())), ["serve 7"]);
-        assert!(state.status().zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &folded)));
-        assert!(state.handle(event()).is_empty(), "that is served no more");
+        state.change(|status| status.zone = Some(snapshot(7)));
+        let found = Arc::new(Examination { more: 1, ..Examination::default() });
+        state.handle(ZoneEvent::Examined(version, Arc::clone(&found)));
+        assert_eq!(state.status().examined, Some(found));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use threads::sync::{read, write};
 /// zone.
 #[derive(Default)]
 pub struct ProducedStores {
-    zones: RwLock<HashSet<Apex>>,
+    pub(crate) zones: RwLock<HashSet<Apex>>,
     /// Opened when the first catalog zone is produced.
     pub(crate) stores: OnceLock<ZoneStores>,
 }

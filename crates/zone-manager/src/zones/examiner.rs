@@ -1,7 +1,5 @@
 //! Examination of versions in service: flaws of the zone as a whole, and how long its signatures are valid. A
-//! separate thread examines, so that no load waits for it. The thread also folds versions if that saves
-//! memory: one at a time, so that at most one zone is in memory twice for it. It does long work in spare CPU
-//! time.
+//! separate thread examines, so that no load waits for it. It does long work in spare CPU time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,7 +13,7 @@ use zone::check::{Flaw, check};
 use zone::scan::Severity;
 
 use crate::managed::Apex;
-use crate::managed::examination::{Examination, ExamineOrder, FirstExpiry, FlawText};
+use crate::managed::examination::{Examination, FirstExpiry, FlawText};
 use threads::spare::{Share, spare};
 use threads::sync::lock;
 
@@ -28,14 +26,6 @@ const FEW: u64 = 1000;
 /// long, so that a zone that changes all the time takes a hundredth of a CPU.
 const SHORT: Duration = Duration::from_micros(100);
 const REST: u32 = 99;
-
-/// A result of the thread.
-pub(super) enum Finding {
-    /// The result of examining a version.
-    Examined(Arc<Examination>),
-    /// The same version with a base of its own; follows `Examined`.
-    Folded(Arc<Zone>),
-}
 
 /// Examines a zone; `now` is in seconds since 1970.
 pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
@@ -103,25 +93,13 @@ fn times(zone: &Zone, now: i64) -> impl Iterator<Item = (i64, i64)> {
     })
 }
 
-/// Returns the version with a base of its own, if that saves memory.
-fn folded(zone: &Zone) -> Option<Arc<Zone>> {
-    if !zone.is_worth_folding() {
-        return None;
-    }
-    let begun = Instant::now();
-    let folded = spare(Share::Tenth, || zone.folded()).ok()?;
-    let milliseconds = begun.elapsed().as_millis() as u64;
-    debug!(milliseconds, "zone {}: folded", zone.apex());
-    Some(Arc::new(folded))
-}
-
 /// The queue of the thread.
 #[derive(Default)]
 struct Queue {
     /// When each waiting zone is due; the first one on top.
     due: BinaryHeap<Reverse<(Instant, u64, Apex)>>,
     /// The newest version of each waiting zone.
-    newest: HashMap<Apex, ExamineOrder>,
+    newest: HashMap<Apex, Arc<Zone>>,
     /// Until when zones with long examinations are not examined again.
     rest: HashMap<Apex, Instant>,
     /// Number of orders so far.
@@ -132,29 +110,29 @@ struct Queue {
 impl Queue {
     /// Adds a zone. Of a zone that changes faster than it can be examined, only the newest version stays.
     /// Returns whether the zone is now the first one due, and was not before.
-    fn add(&mut self, apex: Apex, order: ExamineOrder, now: Instant) -> bool {
+    fn add(&mut self, apex: Apex, zone: Arc<Zone>, now: Instant) -> bool {
         if let Some(waiting) = self.newest.get_mut(&apex) {
-            *waiting = order;
+            *waiting = zone;
             return false;
         }
         self.count += 1;
         let due = self.rest.get(&apex).map_or(now, |rest| now.max(*rest));
         let first = self.due.peek().is_none_or(|Reverse((first, ..))| due < *first);
         self.due.push(Reverse((due, self.count, apex.clone())));
-        self.newest.insert(apex, order);
+        self.newest.insert(apex, zone);
         first
     }
 
     /// Returns the next zone that is due, or otherwise when one will be.
-    fn next(&mut self, now: Instant) -> Result<(Apex, ExamineOrder), Option<Instant>> {
+    fn next(&mut self, now: Instant) -> Result<(Apex, Arc<Zone>), Option<Instant>> {
         match self.due.peek() {
             None => return Err(None),
             Some(Reverse((due, ..))) if *due > now => return Err(Some(*due)),
             Some(_) => {}
         }
         let Some(Reverse((_, _, apex))) = self.due.pop() else { return Err(None) };
-        let order = self.newest.remove(&apex).ok_or(None)?;
-        Ok((apex, order))
+        let zone = self.newest.remove(&apex).ok_or(None)?;
+        Ok((apex, zone))
     }
 
     /// Records that the examination of a zone ended at `now`.
@@ -179,14 +157,14 @@ impl Examiner {
     /// Those of the system, if it refuses a thread.
     pub(super) fn start(
         now: impl Fn() -> i64 + Send + Sync + 'static,
-        done: impl Fn(Apex, Arc<Zone>, Finding) -> bool + Send + 'static,
+        done: impl Fn(Apex, Arc<Zone>, Arc<Examination>) -> bool + Send + 'static,
     ) -> std::io::Result<Examiner> {
         let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
         let theirs = Arc::clone(&queue);
         // Nearly all zones have no findings and share this value.
         let nothing = Arc::new(Examination::default());
         std::thread::Builder::new().name("examiner".into()).spawn(move || {
-            while let Some((apex, ExamineOrder { zone, fold })) = wait(&theirs) {
+            while let Some((apex, zone)) = wait(&theirs) {
                 let begun = Instant::now();
                 let examine = || examine(&zone, now());
                 let found = if zone.record_count() > FEW { spare(Share::Least, examine) } else { examine() };
@@ -194,13 +172,7 @@ impl Examiner {
                 debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", zone.apex());
                 lock(&theirs.0).examined(&apex, took, Instant::now());
                 let found = if found == *nothing { Arc::clone(&nothing) } else { Arc::new(found) };
-                if !done(apex.clone(), Arc::clone(&zone), Finding::Examined(found)) {
-                    return;
-                }
-                if fold
-                    && let Some(folded) = folded(&zone)
-                    && !done(apex, zone, Finding::Folded(folded))
-                {
+                if !done(apex, zone, found) {
                     return;
                 }
             }
@@ -210,8 +182,8 @@ impl Examiner {
 
     /// Queues the examination of a zone. Wakes the thread only if the zone is the first one due, and not for
     /// each version of a zone that changes all the time.
-    pub(super) fn order(&self, apex: Apex, order: ExamineOrder) {
-        let first = lock(&self.queue.0).add(apex, order, Instant::now());
+    pub(super) fn order(&self, apex: Apex, zone: Arc<Zone>) {
+        let first = lock(&self.queue.0).add(apex, zone, Instant::now());
         if first {
             self.queue.1.notify_one();
         }
@@ -226,7 +198,7 @@ impl Drop for Examiner {
 }
 
 /// Waits for a zone that is due; `None` when the examiner is dropped.
-fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(Apex, ExamineOrder)> {
+fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(Apex, Arc<Zone>)> {
     let mut queue = lock(queue);
     loop {
         if queue.closed {
@@ -247,13 +219,11 @@ fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(Apex, ExamineOrde
 #[cfg(test)]
 mod tests {
     use std::ops::ControlFlow;
-    use std::sync::mpsc::channel;
 
+    use wire::NameBuf;
     use wire::hash::HashKey;
-    use wire::{NameBuf, Ttl};
     use zone::LoadConfig;
     use zone::scan::TextSource;
-    use zone::store::{ChangeSet, diff};
 
     use super::*;
 
@@ -289,35 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn a_version_in_which_much_changed_is_folded_after_it_was_examined() {
-        let base = zone(HOSTS);
-        let mut change = ChangeSet { before: base.serial(), after: base.serial(), ..ChangeSet::default() };
-        let host: NameBuf = "ns1.example.".parse().expect("a name");
-        change.added.push(host.as_name(), Type::A, Ttl::from_secs(60), &[192, 0, 2, 3]);
-        let version = Arc::new(base.apply(&change).expect("a version"));
-        let (findings, heard) = channel();
-        let examiner = Examiner::start(|| 0, move |_, zone, finding| findings.send((zone, finding)).is_ok());
-        let examiner = examiner.expect("a thread");
-        let order = |zone: &Arc<Zone>, fold| ExamineOrder { zone: Arc::clone(zone), fold };
-        examiner.order(Apex::default(), order(&version, true));
-        let heard: [_; 2] = std::array::from_fn(|_| heard.recv().expect("a finding"));
-        let [(_, Finding::Examined(_)), (of, Finding::Folded(folded))] = &heard else {
-            panic!("other findings")
-        };
-        assert!(Arc::ptr_eq(of, &version) && version.overlay_size().nodes > 0);
-        assert_eq!(folded.overlay_size().nodes, 0);
-        assert!(diff(folded, &version).is_empty());
-    }
-
-    #[test]
     fn every_version_of_a_zone_that_changed_all_the_time_was_examined() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let versions: [Arc<Zone>; 3] = std::array::from_fn(|_| Arc::new(zone(HOSTS)));
-        let order = |at: usize| ExamineOrder { zone: Arc::clone(&versions[at]), fold: false };
+        let order = |at: usize| Arc::clone(&versions[at]);
         let (one, other): (Apex, Apex) = (b"\x03one\0"[..].into(), b"\x05other\0"[..].into());
         let woken = [(&one, 0), (&other, 1), (&one, 2)].map(|(of, at)| queue.add(of.clone(), order(at), now));
         assert_eq!(woken, [true, false, false]);
-        let mut next = |now| queue.next(now).map(|(apex, order)| (apex, Arc::clone(&order.zone)));
+        let mut next = |now| queue.next(now);
         let (apex, version) = next(now).expect("due");
         assert!(apex == one && Arc::ptr_eq(&version, &versions[2]), "the newest version");
         assert_eq!(next(now).map(|(apex, _)| apex), Ok(other));

@@ -20,6 +20,7 @@ use crate::managed::publishing::Publishing;
 use crate::managed::state::{Load, Notice, VersionStep, ZoneAction};
 use crate::secondaries::Secondaries;
 use crate::stores::differences::Differences;
+use threads::background::Background;
 use threads::sync::{read, write};
 
 /// Zones that are handled otherwise than by serving them.
@@ -51,6 +52,8 @@ pub(super) struct Executor {
     pub(super) secondaries: Option<Arc<Secondaries>>,
     pub(super) changes: Option<Arc<Changes>>,
     pub(super) differences: Option<Arc<Differences>>,
+    /// Runs folds.
+    pub(super) background: Arc<Background>,
     pub(super) special: RwLock<SpecialZones>,
 }
 
@@ -65,10 +68,17 @@ impl Executor {
                 ZoneAction::Publish(change) => self.publish(change, false),
                 ZoneAction::PublishNow(change) => self.publish(change, true),
                 ZoneAction::WriteImage(order) => self.send(Publishing::Image(order)),
-                ZoneAction::Examine(order) => {
+                ZoneAction::Examine(zone) => {
                     if let Some(examiner) = &self.examiner {
-                        examiner.order(apex.clone(), order);
+                        examiner.order(apex.clone(), zone);
                     }
+                }
+                ZoneAction::Fold(job) => {
+                    let (publishing, apex) = (self.publishing.clone(), apex.clone());
+                    job.run(&self.background, move |number, zone| {
+                        // A send error means that the server is stopping.
+                        let _ = publishing.send(Publishing::Folded(apex, number, zone));
+                    });
                 }
                 ZoneAction::Begin(kept) => {
                     if let Some(secondaries) = &self.secondaries {

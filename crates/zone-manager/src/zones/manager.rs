@@ -22,11 +22,11 @@ use wire::hash::HashKey;
 use zone::Zone;
 use zone::catalog::Change;
 
-use super::examiner::{Examiner, Finding};
+use super::examiner::Examiner;
 use super::executor::{Executor, log};
 use super::images::Images;
 use super::loaders::{KeptElsewhere, LoadEnd, Loaders};
-use super::produce::Listing;
+use super::produce::{Listing, OnProducerEvent, Producer, ProducerEvent};
 use super::publisher::Publisher;
 use super::publishing::PublishingThread;
 pub use super::report::{HeldFolder, LostZones, RoundReport, Summary};
@@ -68,6 +68,8 @@ pub(super) enum Message {
     CatalogVersion(Arc<Zone>),
     /// A step of a root zone that is a copy for the resolver.
     Root(Change),
+    /// An event of the producer of catalog zones.
+    Producer(ProducerEvent),
     Stop,
 }
 
@@ -235,17 +237,17 @@ impl ZoneManager {
         let ZoneManagerParts { engine, table, prepare, images, secondaries, transfers, .. } = parts;
         let ZoneManagerParts { changes, differences, local_root, produced, state, background, .. } = parts;
         let theirs = handle.publishing.clone();
-        let found = move |apex, zone, finding| {
-            let message = match finding {
-                Finding::Examined(found) => Publishing::Examined(apex, zone, found),
-                Finding::Folded(folded) => Publishing::Folded(apex, zone, folded),
-            };
-            theirs.send(message).is_ok()
-        };
+        let found = move |apex, zone, found| theirs.send(Publishing::Examined(apex, zone, found)).is_ok();
         let examiner = Examiner::start(unix_now, found);
         if let Err(fault) = &examiner {
             warn!("zones in service are not examined, the system refuses a thread: {fault}");
         }
+        let own = handle.messages.clone();
+        let events: OnProducerEvent = Arc::new(move |event| {
+            // A send error means that the server is stopping.
+            let _ = own.send(Message::Producer(event));
+        });
+        let producer = Producer::open(state.clone(), produced, Arc::clone(&background), events);
         let key = engine.key();
         let elsewhere = KeptElsewhere {
             images: images.clone(),
@@ -259,6 +261,7 @@ impl ZoneManager {
             secondaries,
             changes,
             differences,
+            background,
             special: RwLock::default(),
         });
         let ZoneManagerInbox { messages, publishing } = inbox;
@@ -271,7 +274,7 @@ impl ZoneManager {
             key,
             executor,
             transfers,
-            joining: Joining::open(state, local_root, (produced, background)),
+            joining: Joining::open(state, local_root, producer),
             signatures_due: Instant::now() + SIGNATURES,
             images,
             own: handle.messages.clone(),
@@ -288,10 +291,10 @@ impl ZoneManager {
         })
     }
 
-    /// Loads these zones and puts them into service at the start.
+    /// Loads these zones and puts them into service at the start, produced catalog zones too.
     pub fn load_first(&mut self, wanted: WantedZones) -> Summary {
         self.look_at_all(wanted, Purpose::Start, Vec::new());
-        while self.round.is_some() && self.handle_messages() {}
+        while (self.round.is_some() || self.joining.is_storing()) && self.handle_messages() {}
         self.last
     }
 
@@ -324,6 +327,7 @@ impl ZoneManager {
                 Message::Load(loads) => self.load(loads),
                 Message::CatalogVersion(version) => self.joining.versions.push(version),
                 Message::Root(change) => self.take_root(change),
+                Message::Producer(event) => self.produced(event),
                 Message::Stop => return false,
             }
             next = self.messages.try_recv().ok();
@@ -381,7 +385,7 @@ impl ZoneManager {
     }
 
     /// Records the end of a reload of everything, and sends the replies.
-    fn reloaded(&self, result: Reloaded, replies: Vec<Asker>) {
+    fn reloaded(&mut self, result: Reloaded, replies: Vec<Asker>) {
         *lock(&self.table.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
         let zones = self.table.in_words();
         systemd::notify_ready(&match &result {
@@ -394,7 +398,7 @@ impl ZoneManager {
             }
             Err(_) => format!("{zones}; the last reload failed"),
         });
-        answer(replies, &result);
+        self.reply(replies, result);
     }
 
     /// Begins a round of the configuration's zones and of those to remove.

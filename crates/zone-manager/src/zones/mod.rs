@@ -12,7 +12,7 @@
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | progress of long loads |
 //! | `places` | places in a zone's text of findings about the zone as a whole |
-//! | `examiner` | examining and folding versions in service |
+//! | `examiner` | examining versions in service |
 //! | `report` | the result of a reload, for its requester |
 //! | `publisher` | the steps from one catalog to the next |
 //!

@@ -1,19 +1,19 @@
 //! Catalog zones that nomen produces (RFC 9432): the members of each, the next version when these change, and
-//! its store in the state folder with the history for IXFR. Used only by the manager thread; other threads
-//! read only [`ProducedStores`].
+//! its store in the state folder with the history for IXFR. Used only by the manager thread, which waits for no
+//! write: stored and folded versions arrive as [`ProducerEvent`]. Other threads read only [`ProducedStores`].
 //!
 //! The zone itself is stored: its records have the labels of members and the serial number, so that both
 //! continue after a restart. A label is made of random numbers, so that no client finds a member by its name
 //! without a transfer of the zone.
 //!
 //! The configuration lists the zones of each catalog zone, and the newest version has their labels; the
-//! difference is the next version. It is on disk before it is served.
+//! difference is the next version. It is on disk before it is served. Further versions may be made while it is
+//! stored.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
 use exchange::unix_seconds;
 use journal::{RealDisk, StoreFault, ZoneFolder};
@@ -30,6 +30,7 @@ use zone::{Zone, ZoneBuilder};
 
 use super::manager::{LEAST_HELD, Removal};
 use super::membership::CatalogStatus;
+use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
 use crate::managed::Apex;
 use crate::stores::produced::ProducedStores;
 use crate::stores::{StoreOrder, ZoneStores};
@@ -109,17 +110,45 @@ impl From<BadName> for ProduceFault {
     }
 }
 
+/// An event of the background work of a producer, for [`Producer::ended`].
+#[derive(Debug)]
+pub enum ProducerEvent {
+    /// The end of storing the version with this number.
+    Stored(Apex, u64, Result<(), StoreFault>),
+    /// The end of a job that folds a version; `None` if it failed.
+    Folded(Apex, FoldNumber, Option<Arc<Zone>>),
+}
+
+/// Receives the events of a producer, on any thread.
+pub type OnProducerEvent = Arc<dyn Fn(ProducerEvent) + Send + Sync>;
+
+/// A version of a catalog zone to serve, or why there is none.
+pub type Produced = Result<Arc<Zone>, ProduceFault>;
+
 /// A produced catalog zone.
 struct Catalog {
     plan: ProducedPlan,
     /// The newest version and its members; `None` if there is no valid one.
     made: Option<(Arc<Zone>, Members)>,
+    /// Versions being stored, the oldest first.
+    storing: VecDeque<StoringVersion>,
+    /// Whether the newest version could not be stored. The next production stores it as a whole.
+    is_unstored: bool,
+    folding: Folding,
     /// The version or fault to report.
-    news: Option<Result<Arc<Zone>, ProduceFault>>,
+    news: Option<Produced>,
     /// Members that stay although they are no longer listed, because too many would be removed.
     held: HashSet<Apex>,
     /// Why the newest version is not up to date.
     fault: Option<String>,
+}
+
+/// A version that is being stored.
+struct StoringVersion {
+    number: u64,
+    zone: Arc<Zone>,
+    /// Serial number of the version before.
+    before: Serial,
 }
 
 /// The members of a catalog zone.
@@ -128,10 +157,9 @@ type Members = BTreeMap<Apex, Member>;
 type Step = (Apex, Option<Member>);
 
 /// All catalog zones that nomen produces.
-#[derive(Default)]
 pub struct Producer {
     state: Option<PathBuf>,
-    background: Arc<Background>,
+    work: Work,
     stores: Arc<ProducedStores>,
     catalogs: BTreeMap<Apex, Catalog>,
     listings: HashMap<Apex, Arc<Listing>>,
@@ -141,18 +169,47 @@ pub struct Producer {
     renewed: HashSet<Apex>,
 }
 
+/// The background work of a producer.
+struct Work {
+    background: Arc<Background>,
+    events: OnProducerEvent,
+    /// Number of the last version that was ordered to be stored.
+    last: u64,
+}
+
 fn shown(apex: &[u8]) -> Name<'_> {
     Name::from_wire(apex).unwrap_or(Name::ROOT)
 }
 
 impl Producer {
-    /// Returns a producer that stores its zones in this state folder.
+    /// Returns a producer that stores its zones in this state folder. `events` gets the ends of its
+    /// background work.
     pub fn open(
         state: Option<PathBuf>,
         stores: Arc<ProducedStores>,
         background: Arc<Background>,
+        events: OnProducerEvent,
     ) -> Producer {
-        Producer { state, stores, background, ..Producer::default() }
+        Producer {
+            state,
+            work: Work { background, events, last: 0 },
+            stores,
+            catalogs: BTreeMap::new(),
+            listings: HashMap::new(),
+            changed: HashSet::new(),
+            renewed: HashSet::new(),
+        }
+    }
+
+    /// Number of the last version that was ordered to be stored.
+    pub fn last_order(&self) -> u64 {
+        self.work.last
+    }
+
+    /// Whether the versions up to this number are stored, or have failed.
+    pub fn has_stored(&self, number: u64) -> bool {
+        let mut storing = self.catalogs.values().filter_map(|catalog| catalog.storing.front());
+        storing.all(|first| first.number > number)
     }
 
     /// Whether nomen produces a catalog zone.
@@ -201,10 +258,10 @@ impl Producer {
         self.renewed.insert(zone.clone());
     }
 
-    /// Makes and stores the versions that follow from the changes. Returns the catalog zones with a new
-    /// version, and those with a fault. A version that cannot be stored is dropped, and made again the next
-    /// time.
-    pub fn produce(&mut self, removal: Removal) -> Vec<(Apex, Result<Arc<Zone>, ProduceFault>)> {
+    /// Makes the versions that follow from the changes, and orders to store them. Returns the versions that
+    /// were stored before this process started, and the faults. The next production stores a version again
+    /// that could not be stored.
+    pub fn produce(&mut self, removal: Removal) -> Vec<(Apex, Produced)> {
         let mut changed = std::mem::take(&mut self.changed);
         if removal == Removal::Force {
             self.catalogs.values_mut().for_each(|catalog| changed.extend(catalog.held.drain()));
@@ -221,7 +278,7 @@ impl Producer {
         };
         for (apex, catalog) in &mut self.catalogs {
             let steps = catalog.held_back(steps.remove(apex).unwrap_or_default(), removal);
-            if let Err(fault) = catalog.advance(steps, self.stores.stores.get()) {
+            if let Err(fault) = catalog.advance(steps, self.stores.stores.get(), &mut self.work) {
                 catalog.fault = Some(fault.to_string());
                 catalog.news = Some(Err(fault));
                 self.changed.extend(changed.iter().cloned());
@@ -232,6 +289,20 @@ impl Producer {
             self.renewed.clear();
         }
         made
+    }
+
+    /// Handles an event. Returns the catalog zone with a version to serve or a fault, if there is one.
+    pub fn ended(&mut self, event: ProducerEvent) -> Option<(Apex, Produced)> {
+        match event {
+            ProducerEvent::Stored(apex, number, result) => {
+                let news = self.catalogs.get_mut(&apex)?.stored(number, result)?;
+                Some((apex, news))
+            }
+            ProducerEvent::Folded(apex, number, zone) => {
+                let news = self.catalogs.get_mut(&apex)?.folded(number, zone, &self.work)?;
+                Some((apex, Ok(news)))
+            }
+        }
     }
 
     /// Returns the status of each catalog zone.
@@ -299,7 +370,16 @@ impl Producer {
             }
             Err(fault) => (None, Some(fault.to_string()), Err(fault)),
         };
-        Catalog { plan, made, news: Some(news), held: HashSet::new(), fault }
+        Catalog {
+            plan,
+            made,
+            storing: VecDeque::new(),
+            is_unstored: false,
+            folding: Folding::default(),
+            news: Some(news),
+            held: HashSet::new(),
+            fault,
+        }
     }
 
     fn open_stores(&self) -> Result<ZoneStores, ProduceFault> {
@@ -307,7 +387,8 @@ impl Producer {
             return Ok(stores.clone());
         }
         let state = self.state.as_ref().ok_or(ProduceFault::NoState)?;
-        let stores = ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(&self.background))?;
+        let stores =
+            ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(&self.work.background))?;
         Ok(self.stores.stores.get_or_init(|| stores).clone())
     }
 }
@@ -339,21 +420,24 @@ fn open_or_begin(
     Ok((Arc::new(zone), Members::new()))
 }
 
-/// Stores the version `after`, made of `before` by `change`, and waits for the disk. If the change is larger
-/// than the zone was, stores the version as a whole.
-fn store(
-    stores: &ZoneStores,
-    apex: &Apex,
-    before: &Zone,
-    change: ChangeSet,
-    after: &Arc<Zone>,
-) -> Result<(), StoreFault> {
-    let is_large = (change.removed.len() + change.added.len()) as u64 > before.record_count();
-    let changes = (!is_large).then(|| vec![Arc::new(change)]);
-    let (done, ended) = sync_channel(1);
-    let version = StoreOrder::Version(Arc::clone(after), changes, None);
-    stores.order(apex, version, Box::new(move |result| drop(done.send(result))));
-    ended.recv().unwrap_or(Err(StoreFault::NotWritten)).map(drop)
+impl Work {
+    /// Orders to store a version. Returns its number, which its [`ProducerEvent::Stored`] has.
+    fn store(&mut self, stores: &ZoneStores, zone: Arc<Zone>, changes: Option<Vec<Arc<ChangeSet>>>) -> u64 {
+        self.last += 1;
+        let (number, events) = (self.last, Arc::clone(&self.events));
+        let apex = Apex::from(zone.apex().as_wire());
+        let of = apex.clone();
+        let stored = move |result: Result<bool, StoreFault>| {
+            events(ProducerEvent::Stored(of, number, result.map(drop)));
+        };
+        stores.order(&apex, StoreOrder::Version(zone, changes, None), Box::new(stored));
+        number
+    }
+
+    fn fold(&self, apex: &Apex, job: FoldJob) {
+        let (events, of) = (Arc::clone(&self.events), apex.clone());
+        job.run(&self.background, move |number, zone| events(ProducerEvent::Folded(of, number, zone)));
+    }
 }
 
 impl Catalog {
@@ -380,33 +464,84 @@ impl Catalog {
         steps
     }
 
-    /// Makes the version that follows from these steps, and stores it.
-    fn advance(&mut self, steps: Vec<Step>, stores: Option<&ZoneStores>) -> Result<(), ProduceFault> {
+    /// Makes the version that follows from these steps, and orders to store it. If the last version could not
+    /// be stored, or the change is larger than the zone was, the version is stored as a whole.
+    fn advance(
+        &mut self,
+        steps: Vec<Step>,
+        stores: Option<&ZoneStores>,
+        work: &mut Work,
+    ) -> Result<(), ProduceFault> {
         let (Some((zone, members)), Some(stores)) = (&mut self.made, stores) else { return Ok(()) };
-        if steps.is_empty() {
+        if steps.is_empty() && !self.is_unstored {
             return Ok(());
         }
-        let (apex, before) = (shown(&self.plan.apex), zone.serial());
-        let after = SerialPolicy::UnixTime.next(before, unix_seconds());
-        let mut change = version_step(apex, before, after);
-        for (zone, member) in &steps {
-            record_change(apex, shown(zone), members.get(zone), member.as_ref(), &mut change)?;
+        let (before, mut changes) = (zone.serial(), None);
+        if !steps.is_empty() {
+            let apex = shown(&self.plan.apex);
+            let after = SerialPolicy::UnixTime.next(before, unix_seconds());
+            let mut change = version_step(apex, before, after);
+            for (zone, member) in &steps {
+                record_change(apex, shown(zone), members.get(zone), member.as_ref(), &mut change)?;
+            }
+            let next = Arc::new(zone.apply(&change).map_err(ProduceFault::Change)?);
+            let change = Arc::new(change);
+            let is_large = change.record_count() > zone.record_count();
+            self.folding.changed(std::slice::from_ref(&change));
+            changes = Some(vec![change]).filter(|_| !is_large && !self.is_unstored);
+            *zone = next;
+            for (zone, member) in steps {
+                match member {
+                    Some(member) => members.insert(zone, member),
+                    None => members.remove(&zone),
+                };
+            }
+            if let Some(job) = self.folding.begin(zone) {
+                work.fold(&self.plan.apex, job);
+            }
         }
-        let next = Arc::new(zone.apply(&change).map_err(ProduceFault::Change)?);
-        store(stores, &self.plan.apex, zone, change, &next)?;
-        let folded = next.is_worth_folding().then(|| next.folded().ok()).flatten();
-        *zone = folded.map_or(next, Arc::new);
-        for (zone, member) in steps {
-            match member {
-                Some(member) => members.insert(zone, member),
-                None => members.remove(&zone),
-            };
-        }
-        info!(members = members.len(), "catalog zone {apex} is made: serial {before} -> {after}");
-        (self.news, self.fault) = (Some(Ok(Arc::clone(zone))), None);
+        let number = work.store(stores, Arc::clone(zone), changes);
+        self.storing.push_back(StoringVersion { number, zone: Arc::clone(zone), before });
+        self.is_unstored = false;
+        // An earlier version is not served first: it may lack all members, and consumers would remove these.
+        self.news = None;
         Ok(())
+    }
+
+    /// Handles the end of storing a version. Returns the version to serve or the fault.
+    fn stored(&mut self, number: u64, result: Result<(), StoreFault>) -> Option<Produced> {
+        let at = self.storing.iter().position(|storing| storing.number == number)?;
+        let StoringVersion { zone, before, .. } = self.storing.remove(at)?;
+        if let Err(fault) = result {
+            self.is_unstored = self.storing.is_empty();
+            self.fault = Some(fault.to_string());
+            return Some(Err(fault.into()));
+        }
+        let (newest, members) = self.made.as_ref()?;
+        let apex = shown(&self.plan.apex);
+        info!(members = members.len(), "catalog zone {apex} is made: serial {before} -> {}", zone.serial());
+        self.fault = None;
+        // The newest version may have been folded meanwhile.
+        Some(Ok(if newest.serial() == zone.serial() { Arc::clone(newest) } else { zone }))
+    }
+
+    /// Handles the end of a fold. Returns the version if it is stored: it replaces the one in service.
+    fn folded(&mut self, number: FoldNumber, zone: Option<Arc<Zone>>, work: &Work) -> Option<Arc<Zone>> {
+        match self.folding.ended(number, zone) {
+            FoldEnd::Outdated | FoldEnd::Failed => None,
+            FoldEnd::Continue(job) => {
+                work.fold(&self.plan.apex, job);
+                None
+            }
+            FoldEnd::Folded(folded) => {
+                self.made.as_mut()?.0 = Arc::clone(&folded);
+                (self.storing.is_empty() && !self.is_unstored).then_some(folded)
+            }
+        }
     }
 }
 
+#[cfg(test)]
+pub(crate) mod simulated;
 #[cfg(test)]
 mod tests;

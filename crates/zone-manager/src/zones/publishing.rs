@@ -134,7 +134,7 @@ impl PublishingThread {
             Publishing::Unclaim(apex) => self.report(&apex, ZoneEvent::Claimed(false)),
             Publishing::Wrote(apex, file) => self.report(&apex, ZoneEvent::Wrote(file)),
             Publishing::Examined(apex, zone, found) => self.examined(&apex, zone, found),
-            Publishing::Folded(apex, zone, folded) => self.report(&apex, ZoneEvent::Folded(zone, folded)),
+            Publishing::Folded(apex, number, zone) => self.report(&apex, ZoneEvent::Folded(number, zone)),
             Publishing::Flush(reply) => {
                 self.publish();
                 // The receiver waits for it.

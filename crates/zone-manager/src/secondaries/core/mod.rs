@@ -33,7 +33,7 @@ use super::fetch::{FetchFigures, FetchJob, FetchLimits, Fetched};
 use super::plan::{PeerRules, ZonePeers};
 use super::status::{SecondaryStatus, ZoneOrder};
 use super::store::Keep;
-use crate::fold::FoldJob;
+use crate::fold::{FoldJob, FoldNumber};
 use crate::managed::Apex;
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use links::Exchange;
@@ -62,7 +62,7 @@ pub(super) enum SecondaryRequest {
     /// A transfer has ended.
     Fetched(u64, Apex, FetchFigures, Result<Fetched, SecondaryFault>),
     /// A version was rebuilt with a base of its own; `None` if that failed.
-    Folded(u64, Apex, Option<Arc<Zone>>),
+    Folded(FoldNumber, Apex, Option<Arc<Zone>>),
     /// Replies with the status of a zone.
     Status(Apex, SyncSender<Option<SecondaryStatus>>),
     /// Replies with the status of this many secondary zones, those with faults first.

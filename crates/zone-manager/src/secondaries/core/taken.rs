@@ -18,7 +18,7 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::{CoreHost, Moment, SecondaryCore, name};
-use crate::fold::{FoldEnd, Folding};
+use crate::fold::{FoldEnd, FoldNumber, Folding};
 use crate::managed::Apex;
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use crate::secondaries::counts::word;
@@ -327,10 +327,9 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             Ok(Fetched::Changed(zone, changes)) => {
                 self.counts.ixfr.fetch_add(1, Relaxed);
                 taken.folding.changed(&changes);
-                let job = taken.folding.begin(self.last_job + 1, &zone);
+                let job = taken.folding.begin(&zone);
                 self.received(apex, &fetch, ("IXFR", figures), zone, Some(changes), at);
                 if let Some(job) = job {
-                    self.last_job += 1;
                     self.surroundings.fold(apex.clone(), job);
                 }
             }
@@ -372,15 +371,11 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Handles the end of a job that folds a version.
-    pub(super) fn folded(&mut self, number: u64, apex: &Apex, zone: Option<Arc<Zone>>) {
-        let next = self.last_job + 1;
+    pub(super) fn folded(&mut self, number: FoldNumber, apex: &Apex, zone: Option<Arc<Zone>>) {
         let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
-        match taken.folding.ended(number, zone, next) {
+        match taken.folding.ended(number, zone) {
             FoldEnd::Outdated | FoldEnd::Failed => {}
-            FoldEnd::Continue(job) => {
-                self.last_job = next;
-                self.surroundings.fold(apex.clone(), job);
-            }
+            FoldEnd::Continue(job) => self.surroundings.fold(apex.clone(), job),
             FoldEnd::Folded(zone) => {
                 taken.version = Some(Arc::clone(&zone));
                 self.surroundings.news(apex, SecondaryNews::Folded(zone));

@@ -462,10 +462,10 @@ fn what_changes_during_a_fold_is_in_the_new_base() {
     step(&mut rig, 7, 17);
     assert!(lock(&rig.done).folds.is_empty(), "one at a time");
     rig.news();
-    rig.request(SecondaryRequest::Folded(job.number, apex(), Some(zone(6, 16))));
+    rig.request(SecondaryRequest::Folded(job.number(), apex(), Some(zone(6, 16))));
     assert_eq!(rig.news(), ["folded 7"]);
     // The job has ended.
-    rig.request(SecondaryRequest::Folded(job.number, apex(), Some(zone(6, 16))));
+    rig.request(SecondaryRequest::Folded(job.number(), apex(), Some(zone(6, 16))));
     assert!(rig.news().is_empty());
     // A transfer of the whole zone makes the job outdated.
     step(&mut rig, 8, 40);
@@ -474,7 +474,7 @@ fn what_changes_during_a_fold_is_in_the_new_base() {
     rig.serial(9);
     rig.transferred(Ok(Fetched::Whole(zone(9, 8))));
     rig.news();
-    rig.request(SecondaryRequest::Folded(job.number, apex(), Some(zone(8, 40))));
+    rig.request(SecondaryRequest::Folded(job.number(), apex(), Some(zone(8, 40))));
     assert!(rig.news().is_empty());
 }
 

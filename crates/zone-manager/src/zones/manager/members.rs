@@ -1,7 +1,7 @@
 //! Zones added and removed while the server runs: those that catalog zones list, and those that operators
 //! add. A change of one of them does not read the configuration and does not touch other zones.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,16 +16,14 @@ use super::{
 use crate::managed::state::{ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
 use crate::managed::{Apex, Origin, ZoneFault, ZoneText};
-use crate::stores::produced::ProducedStores;
 use crate::zones::added;
 use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
-use crate::zones::produce::Producer;
+use crate::zones::produce::{Produced, Producer, ProducerEvent};
 use crate::zones::resolve::{WantedZones, added_zone};
 use config::zones::{ConfiguredZone, Templates};
 use config::{Rejected, read_zone};
 use serving::recursive::LocalRoot;
 use telemetry::repeated::log_repeated;
-use threads::background::Background;
 use threads::sync::{lock, read, write};
 use transfer::tsig::TsigKeys;
 
@@ -37,12 +35,20 @@ pub(in crate::zones) enum ZoneChange {
     Remove(Apex),
 }
 
+/// Replies that wait until the versions of produced catalog zones before them are in service.
+struct HeldReply {
+    /// Number of the last version.
+    after: u64,
+    askers: Vec<Asker>,
+    result: Reloaded,
+}
+
 /// State for zones that are added at run time.
-#[derive(Default)]
 pub(super) struct Joining {
     pub(super) membership: Membership,
     /// Makes the produced catalog zones.
     producer: Producer,
+    held_replies: VecDeque<HeldReply>,
     /// Versions of catalog zones to read.
     pub(super) versions: Vec<Arc<zone::Zone>>,
     /// The zones that operators added.
@@ -62,15 +68,25 @@ impl Joining {
     pub(super) fn open(
         state: Option<PathBuf>,
         local_root: Option<Arc<LocalRoot>>,
-        (produced, background): (Arc<ProducedStores>, Arc<Background>),
+        producer: Producer,
     ) -> Joining {
         Joining {
             membership: Membership::open(state.as_deref()),
-            producer: Producer::open(state.clone(), produced, background),
+            producer,
+            held_replies: VecDeque::new(),
+            versions: Vec::new(),
+            added: Vec::new(),
+            templates: Arc::default(),
+            keys: Arc::default(),
             state,
             local_root,
-            ..Joining::default()
+            copies_root: false,
         }
+    }
+
+    /// Whether versions of produced catalog zones are being stored.
+    pub(super) fn is_storing(&self) -> bool {
+        !self.producer.has_stored(self.producer.last_order())
     }
 }
 
@@ -89,10 +105,38 @@ impl ZoneManager {
         producer.configure(std::mem::take(&mut wanted.produced), listings, &self.key);
     }
 
-    /// Makes new versions of the produced catalog zones whose members have changed. They are in service when
-    /// this returns.
+    /// Makes new versions of the produced catalog zones whose members have changed. They go into service once
+    /// they are stored; [`reply`](Self::reply) waits for that.
     pub(super) fn produce(&mut self, removal: Removal) {
-        let (table, made) = (Arc::clone(&self.table), self.joining.producer.produce(removal));
+        let made = self.joining.producer.produce(removal);
+        self.serve_produced(made);
+    }
+
+    /// Handles an event of the producer, and sends the replies that have waited for it.
+    pub(super) fn produced(&mut self, event: ProducerEvent) {
+        let made = self.joining.producer.ended(event);
+        self.serve_produced(made.into_iter().collect());
+        while let Some(first) = self.joining.held_replies.front()
+            && self.joining.producer.has_stored(first.after)
+            && let Some(HeldReply { askers, result, .. }) = self.joining.held_replies.pop_front()
+        {
+            let unpublished = self.unpublished.take().map(ReloadFault::Unpublished);
+            answer(askers, &unpublished.map_or(result, Err));
+        }
+    }
+
+    /// Sends the replies once the versions of produced catalog zones made so far are in service.
+    pub(super) fn reply(&mut self, askers: Vec<Asker>, result: Reloaded) {
+        if askers.is_empty() || !self.joining.is_storing() {
+            return answer(askers, &result);
+        }
+        let after = self.joining.producer.last_order();
+        self.joining.held_replies.push_back(HeldReply { after, askers, result });
+    }
+
+    /// Puts versions of produced catalog zones into service, or reports why there are none.
+    fn serve_produced(&mut self, made: Vec<(Apex, Produced)>) {
+        let table = Arc::clone(&self.table);
         self.note_catalogs();
         if made.is_empty() {
             return;
@@ -345,7 +389,7 @@ impl ZoneManager {
             ZoneChange::Remove(apex) => self.remove_added(&apex),
         };
         let summary = Summary { removed: 1, ..Summary::default() };
-        answer(vec![reply], &done.map(|()| Arc::new(RoundReport { summary, ..RoundReport::default() })));
+        self.reply(vec![reply], done.map(|()| Arc::new(RoundReport { summary, ..RoundReport::default() })));
     }
 
     fn to_be_added(&self, text: String) -> Result<(ConfiguredZone, PlannedZone), ReloadFault> {

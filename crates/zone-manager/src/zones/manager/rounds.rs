@@ -234,11 +234,11 @@ impl ZoneManager {
             }
             Purpose::Zone(apex) => {
                 let fault = self.table.get(&apex).and_then(|state| state.fault.clone());
-                answer(replies, &fault.map_or(result, |fault| Err(ReloadFault::Zone(fault))));
+                self.reply(replies, fault.map_or(result, |fault| Err(ReloadFault::Zone(fault))));
             }
             Purpose::Add(zone, listing) => {
                 let result = self.added(*zone, listing, result);
-                answer(replies, &result);
+                self.reply(replies, result);
             }
         }
     }

@@ -20,7 +20,11 @@ pub(crate) struct SimulatedZones {
 
 impl SimulatedZones {
     /// Returns a manager without zones. The stores of `differences` hold the changes of zone files.
-    pub(crate) fn new(key: &HashKey, differences: Arc<Differences>) -> SimulatedZones {
+    pub(crate) fn new(
+        key: &HashKey,
+        differences: Arc<Differences>,
+        background: &Arc<Background>,
+    ) -> SimulatedZones {
         let zones = serving::frontend::serving(Zones::new(Arc::new(Catalog::new(key))));
         let engine = Arc::new(Engine::new(zones, Sources::default(), Config::default()));
         let (handle, inbox) = ZoneManagerHandle::new();
@@ -32,6 +36,7 @@ impl SimulatedZones {
             secondaries: None,
             changes: None,
             differences: Some(differences),
+            background: Arc::clone(background),
             special: RwLock::default(),
         });
         let ZoneManagerInbox { messages, publishing } = inbox;
@@ -57,6 +62,12 @@ impl SimulatedZones {
     /// Ends the load of a zone in progress.
     pub(crate) fn loaded(&self, apex: &Apex, number: u32, looked: Looked) {
         self.event(apex, ZoneEvent::Looked(number, looked));
+    }
+
+    /// Reports a version of a produced catalog zone, or why there is none.
+    pub(crate) fn produced(&self, apex: &Apex, made: Result<Arc<Zone>, impl std::fmt::Display>) {
+        let made = made.map_err(|fault| Arc::new(ZoneFault::without_place(fault.to_string())));
+        self.event(apex, ZoneEvent::Produced(made, SystemTime::UNIX_EPOCH));
     }
 
     fn event(&self, apex: &Apex, event: ZoneEvent) {

@@ -1,13 +1,16 @@
 //! Tests of produced catalog zones, over changes and restarts.
 
 use std::fs;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 use wire::{NameBuf, Type};
 
 use journal::Disk;
+use testkit::disk::{SimulatedDisk, Trouble};
 
 use super::*;
 use crate::stores::tests::GatedDisk;
@@ -34,15 +37,42 @@ fn plans(catalogs: &[&str]) -> Vec<ProducedPlan> {
     catalogs.iter().map(|catalog| ProducedPlan { apex: apex(catalog), max_removed: 0.2 }).collect()
 }
 
+/// A producer, and the events of its background work.
+struct Rig {
+    producer: Producer,
+    events: Receiver<ProducerEvent>,
+}
+
+impl Deref for Rig {
+    type Target = Producer;
+    fn deref(&self) -> &Producer {
+        &self.producer
+    }
+}
+
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Producer {
+        &mut self.producer
+    }
+}
+
+/// Returns a producer without zones.
+fn open(state: Option<&Path>) -> Rig {
+    let (sender, events) = channel();
+    let send: OnProducerEvent = Arc::new(move |event| drop(sender.send(event)));
+    let producer = Producer::open(state.map(Path::to_owned), Arc::default(), Arc::default(), send);
+    Rig { producer, events }
+}
+
 /// Starts a producer of `cat` and `other` in a state folder, with these zones.
-fn start(state: &Path, zones: &[(&str, &str)]) -> Producer {
-    let mut producer = Producer::open(Some(state.to_owned()), Arc::default(), Arc::default());
+fn start(state: &Path, zones: &[(&str, &str)]) -> Rig {
+    let mut producer = open(Some(state));
     configure(&mut producer, zones);
     producer
 }
 
 /// Ends a producer; another can then use its state folder.
-fn stop(producer: Producer) {
+fn stop(producer: Rig) {
     let stores = producer.stores.stores.get().cloned();
     drop(producer);
     stores.into_iter().for_each(ZoneStores::wait_until_unused);
@@ -53,9 +83,20 @@ fn configure(producer: &mut Producer, zones: &[(&str, &str)]) {
     producer.configure(plans(&["cat", "other"]), listings, &key());
 }
 
-/// Produces; returns the new versions by name of their catalog zone.
-fn produce(producer: &mut Producer, removal: Removal) -> HashMap<String, Arc<Zone>> {
-    let made = producer.produce(removal).into_iter();
+/// Handles events until all versions are stored. Returns the last version or fault of each catalog zone.
+fn wait(rig: &mut Rig, before: Vec<(Apex, Produced)>) -> BTreeMap<Apex, Produced> {
+    let mut made: BTreeMap<Apex, Produced> = before.into_iter().collect();
+    while !rig.has_stored(rig.last_order()) {
+        let event = rig.events.recv().expect("an event");
+        made.extend(rig.producer.ended(event));
+    }
+    made
+}
+
+/// Produces; returns the new versions by name of their catalog zone once they are stored.
+fn produce(rig: &mut Rig, removal: Removal) -> HashMap<String, Arc<Zone>> {
+    let made = rig.producer.produce(removal);
+    let made = wait(rig, made).into_iter();
     made.map(|(apex, made)| (shown(&apex).to_string(), made.expect("a version"))).collect()
 }
 
@@ -168,7 +209,7 @@ fn what_cannot_be_read_is_a_fault_and_no_empty_list() {
         // Each configuration retries, and reports the fault.
         configure(&mut producer, &[("a.test", "cat")]);
     }
-    let mut homeless = Producer::open(None, Arc::default(), Arc::default());
+    let mut homeless = open(None);
     configure(&mut homeless, &[("a.test", "cat")]);
     let made = homeless.produce(Removal::HoldBack);
     assert!(matches!(made[..], [(_, Err(ProduceFault::NoState)), (_, Err(ProduceFault::NoState))]));
@@ -267,8 +308,8 @@ proptest! {
                 }
                 Happening::Configure => producer.configure(plans(&["cat", "other"]), listings(&wanted), &key()),
                 Happening::Restart => {
-                    stop(std::mem::take(&mut producer));
-                    producer = Producer::open(Some(state.path().to_owned()), Arc::default(), Arc::default());
+                    stop(producer);
+                    producer = open(Some(state.path()));
                     producer.configure(plans(&["cat", "other"]), listings(&wanted), &key());
                 }
             }
@@ -299,26 +340,74 @@ proptest! {
     }
 }
 
+/// Starts a producer of `cat` and `other` whose disk the test can close.
+fn gated(state: &Path) -> (Rig, Arc<GatedDisk>) {
+    let (mut rig, disk) = (open(Some(state)), GatedDisk::new());
+    let gated: Arc<dyn Disk> = Arc::clone(&disk) as Arc<dyn Disk>;
+    let opened = ZoneStores::open(gated, &state.join(FOLDER), Arc::default()).expect("stores");
+    drop(rig.stores.stores.set(opened));
+    configure(&mut rig, &[("a.test", "cat")]);
+    produce(&mut rig, Removal::HoldBack);
+    (rig, disk)
+}
+
 #[test]
 fn network_workers_waited_for_the_disk_that_a_catalog_zone_was_written_to() {
-    let (state, disk) = (tempfile::tempdir().expect("a folder"), GatedDisk::new());
-    let mut producer = Producer::open(Some(state.path().to_owned()), Arc::default(), Arc::default());
-    let gated: Arc<dyn Disk> = Arc::clone(&disk) as Arc<dyn Disk>;
-    let opened = ZoneStores::open(gated, &state.path().join(FOLDER), Arc::default()).expect("stores");
-    drop(producer.stores.stores.set(opened));
-    configure(&mut producer, &[("a.test", "cat")]);
-    produce(&mut producer, Removal::HoldBack);
-    let stores = Arc::clone(&producer.stores);
+    let state = folder();
+    let (mut rig, disk) = gated(state.path());
     disk.close(Some("cat.zone"));
-    producer.list(&apex("b.test"), Some(listing("cat")));
-    let thread = std::thread::spawn(move || produce(&mut producer, Removal::HoldBack).len());
+    rig.list(&apex("b.test"), Some(listing("cat")));
+    let made = rig.producer.produce(Removal::HoldBack);
     while !disk.has_waiting() {
         std::thread::yield_now();
     }
+    let stores = Arc::clone(&rig.stores);
     assert!(stores.has(&apex("cat")) && stores.has(&apex("other")) && !stores.has(&apex("a.test")));
     let from_other = stores.history(&apex("other"), Serial(0));
     assert!(from_other.is_none(), "another zone's history does not wait either");
     assert!(disk.has_waiting());
     disk.close(None);
-    assert_eq!(thread.join().expect("it ends"), 1);
+    assert_eq!(wait(&mut rig, made).len(), 1);
+}
+
+#[test]
+fn the_zone_manager_waited_for_the_disk_that_a_catalog_zone_was_written_to() {
+    let state = folder();
+    let (mut rig, disk) = gated(state.path());
+    disk.close(Some("cat.zone"));
+    rig.list(&apex("b.test"), Some(listing("cat")));
+    assert!(rig.producer.produce(Removal::HoldBack).is_empty(), "not stored yet");
+    let first = rig.last_order();
+    rig.list(&apex("c.test"), Some(listing("cat")));
+    assert!(rig.producer.produce(Removal::HoldBack).is_empty(), "not stored yet");
+    assert!(!rig.has_stored(first) && members(&rig, "cat").len() == 3);
+    disk.close(None);
+    let served = wait(&mut rig, Vec::new()).remove(&apex("cat")).expect("a version").expect("it is stored");
+    assert_eq!(CatalogZone::read(&served).expect("a catalog zone").members.len(), 3);
+    assert!(rig.has_stored(first));
+}
+
+#[test]
+fn a_version_that_could_not_be_stored_is_stored_by_the_next_production() {
+    let (state, disk) = (folder(), SimulatedDisk::new(1));
+    let mut rig = open(Some(state.path()));
+    let on: Arc<dyn Disk> = Arc::new(disk.clone());
+    drop(
+        rig.stores.stores.set(ZoneStores::open(on, Path::new("/catalogs"), Arc::default()).expect("stores")),
+    );
+    configure(&mut rig, &[("a.test", "cat")]);
+    produce(&mut rig, Removal::HoldBack);
+    disk.plan(1, Trouble::AllFail(std::io::ErrorKind::Other));
+    rig.list(&apex("b.test"), Some(listing("cat")));
+    let made = rig.producer.produce(Removal::HoldBack);
+    let failed = wait(&mut rig, made).remove(&apex("cat")).expect("a fault");
+    assert!(matches!(failed, Err(ProduceFault::Store(_))), "{failed:?}");
+    assert!(rig.status().any(|status| status.fault.is_some()));
+    disk.plan_nothing();
+    let served = produce(&mut rig, Removal::HoldBack).remove("cat.").expect("a version");
+    assert_eq!(served.serial(), version(&rig, "cat").serial());
+    assert!(rig.status().all(|status| status.fault.is_none()));
+    let stores = rig.stores.stores.get().expect("stores");
+    let (stored, _) = read(stores, &apex("cat"), &key()).expect("stored");
+    assert_eq!((stored.serial(), stored.record_count()), (served.serial(), served.record_count()));
 }
