@@ -10,11 +10,11 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use dnssec::{
+use libfuzzer_sys::fuzz_target;
+use validator::{
     Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
     ValidationSettings, Validator,
 };
-use libfuzzer_sys::fuzz_target;
 use wire::Header;
 
 /// Returns the next message of the sequence.

@@ -1,4 +1,4 @@
-//! Key tags (RFC 4034 appendix B), DS digests (RFC 4034 §5.1.4), and the root's trust anchors.
+//! Key tags (RFC 4034 appendix B) and DS digests (RFC 4034 §5.1.4).
 
 use aws_lc_rs::digest::{self, Digest, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384};
 use wire::Name;
@@ -12,12 +12,6 @@ pub fn tag(key: &Dnskey<'_>) -> u16 {
     let sum = sum + last.first().map_or(0, |&byte| (byte as u32) << 8);
     (sum + (sum >> 16)) as u16
 }
-
-/// The DS of the root's keys 20326 (2017) and 38696 (2024), as published by IANA (RFC 7958).
-pub(crate) const ROOT_ANCHORS: [[u8; 36]; 2] = [
-    *b"\x4f\x66\x08\x02\xe0\x6d\x44\xb8\x0b\x8f\x1d\x39\xa9\x5c\x0b\x0d\x7c\x65\xd0\x84\x58\xe8\x80\x40\x9b\xbc\x68\x34\x57\x10\x42\x37\xc7\xf8\xec\x8d",
-    *b"\x97\x28\x08\x02\x68\x3d\x2d\x0a\xcb\x8c\x9b\x71\x2a\x19\x48\xb2\x7f\x74\x12\x19\x29\x8d\x0a\x45\x0d\x61\x2c\x48\x3a\xf4\x44\xa4\xc0\xfb\x2b\x16",
-];
 
 fn digest_algorithm(digest_type: u8) -> Option<&'static digest::Algorithm> {
     match digest_type {
@@ -49,9 +43,18 @@ pub fn fits(zone: Name<'_>, key: &Dnskey<'_>, ds: &Ds<'_>) -> bool {
         && digest(zone, key, ds.digest_type).is_some_and(|digest| digest.as_ref() == ds.digest)
 }
 
+/// The digest of a key, as bytes.
+pub struct KeyDigest(Digest);
+
+impl AsRef<[u8]> for KeyDigest {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+}
+
 /// The digest of `key` of `zone`; `None` if the digest type is not supported.
-pub(crate) fn digest(zone: Name<'_>, key: &Dnskey<'_>, digest_type: u8) -> Option<Digest> {
-    digest_algorithm(digest_type).map(|algorithm| digest_of(zone, key, algorithm))
+pub fn digest(zone: Name<'_>, key: &Dnskey<'_>, digest_type: u8) -> Option<KeyDigest> {
+    digest_algorithm(digest_type).map(|algorithm| KeyDigest(digest_of(zone, key, algorithm)))
 }
 
 fn digest_of(zone: Name<'_>, key: &Dnskey<'_>, algorithm: &'static digest::Algorithm) -> Digest {
@@ -63,33 +66,33 @@ fn digest_of(zone: Name<'_>, key: &Dnskey<'_>, algorithm: &'static digest::Algor
 
 #[cfg(test)]
 mod tests {
-    use wire::text::Base64;
+    use wire::text::{Base64, Hex};
 
     use super::*;
 
-    /// The root's key-signing key of 2017, as in the root zone.
-    const ROOT_KSK: &str = "AwEAAaz/tAm8yTn4Mfeh5eyI96WSVexTBAvkMgJzkKTOiW1vkIbzxeF3+/4RgWOq7HrxRixHlFlExOLAJr5emLvN7SWXgnLh4+B5xQlNVz8Og8kvArMtNROxVQuCaSnIDdD5LKyWbRd2n9WGe2R8PzgCmr3EgVLrjyBxWezF0jLHwVN8efS3rCj/EWgvIWgb9tarpVUDK/b58Da+sqqls3eNbuv7pr+eoZG+SrDK6nWeL3c6H5Apxz7LjVc1uTIdsIXxuOLYA4/ilBmSVIzuDWfdRUfhHdY6+cn8HFRm+2hM8AnXGXws9555KrUB5qihylGa8subX2Nn6UwNR1AkUTV74bU=";
+    /// The key of dskey.example.com. in RFC 4034 §5.4.
+    const KEY: &str = "AQOeiiR0GOMYkDshWoSKz9XzfwJr1AYtsmx3TGkJaNXVbfi/2pHm822aJ5iI9BMzNXxeYCmZDRD99WYwYqUSdjMmmAphXdvxegXd/M5+X7OrzKBaMbCVdFLUUh6DhweJBjEVv5f2wwjM9XzcnOf+EPbtG9DMBmADjFDc2w/rljwvFw==";
 
     #[test]
-    fn the_root_key_of_2017_has_tag_20326() {
-        let mut rdata = vec![1, 1, 3, 8];
-        let mut base64 = Base64::default();
-        base64.feed(ROOT_KSK.as_bytes(), &mut rdata).expect("base64");
+    fn the_examples_of_rfc_4034_and_4509_have_their_tag_and_digests() {
+        let mut rdata = vec![1, 0, 3, 5];
+        Base64::default().feed(KEY.as_bytes(), &mut rdata).expect("base64");
         let key = Dnskey::read(&rdata).expect("a key");
-        assert_eq!((tag(&key), key.is_zone_key(), key.is_sep()), (20326, true, true));
-    }
-
-    #[test]
-    fn the_root_anchor_of_2017_is_the_digest_of_the_root_key() {
-        let mut rdata = vec![1, 1, 3, 8];
-        Base64::default().feed(ROOT_KSK.as_bytes(), &mut rdata).expect("base64");
-        let key = Dnskey::read(&rdata).expect("a key");
-        assert_eq!(ds(Name::ROOT, &key, Ds::SHA256).as_deref(), Some(&ROOT_ANCHORS[0][..]));
-        let anchors = ROOT_ANCHORS.map(|rdata| fits(Name::ROOT, &key, &Ds::read(&rdata).expect("a DS")));
-        assert_eq!(anchors, [true, false]);
-        let other: wire::NameBuf = "com".parse().expect("a name");
-        assert!(!fits(other.as_name(), &key, &Ds::read(&ROOT_ANCHORS[0]).expect("a DS")));
-        assert_eq!(ds(Name::ROOT, &key, 3), None, "GOST");
+        let zone: wire::NameBuf = "dskey.example.com".parse().expect("a name");
+        assert_eq!((tag(&key), key.is_zone_key(), key.is_sep()), (60485, true, false));
+        let digests = [
+            (Ds::SHA1, "2BB183AF5F22588179A53B0A98631FAD1A292118"),
+            (Ds::SHA256, "D4B7D520E7BB5F0F67674A0CCEB1E3E0614B93C4F9E99B8383F6A1E4469DA50A"),
+        ];
+        for (digest_type, text) in digests {
+            let mut expected = vec![0xec, 0x45, 5, digest_type];
+            Hex::default().feed(text.as_bytes(), &mut expected).expect("hexadecimal");
+            assert_eq!(ds(zone.as_name(), &key, digest_type), Some(expected.clone()));
+            let published = Ds::read(&expected).expect("a DS");
+            assert!(fits(zone.as_name(), &key, &published));
+            assert!(!fits(Name::ROOT, &key, &published), "the name is part of the digest");
+        }
+        assert_eq!(ds(zone.as_name(), &key, 3), None, "GOST");
     }
 
     #[test]

@@ -59,7 +59,8 @@
 //!   image is valid for its own key only.
 //! - Each worker has its own counters; reports sum them.
 //! - The clock is read twice for a batch, never for a query, and by `exchange` alone: this crate never reads
-//!   one, nor do `wire`, `dnssec`, `zone`, `authority`, `cache`, `resolver`, `transfer` and `update`.
+//!   one, nor do `wire`, `dnssec`, `validator`, `zone`, `authority`, `cache`, `resolver`, `transfer` and
+//!   `update`.
 #![forbid(unsafe_code)]
 
 mod asked;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use dnssec::BogusReason;
 use resolver::LookupFailure;
+use validator::BogusReason;
 use wire::NameBuf;
 
 use crate::stats::SharedCount;

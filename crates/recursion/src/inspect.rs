@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use cache::{Freshness, Lookup, Now};
-use dnssec::BogusReason;
 use resolver::{ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ShedReason, Trace};
+use validator::BogusReason;
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
 

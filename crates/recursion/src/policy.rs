@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use dnssec::{TrustAnchors, ValidationLimits, ValidationSettings};
+use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::hash::HashKey;
 
 use crate::access::{Access, AccessRule, TooManyRules};

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cache::Now;
-use dnssec::BogusReason;
 use engine::Refusal;
 use resolver::{AnsweredBy, Budget, ClientPrefix, QueryKey};
+use validator::BogusReason;
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};
 

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use cache::{Answer, Cache, Credibility, Flush, Freshness, Hit, Key, Lookup, Now, Terms};
-use dnssec::{BogusReason, ProvenDenials};
 use engine::Source;
 use resolver::{Budget, ClientPrefix, LookupRequest, QueryKey};
+use validator::{BogusReason, ProvenDenials};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::{Header, LowerName, LowerNameBuf, Name, Rcode, Ttl, Type};

@@ -34,7 +34,7 @@
 //! In `nomen`, `storm` makes all zones of a secondary appear, change and be due for a refresh at once, which
 //! `bench/compare` times; `hostile` tests a whole secondary against hostile primaries; `peers` transfers
 //! thousands of versions of zones to and from BIND, Knot and PowerDNS, compared record by record; `manual`
-//! runs the manual's pages, commands and all. The peers of `dnssec`, `resolver` and `recursion` judge the
+//! runs the manual's pages, commands and all. The peers of `validator`, `resolver` and `recursion` judge the
 //! same answers or play the same scenarios; where they agree with each other against us, a `peers.md` must
 //! give the reason.
 //!

@@ -1,7 +1,7 @@
 //! Small signed zones of every shape, and answers that [`ProvenDenials`] synthesizes from some of their
 //! answers: for every possible name, a synthesized answer must equal the one that the zone's servers return.
 
-use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Security, Validated};
+use validator::{DenialWork, ProvenDenials, ReceivedSet, Response, Security, Validated};
 use wire::message::Section;
 use wire::rdata::view::{Nsec3, Rrsig};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};

@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use dnssec::{
+use validator::{
     Need, Progress, Response, TrustAnchors, TrustTable, Validated, Validation, ValidationBudget,
     ValidationLimits, ValidationSettings, Validator,
 };

@@ -1,7 +1,8 @@
 //! DNS in wire format and as text: names, types, messages, EDNS and RDATA.
 //!
 //! This crate covers everything that depends on bytes alone, without zones or caches, and parses without
-//! allocating. Other crates determine answers (`authority`), sign (`dnssec`) and store records (`zone`).
+//! allocating. Other crates determine answers (`authority`), verify signatures (`dnssec`) and store records
+//! (`zone`).
 //!
 //! | module | holds |
 //! |---|---|

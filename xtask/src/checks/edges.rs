@@ -38,6 +38,7 @@ const ROWS: &[Row] = &[
     Row { name: "prefetch", ours: &[], theirs: Only(&["libc"]) },
     Row { name: "exchange", ours: &[], theirs: Only(&[]) },
     Row { name: "dnssec", ours: &["wire"], theirs: Only(&["aws-lc-rs"]) },
+    Row { name: "validator", ours: &["wire", "dnssec"], theirs: Only(&[]) },
     Row {
         name: "zone",
         ours: &["wire", "prefetch"],
@@ -58,7 +59,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "recursion",
-        ours: &["wire", "exchange", "dnssec", "cache", "resolver", "engine"],
+        ours: &["wire", "exchange", "validator", "cache", "resolver", "engine"],
         theirs: Only(&["arc-swap"]),
     },
     Row { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },
@@ -69,7 +70,7 @@ const ROWS: &[Row] = &[
         ours: &[
             "wire",
             "exchange",
-            "dnssec",
+            "validator",
             "zone",
             "cache",
             "resolver",
@@ -113,7 +114,7 @@ const ROWS: &[Row] = &[
         ours: &[
             "wire",
             "exchange",
-            "dnssec",
+            "validator",
             "zone",
             "authority",
             "cache",
@@ -164,6 +165,7 @@ const ROWS: &[Row] = &[
             "exchange",
             "prefetch",
             "dnssec",
+            "validator",
             "zone",
             "authority",
             "cache",
@@ -187,6 +189,7 @@ const ROWS: &[Row] = &[
             "wire",
             "exchange",
             "dnssec",
+            "validator",
             "zone",
             "journal",
             "authority",
@@ -203,7 +206,7 @@ const ROWS: &[Row] = &[
         theirs: Any,
     },
     Row { name: "nomen", ours: &["wording", "config", "server", "tools"], theirs: Any },
-    Row { name: "testkit", ours: &["wire", "dnssec", "zone", "journal"], theirs: Any },
+    Row { name: "testkit", ours: &["wire", "dnssec", "validator", "zone", "journal"], theirs: Any },
     Row { name: "conformance", ours: &[], theirs: Any },
     Row { name: "nomen-compare", ours: &["exchange", "net"], theirs: Any },
     Row {

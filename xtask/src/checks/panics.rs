@@ -9,6 +9,7 @@ use crate::tree::Tree;
 const ROOMS: &[&str] = &[
     "wire",
     "dnssec",
+    "validator",
     "zone",
     "journal",
     "authority",

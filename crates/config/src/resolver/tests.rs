@@ -4,7 +4,6 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use dnssec::{TrustAnchors, ValidationLimits, ValidationSettings};
 use exchange::Transport;
 use recursion::{
     Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, Prefix, PrivateConfig,
@@ -14,6 +13,7 @@ use resolver::{
     BudgetLimits, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule, Minimisation, Reach,
     StartServer, Upstream,
 };
+use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 
 use super::*;
 use crate::Settings;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use dnssec::{AnchorFault, TrustAnchors, ValidationLimits, ValidationSettings};
 use recursion::{LocalRecord, LocalRecordFault, SpecialName, ValidationConfig};
 use toml::Spanned;
 use toml::de::DeValue;
+use validator::{AnchorFault, TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::{Name, NameBuf, Ttl, Type};
 
 use super::files::AnchorFile;

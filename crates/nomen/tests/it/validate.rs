@@ -133,7 +133,7 @@ pub(crate) fn says(server: &Server, question: &[&str]) -> String {
 
 /// Returns the DS record of `sha1.`, and the zone's text: signed with RSA and SHA-1, with expired signatures.
 fn sha1() -> (String, String) {
-    let lines = include_str!("../../../dnssec/tests/it/sha1.txt").lines();
+    let lines = include_str!("../../../validator/tests/it/sha1.txt").lines();
     let lines: Vec<&str> = lines.filter(|line| !line.starts_with('#')).collect();
     let hex = |at: usize| lines[at].trim();
     let bytes: Vec<u8> = (0..hex(0).len() / 2)

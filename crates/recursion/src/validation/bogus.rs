@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use cache::Now;
-use dnssec::BogusReason;
 use resolver::QueryKey;
+use validator::BogusReason;
 use wire::{NameBuf, Type};
 
 /// Most answers whose reason is kept. For others only the failure is known.

@@ -2,8 +2,8 @@
 //! a cached wildcard matches, or that a cached DNAME redirects (RFC 6672 §3.4).
 
 use cache::Now;
-use dnssec::{DenialWork, ProvenDenials, ReceivedSet, Response, Validated};
 use resolver::QueryKey;
+use validator::{DenialWork, ProvenDenials, ReceivedSet, Response, Validated};
 use wire::message::{Builder, Compressor, Full, Header, Offset, Owner};
 use wire::{Class, LowerNameBuf, Rcode, Ttl, Type};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dnssec::{Response, Security, Validated};
 use resolver::Answer;
+use validator::{Response, Security, Validated};
 use wire::message::{Builder, Compressor, MAX_MESSAGE, Offset, Owner, Parser, Section};
 use wire::rdata::view::Rrsig;
 use wire::{LowerNameBuf, NameBuf, Ttl, Type};

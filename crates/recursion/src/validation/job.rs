@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dnssec::{BogusReason, Need, Progress, Response, Security, Validated, Validator};
 use resolver::{Answer, AnsweredBy, Budget, LookupFailure, QueryKey, ReplyFault};
+use validator::{BogusReason, Need, Progress, Response, Security, Validated, Validator};
 use wire::Rcode;
 
 use super::link::first_link;

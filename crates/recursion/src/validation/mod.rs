@@ -67,8 +67,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cache::Now;
-use dnssec::{Need, Security, TrustTable, Validation};
 use resolver::{Answer, Budget, ClientPrefix, LookupFailure, QueryKey, ShedReason};
+use validator::{Need, Security, TrustTable, Validation};
 use wire::{Name, NameBuf};
 
 use crate::completion::Who;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use cache::Now;
-use dnssec::{BogusReason, Need, Security, Validated};
 use resolver::{Answer, AnsweredBy, LookupFailure, LookupOutcome, QueryKey, ReplyFault, ReportAgent};
+use validator::{BogusReason, Need, Security, Validated};
 use wire::{NameBuf, Ttl};
 
 use super::form::Form;

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use dnssec::{Need, Response};
 use resolver::{Answer, Budget, ClientPrefix, LookupOutcome, QueryKey};
+use validator::{Need, Response};
 
 use super::quota::ValidationQuota;
 use crate::completion::Who;

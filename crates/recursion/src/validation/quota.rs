@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use dnssec::{ValidationBudget, ValidationLimits};
+use validator::{ValidationBudget, ValidationLimits};
 
 use super::lock;
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use dnssec::{Need, Validated};
 use resolver::{Answer, Budget, ClientPrefix};
+use validator::{Need, Validated};
 use wire::{LowerNameBuf, Type};
 
 use super::Basis;

@@ -5,11 +5,11 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-use dnssec::{BogusReason, Progress, Response, Security, Validated};
 use resolver::{
     AnsweredBy, Budget, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ReplyFault,
     ShedReason,
 };
+use validator::{BogusReason, Progress, Response, Security, Validated};
 use wire::{Class, LowerNameBuf, NameBuf, Type};
 
 use super::job::Job;

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 
-use dnssec::{InsecureReason, TrustAnchors};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -14,6 +13,7 @@ use resolver::{
 };
 use testkit::name;
 use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
+use validator::{InsecureReason, TrustAnchors};
 use wire::{Name, Rcode, Ttl, Type};
 
 use crate::support::{Ask, Reply, World, ask, query_key, show_inquiry};
@@ -868,10 +868,10 @@ fn who_asks_in_the_program_is_told_what_was_found_and_what_it_took() {
         with.run();
     }
     let found: Vec<recursion::Verdict> = verdicts.try_iter().flatten().collect();
-    assert_eq!(found[0].security, dnssec::Security::Secure);
+    assert_eq!(found[0].security, validator::Security::Secure);
     assert_eq!(found[0].asked.len(), 5, "{found:?}");
-    assert_eq!(found[1].security, dnssec::Security::Insecure(InsecureReason::Unsigned));
-    assert!(found[1].asked.contains(&dnssec::Need::Ds(name("plain.test."))), "{found:?}");
+    assert_eq!(found[1].security, validator::Security::Insecure(InsecureReason::Unsigned));
+    assert!(found[1].asked.contains(&validator::Need::Ds(name("plain.test."))), "{found:?}");
 }
 
 /// RFC 8509.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use authority::explain::{Claim, Proof, Step, StepKind};
 use cache::Freshness;
 
-use dnssec::{Need, Security};
 use engine::{Engine, Worker, WorkerState};
 use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
 use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
 use resolver::{LookupOutcome, QueryKey, Trace};
 use serde_json::{Value, json};
+use validator::{Need, Security};
 use wire::hash::HashedName;
 use wire::name::NameBuf;
 use wire::{Class, Type};

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cache::{Freshness, Held, LoadFault};
-use dnssec::AnchorState;
 use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use validator::AnchorState;
 use wire::{NameBuf, Type};
 
 use super::AnswerLine;

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dnssec::AnchorState;
 use recursion::Unreported;
 use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
+use validator::AnchorState;
 use wire::NameBuf;
 
 use super::{Buckets, Figures, MetricType, Printer};

@@ -10,9 +10,9 @@ use std::sync::Weak;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use dnssec::{AnchorChange, AnchorEvent, AnchorState, Response, TrustAnchors, TrustPoint, TrustPoints};
 use resolver::{LookupOutcome, QueryKey};
 use tracing::{error, info, warn};
+use validator::{AnchorChange, AnchorEvent, AnchorState, Response, TrustAnchors, TrustPoint, TrustPoints};
 use wire::rdata::view::Ds;
 use wire::{Class, Name, NameBuf, Type};
 

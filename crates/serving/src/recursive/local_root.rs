@@ -10,14 +10,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
-use dnssec::{
-    Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
-    ValidationSettings, Validator,
-};
 use exchange::unix_seconds;
 use recursion::PolicyConfig;
 use resolver::{LocalCopy, QueryKey, ZoneCopy};
 use tracing::{debug, error, info};
+use validator::{
+    Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
+    ValidationSettings, Validator,
+};
 use wire::rdata::view::Rrsig;
 use wire::{Name, Rcode, Serial, Type};
 use zone::Zone;

@@ -29,7 +29,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cache::Cache;
-use dnssec::TrustPoints;
 use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
@@ -38,6 +37,7 @@ use resolver::{
     ResolverRequest,
 };
 use tracing::{error, info, warn};
+use validator::TrustPoints;
 use wire::{Name, NameBuf};
 
 use crate::descriptors::DescriptorShares;

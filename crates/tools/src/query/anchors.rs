@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dnssec::TrustAnchors;
+use validator::TrustAnchors;
 use wire::{Name, Ttl, Type};
 use zone::scan::{self, FaultKind, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
 

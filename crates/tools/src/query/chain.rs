@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 
 use dnssec::verify::{SignedSet, verify};
-use dnssec::{
-    BogusReason, Progress, ReceivedSet, ReceivedSignature, Response, Security, Trust, Validated, Validation,
-    Validator,
-};
 use dnssec::{algorithm, key};
 use serde::Serialize;
 use serde_json::{Value, json};
+use validator::{
+    BogusReason, Progress, ReceivedSet, ReceivedSignature, Response, Security, Trust, Validated, Validation,
+    Validator,
+};
 use wire::edns::ErrorInfo;
 use wire::message::Section;
 use wire::rdata::view::{Dnskey, Ds, Rrsig};
@@ -350,9 +350,9 @@ pub fn outcome_json(validated: &Validated) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use dnssec::Need;
     use testkit::name;
     use testkit::tree::{NOW, Reply, Tree};
+    use validator::Need;
 
     use super::*;
 

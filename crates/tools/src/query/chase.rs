@@ -1,9 +1,9 @@
 //! Validates an answer as a resolver would, and stores the DS and DNSKEY responses from the trust anchor
-//! down. `dnssec` decides; this file sends the queries and records the chain.
+//! down. `validator` decides; this file sends the queries and records the chain.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dnssec::{
+use validator::{
     Need, Progress, Response, Security, TrustAnchors, TrustTable, Validated, Validation, ValidationBudget,
     ValidationLimits, ValidationSettings, Validator,
 };

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use ::transfer::tsig::{ResponseVerifier, TsigKey};
-use dnssec::TrustAnchors;
 use serde_json::{Value, json};
+use validator::TrustAnchors;
 use wire::Rcode;
 use wire::message::Full;
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use dnssec::{Security, TrustAnchors};
 use serde_json::{Value, json};
+use validator::{Security, TrustAnchors};
 use wire::{NameBuf, Rcode, Type};
 
 use super::chain;

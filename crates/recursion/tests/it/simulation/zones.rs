@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use dnssec::TrustAnchors;
 use testkit::answers::{Line, Served};
 use testkit::keys::SigningKey;
 use testkit::model::ModelZone;
@@ -11,6 +10,7 @@ use testkit::random::soa;
 use testkit::sign::sign_by;
 use testkit::tree::VALID;
 use testkit::{Chain, Record, name};
+use validator::TrustAnchors;
 use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
 /// Random numbers that follow from a seed.

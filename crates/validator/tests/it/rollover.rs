@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use dnssec::rollover::HOLD_DOWN;
-use dnssec::{
+use proptest::prelude::*;
+use testkit::keys::{SigningKey, Validity};
+use validator::HOLD_DOWN;
+use validator::{
     AnchorChange, AnchorEvent, AnchorState, BogusReason, ReceivedSet, ReceivedSignature, Response,
     TrustAnchors, TrustPoints, ValidationSettings,
 };
-use proptest::prelude::*;
-use testkit::keys::{SigningKey, Validity};
 use wire::message::Section;
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 

@@ -1,15 +1,15 @@
 //! Checks the signatures of an RRset within the budget (RFC 4035 §5.3).
 
+use dnssec::algorithm;
+use dnssec::key::tag;
+use dnssec::verify::{SigFault, SignedSet};
 use wire::rdata::view::{Dnskey, Rrsig};
 use wire::{Name, Serial, Ttl};
 
-use crate::algorithm;
 use crate::budget::{ValidationBudget, ValidationLimit};
-use crate::key::tag;
 use crate::outcome::BogusReason;
 use crate::response::{ReceivedSet, ReceivedSignature};
 use crate::settings::ValidationSettings;
-use crate::verify::{SigFault, SignedSet};
 
 /// The content of a valid signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

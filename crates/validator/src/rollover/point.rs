@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use dnssec::algorithm;
+use dnssec::key;
+use dnssec::verify::SignedSet;
 use wire::rdata::view::{Dnskey, Ds, Rrsig};
 use wire::{Name, Serial, Type};
 
 use super::{AnchorChange, AnchorEvent, AnchorKey, AnchorReport, AnchorState, DAY, HOLD_DOWN, HOUR};
-use crate::algorithm;
 use crate::budget::{ValidationBudget, ValidationLimit};
 use crate::delegation::check_keys;
-use crate::key;
 use crate::response::ReceivedSet;
 use crate::settings::ValidationSettings;
 use crate::signatures::Checked;
-use crate::verify::SignedSet;
 
 /// Most keys stored per zone. Beyond that, removed keys are dropped, or else new keys are ignored.
 const MOST_KEYS: usize = 64;

@@ -1,5 +1,6 @@
 //! [`Examined`]: a response with the checked signatures of its RRsets, and what they prove to be absent.
 
+use dnssec::verify::SigFault;
 use wire::message::Section;
 use wire::{Name, NameBuf, Ttl, Type};
 
@@ -10,7 +11,6 @@ use crate::outcome::{BogusReason, InsecureReason, Security};
 use crate::response::{ReceivedSet, Response};
 use crate::signatures::{Checked, Checker};
 use crate::trust::{Need, SharedData, Standing, Trust, TrustTable, Ways};
-use crate::verify::SigFault;
 
 /// Most signers considered for one RRset, or for the proof of one absence.
 const SIGNERS: usize = 3;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use dnssec::verify::SigFault;
 use wire::edns::ErrorInfo;
 
 use crate::budget::ValidationLimit;
-use crate::verify::SigFault;
 
 /// The security state of data (RFC 4035 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! Honest answers, each with its expected state.
 
-use dnssec::{InsecureReason, Security};
+use validator::{InsecureReason, Security};
 use wire::Type;
 
 use crate::support::{OPT_OUT, UNSIGNED, reply, security, validate};

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use dnssec::{
-    BogusReason, InsecureReason, Need, Response, Security, Trust, TrustAnchors, TrustTable, Validation,
-    ValidationBudget, ValidationLimit, ValidationLimits, ValidationSettings, Validator,
-};
 use testkit::answers::Line;
 use testkit::keys::{SigningKey, Validity};
 use testkit::name;
 use testkit::tree::{NOW, Reply, VALID, covered};
+use validator::{
+    BogusReason, InsecureReason, Need, Response, Security, Trust, TrustAnchors, TrustTable, Validation,
+    ValidationBudget, ValidationLimit, ValidationLimits, ValidationSettings, Validator,
+};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::support::{OPT_OUT, TREE, UNSIGNED, assert_bogus, is_bogus, reply, security, validate};
@@ -68,7 +68,7 @@ fn proof(qname: &str, qtype: Type) -> Vec<Line> {
 }
 
 /// Validates with the DNSKEY reply of one zone changed by `make`.
-fn with_dnskey(zone: &str, qname: &str, make: &dyn Fn(Reply) -> Reply) -> dnssec::Validated {
+fn with_dnskey(zone: &str, qname: &str, make: &dyn Fn(Reply) -> Reply) -> validator::Validated {
     let need = Need::Dnskey(name(zone));
     let settings = ValidationSettings::default();
     let honest = reply(qname, Type::A);
@@ -681,9 +681,9 @@ fn one_client_s_exhausted_budget_is_not_held_against_the_zone() {
     let mut validator = Validator::answer(reply("www.nsec.test.", Type::A).response());
     let ended = loop {
         match validator.step(&by, &table, &mut budget) {
-            dnssec::Progress::Done(validated) => break validated,
-            dnssec::Progress::Again(_) => validator.give_up(&by, &table),
-            dnssec::Progress::Need(need) => {
+            validator::Progress::Done(validated) => break validated,
+            validator::Progress::Again(_) => validator.give_up(&by, &table),
+            validator::Progress::Need(need) => {
                 let reply = TREE.reply(need.name().to_buf(), need.rtype());
                 validator.receive(reply.response(), &by, &table);
             }

@@ -1,10 +1,9 @@
 //! [`ValidationSettings`]: the operator's settings for validation.
 
+use dnssec::algorithm;
+use dnssec::key::digest_len;
 use wire::Ttl;
 use wire::rdata::view::{Ds, SigAlgorithm};
-
-use crate::algorithm;
-use crate::key::digest_len;
 
 /// The operator's settings for validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! Usually every fortieth mutant is judged; `MUTANTS_STEP` and long tests (`NOMEN_LONG_TESTS`) judge more:
 //!
 //! ```text
-//! MUTANTS_STEP=1 cargo test -p dnssec --test it -- --nocapture peers
+//! MUTANTS_STEP=1 cargo test -p validator --test it -- --nocapture peers
 //! ```
 //!
 //! Prints a line for each kind of mutant, and one for each triple of verdicts. All differences are in
@@ -20,14 +20,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dnssec::{
-    Progress, Response, Security, TrustTable, Validation, ValidationBudget, ValidationLimits,
-    ValidationSettings, Validator,
-};
 use testkit::answers::Line;
 use testkit::keys::Validity;
 use testkit::name;
 use testkit::tree::{Reply, Tree, covered};
+use validator::{
+    Progress, Response, Security, TrustTable, Validation, ValidationBudget, ValidationLimits,
+    ValidationSettings, Validator,
+};
 use wire::message::{Header, Parser};
 use wire::{NameBuf, Rcode, Type};
 

@@ -1,11 +1,11 @@
 //! Arbitrary input: nothing panics, the budget holds, and data not signed by our keys is never secure.
 
-use dnssec::{
+use proptest::prelude::*;
+use testkit::tree::NOW;
+use validator::{
     Progress, Response, Security, TrustTable, Validation, ValidationBudget, ValidationLimits,
     ValidationSettings, Validator,
 };
-use proptest::prelude::*;
-use testkit::tree::NOW;
 use wire::Rcode;
 
 use crate::plain::QUESTIONS;

@@ -1,11 +1,11 @@
 //! DS and DNSKEY that are bogus at one server and valid at another, and DS in referrals.
 
-use dnssec::{
+use testkit::name;
+use testkit::tree::{NOW, Reply};
+use validator::{
     BogusReason, Need, Progress, Security, TrustTable, Validated, Validation, ValidationBudget,
     ValidationLimit, ValidationLimits, ValidationSettings, Validator,
 };
-use testkit::name;
-use testkit::tree::{NOW, Reply};
 use wire::Type;
 
 use crate::plain::QUESTIONS;

@@ -1,11 +1,11 @@
 //! Denials used for other names than those they were proven for: they never deny existing names, and do deny
 //! nonexistent ones. Wildcard expansions equal the answers of the zone's servers.
 
-use dnssec::{
-    DenialWork, ProvenDenials, Security, TrustTable, ValidationLimits, ValidationSettings, Validator,
-};
 use testkit::name;
 use testkit::tree::{Ended, Reply};
+use validator::{
+    DenialWork, ProvenDenials, Security, TrustTable, ValidationLimits, ValidationSettings, Validator,
+};
 use wire::{NameBuf, Rcode, Ttl, Type};
 
 use crate::plain::QUESTIONS;

@@ -1,9 +1,9 @@
 //! Every pair of response code and signed records: one response code is right, and no other is secure.
 
-use dnssec::{BogusReason, Security};
 use testkit::answers::Line;
 use testkit::name;
 use testkit::tree::{Reply, covered};
+use validator::{BogusReason, Security};
 use wire::{NameBuf, Rcode, Type};
 
 use crate::classes::signed;

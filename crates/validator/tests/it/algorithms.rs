@@ -1,10 +1,10 @@
 //! Chains of trust with every supported algorithm, and the policy for SHA-1 (RFC 8624 §3.1, RFC 9905).
 
-use dnssec::{InsecureReason, Need, Security, TrustAnchors, TrustTable, ValidationSettings, Validator};
 use testkit::answers::Line;
 use testkit::keys::SigningKey;
 use testkit::name;
 use testkit::tree::{NOW, Reply, VALID};
+use validator::{InsecureReason, Need, Security, TrustAnchors, TrustTable, ValidationSettings, Validator};
 use wire::rdata::view::{Dnskey, Ds, SigAlgorithm};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
 

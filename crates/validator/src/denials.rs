@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use dnssec::nsec3::HASH_LEN;
 use wire::message::Section;
 use wire::rdata::view::{Nsec, Nsec3, Nsec3Param, Rrsig};
 use wire::text::Base32Hex;
@@ -20,11 +21,10 @@ use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::budget::{ValidationBudget, ValidationLimits};
 use crate::denial::{self, Claim, Denied, KnownHashes};
-use crate::nsec3::HASH_LEN;
 use crate::outcome::Security;
 use crate::response::{ReceivedSet, Response};
 use crate::settings::ValidationSettings;
-use crate::validator::Validated;
+use crate::validation::Validated;
 
 type Hash = [u8; HASH_LEN];
 

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use dnssec::{ReceivedSet, Response, Security, TrustTable, ValidationSettings, Validator};
 use testkit::answers::Line;
 use testkit::name;
 use testkit::tree::{Reply, covered};
+use validator::{ReceivedSet, Response, Security, TrustTable, ValidationSettings, Validator};
 use wire::message::Section;
 use wire::{NameBuf, Rcode, Serial, Type};
 

@@ -2,9 +2,9 @@
 //! hashes, and long chains of DS queries. A zone's owner can create as many keys, signatures and digests of
 //! one tag as fit into a message.
 
-use dnssec::{BogusReason, Need, Security, TrustTable, ValidationLimit, ValidationSettings, Validator};
 use testkit::name;
 use testkit::tree::{Ended, Reply};
+use validator::{BogusReason, Need, Security, TrustTable, ValidationLimit, ValidationSettings, Validator};
 use wire::rdata::view::Ds;
 use wire::{Rcode, Type};
 

@@ -1,9 +1,11 @@
 //! Cached trust states alone decide some answers: the result equals that of validation, and no budget is
 //! spent.
 
-use dnssec::{Progress, Security, TrustTable, Validation, ValidationBudget, ValidationSettings, Validator};
 use testkit::name;
 use testkit::tree::NOW;
+use validator::{
+    Progress, Security, TrustTable, Validation, ValidationBudget, ValidationSettings, Validator,
+};
 
 use crate::plain::QUESTIONS;
 use crate::support::{TREE, reply};

@@ -3,11 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use dnssec::algorithm;
+use dnssec::key;
 use wire::rdata::view::{Dnskey, Ds};
 use wire::{Name, NameBuf};
 
-use crate::algorithm;
-use crate::key::{self, ROOT_ANCHORS};
+/// The DS of the root's keys 20326 (2017) and 38696 (2024), as published by IANA (RFC 7958).
+const ROOT_ANCHORS: [[u8; 36]; 2] = [
+    *b"\x4f\x66\x08\x02\xe0\x6d\x44\xb8\x0b\x8f\x1d\x39\xa9\x5c\x0b\x0d\x7c\x65\xd0\x84\x58\xe8\x80\x40\x9b\xbc\x68\x34\x57\x10\x42\x37\xc7\xf8\xec\x8d",
+    *b"\x97\x28\x08\x02\x68\x3d\x2d\x0a\xcb\x8c\x9b\x71\x2a\x19\x48\xb2\x7f\x74\x12\x19\x29\x8d\x0a\x45\x0d\x61\x2c\x48\x3a\xf4\x44\xa4\xc0\xfb\x2b\x16",
+];
 
 /// The trust anchors of a validator, by zone. An anchor is valid only for its own zone.
 ///
@@ -152,7 +157,12 @@ impl TrustAnchors {
 
 #[cfg(test)]
 mod tests {
+    use wire::text::Base64;
+
     use super::*;
+
+    /// The root's key-signing key of 2017, as in the root zone.
+    const ROOT_KSK: &str = "AwEAAaz/tAm8yTn4Mfeh5eyI96WSVexTBAvkMgJzkKTOiW1vkIbzxeF3+/4RgWOq7HrxRixHlFlExOLAJr5emLvN7SWXgnLh4+B5xQlNVz8Og8kvArMtNROxVQuCaSnIDdD5LKyWbRd2n9WGe2R8PzgCmr3EgVLrjyBxWezF0jLHwVN8efS3rCj/EWgvIWgb9tarpVUDK/b58Da+sqqls3eNbuv7pr+eoZG+SrDK6nWeL3c6H5Apxz7LjVc1uTIdsIXxuOLYA4/ilBmSVIzuDWfdRUfhHdY6+cn8HFRm+2hM8AnXGXws9555KrUB5qihylGa8subX2Nn6UwNR1AkUTV74bU=";
 
     fn name(text: &str) -> NameBuf {
         text.parse().expect("a name")
@@ -203,5 +213,16 @@ mod tests {
         assert_eq!(anchors.add_ds(root, &DS[..35]), Err(AnchorFault::Malformed));
         assert_eq!(anchors.add_dnskey(root, &[1, 0x81, 3, 13, 1]), Err(AnchorFault::NotAZoneKey), "revoked");
         assert_eq!(anchors, TrustAnchors::none());
+    }
+
+    #[test]
+    fn the_root_anchor_of_2017_is_the_digest_of_the_root_key() {
+        let mut rdata = vec![1, 1, 3, 8];
+        Base64::default().feed(ROOT_KSK.as_bytes(), &mut rdata).expect("base64");
+        let ksk = Dnskey::read(&rdata).expect("a key");
+        assert_eq!((key::tag(&ksk), ksk.is_zone_key(), ksk.is_sep()), (20326, true, true));
+        assert_eq!(key::ds(Name::ROOT, &ksk, Ds::SHA256).as_deref(), Some(&ROOT_ANCHORS[0][..]));
+        let fits = ROOT_ANCHORS.map(|rdata| key::fits(Name::ROOT, &ksk, &Ds::read(&rdata).expect("a DS")));
+        assert_eq!(fits, [true, false]);
     }
 }

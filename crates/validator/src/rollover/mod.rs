@@ -17,13 +17,13 @@ mod text;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use dnssec::key;
 use wire::message::Section;
 use wire::rdata::view::Dnskey;
 use wire::{Class, Name, NameBuf, Type};
 
 use crate::anchors::TrustAnchors;
 use crate::budget::{ValidationBudget, ValidationLimits};
-use crate::key;
 use crate::outcome::BogusReason;
 use crate::response::Response;
 use crate::settings::ValidationSettings;

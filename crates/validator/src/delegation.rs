@@ -1,11 +1,10 @@
 //! From a zone's DS to its keys (RFC 4035 §5.2).
 
-use aws_lc_rs::digest::Digest;
+use dnssec::key::{self, KeyDigest, tag};
 use wire::rdata::view::{Dnskey, Ds};
 use wire::{Name, Ttl};
 
 use crate::budget::{ValidationBudget, ValidationLimit};
-use crate::key::{self, tag};
 use crate::outcome::{BogusReason, InsecureReason};
 use crate::response::ReceivedSet;
 use crate::settings::ValidationSettings;
@@ -73,14 +72,15 @@ pub(crate) fn check_keys(
 struct Digests<'k> {
     zone: Name<'k>,
     /// RDATA of the key, the digest type, and the digest.
-    made: Vec<(&'k [u8], u8, Digest)>,
+    made: Vec<(&'k [u8], u8, KeyDigest)>,
 }
 
 impl<'k> Digests<'k> {
     /// Whether a DS has the digest of a key.
     fn fits(&mut self, key: &Dnskey<'k>, ds: &Ds<'_>, budget: &mut ValidationBudget) -> bool {
-        let same =
-            |(of, digest_type, _): &&(&[u8], u8, Digest)| *of == key.rdata && *digest_type == ds.digest_type;
+        let same = |(of, digest_type, _): &&(&[u8], u8, KeyDigest)| {
+            *of == key.rdata && *digest_type == ds.digest_type
+        };
         if let Some((.., digest)) = self.made.iter().find(same) {
             return digest.as_ref() == ds.digest;
         }

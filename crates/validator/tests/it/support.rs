@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use dnssec::{BogusReason, InsecureReason, Security};
 use testkit::name;
 use testkit::tree::{Ended, Reply, Tree};
+use validator::{BogusReason, InsecureReason, Security};
 use wire::Type;
 
 /// The tree.

@@ -1,12 +1,12 @@
 //! Proofs by NSEC3: hashes in order, and the gaps between them (RFC 5155 §8).
 
+use dnssec::nsec3::{self, HASH_LEN};
 use wire::rdata::view::{Nsec3, Nsec3Param, TypeBitmap};
 use wire::text::Base32Hex;
 use wire::{Name, NameBuf, Type};
 
 use super::{Claim, Denied, hides_below, is_delegation, lacks};
 use crate::budget::{ValidationBudget, ValidationLimit};
-use crate::nsec3::{self, HASH_LEN};
 use crate::outcome::BogusReason;
 use crate::response::ReceivedSet;
 
