@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use config::exit_status::{EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
-use server::in_force::ConfigSource;
-use server::serve::ServeOptions;
+use server::config_source::ConfigSource;
+use server::serve::{ServeOptions, trial};
 use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, UpdateArgs, ZoneVerb, upstream};
 use tools::query::as_dig;
 use wording::reason;
@@ -137,7 +137,7 @@ pub(crate) fn run() -> ExitCode {
     }
     let code = match cli.verb {
         Verb::Serve(args) => server::serve::run(&args.into()),
-        Verb::Check(args) => tools::check::run(&args),
+        Verb::Check(args) => tools::check::run(&args, trial::check),
         Verb::Migrate(args) => tools::migrate::run(&args),
         Verb::Zone(ZoneVerb::Check(args)) => tools::zone_check::run(&args),
         Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),

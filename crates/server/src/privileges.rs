@@ -7,14 +7,7 @@ use std::fs;
 use caps::CapSet;
 use nix::unistd::{Gid, Uid};
 
-/// The user and group that the process changes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UserIds {
-    /// User number.
-    pub uid: u32,
-    /// Group number; the only group kept.
-    pub gid: u32,
-}
+use telemetry::process::UserIds;
 
 /// Why a configured user or group has no number.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,6 +20,15 @@ impl Process {
     }
 }
 
+/// The user and group that the process changes to, or that own what it makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserIds {
+    /// User number.
+    pub uid: u32,
+    /// Group number; the only group kept.
+    pub gid: u32,
+}
+
 /// Returns whether the process runs as root.
 pub fn is_root() -> bool {
     nix::unistd::Uid::effective().is_root()

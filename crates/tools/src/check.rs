@@ -9,16 +9,16 @@ use wire::hash::HashKey;
 use super::judge::{self, Verdict, judge, now, text_of};
 use crate::args::CheckArgs;
 use crate::print_out;
+use config::Settings;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK};
 use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
-use server::serve::trial;
 use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::resolve::resolve;
 
-/// Runs `nomen check`; returns the exit code.
-pub fn run(args: &CheckArgs) -> u8 {
+/// Runs `nomen check`; returns the exit code. `trial` checks what a start needs of the system.
+pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -> u8 {
     if args.defaults {
         print_out(&reference::defaults());
         return EXIT_OK;
@@ -39,7 +39,7 @@ pub fn run(args: &CheckArgs) -> u8 {
         eprint!("{}", accepted.sources.render_as("warning", &warning));
     }
     if args.system {
-        let faults = trial::check(&accepted.config.settings);
+        let faults = trial(&accepted.config.settings);
         if !faults.is_empty() {
             eprint!("{}", accepted.sources.render(&faults));
             return EXIT_FAULTS;

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone};
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use server::control::{AcceptedVersion, AnswerLine, Command, default_paths};
+use control::protocol::{AcceptedVersion, AnswerLine, ControlCommand};
+use control::socket::default_paths;
 use wording::{moment, reason};
 
 /// Runs the command; returns the exit code.
@@ -34,70 +35,74 @@ pub fn run(args: &CtlArgs) -> u8 {
     }
 }
 
-fn command(verb: &CtlVerb) -> Command {
+fn command(verb: &CtlVerb) -> ControlCommand {
     match verb {
-        CtlVerb::Status => Command::Status,
-        CtlVerb::Stats => Command::Stats,
-        CtlVerb::Reload { force } => Command::Reload { force: *force },
-        CtlVerb::Log(CtlLog::Reopen) => Command::LogReopen,
-        CtlVerb::Log(CtlLog::Level { level }) => Command::LogLevel { level: level.clone() },
+        CtlVerb::Status => ControlCommand::Status,
+        CtlVerb::Stats => ControlCommand::Stats,
+        CtlVerb::Reload { force } => ControlCommand::Reload { force: *force },
+        CtlVerb::Log(CtlLog::Reopen) => ControlCommand::LogReopen,
+        CtlVerb::Log(CtlLog::Level { level }) => ControlCommand::LogLevel { level: level.clone() },
         CtlVerb::Log(CtlLog::Queries { share }) => {
             let part = Some(*share).filter(|share| *share > 0.0 && *share < 1.0);
-            Command::LogQueries { on: *share > 0.0, share: part }
+            ControlCommand::LogQueries { on: *share > 0.0, share: part }
         }
-        CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
-        CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
+        CtlVerb::Zone(CtlZone::List { failed }) => ControlCommand::ZoneList { failed: *failed },
+        CtlVerb::Zone(CtlZone::Status { name }) => ControlCommand::ZoneStatus { name: name.clone() },
         CtlVerb::Zone(CtlZone::Reload { name, force }) => {
-            Command::ZoneReload { name: name.clone(), force: *force }
+            ControlCommand::ZoneReload { name: name.clone(), force: *force }
         }
         CtlVerb::Zone(CtlZone::Accept { name, journal, .. }) => {
             let from = if *journal { AcceptedVersion::Journal } else { AcceptedVersion::File };
-            Command::ZoneAccept { name: name.clone(), from }
+            ControlCommand::ZoneAccept { name: name.clone(), from }
         }
-        CtlVerb::Zone(CtlZone::Freeze { name }) => Command::ZoneFreeze { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Thaw { name }) => Command::ZoneThaw { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Begin { name }) => Command::ZoneBegin { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Freeze { name }) => ControlCommand::ZoneFreeze { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Thaw { name }) => ControlCommand::ZoneThaw { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Begin { name }) => ControlCommand::ZoneBegin { name: name.clone() },
         CtlVerb::Zone(CtlZone::Set { name, record }) => {
-            Command::ZoneSet { name: name.clone(), record: line_of(record) }
+            ControlCommand::ZoneSet { name: name.clone(), record: line_of(record) }
         }
         CtlVerb::Zone(CtlZone::Unset { name, record }) => {
-            Command::ZoneUnset { name: name.clone(), record: line_of(record) }
+            ControlCommand::ZoneUnset { name: name.clone(), record: line_of(record) }
         }
-        CtlVerb::Zone(CtlZone::Diff { name }) => Command::ZoneDiff { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Commit { name }) => Command::ZoneCommit { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Abort { name }) => Command::ZoneAbort { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Diff { name }) => ControlCommand::ZoneDiff { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Commit { name }) => ControlCommand::ZoneCommit { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Abort { name }) => ControlCommand::ZoneAbort { name: name.clone() },
         CtlVerb::Zone(CtlZone::Write { name, to, force }) => {
-            Command::ZoneWrite { name: name.clone(), to: whole(to), force: *force }
+            ControlCommand::ZoneWrite { name: name.clone(), to: whole(to), force: *force }
         }
-        CtlVerb::Zone(CtlZone::Add { name, template, file, primaries, catalog, group }) => Command::ZoneAdd {
-            name: name.clone(),
-            template: template.clone(),
-            file: whole(file),
-            primaries: primaries.clone(),
-            catalog: catalog.clone(),
-            group: group.clone(),
-        },
-        CtlVerb::Zone(CtlZone::Remove { name }) => Command::ZoneRemove { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Refresh { name }) => Command::ZoneRefresh { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Retransfer { name }) => Command::ZoneRetransfer { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Notify { name }) => Command::ZoneNotify { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Dump { name }) => Command::ZoneDump { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Add { name, template, file, primaries, catalog, group }) => {
+            ControlCommand::ZoneAdd {
+                name: name.clone(),
+                template: template.clone(),
+                file: whole(file),
+                primaries: primaries.clone(),
+                catalog: catalog.clone(),
+                group: group.clone(),
+            }
+        }
+        CtlVerb::Zone(CtlZone::Remove { name }) => ControlCommand::ZoneRemove { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Refresh { name }) => ControlCommand::ZoneRefresh { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Retransfer { name }) => ControlCommand::ZoneRetransfer { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Notify { name }) => ControlCommand::ZoneNotify { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Dump { name }) => ControlCommand::ZoneDump { name: name.clone() },
         CtlVerb::Explain { name, rtype, dnssec } => {
-            Command::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
+            ControlCommand::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
         }
         CtlVerb::Cache(cache) => about_cache(cache),
-        CtlVerb::Forward(CtlForward::List) => Command::ForwardList,
+        CtlVerb::Forward(CtlForward::List) => ControlCommand::ForwardList,
         CtlVerb::Forward(CtlForward::Add { domain, servers, stub }) => {
-            Command::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
+            ControlCommand::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
         }
-        CtlVerb::Forward(CtlForward::Remove { domain }) => Command::ForwardRemove { domain: domain.clone() },
-        CtlVerb::TrustAnchors => Command::TrustAnchorList,
-        CtlVerb::Nta(CtlNta::List) => Command::NtaList,
+        CtlVerb::Forward(CtlForward::Remove { domain }) => {
+            ControlCommand::ForwardRemove { domain: domain.clone() }
+        }
+        CtlVerb::TrustAnchors => ControlCommand::TrustAnchorList,
+        CtlVerb::Nta(CtlNta::List) => ControlCommand::NtaList,
         CtlVerb::Nta(CtlNta::Add { domain, time }) => {
-            Command::NtaAdd { domain: domain.clone(), time: time.clone() }
+            ControlCommand::NtaAdd { domain: domain.clone(), time: time.clone() }
         }
-        CtlVerb::Nta(CtlNta::Remove { domain }) => Command::NtaRemove { domain: domain.clone() },
-        CtlVerb::Stop => Command::Stop,
+        CtlVerb::Nta(CtlNta::Remove { domain }) => ControlCommand::NtaRemove { domain: domain.clone() },
+        CtlVerb::Stop => ControlCommand::Stop,
     }
 }
 
@@ -117,15 +122,15 @@ fn whole(file: &Option<PathBuf>) -> Option<String> {
     path.map(|path| path.display().to_string())
 }
 
-fn about_cache(verb: &CtlCache) -> Command {
+fn about_cache(verb: &CtlCache) -> ControlCommand {
     match verb {
-        CtlCache::Stats => Command::CacheStats,
+        CtlCache::Stats => ControlCommand::CacheStats,
         CtlCache::Flush { name, tree, rtype } => {
-            Command::CacheFlush { name: name.clone(), tree: *tree, rtype: rtype.clone() }
+            ControlCommand::CacheFlush { name: name.clone(), tree: *tree, rtype: rtype.clone() }
         }
-        CtlCache::Dump => Command::CacheDump,
-        CtlCache::Save { file } => Command::CacheSave { file: whole(file) },
-        CtlCache::Load { file } => Command::CacheLoad { file: whole(file) },
+        CtlCache::Dump => ControlCommand::CacheDump,
+        CtlCache::Save { file } => ControlCommand::CacheSave { file: whole(file) },
+        CtlCache::Load { file } => ControlCommand::CacheLoad { file: whole(file) },
     }
 }
 
@@ -175,7 +180,7 @@ fn explain_failure(path: &Path, e: &io::Error) -> String {
     }
 }
 
-fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Result<u8> {
+fn converse(mut stream: UnixStream, command: &ControlCommand, args: &CtlArgs) -> io::Result<u8> {
     let patience = Some(Duration::from_secs(args.timeout.max(1)));
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;

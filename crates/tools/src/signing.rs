@@ -18,7 +18,7 @@ use wire::{Name, NameBuf, Rcode};
 
 use crate::args::KeyArgs;
 use config::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE, EXIT_USAGE};
-use server::message::print;
+use message::print;
 use wording::reason;
 
 /// Why the command line has no usable key.

@@ -22,7 +22,7 @@ use crate::args::ZoneDiffArgs;
 use config;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::zone_name::zone_name;
-use server::control::{AnswerLine, Command};
+use control::protocol::{AnswerLine, ControlCommand};
 use wording::reason;
 use zone_manager::changes;
 use zone_manager::managed::DifferenceRule;
@@ -184,7 +184,7 @@ impl DumpReader {
     fn begin(mut stream: UnixStream, apex: Name<'_>, patience: Duration) -> io::Result<Result<Self, String>> {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        let mut line = serde_json::to_vec(&Command::ZoneDump { name: apex.to_string() })?;
+        let mut line = serde_json::to_vec(&ControlCommand::ZoneDump { name: apex.to_string() })?;
         line.push(b'\n');
         stream.write_all(&line)?;
         let mut dump = DumpReader { lines: BufReader::new(stream), piece: (Vec::new(), 0), ended: false };

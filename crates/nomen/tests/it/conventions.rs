@@ -7,7 +7,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use server::metrics::{AllFigures, Figures, Format, ListenerReport, render};
+use control::metrics::{AllFigures, Figures, Format, ListenerReport, render};
 use serving::frontend::ListenerTotals;
 
 use crate::metrics::http_with;

@@ -21,18 +21,21 @@ use tracing::{info, warn};
 use wire::hash::HashKey;
 
 use crate::builtin;
-use crate::control::{self, Socket};
+use crate::config_source::{ConfigSource, Prepared};
 use crate::heap;
-use crate::in_force::{ConfigSource, InForce, Prepared};
-use crate::metrics::{self, Shown, figures};
-use crate::page::StatusPage;
-use crate::parts::Parts;
 use crate::signals::{self, Signals};
 use config::Adopt;
 use config::Settings;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::resolver::InnerRules;
+use control::http::{self, Shown};
+use control::in_force::InForce;
+use control::listener;
+use control::metrics::figures;
+use control::page::StatusPage;
+use control::parts::ServerParts;
+use control::socket::Socket;
 use passed::PassedSockets;
 use serving::descriptors;
 use serving::frontend::{Frontend, Served};
@@ -107,7 +110,7 @@ fn keep_zones(zones: ZoneManager) -> Result<(), StartFault> {
 
 fn start(options: &ServeOptions) -> Result<(), StartFault> {
     let process = Process::start();
-    let source = options.source.clone();
+    let source = &options.source;
     let prepared = source.prepare(None).map_err(|rejected| {
         StartFault(format!("the configuration cannot be used\n\n{rejected}"), exit_code(&rejected.faults))
     })?;
@@ -136,7 +139,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     keep_zones(zones)?;
     telemetry::systemd::notify_ready(&parts.table.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    greet(&parts.in_force.source, &frontend.addresses());
+    greet(source, &frontend.addresses());
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
 }
 
@@ -145,12 +148,12 @@ struct Assembled {
     zones: ZoneManager,
     /// The zones to load first.
     wanted: WantedZones,
-    parts: Parts,
+    parts: ServerParts,
 }
 
 /// Makes the parts of the server and connects them.
 fn assemble(
-    source: ConfigSource,
+    source: &ConfigSource,
     Prepared { settings, zones: wanted }: Prepared,
     logging: Logging,
     process: Process,
@@ -180,8 +183,8 @@ fn assemble(
     let always: [Arc<dyn Adopt>; 4] =
         [frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     let adopting = adopting(always, changes.as_ref(), frontend.dnstap.as_ref(), recursive.as_ref());
-    let in_force = Arc::new(InForce::new(source, settings, adopting));
-    let parts = Parts {
+    let in_force = Arc::new(InForce::new(source.to_string(), settings, adopting));
+    let parts = ServerParts {
         frontend,
         table,
         manager,
@@ -197,13 +200,14 @@ fn assemble(
         background,
         connections: Arc::default(),
     };
-    let zones = start_manager(&parts, inbox, (local_root, produced, state))?;
+    let zones = start_manager(&parts, source.clone(), inbox, (local_root, produced, state))?;
     Ok(Assembled { zones, wanted, parts })
 }
 
 /// Returns the zone manager, whose thread does not run yet.
 fn start_manager(
-    parts: &Parts,
+    parts: &ServerParts,
+    source: ConfigSource,
     inbox: ZoneManagerInbox,
     (local_root, produced, state): (Arc<LocalRoot>, Arc<ProducedStores>, Option<PathBuf>),
 ) -> Result<ZoneManager, StartFault> {
@@ -211,7 +215,7 @@ fn start_manager(
     let parts_of = ZoneManagerParts {
         engine: Arc::clone(&parts.frontend.engine),
         table: Arc::clone(&parts.table),
-        prepare: Box::new(move |accept: &AcceptZones<'_>| in_force.renew(accept)),
+        prepare: Box::new(move |accept: &AcceptZones<'_>| source.renew(&in_force, accept)),
         images: parts.images.clone(),
         secondaries: Some(Arc::clone(&parts.secondaries)),
         transfers: Some(Arc::clone(&parts.transfers)),
@@ -395,14 +399,14 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
 
 /// Serves control and metrics, handles signals, and shuts the service down in order.
 fn attend(
-    parts: Parts,
+    parts: ServerParts,
     runtime: Runtime,
     signals: Signals,
     control: Option<Socket>,
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, manager, recursive, secondaries, changes, differences, logging, .. } =
+    let ServerParts { frontend, manager, recursive, secondaries, changes, differences, logging, .. } =
         parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
@@ -413,11 +417,11 @@ fn attend(
             tokio::spawn(Arc::clone(&page).watch());
             let (figures, in_force) = (figures(&parts), Arc::clone(&parts.in_force));
             let connections = Arc::clone(&parts.connections.metrics);
-            tokio::spawn(metrics::serve(Shown { figures, page, in_force, connections }, listener));
+            tokio::spawn(http::serve(Shown { figures, page, in_force, connections }, listener));
         }
         if let Some(socket) = control {
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
-            tokio::spawn(control::serve(Arc::new(parts), listener, stop));
+            tokio::spawn(listener::serve(Arc::new(parts), listener, stop));
         }
         let (of_resolver, of_zones) = (recursive.clone(), Arc::clone(&secondaries));
         tokio::spawn(descriptors::watch(move || {

@@ -9,10 +9,11 @@ use net::{BindError, Bound, Listener, ListenerConfig, XdpConfig};
 use socket2::{Domain, Protocol, Socket as Socket2, Type};
 
 use super::passed::PassedSockets;
-use crate::control::Socket;
 use crate::privileges;
 use config::Settings;
 use config::metrics::Metrics;
+use control::socket::Socket;
+use telemetry::process::{UserIds, is_root};
 use zone_manager::zones::images;
 
 /// Connections for metrics that the kernel queues until they are accepted.
@@ -54,14 +55,9 @@ impl Sockets {
 }
 
 /// Makes the state folder while privileges allow it. Without it, zones are read from text or transferred.
-fn make_state_folder(
-    settings: &Settings,
-    built_in: bool,
-    ids: Option<privileges::UserIds>,
-    notes: &mut Vec<String>,
-) {
+fn make_state_folder(settings: &Settings, built_in: bool, ids: Option<UserIds>, notes: &mut Vec<String>) {
     let folder = settings.server.storage.folder().filter(|_| !built_in);
-    let owner = ids.filter(|_| telemetry::process::is_root()).map(|i| (i.uid, i.gid));
+    let owner = ids.filter(|_| is_root());
     notes.extend(
         folder.and_then(|folder| images::make_folder(&folder, owner).err()).map(|fault| fault.to_string()),
     );
@@ -248,7 +244,7 @@ fn bind_metrics(
 fn bind_control(
     settings: &Settings,
     built_in: bool,
-    ids: Option<privileges::UserIds>,
+    ids: Option<UserIds>,
     notes: &mut Vec<String>,
 ) -> Result<Option<Socket>, String> {
     if !*settings.control.enable {
@@ -266,15 +262,15 @@ fn bind_control(
     }
 }
 
-fn give_up_privileges(ids: Option<privileges::UserIds>, notes: &mut Vec<String>) -> Result<(), String> {
+fn give_up_privileges(ids: Option<UserIds>, notes: &mut Vec<String>) -> Result<(), String> {
     match ids {
-        Some(ids) if telemetry::process::is_root() => privileges::become_user(ids)
+        Some(ids) if is_root() => privileges::become_user(ids)
             .map_err(|e| format!("refusing to run with privileges that cannot be given up: {e}")),
         Some(_) => {
             notes.push("`user` has no effect: nomen was not started as root".into());
             privileges::lock_down()
         }
-        None if telemetry::process::is_root() => {
+        None if is_root() => {
             notes.push("running as root: set `user` in [server] so that root is given up".into());
             Ok(())
         }

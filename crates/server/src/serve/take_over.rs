@@ -11,7 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::control::{Command, default_paths, hand_over};
+use control::hand_over;
+use control::protocol::ControlCommand;
+use control::socket::default_paths;
 use wording::reason;
 
 /// Longest wait for the running server's answer.
@@ -36,7 +38,7 @@ pub(super) fn take_over(path: Option<&Path>) -> Result<Option<Vec<OwnedFd>>, Str
     let server: Pid = socket_peercred(&stream).map_err(|e| io(e.into()))?.pid;
     let server_end = pidfd_open(server, PidfdFlags::empty()).map_err(|e| io(e.into()))?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io)?;
-    let mut command = serde_json::to_vec(&Command::HandOver).unwrap_or_default();
+    let mut command = serde_json::to_vec(&ControlCommand::HandOver).unwrap_or_default();
     command.push(b'\n');
     stream.write_all(&command).map_err(io)?;
     let sockets = hand_over::receive(&mut stream).map_err(refused)?;

@@ -11,11 +11,12 @@ use nix::unistd::{Gid, Uid};
 
 use super::passed::PassedSockets;
 use super::sockets::{hint, open_early, open_metrics};
-use crate::control::default_paths;
-use crate::privileges::{self, UserIds};
+use crate::privileges;
 use config::Settings;
 use config::log::LogTarget;
 use config::report::{ConfigPlace, Diagnostic};
+use control::socket::default_paths;
+use telemetry::process::{UserIds, is_root};
 use wording::reason;
 
 /// Returns everything that would make a start with these settings fail, or would be missing afterwards.
@@ -57,7 +58,7 @@ fn user(settings: &Settings, faults: &mut Vec<Diagnostic>) -> Option<UserIds> {
     let wanted = &settings.server.privileges;
     let user = wanted.user.as_deref()?;
     match privileges::find(user, wanted.group.as_deref()) {
-        Ok(ids) => Some(ids).filter(|_| telemetry::process::is_root()),
+        Ok(ids) => Some(ids).filter(|_| is_root()),
         Err(fault) => {
             faults.push(Diagnostic::at(wanted.user.place.as_ref(), fault.to_string()));
             None

@@ -13,7 +13,7 @@ use super::ask::{self, Received};
 use super::steps::{Errand, Steps, WalkStep};
 use super::walk::{Walk, WalkFault};
 use super::words::Wanted;
-use server::message::{QuerySpec, print};
+use message::{QuerySpec, print};
 
 /// Largest number of names in a chain.
 const NAMES: usize = 4096;

@@ -31,9 +31,9 @@ use wire::message::Full;
 
 use crate::args::QueryArgs;
 use crate::signing::{self, SignatureFault};
-use ::server::message::{QuerySpec, QueryTooLong, print, yaml};
 use ask::Received;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
+use message::{QuerySpec, QueryTooLong, print, yaml};
 use transfer::{Transfer, TransferFault, is_transfer};
 use wording::reason;
 use words::{Form, Wanted, WordFault};

@@ -9,8 +9,8 @@ use wire::Opcode;
 use wire::edns::OptionCode;
 
 use super::words::{Form, Wanted, WordFault, name_of};
-use server::message::Style;
-use server::message::print::Parts;
+use message::Style;
+use message::print::MessageParts;
 use wording::did_you_mean;
 
 /// The names of the options.
@@ -160,14 +160,14 @@ fn resolve(word: &str) -> Result<Option<&'static str>, WordFault> {
 /// Applies an option about the output. Returns whether it is one.
 fn shown(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Result<bool, WordFault> {
     let form = |form| if on { form } else { Form::Full };
-    let Parts { style, .. } = &mut wanted.parts;
+    let MessageParts { style, .. } = &mut wanted.parts;
     match name {
         "short" => wanted.form = form(Form::Short),
         "json" => wanted.form = form(Form::Json),
         "yaml" => wanted.form = form(Form::Yaml),
         "all" => {
-            let parts = if on { Parts::ALL } else { Parts::NONE };
-            wanted.parts = Parts { style: *style, ..parts };
+            let parts = if on { MessageParts::ALL } else { MessageParts::NONE };
+            wanted.parts = MessageParts { style: *style, ..parts };
         }
         "cmd" => wanted.show_command = on,
         "comments" => wanted.parts.comments = on,
@@ -267,7 +267,8 @@ pub(super) fn trace(wanted: &mut Wanted, on: bool) {
         wanted.query.recursion_desired = false;
         wanted.query.dnssec_ok = true;
         let style = wanted.parts.style;
-        wanted.parts = Parts { sections: [true, true, false], stats: true, style, ..Parts::NONE };
+        wanted.parts =
+            MessageParts { sections: [true, true, false], stats: true, style, ..MessageParts::NONE };
     }
 }
 

@@ -12,7 +12,7 @@ use super::steps::{Errand, Steps};
 use super::walk::{Walk, WalkFault};
 use super::words::{Form, Wanted};
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use server::message::print;
+use message::print;
 
 /// Largest number of aliases followed from one answer to the next.
 const ALIASES: usize = 16;

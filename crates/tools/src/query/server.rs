@@ -9,7 +9,7 @@ use wire::{Malformed, Name, NameBuf, Type};
 
 use super::ask::ask;
 use super::words::{Family, Wanted};
-use server::message::QuerySpec;
+use message::QuerySpec;
 
 /// Returns the addresses of a host, in the selected family.
 ///

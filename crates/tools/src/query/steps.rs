@@ -11,7 +11,7 @@ use wire::{LowerNameBuf, NameBuf, Rcode, Type};
 use super::ask::Received;
 use super::words::{Form, Wanted};
 use super::{footer, with_origin};
-use server::message::print;
+use message::print;
 
 /// The purpose of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

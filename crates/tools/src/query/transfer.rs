@@ -16,8 +16,8 @@ use wire::{Malformed, NameBuf, Rcode, Serial, Type};
 use super::ask::{TcpLink, any_source, belongs, failure};
 use super::words::Wanted;
 use crate::signing::{self, SignatureFault};
-use server::message::print;
-use server::message::yaml::Passage;
+use message::print;
+use message::yaml::Passage;
 
 /// Why a transfer is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]

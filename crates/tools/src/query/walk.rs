@@ -15,7 +15,7 @@ use super::ask::{self, Received};
 use super::server::addresses_in;
 use super::steps::{Errand, Steps, WalkStep};
 use super::words::Wanted;
-use server::message::{QuerySpec, print};
+use message::{QuerySpec, print};
 
 /// Largest number of queries of one walk, including those for proofs and addresses.
 const QUERIES: u32 = 300;

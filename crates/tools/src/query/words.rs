@@ -12,8 +12,8 @@ use wire::{Class, Serial, Type};
 use super::options::{self, chase, trace};
 use super::transfer::is_transfer;
 use crate::args::QueryArgs;
-use server::message::QuerySpec;
-use server::message::print::Parts;
+use message::QuerySpec;
+use message::print::MessageParts;
 
 /// The format of the answer's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct Wanted {
     /// The output format.
     pub form: Form,
     /// The parts that the full form shows.
-    pub parts: Parts,
+    pub parts: MessageParts,
     /// Use TCP from the start.
     pub tcp: bool,
     /// Keep a truncated answer instead of retrying over TCP.
@@ -122,7 +122,7 @@ impl Default for Wanted {
             identify: false,
             family: Family::Any,
             form: Form::Full,
-            parts: Parts::ALL,
+            parts: MessageParts::ALL,
             tcp: false,
             keep_truncated: false,
             show_query: false,
@@ -616,9 +616,12 @@ mod tests {
     #[test]
     fn parts_of_the_output_are_chosen() {
         let w = wanted("a. +noall +answer +timeout=2 +retry=0").expect("good");
-        assert_eq!(w.parts, Parts { sections: [true, false, false], ..Parts::NONE });
+        assert_eq!(w.parts, MessageParts { sections: [true, false, false], ..MessageParts::NONE });
         assert_eq!((w.time, w.tries), (Duration::from_secs(2), 1));
-        assert_eq!(wanted("a. +nostats").expect("good").parts, Parts { stats: false, ..Parts::ALL });
+        assert_eq!(
+            wanted("a. +nostats").expect("good").parts,
+            MessageParts { stats: false, ..MessageParts::ALL }
+        );
     }
 
     #[test]

@@ -13,9 +13,9 @@ use crate::args::UpdateArgs;
 use crate::signing;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::report::{ConfigTexts, Diagnostic};
+use message::print;
 use script::{Command, ScriptReader};
 use send::{Sender, UpdateOutcome};
-use server::message::print;
 use wording::reason;
 
 /// Runs the verb; returns the exit code.

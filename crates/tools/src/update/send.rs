@@ -18,8 +18,8 @@ use crate::query::ask::{Received, ask};
 use crate::query::words::{Wanted, WordFault, read_server};
 use crate::query::{located, server};
 use crate::signing::{self, SignatureFault};
-use ::server::message::{QuerySpec, print};
 use config::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE};
+use message::{QuerySpec, print};
 
 /// Longest message sent over UDP, in bytes (RFC 1035 §2.3.4); longer ones are sent over TCP (RFC 2136 §2.1).
 const LONGEST_DATAGRAM: usize = 512;

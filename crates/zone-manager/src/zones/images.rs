@@ -29,6 +29,7 @@ use zone::regular;
 
 use crate::managed::state::ImageOrder;
 use crate::managed::{Apex, ZoneSpec, ZoneText};
+use telemetry::process::UserIds;
 use telemetry::repeated::log_repeated;
 use threads::spare::{Share, spare};
 use wording::reason;
@@ -86,16 +87,16 @@ pub struct StateFolder {
     pub key: HashKey,
 }
 
-/// Creates the folder if it is missing, owned by `owner` (user and group) if given. To be called before the
+/// Creates the folder if it is missing, owned by `owner` if given. To be called before the
 /// process drops its privileges.
 ///
 /// # Errors
 /// [`StateFault::Folder`].
-pub fn make_folder(folder: &Path, owner: Option<(u32, u32)>) -> Result<(), StateFault> {
+pub fn make_folder(folder: &Path, owner: Option<UserIds>) -> Result<(), StateFault> {
     let fault = |e| StateFault::Folder(folder.to_owned(), e);
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => match owner {
-            Some((user, group)) => chown(folder, Some(user), Some(group)).map_err(fault),
+            Some(UserIds { uid, gid }) => chown(folder, Some(uid), Some(gid)).map_err(fault),
             None => Ok(()),
         },
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),

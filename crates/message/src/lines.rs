@@ -12,7 +12,7 @@ const INDENT: &str = "\n\t\t\t\t";
 const NUMBERS: [&str; 5] = ["serial", "refresh", "retry", "expire", "minimum"];
 
 /// Returns the data of a record on several lines; `None` if one line is enough.
-pub(super) fn of(rtype: Type, rdata: &str) -> Option<String> {
+pub(crate) fn of(rtype: Type, rdata: &str) -> Option<String> {
     match rtype {
         Type::SOA => soa(rdata),
         _ if rdata.len() > WIDTH => Some(long(rtype, rdata)),
@@ -64,7 +64,7 @@ fn long(rtype: Type, rdata: &str) -> String {
 }
 
 /// Returns whether the data of a type ends in one value of base 16 or 64, in which white space is ignored.
-pub(super) fn ends_in_one_value(rtype: Type) -> bool {
+pub(crate) fn ends_in_one_value(rtype: Type) -> bool {
     let types = [
         "DNSKEY",
         "CDNSKEY",
@@ -96,7 +96,7 @@ fn cut(value: &str) -> Vec<&str> {
 }
 
 /// Returns the fields of the data, split at spaces outside of quotes.
-pub(super) fn fields(rdata: &str) -> Vec<&str> {
+pub(crate) fn fields(rdata: &str) -> Vec<&str> {
     let (mut fields, mut start, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
     for (at, c) in rdata.char_indices() {
         match c {
@@ -116,7 +116,7 @@ pub(super) fn fields(rdata: &str) -> Vec<&str> {
 }
 
 /// Returns a time in seconds as words: `1 week 2 days`.
-pub(super) fn time(seconds: u64) -> String {
+pub(crate) fn time(seconds: u64) -> String {
     let units = [(604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];
     let mut rest = seconds;
     let mut words = Vec::new();

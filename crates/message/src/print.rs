@@ -3,117 +3,21 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use wire::edns::{Edns, ErrorInfo, OptionCode};
-use wire::message::{Header, Malformed, Parser, RawRecord};
-use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, rdata};
+use wire::edns::OptionCode;
+use wire::message::Malformed;
+use wire::{Rcode, Type};
 
-use super::lines;
-use super::style::{self, Style};
-
-/// A record as text.
-pub(super) struct Shown {
-    pub(super) owner: String,
-    pub(super) ttl: Ttl,
-    pub(super) class: Class,
-    pub(super) rtype: Type,
-    /// The data as text.
-    pub(super) rdata: String,
-    /// The data in uncompressed wire form.
-    pub(super) data: Vec<u8>,
-}
-
-/// A decoded message.
-pub(super) struct Decoded<'m> {
-    pub(super) header: Header,
-    pub(super) questions: Vec<(String, String, Type)>,
-    /// The name of the first question.
-    qname: Option<NameBuf>,
-    pub(super) sections: [Vec<Shown>; 3],
-    pub(super) opt: Option<Edns<'m>>,
-}
-
-impl<'m> Decoded<'m> {
-    pub(super) fn of(message: &'m [u8]) -> Result<Self, Malformed> {
-        let (header, mut parser) = Parser::new(message)?;
-        let counts = header.counts();
-        let (questions, sections) = (Vec::new(), Default::default());
-        let mut parts = Self { header, questions, qname: None, sections, opt: None };
-        for _ in 0..counts[0] {
-            let q = parser.question()?;
-            parts.qname = parts.qname.or(Some(q.name.to_buf()));
-            parts.questions.push((q.name.to_string(), q.qclass.to_string(), q.qtype));
-        }
-        for (section, count) in parts.sections.iter_mut().zip(&counts[1..]) {
-            for _ in 0..*count {
-                let record = parser.record()?;
-                if record.rtype == Type::OPT {
-                    parts.opt = Some(Edns::parse(message, &record)?);
-                } else {
-                    section.push(show(&mut parser, &record)?);
-                }
-            }
-        }
-        Ok(parts)
-    }
-
-    /// Returns an EDNS option as text.
-    pub(super) fn option_text(&self, code: OptionCode, data: &[u8]) -> String {
-        match (code, data) {
-            // SOA-SERIAL (RFC 9660 §2.1). The zone is the ancestor of the query name that has this many
-            // labels.
-            (OptionCode::ZONEVERSION, [labels, 0, a, b, c, d]) => {
-                let serial = u32::from_be_bytes([*a, *b, *c, *d]);
-                let mut ends = self.qname.iter().flat_map(|name| name.as_name().ancestors());
-                let zone = ends.find(|end| end.label_count() == usize::from(*labels));
-                let zone = zone.map_or(format!("of {labels} labels"), |zone| zone.to_string());
-                format!("ZONEVERSION: SOA-SERIAL: {serial} (zone {zone})")
-            }
-            _ => option_text(code, data),
-        }
-    }
-
-    pub(super) fn rcode(&self) -> Rcode {
-        let high = self.opt.map_or(0, |opt| u16::from(opt.extended_rcode));
-        Rcode(high << 4 | self.header.rcode().0)
-    }
-}
-
-fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Shown, Malformed> {
-    let (mut data, mut text) = (Vec::new(), String::new());
-    parser.expand_rdata(record, &mut data)?;
-    // Writing to a String cannot fail, here and below.
-    let _ = rdata::write_text(record.rtype, &data, &mut text);
-    Ok(Shown {
-        owner: parser.name_at(record.owner_at)?.to_string(),
-        ttl: record.ttl(),
-        class: record.class,
-        rtype: record.rtype,
-        rdata: text,
-        data,
-    })
-}
+use crate::decoded::{Decoded, Shown, flag_words, hex};
+use crate::style::{self, Style};
 
 /// Returns the response code, with the bits that EDNS adds.
 pub fn rcode(message: &[u8]) -> Result<Rcode, Malformed> {
     Decoded::of(message).map(|parts| parts.rcode())
 }
 
-pub(super) fn flag_words(header: &Header) -> String {
-    let flags = [
-        ("qr", header.is_response()),
-        ("aa", header.authoritative()),
-        ("tc", header.truncated()),
-        ("rd", header.recursion_desired()),
-        ("ra", header.recursion_available()),
-        ("ad", header.authentic_data()),
-        ("cd", header.checking_disabled()),
-    ];
-    flags.iter().filter(|(_, on)| *on).map(|(word, _)| format!(" {word}")).collect()
-}
-
 /// The parts of a message that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
+pub struct MessageParts {
     /// Header, OPT and the titles of sections.
     pub comments: bool,
     /// The question.
@@ -126,7 +30,7 @@ pub struct Parts {
     pub style: Style,
 }
 
-impl Parts {
+impl MessageParts {
     /// Everything.
     pub const ALL: Self =
         Self { comments: true, question: true, sections: [true; 3], stats: true, style: Style::PLAIN };
@@ -137,11 +41,11 @@ impl Parts {
 
 /// Returns every section of a message, in the form of dig.
 pub fn full(message: &[u8]) -> Result<String, Malformed> {
-    chosen(message, Parts::ALL)
+    chosen(message, MessageParts::ALL)
 }
 
 /// Returns some parts of a message, in the form of dig.
-pub fn chosen(message: &[u8], shown: Parts) -> Result<String, Malformed> {
+pub fn chosen(message: &[u8], shown: MessageParts) -> Result<String, Malformed> {
     let parts = Decoded::of(message)?;
     let mut out = if shown.comments { comments(&parts) } else { String::new() };
     if !parts.questions.is_empty() && shown.question && shown.comments {
@@ -187,7 +91,7 @@ fn comments(parts: &Decoded<'_>) -> String {
 }
 
 /// Returns the records of the answer section as text.
-pub fn answers(message: &[u8], shown: Parts) -> Result<String, Malformed> {
+pub fn answers(message: &[u8], shown: MessageParts) -> Result<String, Malformed> {
     Ok(Decoded::of(message)?.sections[0].iter().map(|record| style::line(record, &shown.style)).collect())
 }
 
@@ -226,44 +130,6 @@ pub fn short_unsigned(message: &[u8]) -> Result<String, Malformed> {
     let asked = parts.questions.iter().any(|(_, _, qtype)| *qtype == Type::RRSIG);
     let shown = parts.sections[0].iter().filter(|record| asked || record.rtype != Type::RRSIG);
     Ok(shown.map(|record| format!("{}\n", record.rdata)).collect())
-}
-
-fn hex(data: &[u8]) -> String {
-    data.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-fn printable(data: &[u8]) -> String {
-    data.iter().map(|&b| if (0x20..0x7f).contains(&b) { char::from(b) } else { '.' }).collect()
-}
-
-fn option_text(code: OptionCode, data: &[u8]) -> String {
-    match (code, data) {
-        (OptionCode::NSID, _) => format!("NSID: {} (\"{}\")", hex(data), printable(data)),
-        (OptionCode::COOKIE, _) => format!("COOKIE: {}", hex(data)),
-        (OptionCode::KEEPALIVE, [a, b]) => {
-            let tenths = u16::from_be_bytes([*a, *b]);
-            format!("TCP KEEPALIVE: {}.{} secs", tenths / 10, tenths % 10)
-        }
-        (OptionCode::KEEPALIVE, _) => "TCP KEEPALIVE".into(),
-        (OptionCode::EXPIRE, [a, b, c, d]) => {
-            let seconds = u32::from_be_bytes([*a, *b, *c, *d]);
-            format!("EXPIRE: {seconds} ({})", lines::time(seconds.into()))
-        }
-        (OptionCode::EXPIRE, []) => "EXPIRE".into(),
-        (OptionCode::ZONEVERSION, []) => "ZONEVERSION".into(),
-        (OptionCode::REPORT_CHANNEL, name) if Name::from_wire(name).is_ok() => {
-            format!("REPORT-CHANNEL: {}", Name::of_checked(name))
-        }
-        (OptionCode::PADDING, _) => format!("PADDING: {} bytes", data.len()),
-        (OptionCode::EXTENDED_ERROR, [a, b, text @ ..]) => {
-            let info = ErrorInfo(u16::from_be_bytes([*a, *b]));
-            let text = String::from_utf8_lossy(text);
-            let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-            let clean = if clean.is_empty() { clean } else { format!(": {clean}") };
-            format!("EDE: {} ({}){clean}", info.0, info.name())
-        }
-        _ => format!("OPT={}: {}", code.0, hex(data)),
-    }
 }
 
 /// Returns a message as JSON, after RFC 8427.

@@ -1,18 +1,14 @@
-//! The configuration in force: its source, its current values, and the parts that a reload updates.
-//!
-//! It may differ from the configuration read last: some keys take effect only at a start.
+//! Where the configuration comes from: a file, the command line, or the program itself. Reads it at the start
+//! and at each reload.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-
-use arc_swap::ArcSwap;
-use tracing::warn;
 
 use crate::builtin;
 use config::report::{ConfigTexts, Diagnostic};
-use config::{Accepted, Adopt, PendingKey, Rejected, Settings};
-use threads::sync::lock;
+use config::{Accepted, Rejected, Settings};
+use control::in_force::InForce;
 use wording::reason;
 use zone_manager::zones::added;
 use zone_manager::zones::manager::{AcceptZones, ReloadFault};
@@ -35,6 +31,16 @@ impl ConfigSource {
     /// Returns whether there is no configuration file. Nothing is stored on disk then.
     pub fn is_built_in(&self) -> bool {
         !matches!(self, Self::File(_))
+    }
+}
+
+impl fmt::Display for ConfigSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::BuiltIn => f.write_str("built in"),
+            Self::Forward(_) | Self::Resolve => f.write_str("command line"),
+        }
     }
 }
 
@@ -76,6 +82,19 @@ impl ConfigSource {
             }
         }
     }
+
+    /// Reads the configuration again, and puts into force the keys that may change while the server runs.
+    /// Returns the zones it configures.
+    ///
+    /// # Errors
+    /// All faults found in it, or why `accept` rejects its zones. Nothing has changed then.
+    pub fn renew(&self, in_force: &InForce, accept: &AcceptZones<'_>) -> Result<WantedZones, ReloadFault> {
+        let rejected = |rejected: Rejected| ReloadFault::Configuration(rejected.to_string().into());
+        let Prepared { settings, zones } = self.prepare(Some(&in_force.settings())).map_err(rejected)?;
+        accept(&zones)?;
+        in_force.adopt(settings);
+        Ok(zones)
+    }
 }
 
 /// The error for a configuration file that cannot be read again.
@@ -88,53 +107,4 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
 fn without_zones(option: &str, text: String) -> Result<Prepared, Rejected> {
     let Accepted { config, .. } = config::read_text(option, text, Path::new("."))?;
     Ok(Prepared { settings: config.settings, zones: WantedZones::default() })
-}
-
-/// The configuration in force.
-pub struct InForce {
-    /// Its source.
-    pub source: ConfigSource,
-    /// Its values; keys that wait for the next start have their values since the last start.
-    settings: ArcSwap<Settings>,
-    /// The keys that wait for the next start, from the last configuration that was read.
-    pending: Mutex<Vec<PendingKey>>,
-    parts: Vec<Arc<dyn Adopt>>,
-}
-
-impl InForce {
-    /// Returns the configuration in force, with the parts that were made with `settings`.
-    pub fn new(source: ConfigSource, settings: Settings, parts: Vec<Arc<dyn Adopt>>) -> Self {
-        InForce { source, settings: ArcSwap::from_pointee(settings), pending: Mutex::default(), parts }
-    }
-
-    /// Returns the settings in force.
-    pub fn settings(&self) -> Arc<Settings> {
-        self.settings.load_full()
-    }
-
-    /// Returns the keys that wait for the next start.
-    pub fn pending(&self) -> Vec<PendingKey> {
-        lock(&self.pending).clone()
-    }
-
-    /// Reads the configuration again, updates every part with the keys that may change while the server runs,
-    /// and reports the keys that may not. Returns the zones it configures.
-    ///
-    /// # Errors
-    /// All faults found in it, or why `accept` rejects its zones. Nothing has changed then.
-    pub fn renew(&self, accept: &AcceptZones<'_>) -> Result<WantedZones, ReloadFault> {
-        let prepared = self.source.prepare(Some(&self.settings.load()));
-        let rejected = |rejected: Rejected| ReloadFault::Configuration(rejected.to_string().into());
-        let Prepared { settings: new, zones } = prepared.map_err(rejected)?;
-        accept(&zones)?;
-        let mut settings = Settings::clone(&self.settings.load());
-        let pending = settings.adopt(new);
-        for key in &pending {
-            warn!("{key}");
-        }
-        self.parts.iter().for_each(|part| part.adopt(&settings));
-        self.settings.store(Arc::new(settings));
-        *lock(&self.pending) = pending;
-        Ok(zones)
-    }
 }

@@ -12,11 +12,11 @@ use tokio::sync::mpsc;
 use validator::AnchorState;
 use wire::{NameBuf, Type};
 
-use super::AnswerLine;
-use super::verbs::last;
-use crate::message::print;
+use super::last;
+use crate::protocol::AnswerLine;
 use config::table::value::parse_duration;
 use config::zone_name::zone_name;
+use message::print;
 use serving::frontend::Frontend;
 use serving::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
 use wording::reason;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use wire::rdata::view::Dnskey;
 use wire::{Ttl, Type};
 
-use super::lines;
-use super::print::Shown;
+use crate::decoded::Shown;
+use crate::lines;
 
 /// The format of records, as dig's options of the same names select it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Default for Style {
 }
 
 /// Returns a record as one line, or as several.
-pub(super) fn line(record: &Shown, style: &Style) -> String {
+pub(crate) fn line(record: &Shown, style: &Style) -> String {
     let mut out = record.owner.clone();
     // Writing to a String cannot fail, here and below.
     if style.ttl {
@@ -80,7 +80,7 @@ pub(super) fn line(record: &Shown, style: &Style) -> String {
 }
 
 /// Returns the data of a record.
-pub(super) fn data(record: &Shown, style: &Style) -> String {
+pub(crate) fn data(record: &Shown, style: &Style) -> String {
     if style.generic {
         return generic(&record.data);
     }

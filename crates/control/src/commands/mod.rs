@@ -1,16 +1,25 @@
 //! Dispatches commands: each goes to the file for its part of the server, and is answered with JSON.
 
+mod explain;
+mod log;
+mod record_text;
+mod recursion;
+mod stats;
+mod status;
+mod transactions;
+mod zones;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::transactions::TransactionVerb;
-use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, transactions, zones};
 use crate::metrics::figures;
-use crate::parts::Parts;
+use crate::parts::ServerParts;
+use crate::protocol::{AnswerLine, ControlCommand, True};
 use serving::frontend::Frontend;
 use serving::recursive::Recursive;
+use transactions::TransactionVerb;
 use zone_manager::managed::Apex;
 use zone_manager::secondaries::ZoneOrder;
 use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
@@ -19,14 +28,14 @@ use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 const OFF: &str = "recursive service is off: the configuration has no [resolver]";
 
 /// Starts answering a command; the channel closes after the last line.
-pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<AnswerLine>) {
+pub(super) fn answer(parts: &Arc<ServerParts>, command: ControlCommand, lines: mpsc::Sender<AnswerLine>) {
     let parts = Arc::clone(parts);
     match command {
-        Command::Reload { force } => {
+        ControlCommand::Reload { force } => {
             let removal = if force { Removal::Force } else { Removal::HoldBack };
             drop(tokio::spawn(finish_reload(parts.manager.reload(removal), lines)));
         }
-        Command::ZoneReload { name, force } => match zones::apex(&name) {
+        ControlCommand::ZoneReload { name, force } => match zones::apex(&name) {
             Ok(apex) if force => drop(tokio::spawn(take_file(parts, apex, lines))),
             Ok(apex) => {
                 let result = parts.manager.reload_zone(apex.clone(), false);
@@ -34,9 +43,9 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             }
             Err(error) => send(&lines, Err(error)),
         },
-        Command::ZoneAccept { name, from } => finish(zones::accept(parts, name, from), lines),
-        Command::ZoneThaw { name } => finish(zones::thaw(parts, name), lines),
-        Command::ZoneAdd { name, template, file, primaries, catalog, group } => {
+        ControlCommand::ZoneAccept { name, from } => finish(zones::accept(parts, name, from), lines),
+        ControlCommand::ZoneThaw { name } => finish(zones::thaw(parts, name), lines),
+        ControlCommand::ZoneAdd { name, template, file, primaries, catalog, group } => {
             let keys = [
                 ("template", template),
                 ("file", file),
@@ -46,36 +55,40 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             let text = zones::block(&name, keys, &primaries);
             drop(tokio::spawn(finish_reload(parts.manager.add_zone(text), lines)));
         }
-        Command::ZoneRemove { name } => match zones::apex(&name) {
+        ControlCommand::ZoneRemove { name } => match zones::apex(&name) {
             Ok(apex) => {
                 let result = parts.manager.remove_zone(apex.clone());
                 drop(tokio::spawn(finish_zone(parts, apex, result, lines)));
             }
             Err(error) => send(&lines, Err(error)),
         },
-        Command::ZoneDump { name } => {
+        ControlCommand::ZoneDump { name } => {
             tokio::task::spawn_blocking(move || zones::dump(&parts.table, &name, &lines));
         }
-        Command::Stop => send(&lines, Ok(json!("stopping"))),
-        Command::CacheDump => {
+        ControlCommand::Stop => send(&lines, Ok(json!("stopping"))),
+        ControlCommand::CacheDump => {
             tokio::task::spawn_blocking(move || match &parts.recursive {
                 Some(recursive) => recursion::dump(recursive, &lines),
                 None => send(&lines, Err(OFF.into())),
             });
         }
-        Command::Explain { name, rtype, dnssec } => {
+        ControlCommand::Explain { name, rtype, dnssec } => {
             tokio::task::spawn_blocking(move || {
                 let max_chain = parts.in_force.settings().server.answers.max_chain.0;
                 let (engine, recursive) = (&parts.frontend.engine, parts.recursive.as_deref());
                 send(&lines, explain::explain(engine, recursive, max_chain, &name, &rtype, dnssec));
             });
         }
-        Command::ZoneBegin { name } => transact(parts, name, lines, TransactionVerb::Begin),
-        Command::ZoneSet { name, record } => transact(parts, name, lines, TransactionVerb::Set(record)),
-        Command::ZoneUnset { name, record } => transact(parts, name, lines, TransactionVerb::Unset(record)),
-        Command::ZoneDiff { name } => transact(parts, name, lines, TransactionVerb::Diff),
-        Command::ZoneCommit { name } => transact(parts, name, lines, TransactionVerb::Commit),
-        Command::ZoneAbort { name } => transact(parts, name, lines, TransactionVerb::Abort),
+        ControlCommand::ZoneBegin { name } => transact(parts, name, lines, TransactionVerb::Begin),
+        ControlCommand::ZoneSet { name, record } => {
+            transact(parts, name, lines, TransactionVerb::Set(record))
+        }
+        ControlCommand::ZoneUnset { name, record } => {
+            transact(parts, name, lines, TransactionVerb::Unset(record))
+        }
+        ControlCommand::ZoneDiff { name } => transact(parts, name, lines, TransactionVerb::Diff),
+        ControlCommand::ZoneCommit { name } => transact(parts, name, lines, TransactionVerb::Commit),
+        ControlCommand::ZoneAbort { name } => transact(parts, name, lines, TransactionVerb::Abort),
         // Listing a million zones takes long, so it runs on a blocking thread: this one handles signals.
         other => {
             tokio::task::spawn_blocking(move || {
@@ -98,41 +111,41 @@ fn finish(
 }
 
 /// Executes the commands that are answered at once.
-fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
-    let Parts { frontend, table, images, recursive, logging, .. } = parts;
+fn now(parts: &ServerParts, command: &ControlCommand) -> Result<Value, String> {
+    let ServerParts { frontend, table, images, recursive, logging, .. } = parts;
     match command {
-        Command::Status => Ok(status::status(parts)),
-        Command::Stats => {
+        ControlCommand::Status => Ok(status::status(parts)),
+        ControlCommand::Stats => {
             let counters = stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging);
             Ok(stats::with_figures(counters, &figures(parts)))
         }
-        Command::ZoneList { failed } => Ok(zones::list(table, *failed)),
-        Command::ZoneStatus { name } => zones::status(parts, name),
-        Command::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
-        Command::ZoneRetransfer { name } => zones::order(parts, name, ZoneOrder::Retransfer),
-        Command::ZoneFreeze { name } => zones::freeze(parts, name),
-        Command::ZoneWrite { name, to, force } => zones::write(parts, name, to.as_deref(), *force),
-        Command::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
-        Command::LogReopen => log::reopen(logging, frontend.dnstap.as_deref()),
-        Command::LogLevel { level } => log::set_level(logging, level),
-        Command::LogQueries { on, share } => log::set_queries(frontend, *on, *share),
-        Command::Reload { .. }
-        | Command::ZoneReload { .. }
-        | Command::ZoneAccept { .. }
-        | Command::ZoneThaw { .. }
-        | Command::ZoneAdd { .. }
-        | Command::ZoneRemove { .. }
-        | Command::ZoneDump { .. }
-        | Command::ZoneBegin { .. }
-        | Command::ZoneSet { .. }
-        | Command::ZoneUnset { .. }
-        | Command::ZoneDiff { .. }
-        | Command::ZoneCommit { .. }
-        | Command::ZoneAbort { .. }
-        | Command::CacheDump
-        | Command::Explain { .. }
-        | Command::HandOver
-        | Command::Stop => Ok(Value::Null),
+        ControlCommand::ZoneList { failed } => Ok(zones::list(table, *failed)),
+        ControlCommand::ZoneStatus { name } => zones::status(parts, name),
+        ControlCommand::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
+        ControlCommand::ZoneRetransfer { name } => zones::order(parts, name, ZoneOrder::Retransfer),
+        ControlCommand::ZoneFreeze { name } => zones::freeze(parts, name),
+        ControlCommand::ZoneWrite { name, to, force } => zones::write(parts, name, to.as_deref(), *force),
+        ControlCommand::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
+        ControlCommand::LogReopen => log::reopen(logging, frontend.dnstap.as_deref()),
+        ControlCommand::LogLevel { level } => log::set_level(logging, level),
+        ControlCommand::LogQueries { on, share } => log::set_queries(frontend, *on, *share),
+        ControlCommand::Reload { .. }
+        | ControlCommand::ZoneReload { .. }
+        | ControlCommand::ZoneAccept { .. }
+        | ControlCommand::ZoneThaw { .. }
+        | ControlCommand::ZoneAdd { .. }
+        | ControlCommand::ZoneRemove { .. }
+        | ControlCommand::ZoneDump { .. }
+        | ControlCommand::ZoneBegin { .. }
+        | ControlCommand::ZoneSet { .. }
+        | ControlCommand::ZoneUnset { .. }
+        | ControlCommand::ZoneDiff { .. }
+        | ControlCommand::ZoneCommit { .. }
+        | ControlCommand::ZoneAbort { .. }
+        | ControlCommand::CacheDump
+        | ControlCommand::Explain { .. }
+        | ControlCommand::HandOver
+        | ControlCommand::Stop => Ok(Value::Null),
         other => about_recursion(recursive.as_ref().ok_or(OFF)?, frontend, other),
     }
 }
@@ -141,30 +154,30 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
 fn about_recursion(
     recursive: &Arc<Recursive>,
     frontend: &Frontend,
-    command: &Command,
+    command: &ControlCommand,
 ) -> Result<Value, String> {
     match command {
-        Command::CacheStats => Ok(recursion::cache_stats(recursive, frontend)),
-        Command::CacheFlush { name, tree, rtype } => {
+        ControlCommand::CacheStats => Ok(recursion::cache_stats(recursive, frontend)),
+        ControlCommand::CacheFlush { name, tree, rtype } => {
             recursion::flush(recursive, name, *tree, rtype.as_deref())
         }
-        Command::CacheSave { file } => recursion::save(recursive, file.as_deref()),
-        Command::CacheLoad { file } => recursion::load(recursive, file.as_deref()),
-        Command::ForwardList => Ok(recursion::forward_list(recursive)),
-        Command::ForwardAdd { domain, servers, stub } => {
+        ControlCommand::CacheSave { file } => recursion::save(recursive, file.as_deref()),
+        ControlCommand::CacheLoad { file } => recursion::load(recursive, file.as_deref()),
+        ControlCommand::ForwardList => Ok(recursion::forward_list(recursive)),
+        ControlCommand::ForwardAdd { domain, servers, stub } => {
             recursion::forward_add(recursive, &frontend.addresses(), domain, servers, *stub)
         }
-        Command::ForwardRemove { domain } => recursion::forward_remove(recursive, domain),
-        Command::TrustAnchorList => Ok(recursion::trust_anchor_list(recursive)),
-        Command::NtaList => Ok(recursion::anchor_list(recursive)),
-        Command::NtaAdd { domain, time } => recursion::anchor_add(recursive, domain, time),
-        Command::NtaRemove { domain } => recursion::anchor_remove(recursive, domain),
+        ControlCommand::ForwardRemove { domain } => recursion::forward_remove(recursive, domain),
+        ControlCommand::TrustAnchorList => Ok(recursion::trust_anchor_list(recursive)),
+        ControlCommand::NtaList => Ok(recursion::anchor_list(recursive)),
+        ControlCommand::NtaAdd { domain, time } => recursion::anchor_add(recursive, domain, time),
+        ControlCommand::NtaRemove { domain } => recursion::anchor_remove(recursive, domain),
         _ => Ok(Value::Null),
     }
 }
 
 /// Executes a command on a transaction.
-fn transact(parts: Arc<Parts>, name: String, lines: mpsc::Sender<AnswerLine>, verb: TransactionVerb) {
+fn transact(parts: Arc<ServerParts>, name: String, lines: mpsc::Sender<AnswerLine>, verb: TransactionVerb) {
     tokio::task::spawn_blocking(move || {
         let line = match transactions::transact(&parts, &name, &verb) {
             Ok(data) => last(Ok(data)),
@@ -201,7 +214,7 @@ async fn ended(result: oneshot::Receiver<Reloaded>) -> Reloaded {
 
 /// Reports the result of a request about one zone, which may not exist.
 async fn finish_zone(
-    parts: Arc<Parts>,
+    parts: Arc<ServerParts>,
     apex: Apex,
     result: oneshot::Receiver<Reloaded>,
     lines: mpsc::Sender<AnswerLine>,
@@ -209,7 +222,7 @@ async fn finish_zone(
     report_zone(parts, apex, ended(result).await, lines).await;
 }
 
-async fn report_zone(parts: Arc<Parts>, apex: Apex, result: Reloaded, lines: mpsc::Sender<AnswerLine>) {
+async fn report_zone(parts: Arc<ServerParts>, apex: Apex, result: Reloaded, lines: mpsc::Sender<AnswerLine>) {
     match result {
         Err(ReloadFault::NoSuchZone) => {
             let looked = move || send(&lines, Err(zones::no_such_zone(&parts.table, &apex)));
@@ -220,7 +233,7 @@ async fn report_zone(parts: Arc<Parts>, apex: Apex, result: Reloaded, lines: mps
 }
 
 /// Reloads a zone from its file although updates have changed the zone.
-async fn take_file(parts: Arc<Parts>, apex: Apex, lines: mpsc::Sender<AnswerLine>) {
+async fn take_file(parts: Arc<ServerParts>, apex: Apex, lines: mpsc::Sender<AnswerLine>) {
     let result = ended(parts.manager.reload_zone(apex.clone(), true)).await;
     match (result, zones::taken(&parts, &apex).await) {
         (Ok(_), Some(Err(fault))) => drop(lines.send(last(Err(fault))).await),

@@ -1,9 +1,8 @@
 //! Metrics for Prometheus, collected at each scrape: each file here prints the counters of one part. `text`
-//! has the formats, `http` the listener.
+//! has the formats.
 //!
 //! The test `conventions` checks the naming conventions of every series and generates docs/METRICS.md.
 
-mod http;
 mod listeners;
 mod process;
 mod queries;
@@ -18,9 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::parts::Parts;
+use crate::parts::ServerParts;
 
-pub use http::{Shown, serve};
 pub use listeners::{ListenerFigures, ListenerReport};
 pub use process::ProcessFigures;
 pub use queries::QueryFigures;
@@ -44,8 +42,8 @@ pub trait Figures: Send + Sync {
 pub type AllFigures = Arc<[Box<dyn Figures>]>;
 
 /// Returns the metrics of all parts.
-pub fn figures(parts: &Parts) -> AllFigures {
-    let Parts {
+pub fn figures(parts: &ServerParts) -> AllFigures {
+    let ServerParts {
         frontend,
         table,
         images,

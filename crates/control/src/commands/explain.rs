@@ -18,8 +18,8 @@ use wire::hash::HashedName;
 use wire::name::NameBuf;
 use wire::{Class, Type};
 
-use crate::message::{QuerySpec, print};
 use config::zone_name::zone_name;
+use message::{QuerySpec, print};
 use serving::frontend::Served;
 use serving::recursive::Recursive;
 

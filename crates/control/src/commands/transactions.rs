@@ -7,7 +7,7 @@ use zone::store::ChangeSet;
 
 use super::record_text::{set_record, unset_records};
 use super::zones::find;
-use crate::parts::Parts;
+use crate::parts::ServerParts;
 use zone_manager::changes::{Changes, TransactionFault};
 use zone_manager::managed::ZoneStatus;
 use zone_manager::shown_change::ShownChange;
@@ -33,7 +33,11 @@ pub(super) enum TransactionVerb {
 }
 
 /// Executes a command on the transaction of a zone.
-pub(super) fn transact(parts: &Parts, name: &str, verb: &TransactionVerb) -> Result<Value, CommandFault> {
+pub(super) fn transact(
+    parts: &ServerParts,
+    name: &str,
+    verb: &TransactionVerb,
+) -> Result<Value, CommandFault> {
     let plain = |fault: String| (fault, None);
     let state = find(&parts.table, name).map_err(plain)?;
     let changes = parts.changes.as_ref().filter(|changes| changes.takes_any(&state.spec.apex));

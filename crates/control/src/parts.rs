@@ -18,7 +18,7 @@ use zone_manager::zones::manager::{ZoneManagerHandle, ZoneTable};
 
 /// The parts of a running server that commands, figures and the status page reach.
 #[derive(Clone)]
-pub struct Parts {
+pub struct ServerParts {
     /// Answers queries.
     pub frontend: Arc<Frontend>,
     /// All zones and their states.

@@ -17,9 +17,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use wire::NameBuf;
 
-use super::{AllFigures, Format, render};
 use crate::connections::ConnectionSet;
 use crate::in_force::InForce;
+use crate::metrics::{AllFigures, Format, render};
 use crate::page::StatusPage;
 use config::metrics::Metrics;
 use config::table::read::At;

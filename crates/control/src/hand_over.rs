@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::unix::OwnedWriteHalf;
 
-use super::{AnswerLine, True};
+use crate::protocol::{AnswerLine, True};
 use serving::frontend::Frontend;
 
 /// Descriptors per message; the kernel allows 253.
@@ -71,8 +71,8 @@ fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
     if sent == 1 { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Reads the answer to [`super::Command::HandOver`] and the sockets after it. The stream should have a read
-/// timeout.
+/// Reads the answer to [`crate::protocol::ControlCommand::HandOver`] and the sockets after it. The stream
+/// should have a read timeout.
 ///
 /// # Errors
 /// A text: the server's refusal, or the fault in its answer.

@@ -1,5 +1,5 @@
 //! The status page for operators: one page of HTML without scripts and without resources from elsewhere.
-//! `crate::metrics` serves it. `rates` has the last minute, `html` ensures that no outside text becomes
+//! `crate::http` serves it. `rates` has the last minute, `html` ensures that no outside text becomes
 //! markup.
 
 mod html;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::stats::RCODES;
 use exchange::Transport;
 
-use crate::parts::Parts;
+use crate::parts::ServerParts;
 use rates::{Samples, Totals};
 use telemetry::process::resident_memory;
 use threads::sync::lock;
@@ -31,13 +31,13 @@ const FAULTS: usize = 20;
 
 /// The page, with the samples it needs for the last minute.
 pub struct StatusPage {
-    parts: Parts,
+    parts: ServerParts,
     samples: Mutex<Samples>,
 }
 
 impl StatusPage {
     /// Returns a page on these parts.
-    pub fn new(parts: Parts) -> Arc<StatusPage> {
+    pub fn new(parts: ServerParts) -> Arc<StatusPage> {
         let samples = Mutex::new(Samples::new(parts.process.since));
         Arc::new(StatusPage { parts, samples })
     }
@@ -94,7 +94,7 @@ impl StatusPage {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let Parts { frontend, table, secondaries, recursive, in_force, process, .. } = &self.parts;
+        let ServerParts { frontend, table, secondaries, recursive, in_force, process, .. } = &self.parts;
         let (totals, now) = (self.totals(), Instant::now());
         let [whole, minute] = lock(&self.samples).stretches(now, &totals);
         let zones = table.all();

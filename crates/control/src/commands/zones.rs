@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use wire::{Name, Serial};
 
 use super::status::seconds;
-use super::verbs::{last, send};
-use super::{AcceptedVersion, AnswerLine};
-use crate::parts::Parts;
+use super::{last, send};
+use crate::parts::ServerParts;
+use crate::protocol::{AcceptedVersion, AnswerLine};
 use config::table::value::quote;
 use config::zone_name::zone_name;
 use wording::did_you_mean;
@@ -72,7 +72,7 @@ pub(super) fn list(table: &ZoneTable, only_failed: bool) -> Value {
 
 /// Returns the state of a zone as a word, its serial, and the fault of its newest version. For a copy of the
 /// root zone this is the version that the resolver uses, which may differ from the version in the zone table.
-fn standing(parts: &Parts, state: &ZoneStatus) -> (&'static str, Option<Serial>, Option<String>) {
+fn standing(parts: &ServerParts, state: &ZoneStatus) -> (&'static str, Option<Serial>, Option<String>) {
     let copy = parts.recursive.as_ref().filter(|_| state.spec.origin == Origin::LocalRoot);
     let copy = copy.and_then(|recursive| recursive.local_root.status());
     let (word, serial) = match &copy {
@@ -85,8 +85,8 @@ fn standing(parts: &Parts, state: &ZoneStatus) -> (&'static str, Option<Serial>,
 }
 
 /// Returns the state of one zone.
-pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
-    let Parts { frontend, table, secondaries, changes, in_force, .. } = parts;
+pub(super) fn status(parts: &ServerParts, name: &str) -> Result<Value, String> {
+    let ServerParts { frontend, table, secondaries, changes, in_force, .. } = parts;
     let changes = changes.as_deref();
     let (engine, state) = (&frontend.engine, find(table, name)?);
     let name = state.spec.name();
@@ -175,7 +175,7 @@ pub(super) fn block<const N: usize>(
 }
 
 /// Orders a refresh, a retransfer or a NOTIFY of a zone.
-pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value, String> {
+pub(super) fn order(parts: &ServerParts, name: &str, order: ZoneOrder) -> Result<Value, String> {
     let state = find(&parts.table, name)?;
     parts.secondaries.order(&state.spec.apex, order).map_err(|fault| fault.to_string())?;
     let ordered = match order {
@@ -187,14 +187,14 @@ pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value
 }
 
 /// Returns the update service, if the zone accepts updates.
-fn changes_of<'p>(parts: &'p Parts, state: &ZoneStatus) -> Result<&'p Changes, String> {
+fn changes_of<'p>(parts: &'p ServerParts, state: &ZoneStatus) -> Result<&'p Changes, String> {
     let changes = parts.changes.as_deref().filter(|changes| changes.takes_any(&state.spec.apex));
     let why = "the zone takes no updates: it has neither `allow-update` nor `update-policy`";
     changes.ok_or_else(|| why.into())
 }
 
 /// Stops accepting updates for a zone, and writes its current version to its file.
-pub(super) fn freeze(parts: &Parts, name: &str) -> Result<Value, String> {
+pub(super) fn freeze(parts: &ServerParts, name: &str) -> Result<Value, String> {
     let state = find(&parts.table, name)?;
     let frozen = changes_of(parts, &state)?.freeze(&state.spec.apex);
     let file = frozen.map_err(|fault| format!("the zone is not frozen: {fault}"))?;
@@ -213,7 +213,7 @@ fn put_file(answer: &mut Value, file: &CurrentFile) {
 }
 
 /// Loads a zone from its file, and accepts updates again.
-pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, String> {
+pub(super) async fn thaw(parts: Arc<ServerParts>, name: String) -> Result<Value, String> {
     let table = Arc::clone(&parts.table);
     let found = tokio::task::spawn_blocking(move || find(&table, &name)).await;
     let state = found.map_err(|_| ReloadFault::Stopping.to_string())??;
@@ -244,7 +244,11 @@ pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, Strin
 }
 
 /// Accepts an older version of a zone whose journal is damaged, and puts it into service.
-pub(super) async fn accept(parts: Arc<Parts>, name: String, from: AcceptedVersion) -> Result<Value, String> {
+pub(super) async fn accept(
+    parts: Arc<ServerParts>,
+    name: String,
+    from: AcceptedVersion,
+) -> Result<Value, String> {
     let theirs = Arc::clone(&parts);
     let accepted = tokio::task::spawn_blocking(move || {
         let state = find(&theirs.table, &name)?;
@@ -267,7 +271,7 @@ pub(super) async fn accept(parts: Arc<Parts>, name: String, from: AcceptedVersio
     }))
 }
 
-fn accept_now(parts: &Parts, state: &ZoneStatus, from: AcceptedVersion) -> Result<Accepted, String> {
+fn accept_now(parts: &ServerParts, state: &ZoneStatus, from: AcceptedVersion) -> Result<Accepted, String> {
     let (apex, key) = (&state.spec.apex, parts.frontend.engine.key());
     let changes = parts.changes.as_deref().filter(|changes| changes.damage(apex).is_some());
     let changes = changes.ok_or_else(|| AcceptFault::NotDamaged.to_string())?;
@@ -289,13 +293,13 @@ fn accept_now(parts: &Parts, state: &ZoneStatus, from: AcceptedVersion) -> Resul
 }
 
 /// Returns the result of loading a zone from its file; `None` if it was not loaded.
-pub(super) async fn taken(parts: &Arc<Parts>, apex: &Apex) -> Option<TakeEnd> {
+pub(super) async fn taken(parts: &Arc<ServerParts>, apex: &Apex) -> Option<TakeEnd> {
     on_changes(parts, apex, |changes, apex| changes.taken(apex)).await.flatten()
 }
 
 /// Calls the update service on a blocking thread, since it waits for its thread; `None` if there is none.
 async fn on_changes<T: Send + 'static>(
-    parts: &Arc<Parts>,
+    parts: &Arc<ServerParts>,
     apex: &Apex,
     ask: impl FnOnce(&Changes, &Apex) -> T + Send + 'static,
 ) -> Option<T> {
@@ -304,7 +308,7 @@ async fn on_changes<T: Send + 'static>(
 }
 
 /// Writes a zone to its own file or to another file.
-pub(super) fn write(parts: &Parts, name: &str, to: Option<&str>, force: bool) -> Result<Value, String> {
+pub(super) fn write(parts: &ServerParts, name: &str, to: Option<&str>, force: bool) -> Result<Value, String> {
     let state = find(&parts.table, name)?;
     let own = state.spec.text.file().filter(|_| matches!(state.spec.text, ZoneText::File(_)));
     let real = |path: &Path| path.canonicalize().ok();

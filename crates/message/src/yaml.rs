@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use wire::message::Malformed;
 
-use super::print::{Decoded, Shown, flag_words};
-use super::style::{self, Style};
+use crate::decoded::{Decoded, Shown, flag_words};
+use crate::style::{self, Style};
 use wording::rfc3339;
 
 /// The addresses and times of an exchange.

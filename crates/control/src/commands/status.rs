@@ -5,8 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::in_force::ConfigSource;
-use crate::parts::Parts;
+use crate::parts::ServerParts;
 use telemetry::process::resident_memory;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
@@ -21,8 +20,8 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 }
 
 /// Returns the state of the server.
-pub(super) fn status(parts: &Parts) -> Value {
-    let Parts { frontend, table, secondaries, recursive, in_force, logging, process, .. } = parts;
+pub(super) fn status(parts: &ServerParts) -> Value {
+    let ServerParts { frontend, table, secondaries, recursive, in_force, logging, process, .. } = parts;
     let (zones, folders, now) = (table.all(), table.folders(), unix_now());
     let ages = || zones.iter().filter_map(|z| Some(z.examined.as_ref()?.signatures?.age(now)));
     let aged = |age| ages().filter(|one| *one == age).count();
@@ -56,11 +55,7 @@ pub(super) fn status(parts: &Parts) -> Value {
         "pid": std::process::id(),
         "started": seconds(process.started),
         "uptime_seconds": process.since.elapsed().as_secs(),
-        "configuration": match &in_force.source {
-            ConfigSource::File(path) => path.display().to_string(),
-            ConfigSource::BuiltIn => "built in".into(),
-            ConfigSource::Forward(_) | ConfigSource::Resolve => "command line".into(),
-        },
+        "configuration": in_force.source,
         "listeners": listeners,
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),

@@ -1,0 +1,334 @@
+//! The control protocol: one JSON object per line in each direction.
+//!
+//! A command is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
+//! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; lines `{"text":"…"}`, which are pieces of a long
+//! output, may come before it. A connection carries any number of commands, one at a time.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The version to accept in place of a damaged journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcceptedVersion {
+    /// The contents of the zone file.
+    File,
+    /// The readable part of the journal.
+    Journal,
+}
+
+/// A command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ControlCommand {
+    /// Report the state of the server.
+    Status,
+    /// Report every counter.
+    Stats,
+    /// Read the configuration and changed zones again.
+    Reload {
+        /// Remove zones that are no longer configured, however many they are.
+        #[serde(default)]
+        force: bool,
+    },
+    /// List every zone.
+    ZoneList {
+        /// Only zones that are not at the newest version of their file.
+        #[serde(default)]
+        failed: bool,
+    },
+    /// Report the state of one zone.
+    ZoneStatus {
+        /// Its name.
+        name: String,
+    },
+    /// Read one zone again.
+    ZoneReload {
+        /// Its name.
+        name: String,
+        /// Take the contents of its file, even if updates have changed the zone.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Accept an older version of a zone whose journal is damaged.
+    ZoneAccept {
+        /// Its name.
+        name: String,
+        /// The version to accept.
+        from: AcceptedVersion,
+    },
+    /// Stop accepting updates for a zone, and write its file.
+    ZoneFreeze {
+        /// Its name.
+        name: String,
+    },
+    /// Load a zone from its file, and accept updates again.
+    ZoneThaw {
+        /// Its name.
+        name: String,
+    },
+    /// Write a zone to a file.
+    ZoneWrite {
+        /// Its name.
+        name: String,
+        /// The file; the zone's own if absent.
+        #[serde(default)]
+        to: Option<String>,
+        /// Overwrite a file that exists, or that was edited.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Open a transaction.
+    ZoneBegin {
+        /// The zone's name.
+        name: String,
+    },
+    /// Set a record in a transaction.
+    ZoneSet {
+        /// The zone's name.
+        name: String,
+        /// The record in zone file syntax.
+        record: String,
+    },
+    /// Unset records in a transaction.
+    ZoneUnset {
+        /// The zone's name.
+        name: String,
+        /// An owner, an owner and a type, or a record.
+        record: String,
+    },
+    /// Show what a transaction changes.
+    ZoneDiff {
+        /// The zone's name.
+        name: String,
+    },
+    /// Commit a transaction to its zone.
+    ZoneCommit {
+        /// The zone's name.
+        name: String,
+    },
+    /// Abort a transaction.
+    ZoneAbort {
+        /// The zone's name.
+        name: String,
+    },
+    /// Refresh a zone from its primaries.
+    ZoneRefresh {
+        /// Its name.
+        name: String,
+    },
+    /// Transfer a zone from its primaries in full.
+    ZoneRetransfer {
+        /// Its name.
+        name: String,
+    },
+    /// Send NOTIFY to a zone's secondaries.
+    ZoneNotify {
+        /// Its name.
+        name: String,
+    },
+    /// Add a zone and serve it.
+    ZoneAdd {
+        /// Its name.
+        name: String,
+        /// Its template.
+        #[serde(default)]
+        template: Option<String>,
+        /// Its file.
+        #[serde(default)]
+        file: Option<String>,
+        /// Its primaries, as in the configuration.
+        #[serde(default)]
+        primaries: Vec<String>,
+        /// The catalog zone that lists it.
+        #[serde(default)]
+        catalog: Option<String>,
+        /// Its group in the catalog zone.
+        #[serde(default)]
+        group: Option<String>,
+    },
+    /// Remove a zone that was added.
+    ZoneRemove {
+        /// Its name.
+        name: String,
+    },
+    /// Return the records of one zone.
+    ZoneDump {
+        /// Its name.
+        name: String,
+    },
+    /// Explain how a query would be answered.
+    Explain {
+        /// The query name.
+        name: String,
+        /// The query type.
+        rtype: String,
+        /// Whether the DNSSEC OK bit is set.
+        #[serde(default)]
+        dnssec: bool,
+    },
+    /// Report the counters of the cache.
+    CacheStats,
+    /// Flush a name from the cache.
+    CacheFlush {
+        /// The name.
+        name: String,
+        /// Also all names below it.
+        #[serde(default)]
+        tree: bool,
+        /// Only records of this type.
+        #[serde(default)]
+        rtype: Option<String>,
+    },
+    /// Return every entry of the cache.
+    CacheDump,
+    /// Write the cache to a file.
+    CacheSave {
+        /// The file; the configured one if absent.
+        #[serde(default)]
+        file: Option<String>,
+    },
+    /// Read a file into the cache.
+    CacheLoad {
+        /// The file; the configured one if absent.
+        #[serde(default)]
+        file: Option<String>,
+    },
+    /// List every forwarding rule.
+    ForwardList,
+    /// Forward queries for a domain to these servers.
+    ForwardAdd {
+        /// The domain.
+        domain: String,
+        /// The servers.
+        servers: Vec<SocketAddr>,
+        /// The servers are authoritative.
+        #[serde(default)]
+        stub: bool,
+    },
+    /// Remove the rule for a domain.
+    ForwardRemove {
+        /// The domain.
+        domain: String,
+    },
+    /// List every trust anchor.
+    TrustAnchorList,
+    /// List every negative trust anchor.
+    NtaList,
+    /// Add a negative trust anchor: the domain is not validated for a while.
+    NtaAdd {
+        /// The domain.
+        domain: String,
+        /// The duration, such as `1h`.
+        time: String,
+    },
+    /// Remove a negative trust anchor.
+    NtaRemove {
+        /// The domain.
+        domain: String,
+    },
+    /// Reopen the files of the logs and of dnstap.
+    LogReopen,
+    /// Change the log level.
+    LogLevel {
+        /// The level, as in the configuration.
+        level: String,
+    },
+    /// Turn the query log on or off.
+    LogQueries {
+        /// Whether queries are logged.
+        on: bool,
+        /// The share of queries that is logged, if not all are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        share: Option<f64>,
+    },
+    /// Send the listening sockets to the client of this connection, and stop.
+    HandOver,
+    /// Stop the server.
+    Stop,
+}
+
+/// One line of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AnswerLine {
+    /// A piece of a long output.
+    Text {
+        /// Whole lines.
+        text: String,
+    },
+    /// The end of a successful answer.
+    Done {
+        /// Always true.
+        ok: True,
+        /// The result of the command.
+        data: serde_json::Value,
+    },
+    /// The end of an answer to a failed command.
+    Fault {
+        /// Always false.
+        ok: bool,
+        /// The reason.
+        error: String,
+        /// What was done nevertheless, and the faults in detail.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<serde_json::Value>,
+    },
+}
+
+/// The literal `true` in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct True;
+
+impl Serialize for True {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(true)
+    }
+}
+
+impl<'de> Deserialize<'de> for True {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match bool::deserialize(deserializer)? {
+            true => Ok(True),
+            false => Err(serde::de::Error::custom("expected true")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_read_back() {
+        let all = [
+            ControlCommand::Status,
+            ControlCommand::Reload { force: true },
+            ControlCommand::ZoneList { failed: true },
+            ControlCommand::ZoneStatus { name: "a".into() },
+            ControlCommand::Explain { name: "a".into(), rtype: "A".into(), dnssec: false },
+        ];
+        for command in all {
+            let text = serde_json::to_string(&command).expect("text");
+            assert_eq!(serde_json::from_str::<ControlCommand>(&text).ok(), Some(command), "{text}");
+        }
+        let plain = serde_json::from_str::<ControlCommand>(r#"{"verb":"reload"}"#);
+        assert_eq!(plain.ok(), Some(ControlCommand::Reload { force: false }));
+        assert!(
+            serde_json::from_str::<ControlCommand>(r#"{"verb":"zone-status","name":"a","nmae":"b"}"#)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn answer_lines_are_told_apart() {
+        let fault = AnswerLine::Fault { ok: false, error: "e".into(), data: None };
+        let half_done = AnswerLine::Fault { ok: false, error: "e".into(), data: Some(1.into()) };
+        let done = AnswerLine::Done { ok: True, data: serde_json::json!({"error": "no"}) };
+        for line in [fault, half_done, done, AnswerLine::Text { text: "t".into() }] {
+            let text = serde_json::to_string(&line).expect("text");
+            assert_eq!(serde_json::from_str::<AnswerLine>(&text).ok(), Some(line));
+        }
+    }
+}
