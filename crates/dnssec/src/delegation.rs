@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest::Digest;
 use wire::rdata::view::{Dnskey, Ds};
-use wire::{Name, Ttl};
+use wire::{Name, Ttl, UnixTime};
 
 use crate::budget::{ValidationBudget, ValidationLimit};
 use crate::key::{self, tag};
@@ -40,7 +40,7 @@ pub(crate) fn keys(
     zone: Name<'_>,
     ds: &[Vec<u8>],
     settings: &ValidationSettings,
-    now: u64,
+    now: UnixTime,
     budget: &mut ValidationBudget,
 ) -> Result<(Trust, Ttl), BogusReason> {
     let checked = check_keys(set, zone, ds, settings, now, budget)?;
@@ -59,7 +59,7 @@ pub(crate) fn check_keys(
     zone: Name<'_>,
     ds: &[Vec<u8>],
     settings: &ValidationSettings,
-    now: u64,
+    now: UnixTime,
     budget: &mut ValidationBudget,
 ) -> Result<Checked, BogusReason> {
     if set.rdatas.len() > budget.limits().records_per_set {

@@ -44,6 +44,12 @@ impl UnixTime {
         Duration::from_secs(self.0.saturating_sub(earlier.0))
     }
 
+    /// The time between this and `other`.
+    #[inline]
+    pub const fn abs_diff(self, other: UnixTime) -> Duration {
+        Duration::from_secs(self.0.abs_diff(other.0))
+    }
+
     /// The time in the form of signatures: modulo 2³² (RFC 4034 §3.1.5).
     #[inline]
     pub const fn to_serial(self) -> Serial {

@@ -83,7 +83,10 @@ mod tests {
     fn names_are_in_lower_case_and_found_by_their_bytes() {
         let mixed: NameBuf = "WWW.example.".parse().expect("a name");
         let zone = ZoneName::from(&mixed);
-        assert_eq!((zone.as_wire(), zone.to_string().as_str()), (&b"\x03www\x07example\0"[..], "www.example."));
+        assert_eq!(
+            (zone.as_wire(), zone.to_string().as_str()),
+            (&b"\x03www\x07example\0"[..], "www.example.")
+        );
         assert_eq!(zone, ZoneName::from(zone.as_lower()));
         assert_eq!(HashMap::from([(zone.clone(), 1)]).get(zone.as_wire()), Some(&1));
     }
