@@ -12,9 +12,10 @@ use cache::{Answer, AnswerKind, Cache, Config, Credibility, Held, Key, Lookup, N
 use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{HEADER_LEN, MAX_MESSAGE, Parser, QUESTION_TAIL};
-use wire::{Header, Ttl, Type};
+use wire::{Header, Ttl, Type, UnixTime};
 
 const NOW: Now = Now::since_start(1000);
+const WALL: UnixTime = UnixTime::from_secs(100);
 
 fuzz_target!(|data: &[u8]| {
     respond(data);
@@ -46,14 +47,14 @@ fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
 /// Loads a file; checks that its entries can be looked up, saved and loaded again.
 fn load(mut file: &[u8]) -> Option<()> {
     let cache = cache();
-    let _ = cache.load(&mut file, NOW, 100);
+    let _ = cache.load(&mut file, NOW, WALL);
     let mut all = Vec::new();
     cache.for_each(NOW, |held| all.push(held.clone()));
     all.iter().for_each(|held| check(&cache, held));
     let mut saved = Vec::new();
-    let count = cache.save(&mut saved, NOW, 100).expect("a Vec takes everything");
+    let count = cache.save(&mut saved, NOW, WALL).expect("a Vec takes everything");
     assert_eq!(count, all.len() as u64);
-    let restored = self::cache().load(&mut saved.as_slice(), NOW, 100).expect("what was saved can be read");
+    let restored = self::cache().load(&mut saved.as_slice(), NOW, WALL).expect("what was saved can be read");
     assert_eq!(restored.kept, count);
     Some(())
 }

@@ -15,7 +15,7 @@ use validator::{
     Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
     ValidationSettings, Validator,
 };
-use wire::Header;
+use wire::{Header, UnixTime};
 
 /// Returns the next message of the sequence.
 fn next(rest: &mut &[u8]) -> Option<Response> {
@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
     let Some(response) = next(&mut rest) else { return };
     let settings = ValidationSettings { sha1_signatures: true, ..ValidationSettings::default() };
     let anchors = TrustAnchors::root();
-    let by = Validation { settings: &settings, anchors: &anchors, now: 1_790_000_000 };
+    let by = Validation { settings: &settings, anchors: &anchors, now: UnixTime::from_secs(1_790_000_000) };
     let (table, mut budget) = (TrustTable::new(64), ValidationBudget::new(ValidationLimits::default()));
     let mut validator = Validator::answer(response);
     let validated = loop {

@@ -20,8 +20,8 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-use wire::Ttl;
 use wire::message::MAX_MESSAGE;
+use wire::{Ttl, UnixTime};
 
 use crate::answer::{Answer, AnswerKind, Terms};
 use crate::cache::Cache;
@@ -106,13 +106,13 @@ fn write_summed(write: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 impl Cache {
-    /// Writes every entry that may be served, fresh or stale, and returns their number. `wall` is the Unix
-    /// time in seconds. Takes no lock. Makes many small writes: `write` should be buffered.
-    pub fn save(&self, write: &mut impl Write, now: Now, wall: u64) -> io::Result<u64> {
+    /// Writes every entry that may be served, fresh or stale, and returns their number. Takes no lock.
+    /// Makes many small writes: `write` should be buffered.
+    pub fn save(&self, write: &mut impl Write, now: Now, wall: UnixTime) -> io::Result<u64> {
         let mut bytes = Vec::with_capacity(ENTRY + MAX_MESSAGE);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
-        bytes.extend(wall.to_le_bytes());
+        bytes.extend(wall.as_secs().to_le_bytes());
         write_summed(write, &bytes)?;
         let (mut count, mut done) = (0u64, Ok(()));
         self.for_each(now, |held| {
@@ -129,10 +129,9 @@ impl Cache {
         Ok(count)
     }
 
-    /// Loads a file written by [`save`](Self::save), with TTLs aged by the time since. `wall` is the Unix
-    /// time in seconds; if it is earlier than that of the file, entries do not age. Makes many small reads:
-    /// `read` should be buffered.
-    pub fn load(&self, read: &mut impl Read, now: Now, wall: u64) -> Result<Restored, LoadFault> {
+    /// Loads a file written by [`save`](Self::save), with TTLs aged by the time since. If `wall` is earlier
+    /// than the time of the file, entries do not age. Makes many small reads: `read` should be buffered.
+    pub fn load(&self, read: &mut impl Read, now: Now, wall: UnixTime) -> Result<Restored, LoadFault> {
         let mut bytes = vec![0; ENTRY + MAX_MESSAGE + SUM];
         let magic = bytes.get_mut(..MAGIC.len()).ok_or(LoadFault::Damaged)?;
         // A shorter file is foreign, too.
@@ -147,8 +146,8 @@ impl Cache {
         if version != VERSION {
             return Err(LoadFault::Version(version));
         }
-        let saved = u64::from_le_bytes(fields.bytes()?);
-        let passed = u32::try_from(wall.saturating_sub(saved)).unwrap_or(u32::MAX);
+        let saved = UnixTime::from_secs(u64::from_le_bytes(fields.bytes()?));
+        let passed = u32::try_from(wall.saturating_duration_since(saved).as_secs()).unwrap_or(u32::MAX);
         let mut restored = Restored::default();
         loop {
             read.read_exact(&mut bytes[..4])?;

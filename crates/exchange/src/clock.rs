@@ -1,6 +1,8 @@
-//! The only reader of the clock for the query path; all other code gets the time as a parameter.
+//! The only reader of the clock for the query path, and of the wall clock in whole seconds for all crates.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
+
+use wire::UnixTime;
 
 /// The system's clock, or a fixed time for a test.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,8 +25,13 @@ impl Clock {
     }
 }
 
-/// Returns the Unix time in seconds. TSIG and signatures, which are compared with other hosts' clocks, need
-/// it. Few messages do, so it is not read with the clock of a batch.
+/// Returns the current wall-clock time. TSIG and signatures, which are compared with other hosts' clocks,
+/// need it. Few messages do, so it is not read with the clock of a batch.
+pub fn unix_now() -> UnixTime {
+    SystemTime::now().into()
+}
+
+/// Returns the current wall-clock time in seconds since 1970.
 pub fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_now().as_secs()
 }

@@ -31,7 +31,7 @@
 //! | `late.rs` | [`LateQueue`]: late answers on their way back to the worker |
 //! | `outgoing.rs` | [`Core`]: a state machine that decides which messages are sent to other servers |
 //! | `client.rs`, `packets.rs` | the client and the return address; batches without a transport |
-//! | `transport.rs`, `clock.rs`, `counter.rs` | the transports, a line each; the clock of a batch; counters |
+//! | `transport.rs`, `clock.rs`, `counter.rs` | the transports, a line each; the clocks; counters |
 //!
 //! `resolver` has a core, and `zone-manager` one for secondaries. Files depend on each other one way only.
 #![forbid(unsafe_code)]
@@ -50,7 +50,7 @@ mod transport;
 
 pub use batch::{Batch, Envelope, Queries, Query, Replies};
 pub use client::{Client, ReturnAddress};
-pub use clock::{Clock, unix_seconds};
+pub use clock::{Clock, unix_now, unix_seconds};
 pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, WorkerContext};
 pub use late::{LateQueue, LateReplies, wake_together};

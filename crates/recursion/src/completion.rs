@@ -11,7 +11,7 @@ use resolver::{
     ShedReason,
 };
 use wire::edns::ErrorInfo;
-use wire::{LowerNameBuf, Name, Rcode, Ttl};
+use wire::{LowerNameBuf, Name, Rcode, Ttl, UnixTime};
 
 use crate::cache_views::CacheView;
 use crate::failures::FailureCause;
@@ -88,8 +88,8 @@ pub(crate) struct Waiting {
 /// How long a withheld answer is cached as NODATA, in seconds.
 const WITHHELD_TTL: u32 = 60;
 
-/// Returns the Unix time of an instant, in seconds.
-type Clock = dyn Fn(Instant) -> u64 + Send;
+/// Returns the wall-clock time of an instant.
+type Clock = dyn Fn(Instant) -> UnixTime + Send;
 
 /// Takes the outcomes of lookups.
 pub struct LookupCompletion {

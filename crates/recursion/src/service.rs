@@ -8,11 +8,12 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use cache::{Answer, Cache, Credibility, Flush, Freshness, Hit, Key, Lookup, Now, Terms};
 use engine::Source;
+use exchange::unix_now;
 use resolver::{Budget, ClientPrefix, LookupRequest, QueryKey};
 use validator::{BogusReason, ProvenDenials};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
-use wire::{Header, LowerName, LowerNameBuf, Name, Rcode, Ttl, Type};
+use wire::{Header, LowerName, LowerNameBuf, Name, Rcode, Ttl, Type, UnixTime};
 
 use crate::cache_views::CacheView;
 use crate::cached::Cached;
@@ -31,7 +32,7 @@ use crate::validation::denied;
 use crate::validation::queue::Queue;
 use crate::validation::quota::ValidationQuota;
 use crate::validation::repeats::Repeats;
-use crate::validation::{State, Unchecked, Validations, wall};
+use crate::validation::{State, Unchecked, Validations};
 
 /// Passes requests to the resolver.
 pub trait Lookups: Send + Sync {
@@ -207,11 +208,14 @@ impl Service {
 
     /// Returns the sink for lookup outcomes.
     pub fn completion(self: &Arc<Self>) -> LookupCompletion {
-        self.settler_by(|_| wall())
+        self.settler_by(|_| unix_now())
     }
 
-    /// Like [`completion`](Self::completion), with `wall` as the validation clock (Unix seconds).
-    pub fn settler_by(self: &Arc<Self>, wall: impl Fn(Instant) -> u64 + Send + 'static) -> LookupCompletion {
+    /// Like [`completion`](Self::completion), with `wall` as the validation clock.
+    pub fn settler_by(
+        self: &Arc<Self>,
+        wall: impl Fn(Instant) -> UnixTime + Send + 'static,
+    ) -> LookupCompletion {
         LookupCompletion::new(Arc::clone(self), Box::new(wall))
     }
 

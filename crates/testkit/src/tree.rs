@@ -23,7 +23,7 @@ use validator::{
 };
 use wire::message::{Builder, Compressor, Header, Owner, Section};
 use wire::rdata::view::Rrsig;
-use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
+use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, UnixTime};
 
 use crate::answers::{Line, Served};
 use crate::data::soa;
@@ -34,6 +34,8 @@ use crate::{Chain, Record, name};
 
 /// The current time of all tests, in Unix time.
 pub const NOW: u32 = 1_790_000_000;
+/// The same for validators.
+pub const UNIX_NOW: UnixTime = UnixTime::from_secs(NOW as u64);
 
 /// The default validity period of signatures.
 pub const VALID: Validity = Validity { inception: NOW - 3600, expiration: NOW + 86_400 };
@@ -345,7 +347,7 @@ impl Tree {
         other: &mut dyn FnMut(&Need, Reply) -> Option<Reply>,
     ) -> Ended {
         let mut budget = ValidationBudget::new(ValidationLimits::default());
-        let by = Validation { settings, anchors, now: NOW as u64 };
+        let by = Validation { settings, anchors, now: UNIX_NOW };
         let mut needs = Vec::new();
         loop {
             match validator.step(&by, table, &mut budget) {

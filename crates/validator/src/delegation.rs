@@ -2,7 +2,7 @@
 
 use dnssec::key::{self, KeyDigest, tag};
 use wire::rdata::view::{Dnskey, Ds};
-use wire::{Name, Ttl};
+use wire::{Name, Ttl, UnixTime};
 
 use crate::budget::{ValidationBudget, ValidationLimit};
 use crate::outcome::{BogusReason, InsecureReason};
@@ -39,7 +39,7 @@ pub(crate) fn keys(
     zone: Name<'_>,
     ds: &[Vec<u8>],
     settings: &ValidationSettings,
-    now: u64,
+    now: UnixTime,
     budget: &mut ValidationBudget,
 ) -> Result<(Trust, Ttl), BogusReason> {
     let checked = check_keys(set, zone, ds, settings, now, budget)?;
@@ -58,7 +58,7 @@ pub(crate) fn check_keys(
     zone: Name<'_>,
     ds: &[Vec<u8>],
     settings: &ValidationSettings,
-    now: u64,
+    now: UnixTime,
     budget: &mut ValidationBudget,
 ) -> Result<Checked, BogusReason> {
     if set.rdatas.len() > budget.limits().records_per_set {

@@ -137,7 +137,7 @@ struct Lesson<'r> {
 /// Salt and iterations of NSEC3.
 type Param = (Vec<u8>, u16);
 
-/// An RRset with its expiry, in seconds since 1970.
+/// An RRset with its expiry, in seconds of the caller's clock.
 #[derive(Clone, Debug)]
 struct Kept {
     set: Arc<ReceivedSet>,

@@ -4,7 +4,7 @@ use dnssec::algorithm;
 use dnssec::key::tag;
 use dnssec::verify::{SigFault, SignedSet};
 use wire::rdata::view::{Dnskey, Rrsig};
-use wire::{Name, Serial, Ttl};
+use wire::{Name, Ttl, UnixTime};
 
 use crate::budget::{ValidationBudget, ValidationLimit};
 use crate::outcome::BogusReason;
@@ -28,8 +28,7 @@ pub(crate) struct Checked {
 /// The context for checking signatures.
 pub(crate) struct Checker<'a> {
     pub(crate) settings: &'a ValidationSettings,
-    /// Seconds since 1970.
-    pub(crate) now: u64,
+    pub(crate) now: UnixTime,
     /// The required signer.
     pub(crate) zone: Name<'a>,
     /// RDATA of its keys.
@@ -37,11 +36,6 @@ pub(crate) struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// The current time in the format of signatures (RFC 4034 §3.1.5).
-    fn serial(&self) -> Serial {
-        Serial(self.now as u32)
-    }
-
     /// Finds a valid signature of the zone over `set`.
     ///
     /// # Errors
@@ -83,7 +77,7 @@ impl Checker<'_> {
         signature: &'s ReceivedSignature,
     ) -> Result<Rrsig<'s>, SigFault> {
         let sig = Rrsig::read(&signature.rdata)?;
-        signed.check(&sig, self.zone, self.serial(), self.settings.skew)?;
+        signed.check(&sig, self.zone, self.now.to_serial(), self.settings.skew)?;
         if self.settings.takes_algorithm(sig.algorithm) {
             Ok(sig)
         } else {
@@ -122,7 +116,7 @@ impl Checker<'_> {
     }
 
     fn checked(&self, set: &ReceivedSet, signature: &ReceivedSignature, sig: &Rrsig<'_>) -> Checked {
-        let left = sig.expiration.0.wrapping_add(self.settings.skew).wrapping_sub(self.serial().0);
+        let left = sig.expiration.0.wrapping_add(self.settings.skew).wrapping_sub(self.now.to_serial().0);
         let (original_ttl, left) = (sig.original_ttl, Ttl::from_secs(left));
         let ttl = set.ttl.min(signature.ttl).min(original_ttl).min(left);
         Checked { labels: sig.labels as usize, ttl, original_ttl, left }

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
-use wire::{Name, NameBuf, Ttl, Type};
+use wire::{Name, NameBuf, Ttl, Type, UnixTime};
 
 use crate::anchors::{Nearest, TrustAnchors};
 use crate::outcome::{BogusReason, InsecureReason};
@@ -60,14 +61,16 @@ struct Known {
     trust: Trust,
     /// The zone that proves it; `None` for a trust anchor, or without a particular zone.
     by: Option<NameBuf>,
-    /// Expiry in seconds since 1970.
-    until: u64,
+    /// When it expires.
+    until: UnixTime,
 }
 
 impl Known {
     /// Its remaining lifetime.
-    fn ttl(&self, now: u64) -> Ttl {
-        Ttl::from_secs(u32::try_from(self.until.saturating_sub(now)).unwrap_or(Ttl::MAX.as_secs()))
+    fn ttl(&self, now: UnixTime) -> Ttl {
+        Ttl::from_secs(
+            u32::try_from(self.until.saturating_duration_since(now).as_secs()).unwrap_or(Ttl::MAX.as_secs()),
+        )
     }
 
     /// Whether it means that a zone begins here.
@@ -90,7 +93,7 @@ pub struct TrustTable {
 #[derive(Clone, Debug, Default)]
 struct Entries {
     known: BTreeMap<NameBuf, Arc<Known>>,
-    ends: BTreeSet<(u64, NameBuf)>,
+    ends: BTreeSet<(UnixTime, NameBuf)>,
 }
 
 impl Entries {
@@ -108,9 +111,8 @@ impl Clone for TrustTable {
 }
 
 impl TrustTable {
-    /// Shortest lifetime of an entry in seconds, so that data with TTL 0 lasts for the lookup that requested
-    /// it.
-    const LEAST: u64 = 10;
+    /// Shortest lifetime of an entry, so that data with TTL 0 lasts for the lookup that requested it.
+    const LEAST: Ttl = Ttl::from_secs(10);
 
     /// Creates an empty table for this many names; at least 64, as one lookup needs several at a time.
     pub fn new(capacity: usize) -> Self {
@@ -135,14 +137,14 @@ impl TrustTable {
         self.read().known.is_empty()
     }
 
-    /// The trust state of a name at `now`, in seconds since 1970.
-    pub fn get(&self, name: Name<'_>, now: u64) -> Option<Trust> {
+    /// The trust state of a name at `now`.
+    pub fn get(&self, name: Name<'_>, now: UnixTime) -> Option<Trust> {
         self.known(name, now).map(|known| known.trust.clone())
     }
 
     /// Whether the chain of trust is broken at `name` or above it, so that nothing there can be secure,
     /// whatever its servers respond.
-    pub fn is_broken(&self, name: Name<'_>, now: u64) -> bool {
+    pub fn is_broken(&self, name: Name<'_>, now: UnixTime) -> bool {
         let bogus = |name| self.known(name, now).is_some_and(|known| matches!(known.trust, Trust::Bogus(_)));
         name.ancestors().any(bogus)
     }
@@ -156,14 +158,14 @@ impl TrustTable {
         gone.iter().for_each(|name| entries.remove(name));
     }
 
-    fn known(&self, name: Name<'_>, now: u64) -> Option<Arc<Known>> {
+    fn known(&self, name: Name<'_>, now: UnixTime) -> Option<Arc<Known>> {
         self.read().known.get(&name.to_buf()).filter(|known| now < known.until).cloned()
     }
 
     /// Stores the trust state of a name, proven by the zone `by` or by an anchor.
-    pub(crate) fn learn(&self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: u64) {
+    pub(crate) fn learn(&self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: UnixTime) {
         let name = name.to_buf();
-        let until = now.saturating_add(Self::LEAST.max(ttl.as_secs() as u64));
+        let until = now.saturating_add(Duration::from_secs(Self::LEAST.max(ttl).as_secs().into()));
         let mut entries = self.write();
         entries.remove(&name);
         while entries.known.len() >= self.capacity {
@@ -199,7 +201,7 @@ impl Standing {
 pub(crate) struct Ways<'a> {
     pub(crate) anchors: &'a TrustAnchors,
     pub(crate) table: &'a TrustTable,
-    pub(crate) now: u64,
+    pub(crate) now: UnixTime,
 }
 
 impl Ways<'_> {
@@ -320,23 +322,30 @@ mod tests {
     fn table() -> TrustTable {
         let table = TrustTable::new(64);
         let ttl = Ttl::from_secs(100);
-        table.learn(Name::ROOT, keys("root"), None, ttl, 0);
-        table.learn(name("com").as_name(), keys("com"), Some(NameBuf::ROOT), ttl, 0);
-        table.learn(name("example.com").as_name(), keys("example"), Some(name("com")), ttl, 0);
+        table.learn(Name::ROOT, keys("root"), None, ttl, UnixTime::EPOCH);
+        table.learn(name("com").as_name(), keys("com"), Some(NameBuf::ROOT), ttl, UnixTime::EPOCH);
+        table.learn(name("example.com").as_name(), keys("example"), Some(name("com")), ttl, UnixTime::EPOCH);
         let insecure = Trust::Insecure(InsecureReason::Unsigned);
-        table.learn(name("a.b.example.com").as_name(), insecure, Some(name("example.com")), ttl, 0);
+        table.learn(
+            name("a.b.example.com").as_name(),
+            insecure,
+            Some(name("example.com")),
+            ttl,
+            UnixTime::EPOCH,
+        );
         table
     }
 
     fn zone_of(table: &TrustTable, at: &str, now: u64) -> Result<Standing, Box<Need>> {
-        Ways { anchors: &TrustAnchors::root(), table, now }.zone_of(name(at).as_name())
+        Ways { anchors: &TrustAnchors::root(), table, now: UnixTime::from_secs(now) }
+            .zone_of(name(at).as_name())
     }
 
     #[test]
     fn the_way_down_asks_for_what_is_not_known() {
         assert_eq!(zone_of(&table(), "www.example.com", 1), Err(Box::new(Need::Ds(name("www.example.com")))));
         let uncut = table();
-        uncut.learn(name("www.example.com").as_name(), Trust::NoCut, None, Ttl::MAX, 0);
+        uncut.learn(name("www.example.com").as_name(), Trust::NoCut, None, Ttl::MAX, UnixTime::EPOCH);
         let example = Arc::from([b"example".to_vec()]);
         assert_eq!(zone_of(&uncut, "www.example.com", 1), Ok(Standing::Secure(example)));
         assert_eq!(
@@ -352,7 +361,7 @@ mod tests {
         assert_eq!(zone_of(&table(), "x.a.b.example.com", 1), insecure);
         let anchors = TrustAnchors::root();
         let table = table();
-        let ways = Ways { anchors: &anchors, table: &table, now: 1 };
+        let ways = Ways { anchors: &anchors, table: &table, now: UnixTime::from_secs(1) };
         assert!(ways.is_delegated(name("com").as_name(), name("www.example.com").as_name()));
         assert!(!ways.is_delegated(name("example.com").as_name(), name("www.example.com").as_name()));
     }
@@ -362,10 +371,10 @@ mod tests {
         let table = TrustTable::new(0);
         for i in 0..100u32 {
             let at = name(&format!("n{i}.example"));
-            table.learn(at.as_name(), Trust::NoCut, None, Ttl::from_secs(1000 - i), 0);
+            table.learn(at.as_name(), Trust::NoCut, None, Ttl::from_secs(1000 - i), UnixTime::EPOCH);
         }
         assert_eq!((table.len(), table.read().ends.len()), (64, 64));
-        let knows = |at: &str| table.get(name(at).as_name(), 1).is_some();
+        let knows = |at: &str| table.get(name(at).as_name(), UnixTime::from_secs(1)).is_some();
         assert_eq!(["n0.example", "n99.example", "n98.example"].map(knows), [true, true, false]);
         table.forget(name("example").as_name());
         assert!(table.is_empty() && table.read().ends.is_empty());
@@ -377,7 +386,7 @@ mod tests {
         let ds = [&[0, 1, 13, 2][..], &[0; 32]].concat();
         anchors.add_ds(name("a.b.example.com").as_name(), &ds).expect("an anchor");
         let table = table();
-        let ways = Ways { anchors: &anchors, table: &table, now: 1 };
+        let ways = Ways { anchors: &anchors, table: &table, now: UnixTime::from_secs(1) };
         let at = name("a.b.example.com");
         assert_eq!(ways.zone_of(at.as_name()), Err(Box::new(Need::Dnskey(at))));
         assert_eq!(ways.zone(at.as_name()), Err(Box::new(Need::Dnskey(at))));

@@ -7,10 +7,10 @@
 //! | module | holds |
 //! |---|---|
 //! | [`bytes`] | copying and comparing short byte slices |
-//! | [`name`] | domain names in wire form, their order, their text; names in lower case |
+//! | [`name`] | domain names in wire form, their order, their text; names in lower case, names of zones |
 //! | [`hash`] | one pass over a name: lower case, label offsets, the keyed hash of every suffix |
 //! | [`rr`] | record types and classes with their mnemonics |
-//! | `serial`, `ttl` | numbers with special arithmetic: [`Serial`], [`Ttl`] |
+//! | `serial`, `ttl`, `unix_time` | numbers with special arithmetic: [`Serial`], [`Ttl`], [`UnixTime`] |
 //! | `malformed` | the parse error [`Malformed`] |
 //! | [`message`] | layout, header, parser, builder with compression |
 //! | [`edns`] | OPT: sizes, flags, options, extended errors |
@@ -33,11 +33,13 @@ pub mod rr;
 mod serial;
 pub mod text;
 mod ttl;
+mod unix_time;
 
 pub use hash::NameHash;
 pub use malformed::Malformed;
 pub use message::{Header, Opcode, Rcode};
-pub use name::{LowerName, LowerNameBuf, Name, NameBuf};
+pub use name::{LowerName, LowerNameBuf, Name, NameBuf, ZoneName};
 pub use rr::{Class, Type};
 pub use serial::Serial;
 pub use ttl::Ttl;
+pub use unix_time::UnixTime;

@@ -1,4 +1,5 @@
-//! Domain names in uncompressed wire form (RFC 1035 §3.1): borrowed [`Name`] and owned [`NameBuf`].
+//! Domain names in uncompressed wire form (RFC 1035 §3.1): borrowed [`Name`], owned [`NameBuf`], shared
+//! [`ZoneName`].
 //!
 //! Names keep their letter case and are compared without regard to it (RFC 1035 §2.3.3, RFC 4343).
 //! [`crate::message::Parser`] reads compressed names; hashing is in [`crate::hash`].
@@ -6,6 +7,7 @@
 mod case;
 mod lower;
 pub(crate) mod text;
+mod zone;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,6 +15,7 @@ use std::fmt;
 pub(crate) use lower::copy_lower;
 pub use lower::{LowerName, LowerNameBuf};
 pub use text::NameTextError;
+pub use zone::ZoneName;
 
 /// Longest name in bytes, including length bytes and root (RFC 1035 §2.3.4).
 pub const MAX_NAME: usize = 255;

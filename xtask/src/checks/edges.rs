@@ -36,7 +36,7 @@ const ROWS: &[Row] = &[
     Row { name: "wire", ours: &[], theirs: Only(&[]) },
     // libc: requests for huge and for small pages.
     Row { name: "prefetch", ours: &[], theirs: Only(&["libc"]) },
-    Row { name: "exchange", ours: &[], theirs: Only(&[]) },
+    Row { name: "exchange", ours: &["wire"], theirs: Only(&[]) },
     Row { name: "dnssec", ours: &["wire"], theirs: Only(&["aws-lc-rs"]) },
     Row { name: "validator", ours: &["wire", "dnssec"], theirs: Only(&[]) },
     Row {

@@ -1,13 +1,15 @@
 //! Saving and loading, damaged files included.
 
+use std::time::Duration;
+
 use cache::{Cache, Config, Credibility, Freshness, LoadFault, Lookup, Restored};
 use proptest::prelude::*;
-use wire::Type;
 use wire::hash::HashKey;
+use wire::{Type, UnixTime};
 
 use crate::support::*;
 
-const WALL: u64 = 1_800_000_000;
+const WALL: UnixTime = UnixTime::from_secs(1_800_000_000);
 
 fn filled() -> Cache {
     let cache = cache_of(1 << 20);
@@ -27,7 +29,7 @@ fn saved(cache: &Cache, now: u32) -> Vec<u8> {
 }
 
 fn load(cache: &Cache, bytes: &[u8], passed: u64) -> Result<Restored, LoadFault> {
-    cache.load(&mut &*bytes, at(3), WALL + passed)
+    cache.load(&mut &*bytes, at(3), WALL.saturating_add(Duration::from_secs(passed)))
 }
 
 #[test]
@@ -67,14 +69,14 @@ fn stale_entries_are_saved_and_those_that_ended_are_left_out() {
         "n0, which ends at 110, and the failure"
     );
     let cache = cache_of(1 << 20);
-    assert_eq!(load(&cache, &bytes, u64::MAX - WALL).expect("a file"), Restored { kept: 0, left_out: 102 });
+    assert_eq!(load(&cache, &bytes, u64::MAX - WALL.as_secs()).expect("a file"), Restored { kept: 0, left_out: 102 });
 }
 
 #[test]
 fn a_wall_clock_that_went_back_ages_nothing() {
     let bytes = saved(&filled(), 30);
     let cache = cache_of(1 << 20);
-    cache.load(&mut &*bytes, at(3), WALL - 1000).expect("a file");
+    cache.load(&mut &*bytes, at(3), WALL.saturating_sub(Duration::from_secs(1000))).expect("a file");
     assert_eq!(freshness(&cache, "n0.example.", 3), Some(Freshness::Fresh(80)));
 }
 

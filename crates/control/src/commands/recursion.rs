@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cache::{Freshness, Held, LoadFault};
+use exchange::unix_now;
 use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -209,7 +210,7 @@ pub(super) fn anchor_list(recursive: &Recursive) -> Value {
 
 /// Returns every key that is a trust anchor, was one, or may become one.
 pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
-    let (zones, now) = (recursive.followed_zones(), store::wall());
+    let (zones, now) = (recursive.followed_zones(), unix_now());
     let one = |ShownAnchor { zone, tag, algorithm, state, since }: ShownAnchor| {
         let followed = zones.iter().find(|(followed, ..)| *followed == zone);
         let until = match state {
@@ -222,11 +223,11 @@ pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
             "algorithm": algorithm,
             "state": state.map_or("configured", AnchorState::word),
             "trusted": state.is_none_or(AnchorState::is_trusted),
-            "seconds_in_state": since.map(|since| now.saturating_sub(since)),
-            "seconds_to_trust": until.map(|until| until.saturating_sub(now)),
+            "seconds_in_state": since.map(|since| now.saturating_duration_since(since).as_secs()),
+            "seconds_to_trust": until.map(|until| until.saturating_duration_since(now).as_secs()),
             "followed": followed.is_some(),
-            "seconds_since_seen": followed.and_then(|(_, seen, _)| *seen).map(|seen| now.saturating_sub(seen)),
-            "seconds_to_next": followed.map(|(.., next)| next.saturating_sub(now)),
+            "seconds_since_seen": followed.and_then(|(_, seen, _)| *seen).map(|seen| now.saturating_duration_since(seen).as_secs()),
+            "seconds_to_next": followed.map(|(.., next)| next.saturating_duration_since(now).as_secs()),
         })
     };
     Value::Array(recursive.trust_anchors().into_iter().map(one).collect())

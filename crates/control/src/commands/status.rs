@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use wire::UnixTime;
 
 use crate::parts::ServerParts;
 use telemetry::process::resident_memory;
@@ -47,7 +48,7 @@ pub(super) fn status(parts: &ServerParts) -> Value {
             "state": status.word,
             "serial": status.serial.map(|serial| serial.0),
             "fault": status.fault,
-            "signed_until": status.signed_until,
+            "signed_until": status.signed_until.map(UnixTime::as_secs),
         })
     });
     json!({

@@ -64,12 +64,11 @@ mod state;
 mod work;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use cache::Now;
 use resolver::{Answer, Budget, ClientPrefix, LookupFailure, QueryKey, ShedReason};
 use validator::{Need, Security, TrustTable, Validation};
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, UnixTime};
 
 use crate::completion::Who;
 use crate::policy::{Policy, ValidationConfig};
@@ -114,13 +113,7 @@ struct Basis {
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) cache: Now,
-    /// Unix time in seconds.
-    pub(crate) wall: u64,
-}
-
-/// Returns the system clock's Unix time in seconds.
-pub(crate) fn wall() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    pub(crate) wall: UnixTime,
 }
 
 /// The settings and time of one task.

@@ -5,18 +5,19 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
+use exchange::unix_now;
 use resolver::{
     AnsweredBy, Budget, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ReplyFault,
     ShedReason,
 };
 use validator::{BogusReason, Progress, Response, Security, Validated};
-use wire::{Class, LowerNameBuf, NameBuf, Type};
+use wire::{Class, LowerNameBuf, NameBuf, Type, UnixTime};
 
 use super::job::Job;
 use super::outcome::hand_over;
 use super::queue::{Came, Candidate, Next, Task, Wanted};
 use super::state::{Needed, State, Underway, key};
-use super::{Basis, Moment, Turn, lock, wall};
+use super::{Basis, Moment, Turn, lock};
 use crate::completion::{Waiter, Who, is_of_servers};
 use crate::policy::Policy;
 use crate::service::Service;
@@ -40,9 +41,9 @@ impl Validations {
     /// Validates answers until [`Service::stop_validating`] is called. Any number of threads may call it.
     pub fn run(&self) {
         loop {
-            self.expire(Instant::now(), wall());
+            self.expire(Instant::now(), unix_now());
             match self.service.unvalidated.wait(self.deadline()) {
-                Next::Task(task) => self.take(task, Instant::now(), wall()),
+                Next::Task(task) => self.take(task, Instant::now(), unix_now()),
                 Next::Late => {}
                 // Dropping the jobs notifies their waiters.
                 Next::Closed => return self.begin_anew(),
@@ -56,8 +57,8 @@ impl Validations {
         self.state().ends.first().map(|(at, _)| *at)
     }
 
-    /// Does all pending work at the time `now`, which is `wall` in Unix seconds, and returns.
-    pub fn work(&self, now: Instant, wall: u64) {
+    /// Does all pending work at the time `now`, by the wall clock `wall`, and returns.
+    pub fn work(&self, now: Instant, wall: UnixTime) {
         while let Some(task) = self.service.unvalidated.next() {
             self.take(task, now, wall);
         }
@@ -78,7 +79,7 @@ impl Validations {
         drop(jobs);
     }
 
-    fn take(&self, task: Task, now: Instant, wall: u64) {
+    fn take(&self, task: Task, now: Instant, wall: UnixTime) {
         let policy = self.service.policy();
         let basis = self.service.basis(&policy);
         let turn = self.turn(&policy, &basis, now, wall);
@@ -90,12 +91,12 @@ impl Validations {
         }
     }
 
-    fn turn<'t>(&self, policy: &'t Policy, basis: &'t Basis, now: Instant, wall: u64) -> Turn<'t> {
+    fn turn<'t>(&self, policy: &'t Policy, basis: &'t Basis, now: Instant, wall: UnixTime) -> Turn<'t> {
         Turn { policy, basis, at: Moment { cache: self.service.now(now), wall } }
     }
 
     /// Ends the wait of clients whose deadline has passed.
-    fn expire(&self, now: Instant, wall: u64) {
+    fn expire(&self, now: Instant, wall: UnixTime) {
         if self.deadline().is_none_or(|at| now < at) {
             return;
         }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link};
 use recursion::LookupCompletion;
 use resolver::{ChaCha, ForwardConfig, ForwardRule, Resolver, ResolverRequest, Upstream};
-use wire::NameBuf;
 use wire::message::Parser;
+use wire::{NameBuf, UnixTime};
 
 use crate::support::{Ask, ask};
 use crate::validation::{TREE, Validated};
@@ -56,7 +56,7 @@ impl Joined {
     fn settle(&mut self) {
         loop {
             let now = self.with.world.now();
-            self.with.validations.work(now, self.with.wall);
+            self.with.validations.work(now, UnixTime::from_secs(self.with.wall));
             let noted = std::mem::take(&mut *self.with.world.noted.0.lock().expect("one thread"));
             let mut actions = Vec::new();
             for request in noted {

@@ -2,7 +2,7 @@
 
 use recursion::{PolicyConfig, ReportLimits, SpecialOff, Unreported, Waiter};
 use resolver::{ClientPrefix, LookupRequest};
-use wire::Type;
+use wire::{Type, UnixTime};
 
 use crate::support::{QUEUE, ask, query_key};
 use crate::validation::{Server, Validated, forged};
@@ -39,7 +39,7 @@ fn what_is_bogus_is_reported_once_and_its_client_does_not_wait_for_that() {
     with.world.miss(&ask("www.nsec.test. A"));
     let mut answered = None;
     while answered.is_none() {
-        with.validations.work(with.world.now(), with.wall);
+        with.validations.work(with.world.now(), UnixTime::from_secs(with.wall));
         answered = with.world.late().pop();
         assert!(answered.is_some() || with.answer_one(), "nothing is asked, and there is no answer");
     }
@@ -173,7 +173,7 @@ fn a_report_that_found_no_place_in_the_queue_was_never_sent_and_is_sent_the_next
     with.world.miss(&ask("www.nsec.test. A do"));
     assert!(with.answer_one());
     with.world.noted.0.lock().expect("one thread").extend(std::iter::repeat_with(dummy).take(QUEUE));
-    with.validations.work(with.world.now(), with.wall);
+    with.validations.work(with.world.now(), UnixTime::from_secs(with.wall));
     with.world.noted.0.lock().expect("one thread").clear();
     assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 6");
     assert_eq!(counts(&with), (0, vec![("queue", 1)]));

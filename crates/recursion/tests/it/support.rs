@@ -18,7 +18,7 @@ use resolver::{LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey
 use testkit::decode::{Decoded, decode};
 use testkit::tree::NOW;
 use wire::message::{Builder, Compressor, Offset, Owner, Section};
-use wire::{Class, Header, NameBuf, Rcode, Ttl, Type};
+use wire::{Class, Header, NameBuf, Rcode, Ttl, Type, UnixTime};
 use zone::catalog::{Catalog, Change};
 
 /// Number of requests that are recorded; the next one is returned.
@@ -288,7 +288,7 @@ impl World {
 
 fn completion(service: &Arc<Service>, wall: &Arc<AtomicU64>) -> LookupCompletion {
     let wall = Arc::clone(wall);
-    service.settler_by(move |_| wall.load(Relaxed))
+    service.settler_by(move |_| UnixTime::from_secs(wall.load(Relaxed)))
 }
 
 fn zone_record(line: &str) -> testkit::Record {

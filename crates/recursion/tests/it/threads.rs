@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use wire::Type;
+use wire::{Type, UnixTime};
 
 use crate::support::{Reply, ask};
 use crate::validation::{Server, Validated, forged};
@@ -59,7 +59,7 @@ fn whatever_threads_do_at_once_everybody_gets_the_right_answer() {
                 let over = &over;
                 scope.spawn(move || {
                     while !over.load(Relaxed) {
-                        validations.work(now, wall);
+                        validations.work(now, UnixTime::from_secs(wall));
                         std::thread::yield_now();
                     }
                 });

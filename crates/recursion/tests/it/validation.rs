@@ -14,7 +14,7 @@ use resolver::{
 use testkit::name;
 use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
 use validator::{InsecureReason, TrustAnchors};
-use wire::{Name, Rcode, Ttl, Type};
+use wire::{Name, Rcode, Ttl, Type, UnixTime};
 
 use crate::support::{Ask, Reply, World, ask, query_key, show_inquiry};
 
@@ -139,7 +139,7 @@ impl Validated {
 
     fn work(&mut self) {
         self.world.wall.store(self.wall, Relaxed);
-        self.validations.work(self.world.now(), self.wall);
+        self.validations.work(self.world.now(), UnixTime::from_secs(self.wall));
     }
 
     /// Answers lookups until none is pending.

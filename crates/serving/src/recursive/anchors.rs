@@ -10,14 +10,14 @@ use std::sync::Weak;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use exchange::unix_now;
 use resolver::{LookupOutcome, QueryKey};
 use tracing::{error, info, warn};
 use validator::{AnchorChange, AnchorEvent, AnchorState, Response, TrustAnchors, TrustPoint, TrustPoints};
 use wire::rdata::view::Ds;
-use wire::{Class, Name, NameBuf, Type};
+use wire::{Class, Name, NameBuf, Type, UnixTime};
 
 use super::kept::{KeptFault, KeptText};
-use super::store::wall;
 use super::{Decided, Recursive};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
@@ -73,7 +73,7 @@ impl AnchorFiles {
 
     /// Reads the negative anchors that have not expired.
     pub(super) fn read_negative(&self) -> NegativeTimes {
-        let (now, at) = (wall(), Instant::now());
+        let (now, at) = (unix_now(), Instant::now());
         let read = read_with(&self.negative, |lines| read_negative(lines, now));
         let left = read.unwrap_or_else(|fault| {
             let path = self.negative.path().display();
@@ -90,10 +90,12 @@ impl AnchorFiles {
 
     /// Stores the negative anchors.
     pub(super) fn write_negative(&self, negative: &NegativeTimes) {
-        let (now, at) = (wall(), Instant::now());
+        let (now, at) = (unix_now(), Instant::now());
         let mut lines = String::new();
         for (domain, until) in negative {
-            let until = now.saturating_add(until.saturating_duration_since(at).as_secs_f64().round() as u64);
+            // Rounded to the nearest second.
+            let left = until.saturating_duration_since(at) + Duration::from_millis(500);
+            let until = now.saturating_add(left);
             // Writing to a string does not fail.
             let _ = writeln!(lines, "{until} {domain}");
         }
@@ -114,12 +116,13 @@ fn read_with<T: Default>(
 }
 
 /// Returns domains, each with its remaining time.
-fn read_negative(lines: &str, now: u64) -> Result<Vec<(NameBuf, Duration)>, usize> {
+fn read_negative(lines: &str, now: UnixTime) -> Result<Vec<(NameBuf, Duration)>, usize> {
     let read = |line: &str| {
         let (until, domain) = line.split_once(' ')?;
         let (until, domain): (u64, NameBuf) = (until.parse().ok()?, domain.parse().ok()?);
+        let left = UnixTime::from_secs(until).saturating_duration_since(now);
         // Even with a wrong clock, the time is limited to the longest allowed.
-        Some((domain, Duration::from_secs(until.saturating_sub(now)).min(LONGEST_NEGATIVE)))
+        Some((domain, left.min(LONGEST_NEGATIVE)))
     };
     let all = (1..).zip(lines.lines()).map(|(number, line)| read(line).ok_or(number));
     all.filter(|read| !matches!(read, Ok((_, left)) if left.is_zero())).collect()
@@ -147,26 +150,26 @@ fn complain_of_keys(zone: &NameBuf, what: &dyn fmt::Display) {
 
 /// Detects changes of the wall clock against the monotonic clock.
 struct WallClock {
-    /// The last reading: seconds since 1970, and the instant.
-    seen: (u64, Instant),
+    /// The last reading, and the instant.
+    seen: (UnixTime, Instant),
 }
 
 impl WallClock {
-    /// Returns whether the wall clock, `wall` seconds since 1970 at `now`, was set since the last call.
-    fn was_put(&mut self, wall: u64, now: Instant) -> bool {
+    /// Returns whether the wall clock, `wall` at `now`, was set since the last call.
+    fn was_put(&mut self, wall: UnixTime, now: Instant) -> bool {
         let (before, at) = std::mem::replace(&mut self.seen, (wall, now));
-        let expected = before.saturating_add(now.saturating_duration_since(at).as_secs());
-        expected.abs_diff(wall) > LEAST_JUMP.as_secs()
+        let expected = before.saturating_add(now.saturating_duration_since(at));
+        expected.abs_diff(wall) > LEAST_JUMP
     }
 }
 
 /// Runs the thread.
 pub(super) fn work(recursive: &Weak<Recursive>, orders: &Receiver<AnchorOrder>, back: &Sender<AnchorOrder>) {
-    let mut clock = WallClock { seen: (wall(), Instant::now()) };
+    let mut clock = WallClock { seen: (unix_now(), Instant::now()) };
     loop {
         let Some(running) = recursive.upgrade() else { return };
         running.drop_expired_anchors();
-        if clock.was_put(wall(), Instant::now()) {
+        if clock.was_put(unix_now(), Instant::now()) {
             info!("the clock was put: the keys of trust anchors' zones are asked for");
             lock(&running.decided).points.clock_was_put();
         }
@@ -194,8 +197,8 @@ pub struct ShownAnchor {
     pub algorithm: u8,
     /// Its state; `None` if it is configured and its key has not been seen.
     pub state: Option<AnchorState>,
-    /// The start of that state, in seconds since 1970.
-    pub since: Option<u64>,
+    /// The start of that state.
+    pub since: Option<UnixTime>,
 }
 
 impl Recursive {
@@ -203,7 +206,7 @@ impl Recursive {
     fn until_anchors(&self) -> Duration {
         let decided = lock(&self.decided);
         let now = Instant::now();
-        let keys = decided.points.wait(wall()).map(Duration::from_secs);
+        let keys = decided.points.wait(unix_now());
         let negative = decided.negative.values().map(|until| until.saturating_duration_since(now));
         keys.into_iter().chain(negative).min().unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP)
     }
@@ -212,7 +215,7 @@ impl Recursive {
     fn ask_for_keys(&self, back: &Sender<AnchorOrder>) {
         let (due, signals) = {
             let mut decided = lock(&self.decided);
-            let now = wall();
+            let now = unix_now();
             let due = decided.points.due(now);
             due.iter().for_each(|zone| decided.points.failed(zone.as_name(), now));
             let signals: Vec<NameBuf> = match decided.signals {
@@ -259,7 +262,7 @@ impl Recursive {
         let mut decided = lock(&self.decided);
         let mut new = decided.clone();
         let settings = new.policy.validation.settings;
-        let report = new.points.receive(zone.as_name(), &response, &settings, wall());
+        let report = new.points.receive(zone.as_name(), &response, &settings, unix_now());
         report.changes.iter().for_each(say);
         if let Some(fault) = report.fault {
             complain_of_keys(&zone, &format_args!("count for nothing: {fault}"));
@@ -321,8 +324,8 @@ impl Recursive {
     }
 
     /// Returns the zones whose anchors are followed: when their keys were last seen with a good signature,
-    /// and when they are queried next, in seconds since 1970.
-    pub fn followed_zones(&self) -> Vec<(NameBuf, Option<u64>, u64)> {
+    /// and when they are queried next.
+    pub fn followed_zones(&self) -> Vec<(NameBuf, Option<UnixTime>, UnixTime)> {
         let decided = lock(&self.decided);
         decided.points.iter().map(|(zone, point)| (*zone, point.seen(), point.next())).collect()
     }
@@ -339,7 +342,7 @@ impl Decided {
 fn say(AnchorChange { zone, tag, event }: &AnchorChange) {
     match event {
         AnchorEvent::Appeared(until) => {
-            let days = until.saturating_sub(wall()) / 86_400;
+            let days = until.saturating_duration_since(unix_now()).as_secs() / 86_400;
             info!("key {tag} of {zone}: {event}, {days} days");
         }
         AnchorEvent::Revoked | AnchorEvent::Missed => warn!("key {tag} of {zone}: {event}"),
@@ -376,8 +379,9 @@ mod tests {
     #[test]
     fn a_clock_that_is_put_is_noticed_whichever_way() {
         let at = Instant::now();
-        let mut clock = WallClock { seen: (1_000_000, at) };
-        let mut was_put = |wall, after| clock.was_put(wall, at + Duration::from_secs(after));
+        let mut clock = WallClock { seen: (UnixTime::from_secs(1_000_000), at) };
+        let mut was_put =
+            |wall, after| clock.was_put(UnixTime::from_secs(wall), at + Duration::from_secs(after));
         assert!(!was_put(1_000_060, 60), "it goes on");
         assert!(!was_put(1_000_119, 120), "it is a second slow");
         assert!(was_put(900_000, 180), "it was put back");
@@ -388,12 +392,13 @@ mod tests {
     #[test]
     fn negative_anchors_that_have_had_their_time_are_not_read() {
         let lines = "99 over.example.\n160 left.example.\n9999999999 far.example.\n";
-        let left = read_negative(lines, 100).expect("good");
+        let now = UnixTime::from_secs(100);
+        let left = read_negative(lines, now).expect("good");
         assert_eq!(
             left,
             [(name("left.example"), Duration::from_secs(60)), (name("far.example"), LONGEST_NEGATIVE)]
         );
-        assert_eq!(read_negative("160 a.example.\nabc\n", 100), Err(2));
+        assert_eq!(read_negative("160 a.example.\nabc\n", now), Err(2));
     }
 
     #[test]

@@ -9,8 +9,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use recursion::PolicyConfig;
 use resolver::{LocalCopy, QueryKey, ZoneCopy};
 use tracing::{debug, error, info};
@@ -19,7 +20,7 @@ use validator::{
     ValidationSettings, Validator,
 };
 use wire::rdata::view::Rrsig;
-use wire::{Name, Rcode, Serial, Type};
+use wire::{Name, Rcode, Serial, Type, UnixTime};
 use zone::Zone;
 use zone::catalog::{Catalog, Change};
 
@@ -70,8 +71,8 @@ pub struct LocalRootStatus {
     pub serial: Option<Serial>,
     /// Why no version is in use, or why a newer version than the one in use was refused.
     pub fault: Option<String>,
-    /// When its signatures end, in seconds since 1970.
-    pub signed_until: Option<u64>,
+    /// When its signatures end.
+    pub signed_until: Option<UnixTime>,
 }
 
 /// The local copy of the root zone.
@@ -102,9 +103,9 @@ struct State {
 struct RootCopy {
     catalog: Catalog,
     serial: Serial,
-    /// When the first of the signatures of its digest and its keys expires, in seconds since 1970: the
+    /// When the first of the signatures of its digest and its keys expires: the
     /// version is then validated again. `None` if all have expired, and validation does not need them.
-    until: Option<u64>,
+    until: Option<UnixTime>,
 }
 
 impl LocalRootStatus {
@@ -152,7 +153,7 @@ impl LocalRoot {
             return None;
         }
         let mut state = lock(&self.state);
-        let why = RootCopy::judge(zone, state.trust.as_ref()?, unix_seconds()).err()?;
+        let why = RootCopy::judge(zone, state.trust.as_ref()?, unix_now()).err()?;
         state.refuse(zone.serial(), &why);
         Some(why)
     }
@@ -183,7 +184,7 @@ impl LocalRoot {
 
     /// Selects the version to use: the newest if it is valid, else the one before.
     fn look(&self, state: &mut State) {
-        let used = state.choose(unix_seconds());
+        let used = state.choose(unix_now());
         let has_none = state.good.is_none() && state.offered.is_none();
         // Until recursive service starts, no query is resolved.
         let is_missing = state.trust.is_none() || has_none && state.refused.is_none();
@@ -209,11 +210,7 @@ impl LocalRoot {
     /// Returns the version that may be queried at this moment.
     fn usable(&self) -> Option<Arc<RootCopy>> {
         let copy = read(&self.in_use).clone()?;
-        if copy.until.is_some_and(|until| until < unix_seconds()) {
-            self.look_after(&copy)
-        } else {
-            Some(copy)
-        }
+        if copy.until.is_some_and(|until| until < unix_now()) { self.look_after(&copy) } else { Some(copy) }
     }
 
     /// Judges a copy in use again after a signature has expired. Which signature counted is unknown, since
@@ -259,8 +256,8 @@ impl LocalRoot {
 }
 
 impl State {
-    /// Returns the version to use at `now`, in seconds since 1970. Logs each refusal once.
-    fn choose(&mut self, now: u64) -> Option<RootCopy> {
+    /// Returns the version to use at `now`. Logs each refusal once.
+    fn choose(&mut self, now: UnixTime) -> Option<RootCopy> {
         let trust = self.trust.clone()?;
         if let Some(zone) = self.offered.take() {
             match RootCopy::judge(&zone, &trust, now) {
@@ -342,7 +339,7 @@ impl RootCopy {
     ///
     /// # Errors
     /// Why it is not valid, as text.
-    fn judge(zone: &Arc<Zone>, trust: &RootTrust, now: u64) -> Result<RootCopy, String> {
+    fn judge(zone: &Arc<Zone>, trust: &RootTrust, now: UnixTime) -> Result<RootCopy, String> {
         let serial = zone.serial();
         let refused = |why: &dyn std::fmt::Display| format!("serial {serial}: {why}");
         if let Some(fault) = ZonemdPolicy::Require.objection(zone) {
@@ -352,14 +349,14 @@ impl RootCopy {
         let catalog = catalog.map_err(|fault| refused(&fault))?;
         let mut copy = RootCopy { catalog, serial, until: None };
         copy.validate(trust, now).map_err(|why| refused(&why))?;
-        let skew = u64::from(trust.settings.skew);
+        let skew = Duration::from_secs(trust.settings.skew.into());
         let ends = [Type::ZONEMD, Type::DNSKEY].into_iter().flat_map(|rtype| copy.signed_until(rtype, now));
-        copy.until = ends.map(|end| end + skew).filter(|until| *until >= now).min();
+        copy.until = ends.map(|end| end.saturating_add(skew)).filter(|until| *until >= now).min();
         Ok(copy)
     }
 
     /// Validates the ZONEMD record as a resolver would validate an answer.
-    fn validate(&self, trust: &RootTrust, now: u64) -> Result<(), String> {
+    fn validate(&self, trust: &RootTrust, now: UnixTime) -> Result<(), String> {
         let Some(anchors) = &trust.anchors else { return Ok(()) };
         let by = Validation { settings: &trust.settings, anchors, now };
         let (table, mut budget) =
@@ -388,15 +385,12 @@ impl RootCopy {
     }
 
     /// Returns when the signatures of a type at the apex expire.
-    fn signed_until(&self, rtype: Type, now: u64) -> Vec<u64> {
+    fn signed_until(&self, rtype: Type, now: UnixTime) -> Vec<UnixTime> {
         let sets = self.response(Name::ROOT, rtype).map(|response| response.sets).unwrap_or_default();
         let of_type = sets.iter().filter(|set| set.rtype == rtype);
-        let ends = of_type.flat_map(|set| &set.signatures).filter_map(|signature| {
-            let end = Rrsig::read(&signature.rdata).ok()?.expiration.0;
-            // The time closest to now (RFC 4034 §3.1.5).
-            let ahead = i64::from(end.wrapping_sub(now as u32) as i32);
-            Some(now.saturating_add_signed(ahead))
-        });
+        let ends = of_type
+            .flat_map(|set| &set.signatures)
+            .filter_map(|signature| Some(now.nearest(Rrsig::read(&signature.rdata).ok()?.expiration)));
         ends.collect()
     }
 
@@ -423,7 +417,7 @@ mod tests {
 
     use super::*;
 
-    /// Times at which signatures are valid, first and last, in seconds since 1970.
+    /// Times at which signatures are valid, first and last.
     const GOOD: (u32, u32) = (1_000_000_000, 1_001_000_000);
 
     fn signing_key() -> SigningKey {
@@ -490,15 +484,15 @@ mod tests {
         QueryKey { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
     }
 
-    fn judged(zone: &Arc<Zone>, trust: &RootTrust, now: u32) -> Result<Option<u64>, String> {
-        RootCopy::judge(zone, trust, now.into()).map(|copy| copy.until)
+    fn judged(zone: &Arc<Zone>, trust: &RootTrust, now: u32) -> Result<Option<UnixTime>, String> {
+        RootCopy::judge(zone, trust, UnixTime::from_secs(now.into())).map(|copy| copy.until)
     }
 
     #[test]
     fn a_version_counts_if_its_digest_is_right_and_signed_by_keys_that_are_trusted() {
         let (good, trust) = (root(&signing_key(), GOOD), trust());
         let skew = u64::from(trust.settings.skew);
-        assert_eq!(judged(&good, &trust, GOOD.0), Ok(Some(u64::from(GOOD.1) + skew)));
+        assert_eq!(judged(&good, &trust, GOOD.0), Ok(Some(UnixTime::from_secs(u64::from(GOOD.1) + skew))));
         let forged = root(&SigningKey::new(3, SigningKey::KSK), GOOD);
         let refused = judged(&forged, &trust, GOOD.0).expect_err("bogus");
         assert!(refused.starts_with("serial 5: its ZONEMD is bogus: "), "{refused}");
@@ -538,7 +532,8 @@ mod tests {
 
     #[test]
     fn it_says_what_an_authoritative_server_would_say() {
-        let copy = RootCopy::judge(&root(&signing_key(), GOOD), &trust(), GOOD.0.into()).expect("good");
+        let copy = RootCopy::judge(&root(&signing_key(), GOOD), &trust(), UnixTime::from_secs(GOOD.0.into()))
+            .expect("good");
         let mut message = Vec::new();
         let mut says = |text: &str, qtype| {
             assert!(copy.respond(name(text).as_name(), qtype, true, &mut message));
@@ -626,13 +621,14 @@ mod tests {
         assert!(!alone.is_refused() && alone.status().expect("wanted").fault.is_none());
     }
 
-    /// A copy in use since a time at which it was valid, in seconds since 1970.
+    /// A copy in use since a time at which it was valid.
     fn in_use(zone: &Arc<Zone>, trust: RootTrust, since: u32) -> Arc<LocalRoot> {
         let local_root = Arc::new(LocalRoot::default());
         local_root.want(true);
         local_root.trust(trust.clone());
         local_root.take(Change::Serve(Arc::clone(zone)));
-        let copy = RootCopy::judge(zone, &trust, since.into()).expect("good at that time");
+        let copy =
+            RootCopy::judge(zone, &trust, UnixTime::from_secs(since.into())).expect("good at that time");
         let mut state = lock(&local_root.state);
         (state.good, state.offered, state.refused) = (Some(Arc::clone(zone)), None, None);
         state.standing = Standing::InUse;
@@ -673,7 +669,7 @@ mod tests {
         records.push(forged);
         let zone = Arc::new(testkit::build(Name::ROOT, &testkit::key(), &records));
         let skew = u64::from(trust().settings.skew);
-        assert_eq!(judged(&zone, &trust(), GOOD.0), Ok(Some(u64::from(GOOD.1) + skew)));
+        assert_eq!(judged(&zone, &trust(), GOOD.0), Ok(Some(UnixTime::from_secs(u64::from(GOOD.1) + skew))));
         assert_eq!(word(&in_use(&zone, trust(), GOOD.0)), "refused");
     }
 }

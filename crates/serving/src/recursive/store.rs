@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use cache::{LoadFault, Restored};
+use exchange::unix_now;
 use recursion::Service;
 use tracing::{info, warn};
 use zone::regular;
@@ -132,7 +133,7 @@ pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     let mut read =
         Progress { inner: BufReader::with_capacity(1 << 18, file), done: 0, bytes, said: Instant::now() };
-    let restored = service.cache().load(&mut read, service.now(Instant::now()), wall());
+    let restored = service.cache().load(&mut read, service.now(Instant::now()), unix_now());
     service.drop_unfit();
     restored
 }
@@ -150,7 +151,7 @@ pub fn save(path: &Path, service: &Service) -> io::Result<u64> {
         options.write(true).create(true).truncate(true).mode(0o600);
         let file = regular::open_with(&mut options, &beside)?;
         let mut out = BufWriter::with_capacity(1 << 18, file);
-        let entries = service.cache().save(&mut out, service.now(Instant::now()), wall())?;
+        let entries = service.cache().save(&mut out, service.now(Instant::now()), unix_now())?;
         out.flush()?;
         out.get_ref().sync_all()?;
         fs::rename(&beside, path)?;
@@ -159,9 +160,4 @@ pub fn save(path: &Path, service: &Service) -> io::Result<u64> {
     write().inspect_err(|_| {
         let _ = fs::remove_file(&beside);
     })
-}
-
-/// Returns the current time in seconds since 1970.
-pub fn wall() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

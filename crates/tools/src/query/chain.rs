@@ -213,7 +213,7 @@ impl Chase<'_> {
         let verdict = self.learned_set(sig.signer.to_buf(), Type::DNSKEY).map(|set| {
             let keys = set.rdatas.iter().filter_map(|rdata| Dnskey::read(rdata).ok());
             let keys: Vec<Dnskey<'_>> = keys.collect();
-            verify(&signed, &sig, sig.signer, &keys, Serial(self.now as u32))
+            verify(&signed, &sig, sig.signer, &keys, self.now.to_serial())
         });
         let counts = self.settings.sha1_signatures || !algorithm::uses_sha1(sig.algorithm);
         ShownSignature {
@@ -351,7 +351,7 @@ pub fn outcome_json(validated: &Validated) -> Value {
 #[cfg(test)]
 mod tests {
     use testkit::name;
-    use testkit::tree::{NOW, Reply, Tree};
+    use testkit::tree::{Reply, Tree, UNIX_NOW};
     use validator::Need;
 
     use super::*;
@@ -362,7 +362,7 @@ mod tests {
         let (tree, mut budget) = (Tree::new(), budget());
         let anchors = tree.anchors();
         let mut chase = Chase::new(&anchors);
-        chase.now = NOW.into();
+        chase.now = UNIX_NOW;
         let response = tree.reply(name(question), Type::A).response();
         let mut validator = Validator::answer(response.clone());
         let validated = loop {

@@ -1,13 +1,12 @@
 //! Validates an answer as a resolver would, and stores the DS and DNSKEY responses from the trust anchor
 //! down. `validator` decides; this file sends the queries and records the chain.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use exchange::unix_now;
 use validator::{
     Need, Progress, Response, Security, TrustAnchors, TrustTable, Validated, Validation, ValidationBudget,
     ValidationLimits, ValidationSettings, Validator,
 };
-use wire::{LowerNameBuf, NameBuf, Rcode, Type};
+use wire::{LowerNameBuf, NameBuf, Rcode, Type, UnixTime};
 
 use super::ask::{self, Received};
 use super::steps::{Errand, Steps, WalkStep};
@@ -120,8 +119,8 @@ pub struct Chase<'a> {
     /// The trust in zones so far.
     pub table: TrustTable,
     budget: ValidationBudget,
-    /// The time in seconds since 1970.
-    pub now: u64,
+    /// The current time.
+    pub now: UnixTime,
     /// The DS and DNSKEY responses.
     pub learned: Vec<Response>,
     /// The answers, one for each alias.
@@ -137,7 +136,7 @@ impl<'a> Chase<'a> {
             settings: ValidationSettings { skew: 0, ..ValidationSettings::default() },
             table: TrustTable::new(NAMES),
             budget: budget(),
-            now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+            now: unix_now(),
             learned: Vec::new(),
             links: Vec::new(),
         }

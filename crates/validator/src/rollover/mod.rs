@@ -16,11 +16,12 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use dnssec::key;
 use wire::message::Section;
 use wire::rdata::view::Dnskey;
-use wire::{Class, Name, NameBuf, Type};
+use wire::{Class, Name, NameBuf, Type, UnixTime};
 
 use crate::anchors::TrustAnchors;
 use crate::budget::{ValidationBudget, ValidationLimits};
@@ -30,20 +31,19 @@ use crate::settings::ValidationSettings;
 pub use point::TrustPoint;
 pub use text::TrustTextFault;
 
-/// Seconds for which a new key must be seen before it is trusted, and for which a revoked one must be absent
-/// before it is removed: 30 days (RFC 5011 §2.4.1, §2.4.2).
-pub const HOLD_DOWN: u64 = 30 * DAY;
-const DAY: u64 = 86_400;
-const HOUR: u64 = 3600;
+/// How long a new key must be seen before it is trusted, and how long a revoked one must be absent before it
+/// is removed: 30 days (RFC 5011 §2.4.1, §2.4.2).
+pub const HOLD_DOWN: Duration = Duration::from_secs(30 * DAY.as_secs());
+const DAY: Duration = Duration::from_secs(86_400);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// The state of a key (RFC 5011 §4.2; its Start state is an unknown key).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnchorState {
-    /// Not an anchor yet. Becomes one if it is seen in every response up to this time, in seconds since 1970,
-    /// and then or later.
+    /// Not an anchor yet. Becomes one if it is seen in every response up to this time, and then or later.
     Pending {
         /// The end of the add hold-down time.
-        until: u64,
+        until: UnixTime,
     },
     /// An anchor.
     Valid,
@@ -51,8 +51,8 @@ pub enum AnchorState {
     Missing,
     /// Revoked by its holder: never an anchor again.
     Revoked {
-        /// Since when it has been absent, in seconds since 1970; `None` while it is present.
-        absent: Option<u64>,
+        /// Since when it has been absent; `None` while it is present.
+        absent: Option<UnixTime>,
     },
     /// Revoked, and absent for the remove hold-down time.
     Removed,
@@ -88,8 +88,8 @@ pub struct AnchorKey {
     pub(crate) rdata: Vec<u8>,
     /// Its state.
     pub state: AnchorState,
-    /// When it entered the state, in seconds since 1970.
-    pub since: u64,
+    /// When it entered the state.
+    pub since: UnixTime,
 }
 
 impl AnchorKey {
@@ -109,8 +109,8 @@ impl AnchorKey {
 pub enum AnchorEvent {
     /// A configured key was seen for the first time.
     Found,
-    /// A new key appeared; it becomes an anchor at this time, in seconds since 1970, if it stays.
-    Appeared(u64),
+    /// A new key appeared; it becomes an anchor at this time if it stays.
+    Appeared(UnixTime),
     /// A pending key disappeared.
     Withdrawn,
     /// A pending key was present long enough and is now an anchor.
@@ -189,9 +189,9 @@ impl TrustPoints {
         self.zones.iter()
     }
 
-    /// The zones whose DNSKEY are due for a query at `now`, in seconds since 1970.
-    pub fn due(&self, now: u64) -> Vec<NameBuf> {
-        self.zones.iter().filter(|(_, point)| point.left(now) == 0).map(|(zone, _)| *zone).collect()
+    /// The zones whose DNSKEY are due for a query at `now`.
+    pub fn due(&self, now: UnixTime) -> Vec<NameBuf> {
+        self.zones.iter().filter(|(_, point)| point.left(now).is_zero()).map(|(zone, _)| *zone).collect()
     }
 
     /// Makes all zones due at once after the clock was set, since their due times were computed with the old
@@ -200,19 +200,18 @@ impl TrustPoints {
         self.zones.values_mut().for_each(TrustPoint::refresh);
     }
 
-    /// Seconds from `now` until a zone is due; `None` if no zone is followed.
-    pub fn wait(&self, now: u64) -> Option<u64> {
+    /// The time from `now` until a zone is due; `None` if no zone is followed.
+    pub fn wait(&self, now: UnixTime) -> Option<Duration> {
         self.zones.values().map(|point| point.left(now)).min()
     }
 
-    /// Processes the response to a DNSKEY query for a zone, whatever its content, at `now` in seconds since
-    /// 1970.
+    /// Processes the response to a DNSKEY query for a zone, whatever its content.
     pub fn receive(
         &mut self,
         zone: Name<'_>,
         response: &Response,
         settings: &ValidationSettings,
-        now: u64,
+        now: UnixTime,
     ) -> AnchorReport {
         let Some(point) = self.zones.get_mut(&zone.to_buf()) else { return AnchorReport::default() };
         let asked =
@@ -231,7 +230,7 @@ impl TrustPoints {
     }
 
     /// Records that the DNSKEY query for a zone failed.
-    pub fn failed(&mut self, zone: Name<'_>, now: u64) {
+    pub fn failed(&mut self, zone: Name<'_>, now: UnixTime) {
         if let Some(point) = self.zones.get_mut(&zone.to_buf()) {
             point.failed(now);
         }

@@ -1,12 +1,13 @@
 //! [`TrustPoint`]: one zone whose anchors are followed, with its keys.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use dnssec::algorithm;
 use dnssec::key;
 use dnssec::verify::SignedSet;
 use wire::rdata::view::{Dnskey, Ds, Rrsig};
-use wire::{Name, Serial, Type};
+use wire::{Name, Type, UnixTime};
 
 use super::{AnchorChange, AnchorEvent, AnchorKey, AnchorReport, AnchorState, DAY, HOLD_DOWN, HOUR};
 use crate::budget::{ValidationBudget, ValidationLimit};
@@ -17,8 +18,8 @@ use crate::signatures::Checked;
 
 /// Most keys stored per zone. Beyond that, removed keys are dropped, or else new keys are ignored.
 const MOST_KEYS: usize = 64;
-/// Longest time between two queries, in seconds (RFC 5011 §2.3).
-const LONGEST: u64 = 15 * DAY;
+/// Longest time between two queries (RFC 5011 §2.3).
+const LONGEST: Duration = Duration::from_secs(15 * DAY.as_secs());
 
 /// A zone whose anchors are followed: a trust point (RFC 5011 §1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,12 +27,12 @@ pub struct TrustPoint {
     /// DS RDATA of the configured anchors.
     pub(super) configured: BTreeSet<Vec<u8>>,
     pub(super) keys: Vec<AnchorKey>,
-    /// When the zone's keys were last seen with a valid signature, in seconds since 1970.
-    pub(super) seen: Option<u64>,
+    /// When the zone's keys were last seen with a valid signature.
+    pub(super) seen: Option<UnixTime>,
     /// When they are queried next.
-    pub(super) next: u64,
-    /// Seconds until the next query after a failure; 0 if the keys were never seen.
-    pub(super) retry: u64,
+    pub(super) next: UnixTime,
+    /// The time until the next query after a failure; zero if the keys were never seen.
+    pub(super) retry: Duration,
 }
 
 /// The context of a received DNSKEY RRset.
@@ -39,7 +40,7 @@ struct Sighting<'a> {
     zone: Name<'a>,
     set: &'a ReceivedSet,
     settings: &'a ValidationSettings,
-    now: u64,
+    now: UnixTime,
 }
 
 impl TrustPoint {
@@ -53,13 +54,13 @@ impl TrustPoint {
         self.configured.iter().filter(move |ds| !self.keys.iter().any(|key| fits(zone, &key.rdata, ds)))
     }
 
-    /// When the zone's keys were last seen with a valid signature, in seconds since 1970.
-    pub fn seen(&self) -> Option<u64> {
+    /// When the zone's keys were last seen with a valid signature.
+    pub fn seen(&self) -> Option<UnixTime> {
         self.seen
     }
 
-    /// When they are queried next, in seconds since 1970.
-    pub fn next(&self) -> u64 {
+    /// When they are queried next.
+    pub fn next(&self) -> UnixTime {
         self.next
     }
 
@@ -73,24 +74,24 @@ impl TrustPoint {
         self.keys.retain(|key| !matches!(key.state, AnchorState::Pending { .. }) || !named(key));
         if self.configured != *ds {
             self.configured.clone_from(ds);
-            self.next = 0;
+            self.next = UnixTime::EPOCH;
         }
     }
 
-    /// Seconds until the keys are due for a query. If the clock was set back so far that the wait would
+    /// The time until the keys are due for a query. If the clock was set back so far that the wait would
     /// exceed the longest interval, they are due at once.
-    pub(super) fn left(&self, now: u64) -> u64 {
-        let left = self.next.saturating_sub(now);
-        if left > LONGEST { 0 } else { left }
+    pub(super) fn left(&self, now: UnixTime) -> Duration {
+        let left = self.next.saturating_duration_since(now);
+        if left > LONGEST { Duration::ZERO } else { left }
     }
 
     /// Makes the keys due for a query at once.
     pub(super) fn refresh(&mut self) {
-        self.next = 0;
+        self.next = UnixTime::EPOCH;
     }
 
     /// Schedules a retry after the keys could not be fetched or validated (RFC 5011 §2.3).
-    pub(super) fn failed(&mut self, now: u64) {
+    pub(super) fn failed(&mut self, now: UnixTime) {
         self.next = now.saturating_add(self.retry.clamp(HOUR, DAY));
     }
 
@@ -110,7 +111,7 @@ impl TrustPoint {
         &mut self,
         zone: Name<'_>,
         set: &ReceivedSet,
-        (settings, now): (&ValidationSettings, u64),
+        (settings, now): (&ValidationSettings, UnixTime),
         budget: &mut ValidationBudget,
         report: &mut AnchorReport,
     ) {
@@ -153,7 +154,11 @@ impl TrustPoint {
                 continue;
             }
             let at = known.unwrap_or_else(|| {
-                self.keys.push(AnchorKey { rdata: base.clone(), state: AnchorState::Valid, since: 0 });
+                self.keys.push(AnchorKey {
+                    rdata: base.clone(),
+                    state: AnchorState::Valid,
+                    since: UnixTime::EPOCH,
+                });
                 self.keys.len() - 1
             });
             if let Some(key) = self.keys.get_mut(at) {
@@ -166,8 +171,9 @@ impl TrustPoint {
     /// Processes an RRset with a valid signature.
     fn sight(&mut self, sighting: &Sighting<'_>, checked: Checked, events: &mut Vec<(Vec<u8>, AnchorEvent)>) {
         let Sighting { zone, set, settings, now } = *sighting;
-        let (ttl, left) = (u64::from(checked.original_ttl.as_secs()), u64::from(checked.left.as_secs()));
-        let part = |share: u64, most: u64| HOUR.max(most.min(ttl / share).min(left / share));
+        let ttl = Duration::from_secs(checked.original_ttl.as_secs().into());
+        let shorter = u64::from(checked.original_ttl.min(checked.left).as_secs());
+        let part = |share: u64, most: Duration| HOUR.max(most.min(Duration::from_secs(shorter / share)));
         (self.seen, self.next, self.retry) = (Some(now), now.saturating_add(part(2, LONGEST)), part(10, DAY));
         for key in &mut self.keys {
             let is_there = set.rdatas.contains(&key.rdata);
@@ -216,10 +222,10 @@ impl TrustPoint {
 
 impl AnchorKey {
     /// Updates the state after an RRset with a valid signature that contains the key or not (RFC 5011 §4).
-    fn pass(&mut self, there: bool, now: u64) -> Option<AnchorEvent> {
+    fn pass(&mut self, there: bool, now: UnixTime) -> Option<AnchorEvent> {
         // If the clock was set back, the period starts again.
-        let late = self.since.saturating_sub(now);
-        self.since -= late;
+        let late = self.since.saturating_duration_since(now);
+        self.since = self.since.min(now);
         let (state, event) = match (&mut self.state, there) {
             (AnchorState::Pending { until }, true) => {
                 *until = until.saturating_sub(late);
@@ -238,7 +244,7 @@ impl AnchorKey {
             (AnchorState::Revoked { absent }, false) => {
                 let since = absent.map_or(now, |since| since.min(now));
                 *absent = Some(since);
-                if now - since < HOLD_DOWN {
+                if now.saturating_duration_since(since) < HOLD_DOWN {
                     return None;
                 }
                 (AnchorState::Removed, AnchorEvent::Removed)
@@ -264,7 +270,7 @@ impl Sighting<'_> {
             let is_of_key = sig.algorithm == key.algorithm
                 && sig.key_tag == tag
                 && settings.takes_algorithm(sig.algorithm)
-                && signed.check(&sig, zone, Serial(now as u32), settings.skew).is_ok();
+                && signed.check(&sig, zone, now.to_serial(), settings.skew).is_ok();
             let Some(bytes) = is_of_key.then(|| signed.signed_bytes(&sig).ok()).flatten() else { continue };
             budget.take_signature()?;
             if algorithm::verify(&key, &bytes, sig.signature) {

@@ -9,10 +9,11 @@
 //! ```
 
 use std::fmt;
+use std::time::Duration;
 
 use wire::rdata::view::{Dnskey, Ds};
 use wire::text::{self, Hex, write_hex};
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, UnixTime};
 
 use super::{AnchorKey, AnchorState, TrustPoint, TrustPoints};
 
@@ -32,11 +33,11 @@ const NONE: &str = "-";
 
 impl fmt::Display for TrustPoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = |time: Option<u64>| time.map_or_else(|| NONE.to_owned(), |time| time.to_string());
+        let time = |time: Option<UnixTime>| time.map_or_else(|| NONE.to_owned(), |time| time.to_string());
         for (zone, TrustPoint { configured, keys, seen, next, retry }) in &self.zones {
             write!(f, "zone ")?;
             text::write_name(zone.as_name(), f)?;
-            writeln!(f, " seen {} next {next} retry {retry}", time(*seen))?;
+            writeln!(f, " seen {} next {next} retry {}", time(*seen), retry.as_secs())?;
             for ds in configured {
                 write!(f, "anchor ")?;
                 write_hex(ds, f)?;
@@ -81,9 +82,14 @@ impl std::str::FromStr for TrustPoints {
     }
 }
 
+/// Parses a time.
+fn time(word: &str) -> Option<UnixTime> {
+    word.parse().ok().map(UnixTime::from_secs)
+}
+
 /// Parses a time or [`NONE`].
-fn time(word: &str) -> Option<Option<u64>> {
-    if word == NONE { Some(None) } else { word.parse().ok().map(Some) }
+fn time_or_none(word: &str) -> Option<Option<UnixTime>> {
+    if word == NONE { Some(None) } else { time(word).map(Some) }
 }
 
 fn bytes(word: &str) -> Option<Vec<u8>> {
@@ -96,7 +102,7 @@ fn read_zone<'a>(words: impl Iterator<Item = &'a str>) -> Option<(NameBuf, Trust
     let words: Vec<&str> = words.collect();
     let [name, "seen", seen, "next", next, "retry", retry] = words[..] else { return None };
     let name = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT)).ok()?;
-    let (seen, next, retry) = (time(seen)?, next.parse().ok()?, retry.parse().ok()?);
+    let (seen, next, retry) = (time_or_none(seen)?, time(next)?, Duration::from_secs(retry.parse().ok()?));
     Some((name, TrustPoint { seen, next, retry, ..TrustPoint::default() }))
 }
 
@@ -111,7 +117,7 @@ fn read_anchor<'a>(words: impl Iterator<Item = &'a str>, point: &mut TrustPoint)
 fn read_key<'a>(words: impl Iterator<Item = &'a str>, point: &mut TrustPoint) -> Option<()> {
     let words: Vec<&str> = words.collect();
     let [state, since, other, data] = words[..] else { return None };
-    let state = match (state, time(other)?) {
+    let state = match (state, time_or_none(other)?) {
         ("pending", Some(until)) => AnchorState::Pending { until },
         ("valid", None) => AnchorState::Valid,
         ("missing", None) => AnchorState::Missing,
@@ -119,7 +125,7 @@ fn read_key<'a>(words: impl Iterator<Item = &'a str>, point: &mut TrustPoint) ->
         ("removed", None) => AnchorState::Removed,
         _ => return None,
     };
-    let (rdata, since) = (bytes(data)?, since.parse().ok()?);
+    let (rdata, since) = (bytes(data)?, time(since)?);
     let is_key = Dnskey::read(&rdata).is_ok_and(|key| key.is_zone_key());
     let is_new = point.keys.iter().all(|key| key.rdata != rdata);
     point.keys.push(AnchorKey { rdata, state, since });

@@ -30,7 +30,7 @@ mod answer;
 mod link;
 mod work;
 
-use wire::{Name, NameBuf, Ttl};
+use wire::{Name, NameBuf, Ttl, UnixTime};
 
 use crate::anchors::TrustAnchors;
 use crate::budget::{ValidationBudget, ValidationLimits};
@@ -47,8 +47,8 @@ pub struct Validation<'a> {
     pub settings: &'a ValidationSettings,
     /// The trust anchors.
     pub anchors: &'a TrustAnchors,
-    /// The time in seconds since 1970.
-    pub now: u64,
+    /// The current time.
+    pub now: UnixTime,
 }
 
 impl Validation<'_> {
@@ -134,7 +134,7 @@ impl Task {
     }
 
     /// The records to request once more after this result; `None` unless the response itself is at fault.
-    fn again(&self, learned: &Learned, table: &TrustTable, now: u64) -> Option<Need> {
+    fn again(&self, learned: &Learned, table: &TrustTable, now: UnixTime) -> Option<Need> {
         let above = self.name.as_name().parent();
         let own = matches!((&learned.trust, &self.second), (Trust::Bogus(_), Second::NotAsked))
             && above.is_none_or(|above| !table.is_broken(above, now));
@@ -146,7 +146,7 @@ impl Task {
     }
 
     /// Whether its result is cached by now.
-    fn is_known(&self, table: &TrustTable, now: u64) -> bool {
+    fn is_known(&self, table: &TrustTable, now: UnixTime) -> bool {
         table.get(self.name.as_name(), now).is_some_and(|trust| match self.purpose {
             Purpose::Keys => !matches!(trust, Trust::Delegated(_)),
             _ => true,

@@ -2,6 +2,7 @@
 
 use testkit::name;
 use testkit::tree::{NOW, Reply};
+use testkit::tree::{Reply, UNIX_NOW};
 use validator::{
     BogusReason, Need, Progress, Security, TrustTable, Validated, Validation, ValidationBudget,
     ValidationLimit, ValidationLimits, ValidationSettings, Validator,
@@ -28,7 +29,7 @@ struct Servers<'s> {
 /// Validates an answer, with referrals to the zones in `referred`.
 fn run(answer: &Reply, servers: &Servers<'_>, referred: &[&str], table: &TrustTable) -> Run {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-    let by = Validation { settings: &settings, anchors: &anchors, now: NOW as u64 };
+    let by = Validation { settings: &settings, anchors: &anchors, now: UNIX_NOW };
     let mut budget = ValidationBudget::new(ValidationLimits { signatures: 48, ..Default::default() });
     let mut validator = Validator::answer(answer.response());
     let (mut needs, mut again, mut left) = (Vec::new(), Vec::new(), referred.to_vec());
@@ -81,7 +82,7 @@ fn keys_and_ds_that_are_bogus_at_one_server_are_taken_from_another() {
         let table = TrustTable::new(100);
         let ended = run(&reply("www.nsec.test.", Type::A), &servers, &[], &table);
         assert_eq!((ended.validated.security, ended.again), (Security::Secure, vec![once_more]));
-        assert!(!table.is_broken(name("nsec.test.").as_name(), NOW as u64));
+        assert!(!table.is_broken(name("nsec.test.").as_name(), UNIX_NOW));
     }
 }
 
@@ -95,7 +96,7 @@ fn what_is_bogus_twice_or_has_no_other_server_is_bogus_and_asked_for_no_more() {
         assert!(is_bogus(ended.validated.security));
         // The root's, on which everything else depends.
         assert_eq!(ended.again, [Need::Dnskey(name("."))]);
-        assert!(table.is_broken(name("www.nsec.test.").as_name(), NOW as u64));
+        assert!(table.is_broken(name("www.nsec.test.").as_name(), UNIX_NOW));
         let ended = run(&reply("zz.hash.test.", Type::A), &servers, &[], &table);
         assert!(is_bogus(ended.validated.security) && ended.again.is_empty(), "it is known");
     }
@@ -154,7 +155,7 @@ fn what_a_referral_says_of_ds_is_what_asking_for_them_says() {
 #[test]
 fn a_referral_that_proves_nothing_costs_a_question_and_nothing_else() {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-    let by = Validation { settings: &settings, anchors: &anchors, now: NOW as u64 };
+    let by = Validation { settings: &settings, anchors: &anchors, now: UNIX_NOW };
     let forgeries: [&dyn Fn(Reply) -> Reply; 3] = [
         &|reply| reply.without(|line| line.rtype == Type::RRSIG),
         &|mut reply| {

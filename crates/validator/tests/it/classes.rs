@@ -1,11 +1,12 @@
 //! Known mistakes of validators, one test for each class, named after it. The comments name known cases.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use testkit::answers::Line;
 use testkit::keys::{SigningKey, Validity};
 use testkit::name;
-use testkit::tree::{NOW, Reply, VALID, covered};
+use testkit::tree::{NOW, Reply, UNIX_NOW, VALID, covered};
 use validator::{
     BogusReason, InsecureReason, Need, Response, Security, Trust, TrustAnchors, TrustTable, Validation,
     ValidationBudget, ValidationLimit, ValidationLimits, ValidationSettings, Validator,
@@ -653,7 +654,7 @@ fn referrals_teach_what_they_prove() {
         let table = TrustTable::new(100);
         let validator = Validator::referral(reply.response(), name(child).as_name());
         TREE.run(validator, &settings, &anchors, &table, &mut |_, reply| Some(reply));
-        table.get(name(child).as_name(), NOW as u64)
+        table.get(name(child).as_name(), UNIX_NOW)
     };
     let honest = |child: &str| learned(TREE.referral(name(child)), child);
     assert!(matches!(honest("nsec.test."), Some(Trust::Delegated(_))));
@@ -675,7 +676,7 @@ fn referrals_teach_what_they_prove() {
 fn one_client_s_exhausted_budget_is_not_held_against_the_zone() {
     let anchors = TREE.anchors();
     let settings = ValidationSettings::default();
-    let by = Validation { settings: &settings, anchors: &anchors, now: NOW as u64 };
+    let by = Validation { settings: &settings, anchors: &anchors, now: UNIX_NOW };
     let table = TrustTable::new(100);
     let mut budget = ValidationBudget::new(ValidationLimits { signatures: 2, ..ValidationLimits::default() });
     let mut validator = Validator::answer(reply("www.nsec.test.", Type::A).response());
@@ -769,11 +770,13 @@ fn what_was_learned_is_kept_for_its_time() {
     let table = TrustTable::new(100);
     let honest = reply("www.nsec.test.", Type::A);
     TREE.run(Validator::answer(honest.response()), &settings, &anchors, &table, &mut |_, r| Some(r));
-    let at = |now: u64| table.get(name("nsec.test.").as_name(), now);
+    let after = |seconds| {
+        table.get(name("nsec.test.").as_name(), UNIX_NOW.saturating_add(Duration::from_secs(seconds)))
+    };
     let keys: Arc<[Vec<u8>]> = TREE.keys(name("nsec.test.")).iter().map(|key| key.dnskey.clone()).collect();
-    let Some(Trust::Secure(known)) = at(NOW as u64 + 3599) else { panic!("keys") };
+    let Some(Trust::Secure(known)) = after(3599) else { panic!("keys") };
     assert_eq!(known.len(), keys.len());
-    assert_eq!(at(NOW as u64 + 3600), None);
+    assert_eq!(after(3600), None);
     let again =
         TREE.run(Validator::answer(honest.response()), &settings, &anchors, &table, &mut |_, r| Some(r));
     assert_eq!((again.validated.security, again.needs.len()), (Security::Secure, 0));

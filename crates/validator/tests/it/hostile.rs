@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use testkit::tree::NOW;
+use testkit::tree::UNIX_NOW;
 use validator::{
     Progress, Response, Security, TrustTable, Validation, ValidationBudget, ValidationLimits,
     ValidationSettings, Validator,
@@ -14,7 +15,7 @@ use crate::support::{TREE, reply};
 /// Validates the first message, and uses the others as responses to its requests.
 fn run(messages: &[Vec<u8>]) -> (Option<Security>, ValidationBudget) {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-    let by = Validation { settings: &settings, anchors: &anchors, now: NOW as u64 };
+    let by = Validation { settings: &settings, anchors: &anchors, now: UNIX_NOW };
     let mut budget = ValidationBudget::new(ValidationLimits::default());
     let table = TrustTable::new(64);
     let mut messages = messages.iter();

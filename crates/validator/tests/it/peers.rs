@@ -29,7 +29,7 @@ use validator::{
     ValidationSettings, Validator,
 };
 use wire::message::{Header, Parser};
-use wire::{NameBuf, Rcode, Type};
+use wire::{NameBuf, Rcode, Type, UnixTime};
 
 use crate::mutants::without_line;
 use crate::plain::QUESTIONS;
@@ -141,7 +141,7 @@ fn mutants_of(tree: &Tree, honest: &Reply, zone: &str, number: usize) -> Vec<Mut
 fn ours(tree: &Tree, table: &TrustTable, reply: &Reply) -> Verdict {
     let Ok(response) = Response::read(&reply.message(), reply.rcode) else { return Verdict::Bogus };
     let (settings, anchors) = (ValidationSettings::default(), tree.anchors());
-    let by = Validation { settings: &settings, anchors: &anchors, now: now().into() };
+    let by = Validation { settings: &settings, anchors: &anchors, now: UnixTime::from_secs(now().into()) };
     let mut budget = ValidationBudget::new(ValidationLimits { signatures: 48, ..Default::default() });
     let mut validator = Validator::answer(response);
     loop {

@@ -2,7 +2,7 @@
 //! spent.
 
 use testkit::name;
-use testkit::tree::NOW;
+use testkit::tree::{NOW, UNIX_NOW};
 use validator::{
     Progress, Security, TrustTable, Validation, ValidationBudget, ValidationSettings, Validator,
 };
@@ -24,7 +24,7 @@ const ZONES: [&str; 8] = [
 #[test]
 fn what_is_recalled_is_what_validating_finds_and_takes_no_signature() {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-    let by = Validation { settings: &settings, anchors: &anchors, now: NOW.into() };
+    let by = Validation { settings: &settings, anchors: &anchors, now: UNIX_NOW };
     let (mut recalled, mut known) = (0, 0);
     for zone in ZONES {
         for (owner, qtype) in QUESTIONS {

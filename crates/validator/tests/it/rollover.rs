@@ -10,11 +10,12 @@ use validator::{
     TrustAnchors, TrustPoints, ValidationSettings,
 };
 use wire::message::Section;
-use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
+use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, UnixTime};
 
 const START: u64 = 1_760_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 86_400;
+const HOLD_DOWN: u64 = dnssec::rollover::HOLD_DOWN.as_secs();
 /// The TTL of the root's keys, and the validity of new signatures.
 const TTL: u32 = 172_800;
 const GOOD_FOR: u64 = 14 * DAY;
@@ -84,12 +85,16 @@ impl Follower {
 
     fn takes(&mut self, response: &Response) -> (Option<BogusReason>, Vec<(u16, AnchorEvent)>) {
         let settings = ValidationSettings::default();
-        let report = self.points.receive(Name::ROOT, response, &settings, self.now);
+        let report = self.points.receive(Name::ROOT, response, &settings, self.unix());
         let change = |AnchorChange { zone, tag, event }: AnchorChange| {
             assert_eq!(zone, NameBuf::ROOT);
             (tag, event)
         };
         (report.fault, report.changes.into_iter().map(change).collect())
+    }
+
+    fn unix(&self) -> UnixTime {
+        UnixTime::from_secs(self.now)
     }
 
     fn after(&mut self, seconds: u64) -> &mut Self {
@@ -109,7 +114,7 @@ impl Follower {
 
     /// Seconds until the next query is due.
     fn wait(&self) -> u64 {
-        self.points.wait(self.now).expect("a zone is followed")
+        self.points.wait(self.unix()).expect("a zone is followed").as_secs()
     }
 }
 
@@ -117,7 +122,7 @@ impl Follower {
 fn a_new_key_is_trusted_after_thirty_days_and_not_a_second_before() {
     let mut it = Follower::new(&[1]);
     let (old, new) = (key(1), key(2));
-    let until = START + HOLD_DOWN;
+    let until = UnixTime::from_secs(START + HOLD_DOWN);
     let all = [(old.tag(), AnchorEvent::Found), (new.tag(), AnchorEvent::Appeared(until))];
     let seen: BTreeSet<String> =
         it.sees(&[&old, &new], &[&old]).iter().map(|change| format!("{change:?}")).collect();
@@ -136,7 +141,7 @@ fn time_alone_makes_no_anchor() {
     let mut it = Follower::new(&[1]);
     it.sees(&[&key(1), &key(2)], &[&key(1)]);
     it.after(100 * DAY);
-    assert_eq!(it.state(2), Some(AnchorState::Pending { until: START + HOLD_DOWN }));
+    assert_eq!(it.state(2), Some(AnchorState::Pending { until: UnixTime::from_secs(START + HOLD_DOWN) }));
     assert!(it.trusts(&[1]));
 }
 
@@ -147,7 +152,7 @@ fn a_key_that_is_gone_in_between_begins_anew() {
     it.sees(&[&old, &new], &[&old]);
     assert_eq!(it.after(20 * DAY).sees(&[&old], &[&old]), [(new.tag(), AnchorEvent::Withdrawn)]);
     assert_eq!(it.state(2), None);
-    let until = START + 21 * DAY + HOLD_DOWN;
+    let until = UnixTime::from_secs(START + 21 * DAY + HOLD_DOWN);
     assert_eq!(it.after(DAY).sees(&[&old, &new], &[&old]), [(new.tag(), AnchorEvent::Appeared(until))]);
     assert_eq!(it.after(HOLD_DOWN - 1).sees(&[&old, &new], &[&old]), []);
     assert_eq!(it.after(1).sees(&[&old, &new], &[&old]), [(new.tag(), AnchorEvent::Accepted)]);
@@ -158,7 +163,10 @@ fn a_long_ttl_makes_the_hold_down_longer() {
     let mut it = Follower::new(&[1]);
     let ttl = 40 * 86_400;
     it.takes(&signed(&[&key(1), &key(2)], &[&key(1)], ttl, it.now + GOOD_FOR));
-    assert_eq!(it.state(2), Some(AnchorState::Pending { until: START + u64::from(ttl) }));
+    assert_eq!(
+        it.state(2),
+        Some(AnchorState::Pending { until: UnixTime::from_secs(START + u64::from(ttl)) })
+    );
 }
 
 #[test]
@@ -193,7 +201,7 @@ fn a_key_seen_only_in_a_bogus_answer_does_nothing() {
     // It does not end or shorten the time of a pending key either.
     it.sees(&[&old, &new], &[&old]);
     it.after(DAY).takes(&signed(&[&old], &[], TTL, end));
-    assert_eq!(it.state(2), Some(AnchorState::Pending { until: START + HOLD_DOWN }));
+    assert_eq!(it.state(2), Some(AnchorState::Pending { until: UnixTime::from_secs(START + HOLD_DOWN) }));
     it.after(HOLD_DOWN);
     it.takes(&signed(&[&old, &new], &[&new], TTL, it.now + GOOD_FOR));
     assert!(it.trusts(&[1]));
@@ -285,7 +293,7 @@ fn a_clock_that_is_put_back_makes_nobody_trusted_early() {
     it.sees(&[&old, &new], &[&old]);
     it.now -= 10 * DAY;
     assert_eq!(it.sees(&[&old, &new], &[&old]), [], "the hold-down begins anew");
-    assert_eq!(it.state(2), Some(AnchorState::Pending { until: it.now + HOLD_DOWN }));
+    assert_eq!(it.state(2), Some(AnchorState::Pending { until: UnixTime::from_secs(it.now + HOLD_DOWN) }));
     assert_eq!(it.after(HOLD_DOWN - 1).sees(&[&old, &new], &[&old]), []);
     assert_eq!(it.after(1).sees(&[&old, &new], &[&old]), [(new.tag(), AnchorEvent::Accepted)]);
     // The same for a revoked key.
@@ -317,8 +325,8 @@ fn a_clock_that_is_put_has_the_keys_asked_for_at_once() {
     assert!(it.wait() > HOUR);
     it.now -= 10 * DAY;
     it.points.clock_was_put();
-    assert_eq!((it.wait(), it.points.due(it.now)), (0, vec![NameBuf::ROOT]));
-    it.points.failed(Name::ROOT, it.now);
+    assert_eq!((it.wait(), it.points.due(it.unix())), (0, vec![NameBuf::ROOT]));
+    it.points.failed(Name::ROOT, it.unix());
     assert!((HOUR..=DAY).contains(&it.wait()), "once, and then as after any failure: {}", it.wait());
     it.sees(&[&key(1)], &[&key(1)]);
     assert!(it.trusts(&[1]) && it.wait() > HOUR);
@@ -342,17 +350,17 @@ fn questions_are_asked_as_often_as_rfc_5011_says() {
         it.takes(&signed(&[&key(1)], &[&key(1)], ttl, it.now + left_by_us));
         assert_eq!(it.wait(), next, "{ttl} {left}");
         it.after(next);
-        assert_eq!(it.points.due(it.now), [NameBuf::ROOT]);
-        it.points.failed(Name::ROOT, it.now);
+        assert_eq!(it.points.due(it.unix()), [NameBuf::ROOT]);
+        it.points.failed(Name::ROOT, it.unix());
         assert_eq!(it.wait(), retry, "{ttl} {left}");
         it.after(retry - 1);
-        assert_eq!(it.points.due(it.now), []);
+        assert_eq!(it.points.due(it.unix()), []);
         it.after(1);
         it.takes(&signed(&[&key(2)], &[&key(2)], ttl, it.now + left));
         assert_eq!(it.wait(), retry, "bogus keys are as good as none");
     }
     let mut never = Follower::new(&[1]);
-    never.points.failed(Name::ROOT, START);
+    never.points.failed(Name::ROOT, UnixTime::from_secs(START));
     assert_eq!(never.wait(), HOUR);
 }
 
@@ -395,7 +403,7 @@ fn what_the_operator_takes_away_is_gone_and_what_was_revoked_stays_so() {
     it.reconfigure(&[2, 5]);
     assert!(it.trusts(&[5]));
     it.points.follow(&anchors(&[5]), |_| false);
-    assert_eq!((it.points.iter().count(), it.points.wait(it.now)), (0, None));
+    assert_eq!((it.points.iter().count(), it.points.wait(it.unix())), (0, None));
 }
 
 #[test]

@@ -29,7 +29,7 @@ use resolver::{
 use testkit::decode::decode;
 use testkit::tree::NOW;
 use wire::message::Parser;
-use wire::{NameBuf, Rcode, Type};
+use wire::{NameBuf, Rcode, Type, UnixTime};
 
 use crate::support::{Ask, Reply, World, ask};
 use net::{Coming, Net, Weather};
@@ -207,7 +207,7 @@ impl Simulation {
         self.show(|| "the resolver is restarted".to_owned());
         let mut saved = Vec::new();
         let (service, wall) = (self.world.service.clone(), self.wall());
-        service.cache().save(&mut saved, service.now(self.now), wall).expect("memory");
+        service.cache().save(&mut saved, service.now(self.now), UnixTime::from_secs(wall)).expect("memory");
         let zones = &self.zones;
         self.world = World::new(|policy| validating(policy, zones));
         self.set_clocks();
@@ -215,7 +215,11 @@ impl Simulation {
         self.resolver = resolver(self.world.completion(), &mut self.dice);
         if self.dice.percent(50) {
             let now = self.world.service.now(self.now);
-            self.world.service.cache().load(&mut saved.as_slice(), now, wall).expect("what was saved");
+            self.world
+                .service
+                .cache()
+                .load(&mut saved.as_slice(), now, UnixTime::from_secs(wall))
+                .expect("what was saved");
         }
         self.net.forget();
         self.sum.lost += self.clients.len() as u64;
@@ -327,7 +331,7 @@ impl Simulation {
     /// Does all work that is possible now.
     fn settle(&mut self) -> Result<(), String> {
         loop {
-            self.validations.work(self.now, self.wall());
+            self.validations.work(self.now, UnixTime::from_secs(self.wall()));
             let noted = std::mem::take(&mut *self.world.noted.0.lock().expect("one thread"));
             if noted.is_empty() {
                 break;
