@@ -192,7 +192,7 @@ fn rules_are_listed_added_and_removed() {
         (&["forward", "remove", "example"][..], "there is no rule for example"),
         (&["forward", "add", "a..b", "192.0.2.1"], "a..b"),
         (&["forward", "add", ".", "192.0.2.1", "--stub"], "no server is authoritative for all names"),
-        (&["forward", "add", "example", &own], "would ask itself"),
+        (&["forward", "add", "example", &own], "would query itself"),
     ] {
         let said = refused(&server, arguments);
         assert!(said.contains(words), "{arguments:?}: {said}");
@@ -502,7 +502,7 @@ fn a_forwarder_is_one_command() {
         assert_eq!(run(folder.path(), arguments).status.code(), Some(2), "{arguments:?}");
     }
     let own = run(folder.path(), &["serve", "--forward", "127.0.0.1@5300"]);
-    assert!(text(&own.stderr).contains("would ask itself"), "{}", text(&own.stderr));
+    assert!(text(&own.stderr).contains("would query itself"), "{}", text(&own.stderr));
 }
 
 /// Names in private networks had no AAAA records by DNS64, and nothing showed why.
@@ -724,7 +724,7 @@ fn trust_anchors_that_cannot_be_used_are_warned_of() {
     let folder = tempfile::tempdir().expect("a folder");
     let keys = format!("[resolver]\ntrust-anchors = [\"{usable}\", \"{unusable}\"]\n");
     let server = Server::start_in(folder, "", &keys);
-    server.wait_for_log("is left out, the others of that zone count", 1);
+    server.wait_for_log("is not used, others of that zone are", 1);
     let checked = run(server.path("").as_path(), &["check", "nomen.toml"]);
     assert!(checked.status.success(), "{checked:?}");
     let said = text(&checked.stdout) + &text(&checked.stderr);

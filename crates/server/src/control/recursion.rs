@@ -183,7 +183,7 @@ pub(super) fn forward_add(
         return Err("the root cannot be a stub zone: no server is authoritative for all names".into());
     }
     if let Some(address) = servers.iter().find(|&address| own.contains(address)) {
-        return Err(format!("nomen listens on {}@{} and would ask itself", address.ip(), address.port()));
+        return Err(format!("nomen listens on {}@{} and would query itself", address.ip(), address.port()));
     }
     let upstream = |&address: &SocketAddr| Upstream { address, reach: Reach::UdpThenTcp };
     let mut rule = ForwardRule::new(domain, servers.iter().map(upstream).collect());
