@@ -84,7 +84,7 @@ impl fmt::Display for SourceFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoAddress(text) => write!(f, "`{text}` is no address such as 192.0.2.2 or 2001:db8::2"),
-            Self::NoHost(address) => write!(f, "{address} is the address of no host"),
+            Self::NoHost(address) => write!(f, "{address} is not the address of a host"),
         }
     }
 }

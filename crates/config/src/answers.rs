@@ -16,35 +16,35 @@ keys! {
     pub struct Answers {
         /// Name server identifier sent to clients that ask for it (RFC 5001). Unset: none is sent.
         live "nsid" nsid: Option<Nsid> = None, example "ams1";
-        /// Answer to `id.server CH TXT` and `hostname.bind CH TXT`: "hide" refuses, "auto" is the host's
-        /// name.
+        /// Answer to `id.server CH TXT` and `hostname.bind CH TXT`: "hide" refuses the query, "auto" is the
+        /// host's name.
         live "id" id: ChaosText = ChaosText::Hide, example "ams1";
-        /// Answer to `version.server CH TXT` and `version.bind CH TXT`: "hide" refuses, "auto" is the program
-        /// and its version.
+        /// Answer to `version.server CH TXT` and `version.bind CH TXT`: "hide" refuses the query, "auto" is
+        /// the program and its version.
         live "version" version: ChaosText = ChaosText::Auto, example "hide";
         /// Largest UDP answer in bytes, and the size announced to clients (RFC 6891 §6.2.5). Larger answers
-        /// are truncated, and clients ask again over TCP; values above 1232 risk fragments that networks
-        /// drop.
+        /// are truncated, and clients ask again over TCP; values above 1232 risk IP fragments, which some
+        /// networks drop.
         live "max-udp-size" max_udp_size: Int<u16, 512, 4096> = Int(1232), example 1232;
-        /// Send the addresses of a name (A and AAAA) in another order for each query, from zones and from the
-        /// cache, so that clients that take the first one spread over all. Off: always in the order of the
-        /// zone or of the other server's answer. Records of other types keep their order: clients choose
-        /// among MX, SRV, SVCB and HTTPS by preference and at random (RFC 2782), among NS by response time,
-        /// and the names in their data are compressed against records before them, which cannot move.
+        /// Change the order of a name's addresses (A and AAAA) for each query, from zones and from the cache,
+        /// so that clients that use the first one are spread over all. Off: always the order of the zone or
+        /// of the other server's answer. Records of other types keep their order: clients choose among MX,
+        /// SRV, SVCB and HTTPS by preference and at random (RFC 2782), among NS by response time, and names
+        /// in their data are compressed against records before them.
         live "rotate-addresses" rotate_addresses: bool = true, example false;
         /// Most CNAME and DNAME records followed for one answer.
         live "max-chain" max_chain: Int<u8, 1, 64> = Int(16), example 12;
-        /// Blocks of SHA-1 that a worker spends in a second on hashing names for zones with more than 100
-        /// NSEC3 iterations (RFC 9276), or with fewer and a salt that makes them cost as much: an iteration
-        /// takes a block, with a salt of more than 35 bytes up to five. Denials beyond are answered with
-        /// SERVFAIL and extended error 27, so that queries for one such zone leave time for all others. A
-        /// block takes some 0.1 µs: the default is about a fifth of a CPU.
+        /// Most SHA-1 blocks per second that a worker hashes for zones with more than 100 NSEC3 iterations
+        /// (RFC 9276), or with fewer and a long salt that costs as much: an iteration takes one block, with a
+        /// salt of more than 35 bytes up to five. Denials beyond that are answered with SERVFAIL and extended
+        /// error 27, so that one such zone does not slow down the others. A block takes about 0.1 µs: the
+        /// default is about a fifth of a CPU.
         live "nsec3-rounds" nsec3_rounds: Int<u32, 10_000, 1_000_000_000> = Int(2_000_000),
             example 10_000_000;
-        /// Agent domain to which resolvers may report what they cannot resolve or validate in the zones here
-        /// (RFC 9567). It is named in every answer from a zone, if the client has EDNS and there is room, but
-        /// not in those from a zone that it is in itself: it must work where that does not. Unset: none is
-        /// named.
+        /// Agent domain to which resolvers may report names of these zones that they cannot resolve or
+        /// validate (RFC 9567). It is sent in every answer from a zone, if the query has EDNS and there is
+        /// room, except from the zone that contains the domain itself: reports about that zone would fail
+        /// with it. Unset: none is sent.
         live "report-channel" report_channel: Option<AgentDomain> = None, example "reports.example.net";
     }
 }
@@ -160,7 +160,7 @@ impl fmt::Display for NsidFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hex => f.write_str("after `0x` an even number of hexadecimal digits is expected"),
-            Self::Empty => f.write_str("the identifier is empty; leave the key out"),
+            Self::Empty => f.write_str("the identifier is empty; remove the key"),
             Self::TooLong(length) => write!(f, "{length} bytes are too many (at most {})", Nsid::MAX_LEN),
         }
     }
@@ -223,7 +223,7 @@ impl fmt::Display for AgentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(fault) => fault.fmt(f),
-            Self::Root => f.write_str("the root is no agent domain (RFC 9567); leave the key out"),
+            Self::Root => f.write_str("the root cannot be an agent domain (RFC 9567); remove the key"),
             Self::TooLong(length) => write!(
                 f,
                 "a name of {length} bytes leaves no room for reports, which are names below it (at most {})",

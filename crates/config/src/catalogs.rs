@@ -18,22 +18,22 @@ const MAX_REMOVED: f64 = 0.2;
 keys! {
     /// Keys of a catalog zone about the zones it lists.
     pub struct CatalogKeys {
-        /// Template of the zones that this zone lists: it is a catalog zone (RFC 9432), and its members are
-        /// served, too. A member has the `file` of the template, or its `primaries`; where the template has
-        /// neither, the catalog zone's own primaries.
+        /// Makes this zone a catalog zone (RFC 9432), whose members are served with this template. A member
+        /// has the `file` or the `primaries` of the template; if the template has neither, the primaries of
+        /// the catalog zone.
         live "catalog-template" template: Option<String> = None, example "customers";
-        /// Templates of members by their group in the catalog zone; all others have `catalog-template`.
+        /// Templates of members by their group in the catalog zone; other members have `catalog-template`.
         live "catalog-groups" groups: Option<GroupTemplates> = None, example { gold = "customers" };
         /// Largest share of a catalog zone's members that one version of it removes, or resets by other
-        /// labels (RFC 9432 §5.4). If it would be more, and ten at least, all of them stay as they are until
+        /// labels (RFC 9432 §5.4). If it would be more, and at least ten, all of them stay unchanged until
         /// they are listed again or `nomen ctl reload --force` is given. With `catalog-produce` they stay in
         /// the list. Unset: 0.2.
         live "catalog-max-removed" max_removed: Option<Share> = None, example 0.5;
-        /// Answer queries and transfers of the catalog zone itself. It is not for ordinary clients: unset, it
-        /// is refused as if it were not there.
+        /// Answer queries for the catalog zone itself, and transfers of it. Unset: no; they are refused, as
+        /// for a zone that is not served.
         live "catalog-answers" answers: Option<bool> = None, example true;
-        /// Make this zone here: a catalog zone that lists every zone whose `catalog-member` is its name. It
-        /// is kept in the state folder, and has no `file`, no `primaries` and no `template`.
+        /// Generate this zone: a catalog zone that lists every zone whose `catalog-member` is its name. It is
+        /// stored in the state folder, and has no `file`, no `primaries` and no `template`.
         live "catalog-produce" produce: Option<bool> = None, example true;
     }
 }
@@ -42,13 +42,13 @@ keys! {
     /// Keys of zones and templates about the catalog zone that lists the zone. The zone's keys take
     /// precedence.
     pub struct ListingKeys {
-        /// Catalog zone with `catalog-produce` that lists the zone, for those who take it from here.
+        /// Catalog zone with `catalog-produce` that lists this zone, for secondaries.
         live "catalog-member" catalog: Option<NameBuf> = None, example "catalog.example.com";
-        /// Its group there (RFC 9432 §4.3.2), by which those who take it choose what holds for it.
+        /// The zone's group in that catalog zone (RFC 9432 §4.3.2), by which secondaries choose its settings.
         live "catalog-group" group: Option<String> = None, example "gold";
-        /// Catalog zone that it is to move to (`coo`, RFC 9432 §4.3.1). If that one is made here, too, it
-        /// lists the zone under the same label, so that consumers of both keep the zone's data. Once all have
-        /// seen it, it becomes the `catalog-member`.
+        /// Catalog zone that the zone is to move to (`coo`, RFC 9432 §4.3.1). If nomen produces that one,
+        /// too, it lists the zone under the same label, so that consumers of both keep the zone's data. After
+        /// all have it, set it as `catalog-member`.
         live "catalog-coo" new_owner: Option<NameBuf> = None, example "other.example.com";
     }
 }

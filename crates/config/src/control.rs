@@ -6,18 +6,18 @@ use super::table::keys;
 use super::table::value::{Int, Time};
 
 keys! {
-    /// The local socket that `nomen ctl` talks to. Only the user nomen runs as, and root, may open it.
+    /// The local socket that `nomen ctl` connects to. Only the user nomen runs as, and root, may open it.
     pub struct Control in "[control]" {
         /// Whether there is a control socket.
         restart "enable" enable: bool = true, example true;
         /// Path of the Unix socket. Unset: `/run/nomen/ctl.sock` for root or where that folder is writable,
-        /// else `nomen/ctl.sock` in `$XDG_RUNTIME_DIR`, else a folder of one's own in the temporary
-        /// directory.
+        /// else `nomen/ctl.sock` in `$XDG_RUNTIME_DIR`, else a private folder in the temporary directory.
         restart "socket" socket: Option<PathBuf> = None, example "/run/nomen/ctl.sock";
-        /// Most connections at a time. One more takes the place of the one that has been idle for longest; a
-        /// connection whose command is worked on is not idle.
+        /// Most connections at a time. One more replaces the connection that has been idle longest; a
+        /// connection whose command is running is not idle.
         live "connections" connections: Int<usize, 1, 10_000> = Int(32), example 100;
-        /// Time that a connection may stay without a command, and that a client may take to read.
+        /// Longest time that a connection may stay without a command, and that a client may take to read a
+        /// reply.
         live "idle-timeout" idle: Time<1_000, 86_400_000> = Time::secs(60), example "5m";
     }
 }

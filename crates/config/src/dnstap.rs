@@ -45,28 +45,28 @@ pub struct DnstapConfig {
 
 keys! {
     /// Copies of messages for a dnstap collector, in Frame Streams to a socket or a file. The section's
-    /// presence turns it on; one of `socket` and `file` must be given. Queries never wait for it: what it
-    /// cannot take is counted and dropped. [LOGGING.md](LOGGING.md) explains it.
+    /// presence turns it on; one of `socket` and `file` must be given. Queries never wait for it: messages
+    /// beyond its speed are dropped and counted. [LOGGING.md](LOGGING.md) explains it.
     pub struct Dnstap in "[dnstap]" {
-        /// Unix socket that the collector listens on. nomen connects as the user it runs as, and again
-        /// whenever the collector was away.
+        /// Unix socket that the collector listens on. nomen connects as the user it runs as, and reconnects
+        /// after the connection is lost.
         restart "socket" socket: Option<PathBuf> = None, example "/run/dnstap.sock";
-        /// File that frames are appended to. SIGHUP and `nomen ctl log reopen` open it anew, once it was
-        /// moved away.
+        /// File that frames are appended to. SIGHUP and `nomen ctl log reopen` open it again, for log
+        /// rotation.
         restart "file" file: Option<PathBuf> = None, example "/var/log/nomen/nomen.dnstap";
-        /// Which messages: "auth-…" are about zones here, "client-…" are of clients about other names,
-        /// "resolver-…" and "forwarder-…" go to and come from other servers, "update-…" are dynamic updates.
-        /// Unset: all.
+        /// Messages that are copied: "auth-…" are of clients for zones served here, "client-…" of clients for
+        /// other names, "resolver-…" and "forwarder-…" are exchanged with other servers, "update-…" are
+        /// dynamic updates. Unset: all.
         live "messages" messages: Option<Vec<At<DnstapKind>>> = None,
             example ["client-response", "auth-response"];
-        /// One of how many queries is copied. A response is copied if its query is.
+        /// One in this many queries is copied. A response is copied if its query is.
         live "sample" sample: Int<u32, 1, 1000000> = Int(1), example 100;
         /// Name of this server in each frame; "auto" is the host's name, "hide" sends none.
         restart "identity" identity: ChaosText = ChaosText::Auto, example "ams1";
-        /// Its version; "auto" is the program and its version, "hide" sends none.
+        /// Version of this server in each frame; "auto" is the program and its version, "hide" sends none.
         restart "version" version: ChaosText = ChaosText::Auto, example "hide";
-        /// Memory for messages that wait to be written. While a collector is away they wait, as long as there
-        /// is room.
+        /// Memory for messages that wait to be written, also while no collector is connected. Messages beyond
+        /// it are dropped.
         restart "queue-size" queue_size: Size<4_194_304, 1_073_741_824> = Size(16 << 20), example "64MiB";
     }
 }

@@ -99,7 +99,7 @@ pub fn read_zone(
     match zones.pop() {
         Some(zone) if faults.is_empty() && zones.is_empty() => Ok(zone.value),
         _ if faults.is_empty() => {
-            faults.push(Diagnostic::at(None, "there is not one zone"));
+            faults.push(Diagnostic::at(None, "the configuration has no zone"));
             Err(Rejected { sources, faults })
         }
         _ => Err(Rejected { sources, faults }),
@@ -252,9 +252,9 @@ impl fmt::Display for IncludeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WildcardInFolder => {
-                f.write_str("`*` and `?` may stand in the file name only, not in folders")
+                f.write_str("`*` and `?` are allowed in the file name only, not in folders")
             }
-            Self::NoFile(pattern) => write!(f, "{} names no file", pattern.display()),
+            Self::NoFile(pattern) => write!(f, "{} matches no file", pattern.display()),
             Self::Folder(folder, e) => write!(f, "cannot read {}: {}", folder.display(), reason(e)),
         }
     }

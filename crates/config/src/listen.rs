@@ -15,36 +15,35 @@ use super::table::value::{AddrPort, Int, Word};
 const BUILTIN_PORT: u16 = 5300;
 
 keys! {
-    /// Addresses to answer on; one block for each set, any number of blocks. Without any block nomen listens
-    /// on 127.0.0.1 and ::1 at port 5300, or on the sockets that systemd passes. With blocks, a socket that
-    /// was passed is used for its address, and others are opened. [UPGRADES.md](UPGRADES.md) explains what
-    /// that is good for.
+    /// Addresses to answer on, in any number of blocks. Without a block nomen listens on 127.0.0.1 and ::1 at
+    /// port 5300, or on the sockets that systemd passes. With blocks, a passed socket is used for its
+    /// address, and the other addresses are opened. [UPGRADES.md](UPGRADES.md) explains passed sockets.
     pub struct Listen in "[[listen]]" {
         /// Addresses and ports, such as `0.0.0.0@53` or `[::]@53`.
         restart "addr" addr: Vec<At<AddrPort>> = builtin_addresses(),
             example ["192.0.2.1@53", "[2001:db8::1]@53"];
-        /// Transports to open on each of them.
+        /// Transports to open on each address.
         restart "proto" proto: Vec<At<Transport>> =
             [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),
             example ["udp", "tcp"];
         /// Whether nomen also listens on addresses that no interface has yet, such as those of VRRP or of
         /// containers: queries are answered as soon as an interface has the address, and the start logs a
         /// warning. With false, such an address is an error at the start. A wildcard address such as
-        /// `[::]@53` has all addresses anyhow.
+        /// `[::]@53` needs no `freebind`.
         restart "freebind" freebind: bool = true, example false;
-        /// Network interface, such as "eth0", whose UDP queries to these addresses are taken by AF_XDP before
-        /// the kernel's network stack, and so past its firewall. Where the kernel, the driver or the rights
-        /// do not allow it, nomen logs why and answers through its sockets. Needs root at the start. Unset:
-        /// no. [AF_XDP.md](AF_XDP.md) explains all of it.
+        /// Network interface, such as "eth0", whose UDP queries to these addresses AF_XDP receives before the
+        /// kernel's network stack, so that its firewall does not apply. Where the kernel, the driver or
+        /// missing rights prevent it, nomen logs why and answers through its sockets. Needs root at the
+        /// start. Unset: AF_XDP is off. [AF_XDP.md](AF_XDP.md) explains it.
         restart "xdp" xdp: Option<String> = None, example "eth0";
-        /// Where AF_XDP picks its queries out: "driver" is the card's driver, "generic" the kernel's receive
-        /// path, which works with any driver and saves less. "auto": in the driver if that can be had.
+        /// Where AF_XDP intercepts queries: "driver" is the card's driver, "generic" the kernel's receive
+        /// path, which works with any driver and saves less. "auto": in the driver if it supports that.
         restart "xdp-attach" xdp_attach: XdpAttach = XdpAttach::Auto, example "driver";
-        /// How packets get to nomen and back: "zero-copy" has the card use nomen's memory, "copy" has the
-        /// kernel copy them. "auto": without a copy if the driver can.
+        /// How packets reach nomen and leave it: with "zero-copy" the card uses nomen's memory, with "copy"
+        /// the kernel copies them. "auto": zero-copy if the driver supports it.
         restart "xdp-copy" xdp_copy: XdpCopy = XdpCopy::Auto, example "copy";
-        /// Receive queues of the interface that AF_XDP takes, from the first one on, one thread each; the
-        /// others' queries go through the sockets. Unset: all.
+        /// Number of receive queues of the interface, from the first one on, that AF_XDP serves, with one
+        /// thread each; queries on other queues go through the sockets. Unset: all.
         restart "xdp-queues" xdp_queues: Option<Int<u32, 1, 1024>> = None, example 4;
     }
 }

@@ -18,33 +18,32 @@ pub const DEFAULT_REFUSALS: usize = 100;
 keys! {
     /// What is logged, and where.
     pub struct Log in "[log]" {
-        /// Form of a line.
+        /// Format of a line.
         restart "format" format: LogFormat = LogFormat::Text, example "json";
         /// Least severe events that are logged. `nomen ctl log level` changes it until the next reload.
         live "level" level: LogLevel = LogLevel::Info, example "warn";
-        /// Where lines go: "stderr", "stdout" or a file that is appended to. SIGHUP and
-        /// `nomen ctl log reopen` open the file anew, once it was moved away. A FIFO needs a reader whenever
-        /// it is opened.
+        /// Where lines go: "stderr", "stdout" or a file that is appended to. SIGHUP and `nomen ctl log
+        /// reopen` open the file again, for log rotation. A FIFO must have a reader when it is opened.
         restart "target" target: LogTarget = LogTarget::Stderr, example "/var/log/nomen/nomen.log";
-        /// File that gets an audit trail, in the same form, whatever `level` is: a line for each update, with
-        /// its client, key, counts and serials, for each transfer that is sent or broken off, for each change
-        /// that the operator commits, and for each transfer, update, NOTIFY and signature that is refused. It
-        /// is opened anew as `target` is.
+        /// File for an audit trail, in the same format, whatever `level` is: a line for each update, with its
+        /// client, key, counts and serials, for each transfer sent or cancelled, for each change that the
+        /// operator commits, and for each refused transfer, update, NOTIFY and signature. It is reopened like
+        /// `target`.
         restart "audit-file" audit_file: Option<PathBuf> = None, example "/var/log/nomen/audit.log";
-        /// Most lines in `audit-file` about refused requests of one client in `repeat-interval`. All clients
-        /// together may have a hundred times as many. Requests beyond that are counted, and at the end of the
-        /// interval a line for each client has their number.
+        /// Most lines in `audit-file` about refused requests of one client in `repeat-interval`. The limit
+        /// for all clients together is a hundred times as high. Further requests are counted, and at the end
+        /// of the interval one line for each client has their number.
         live "audit-refusals" audit_refusals: Int<usize, 1, 1_000_000> = Int(DEFAULT_REFUSALS), example 1000;
-        /// Shortest time between two lines of the same kind about the same object; those between are counted,
-        /// and the next line has their number. Lines about requests that anyone can send come at most once in
-        /// 10 s for each kind, or in this time if it is shorter. "0s" logs each.
+        /// Shortest time between two lines of the same kind about the same object; lines in between are
+        /// counted, and the next line has their number. Lines about requests that any client can send are
+        /// logged at most once in 10 s for each kind, or in this time if it is shorter. "0s": every line is
+        /// logged.
         live "repeat-interval" repeat_interval: Time<0, 86_400_000> = Time(DEFAULT_INTERVAL), example "10s";
-        /// Log queries: all, none, or a share of them. Queries never wait for the log: what it cannot take is
-        /// counted and dropped. `nomen ctl log queries` changes it until the next reload.
+        /// Log queries: all, none, or a share of them. Queries never wait for the log: lines beyond its speed
+        /// are dropped and counted. `nomen ctl log queries` changes it until the next reload.
         live "queries" queries: LoggedQueries = LoggedQueries::None, example 0.01;
-        /// File that lines of queries are appended to, in the same form, whatever `level` is. It is opened
-        /// anew as `target` is. Unset: they go where all lines go, if `level` lets lines of level "info"
-        /// pass.
+        /// File that lines of queries are appended to, in the same format, whatever `level` is. It is
+        /// reopened like `target`. Unset: they go to `target`, if `level` is "info", "debug" or "trace".
         restart "queries-file" queries_file: Option<PathBuf> = None, example "/var/log/nomen/queries.log";
     }
 }

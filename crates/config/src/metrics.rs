@@ -11,8 +11,8 @@ use super::table::read::At;
 use super::table::value::{AddrPort, Int, Time};
 
 keys! {
-    /// Figures for Prometheus over HTTP at `/metrics`, and a page for people at `/`. The section's presence
-    /// turns it on.
+    /// Metrics for Prometheus over HTTP at `/metrics`, and a status page at `/`. The section's presence turns
+    /// it on.
     pub struct Metrics in "[metrics]" {
         /// Address to listen on. There is no access control: keep it on loopback or a management network. A
         /// socket that systemd passes for it is used.
@@ -21,18 +21,17 @@ keys! {
         /// Whether nomen also listens on an address that no interface has yet, as `freebind` of `[[listen]]`
         /// does for queries.
         restart "freebind" freebind: bool = true, example false;
-        /// Also count queries for each zone, and show its state, its serial, since when its version is in
-        /// service, and when its first signature ends. Nine series at the most for each zone.
+        /// Also export, for each zone, the number of queries, its state, its serial, the time its version was
+        /// loaded, and when its first signature expires: at most nine series for each zone.
         live "per-zone" per_zone: bool = false, example true;
-        /// Most connections at a time. One more takes the place of the one that has been idle for longest,
-        /// such as one whose request is not whole; a connection whose answer is made is not idle.
+        /// Most connections at a time. One more replaces the connection that has been idle longest; a
+        /// connection with an incomplete request is idle, one whose response is being built is not.
         live "connections" connections: Int<usize, 1, 10_000> = Int(64), example 200;
-        /// Time that the head of a request may take.
+        /// Longest time in which the head of a request must arrive.
         live "head-timeout" head: Time<100, 600_000> = Time::secs(5), example "2s";
-        /// Names by which browsers may ask for the page, beside addresses, `localhost` and this machine's own
-        /// name. With any other name in its address the page is refused, so that no foreign site can have a
-        /// browser read it (DNS rebinding). `/metrics` has no such check, since scrapers know servers by all
-        /// sorts of names. Unset: none.
+        /// Host names in URLs of the status page, besides addresses, `localhost` and this machine's name.
+        /// Requests with other names are refused, so that no other site can make a browser read the page (DNS
+        /// rebinding). `/metrics` has no such check, since scrapers may use any name. Unset: none.
         live "hosts" hosts: Option<Vec<At<NameBuf>>> = None, example ["dns.example.com"];
     }
 }

@@ -25,52 +25,53 @@ type Bound = Option<Seconds<1, 2_147_483_647>>;
 keys! {
     /// Keys of zones and templates about other servers. The zone's keys take precedence.
     pub struct PeerKeys {
-        /// Take the zone from these servers and keep it up (RFC 1034 §4.3.5); it has no `file` then. Each is
-        /// an address, perhaps with a port, perhaps with the key that signs what goes between them:
-        /// `192.0.2.1@53 key:NAME`. The first is asked first; where one does not answer, the next is.
+        /// Transfer the zone from these servers and keep it current (RFC 1034 §4.3.5); it then has no `file`.
+        /// Each is an address, with a port and a TSIG key if needed: `192.0.2.1@53 key:NAME`. They are asked
+        /// in this order: the next one if one does not answer.
         live "primaries" primaries: Option<Vec<At<Peer>>> = None,
             example ["192.0.2.1 key:transfer.example.com", "2001:db8::1@5353"];
-        /// Servers that get a NOTIFY (RFC 1996) for each change of the zone, written as in `primaries`. Only
-        /// those in the list get one, not the name servers of the zone.
+        /// Servers that receive a NOTIFY (RFC 1996) for each change of the zone, written as in `primaries`.
+        /// The zone's NS records are not used for this.
         live "notify" notify: Option<Vec<At<Peer>>> = None,
             example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
         /// Source addresses of messages to other servers of the zone, one of each family at most: SOA
-        /// queries, transfers, NOTIFY, updates that are passed on. Unset: what the system chooses.
+        /// queries, transfers, NOTIFY, forwarded updates. Unset: the system chooses.
         live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.2", "2001:db8::2"];
-        /// Who may announce changes beside the addresses and keys of `primaries`, written as in
+        /// Clients that may send NOTIFY, besides the addresses and keys of `primaries`, written as in
         /// `allow-transfer`.
         live "allow-notify" allow_notify: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
-        /// Whose dynamic updates of the zone are passed on to the first of `primaries` that can be reached,
-        /// written as in `allow-transfer` (RFC 2136 §6). They are passed on as they came, with their
-        /// signature, and the primary decides; clients that are not in the list get REFUSED. Unset: none.
+        /// Clients whose dynamic updates are forwarded to the first reachable server of `primaries`, written
+        /// as in `allow-transfer` (RFC 2136 §6). Updates are forwarded unchanged, with their signature, and
+        /// the primary decides; other clients get REFUSED. Unset: none.
         live "forward-updates" forward_updates: Option<Vec<At<TransferGrant>>> = None,
             example ["192.0.2.0/24"];
-        /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot
-        /// say. Unset: yes.
+        /// Ask primaries for the differences (IXFR, RFC 1995), and for the whole zone only if they do not
+        /// have them. Unset: yes.
         live "ixfr" ixfr: Option<bool> = None, example false;
-        /// Whether versions must be what their digest was made of (ZONEMD, RFC 8976): `verify` refuses one
-        /// whose digest is wrong, `require` also one without a digest that is known, `off` does not look.
-        /// What is refused does not go into service. What updates make of a zone is not looked at. Unset:
-        /// `verify` for versions from primaries, `off` for files.
+        /// Verification of digests (ZONEMD, RFC 8976): `verify` refuses a version whose digest is wrong,
+        /// `require` also one without a supported digest, `off` verifies none. A refused version does not go
+        /// into service. Versions made by updates are not verified. Unset: `verify` for versions from
+        /// primaries, `off` for files.
         live "zonemd" zonemd: Option<ZonemdPolicy> = None, example "require";
-        /// Most NSEC3 iterations of a version that goes into service. Each name that is denied costs up to
-        /// three hashes of so many rounds; RFC 9276 recommends 0. A version with more is refused, as a bad
-        /// file or transfer is; so is one that an earlier run has left in the state folder. What zones with
-        /// more than 100, or fewer and a long salt, may cost is limited by `nsec3-rounds` of `[server]`.
-        /// Unset: 500.
+        /// Most NSEC3 iterations of a version that goes into service. Each denial costs up to three hashes of
+        /// as many rounds; RFC 9276 recommends 0. A version with more is refused like a bad file or transfer,
+        /// also one from the state folder. The CPU time for zones with more than 100, or fewer and a long
+        /// salt, is limited by `nsec3-rounds` of `[server]`. Unset: 500.
         live "nsec3-max-iterations" nsec3_max_iterations: Option<Int<u16, 0, 65535>> = None, example 100;
-        /// Shortest time between two looks for a newer version, whatever the SOA record says. Unset: `10s`.
+        /// Shortest time between two checks for a newer version, if REFRESH of the SOA record is shorter.
+        /// Unset: `10s`.
         live "min-refresh" min_refresh: Bound = None, example "1m";
-        /// Longest time between two looks for a newer version. Unset: `28d`.
+        /// Longest time between two checks for a newer version. Unset: `28d`.
         live "max-refresh" max_refresh: Bound = None, example "1h";
-        /// Shortest time until all primaries are asked again that did not answer. Unset: `10s`.
+        /// Shortest time to the next check after one at which no primary answered. Unset: `10s`.
         live "min-retry" min_retry: Bound = None, example "30s";
-        /// Longest time until they are. Unset: `14d`.
+        /// Longest time to the next check after one at which no primary answered. Unset: `14d`.
         live "max-retry" max_retry: Bound = None, example "10m";
-        /// Shortest time after which a zone is no longer answered from, but with SERVFAIL, if no primary
-        /// could be asked. Unset: as the SOA record says.
+        /// Shortest time without an answer of a primary after which the zone expires: queries get SERVFAIL.
+        /// Unset: as the SOA record says.
         live "min-expire" min_expire: Bound = None, example "7d";
-        /// Longest time after which that is so. Unset: as the SOA record says.
+        /// Longest time without an answer of a primary after which the zone expires. Unset: as the SOA record
+        /// says.
         live "max-expire" max_expire: Bound = None, example "30d";
     }
 }
@@ -140,10 +141,8 @@ pub enum PeerFault {
 impl fmt::Display for PeerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoAddress => {
-                f.write_str("there is no address; write one, with \"key:NAME\" behind it if it has a key")
-            }
-            Self::Twice => f.write_str("one address and one key at the most; others are members of the list"),
+            Self::NoAddress => f.write_str("no address; write one, followed by \"key:NAME\" if it has a key"),
+            Self::Twice => f.write_str("one address and one key at most; write further ones as list members"),
             Self::Key(fault) => write!(f, "the name of the key: {fault}"),
             Self::Address(fault) => fault.fmt(f),
         }

@@ -7,10 +7,10 @@ use super::table::keys;
 keys! {
     /// The user and group to change to.
     pub struct Privileges {
-        /// User to become once the sockets are open: a name from `/etc/passwd` or a number.
-        /// Set it when nomen is started as root: without it the process stays root and warns.
+        /// User to change to after the sockets are open: a name from `/etc/passwd` or a number. Set it when
+        /// nomen is started as root: without it the process stays root and warns.
         restart "user" user: Option<String> = None, example "nomen";
-        /// Group to become: a name from `/etc/group` or a number. Unset: the user's own group.
+        /// Group to change to: a name from `/etc/group` or a number. Unset: the user's own group.
         restart "group" group: Option<String> = None, example "nomen";
     }
 }

@@ -19,10 +19,10 @@ One TOML file, named with `nomen serve --config FILE`. Without it nomen serves a
 - Addresses are written `ip@port`: `\"192.0.2.1@53\"`, `\"[2001:db8::1]@53\"`.
 - Durations are written with units: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"1d\"`.
 - Sizes are written in bytes or with units: `4096`, `\"64KiB\"`, `\"512MiB\"`, `\"2GiB\"`.
-- `include = [\"conf.d/*.toml\"]` at the top of a file reads more files; `*` and `?` may stand in the file
+- `include = [\"conf.d/*.toml\"]` at the top of a file reads more files; `*` and `?` are wildcards in the file
   name. Each single section (`[server]`, `[resolver]`, `[control]`, `[metrics]`, `[log]`, `[dnstap]`) may \
-  stand in one file
-  only; blocks such as `[[zone]]` and `[[resolver.forward]]` may stand in any.
+  be in one file
+  only; blocks such as `[[zone]]` and `[[resolver.forward]]` may be in any.
 
 `nomen check FILE` checks a configuration and every zone it names; `nomen check --defaults` prints every \
 default.
@@ -31,15 +31,13 @@ A reload, by SIGHUP or `nomen ctl reload`, reads the file again. Each key says w
 effect at a reload* or
 *takes effect at the next start*. A change of the latter kind is logged at every reload until the server is \
 started
-again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, \
+again or the value restored, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, \
 `[resolver]`,
-`[metrics]` or `[dnstap]` that comes or goes.
+`[metrics]` or `[dnstap]` that is added or removed.
 
-A configuration that cannot be used changes nothing. A zone that is bad stays in service in its last good \
-version, and so does
-one whose file cannot be read; a zone that never was good answers SERVFAIL. `nomen ctl reload` names all \
-that is bad and
-exits with 1, and with 0 if all is good.
+A faulty configuration changes nothing. A zone that is bad, or whose file cannot be read, stays in service in \
+its last good version; a zone that has none answers SERVFAIL. `nomen ctl reload` prints all faults and
+exits with 1, or with 0 if there are none.
 ";
 
 /// Returns every section in the order of the page.
@@ -113,7 +111,7 @@ pub fn man_page() -> String {
         for key in &section.keys {
             let default = default_words(key);
             let effect = match key.effect {
-                Effect::Live => "a reload has a change take effect",
+                Effect::Live => "a change takes effect at a reload",
                 Effect::Restart => "a change takes effect at the next start",
             };
             let about = format!("{}; {default}; {effect}.", capital(&key.kind));

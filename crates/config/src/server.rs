@@ -9,7 +9,7 @@ use super::tcp::Tcp;
 use super::threads::Threads;
 
 section! {
-    /// The process as a whole.
+    /// Settings of the whole process.
     pub struct Server in "[server]" {
         /// The user and group to change to.
         privileges: Privileges;

@@ -9,17 +9,16 @@ use super::table::value::Int;
 keys! {
     /// Keys about state stored between runs.
     pub struct Storage {
-        /// Folder for what nomen keeps between its runs: zones from primaries, images of zones and the secret
-        /// key behind the hashes of names, `hash-key`; removing that file makes a new key, and new images.
-        /// Only the user nomen runs as may have access. Made if it is missing. Unset: the folder of systemd's
-        /// `StateDirectory`, else none.
+        /// Folder for data that survives a restart: zones from primaries, images of zones, and `hash-key`,
+        /// the secret key of the hashes of names; if that file is removed, the key and the images are created
+        /// again. Only the user nomen runs as may have access. Created if it is missing. Unset: the folder of
+        /// systemd's `StateDirectory`, else none.
         restart "state-dir" dir: Option<PathBuf> = None, example "/var/lib/nomen";
-        /// Keep images of large zones in the state folder, so that a start does not have to read their text
-        /// again. An image whose text, or a file it includes, has changed is not used, and neither is a
-        /// damaged one.
+        /// Store images of large zones in the state folder, so that a start need not parse their text. A
+        /// damaged image, or one whose zone file or included file has changed, is not used.
         restart "images" images: bool = true, example false;
-        /// Least number of records of a zone for which an image is kept. `nomen zone compile` makes one of
-        /// any zone it is asked for by name, and once there it is kept up.
+        /// Zones with at least this many records get an image. `nomen zone compile NAME` creates one for a
+        /// zone of any size, which is then updated with the zone.
         restart "image-min-records" image_min_records: Int<u64, 1, 4_294_967_295> = Int(100_000),
             example 10000;
     }

@@ -9,23 +9,23 @@ use super::table::value::{Int, Size, Time};
 keys! {
     /// Keys about TCP connections.
     pub struct Tcp {
-        /// Most TCP connections at a time, over all clients.
+        /// Most open TCP connections, of all clients.
         live "tcp-connections" connections: Int<usize, 1, 1_000_000> = Int(10_000), example 20000;
-        /// Most TCP connections of one client: an IPv4 address or an IPv6 /64.
+        /// Most open TCP connections of one client: an IPv4 address or an IPv6 /64.
         live "tcp-connections-per-client" per_client: Int<usize, 1, 1_000_000> = Int(100), example 50;
-        /// Time a new TCP connection may take until its first query is there.
+        /// Longest time from the opening of a TCP connection to its first whole query.
         live "tcp-first-timeout" first: Time<100, 600_000> = Time::secs(5), example "3s";
-        /// Time a TCP connection may stay without a query before it is closed (RFC 7766 §6.2.3). It shrinks
-        /// as connections fill the second half of the limit. It is announced to clients that ask (RFC 7828).
+        /// Time without a query after which a TCP connection is closed (RFC 7766 §6.2.3). It becomes shorter
+        /// when more than half of `tcp-connections` are open. Clients that ask for it receive it (RFC 7828).
         live "tcp-idle-timeout" idle: Time<200, 3_600_000> = Time::secs(10), example "30s";
-        /// Time a client may take from the first to the last byte of one query over TCP.
+        /// Longest time from the first to the last byte of one query over TCP.
         live "tcp-message-timeout" message: Time<100, 600_000> = Time::secs(2), example "3s";
-        /// Time a client may take to read at least 4 KiB of what it was sent over TCP.
+        /// Longest time in which a client must read 4 KiB, or all, of the bytes sent to it over TCP.
         live "tcp-write-timeout" write: Time<100, 600_000> = Time::secs(5), example "10s";
-        /// Most queries of one TCP connection that wait for a later answer; further ones are not read until
-        /// then.
+        /// Most unanswered queries of one TCP connection; while there are as many, no further ones are read.
         restart "tcp-pipeline" pipeline: Int<usize, 1, 1024> = Int(32), example 64;
-        /// Unread answers of one TCP connection above which no more of its queries are read.
+        /// Bytes of answers that the client has not read yet, above which no more queries of its TCP
+        /// connection are read.
         restart "tcp-write-buffer" write_buffer: Size<4096, { 16 << 20 }> = Size(128 << 10), example "256KiB";
     }
 }
@@ -66,7 +66,7 @@ impl Tcp {
         let (all, one) = (&self.connections, &self.per_client);
         if one.0 > all.0 {
             let message = format!(
-                "one client may open {} TCP connections, more than the {} there are in all",
+                "`tcp-connections-per-client` is {}, more than the {} of `tcp-connections`",
                 one.0, all.0
             );
             faults.push(Diagnostic::at(one.place.as_ref().or(all.place.as_ref()), message));

@@ -38,10 +38,10 @@ fn each_fault_has_its_words() {
         ("[server]\ngroup = \"x\"", "`group` has no effect without `user`"),
         (
             "[server]\ntcp-connections = 5",
-            "one client may open 100 TCP connections, more than the 5 there are in all",
+            "`tcp-connections-per-client` is 100, more than the 5 of `tcp-connections`",
         ),
         ("server = 1", "`server` is a section: write [server]"),
-        ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` can stand several times: write [[listen]]"),
+        ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` is a list of blocks: write [[listen]]"),
         ("[[listen]]\naddr = []", "the list is empty"),
         ("[[listen]]\nxdp-copy = \"copy\"", "`xdp-copy` has no effect without `xdp`"),
         (
@@ -79,7 +79,7 @@ fn each_fault_has_its_words() {
         ),
         (
             "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-update = [\"any\"]",
-            "`allow-update` needs a place to keep what changes",
+            "`allow-update` needs a state folder",
         ),
         (
             "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\n\
@@ -88,7 +88,7 @@ fn each_fault_has_its_words() {
         ),
         (
             "[[zone]]\nname = \"a\"\nfile = \"a\"\nixfr-from-differences = true",
-            "`ixfr-from-differences` needs a place to keep what changes",
+            "`ixfr-from-differences` needs a state folder",
         ),
         (
             "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\nixfr-from-differences = true",
@@ -102,10 +102,7 @@ fn each_fault_has_its_words() {
             "[[zone]]\nname = \"a\"\nfile = \"a\"\nserial-policy = \"today\"",
             "`today` is not one of \"increment\", \"unixtime\" or \"date\"",
         ),
-        (
-            "[[zone]]\nname = \"a\"\ncatalog-produce = true",
-            "`catalog-produce` needs a place to keep what is listed",
-        ),
+        ("[[zone]]\nname = \"a\"\ncatalog-produce = true", "`catalog-produce` needs a state folder"),
         (
             "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nfile = \"a\"\ncatalog-produce = true",
             "zone a. has `file` and `catalog-produce`",
@@ -154,7 +151,7 @@ fn each_fault_has_its_words() {
         ("[secondary]", "unknown section `secondary`"),
         ("workers = 2", "unknown section `workers`"),
         ("include = [\"nowhere.toml\"]", "cannot open /nowhere.toml: there is no such file"),
-        ("include = [\"a*/b.toml\"]", "`*` and `?` may stand in the file name only, not in folders"),
+        ("include = [\"a*/b.toml\"]", "`*` and `?` are allowed in the file name only, not in folders"),
     ];
     for (text, words) in cases {
         assert_eq!(faults(text), [words], "{text}");
@@ -208,7 +205,7 @@ fn includes_add_up_and_clash() {
     write("conf.d/c.toml", "[server]\nid = \"x\"\n");
     let rejected = read_files(&folder.path().join("nomen.toml")).expect_err("two [server]");
     assert_eq!(rejected.faults.len(), 1);
-    assert!(rejected.to_string().contains("[server] stands in more than one file"), "{rejected}");
+    assert!(rejected.to_string().contains("[server] is in more than one file"), "{rejected}");
     write("conf.d/c.toml", "include = [\"../nomen.toml\"]\n");
     let rejected = read_files(&folder.path().join("nomen.toml")).expect_err("a circle");
     assert!(rejected.to_string().contains("is included more than once"), "{rejected}");

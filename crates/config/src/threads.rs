@@ -10,15 +10,15 @@ use super::table::value::{Int, Size, Time, Value, quote};
 keys! {
     /// Keys about the threads that answer.
     pub struct Threads {
-        /// Threads that answer queries; "auto" is one for each CPU the process may use. More where systemd
-        /// passes more sockets for an address: one for each.
+        /// Threads that answer queries; "auto" is one for each CPU the process may use. If systemd passes
+        /// more sockets than that for an address, it is one for each socket.
         restart "workers" workers: WorkerCount = WorkerCount::Auto, example 4;
         /// Keep each worker on its own CPU.
         restart "pin-cpus" pin_cpus: bool = false, example true;
         /// Kernel receive and send buffer of each UDP socket. The kernel caps it at `net.core.rmem_max` and
         /// `net.core.wmem_max` unless nomen is started as root.
         restart "udp-buffer" udp_buffer: Size<4096, { 1 << 30 }> = Size(4 << 20), example "8MiB";
-        /// How long queries that already arrived are answered after a signal or `nomen ctl stop`.
+        /// Longest time after a signal or `nomen ctl stop` in which queries that have arrived are answered.
         restart "drain" drain: Time<0, 60_000> = Time::secs(2), example "5s";
     }
 }

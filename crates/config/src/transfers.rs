@@ -22,64 +22,61 @@ use wording::reason;
 keys! {
     /// Zone transfers to and from other servers (RFC 5936, RFC 1995).
     pub struct Transfers in "[transfers]" {
-        /// Most transfers at a time. One more is answered with SERVFAIL; who may not have the zone does not
-        /// count.
+        /// Most outgoing transfers at a time; further ones are answered with SERVFAIL. Refused requests do
+        /// not count.
         live "outgoing" outgoing: Int<usize, 1, 100_000> = Int(100), example 200;
-        /// Most of them to one address.
+        /// Most outgoing transfers at a time to one address.
         live "outgoing-per-client" per_client: Int<usize, 1, 100_000> = Int(10), example 20;
-        /// Most of them to one network: an IPv4 /24 or an IPv6 /56. Unset: half of `outgoing`, and no fewer
-        /// than `outgoing-per-client`.
+        /// Most outgoing transfers at a time to one network: an IPv4 /24 or an IPv6 /56. Unset: half of
+        /// `outgoing`, at least `outgoing-per-client`.
         live "outgoing-per-network" per_network: Option<Int<usize, 1, 100_000>> = None, example 50;
-        /// Time in which a transfer sends nothing, since its client does not read, after which it is broken
-        /// off if another needs its place. Of several, the one that has stalled for the longest time is.
+        /// Time without progress, because the client does not read, after which an outgoing transfer is
+        /// cancelled if another one needs its place. Of several, the one stalled longest is cancelled.
         live "outgoing-stall" stall: Time<10, 600_000> = Time::secs(1), example "3s";
-        /// Fewest bytes a second that the client of a transfer takes, counted over three seconds. A slower
-        /// one is broken off if another needs its place, the slowest first; for a minute, clients of its
-        /// network take free places alone. 0: any.
+        /// Least bytes per second that the client of an outgoing transfer must read, measured over 3 s. A
+        /// slower transfer is cancelled if another one needs its place, the slowest first; for a minute,
+        /// clients of its network get free places only. 0: no limit.
         live "outgoing-min-rate" min_rate: Int<u64, 0, 1_000_000_000> = Int(50_000), example 10_000;
-        /// Most zones at a time whose primaries are asked for the newest version, or for a transfer. Others
-        /// wait.
+        /// Most zones at a time that query a primary for its SOA record or transfer from it; others wait.
         live "incoming" incoming: Int<usize, 1, 10_000> = Int(64), example 20;
-        /// Most of them that are with one primary.
+        /// Most of these at one primary.
         live "incoming-per-primary" incoming_per_primary: Int<usize, 1, 10_000> = Int(8), example 4;
-        /// Most records of one incoming transfer. One with more is given up, and the zone stays as it was.
+        /// Most records of one incoming transfer. A larger one is cancelled, and the zone stays unchanged.
         live "incoming-max-records" incoming_records: Int<u64, 1, 4_294_967_295> = Int(100_000_000),
             example 1000000;
-        /// Most bytes of one incoming transfer, likewise: of its messages, and of memory that its records
-        /// take. Unset: a quarter of the memory that the machine has, or that a control group leaves of it,
-        /// and 16 GiB at the most.
+        /// Most bytes of one incoming transfer, of its messages and of memory for its records; a larger one
+        /// is cancelled. Unset: a quarter of the memory of the machine or of its control group, at most 16
+        /// GiB.
         live "incoming-max-size" incoming_size: Option<Size<65_536, 1_099_511_627_776>> = None,
             example "1GiB";
-        /// Most bytes of memory that all incoming transfers take together: their records, and the zones that
-        /// are made of them until these go into service. If they take more, the transfer that takes most is
-        /// given up. Unset: half of the memory that the machine has, or that a control group leaves of it.
+        /// Most bytes of memory for all incoming transfers together: their records, and the zones built from
+        /// them until these go into service. If they need more, the largest transfer is cancelled. Unset:
+        /// half of the memory of the machine or of its control group.
         live "incoming-memory" memory: Option<Size<65_536, 1_099_511_627_776>> = None, example "2GiB";
-        /// Longest time for one incoming transfer, likewise.
+        /// Longest time of one incoming transfer; a longer one is cancelled.
         live "incoming-max-time" incoming_time: Time<1_000, 604_800_000> = Time::secs(7200), example "30m";
-        /// Fewest bytes a second that an incoming transfer brings, counted minute by minute. A slower one is
-        /// given up. 0: any.
+        /// Least bytes per second of an incoming transfer, measured each minute. A slower one is cancelled.
+        /// 0: no limit.
         live "incoming-min-rate" incoming_rate: Int<u64, 0, 1_000_000_000> = Int(100), example 1000;
-        /// Longest time in which an incoming transfer brings nothing at all.
+        /// Longest time in which an incoming transfer receives no data; then it is cancelled.
         live "incoming-idle-timeout" incoming_idle: Time<1_000, 3_600_000> = Time::secs(60), example "30s";
-        /// Most NOTIFY messages at a time whose replies are waited for. Others wait.
+        /// Most NOTIFY messages at a time without a reply; others wait.
         live "notify-in-flight" notify_in_flight: Int<usize, 1, 2_000> = Int(400), example 200;
-        /// Most of them that are with one secondary, so that one that does not answer keeps no others
-        /// waiting.
+        /// Most of these to one secondary, so that one that does not answer does not delay the others.
         live "notify-per-secondary" notify_per_secondary: Int<usize, 1, 2_000> = Int(20), example 10;
-        /// Files of keys beside those of `[[tsig-key]]`: each
-        /// `key "NAME" { algorithm NAME; secret "BASE64"; };`, as `tsig-keygen` prints them and BIND reads
-        /// them.
+        /// Files with keys, in addition to `[[tsig-key]]`: each `key "NAME" { algorithm NAME; secret
+        /// "BASE64"; };`, as `tsig-keygen` prints them and BIND reads them.
         live "key-files" key_files: Option<Vec<At<PathBuf>>> = None, example ["keys/transfer.key"];
     }
 }
 
 keys! {
-    /// A key that signs messages between servers (TSIG, RFC 8945). One in a file of `key-files` stays out of
-    /// the configuration, which more people may read.
+    /// A key that signs messages between servers (TSIG, RFC 8945). Use `key-files` instead if the
+    /// configuration is more widely readable than the keys may be.
     pub struct TsigKeyBlock in "[[tsig-key]]" {
-        /// Its name, which both ends must use.
+        /// Name of the key, the same on both servers.
         live "name" name: NameBuf, example "transfer.example.com";
-        /// How it signs.
+        /// HMAC algorithm of the signatures.
         live "algorithm" algorithm: TsigAlgorithm = TsigAlgorithm::HmacSha256, example "hmac-sha512";
         /// The secret in base64. Anyone who can read it can sign.
         live "secret" secret: Secret, example "jUkTv3UwI7HhMFZ6zeEYzkSYIz2tfLz9lhLX8DQ9Pqo=";
@@ -187,7 +184,7 @@ impl fmt::Display for GrantFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("it names no client; write a network, \"key:NAME\", both, or \"any\""),
-            Self::Twice => f.write_str("one network and one key at the most; others are members of the list"),
+            Self::Twice => f.write_str("one network and one key at most; write further ones as list members"),
             Self::Key(fault) => write!(f, "the name of the key: {fault}"),
             Self::Network(text, _) => {
                 write!(f, "`{text}` is neither a network such as 192.0.2.0/24, nor \"key:NAME\", nor \"any\"")
@@ -249,7 +246,7 @@ pub fn load_keys(
         .any(|other| other.name() == key.name())
     {
         true => {
-            let message = format!("there is another key {}", key.name().as_name());
+            let message = format!("key {} is defined twice", key.name().as_name());
             faults.push(Diagnostic::at(place, message));
         }
         false => keys.push(key),
@@ -280,8 +277,8 @@ fn read_file(file: &At<PathBuf>) -> Result<Vec<TsigKey>, Diagnostic> {
     let exposed = std::fs::metadata(&file.value).is_ok_and(|about| about.mode() & OTHERS_WRITE != 0);
     if exposed {
         let message = format!(
-            "the key file {shown} is not used: others than its owner may write it; after `chmod go-w`, make \
-            new keys if others may have had it"
+            "the key file {shown} is not used: users other than its owner may write it; run `chmod go-w`, and \
+            make new keys if others may have changed it"
         );
         return Err(Diagnostic::at(place, message).outside());
     }

@@ -13,20 +13,20 @@ use super::table::value::{Int, Size, Time, Value, Word, quote};
 use super::transfers::TransferGrant;
 
 keys! {
-    /// Dynamic updates (RFC 2136): bounds for all zones together.
+    /// Limits of dynamic updates (RFC 2136), for all zones together.
     pub struct Updates in "[updates]" {
-        /// Most requests that wait for the disk at a time. One more is answered with SERVFAIL.
+        /// Most requests that wait for the disk at a time; further ones are answered with SERVFAIL.
         live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
-        /// Most prerequisites and changes of one request together. One with more is refused.
+        /// Most prerequisites and changes of one request together; a request with more is refused.
         live "max-records" records: Int<usize, 1, 65_535> = Int(1000), example 100;
-        /// Most updates at a time that are passed on to primaries (`forward-updates`) and wait for their
-        /// answers. One more is answered with SERVFAIL.
+        /// Most updates at a time that are forwarded to primaries (`forward-updates`) and wait for their
+        /// answers; further ones are answered with SERVFAIL.
         live "forward-in-flight" forward_in_flight: Int<u64, 1, 10_000> = Int(64), example 200;
         /// Most transactions (`nomen ctl zone begin`) that are open at a time.
         live "transactions" transactions: Int<usize, 1, 10_000> = Int(16), example 4;
-        /// Most bytes of the records that may be set and unset in one transaction.
+        /// Most bytes of records set and unset in one transaction.
         live "transaction-size" transaction_size: Size<1_024, 1_073_741_824> = Size(4 << 20), example "64MiB";
-        /// A transaction that is not used for this long is dropped.
+        /// Time without a command after which a transaction is dropped.
         live "transaction-timeout" transaction_timeout: Time<1_000, 86_400_000> = Time::secs(600),
             example "1h";
     }
@@ -35,38 +35,38 @@ keys! {
 keys! {
     /// Keys of zones and templates about changes. The zone's keys take precedence.
     pub struct UpdateKeys {
-        /// Who may change the zone (RFC 2136), written as in `allow-transfer`: all its names, and all types
-        /// but NS, SOA and what signers make. Needs `state-dir` of `[server]`; a zone with `primaries` takes
-        /// no updates.
+        /// Clients that may update the zone (RFC 2136), written as in `allow-transfer`: all its names, and
+        /// all types but NS, SOA and those that signers generate. Needs `state-dir` of `[server]`; a zone
+        /// with `primaries` takes no updates.
         live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None,
             example ["127.0.0.1", "key:dhcp.example.com"];
-        /// Who may change what: `grant` or `deny`; `key:NAME`, a network, both, or `any`; `name NAME`,
-        /// `subdomain NAME`, `wildcard *.NAME`, `pattern FORM` (`*` is any label, and at the end any labels:
-        /// `_acme-challenge.*`), `self`, `selfsub` or `zone`; types, of which `ANY` is all. The first rule
-        /// that fits decides, and those of `allow-update` come last.
+        /// Rules of which client may update what, in this order: `grant` or `deny`; `key:NAME`, a network,
+        /// both, or `any`; `name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM` (`*` is any
+        /// label, and at the end any labels: `_acme-challenge.*`), `self`, `selfsub` or `zone`; types, of
+        /// which `ANY` is all. The first rule that matches decides; `allow-update` is tried last.
         live "update-policy" update_policy: Option<Vec<At<PolicyRule>>> = None,
             example ["grant key:dhcp.example.com subdomain dyn.example.com. A AAAA"];
-        /// The serial number after a change: one more, seconds since 1970, or the day and two digits; one
-        /// more, too, where those are not greater. Unset: `increment`.
+        /// Serial number after a change: "increment" adds one, "unixtime" is the seconds since 1970, "date"
+        /// is the day and two digits; where these are not greater, one is added. Unset: `increment`.
         live "serial-policy" serial_policy: Option<SerialPolicy> = None, example "unixtime";
-        /// Whether it is kept what changes in the zone's file from one reload to the next, so that IXFR
-        /// (RFC 1995) is answered with that. Needs `state-dir` of `[server]`. Unset: where there is
-        /// `allow-transfer`, for zones of 1000 records or more; smaller ones go over whole about as fast.
+        /// Store the differences between versions of the zone's file, to answer IXFR (RFC 1995) with them.
+        /// Needs `state-dir` of `[server]`. Unset: yes for zones with `allow-transfer` and at least 1000
+        /// records; smaller ones transfer whole about as fast.
         live "ixfr-from-differences" ixfr_from_differences: Option<bool> = None, example true;
-        /// Take a string of more than 255 bytes in a TXT record of the zone's file as several, which readers
-        /// join (RFC 7208 §3.3), with a warning. Otherwise the file is faulty.
+        /// Split a string of more than 255 bytes in a TXT record of the zone's file into several, which
+        /// readers join (RFC 7208 §3.3), with a warning. Unset: no; such a string is an error.
         live "split-strings" split_strings: Option<bool> = None, example true;
-        /// Most bytes of the zone's file and all that it includes together. A zone with more is not loaded,
-        /// and the version before stays in service. Unset: `32GiB`.
+        /// Most bytes of the zone's file and its included files together. A larger zone is not loaded, and
+        /// the previous version stays in service. Unset: `32GiB`.
         live "file-max-size" file_max_size: Option<Size<1_024, 1_099_511_627_776>> = None, example "1GiB";
-        /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last
-        /// written as a whole; of a zone that changes by its file, at most twice as many bytes of changes are
-        /// kept in all. Unset: `16MiB`.
+        /// Most bytes of older changes stored for IXFR (RFC 1995), besides those since the zone was last
+        /// written as a whole; of a zone that changes by its file, at most twice as many bytes of changes in
+        /// all. Unset: `16MiB`.
         live "journal-size" journal_size: Option<Size<0, 1_099_511_627_776>> = None, example "64MiB";
-        /// How long after a change the zone's file is written with what is served, at the latest. Comments of
-        /// the old file are lost. A file that was edited since nomen read or wrote it is not written, which
-        /// the log has an error of each time; that of a frozen zone is not written either. Unset: the file is
-        /// written when an operator says so.
+        /// Longest time after a change until the served zone is written to its file. Comments of the old file
+        /// are lost. A file edited since nomen read or wrote it is not written, and an error is logged each
+        /// time; the file of a frozen zone is not written. Unset: only `nomen ctl zone write` writes the
+        /// file.
         live "write-file-every" write_file_every: Option<Time<1_000, 2_592_000_000>> = None, example "1h";
     }
 }
@@ -158,7 +158,7 @@ impl UpdateKeys {
                 };
                 faults.push(Diagnostic::at(place, message));
             } else if !has_state {
-                let message = format!("`{name}` needs a place to keep what changes");
+                let message = format!("`{name}` needs a state folder");
                 faults.push(Diagnostic::at(place, message).hint("set `state-dir` in [server]"));
             }
         }

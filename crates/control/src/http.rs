@@ -122,8 +122,8 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
         "/" if !may_ask(&request, &shown.bounds()) => {
             return Ok(plain(
                 StatusCode::MISDIRECTED_REQUEST,
-                "The name in the address is none that this page is asked for by: use an IP address, or add \
-                the name to `hosts` of [metrics].\n",
+                "This page is not available under this host name: use an IP address, or add the name to \
+                `hosts` of [metrics].\n",
             ));
         }
         "/" => tokio::task::spawn_blocking(move || shown.page.render()).await.ok().map(page),
@@ -135,7 +135,7 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
             ));
         }
     };
-    let failed = || plain(StatusCode::INTERNAL_SERVER_ERROR, "What is wanted cannot be made.\n");
+    let failed = || plain(StatusCode::INTERNAL_SERVER_ERROR, "The page cannot be generated.\n");
     Ok(made.unwrap_or_else(failed))
 }
 

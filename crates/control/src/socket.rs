@@ -43,7 +43,9 @@ impl fmt::Display for SocketFault {
             Self::NoSocket(path) => {
                 write!(f, "{} is no socket, so the control socket cannot replace it", path.display())
             }
-            Self::SharedFolder(folder) => write!(f, "{} is not a folder of ours alone", folder.display()),
+            Self::SharedFolder(folder) => {
+                write!(f, "{} is not a folder that this user alone can open", folder.display())
+            }
             Self::NoFolder => f.write_str("there is no folder for the control socket"),
             Self::Io { what, path, error } => write!(f, "{what} {}: {}", path.display(), reason(error)),
         }

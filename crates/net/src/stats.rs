@@ -43,31 +43,31 @@ counters! {
     queries,
     /// Bytes of the queries passed to the handler.
     bytes_in,
-    /// Batches passed to the handler; `queries / batches` is how full they are.
+    /// Batches passed to the handler; `queries / batches` is their average size.
     batches,
-    /// Messages sent: at once, late or from streams. Over TCP: passed to the connection.
+    /// Messages sent: at once, late or from streams; over TCP, passed to the connection.
     replies,
     /// Bytes of the replies sent, TCP length prefixes not counted.
     bytes_out,
-    /// Replies that left together with others, in one send.
+    /// Replies sent together with others in one system call.
     joined,
-    /// Queries the handler decided to drop or left undecided.
+    /// Queries dropped by the handler, or left without a decision.
     dropped,
-    /// Queries the handler left to be answered later.
+    /// Queries that the handler answers later.
     pending,
     /// Queries answered by a stream of messages.
     streams,
     /// Streams offered on UDP, which cannot carry them.
     streams_refused,
-    /// Replies longer than their buffer or empty, dropped.
+    /// Replies dropped because they were empty or longer than their buffer.
     bad_replies,
     /// Messages shorter than a DNS header, or from port 0.
     runts,
-    /// Datagrams longer than the longest query taken.
+    /// Datagrams longer than the longest query that is accepted.
     too_long,
     /// Panics of the handler.
     panics,
-    /// Errors when receiving or accepting.
+    /// Errors on receiving messages or accepting connections.
     receive_errors,
     /// Sockets reopened after an error.
     rebinds,
@@ -75,59 +75,59 @@ counters! {
     send_full,
     /// Replies lost because they were too long for the path or interface.
     send_too_big,
-    /// Replies lost to a firewall or a policy.
+    /// Replies lost because a firewall or policy refused them.
     send_denied,
-    /// Replies lost because no route led to the client.
+    /// Replies lost because there was no route to the client.
     send_unreachable,
     /// Replies lost for any other reason.
     send_other,
-    /// Frames an AF_XDP front took.
+    /// Frames received by AF_XDP.
     xdp_frames_in,
-    /// Frames an AF_XDP front sent.
+    /// Frames sent by AF_XDP.
     xdp_frames_out,
-    /// Frames of any kind left to the kernel, on the queues of an AF_XDP front. As of some moment ago.
+    /// Frames of any kind passed to the kernel, on queues with AF_XDP. May lag behind.
     xdp_passed,
     /// Frames dropped because of a wrong checksum.
     xdp_bad_checksums,
-    /// Frames dropped because of lengths that do not fit or a source that cannot be.
+    /// Frames dropped because of inconsistent lengths or an impossible source address.
     xdp_malformed,
-    /// Frames lost because the receive ring was full. As of some moment ago.
+    /// Frames lost because the receive ring was full. May lag behind.
     xdp_lost,
-    /// Times that queries had to wait because the kernel held on to every frame for replies.
+    /// Times that queries had to wait because the kernel still held every frame for replies.
     xdp_no_frame,
     /// TCP connections accepted and served.
     tcp_accepted,
-    /// TCP connections over, for whatever reason: current ones are `tcp_accepted - tcp_closed`.
+    /// TCP connections closed, for any reason; open ones are `tcp_accepted - tcp_closed`.
     tcp_closed,
-    /// Closed by the client, in order.
+    /// TCP connections closed by the client in an orderly way.
     tcp_closed_by_peer,
-    /// Closed after an error of the socket, such as a reset.
+    /// TCP connections closed after an error of the socket, such as a reset.
     tcp_closed_error,
-    /// Closed because nothing was asked for too long.
+    /// TCP connections closed because of `tcp-idle-timeout`.
     tcp_timeout_idle,
-    /// Closed because no first message came in time.
+    /// TCP connections closed because of `tcp-first-timeout`.
     tcp_timeout_first,
-    /// Closed because a message that had begun was not completed in time.
+    /// TCP connections closed because of `tcp-message-timeout`.
     tcp_timeout_message,
-    /// Closed because the client read too slowly.
+    /// TCP connections closed because of `tcp-write-timeout`.
     tcp_timeout_write,
-    /// Closed because of a message shorter than a DNS header.
+    /// TCP connections closed because of a message shorter than a DNS header.
     tcp_bad_framing,
-    /// Closed because a stream failed.
+    /// TCP connections closed because a stream of messages failed.
     tcp_stream_failed,
-    /// Closed to make room for a new connection.
+    /// Idle TCP connections closed to make room for new ones.
     tcp_evicted,
-    /// Closed because the listener stopped.
+    /// TCP connections closed because the listener stopped.
     tcp_stopped,
-    /// Connections turned away because the limit was reached and none was idle.
+    /// TCP connections refused because the limit was reached and none was idle.
     tcp_refused_full,
-    /// Connections turned away because their client had too many.
+    /// TCP connections refused because their client had too many.
     tcp_refused_client,
-    /// Connections turned away because the process had no file descriptor left.
+    /// TCP connections refused because the process had no file descriptor left.
     tcp_refused_descriptors,
-    /// Answers that came later and were sent; among the replies.
+    /// Late answers that were sent; included in the replies.
     late_replies,
-    /// Late answers that found their connection gone, or no socket that sends from the address asked.
+    /// Late answers lost because their connection was closed, or no socket sends from the queried address.
     late_lost,
 }
 

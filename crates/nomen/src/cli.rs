@@ -14,13 +14,13 @@ use wording::reason;
 
 const EXIT_HELP: &str = "\
 Exit status:
-  0  everything went well
+  0  success
   1  faults were found: a bad configuration or zone, a refused control command, an answer with an error code
   2  the command line was wrong
-  3  something outside failed: no server answered, a file or an address could not be opened
+  3  an external failure: no server answered, a file or an address could not be opened
 
-Every verb but serve ends by SIGPIPE, without a message, once its output has no reader any more, as with `| \
-head`; shells call that 141.";
+Every verb but serve ends by SIGPIPE, without a message, when the reader of its output closes, as with \
+`| head`; shells report status 141.";
 
 /// A DNS server: authoritative service, resolver and forwarder.
 ///
@@ -39,25 +39,25 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Answer queries until stopped.
     ///
-    /// Sockets that systemd passes (socket activation: LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES) are listened
-    /// on in place of new ones; docs/UPGRADES.md has what that is good for.
+    /// Sockets that systemd passes (socket activation: LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES) are used in
+    /// place of new ones; docs/UPGRADES.md explains it.
     Serve(ServeArgs),
     /// Check a configuration and every zone it names.
     Check(CheckArgs),
-    /// Print the configuration of another server as one of nomen.
+    /// Translate the configuration of another server for nomen.
     ///
-    /// The configuration goes to standard output. What has no counterpart, or means something else here, goes
-    /// to standard error, each with its place; no statement is left out in silence. docs/MIGRATION.md lists
-    /// what statements turn into.
+    /// Prints the configuration to standard output. Statements that have no counterpart, or a different
+    /// meaning, are reported on standard error with file and line; none is dropped silently.
+    /// docs/MIGRATION.md lists the translations.
     Migrate(MigrateArgs),
     /// Work on zone files.
     #[command(subcommand)]
     Zone(ZoneVerb),
-    /// Ask a server and print the answer.
+    /// Query a server and print the answer.
     Query(QueryArgs),
     /// Change a zone by dynamic updates, with a script in the language of nsupdate.
     Update(UpdateArgs),
-    /// Talk to the running server.
+    /// Control the running server.
     Ctl(CtlArgs),
     /// Print completions for a shell.
     Completions {
@@ -75,21 +75,21 @@ pub(crate) enum Verb {
 /// `nomen serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Configuration file; without it the built-in example is served.
+    /// Configuration file. Without it nomen serves the built-in example.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Forward all questions to this server, as ADDRESS or ADDRESS@PORT; may be given several times. Instead
-    /// of a configuration file.
+    /// Forward all queries to this server, as ADDRESS or ADDRESS@PORT; may be given several times. Instead of
+    /// a configuration file.
     #[arg(long, value_name = "SERVER", value_parser = upstream, conflicts_with = "config")]
     pub(crate) forward: Vec<std::net::SocketAddr>,
-    /// Resolve all questions from the root servers down, for this machine. Instead of a configuration file.
+    /// Resolve all queries from the root servers down, for this machine. Instead of a configuration file.
     #[arg(long, conflicts_with_all = ["config", "forward"])]
     pub(crate) resolve: bool,
     /// Do not start unless every zone loads.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Replace the server that runs with this configuration: take its listening sockets, and start when it
-    /// has ended. Queries wait in the sockets meanwhile.
+    /// Replace the running server that has this configuration: take over its listening sockets, and start
+    /// when it has ended. Meanwhile queries wait in the sockets.
     #[arg(long, conflicts_with_all = ["forward", "resolve"], requires = "config")]
     pub(crate) take_over: bool,
     /// Store the listening sockets with systemd, so that a restart loses no query (FileDescriptorStoreMax= in

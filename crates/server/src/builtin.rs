@@ -39,15 +39,15 @@ pub fn resolver() -> String {
 /// Returns the terminal text that suggests commands for a forwarder.
 pub fn forwarder_greeting(addresses: &[SocketAddr], servers: &[SocketAddr]) -> String {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
-    let does = format!("forwards questions of this machine to {} and keeps the answers", servers.join(", "));
+    let does = format!("forwards queries of this machine to {} and caches the answers", servers.join(", "));
     recursive_greeting(&does, addresses)
 }
 
 /// Returns the terminal text that suggests commands for a resolver.
 pub fn resolver_greeting(addresses: &[SocketAddr]) -> String {
-    let does = "resolves questions of this machine from the root servers down, validates the answers and \
-        keeps them.\n\
-                It needs a way to port 53 of servers everywhere";
+    let does = "resolves queries of this machine from the root servers down, validates and caches the \
+        answers.\n\
+                It must reach port 53 of all servers";
     recursive_greeting(does, addresses)
 }
 

@@ -47,10 +47,10 @@ impl Signals {
             tokio::select! {
                 _ = self.hangup.recv() => {
                     if let Err(fault) = logging.reopen() {
-                        error!("the old log file stays: {fault}");
+                        error!("the log file is not reopened: {fault}");
                     }
                     if let Some(Err(fault)) = dnstap.map(Dnstap::reopen) {
-                        error!("the old dnstap file stays: {fault}");
+                        error!("the dnstap file is not reopened: {fault}");
                     }
                     info!("SIGHUP: reloading");
                     manager.reload_unheard();
@@ -79,7 +79,7 @@ pub async fn exit_at_next() -> std::io::Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    warn!("asked again to stop: stopping at once");
+    warn!("second request to stop: stopping at once");
     std::process::exit(1);
 }
 

@@ -105,7 +105,7 @@ pub async fn watch(exhausted: impl Fn() -> u64 + Send) {
             warn!(
                 sockets = now - before,
                 limit,
-                "no file descriptor was left for sockets to other servers, whose clients have SERVFAIL: \
+                "no file descriptor was left for sockets to other servers, whose clients get SERVFAIL: \
                 raise the limit of open files (`LimitNOFILE=` of the service, `ulimit -n`), or lower \
                 `tcp-connections`"
             );

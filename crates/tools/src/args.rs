@@ -8,15 +8,15 @@ use config::addresses::Server;
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
 
-@served is the zone that the running server has. @stored is what the state folder has of it, while no \
-server runs: as
-updates have left it, or as it came from its primaries. A file of such a name is written ./@served.
+@served is the version that the running server serves. @stored is the version in the state folder, after \
+updates or
+from its primaries; no server may run. A file with such a name is written ./@served.
 
 Exit status:
-  0  both are the same
+  0  the versions are equal
   1  they differ
   2  the command line was wrong
-  3  one of them could not be read";
+  3  a version could not be read";
 
 /// `nomen check`.
 #[derive(Debug, Args)]
@@ -30,10 +30,11 @@ pub struct CheckArgs {
     /// Print the reference page of all keys as Markdown instead.
     #[arg(long)]
     pub print_reference: bool,
-    /// Check the configuration only, load no zone.
+    /// Check only the configuration, without loading zones.
     #[arg(long)]
     pub no_zones: bool,
-    /// Also try what a start needs of this system: the user, the addresses, the folders of log and state.
+    /// Also check what a start requires of this system: the user, the addresses, the folders of log and
+    /// state.
     #[arg(long)]
     pub system: bool,
     /// Also check DNSSEC consistency of each zone.
@@ -42,7 +43,7 @@ pub struct CheckArgs {
     /// Most faults shown for one zone.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub errors: usize,
-    /// The least that makes the exit status 1.
+    /// Least severe fault that makes the exit status 1.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = FailOn::Error)]
     pub fail_on: FailOn,
 }
@@ -50,16 +51,16 @@ pub struct CheckArgs {
 /// `nomen migrate`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Files that it includes are read as well. Nothing is written.\n\n\
-Exit status 1: something has no counterpart, or the file is no such configuration.")]
+Included files are read as well. No file is written.\n\n\
+Exit status 1: a statement has no counterpart, or the file is not such a configuration.")]
 pub struct MigrateArgs {
     /// named.conf, nsd.conf, knot.conf, unbound.conf, pdns.conf or recursor.conf.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Whose configuration it is; found by itself without it.
+    /// Program that the configuration is of. Default: detected from the file.
     #[arg(long, value_name = "PROGRAM", value_enum)]
     pub from: Option<MigrateFrom>,
-    /// Also report what was translated, and what nomen needs no statement for.
+    /// Also report the translated statements, and those that nomen does not need.
     #[arg(long)]
     pub all: bool,
     /// Print configuration and report as one JSON object.
@@ -85,9 +86,9 @@ pub enum MigrateFrom {
 /// What makes the exit status of a check 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// A warning, or anything worse.
+    /// A warning or worse.
     Warning,
-    /// An error, also one with which a zone is served all the same.
+    /// An error, also one with which the zone is still served.
     Error,
     /// A zone that would be refused: the server keeps its last good version or answers with SERVFAIL.
     Refused,
@@ -100,15 +101,15 @@ pub enum ZoneVerb {
     Check(ZoneCheckArgs),
     /// Print a zone in canonical order, one record a line.
     Dump(ZoneDumpArgs),
-    /// Print what differs between two versions of a zone.
+    /// Print the differences between two versions of a zone.
     #[command(after_help = DIFF_HELP)]
     Diff(ZoneDiffArgs),
-    /// Print a zone with a digest of it (ZONEMD), added or renewed.
+    /// Print a zone with its digest (ZONEMD) added or replaced.
     Digest(ZoneDigestArgs),
-    /// Make the images from which a server starts at once.
+    /// Write images of zones, which a server loads without parsing.
     ///
-    /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs
-    /// or not. They lie in the state folder of the configuration.
+    /// A server with `images` on writes them itself; this command writes them beforehand, whether a server
+    /// runs or not, into the state folder of the configuration.
     Compile(ZoneCompileArgs),
 }
 
@@ -122,16 +123,16 @@ pub struct ZoneCheckArgs {
     /// Also check DNSSEC consistency.
     #[arg(long)]
     pub dnssec: bool,
-    /// Require a digest of the zone (ZONEMD) that is right. One that is wrong is an error in any case.
+    /// Require a correct digest of the zone (ZONEMD). A wrong one is always an error.
     #[arg(long)]
     pub zonemd: bool,
-    /// Check signatures as of this time, in seconds since 1970, not as of now.
+    /// Time at which signatures are checked, in seconds since 1970. Default: now.
     #[arg(long, value_name = "SECONDS", requires = "dnssec")]
     pub at: Option<u32>,
     /// Most faults shown.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub errors: usize,
-    /// The least that makes the exit status 1.
+    /// Least severe fault that makes the exit status 1.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = FailOn::Error)]
     pub fail_on: FailOn,
     /// Print the result as JSON.
@@ -153,25 +154,25 @@ pub struct ZoneDumpArgs {
 pub struct ZoneDiffArgs {
     /// Name of the zone.
     pub origin: String,
-    /// The version before: a master file, @served or @stored.
+    /// The old version: a master file, @served or @stored.
     #[arg(value_name = "A")]
     pub before: String,
-    /// The version after: likewise.
+    /// The new version: a master file, @served or @stored.
     #[arg(value_name = "B")]
     pub after: String,
-    /// An SOA that differs in its serial number only is the same.
+    /// Ignore differences in the serial number of the SOA.
     #[arg(long)]
     pub ignore_serial: bool,
-    /// Leave out what signers make: RRSIG, NSEC, NSEC3 and NSEC3PARAM.
+    /// Ignore records that signers generate: RRSIG, NSEC, NSEC3 and NSEC3PARAM.
     #[arg(long)]
     pub ignore_dnssec: bool,
     /// Print the difference as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Control socket of the server that @served asks; found by itself unless the configuration moved it.
+    /// Control socket of the server for @served. Default: the default of `socket` in [control].
     #[arg(short, long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Configuration file, which has the socket's path, and for @stored the state folder.
+    /// Configuration file with the path of the control socket and, for @stored, the state folder.
     #[arg(short, long, value_name = "FILE", conflicts_with = "socket")]
     pub config: Option<PathBuf>,
     /// Seconds to wait for the server.
@@ -186,7 +187,7 @@ pub struct ZoneDigestArgs {
     pub origin: String,
     /// Its master file.
     pub file: PathBuf,
-    /// Hash of the digest; may be given twice.
+    /// Hash algorithm of the digest; may be given twice.
     #[arg(long, value_name = "HASH", value_enum, default_values = ["sha384"])]
     pub hash: Vec<DigestHash>,
 }
@@ -194,7 +195,7 @@ pub struct ZoneDigestArgs {
 /// The hash of a digest (RFC 8976 §2.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DigestHash {
-    /// SHA-384, which everybody knows who verifies digests.
+    /// SHA-384, which every verifier supports.
     Sha384,
     /// SHA-512.
     Sha512,
@@ -206,7 +207,7 @@ pub struct ZoneCompileArgs {
     /// Configuration file.
     #[arg(short, long, value_name = "FILE", default_value = "nomen.toml")]
     pub config: PathBuf,
-    /// Zones of the configuration; without any, all that have at least `image-min-records` records.
+    /// Zones of the configuration. Default: all with at least `image-min-records` records.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
 }
@@ -216,18 +217,18 @@ pub struct ZoneCompileArgs {
 #[command(
     after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION. A second \
         NAME is a second\n\
-query: what stands before the first NAME holds for all, what follows a NAME for its query.\n\n\
-Options, as dig has them; the first letters are enough, and most take `no` in front:\n  \
-+short +json +yaml: form of the output   +qr: show the query   +cmd: show the command line\n  \
+query: words before the first NAME apply to all queries, words after a NAME to its query.\n\n\
+Options, as in dig; unambiguous first letters suffice, and `no` in front turns most of them off:\n  \
++short +json +yaml: format of the output   +qr: show the query   +cmd: show the command line\n  \
 +all +comments +question +answer +authority +additional +stats: parts of the output\n  \
-+multiline +noclass +nottlid +ttlunits +nocrypto +split=N +rrcomments +unknownformat +expandaaaa: form of \
++multiline +noclass +nottlid +ttlunits +nocrypto +split=N +rrcomments +unknownformat +expandaaaa: format of \
 records\n  \
 +identify: with +short, the server that sent each record\n  \
 +dnssec +norec +cd +ad +aaflag +raflag +tcflag +zflag +opcode=N +qid=N +header-only: header of the query\n  \
 +edns=N +noedns +ednsflags=N +ednsopt=CODE:HEX +bufsize=N +padding=N +keepalive +nsid +cookie +expire \
 +zoneversion +subnet=NET\n  \
 +tcp +ignore (keep a truncated answer) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
-+nofail: ask the next server where one answers SERVFAIL\n  \
++nofail: ask the next server if one answers SERVFAIL\n  \
 +search +domain=NAME +ndots=N: complete a name that has fewer dots, by the list of /etc/resolv.conf or by \
 NAME\n  \
 +trace (walk from the root servers down) +chase (validate): as --trace and --chase\n\n\
@@ -235,67 +236,67 @@ SERVER is an address or a name, which is looked up in /etc/hosts and then with t
 /etc/resolv.conf.\n\
 A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER the servers of \
 /etc/resolv.conf are asked, one\n\
-after the other; without these 127.0.0.1, with -6 ::1.\n\n\
+after the other; if there are none, 127.0.0.1, with -6 ::1.\n\n\
 AXFR and IXFR=SERIAL ask for a transfer, over TCP."
 )]
 pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
     #[arg(required_unless_present_any = ["reverse", "file", "name", "dig"], value_name = "WORD")]
     pub words: Vec<String>,
-    /// End with the exit status of dig, for scripts: 0 for any response, 1 for a wrong command line, 8 for a
-    /// file of queries that cannot be read, 9 without a response, 10 for anything else. A program that is
-    /// called `dig`, such as a link to nomen, is `nomen query --dig`.
+    /// Use the exit status of dig, for scripts: 0 for any response, 1 for a wrong command line, 8 for an
+    /// unreadable file of queries, 9 without a response, 10 for other failures. A link to nomen with the name
+    /// `dig` runs `nomen query --dig`.
     #[arg(long)]
     pub dig: bool,
     /// Read queries from a file, one or more a line; `-` is standard input.
     #[arg(short = 'f', long = "file", value_name = "FILE", conflicts_with = "reverse")]
     pub file: Option<PathBuf>,
-    /// Port of the server.
+    /// Port of the server. Default: 53.
     #[arg(short, long)]
     pub port: Option<u16>,
-    /// The address (PTR) form of an IP address.
+    /// Reverse lookup: query the PTR record of an IP address.
     #[arg(short = 'x', value_name = "IP")]
     pub reverse: Option<std::net::IpAddr>,
-    /// The name, also where a word would be taken for something else.
+    /// The name, even if the word looks like a type, class or option.
     #[arg(short = 'q', value_name = "NAME", conflicts_with_all = ["reverse", "file"])]
     pub name: Option<String>,
-    /// Address of this machine to send from, with a port behind `#`.
+    /// Source address, optionally with a source port.
     #[arg(short = 'b', value_name = "ADDRESS[#PORT]")]
     pub source: Option<String>,
-    /// Accepted for scripts that give it to dig, where it traces the use of memory.
+    /// Accepted for scripts written for dig, where it traces the use of memory. No effect.
     #[arg(short = 'm', hide = true)]
     pub trace_memory: bool,
-    /// Accepted for scripts that give it to dig: no file of options is read.
+    /// Accepted for scripts written for dig. No effect: no file of options is read.
     #[arg(short = 'r', hide = true)]
     pub without_file: bool,
     /// The version, as `dig -v` prints it.
     #[arg(short = 'v', action = clap::ArgAction::Version, hide = true)]
     pub print_version: Option<bool>,
-    /// The type, also where a word would be taken for something else.
+    /// The type, even if the word looks like a name or class.
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub rtype: Option<String>,
     /// The class.
     #[arg(short = 'c', long = "class", value_name = "CLASS")]
     pub class: Option<String>,
-    /// Ask over IPv4 only.
+    /// Query over IPv4 only.
     #[arg(short = '4', conflicts_with = "v6")]
     pub v4: bool,
-    /// Ask over IPv6 only.
+    /// Query over IPv6 only.
     #[arg(short = '6')]
     pub v6: bool,
-    /// Walk from the root servers to the answer, and print each step: the servers of `@SERVER`, which are
-    /// asked for those of the root, or the built-in ones. Also written +trace.
+    /// Follow referrals from the root servers to the answer, and print each step. `@SERVER` is asked for the
+    /// root servers; without it the built-in ones are used. Also written +trace.
     #[arg(long)]
     pub trace: bool,
-    /// Validate the answer (DNSSEC), and print the chain of trust. Asks `@SERVER` with CD set, or
-    /// with --trace those who serve the zones. Exit status 1 if the answer is bogus. Also written +chase.
+    /// Validate the answer (DNSSEC), and print the chain of trust. Queries `@SERVER` with CD set, or with
+    /// --trace the authoritative servers. Exit status 1 if the answer is bogus. Also written +chase.
     #[arg(long)]
     pub chase: bool,
-    /// Trust anchor of --chase in the place of those of the public root: a DS or DNSKEY record, as a zone
-    /// file has it. May be given several times.
+    /// Trust anchor of --chase, in place of those of the public root: a DS or DNSKEY record in zone file
+    /// format. May be given several times.
     #[arg(long, value_name = "RECORD")]
     pub anchor: Vec<String>,
-    /// File of such records.
+    /// File of trust anchors, in the same format.
     #[arg(long, value_name = "FILE")]
     pub anchor_file: Option<PathBuf>,
     /// The key to sign with.
@@ -306,11 +307,11 @@ pub struct QueryArgs {
 /// The key that signs what is sent (TSIG).
 #[derive(Debug, Clone, Default, Args)]
 pub struct KeyArgs {
-    /// Key to sign with, of HMAC-SHA256 if no algorithm is given. Users who may list processes see the
-    /// secret: --key-file is better. Beside --key-file, the name of the key that is meant.
+    /// TSIG key to sign with; default algorithm: hmac-sha256. Other users can see the secret in the list of
+    /// processes: prefer --key-file. With --key-file, the name of the key to use.
     #[arg(short = 'y', long, value_name = "[ALGORITHM:]NAME:SECRET")]
     pub key: Option<String>,
-    /// File with the key to sign with, as tsig-keygen writes it.
+    /// File with the TSIG key to sign with, as tsig-keygen writes it.
     #[arg(short, long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
 }
@@ -324,22 +325,22 @@ server HOST [PORT]   zone NAME   key [ALGORITHM:]NAME SECRET   ttl SECONDS   cla
 [DATA]\n  \
 [update] add NAME [TTL] TYPE DATA   [update] delete NAME [TYPE [DATA]]\n  \
 show   send (or an empty line)   answer   quit\n\n\
-A script that is not typed is read to its end first, and nothing is sent if a line is wrong. Without `zone` \
+A script from a file or pipe is read to its end first, and nothing is sent if a line is wrong. Without `zone` \
 and `server`, both are found by SOA queries.")]
 pub struct UpdateArgs {
-    /// The script; standard input without one.
+    /// File with the script. Default: standard input.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Server to send to, as HOST, HOST#PORT or HOST@PORT; found by the zone's SOA without it.
+    /// Server to send to, as HOST, HOST#PORT or HOST@PORT. Default: the primary in the zone's SOA.
     #[arg(short, long, value_name = "HOST")]
     pub server: Option<String>,
     /// The key to sign with.
     #[command(flatten)]
     pub key: KeyArgs,
-    /// Send over TCP also what fits into a datagram.
+    /// Always send over TCP.
     #[arg(long)]
     pub tcp: bool,
-    /// Seconds to wait for an answer, in each of three tries over UDP.
+    /// Seconds to wait for an answer, for each of three tries over UDP.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub timeout: u64,
     /// Print each answer as JSON, one a line.
@@ -350,13 +351,13 @@ pub struct UpdateArgs {
 /// `nomen ctl`.
 #[derive(Debug, Args)]
 pub struct CtlArgs {
-    /// Control socket; found by itself unless the configuration moved it.
+    /// Control socket. Default: the default of `socket` in [control].
     #[arg(short, long, value_name = "PATH", global = true)]
     pub socket: Option<PathBuf>,
     /// Configuration file to take the socket's path from.
     #[arg(short, long, value_name = "FILE", conflicts_with = "socket", global = true)]
     pub config: Option<PathBuf>,
-    /// Print the answer as JSON; long outputs come as one object a line.
+    /// Print the answer as JSON; long outputs are one object a line.
     #[arg(long, global = true)]
     pub json: bool,
     /// Seconds to wait for the answer.
@@ -374,13 +375,13 @@ pub enum CtlVerb {
     Status,
     /// Every counter.
     Stats,
-    /// Read the configuration again, and zones whose file changed. Fails if anything in it is bad.
+    /// Read the configuration and changed zone files again. Exit status 1 if any of them is bad.
     Reload {
-        /// Remove zones even if they are most of a folder, of a catalog zone or of all, or if none is left.
+        /// Remove zones even beyond the limits `max-removed` and `catalog-max-removed`, or if none is left.
         #[arg(long)]
         force: bool,
     },
-    /// What is logged, and the file it goes to.
+    /// Log level, query log, log files.
     #[command(subcommand)]
     Log(CtlLog),
     /// Zones of the running server.
@@ -389,22 +390,22 @@ pub enum CtlVerb {
     /// The cache of recursive service.
     #[command(subcommand)]
     Cache(CtlCache),
-    /// Whom recursive service asks.
+    /// Forward and stub rules of recursive service.
     #[command(subcommand)]
     Forward(CtlForward),
-    /// Domains in which nothing is validated for a while (negative trust anchors, RFC 7646).
+    /// Temporary negative trust anchors (RFC 7646): domains in which nothing is validated.
     #[command(subcommand)]
     Nta(CtlNta),
-    /// Where trust begins: every trust anchor, and every key that may become one (RFC 5011).
+    /// Every trust anchor, and every key that may become one (RFC 5011).
     TrustAnchors,
-    /// Explain step by step how a question would be answered.
+    /// Explain step by step how a query would be answered.
     Explain {
         /// The name.
         name: String,
         /// The type.
         #[arg(default_value = "A", value_name = "TYPE")]
         rtype: String,
-        /// As if the client had set the DNSSEC OK bit.
+        /// Assume that the client sets the DNSSEC OK bit.
         #[arg(long)]
         dnssec: bool,
     },
@@ -415,14 +416,14 @@ pub enum CtlVerb {
 /// Commands on the log.
 #[derive(Debug, Subcommand)]
 pub enum CtlLog {
-    /// Open the files of logs and of dnstap anew, once they were moved away.
+    /// Open the files of logs and of dnstap again, after log rotation.
     Reopen,
-    /// Log events from this level on, until the configuration is read again.
+    /// Log events of this level and more severe ones, until the next reload.
     Level {
         /// error, warn, info, debug or trace.
         level: String,
     },
-    /// Log all queries, none, or a share of them, until the configuration is read again.
+    /// Log all queries, none, or a share of them, until the next reload.
     Queries {
         /// `on`, `off`, or the share of queries that is logged, above 0 and up to 1, such as 0.01.
         #[arg(value_name = "SHARE", value_parser = query_share)]
@@ -445,29 +446,29 @@ fn query_share(text: &str) -> Result<f64, String> {
 /// Commands on the cache.
 #[derive(Debug, Subcommand)]
 pub enum CtlCache {
-    /// Entries, bytes, and what became of them.
+    /// Entries, memory, hits, misses and evictions.
     Stats,
-    /// Drop what is cached of a name.
+    /// Remove a name from the cache.
     Flush {
         /// The name.
         name: String,
-        /// And of all names below.
+        /// Also remove all names below it.
         #[arg(long)]
         tree: bool,
-        /// Of this type only.
+        /// Remove this type only.
         #[arg(long = "type", value_name = "TYPE")]
         rtype: Option<String>,
     },
     /// Print every entry.
     Dump,
-    /// Write the cache to a file, as the server does by itself now and then.
+    /// Write the cache to a file, as the server does every `cache-save-interval`.
     Save {
-        /// File on the server; the configured one if there is none.
+        /// File on the server. Default: `cache-file` of the configuration.
         file: Option<PathBuf>,
     },
-    /// Read such a file into the cache.
+    /// Read a file written by `save` into the cache.
     Load {
-        /// File on the server; the configured one if there is none.
+        /// File on the server. Default: `cache-file` of the configuration.
         file: Option<PathBuf>,
     },
 }
@@ -475,20 +476,20 @@ pub enum CtlCache {
 /// Commands on the rules that say whom to ask.
 #[derive(Debug, Subcommand)]
 pub enum CtlForward {
-    /// Every rule, with what is known of its servers.
+    /// Every rule, with the state of its servers.
     List,
-    /// Ask these servers for a domain, until the configuration is read again.
+    /// Query these servers for a domain, until the next reload.
     Add {
-        /// The domain; "." for all names that no other rule covers.
+        /// The domain; "." for all names without another rule.
         domain: String,
         /// Servers, as ADDRESS or ADDRESS@PORT.
         #[arg(required = true, value_parser = upstream)]
         servers: Vec<std::net::SocketAddr>,
-        /// They are authoritative for the domain, and do not ask others.
+        /// The servers are authoritative for the domain, not resolvers.
         #[arg(long)]
         stub: bool,
     },
-    /// Drop the rule for a domain, until the configuration is read again.
+    /// Remove the rule for a domain, until the next reload.
     Remove {
         /// The domain.
         domain: String,
@@ -498,17 +499,17 @@ pub enum CtlForward {
 /// Commands on negative trust anchors.
 #[derive(Debug, Subcommand)]
 pub enum CtlNta {
-    /// Every one, with the time that it has left.
+    /// Every negative trust anchor, with its remaining time.
     List,
-    /// Validate nothing in a domain for a while.
+    /// Validate nothing in a domain for a limited time.
     Add {
         /// The domain.
         domain: String,
-        /// How long, such as 90s, 1h or 7d, which is the most.
+        /// Duration, such as 90s or 1h; at most 7d.
         #[arg(long = "for", value_name = "TIME", default_value = "1h")]
         time: String,
     },
-    /// Validate again.
+    /// Validate in the domain again.
     Remove {
         /// The domain.
         domain: String,
@@ -528,7 +529,7 @@ pub fn upstream(text: &str) -> Result<std::net::SocketAddr, String> {
 pub enum CtlZone {
     /// Every zone with its serial and state.
     List {
-        /// Only zones that did not load or are not at the newest version of their file.
+        /// Only zones that did not load, or whose newest version is not in service.
         #[arg(long)]
         failed: bool,
     },
@@ -541,53 +542,50 @@ pub enum CtlZone {
     Reload {
         /// Name of the zone.
         name: String,
-        /// Take what the file says though updates have changed the zone: what differs becomes a change of the
-        /// zone.
+        /// Apply the file even if updates have changed the zone: the differences become a change of the zone.
         #[arg(long)]
         force: bool,
     },
-    /// Serve an older version of a zone whose journal is damaged, on purpose.
+    /// Serve an older version of a zone whose journal is damaged.
     ///
-    /// The damaged journal is kept beside under another name. Where the version that is accepted is older
-    /// than what was acknowledged, the zone gets the serial number after that, so that secondaries take it.
+    /// The damaged journal is renamed, not deleted. If the accepted version is older than the last
+    /// acknowledged one, the zone gets the serial number after that one, so that secondaries transfer it.
     Accept {
         /// Name of the zone.
         name: String,
         /// The zone's file.
         #[arg(long, required_unless_present = "journal")]
         file: bool,
-        /// What can be read of the journal.
+        /// The readable part of the journal.
         #[arg(long, conflicts_with = "file")]
         journal: bool,
     },
-    /// Take no dynamic updates for a zone until `thaw`, and write what they have made of it to its file,
-    /// which can be edited then.
+    /// Refuse dynamic updates of a zone until `thaw`, and write the zone to its file, which can then be
+    /// edited.
     Freeze {
         /// Name of the zone.
         name: String,
     },
-    /// Take what a frozen zone's file says, and dynamic updates again: what differs becomes a change of the
-    /// zone.
+    /// Apply the file of a frozen zone, the differences as one change, and accept dynamic updates again.
     Thaw {
         /// Name of the zone.
         name: String,
     },
-    /// Open a transaction on a zone that takes updates: what is set and unset in it changes the zone at
-    /// `commit`, all at once.
+    /// Open a transaction on a zone that takes updates: `commit` applies all of its changes at once.
     Begin {
         /// Name of the zone.
         name: String,
     },
-    /// Set a record in the zone's transaction. Its whole RRset gets its TTL.
+    /// Add a record in the zone's transaction. The whole RRset gets its TTL.
     Set {
         /// Name of the zone.
         name: String,
-        /// The record as a zone file has it, in one word or several: owner, TTL if wanted, type and data.
-        /// Without a TTL it is that of the RRset, or else of the SOA.
+        /// The record in zone file format, as one or several words: owner, optional TTL, type and data.
+        /// Default TTL: that of the RRset, or else of the SOA.
         #[arg(required = true, value_name = "RR")]
         record: Vec<String>,
     },
-    /// Unset records in the zone's transaction.
+    /// Delete records in the zone's transaction.
     Unset {
         /// Name of the zone.
         name: String,
@@ -595,12 +593,12 @@ pub enum CtlZone {
         #[arg(required = true, value_name = "RR")]
         record: Vec<String>,
     },
-    /// Print what the zone's transaction changes: `-` and records that go, `+` and records that come.
+    /// Print the changes of the zone's transaction: `-` for deleted records, `+` for added ones.
     Diff {
         /// Name of the zone.
         name: String,
     },
-    /// Make the zone's transaction one change of the zone. If what it changes has changed meanwhile, nothing
+    /// Apply the zone's transaction as one change. If the records that it changes have changed since, nothing
     /// is done, and the transaction stays open.
     Commit {
         /// Name of the zone.
@@ -614,28 +612,28 @@ pub enum CtlZone {
     /// Write a zone as it is served to a file.
     ///
     /// Without --to this is the zone's own file, which is written if updates have changed the zone since it
-    /// was read or written. Comments in it are lost. One that was edited since is not written.
+    /// was read or written. Its comments are lost. A file edited since then is not written.
     Write {
         /// Name of the zone.
         name: String,
         /// Another file, on the server.
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
-        /// Replace a file that is there, and the zone's own though it was edited.
+        /// Replace an existing file, also the zone's own after it was edited.
         #[arg(long)]
         force: bool,
     },
-    /// Serve another zone from now on, also after a restart: its `[[zone]]` is kept in the state folder.
+    /// Add a zone, also for later starts: its `[[zone]]` is stored in the state folder.
     Add {
         /// Name of the zone.
         name: String,
-        /// Template of the configuration whose keys hold for it.
+        /// Template of the configuration to use for it.
         #[arg(long)]
         template: Option<String>,
         /// Its master file, on the server.
         #[arg(long, conflicts_with = "primaries")]
         file: Option<PathBuf>,
-        /// Servers that it is taken from, as `primaries` in the configuration, such as "192.0.2.1 key:NAME".
+        /// Its primaries, as `primaries` in the configuration, such as "192.0.2.1 key:NAME".
         #[arg(long, value_delimiter = ',')]
         primaries: Vec<String>,
         /// Catalog zone that lists it, as `catalog-member` in the configuration.
@@ -645,7 +643,7 @@ pub enum CtlZone {
         #[arg(long)]
         group: Option<String>,
     },
-    /// Serve a zone no longer that was added by `add`; what was kept of it is removed.
+    /// Remove a zone that was added by `add`, with its stored data.
     Remove {
         /// Name of the zone.
         name: String,
@@ -655,12 +653,12 @@ pub enum CtlZone {
         /// Name of the zone.
         name: String,
     },
-    /// Take all of a zone from its primaries, whatever its serial.
+    /// Transfer the whole zone from its primaries, whatever its serial.
     Retransfer {
         /// Name of the zone.
         name: String,
     },
-    /// Tell a zone's secondaries of the version in service.
+    /// Send NOTIFY for the version in service to the zone's secondaries.
     Notify {
         /// Name of the zone.
         name: String,

@@ -61,7 +61,7 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
     let inner_rules = accepted.config.settings.inner_rules(wanted.specs.iter().map(|spec| spec.name()));
     for (spec, doubt) in wanted.doubtful() {
         let name = spec.name();
-        eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it meant?", spec.text);
+        eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it intended?", spec.text);
     }
     let notes = accepted.config.settings.recursive().map(|recursive| recursive.anchor_notes());
     notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));

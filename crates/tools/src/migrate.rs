@@ -56,9 +56,7 @@ fn report(converted: &Converted, args: &MigrateArgs) -> u8 {
         print_out(&converted.toml);
         eprint!("{}", text_of(converted, &texts, args.all));
         if let Some(rejected) = &rejected {
-            eprintln!(
-                "\nWhat was printed is no good configuration yet; these lines need a hand:\n\n{rejected}"
-            );
+            eprintln!("\nThe printed configuration has faults; correct these lines:\n\n{rejected}");
         }
     }
     if converted.is_less() || rejected.is_some() { EXIT_FAULTS } else { EXIT_OK }

@@ -13,10 +13,9 @@ use crate::table::read::At;
 use crate::table::value::Word;
 
 keys! {
-    /// Clients that may have other servers asked, or may not. All conditions of a block must hold; of several
-    /// blocks the first that fits counts, and whom none fits is refused. Without any block this machine may
-    /// ask, and the private networks that it is attached to. Zones that nomen serves itself are answered to
-    /// everybody.
+    /// Which clients may use recursion. All conditions of a block must hold; the first block that matches
+    /// decides, and a client that matches none is refused. Without a block, this machine and the private
+    /// networks that it is attached to may use it. Zones that nomen serves are answered to all clients.
     pub struct AccessBlock in "[[resolver.access]]" {
         /// Whether these clients are answered or refused.
         live "action" action: AccessAction = AccessAction::Allow, example "refuse";
@@ -24,10 +23,10 @@ keys! {
         /// network that one of this machine's interfaces is in, public ones as well. A resolver that is open
         /// to all serves attacks on others (RFC 5358).
         live "from" from: Vec<At<NetworkOr<Clients>>>, example ["10.0.0.0/8", "loopback"];
-        /// Network interfaces whose addresses the question came to, as they are at the start and at each
-        /// reload. Unset: any.
+        /// Network interfaces whose addresses received the query; their addresses are read at the start and
+        /// at each reload. Unset: any.
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth0"];
-        /// Transports that it came by. Unset: any.
+        /// Transports of the query. Unset: any.
         live "proto" proto: Option<Vec<At<Transport>>> = None, example ["tcp"];
     }
 }
@@ -105,7 +104,7 @@ pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diag
     let message = format!(
         "recursion is open to any address{reached_by}: attackers can use the server against others (RFC 5358)"
     );
-    let hint = "name the networks of the clients in `from`, or the `interface` that they are behind";
+    let hint = "name the networks of the clients in `from`, or their `interface`";
     found.map(|from| Diagnostic::at(from.place.as_ref(), message.as_str()).hint(hint)).collect()
 }
 

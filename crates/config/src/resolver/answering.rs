@@ -19,28 +19,27 @@ use wording::did_you_mean;
 keys! {
     /// Keys about answers from the cache.
     pub struct Serving {
-        /// Time after which a client gets an answer beyond its end while servers are still asked (RFC 8767
-        /// §5). Without effect if `serve-stale` is "0s".
+        /// Time after which a client gets an expired answer while servers are still queried (RFC 8767 §5).
+        /// Without effect if `serve-stale` is "0s".
         live "stale-after" stale_after: Time<0, 60_000> = Time(std::time::Duration::from_millis(1800)),
             example "1s";
-        /// Time after a failure in which a client gets an answer beyond its end at once and no server is
-        /// asked; for as long again, clients get it at once while servers are asked (RFC 8767 §5). "0s": each
-        /// client waits for `stale-after`.
+        /// Time after a failure in which clients get an expired answer at once and no server is queried; for
+        /// as long again, they get it at once while servers are queried (RFC 8767 §5). "0s": each client
+        /// waits for `stale-after`.
         live "stale-refresh-time" stale_refresh: Seconds<0, 3600> = Seconds(30), example "1m";
-        /// Ask for popular answers again before they end, so that no client waits for them.
+        /// Refresh popular answers before they expire, so that no client waits for them.
         live "prefetch" prefetch: bool = true, example false;
-        /// Answer that a name does not exist if a name above it is known not to (RFC 8020).
+        /// Answer NXDOMAIN for names below one for which NXDOMAIN is cached (RFC 8020).
         live "nxdomain-cut" nxdomain_cut: bool = true, example false;
-        /// Answer that a name, or its records of a type, do not exist if NSEC or NSEC3 records of validated
-        /// answers say so of all names between two, and answer for those with the records of a wildcard that
-        /// was met already (RFC 8198). No server is asked for them then. NSEC3 with opt-out does not count. A
-        /// validated DNAME that was met already redirects all names below it likewise (RFC 6672 §3.4).
+        /// Synthesize negative answers from cached NSEC and NSEC3 records of validated answers, and positive
+        /// ones from cached wildcards (RFC 8198), without a query to other servers. NSEC3 with opt-out is not
+        /// used. A cached, validated DNAME redirects all names below it likewise (RFC 6672 §3.4).
         live "aggressive-nsec" aggressive_nsec: bool = true, example false;
-        /// Memory for such records, those of wildcards included; those that came first go first.
+        /// Memory for these NSEC, NSEC3 and wildcard records; the oldest are evicted first.
         live "aggressive-nsec-size" denials: Size<{ 64 << 10 }, { 1 << 30 }> = Size(16 << 20),
             example "64MiB";
-        /// Most CNAME records followed for one answer from the names of one rule to those of another, or,
-        /// where names are found step by step, from one zone to another.
+        /// Most CNAME records followed for one answer from the names of one rule to those of another, or, in
+        /// iterative resolution, from one zone to another.
         live "max-rule-chain" max_rule_chain: Int<u8, 1, 64> = Int(8), example 12;
     }
 }
@@ -48,14 +47,14 @@ keys! {
 keys! {
     /// Keys about names that are answered locally.
     pub struct LocalNames {
-        /// Answer on the spot for names that mean nothing in the public DNS: `localhost`, `test`,
+        /// Answer special-use names locally, which do not exist in the public DNS: `localhost`, `test`,
         /// `home.arpa`, the reverse zones of private networks, and others (RFC 6761, RFC 6303). Those at,
-        /// above or below the domain of a rule go to its servers all the same, unless that domain is ".".
+        /// above or below the domain of a rule go to its servers, unless that domain is ".".
         live "special-names" special_names: bool = true, example false;
-        /// Such names that are resolved as any other.
+        /// Special-use names that are resolved like any other name.
         live "special-names-off" special_names_off: Option<Vec<At<NameBuf>>> = None, example ["home.arpa"];
-        /// Records that are answered on the spot, each as a line of a zone file. `*` in front matches all
-        /// names below that have no records of their own.
+        /// Records that are answered locally, each written as a line of a zone file. A leading `*` label
+        /// matches all names below that have no records of their own.
         live "local-data" local_data: Option<Vec<At<LocalLine>>> = None,
             example ["printer.lan. 300 A 192.0.2.5"];
     }
@@ -64,13 +63,13 @@ keys! {
 keys! {
     /// Keys about private addresses in answers of other servers.
     pub struct PrivateAnswers {
-        /// Networks whose addresses other servers may not name; answers with such an address are not passed
-        /// on, so that no page from outside reaches what is inside (DNS rebinding). "usual" means all
-        /// private, loopback and link-local networks. Leave it unset where an upstream server, such as a home
-        /// router, names hosts inside, or name their domain in `private-domains`.
+        /// Networks whose addresses must not occur in answers of other servers; such answers are withheld, so
+        /// that a web page from outside cannot reach internal hosts (DNS rebinding). "usual" means all
+        /// private, loopback and link-local networks. If an upstream server, such as a home router, answers
+        /// for internal hosts, leave this unset or list their domain in `private-domains`.
         live "private-addresses" addresses: Option<Vec<At<NetworkOr<Usual>>>> = None,
             example ["usual", "203.0.113.0/24"];
-        /// Domains whose names may have such addresses.
+        /// Domains whose names may have addresses in `private-addresses`.
         live "private-domains" domains: Option<Vec<At<NameBuf>>> = None, example ["corp.example"];
     }
 }
@@ -78,20 +77,18 @@ keys! {
 keys! {
     /// Keys about AAAA records synthesized from A records (DNS64).
     pub struct Synthesis {
-        /// IPv6 network that a translator (NAT64) takes IPv4 addresses in, of 32, 40, 48, 56, 64 or 96 bits.
-        /// Names that have no AAAA records get some made of their A records (DNS64, RFC 6147). Unset: none
-        /// are made.
+        /// IPv6 prefix of a translator (NAT64), of 32, 40, 48, 56, 64 or 96 bits. For names without AAAA
+        /// records, AAAA records are synthesized from their A records (DNS64, RFC 6147). Unset: DNS64 is off.
         live "dns64-prefix" prefix: Option<Prefix> = None, example "64:ff9b::/96";
-        /// Clients that get such records. Unset: all.
+        /// Clients that get synthesized AAAA records. Unset: all.
         live "dns64-clients" clients: Option<Vec<At<Prefix>>> = None, example ["2001:db8::/32"];
-        /// IPv6 addresses that count as none (RFC 6147 §5.1.4).
+        /// IPv6 networks whose AAAA records are ignored, as if the name had none (RFC 6147 §5.1.4).
         live "dns64-exclude" exclude: Vec<At<Prefix>> = usually_excluded(),
             example ["::ffff:0:0/96", "2001:db8:1::/48"];
-        /// IPv4 addresses that no record is made of.
+        /// IPv4 networks for whose addresses no AAAA record is synthesized.
         live "dns64-exclude-v4" exclude_v4: Option<Vec<At<Prefix>>> = None, example ["192.0.2.0/24"];
-        /// Make records of IPv4 addresses that are not global, such as 10.0.0.0/8, with the prefix
-        /// 64:ff9b::/96, too. Otherwise none are made of those with that prefix (RFC 6052 §3.1). With any
-        /// other prefix they always are.
+        /// Also synthesize AAAA records for IPv4 addresses that are not global, such as 10.0.0.0/8, with the
+        /// prefix 64:ff9b::/96, against RFC 6052 §3.1. With any other prefix they always are synthesized.
         live "dns64-non-global" non_global: bool = false, example true;
     }
 }

@@ -22,18 +22,18 @@ use crate::addresses::Server;
 keys! {
     /// Keys about queries to other servers.
     pub struct Asking {
-        /// Ask for names with letters in random case, which a forged reply would have to guess.
+        /// Send names with letters in random case, which a forged reply has to match.
         live "mixed-case" mixed_case: bool = true, example false;
-        /// Send cookies, which a forged reply would have to guess (RFC 7873).
+        /// Send cookies, which a forged reply has to match (RFC 7873).
         live "cookies" cookies: bool = true, example false;
         /// Largest reply over UDP in bytes, announced to the servers (RFC 6891 §6.2.3). Larger ones come over
         /// TCP.
         live "udp-size" udp_size: Int<u16, 512, 4096> = Int(1232), example 1400;
-        /// Addresses of this machine, one of each family at most, from which other servers are asked. Unset:
-        /// what the system chooses.
+        /// Source addresses of queries to other servers, one of each family at most. Unset: the system
+        /// chooses.
         live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.53", "2001:db8::53"];
-        /// One question in so many goes to another server than the fastest first, to learn whether it has
-        /// become faster; 0: none does.
+        /// One query in this many goes first to a server other than the fastest, to measure it again; 0: none
+        /// does.
         live "explore" explore: Int<u32, 0, 1_000_000> = Int(20), example 50;
     }
 }
@@ -41,24 +41,24 @@ keys! {
 keys! {
     /// Keys about timeouts and intervals.
     pub struct AskingTimes {
-        /// Time that a client waits at most for a server that a rule names. If there is no answer then, it
-        /// gets an older one or SERVFAIL.
+        /// Longest time that a client waits for the servers of a rule; then it gets an expired answer or
+        /// SERVFAIL.
         live "client-timeout" client: Time<100, 60_000> = Time::secs(5), example "4s";
-        /// Time after which clients that have waited are answered at the pace of `pulse`; earlier ones at
-        /// once.
+        /// Waiting time from which clients are answered at the rate of `pulse`; clients that waited less are
+        /// answered at once.
         live "gather-time" gather: Time<0, 10_000> = Time(Duration::from_millis(200)), example "100ms";
-        /// Time to the next try where a server has never been measured. Twice as long a server's address may
-        /// be in coming that no referral brought, before that of another server is looked up beside it.
+        /// Time to the next try if the server's response time is unknown. If the lookup of a server's address
+        /// takes twice as long, that of another server is looked up in parallel.
         live "first-timeout" first: Time<10, 10_000> = Time(Duration::from_millis(400)), example "300ms";
         /// Shortest time to the next try, however fast the server is.
         live "min-timeout" min: Time<1, 10_000> = Time(Duration::from_millis(50)), example "20ms";
         /// Longest time to the next try, however slow the server is.
         live "max-timeout" max: Time<100, 60_000> = Time::secs(2), example "3s";
-        /// Time between two questions to a server that does not answer, to learn whether it is back.
+        /// Interval of the queries that test whether a server that does not answer is back.
         live "probe-interval" probe: Time<100, 3_600_000> = Time::secs(1), example "5s";
-        /// Time after which a TCP connection to a server is closed if nothing is asked over it.
+        /// Time without a query after which a TCP connection to a server is closed.
         live "connection-idle-timeout" idle: Time<100, 600_000> = Time::secs(10), example "30s";
-        /// Time that it is remembered what a server cannot do: EDNS, cookies, the letter case of a name.
+        /// Time that missing features of a server are cached: EDNS, cookies, the letter case of names.
         live "remember-faults" remember: Time<1_000, 604_800_000> = Time::secs(900), example "1h";
     }
 }
@@ -66,69 +66,67 @@ keys! {
 keys! {
     /// Keys about limits on the work that clients can cause.
     pub struct AskingLimits {
-        /// Most clients of one network that wait at a time: of an IPv4 /24 or an IPv6 /56.
+        /// Most clients of one network, an IPv4 /24 or an IPv6 /56, that wait at a time.
         live "clients-per-network" per_network: Int<usize, 1, 1_000_000> = Int(1000), example 200;
-        /// Most clients of one network that are answered within 10 ms of those that have waited for
-        /// `gather-time`: answers that an attacker has gathered, to hit that network all at once, are spread
-        /// (DNSBomb). 0: any number.
+        /// Most clients of one network that are answered in 10 ms, of those that have waited for
+        /// `gather-time`: so delayed answers cannot reach the network in one burst (DNSBomb). 0: no limit.
         live "pulse" pulse: Int<usize, 0, 1_000_000> = Int(32), example 16;
-        /// Most clients that wait for the answer to one question.
+        /// Most clients that wait for the answer to the same query.
         live "clients-per-lookup" per_lookup: Int<usize, 1, 1_000_000> = Int(1000), example 200;
-        /// Most questions that wait for their lookup to begin; the next is answered with SERVFAIL at once, or
-        /// with an expired answer. Networks take turns, so one that asks much waits for itself only; and
-        /// questions of a network of which fewer than a sixteenth of these wait are admitted until twice as
-        /// many wait in all.
+        /// Most queries that wait for their lookup to begin; further ones get SERVFAIL at once, or an expired
+        /// answer. Networks take turns, so a busy one delays only itself; queries of a network with fewer
+        /// than a sixteenth of this number waiting are admitted until twice as many wait in all.
         restart "queue" queue: Int<usize, 1, 1_000_000> = Int(1000), example 2000;
-        /// Most questions under way by one rule.
+        /// Most lookups in flight of one rule.
         live "lookups-per-rule" per_rule: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
-        /// Most questions under way in all.
+        /// Most lookups in flight in all.
         live "lookups" lookups: Int<usize, 1, 1_000_000> = Int(20_000), example 10000;
-        /// Most tries for one question, whatever they are for: other servers, lost packets, TCP.
+        /// Most tries for one query, for whatever reason: other servers, lost packets, TCP.
         live "tries" tries: Int<u8, 1, 64> = Int(8), example 6;
         /// Most TCP connections to one server.
         live "connections-per-server" connections: Int<usize, 1, 1024> = Int(4), example 8;
-        /// Most questions under way on one TCP connection.
+        /// Most queries in flight on one TCP connection.
         live "queries-per-connection" pipeline: Int<usize, 1, 10_000> = Int(100), example 50;
-        /// Most records of one name and type; replies with more are not taken.
+        /// Most records of one name and type; replies with more are rejected.
         live "records-per-set" records: Int<usize, 1, 10_000> = Int(256), example 100;
     }
 }
 
 keys! {
-    /// Servers that are asked for the names at and below a domain, and that ask others themselves. Of all
-    /// forward and stub rules the one with the longest domain counts.
+    /// Resolvers that are queried for the names at and below a domain. Of all forward and stub rules the one
+    /// with the longest domain applies.
     pub struct Forward in "[[resolver.forward]]" {
-        /// The domain; "." is for all names that no other rule is for.
+        /// The domain; "." is for all names without another rule.
         live "domain" domain: NameBuf = Name::ROOT.to_buf(), example "example.net";
-        /// The servers. Without a port it is 53. The fastest is asked first.
+        /// The servers. The default port is 53. The fastest is queried first.
         live "servers" servers: Vec<At<Server>>, example ["192.0.2.53", "2001:db8::53@5353"];
-        /// Ask them over TCP alone.
+        /// Query them over TCP only.
         live "tcp-only" tcp_only: bool = false, example true;
-        /// Where none of them has an answer, resolve the name from the root servers down, or those of
+        /// If none of them answers, resolve the name iteratively, from the root servers or those of
         /// `root-servers`.
         live "forward-first" first: bool = false, example true;
-        /// Pass on that they have validated an answer (AD, RFC 4035 §4.9.3): for servers that do, on a path
-        /// that no third party can write to. Their answers are not validated here then.
+        /// Trust the AD bit of their answers (RFC 4035 §4.9.3), pass it on and do not validate: for servers
+        /// that validate, over a path on which no third party can inject packets.
         live "trust-ad" trust_ad: bool = false, example true;
-        /// Validate their answers: they have to pass on DNSSEC records. Unset: as `validate` of `[resolver]`
-        /// says, but not with `trust-ad`, nor for a domain that the public DNS knows nothing of: `internal`,
-        /// and special-use names such as `home.arpa`.
+        /// Validate their answers, which must include DNSSEC records. Unset: as `validate` of `[resolver]`,
+        /// but not with `trust-ad`, nor for a domain outside the public DNS: `internal`, and special-use
+        /// names such as `home.arpa`.
         live "validate" validate: Option<bool> = None, example false;
     }
 }
 
 keys! {
-    /// Servers that are asked for the names at and below a domain, and that are authoritative for it: an
+    /// Authoritative servers that are queried for the names at and below a domain, such as those of an
     /// internal zone.
     pub struct Stub in "[[resolver.stub]]" {
         /// The domain.
         live "domain" domain: NameBuf, example "corp.example";
-        /// The servers. Without a port it is 53. The fastest is asked first.
+        /// The servers. The default port is 53. The fastest is queried first.
         live "servers" servers: Vec<At<Server>>, example ["192.0.2.54", "[2001:db8::54]@5353"];
-        /// Ask them over TCP alone.
+        /// Query them over TCP only.
         live "tcp-only" tcp_only: bool = false, example true;
-        /// Validate their answers. Unset: as `validate` of `[resolver]` says, but not for a domain that the
-        /// public DNS knows nothing of: `internal`, and special-use names such as `home.arpa`.
+        /// Validate their answers. Unset: as `validate` of `[resolver]`, but not for a domain outside the
+        /// public DNS: `internal`, and special-use names such as `home.arpa`.
         live "validate" validate: Option<bool> = None, example false;
     }
 }
@@ -260,9 +258,9 @@ pub(super) fn check(
         faults.push(Diagnostic::at(rule.validate.place.as_ref(), message));
     }
     for stub in stubs.iter().filter(|stub| stub.domain.as_name().is_root()) {
-        let message = "a stub cannot be for all names: no server is authoritative for them";
+        let message = "a stub cannot have the domain \".\": no server is authoritative for all names";
         let fault = Diagnostic::at(stub.domain.place.as_ref(), message);
-        faults.push(fault.hint("write [[resolver.forward]] if these servers ask others"));
+        faults.push(fault.hint("write [[resolver.forward]] if these servers are resolvers"));
     }
 }
 
@@ -274,8 +272,8 @@ pub(super) fn check_servers(servers: &[At<Server>], opened: &[Opened], faults: &
         if !seen.insert(server.0.0) {
             faults.push(Diagnostic::at(place, format!("{} is named twice", server.0)));
         } else if let Some(own) = Opened::of_own(opened, server.0.0) {
-            let message = format!("nomen listens on {} and would ask itself", server.0);
-            faults.push(Diagnostic::at(place, message).also(own.place(), "listened on here"));
+            let message = format!("nomen listens on {} and would query itself", server.0);
+            faults.push(Diagnostic::at(place, message).also(own.place(), "listens here"));
         }
     }
 }

@@ -20,31 +20,32 @@ const LONGEST_FAILURE: u32 = 300;
 keys! {
     /// Keys about the cache.
     pub struct Caching {
-        /// Memory that the cache may take, all in all. It is reserved at the start and taken as answers come.
+        /// Memory limit of the cache. Address space is reserved at the start, and memory is used as answers
+        /// are stored.
         restart "cache-size" size: Size<{ 1 << 20 }, { 64 << 30 }> = Size(256 << 20), example "1GiB";
-        /// Whether that memory is taken at the start, in the background, and not as answers come. Else
-        /// answers wait for the system now and then while the cache fills: for milliseconds where memory is
-        /// given in huge pages, above all on virtual machines.
+        /// Allocate that memory at the start, in the background. Otherwise the system allocates it while the
+        /// cache fills, which delays single answers: by milliseconds with huge pages, above all on virtual
+        /// machines.
         restart "cache-preallocate" preallocate: bool = false, example true;
-        /// File that the cache is kept in while nomen does not run; "none": it is not kept. Unset: `cache` in
-        /// the state folder, if there is one (`state-dir` of `[server]`). A file that is damaged or too old
-        /// is not used.
+        /// File that stores the cache while nomen does not run; "none": the cache is not stored. Unset:
+        /// `cache` in the state folder, if there is one (`state-dir` of `[server]`). A file that is damaged
+        /// or too old is not used.
         restart "cache-file" file: Option<CacheFile> = None, example "/var/lib/nomen/cache";
-        /// Time between two times that the cache is written to its file. It is also written at the end.
+        /// Interval at which the cache is written to its file. It is also written when nomen stops.
         restart "cache-save-interval" save_interval: Time<10_000, 86_400_000> = Time::secs(900), example "1h";
-        /// Shortest time that answers with data are kept, unless their TTL is 0. More than a few seconds goes
-        /// against what the zones' owners want.
+        /// Shortest time that answers with data are cached, unless their TTL is 0. More than a few seconds
+        /// overrides what the zones' operators intend.
         restart "min-ttl" min_ttl: Seconds<0, 3600> = Seconds(0), example "5s";
-        /// Longest time that answers with data are kept, whatever their TTL.
+        /// Longest time that answers with data are cached, whatever their TTL.
         restart "max-ttl" max_ttl: Seconds<0, LONGEST> = Seconds(86_400), example "12h";
-        /// Longest time that it is kept that a name or its data do not exist (RFC 2308 §5).
+        /// Longest time that negative answers are cached (RFC 2308 §5).
         restart "max-negative-ttl" max_negative_ttl: Seconds<0, LONGEST> = Seconds(10_800), example "1h";
-        /// Time that it is kept that no server had an answer (RFC 9520 §3.2).
+        /// Time that a resolution failure is cached (RFC 9520 §3.2).
         restart "failure-ttl" failure_ttl: Seconds<1, LONGEST_FAILURE> = Seconds(2), example "10s";
-        /// Time that answers are kept beyond their end, to be served where no server answers (RFC 8767).
-        /// "0s": none are.
+        /// Time that expired answers stay cached, to be served if no server answers (RFC 8767). "0s": none
+        /// do.
         restart "serve-stale" serve_stale: Seconds<0, LONGEST> = Seconds(86_400), example "3d";
-        /// TTL of the records in such an answer (RFC 8767 §4).
+        /// TTL of the records in an expired answer (RFC 8767 §4).
         restart "stale-answer-ttl" stale_answer_ttl: Seconds<1, 3600> = Seconds(30), example "20s";
     }
 }

@@ -127,10 +127,12 @@ impl Sink for Hints {
                 self.addresses.push((record.owner.to_buf(), address));
             }
             Type::NS => {
-                return Err(Rejection::error("root hints have NS records of the root, and of no other name"));
+                return Err(Rejection::error("root hints may have NS records of the root only"));
             }
             rtype => {
-                return Err(Rejection::error(format!("root hints have NS, A and AAAA records, not {rtype}")));
+                return Err(Rejection::error(format!(
+                    "root hints may have NS, A and AAAA records, not {rtype}"
+                )));
             }
         }
         Ok(())
@@ -145,7 +147,7 @@ impl Hints {
         }
         match self.servers.iter().any(|server| !server.addresses.is_empty()) {
             true => Ok(self.servers),
-            false => Err("no NS record of the root leads to an address"),
+            false => Err("no NS record of the root has an address"),
         }
     }
 }
@@ -247,13 +249,17 @@ mod tests {
         let anchors = "trust-anchor-files = [\"file\"]";
         for (file, keys, words) in [
             (HINTS.replace("192.0.2.2", "192.0.2"), hints, "file:7:11: "),
-            (HINTS.replace(". NS b", "com. NS b"), hints, "file:4:1: root hints have NS records of the root"),
+            (
+                HINTS.replace(". NS b", "com. NS b"),
+                hints,
+                "file:4:1: root hints may have NS records of the root only",
+            ),
             (
                 HINTS.replace(" A 192.0.2.2", " TXT x"),
                 hints,
-                "file:7:1: root hints have NS, A and AAAA records, not TXT",
+                "file:7:1: root hints may have NS, A and AAAA records, not TXT",
             ),
-            (". NS a.root.\n".into(), hints, "file: no NS record of the root leads to an address"),
+            (". NS a.root.\n".into(), hints, "file: no NS record of the root has an address"),
             (format!("{DS}. A 192.0.2.1\n"), anchors, "file:2:1: A is no trust anchor"),
             (
                 DS.replace(" 8 2 ", " 8 9 "),

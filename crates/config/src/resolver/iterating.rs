@@ -20,49 +20,47 @@ use crate::table::value::{Int, Size, Time, Word};
 keys! {
     /// Keys about iteration from the root servers down.
     pub struct Iterating {
-        /// Ask the root servers for the names that no rule is for, then the servers that they refer to, and
-        /// so on. With a `[[resolver.forward]]` for "." no name is left for that. `false`: names that no rule
-        /// is for are refused.
+        /// Resolve names without a rule iteratively: ask the root servers, then the servers that they refer
+        /// to, and so on. A `[[resolver.forward]]` for "." is a rule for all names. `false`: names without a
+        /// rule are refused.
         live "iterate" iterate: bool = true, example false;
-        /// Domains for which no other server is asked: clients get REFUSED for names at and below them, with
-        /// extended error 20. The rule with the longest domain counts, so a rule for a domain below one of
-        /// these has its servers asked. Zones that nomen serves, special-use names and `local-data` are
-        /// answered all the same.
+        /// Domains for which no other server is queried: names at and below them get REFUSED, with extended
+        /// error 20. A rule for a domain below one of these takes precedence. Zones that nomen serves,
+        /// special-use names and `local-data` are answered as usual.
         live "refused-domains" refused: Option<Vec<At<NameBuf>>> = None, example ["secret.example"];
-        /// The root servers. Without a port it is 53. Unset: those of the public DNS, which are asked who the
-        /// root servers are by now (RFC 8109). Servers that are named here are taken at that: a copy of the
-        /// root, or a root of your own.
+        /// The root servers. The default port is 53. Unset: those of the public DNS, whose current list is
+        /// fetched first (RFC 8109). For servers given here no list is fetched: a copy of the root, or a
+        /// private root.
         live "root-servers" root_servers: Option<Vec<At<Server>>> = None,
             example ["192.0.2.55", "2001:db8::55"];
         /// File of root hints, as IANA publishes it: NS records of the root, with the addresses of its
-        /// servers. They are asked who the root servers are by now. Unset: those that are built in. Read
-        /// again with the configuration; where `root-servers` names servers, these count.
+        /// servers. The current list is fetched from these servers. Unset: the built-in hints. It is read
+        /// again at a reload; `root-servers` takes precedence.
         live "root-hints" hints: Option<HintsFile> = None, example "/etc/nomen/named.root";
-        /// How much of a name each server sees (RFC 9156): "off": all of it; "relaxed": what it needs, and
-        /// all of it where it denies a part; "strict": what it needs, and a denial of a part denies the
-        /// whole.
+        /// How much of a name each server sees (RFC 9156): "off": all of it; "relaxed": only what it needs,
+        /// but the whole name after NXDOMAIN for a part of it; "strict": only what it needs, and NXDOMAIN for
+        /// a part means NXDOMAIN for the whole name.
         live "qname-minimisation" minimisation: Minimisation = Minimisation::Relaxed, example "strict";
-        /// Ask servers by IPv4.
+        /// Query servers over IPv4 in iterative resolution.
         live "iterate-ipv4" ipv4: bool = true, example false;
-        /// Ask servers by IPv6.
+        /// Query servers over IPv6 in iterative resolution.
         live "iterate-ipv6" ipv6: bool = true, example false;
-        /// Ask servers at loopback addresses that delegations lead to, such as another server on this
-        /// machine. Otherwise the owner of a zone could have nomen send queries to programs on this machine,
-        /// or to itself. Servers that a rule, `root-servers` or `root-hints` names are asked there in any
-        /// case.
+        /// Query servers at loopback addresses if a delegation leads there, such as another server on this
+        /// machine. Otherwise they are not queried, since any zone could make nomen query programs on this
+        /// machine, or itself. Loopback addresses in rules, `root-servers` and `root-hints` are always
+        /// queried.
         live "iterate-loopback" loopback: bool = false, example true;
-        /// Most servers of one zone that are considered, those with addresses in the referral first.
+        /// Most name servers of one zone that are used, those with addresses in the referral first.
         live "servers-per-zone" servers: Int<usize, 1, 64> = Int(13), example 8;
-        /// Most addresses of one server that are.
+        /// Most addresses of one name server that are used.
         live "addresses-per-server" addresses: Int<usize, 1, 64> = Int(6), example 4;
-        /// Most questions under way at the servers of one zone.
+        /// Most queries in flight to the servers of one zone.
         live "lookups-per-zone" per_zone: Int<usize, 1, 1_000_000> = Int(2000), example 1000;
-        /// The same if none of these servers answers.
+        /// Most queries in flight to the servers of one zone while none of them answers.
         live "lookups-per-dead-zone" per_dead_zone: Int<usize, 1, 1_000_000> = Int(20), example 10;
-        /// Memory for what is known of delegations, of their servers' addresses, and of names at which no
-        /// zone begins.
+        /// Memory for cached delegations, addresses of their servers, and names that are no zone cuts.
         live "delegations-size" delegations: Size<{ 1 << 20 }, { 4 << 30 }> = Size(32 << 20), example "64MiB";
-        /// Most servers that it is remembered of how fast they are and what they cannot do.
+        /// Most servers whose response time and missing features are cached.
         live "known-servers" known: Int<usize, 100, 1_000_000> = Int(20_000), example 50000;
     }
 }
@@ -71,23 +69,25 @@ keys! {
     /// Keys about what one client query may cost other servers: all queries it causes, including those for
     /// aliases and for servers' addresses.
     pub struct QueryBudget {
-        /// Most questions to other servers.
+        /// Most queries to other servers for one client query, including those for aliases and for addresses
+        /// of servers.
         live "budget-queries" queries: Int<u16, 1, 10_000> = Int(64), example 100;
-        /// Most of them to the servers of one zone.
+        /// Most queries to the servers of one zone for one client query.
         live "budget-queries-per-zone" per_zone: Int<u16, 1, 10_000> = Int(16), example 24;
-        /// Most bytes of replies.
+        /// Most bytes of replies of other servers for one client query.
         live "budget-bytes" bytes: Size<4096, { 1 << 30 }> = Size(100_000), example "256KiB";
-        /// Most time. A client waits as long as that where names are found step by step, and nowhere longer.
+        /// Longest time for one client query, and the time that its client waits in iterative resolution.
         live "budget-time" time: Time<100, 60_000> = Time::secs(10), example "8s";
-        /// Most aliases whose targets are looked up by themselves.
+        /// Most aliases of one client query whose targets need a lookup of their own.
         live "budget-aliases" aliases: Int<u16, 0, 1000> = Int(11), example 8;
-        /// Most lookups of servers' addresses that find nothing. One that is under way counts, until it has
-        /// found something.
+        /// Most lookups of server addresses for one client query that find nothing. One in flight counts
+        /// until it has found something.
         live "budget-fruitless" fruitless: Int<u16, 0, 1000> = Int(5), example 4;
-        /// Most questions that show a part of the name only; later ones show all of it.
+        /// Most queries with a part of the name (`qname-minimisation`) for one client query; later ones have
+        /// the whole name.
         live "budget-minimised" minimised: Int<u16, 0, 255> = Int(10), example 8;
-        /// Most lookups of servers' addresses that wait for each other in a row. Each of them counts for
-        /// `budget-fruitless`, too, so where that is less, no row is longer than that.
+        /// Longest chain of lookups of server addresses that wait for each other. Each of them also counts
+        /// for `budget-fruitless`, so a smaller value there limits the chain.
         live "budget-depth" depth: Int<u8, 0, 64> = Int(7), example 5;
     }
 }
@@ -169,10 +169,9 @@ impl Iterating {
         for name in self.refused.iter().flatten() {
             if name.value.as_name().is_root() {
                 let fault = Diagnostic::at(name.place.as_ref(), "`refused-domains` takes no \".\"");
-                faults
-                    .push(fault.hint("write `iterate = false`, which refuses all names that no rule is for"));
+                faults.push(fault.hint("write `iterate = false`, which refuses all names without a rule"));
             } else if rules.clone().any(|rule| rule.as_name().to_lower() == name.as_name().to_lower()) {
-                let message = format!("{} is refused, and has a rule as well", name.value);
+                let message = format!("{} is in `refused-domains` and also has a rule", name.value);
                 faults.push(Diagnostic::at(name.place.as_ref(), message));
             }
         }
@@ -181,7 +180,7 @@ impl Iterating {
     pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {
         check_servers(self.root_servers.as_deref().unwrap_or_default(), opened, faults);
         if *self.iterate && !*self.ipv4 && !*self.ipv6 {
-            let message = "neither `iterate-ipv4` nor `iterate-ipv6` is true: no server can be asked";
+            let message = "neither `iterate-ipv4` nor `iterate-ipv6` is true: no server can be queried";
             faults.push(Diagnostic::at(self.ipv6.place.as_ref(), message));
         }
     }

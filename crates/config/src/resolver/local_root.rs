@@ -15,20 +15,19 @@ use crate::table::read::At;
 keys! {
     /// Keys about the local copy of the root zone.
     pub struct RootCopy {
-        /// Keep a copy of the root zone, and ask it in place of the root servers (RFC 8806). Clients are
-        /// never answered from it: they get what they would get if the root servers had said so, validated. A
-        /// version is used if its digest is right (ZONEMD, RFC 8976) and is signed by keys that the trust
-        /// anchors lead to; while there is none, or after it has expired, the root servers are asked. It
-        /// comes from `local-root-primaries` or from `local-root-file`.
+        /// Use a local copy of the root zone in place of the root servers (RFC 8806). It serves resolution
+        /// only: clients get the same validated answers as from the root servers. A version is used if its
+        /// digest (ZONEMD, RFC 8976) is right and signed by keys that chain to the trust anchors; without
+        /// one, or after it has expired, the root servers are queried. It comes from `local-root-primaries`
+        /// or `local-root-file`.
         live "local-root" wanted: bool = false, example true;
-        /// Servers that the copy is taken from and kept up with, written as `primaries` of `[[zone]]`. Unset:
-        /// those that give the root zone to everybody (RFC 8806 appendix A), b, c, f, g and
-        /// k.root-servers.net and ICANN's at two places, by the families of addresses that `iterate-ipv4` and
-        /// `iterate-ipv6` leave.
+        /// Servers that the copy is transferred from and refreshed, written as `primaries` of `[[zone]]`.
+        /// Unset: the public ones of RFC 8806 appendix A: b, c, f, g and k.root-servers.net and ICANN's at
+        /// two sites, over the address families that `iterate-ipv4` and `iterate-ipv6` allow.
         live "local-root-primaries" primaries: Option<Vec<At<Peer>>> = None,
             example ["192.0.2.55", "2001:db8::55@5353"];
-        /// File that the copy is read from, in place of servers. It is read again at a reload, and good as
-        /// long as the signatures in it.
+        /// File that the copy is read from, in place of servers. It is read again at a reload, and is used
+        /// until its signatures expire.
         live "local-root-file" file: Option<PathBuf> = None, example "/var/lib/nomen/root.zone";
     }
 }
@@ -94,7 +93,7 @@ impl RootCopy {
         }
         let place = self.wanted.place.as_ref();
         if !iterates {
-            let message = "`local-root` has no effect: no names are found from the root servers down";
+            let message = "`local-root` has no effect: no name is resolved from the root servers down";
             faults.push(Diagnostic::at(place, message));
         }
         if primaries.is_some() && file.is_some() {
@@ -103,12 +102,11 @@ impl RootCopy {
             faults.push(fault.also(file.place.as_ref(), "the copy comes from one or the other"));
         }
         if iterating.root_servers.is_some() && primaries.is_none() && file.is_none() {
-            let message = "`local-root` would be a copy of the public root, and `root-servers` are others";
+            let message =
+                "`local-root` would be a copy of the public root, but `root-servers` names other servers";
             let fault = Diagnostic::at(place, message);
             let fault = fault.also(iterating.root_servers.place.as_ref(), "the root servers");
-            faults.push(
-                fault.hint("say where the copy comes from: `local-root-primaries` or `local-root-file`"),
-            );
+            faults.push(fault.hint("set its source: `local-root-primaries` or `local-root-file`"));
         }
     }
 

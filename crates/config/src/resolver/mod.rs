@@ -40,10 +40,10 @@ pub use access::AccessBlock;
 pub use asking::{Forward, Stub};
 
 section! {
-    /// Recursive service: questions that no zone here answers go to other servers, and their answers are
-    /// kept. The section's presence turns it on, and so does a block inside it; without it nomen answers for
-    /// its own zones only. Which servers are asked is in `[[resolver.forward]]` and `[[resolver.stub]]`;
-    /// names that none of them is for are found step by step from the root servers down.
+    /// Recursive service: queries that no zone here answers go to other servers, and their answers are
+    /// cached. The section, or a block inside it, turns it on; without it nomen answers for its own zones
+    /// only. `[[resolver.forward]]` and `[[resolver.stub]]` are rules that name the servers for a domain;
+    /// other names are resolved iteratively, from the root servers down.
     pub struct Resolver in "[resolver]" {
         /// The cache.
         caching: Caching;
@@ -237,7 +237,8 @@ impl<'s> Recursive<'s> {
         // A block that could not be read is missing here, and its fault is already reported.
         if !*resolver.iterating.iterate && forwards.is_empty() && stubs.is_empty() && faults.is_empty() {
             let block = access.first().and_then(|block| block.place.as_ref());
-            let fault = Diagnostic::at(resolver.place.as_ref().or(block), "[resolver] has no server to ask");
+            let fault =
+                Diagnostic::at(resolver.place.as_ref().or(block), "[resolver] has no server to query");
             faults.push(fault.hint("add a [[resolver.forward]] with `servers`, or drop `iterate = false`"));
         }
     }
@@ -310,7 +311,7 @@ impl InnerRules {
         let idle = domains.iter().filter(|domain| !is_delegated(domain.value.as_name()));
         let warning = |domain: &At<NameBuf>| {
             let message = format!(
-                "{} lies in the zone {apex}, which is served here and delegates no name there: the rule \
+                "{} is in the zone {apex}, which is served here and has no delegation for it: the rule \
                 never applies",
                 domain.value
             );

@@ -9,15 +9,15 @@ use crate::table::value::{Int, Seconds};
 keys! {
     /// Keys about reporting failures.
     pub struct Reporting {
-        /// Report to the operators of a zone that one of its names cannot be resolved or validated, if its
-        /// servers name an agent domain for that (RFC 9567): with a question for a name there that says what
-        /// failed, and why.
+        /// Report names that cannot be resolved or validated to the operators of their zone, if its servers
+        /// announce an agent domain (RFC 9567), by a query for a name in that domain that contains what
+        /// failed and why.
         live "error-reporting" on: bool = false, example true;
-        /// Most reports in a second, of all failures together: who makes a zone that is broken on purpose can
-        /// have reports of it sent to others.
+        /// Most reports per second, of all failures together: a zone that is broken on purpose can direct
+        /// reports to third parties.
         live "error-reports-per-second" per_second: Int<usize, 1, 1000> = Int(10), example 2;
-        /// Time after which the same failure is reported again at the earliest. As long as the answer to the
-        /// last report is cached it is not.
+        /// Shortest time until the same failure is reported again. It is not while the answer to the last
+        /// report is cached.
         live "error-report-interval" interval: Seconds<1, 86_400> = Seconds(300), example "1h";
     }
 }

@@ -464,7 +464,7 @@ fn a_trust_anchor_that_cannot_be_used_was_an_error_beside_one_that_can() {
     let (good, both) = (with(&[GOOD]), with(&[UNSUPPORTED, GOOD]));
     assert_eq!((anchors(&both), notes(&good)), (anchors(&good), Vec::new()));
     let expected = format!(
-        "a trust anchor of . `{UNSUPPORTED}` is left out, the others of that zone count: the algorithm or digest type is \
+        "a trust anchor of . `{UNSUPPORTED}` is not used, others of that zone are: the algorithm or digest type is \
          not supported"
     );
     assert_eq!(notes(&both), [expected]);
@@ -488,20 +488,20 @@ fn each_fault_has_its_words_and_its_place() {
     };
     let cases = [
         ("resolver = 1".into(), "`resolver` is a section: write [resolver]", "1"),
-        ("[resolver]\niterate = false\n".into(), "[resolver] has no server to ask", "[resolver]"),
+        ("[resolver]\niterate = false\n".into(), "[resolver] has no server to query", "[resolver]"),
         (
             "[resolver]\niterate-ipv4 = false\niterate-ipv6 = false\n".into(),
-            "neither `iterate-ipv4` nor `iterate-ipv6` is true: no server can be asked",
+            "neither `iterate-ipv4` nor `iterate-ipv6` is true: no server can be queried",
             "false",
         ),
         (
             "[[listen]]\naddr = [\"127.0.0.1@53\"]\n[resolver]\nroot-servers = [\"127.0.0.1\"]\n".into(),
-            "nomen listens on 127.0.0.1@53 and would ask itself",
+            "nomen listens on 127.0.0.1@53 and would query itself",
             "\"127.0.0.1\"",
         ),
         (
             "[resolver.forward]\n".into(),
-            "`resolver.forward` can stand several times: write [[resolver.forward]]",
+            "`resolver.forward` is a list of blocks: write [[resolver.forward]]",
             "[resolver.forward]",
         ),
         (servers("[]"), "the list is empty", "[]"),
@@ -524,15 +524,19 @@ fn each_fault_has_its_words_and_its_place() {
             "there are two rules for a.b.",
             "\"A.b\"",
         ),
-        (rule("stub", "."), "a stub cannot be for all names: no server is authoritative for them", "\".\""),
+        (
+            rule("stub", "."),
+            "a stub cannot have the domain \".\": no server is authoritative for all names",
+            "\".\"",
+        ),
         (
             listening("127.0.0.1@53", "127.0.0.1"),
-            "nomen listens on 127.0.0.1@53 and would ask itself",
+            "nomen listens on 127.0.0.1@53 and would query itself",
             "\"127.0.0.1\"",
         ),
         (
             listening("[::]@5353", "::1@5353"),
-            "nomen listens on [::1]@5353 and would ask itself",
+            "nomen listens on [::1]@5353 and would query itself",
             "\"::1@5353\"",
         ),
         (
@@ -570,7 +574,7 @@ fn each_fault_has_its_words_and_its_place() {
         (in_section("refused-domains = [\".\"]"), "`refused-domains` takes no \".\"", "\".\""),
         (
             format!("[resolver]\nrefused-domains = [\"Corp.example\"]\n{}", rule("stub", "corp.example")),
-            "corp.example. is refused, and has a rule as well",
+            "corp.example. is in `refused-domains` and also has a rule",
             "\"Corp.example\"",
         ),
         (
@@ -674,7 +678,7 @@ fn blocks_may_stand_in_other_files_than_the_section() {
     assert_eq!(rejected.faults.len(), 1, "{rejected}");
     write("c.toml", "[resolver]\nexplore = 8\n");
     let rejected = crate::read_files(&main).expect_err("the section twice");
-    assert!(rejected.to_string().contains("[resolver] stands in more than one file"), "{rejected}");
+    assert!(rejected.to_string().contains("[resolver] is in more than one file"), "{rejected}");
 }
 
 #[test]
@@ -745,12 +749,12 @@ fn a_copy_of_the_root_that_makes_no_sense_is_refused() {
         ),
         (
             "local-root = true\nroot-servers = [\"192.0.2.1\"]\n".into(),
-            "`local-root` would be a copy of the public root, and `root-servers` are others",
+            "`local-root` would be a copy of the public root, but `root-servers` names other servers",
             "true",
         ),
         (
             format!("local-root = true\n{LEAST}"),
-            "`local-root` has no effect: no names are found from the root servers down",
+            "`local-root` has no effect: no name is resolved from the root servers down",
             "true",
         ),
         (

@@ -19,64 +19,62 @@ use crate::threads::WorkerCount;
 keys! {
     /// Keys about validating answers.
     pub struct Validating {
-        /// Validate what other servers answer (DNSSEC, RFC 4035), so that no client gets data that was forged
-        /// on the way: it is answered with SERVFAIL. What is proven not to be signed passes. For the names of
-        /// one rule, `validate` of its block decides otherwise.
+        /// Validate answers of other servers (DNSSEC, RFC 4035): bogus ones become SERVFAIL, so that no
+        /// client gets forged data. Answers proven unsigned are passed on. `validate` of a rule overrides
+        /// this for its names.
         live "validate" validate: bool = true, example false;
-        /// Where trust begins: DS or DNSKEY records, each as a line of a zone file. Unset: the keys of the
-        /// public root, with the tags 20326 and 38696, and no others. With a root of your own, name its keys
-        /// here, or turn `validate` off. One that cannot be used, since it is revoked or of an algorithm that
-        /// is not supported, is left out with a warning if its zone has another. If the list is empty, trust
-        /// begins nowhere, and no answer counts as signed.
+        /// Trust anchors: DS or DNSKEY records, each written as a line of a zone file. Unset: the keys of the
+        /// public root, with the tags 20326 and 38696. For a private root, list its keys here, or turn
+        /// `validate` off. A revoked anchor, or one of an unsupported algorithm, is left out with a warning
+        /// if its zone has another. With an empty list all answers count as unsigned.
         live "trust-anchors" anchors: Option<Vec<At<Anchor>>> = None,
             example [". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"];
-        /// Files of such records, beside those of `trust-anchors`. They are read again with the
-        /// configuration.
+        /// Files with further trust anchors, as in `trust-anchors`. They are read again at a reload.
         live "trust-anchor-files" anchor_files: Option<Vec<At<AnchorFile>>> = None,
             example ["/etc/nomen/root.key"];
-        /// Which trust anchors follow their zones (RFC 5011): "built-in": those of the public root, if no
-        /// others are named; "all": those that are named, too; "off": none. A new key of a zone becomes an
-        /// anchor when the old ones have signed for it for 30 days, and one that revokes itself is none from
-        /// then on. What is learned is kept in `state-dir`; without that no anchor follows its zone.
+        /// Trust anchors that follow the key rollovers of their zones (RFC 5011): "built-in": those of the
+        /// public root, if no others are configured; "all": the configured ones, too; "off": none. A new key
+        /// becomes an anchor after the old ones have signed it for 30 days; a key that revokes itself stops
+        /// being one. The state is stored in `state-dir`; without that no anchor follows rollovers.
         live "trust-anchor-rollover" rollover: Rollover = Rollover::BuiltIn, example "all";
-        /// Tell the servers of the zones whose anchors are followed which of their keys are anchors here,
-        /// with a question for a name such as `_ta-4f66-9728` (RFC 8145 §5).
+        /// Signal to the servers of zones with followed anchors which keys are anchors here, by a query for a
+        /// name such as `_ta-4f66-9728` (RFC 8145 §5).
         live "signal-trust-anchors" signals: bool = false, example true;
-        /// Answer questions that begin with `root-key-sentinel-is-ta-` or `root-key-sentinel-not-ta-` and the
-        /// tag of a key with SERVFAIL, if the key is not, or is, an anchor of the root (RFC 8509), so that a
-        /// client can find out.
+        /// Let clients find out whether a key is an anchor of the root (RFC 8509):
+        /// `root-key-sentinel-is-ta-TAG` gets SERVFAIL if it is not, `root-key-sentinel-not-ta-TAG` if it is.
         live "root-key-sentinel" sentinel: bool = true, example false;
-        /// Domains in which nothing is validated (RFC 7646), since their signatures are broken, or since they
-        /// are yours and the public DNS knows nothing of them. `nomen ctl nta` sets such anchors for a while.
+        /// Domains in which nothing is validated (RFC 7646), because their signatures are broken or because
+        /// they are private and not delegated in the public DNS. `nomen ctl nta` sets such anchors for a
+        /// limited time.
         live "negative-trust-anchors" negative: Option<Vec<At<NameBuf>>> = None, example ["corp.example"];
-        /// Time that clocks may differ: signatures are good so long before they begin, and after they end.
+        /// Tolerated clock difference: signatures are valid this long before their inception and after their
+        /// expiration.
         live "signature-skew" skew: Seconds<0, 86_400> = Seconds(60), example "5m";
-        /// Time that it is remembered that an answer, or the keys of a zone, are bogus.
+        /// Time that bogus answers, and zones with bogus keys, are cached as such.
         live "bogus-ttl" bogus_ttl: Seconds<1, 300> = Seconds(60), example "10s";
-        /// Count RSA signatures over SHA-1 (algorithms 5 and 7) as any others. Otherwise zones with no other
-        /// algorithm count as not signed, as RFC 9905 §2 has it. Such signatures can be forged: set this only
-        /// while a zone that you depend on has nothing better.
+        /// Accept RSA signatures over SHA-1 (algorithms 5 and 7). Otherwise zones with no other algorithm
+        /// count as unsigned (RFC 9905 §2). Such signatures can be forged: set this only while a zone that
+        /// you depend on has no better ones.
         live "sha1-signatures" sha1_signatures: bool = false, example true;
-        /// Most iterations of NSEC3 that are followed; with more, what a zone denies counts as not signed
-        /// (RFC 9276 §3.2).
+        /// Most NSEC3 iterations that are validated; with more, denials of the zone count as unsigned (RFC
+        /// 9276 §3.2).
         live "max-nsec3-iterations" iterations: Int<u16, 0, 500> = Int(50), example 100;
-        /// Most signatures verified for one query of a client, aliases included.
+        /// Most signatures verified for one client query, aliases included.
         live "validate-signatures" signatures: Int<u32, 1, 1000> = Int(48), example 32;
-        /// Most of them that may turn out not to be good.
+        /// Most signatures of one client query that may fail to verify.
         live "validate-failures" failures: Int<u32, 1, 1000> = Int(4), example 8;
-        /// Most blocks of 64 bytes hashed for NSEC3 for one query of a client. Eight names at 50 iterations
-        /// take some 410. Where `aggressive-nsec` is on, finding out whether known records deny a name takes
-        /// as many at the most.
+        /// Most blocks of 64 bytes hashed for NSEC3 for one client query. Eight names at 50 iterations take
+        /// about 410. With `aggressive-nsec`, a search of cached records for a denial has the same limit.
         live "validate-hashes" hashes: Int<u32, 1, 100_000> = Int(450), example 1000;
-        /// Most questions for DS and DNSKEY for one query of a client.
+        /// Most queries for DS and DNSKEY for one client query.
         live "validate-fetches" fetches: Int<u32, 1, 1000> = Int(64), example 40;
-        /// Most clients whose answers wait to be validated, and of one network as many as
-        /// `clients-per-network`; the next is answered with SERVFAIL, or with what has expired.
+        /// Most clients whose answers wait for validation, of one network at most `clients-per-network`;
+        /// further ones get SERVFAIL, or an expired answer.
         live "validations" waiting: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
-        /// Threads that verify signatures; "auto" is one for each CPU the process may use. Cached answers
-        /// wait for none of them.
+        /// Threads that verify signatures; "auto" is one for each CPU the process may use. Cached answers do
+        /// not need them.
         restart "validate-threads" threads: WorkerCount = WorkerCount::Auto, example 2;
-        /// Most names of which it is remembered which keys they have, or that they have none.
+        /// Most names whose keys, or whose lack of keys, are cached.
         live "known-keys" names: Int<usize, 100, 10_000_000> = Int(20_000), example 100000;
     }
 }
@@ -253,7 +251,7 @@ impl Validating {
         let left_out = unusable.map(|(anchor, fault)| {
             let named = if anchor.text.is_empty() { String::new() } else { format!(" `{}`", anchor.text) };
             let zone = anchor.record.owner;
-            format!("a trust anchor of {zone}{named} is left out, the others of that zone count: {fault}")
+            format!("a trust anchor of {zone}{named} is not used, others of that zone are: {fault}")
         });
         let none = *self.validate && !self.are_built_in() && self.named().next().is_none();
         let none = none.then(|| {

@@ -92,7 +92,7 @@ impl<T: ConfigSection> SectionSlot for Vec<At<T>> {
 
     fn read(&mut self, node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) {
         let Some(array) = node.get_ref().as_array() else {
-            let message = format!("`{}` can stand several times: write {}", T::name(), T::HEADER);
+            let message = format!("`{}` is a list of blocks: write {}", T::name(), T::HEADER);
             return reader.bad_value(node, message);
         };
         for member in array.iter() {
@@ -131,7 +131,7 @@ impl<T: ConfigSection> SectionSlot for BTreeMap<String, At<T>> {
             let word = key.get_ref().as_ref();
             match self.get(word) {
                 Some(first) => {
-                    let message = format!("{name} `{word}` exists already");
+                    let message = format!("{name} `{word}` is defined twice");
                     let fault = Diagnostic::error(reader.place(key.span()), message);
                     reader.faults.push(fault.also(first.place.as_ref(), "first here"));
                 }
@@ -164,7 +164,7 @@ fn read_one<T: ConfigSection>(
         return value.filter(|_| first.is_none()).map(At::unwritten);
     }
     if let Some(first) = first {
-        let fault = Diagnostic::error(place, format!("{} stands in more than one file", T::HEADER));
+        let fault = Diagnostic::error(place, format!("{} is in more than one file", T::HEADER));
         reader.faults.push(fault.also(first.place.as_ref(), "first here"));
         return None;
     }

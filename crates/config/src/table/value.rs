@@ -367,7 +367,7 @@ impl Display for StringFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "the text is empty",
-            Self::Control => "control characters have no place here",
+            Self::Control => "control characters are not allowed",
         })
     }
 }

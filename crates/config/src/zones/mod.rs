@@ -28,13 +28,13 @@ keys! {
     pub struct ConfiguredZone in "[[zone]]" {
         /// Name of the zone, such as "example.com"; "." is the root zone.
         live "name" name: NameBuf, example "example.com";
-        /// Its master file. May be left out when a template names a pattern, or where the zone has
+        /// Its master file. Not needed if the template has `file`, or if the zone or its template has
         /// `primaries`.
         live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
-        /// Template whose keys hold where this block has none.
+        /// Template whose keys apply where this block does not set them.
         live "template" template: Option<String> = None, example "customers";
-        /// Who may have the whole zone (AXFR, IXFR): networks, keys as `key:NAME`, or both in one string
-        /// where both must fit; "any" is every client. Unset: as its template says, or else no client.
+        /// Clients that may transfer the zone (AXFR, IXFR): networks, keys as `key:NAME`, or both in one
+        /// string if both must match; "any" is every client. Unset: as in the template, else no client.
         live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
             example ["192.0.2.53", "2001:db8::/48 key:transfer.example.com"];
     } with {
@@ -50,26 +50,25 @@ keys! {
 }
 
 keys! {
-    /// What several zones have in common; X is the name zones refer to it by. With a `directory`, every file
-    /// in it whose name fits `pattern` is a zone of its own, no `[[zone]]` needed.
+    /// Keys that several zones share; zones name it by X. With a `directory`, every file in it whose name
+    /// matches `pattern` is a zone, without a `[[zone]]` block.
     pub struct Template in "[template.X]" {
         /// Master file of the zones that name this template. `{zone}` is replaced by the zone's name (`root`
         /// for the root zone), `{1}`, `{2}` and `{3}` by its first characters, `{tld}` by its last label.
         live "file" file: Option<PathPattern> = None, example "zones/{zone}.zone";
-        /// Folder of zone files. At a reload new files become zones, and zones whose files are gone are
-        /// removed.
+        /// Folder of zone files. A reload adds zones for new files and removes zones whose files are gone.
         live "directory" directory: Option<PathBuf> = None, example "zones";
-        /// File names that are zones within the directory; `{zone}` is where the zone's name stands. What
-        /// editors and tools leave behind is no zone: hidden files, names that end in `~`, `#` or, where the
-        /// pattern has nothing behind `{zone}`, in `.bak`, `.dpkg-dist`, `.dpkg-new`, `.dpkg-old`, `.jbk`,
-        /// `.jnl`, `.old`, `.orig`, `.rej`, `.rpmnew`, `.rpmsave`, `.signed`, `.swp` or `.tmp`.
+        /// Names of zone files in the directory; `{zone}` is the zone's name. Temporary files of editors and
+        /// tools are skipped: hidden files, names that end in `~`, `#` or, if the pattern ends with `{zone}`,
+        /// in `.bak`, `.dpkg-dist`, `.dpkg-new`, `.dpkg-old`, `.jbk`, `.jnl`, `.old`, `.orig`, `.rej`,
+        /// `.rpmnew`, `.rpmsave`, `.signed`, `.swp` or `.tmp`.
         live "pattern" pattern: FilePattern = FilePattern::default(), example "db.{zone}";
-        /// Largest share of the directory's zones that one reload removes. If files of more zones, and of ten
-        /// at least, are gone, such as with a file system that is not mounted, all of them stay in service
-        /// until their files are back or `nomen ctl reload --force` is given.
+        /// Largest share of the directory's zones that one reload removes. If the files of more zones, and of
+        /// at least ten, are gone, as when a file system is not mounted, all of these zones stay in service
+        /// until their files are back or `nomen ctl reload --force` removes them.
         live "max-removed" max_removed: Share = Share(0.2), example 0.5;
-        /// Who may have the zones that name this template and those of its directory, where the zone itself
-        /// does not say.
+        /// Clients that may transfer the zones of this template and of its directory, unless the zone has
+        /// `allow-transfer` itself.
         live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
             example ["key:transfer.example.com"];
     } with {
@@ -176,9 +175,9 @@ fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> 
     let place = zone.catalog.produce.place.as_ref();
     if let Some((key, _, other)) = others.into_iter().find(|(_, is_set, _)| *is_set) {
         let fault = Diagnostic::at(other.as_ref(), format!("zone {name} has `{key}` and `catalog-produce`"));
-        return Some(fault.also(place, "its records are made here"));
+        return Some(fault.also(place, "nomen generates its records"));
     }
-    let fault = || Diagnostic::at(place, "`catalog-produce` needs a place to keep what is listed");
+    let fault = || Diagnostic::at(place, "`catalog-produce` needs a state folder");
     (!has_state).then(|| fault().hint("set `state-dir` in [server]"))
 }
 

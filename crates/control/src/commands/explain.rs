@@ -60,8 +60,8 @@ pub(super) fn explain(
     let answer = answer(engine, name, rtype, dnssec)?;
     if is_transfer(rtype) {
         let outcome = match &answer {
-            Answered::Message(message) => format!("who asks for it here gets {}", rcode(message)?),
-            _ => "who asks for it here gets the zone".into(),
+            Answered::Message(message) => format!("a query for it gets {}", rcode(message)?),
+            _ => "a query for it gets the zone".into(),
         };
         steps.push(said("transfer-outcome", outcome));
     }
@@ -120,7 +120,7 @@ fn beyond(
         return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?.text()?}));
     }
     if inspection.rule.is_none() {
-        steps.push(said("no-rule", "no rule says whom to ask"));
+        steps.push(said("no-rule", "no rule names servers for it"));
         return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?.text()?}));
     }
     let answer = by_rule(service, inquiry, inspection, &mut steps)?;
@@ -141,12 +141,12 @@ fn by_rule(
         steps.push(with(covers, "name", rule.as_name().to_string()));
     }
     if !validates {
-        steps.push(said("not-validated", "what its servers answer is not validated"));
+        steps.push(said("not-validated", "answers of its servers are not validated"));
     }
     match cached {
         Some(CachedAnswer { freshness: Freshness::Fresh(left), above, message, authentic, .. }) => {
             let found = match above {
-                true => format!("it is in the cache that a name above does not exist, for {left} s more"),
+                true => format!("NXDOMAIN of a name above is cached for {left} s more"),
                 false => format!("it is in the cache, for {left} s more"),
             };
             steps.push(with(said("cached", found), "ttl", left));
@@ -164,10 +164,10 @@ fn by_rule(
         None => steps.push(said("not-cached", "it is not in the cache")),
     }
     if let (Some(left), Some(reason)) = (failure, bogus) {
-        let found = format!("that it was bogus is remembered for {left} s ({reason}); asked all the same");
+        let found = format!("cached as bogus for {left} s more ({reason}); asked anyway");
         steps.push(with(said("bogus-before", found), "ttl", left));
     } else if let Some(left) = failure {
-        let found = format!("failure cached for {left} s: no server answered; asked all the same");
+        let found = format!("failure cached for {left} s: no server answered; asked anyway");
         steps.push(with(said("failed-before", found), "ttl", left));
     }
     match live(service, inquiry, steps)? {
@@ -184,7 +184,7 @@ fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<
     if inquiry.qtype != Type::AAAA || !service.wants_dns64(message) {
         return;
     }
-    steps.push(said("dns64", "it has no AAAA records: those of its A records are made for clients of DNS64"));
+    steps.push(said("dns64", "it has no AAAA records: DNS64 synthesizes them from its A records"));
     let of_a = QueryKey { qtype: Type::A, ..*inquiry };
     let fresh = service.inspect(&of_a, service.now(Instant::now())).cached;
     let cached = fresh.filter(|cached| matches!(cached.freshness, Freshness::Fresh(_)));
@@ -194,14 +194,14 @@ fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<
     };
     for (address, made) in addresses.map(|message| service.dns64_made(&message)).unwrap_or_default() {
         let (kind, text) = match made {
-            Dns64Made::Address(made) => ("dns64-made", format!("{made} is made of {address}")),
+            Dns64Made::Address(made) => ("dns64-made", format!("{made} is synthesized from {address}")),
             Dns64Made::Excluded => {
-                ("dns64-left-out", format!("nothing is made of {address}: `dns64-exclude-v4` has it"))
+                ("dns64-left-out", format!("no AAAA record for {address}: `dns64-exclude-v4` has it"))
             }
             Dns64Made::NotGlobal => (
                 "dns64-left-out",
                 format!(
-                    "nothing is made of {address}: it is not global, and `dns64-prefix` is for global \
+                    "no AAAA record for {address}: it is not global, and `dns64-prefix` is for global \
                     addresses alone (RFC 6052, section 3.1); `dns64-non-global` changes that"
                 ),
             ),
@@ -242,7 +242,7 @@ fn live(
             }
             if let Some(agent) = &answer.agent {
                 let domain = agent.domain.to_string();
-                let wanted = format!("its servers want failures to be reported to {domain} (RFC 9567)");
+                let wanted = format!("its servers announce the agent domain {domain} (RFC 9567)");
                 steps.push(with(said("report-channel", wanted), "agent", domain));
             }
             Ok(answer.message.to_vec())

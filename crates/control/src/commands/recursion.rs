@@ -184,20 +184,20 @@ pub(super) fn forward_add(
         return Err("the root cannot be a stub zone: no server is authoritative for all names".into());
     }
     if let Some(address) = servers.iter().find(|&address| own.contains(address)) {
-        return Err(format!("nomen listens on {}@{} and would ask itself", address.ip(), address.port()));
+        return Err(format!("nomen listens on {}@{} and would query itself", address.ip(), address.port()));
     }
     let upstream = |&address: &SocketAddr| Upstream { address, reach: Reach::UdpThenTcp };
     let mut rule = ForwardRule::new(domain, servers.iter().map(upstream).collect());
     rule.recursion_desired = !stub;
     recursive.put_rule(rule).map_err(|fault| fault.to_string())?;
-    Ok(json!("done; it holds until the configuration is read again"))
+    Ok(json!("done, until the next reload"))
 }
 
 /// Removes the rule for a domain, which is then resolved like the names above it.
 pub(super) fn forward_remove(recursive: &Recursive, domain: &str) -> Result<Value, String> {
     let name = name(domain)?;
     match recursive.drop_rule(name.as_name()).map_err(|fault| fault.to_string())? {
-        true => Ok(json!("done; it holds until the configuration is read again")),
+        true => Ok(json!("done, until the next reload")),
         false => Err(format!("there is no rule for {domain}")),
     }
 }

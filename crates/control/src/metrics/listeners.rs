@@ -19,9 +19,9 @@ impl Figures for ListenerFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         ListenerReport(self.frontend.listeners()).print(out)?;
         let open = self.frontend.tcp_limits.current();
-        out.gauge("tcp_connections", "TCP connections open now, over all listeners", open as f64)?;
+        out.gauge("tcp_connections", "Open TCP connections of all listeners", open as f64)?;
         let limit = self.in_force.settings().server.tcp.connections.0;
-        out.gauge("tcp_connections_limit", "Most TCP connections that may be open at a time", limit as f64)
+        out.gauge("tcp_connections_limit", "Limit of open TCP connections (tcp-connections)", limit as f64)
     }
 }
 

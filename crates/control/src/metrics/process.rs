@@ -27,21 +27,21 @@ pub struct ProcessFigures {
 impl Figures for ProcessFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         let dropped = self.logging.dropped() as u64;
-        out.counter("log_dropped", "Log lines lost because the log could not take them in time", dropped)?;
+        out.counter("log_dropped", "Log lines lost because the queue of the log was full", dropped)?;
         out.counter(
             "log_repeated",
-            "Log lines that were not logged since they repeat (repeat-interval); the next line of their \
-            kind has their number",
+            "Log lines suppressed as repetitions (repeat-interval); the next line of their kind has their \
+            number",
             telemetry::repeated::held(),
         )?;
         out.counter(
             "audit_dropped",
-            "Lines missing from the audit trail because its file could not take them in time",
+            "Lines missing from the audit trail because its queue was full",
             self.logging.audit_dropped() as u64,
         )?;
         out.counter(
             "audit_counted",
-            "Refused requests that the audit trail has in a line with their number only (audit-refusals)",
+            "Refused requests that the audit trail only counts (audit-refusals)",
             telemetry::repeated::refusals_held(),
         )?;
         let version = env!("CARGO_PKG_VERSION").into();
@@ -65,11 +65,11 @@ impl Figures for ProcessFigures {
         }
         let sets = self.connections.sets();
         let open = sets.map(|(listener, set)| ([("listener", listener.into())], set.open() as u64));
-        let help = "Connections to the control socket and to the HTTP listener that are open";
+        let help = "Open connections to the control socket and to the HTTP listener";
         out.family("admin_connections", help, MetricType::Gauge, open.into_iter())?;
         let evicted = sets.map(|(listener, set)| ([("listener", listener.into())], set.evicted()));
-        let help = "Idle connections to the control socket and to the HTTP listener that were closed to \
-            make room for others";
+        let help = "Idle connections to the control socket and to the HTTP listener closed to make room for \
+            others";
         out.family("admin_connections_evicted", help, MetricType::Counter, evicted.into_iter())?;
         background(&self.background, out)
     }
@@ -81,9 +81,9 @@ fn background(background: &Background, out: &mut Printer<'_>) -> fmt::Result {
         [("waiting", &counts.waiting), ("running", &counts.running)]
             .map(|(state, count)| ([("kind", (*kind).into()), ("state", state.into())], count.load(Relaxed)))
     });
-    let help = "Work on zones beside serving that waits for a thread or runs, by kind";
+    let help = "Background jobs on zones, waiting or running, by kind";
     out.family("background_jobs", help, MetricType::Gauge, states)?;
     let done = jobs.iter().map(|(kind, counts)| ([("kind", (*kind).into())], counts.done.load(Relaxed)));
-    let help = "Work on zones beside serving that has ended, by kind";
+    let help = "Background jobs on zones that have ended, by kind";
     out.family("background_jobs_done", help, MetricType::Counter, done)
 }

@@ -20,19 +20,20 @@ impl Figures for QueryFigures {
         let dropped = self.0.query_logger.dropped();
         out.counter(
             "query_log_dropped",
-            "Queries missing from the query log because it could not take them in time",
+            "Queries missing from the query log because its queue was full",
             dropped,
         )?;
         if let Some(dnstap) = &self.0.dnstap {
             out.counter(
                 "dnstap_frames",
-                "Frames that dnstap wrote, to its file or its collector",
+                "dnstap frames written to the file or the collector",
                 dnstap.written(),
             )?;
-            let help = "Messages that dnstap could not take, or that got lost on the way to the collector";
+            let help =
+                "dnstap messages dropped because the queue was full, or lost on the way to the collector";
             out.counter("dnstap_dropped", help, dnstap.dropped())?;
             let connected = f64::from(u8::from(dnstap.is_connected()));
-            out.gauge("dnstap_connected", "1 while there is a file or a collector to write to", connected)?;
+            out.gauge("dnstap_connected", "1 while dnstap has a file or a collector to write to", connected)?;
         }
         histograms(&self.0.accounts, out)
     }
@@ -46,12 +47,7 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
             (count > 0).then_some((labels, count))
         })
     });
-    out.family(
-        "queries",
-        "Queries received, by transport and type of record asked for",
-        MetricType::Counter,
-        queries,
-    )?;
+    out.family("queries", "Queries received, by transport and query type", MetricType::Counter, queries)?;
     let replies = Transport::ALL.iter().enumerate().flat_map(|(t, transport)| {
         (0..RCODES).filter_map(move |rcode| {
             let count = accounts.sum(|s| s.replies[t][rcode].get());
@@ -70,7 +66,7 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     let one = |figure: fn(&engine::Stats) -> u64| accounts.sum(figure);
     out.counter(
         "truncated",
-        "Replies with TC set, so that the client asks again over TCP",
+        "Replies with TC set, so that the client retries over TCP",
         one(|s| s.truncated.get()),
     )?;
     out.counter(
@@ -81,19 +77,15 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     )?;
     out.counter(
         "unanswered",
-        "Messages left without a reply, such as responses and what is too short to read",
+        "Messages without a reply, such as responses and messages shorter than a DNS header",
         one(|s| s.dropped.get()),
     )?;
     out.counter(
         "deferred",
-        "Queries left to be answered later, because another server is asked or a zone is sent",
+        "Queries answered later, because another server is queried or a zone is sent",
         one(|s| s.pending.get()),
     )?;
-    out.counter(
-        "deferred_answered",
-        "Queries that were left for later and have been answered since",
-        one(|s| s.late.get()),
-    )?;
+    out.counter("deferred_answered", "Deferred queries that have been answered", one(|s| s.late.get()))?;
     out.counter("dnssec_ok", "Queries that asked for DNSSEC records (the DO bit)", one(|s| s.dnssec_ok.get()))
 }
 
@@ -113,8 +105,7 @@ fn failures(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     });
     out.family(
         "servfail",
-        "Replies with SERVFAIL of this server, by the INFO-CODE of the extended error (RFC 8914) that says \
-        why",
+        "Replies with SERVFAIL of this server, by INFO-CODE of their extended error (RFC 8914)",
         MetricType::Counter,
         failures,
     )
@@ -128,7 +119,7 @@ fn histograms(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
         ([("transport", transport.label().into())], Buckets { counts: counts.collect(), sum })
     });
     out.histogram("response_size_bytes", "Size of replies, by transport", sizes)?;
-    let help = "Time from taking a batch of queries to having answered it, once for each query";
+    let help = "Time from the receipt of a batch of queries to its replies, once for each query";
     let bounds = LATENCY_BOUNDS.iter().map(|b| *b as f64 / 1e9).chain([f64::INFINITY]);
     let counts = bounds.enumerate().map(|(i, bound)| (bound, accounts.sum(|s| s.latency[i].get())));
     let sum = accounts.sum(|s| s.latency_sum.get()) as f64 / 1e9;

@@ -27,10 +27,10 @@ impl Figures for RecursionFigures {
         let Self { frontend, recursive } = self;
         let hits = frontend.accounts.sum(|s| s.cache_hits.get());
         let negative = frontend.accounts.sum(|s| s.cache_negative.get());
-        out.counter("cache_hits", "Questions answered from the cache at once", hits)?;
+        out.counter("cache_hits", "Queries answered from the cache at once", hits)?;
         out.counter(
             "cache_negative_hits",
-            "Questions answered from the cache at once with a denial; among the hits",
+            "Queries with a negative answer from the cache; included in the hits",
             negative,
         )?;
         for (name, help, value) in recursion_counts(recursive) {
@@ -38,32 +38,28 @@ impl Figures for RecursionFigures {
         }
         let cache = recursive.service.cache();
         let stats = cache.stats();
-        out.gauge("cache_entries", "Answers in the cache now", stats.entries as f64)?;
-        out.gauge("cache_bytes", "Memory that the answers in the cache take", stats.bytes as f64)?;
-        out.gauge(
-            "cache_max_bytes",
-            "Memory that the cache may take (cache-size)",
-            cache.config().bytes as f64,
-        )?;
+        out.gauge("cache_entries", "Answers in the cache", stats.entries as f64)?;
+        out.gauge("cache_bytes", "Memory that the answers in the cache use", stats.bytes as f64)?;
+        out.gauge("cache_max_bytes", "Memory limit of the cache (cache-size)", cache.config().bytes as f64)?;
         let (denials, denial_bytes) = recursive.service.proven_denials();
         out.gauge(
             "cache_denials",
-            "NSEC and NSEC3 records that deny names, and RRsets of wildcards (aggressive-nsec)",
+            "Cached NSEC and NSEC3 records, and RRsets of wildcards, for aggressive-nsec",
             denials as f64,
         )?;
         out.gauge(
             "cache_denial_bytes",
-            "Memory that these records take (aggressive-nsec-size)",
+            "Memory that the records for aggressive-nsec use (limit: aggressive-nsec-size)",
             denial_bytes as f64,
         )?;
         let waiting = recursive.service.unvalidated();
-        out.gauge("validation_waiting", "Clients whose answers wait to be validated", waiting as f64)?;
+        out.gauge("validation_waiting", "Clients whose answers wait for validation", waiting as f64)?;
         let in_flight = recursive.forward.in_flight.get();
-        out.gauge("forward_in_flight", "Lookups in flight: other servers are being asked", in_flight as f64)?;
+        out.gauge("forward_in_flight", "Lookups in flight", in_flight as f64)?;
         let delegations = recursive.forward.delegation_bytes.get();
         out.gauge(
             "forward_delegation_bytes",
-            "Memory of what is known of delegations and of addresses of servers",
+            "Memory of cached delegations and addresses of their servers (limit: delegations-size)",
             delegations as f64,
         )?;
         local_root(recursive, out)?;
@@ -81,8 +77,8 @@ fn local_root(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let series = words.map(|word| ([("state", word.into())], u64::from(word == now)));
     out.family(
         "local_root",
-        "1 for the state of the copy of the root zone: it answers, there is none, it was refused, none is \
-        wanted (local-root)",
+        "1 for the state of the copy of the root zone: ok, missing, refused, off (local-root); 0 for the \
+        others",
         MetricType::Gauge,
         series,
     )
@@ -123,7 +119,7 @@ fn trust_anchors(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
         .map(|(zone, seen, _)| ([("zone", zone.to_string().into())], seen.unwrap_or_default().as_secs()));
     out.family(
         "trust_anchor_seen_timestamp_seconds",
-        "When the keys of a zone whose trust anchors are followed were seen last with a good signature, in \
+        "When the keys of a zone with followed trust anchors were last seen with a valid signature, in \
         seconds since 1970; 0 if never",
         MetricType::Gauge,
         seen,
@@ -141,7 +137,7 @@ const REASONS: [(&str, ShedReason); 6] = [
 ];
 
 fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
-    let help = "Questions answered with SERVFAIL because a limit was reached, by limit";
+    let help = "Queries answered with SERVFAIL because a limit was reached, by limit";
     let count = |reason| match recursive.forward.shed(reason) {
         Some(counter) => counter.get(),
         // Queries that find the queue full never reach the resolver.
@@ -155,7 +151,7 @@ fn failures(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let series = recursive.service.stats().failures.by_cause();
     out.family(
         "recursion_failures",
-        "Clients that get SERVFAIL for names of other servers, by cause",
+        "Clients that got SERVFAIL for names of other servers, by cause",
         MetricType::Counter,
         series.map(|(cause, count)| ([("cause", cause.into())], count)),
     )
@@ -167,7 +163,7 @@ fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
         Unreported::ALL.iter().map(|&(why, word)| ([("reason", word.into())], reports.unreported(why).get()));
     out.family(
         "error_reports_suppressed",
-        "Errors that were not reported to the agents of zones (RFC 9567), by reason",
+        "Failures not reported to the agent domains of zones (RFC 9567), by reason",
         MetricType::Counter,
         series,
     )
@@ -177,12 +173,12 @@ fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
 type UpstreamFigure = (&'static str, &'static str, fn(&UpstreamStats) -> u64);
 
 const UPSTREAM_FIGURES: [UpstreamFigure; 6] = [
-    ("upstream_udp_queries", "Queries sent to this server by UDP", |s| s.udp.get()),
+    ("upstream_udp_queries", "Queries sent to this server over UDP", |s| s.udp.get()),
     ("upstream_tcp_queries", "Queries sent to this server over TCP", |s| s.tcp.get()),
-    ("upstream_probes", "Queries sent to see whether this server answers again", |s| s.probes.get()),
+    ("upstream_probes", "Queries sent to test whether this server answers again", |s| s.probes.get()),
     ("upstream_timeouts", "Queries that this server did not answer in time", |s| s.timeouts.get()),
     ("upstream_failures", "Sockets and connections to this server that failed", |s| s.failures.get()),
-    ("upstream_bad_replies", "Replies of this server that were of no use", |s| s.bad_replies.get()),
+    ("upstream_bad_replies", "Replies of this server that could not be used", |s| s.bad_replies.get()),
 ];
 
 fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
@@ -192,13 +188,8 @@ fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     }
     let failing =
         all.iter().map(|s| ([("server", s.upstream.to_string().into())], u64::from(s.is_failing())));
-    out.family(
-        "upstream_failing",
-        "1 if this server does not answer at present",
-        MetricType::Gauge,
-        failing,
-    )?;
-    let help = "Time from a query to another server to the reply that fits it";
+    out.family("upstream_failing", "1 while this server does not answer", MetricType::Gauge, failing)?;
+    let help = "Time from a query to another server to its matching reply";
     let round_trips = all.iter().map(|stats| {
         let bound = |&ms: &u64| if ms == u64::MAX { f64::INFINITY } else { ms as f64 / 1000.0 };
         let counts = RTT_BUCKETS.iter().map(bound).zip(stats.rtt.iter().map(|count| count.get()));

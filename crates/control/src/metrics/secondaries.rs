@@ -23,12 +23,12 @@ impl Figures for SecondaryFigures {
             MetricType::Gauge,
             of("state", self.0.states().words().into()),
         )?;
-        let help = "Transfers received, by what came: whole zones or differences";
+        let help = "Transfers from primaries received, by result: whole zones (axfr) or differences (ixfr)";
         let received = [("axfr", &counts.axfr), ("ixfr", &counts.ixfr)];
         let received = received.map(|(word, count)| (word, count.load(Relaxed)));
         out.family("transfers_received", help, MetricType::Counter, of("result", received.into()))?;
-        let help =
-            "Polls of primaries, by SOA queries or IXFR, that found nothing newer, and are no transfers";
+        let help = "Checks of primaries, by SOA query or IXFR, that found no newer version; not counted as \
+            transfers";
         out.counter("secondary_polls_unchanged", help, counts.unchanged.load(Relaxed))?;
         out.counter(
             "transfers_received_failed",
@@ -41,10 +41,9 @@ impl Figures for SecondaryFigures {
         let limits = LIMITS.iter().zip(&counts.limits).map(|((_, word), count)| (*word, count.load(Relaxed)));
         out.family("transfers_received_limited", help, MetricType::Counter, of("limit", limits.collect()))?;
         let memory = self.0.memory();
-        let help =
-            "Bytes of memory that the records of transfers from primaries take while these are under way";
+        let help = "Memory for the records of transfers from primaries in progress";
         out.gauge("transfers_received_memory_bytes", help, memory.taken() as f64)?;
-        let help = "Bytes of memory that they may take together";
+        let help = "Memory limit of all transfers from primaries together (incoming-memory)";
         out.gauge("transfers_received_memory_limit_bytes", help, memory.most() as f64)?;
         let help = "Bytes of messages of transfers from primaries";
         out.counter("transfers_received_bytes", help, counts.bytes.load(Relaxed))?;
@@ -52,16 +51,16 @@ impl Figures for SecondaryFigures {
         out.counter("transfers_received_records", help, counts.records.load(Relaxed))?;
         out.counter(
             "zones_expired",
-            "Times that a zone from primaries expired and was served no longer",
+            "Times that a zone from primaries expired and went out of service",
             counts.expired.load(Relaxed),
         )?;
         let stored = [("kept", &counts.stored), ("failed", &counts.unstored)];
         let stored = stored.map(|(word, count)| (word, count.load(Relaxed)));
-        let help = "Versions of zones from primaries kept on disk, and those that could not be";
+        let help = "Versions of zones from primaries written to disk, by result";
         out.family("secondary_zone_writes", help, MetricType::Counter, of("result", stored.into()))?;
         out.counter(
             "secondary_history_read_failures",
-            "Changes of zones from primaries that could not be read from the disk for IXFR",
+            "Differences of zones from primaries that could not be read from disk for IXFR",
             counts.unread.load(Relaxed),
         )?;
         let forwarded = vec![
@@ -69,9 +68,9 @@ impl Figures for SecondaryFigures {
             ("failed", counts.forward_failed.load(Relaxed)),
             ("too-many", counts.forward_too_many.load(Relaxed)),
         ];
-        let help = "Updates passed on to primaries, by what became of them";
+        let help = "Dynamic updates forwarded to primaries, by result";
         out.family("updates_forwarded", help, MetricType::Counter, of("result", forwarded))?;
-        let help = "Updates that wait for the answer of a primary";
+        let help = "Forwarded dynamic updates that wait for the answer of a primary";
         out.gauge("updates_forwarding", help, counts.forwarding.load(Relaxed) as f64)?;
         notify(counts, out)
     }
@@ -95,12 +94,12 @@ fn notify(counts: &SecondaryCounts, out: &mut Printer<'_>) -> fmt::Result {
         ("refused", counts.notify_refused.load(Relaxed)),
         ("unknown", counts.notify_unknown.load(Relaxed)),
     ];
-    let help = "NOTIFY by what became of them: taken, joined to one that is not looked at yet, refused, for \
+    let help = "NOTIFY messages received, by result: accepted, joined to one still pending, refused, for \
         unknown zones";
     out.family("notify_received", help, MetricType::Counter, of("result", notify))?;
     out.counter(
         "notify_sent",
-        "NOTIFY messages sent to secondaries, those sent again among them",
+        "NOTIFY messages sent to secondaries, repeated ones included",
         counts.notify_sent.load(Relaxed),
     )?;
     let replies = vec![
@@ -110,7 +109,7 @@ fn notify(counts: &SecondaryCounts, out: &mut Printer<'_>) -> fmt::Result {
     ];
     out.family(
         "notify_replies",
-        "NOTIFY messages sent, by what came back",
+        "NOTIFY messages sent, by outcome",
         MetricType::Counter,
         of("result", replies),
     )

@@ -23,23 +23,22 @@ impl Figures for TransferFigures {
         let series = |label: &'static str, all: [(&'static str, &AtomicU64); 2]| {
             all.map(|(word, count)| ([(label, word.into())], count.load(Relaxed))).into_iter()
         };
-        let help = "Transfers to other servers that were sent to the end, by type: whole zones (axfr) or \
-            differences (ixfr)";
+        let help = "Transfers to other servers completed, by type: whole zones (axfr) or differences (ixfr)";
         out.family(
             "transfers_sent",
             help,
             MetricType::Counter,
             series("type", [("axfr", axfr), ("ixfr", ixfr)]),
         )?;
-        let help = "IXFR over a stream that found nothing newer, and is no transfer";
+        let help = "IXFR over TCP from clients that have the newest version; not counted as transfers";
         out.counter("transfers_unchanged", help, same.load(Relaxed))?;
-        let help = "Transfers to other servers that the client or a timeout broke off";
+        let help = "Transfers to other servers cancelled by the client or a timeout";
         out.counter("transfers_broken_off", help, broken_off.load(Relaxed))?;
-        let help = "Transfers to other servers broken off because they had stalled or were slow \
+        let help = "Transfers to other servers cancelled because they stalled (outgoing-stall) or were slow \
             (outgoing-min-rate) and others needed their places";
         let reasons = series("reason", [("stalled", stalled), ("slow", slow)]);
         out.family("transfers_evicted", help, MetricType::Counter, reasons)?;
-        let help = "Requests for transfers refused, to clients who may not have the zone or beyond a limit";
+        let help = "Requests for transfers refused, by reason: access denied or a limit reached";
         let reasons = series("reason", [("access", refused), ("limit", too_many)]);
         out.family("transfers_refused", help, MetricType::Counter, reasons)?;
         out.counter(
@@ -49,15 +48,15 @@ impl Figures for TransferFigures {
         )?;
         out.gauge(
             "transfers_in_flight",
-            "Transfers to other servers under way",
+            "Transfers to other servers in progress",
             self.transfers.under_way() as f64,
         )?;
         let Some(DifferenceCounts { kept, failed }) = self.differences.as_ref().map(|of| of.counts()) else {
             return Ok(());
         };
-        let help = "Differences of zone files that are kept for IXFR";
+        let help = "Differences between versions of zone files stored for IXFR";
         out.counter("differences_kept", help, kept.load(Relaxed))?;
-        let help = "Differences of zone files that the disk did not take";
+        let help = "Differences between versions of zone files that could not be written to disk";
         out.counter("differences_failed", help, failed.load(Relaxed))
     }
 }

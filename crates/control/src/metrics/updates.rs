@@ -17,29 +17,28 @@ impl Figures for UpdateFigures {
         let answered = RCODES.iter().zip(&counts.answered);
         let answered = answered.map(|((_, word), count)| ([("rcode", (*word).into())], count.load(Relaxed)));
         out.family("updates", "Dynamic updates answered, by response code", MetricType::Counter, answered)?;
-        let help = "Dynamic updates that wait for the disk now";
+        let help = "Dynamic updates that wait for the disk";
         out.gauge("updates_waiting", help, counts.waiting.load(Relaxed) as f64)?;
-        let help = "Dynamic updates refused because too many waited";
+        let help = "Dynamic updates answered with SERVFAIL because too many waited";
         out.counter("updates_too_many", help, counts.too_many.load(Relaxed))?;
-        let help = "Changes of zones written to the disk";
+        let help = "Changes of zones written to disk";
         out.counter("journal_changes", help, counts.journalled.load(Relaxed))?;
         syncs(counts, out)?;
-        let help = "Times that the disk did not take what it should";
+        let help = "Failed writes of changes to disk";
         out.counter("journal_failures", help, counts.failed.load(Relaxed))?;
-        let help = "Zones whose journals cannot be used, or not be trusted: they answer SERVFAIL until \
-            `nomen ctl zone accept`";
+        let help = "Zones with damaged journals, which answer SERVFAIL until `nomen ctl zone accept`";
         out.gauge("journal_damaged", help, self.0.damaged() as f64)?;
-        let help = "Master files written with what updates have made of their zones";
+        let help = "Master files written after updates of their zones";
         out.counter("zone_file_writes", help, counts.files.load(Relaxed))?;
-        let help = "Master files that were to be written and were not";
+        let help = "Master files that could not be written";
         out.counter("zone_file_write_failures", help, counts.files_failed.load(Relaxed))?;
-        let help = "Bytes on the disk of zones that updates have changed since the start";
+        let help = "Disk space of zones that updates have changed since the start";
         out.gauge("journal_bytes", help, self.0.bytes() as f64)
     }
 }
 
 fn syncs(counts: &UpdateCounts, out: &mut Printer<'_>) -> fmt::Result {
-    let help = "Time that the disk was waited for, each time for all changes that were there";
+    let help = "Duration of one sync to disk, which stores all changes waiting for it";
     let bounds = SYNC_BOUNDS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
     let counts_of = bounds.zip(counts.syncs.iter().map(|count| count.load(Relaxed))).collect();
     let sum = Duration::from_micros(counts.sync_time.load(Relaxed)).as_secs_f64();

@@ -42,8 +42,8 @@ impl ZoneFigures {
         let states = ZoneStatus::WORDS.map(|word| ([("state", word.into())], count(word)));
         out.family(
             "zones",
-            "Zones by state: ok, old (the file is bad, its last good version is served), failed (not \
-            served), empty (not yet taken from its primaries), expired (its primaries are gone)",
+            "Zones by state: ok, old (the newest version is bad, the last good one is served), failed (not \
+            served), empty (not yet transferred from its primaries), expired (no primary answered)",
             MetricType::Gauge,
             states.into_iter(),
         )?;
@@ -55,8 +55,8 @@ impl ZoneFigures {
         let states = states.map(|age| ([("signatures", age.word().into())], count(age)));
         out.family(
             "signed_zones",
-            "Signed zones by the signature that ends first: valid, expiring (in less than three days), \
-            expired",
+            "Signed zones by the signature that expires first: valid, expiring (in less than three \
+            days), expired",
             MetricType::Gauge,
             states.into_iter(),
         )?;
@@ -66,7 +66,7 @@ impl ZoneFigures {
         out.gauge("zone_records", "Records in all zones that are served", records as f64)?;
         out.gauge("zone_memory_bytes", "Memory of all zones that are served", memory as f64)?;
         let catalog = self.engine.catalog().memory();
-        out.gauge("catalog_memory_bytes", "Memory of the catalog that zones are found in", catalog as f64)?;
+        out.gauge("catalog_memory_bytes", "Memory of the index of all zones", catalog as f64)?;
         let costly = all.iter().filter_map(|state| {
             let chain = state.zone.as_ref()?.nsec3()?;
             let zone = || state.spec.name().to_string().into();
@@ -74,8 +74,8 @@ impl ZoneFigures {
         });
         out.family(
             "zone_nsec3_iterations",
-            "NSEC3 iterations of each zone that has more than 100, or fewer with a long salt, whose denials \
-            are limited by nsec3-rounds",
+            "NSEC3 iterations of each zone with more than 100, or fewer and a long salt, whose denials \
+            nsec3-rounds limits",
             MetricType::Gauge,
             costly,
         )?;
@@ -84,8 +84,8 @@ impl ZoneFigures {
         let refused = refused.map(|(reason, count)| ([("reason", reason.into())], count.load(Relaxed)));
         out.family(
             "zone_loads_refused",
-            "Loads of zones that ended for their size (file-max-size), or that nothing waited for any more \
-            since they made no progress (load-stall-timeout)",
+            "Loads of zones that failed, by reason: too large (file-max-size) or no progress \
+            (load-stall-timeout)",
             MetricType::Counter,
             refused.into_iter(),
         )?;
@@ -98,7 +98,7 @@ impl ZoneFigures {
             let good = last.result.as_ref().is_ok_and(|report| report.complaint().is_none());
             out.gauge(
                 "last_reload_success",
-                "1 if everything in the last reload was good",
+                "1 if the last reload had no faults",
                 f64::from(u8::from(good)),
             )?;
         }
@@ -114,7 +114,7 @@ impl ZoneFigures {
             let is = |word| u64::from(state.word() == word);
             ZoneStatus::WORDS.map(|word| ([label(state), ("state", word.into())], is(word)))
         });
-        let help = "1 for the state that this zone is in, 0 for the others; nomen_zones has the words";
+        let help = "1 for the state that this zone is in, 0 for the others; states as in nomen_zones";
         out.family("zone_state", help, MetricType::Gauge, states)?;
         let serials = all.iter().filter_map(|state| {
             let zone = state.zone.as_ref()?;
@@ -131,7 +131,7 @@ impl ZoneFigures {
         });
         out.family(
             "zone_signature_expiry_timestamp_seconds",
-            "When the signature of this zone that ends first does, in seconds since 1970",
+            "When the first signature of this zone expires, in seconds since 1970",
             MetricType::Gauge,
             expiries,
         )?;
@@ -148,12 +148,11 @@ fn catalog_zones(all: &[CatalogStatus], out: &mut Printer<'_>) -> fmt::Result {
     let of = |count: fn(&CatalogStatus) -> u64| {
         all.iter().map(move |one| ([("catalog", one.zone.as_str().into())], count(one)))
     };
-    let help =
-        "Zones that are served because this catalog zone lists them, or that it lists if it is made here";
+    let help = "Zones served because this catalog zone lists them, or listed by it if nomen produces it";
     out.family("catalog_members", help, MetricType::Gauge, of(|one| one.members as u64))?;
-    let help = "Zones that this catalog zone lists, and that others have";
+    let help = "Zones that this catalog zone lists but that are configured or listed elsewhere";
     out.family("catalog_conflicts", help, MetricType::Gauge, of(|one| one.conflicts as u64))?;
-    let help = "Members of this catalog zone that stay in service because too many would go at once";
+    let help = "Members of this catalog zone kept in service because one version would remove too many";
     out.family("catalog_held_back", help, MetricType::Gauge, of(|one| one.held_back as u64))?;
     let help = "1 if the newest version of this catalog zone cannot be processed";
     out.family("catalog_broken", help, MetricType::Gauge, of(|one| one.fault.is_some().into()))
@@ -162,14 +161,13 @@ fn catalog_zones(all: &[CatalogStatus], out: &mut Printer<'_>) -> fmt::Result {
 fn images(counts: &ImageCounts, out: &mut Printer<'_>) -> fmt::Result {
     out.family(
         "image_loads",
-        "Zones to be loaded by what became of their image; all but those whose image was used are read from \
-        text",
+        "Zone loads, by use of the image; unless it was used, the zone was read from text",
         MetricType::Counter,
         counts.loads().into_iter().map(|(word, count)| ([("image", word.into())], count)),
     )?;
     out.family(
         "image_writes",
-        "Images written, and those that could not be",
+        "Images of zones written, by result",
         MetricType::Counter,
         counts.writes().into_iter().map(|(word, count)| ([("result", word.into())], count)),
     )

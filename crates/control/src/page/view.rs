@@ -57,7 +57,7 @@ impl ZoneRow {
         let note = match (&state.fault, signatures) {
             (Some(fault), _) if fault.file.is_empty() => fault.message.clone(),
             (Some(fault), _) => format!("{}:{}: {}", fault.file, fault.line, fault.message),
-            (None, Some(first)) => format!("its first signature ends at {first} ({})", first.age(now)),
+            (None, Some(first)) => format!("its first signature expires at {first} ({})", first.age(now)),
             (None, None) if state.word() == "ok" => match &state.spec.text {
                 ZoneText::Primaries => "from primaries".into(),
                 text => text.to_string(),

@@ -435,12 +435,12 @@ fn a_disk_that_is_full_costs_the_updates_and_nothing_else() {
     });
     let full = full.expect("the disk gets full");
     assert!(full > 10, "{full}");
-    nomen.wait_for_log("they cannot be kept", 1);
+    nomen.wait_for_log("they cannot be stored", 1);
     // Each refused update had a log line of its own.
     for n in 0..50 {
         assert_eq!(answer(&socket, &update_message(2000 + n, "example", &[text(full)])), Some(2));
     }
-    assert_eq!(nomen.log().matches("they cannot be kept").count(), 1);
+    assert_eq!(nomen.log().matches("they cannot be stored").count(), 1);
     let there = |n: u16| nomen.query(&[&format!("text-{n}.example"), "TXT"]).contains("xxx");
     assert!(there(full - 1) && !there(full));
     assert!(!nomen.ctl_json(&["zone", "status", "example"])["updates"]["fault"].is_null());
@@ -449,7 +449,10 @@ fn a_disk_that_is_full_costs_the_updates_and_nothing_else() {
     let before = zone(nomen.address);
     let left = nomen.stop();
     let log = fs::read_to_string(left.path().join("log")).expect("a log");
-    assert!(log.contains("they cannot be kept") && log.contains("(50 such lines in the last 60 s)"), "{log}");
+    assert!(
+        log.contains("they cannot be stored") && log.contains("(50 such lines in the last 60 s)"),
+        "{log}"
+    );
     let nomen = start(left, OPEN);
     same(&zone(nomen.address), &before, "after a restart");
     assert!(nomen.query(&[&format!("text-{full}.example"), "TXT"]).contains("xxx"));

@@ -71,7 +71,7 @@ fn a_rule_inside_a_zone_that_does_not_delegate_it_never_applied_in_silence() {
         said.contains(&idle("a.dept.corp.example.")) && said.contains(&idle("lab.corp.example.")),
         "{said}"
     );
-    assert!(said.contains("delegates no name there: the rule never applies"), "{said}");
+    assert!(said.contains("has no delegation for it: the rule never applies"), "{said}");
     assert!(
         said.contains("--> nomen.toml:10:10") && said.contains("delegate the domain by NS records"),
         "{said}"

@@ -81,7 +81,7 @@ fn explain_reports_the_steps_and_then_what_a_client_would_get() {
         ("example", "MX", "NODATA", "NOERROR", 0),
         ("elsewhere.test", "A", "no zone here holds elsewhere.test.", "REFUSED", 0),
         ("loop1.example", "A", "a loop: the chain has been at loop1.example. before", "NOERROR", 2),
-        ("example", "AXFR", "who asks for it here gets REFUSED", "REFUSED", 0),
+        ("example", "AXFR", "a query for it gets REFUSED", "REFUSED", 0),
     ];
     for (name, rtype, step, rcode, answers) in cases {
         let said = text(&server.ctl(&["explain", name, rtype]).stdout);

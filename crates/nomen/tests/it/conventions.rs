@@ -399,7 +399,7 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
             "background_",
         ],
     ),
-    ("Each zone", "With `per-zone` in `[metrics]`: nine series at the most for each zone.", &["zone_"]),
+    ("Each zone", "With `per-zone` in `[metrics]`: at most nine series for each zone.", &["zone_"]),
     ("Images of zones", "With a state folder and `images`.", &["image_"]),
     ("Catalog zones", "Where there are any; see [CATALOGS.md](CATALOGS.md).", &["catalog_"]),
     (
@@ -437,7 +437,7 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
     ),
     (
         "The process",
-        "Always. `process_…` are named as those of all programs.",
+        "Always. `process_…` have the names that Prometheus clients use.",
         &["process_", "build", "log_", "audit_", "admin_"],
     ),
 ];
@@ -456,10 +456,10 @@ loopback or a management network.
 listen = \"127.0.0.1@9153\"
 ```
 
-Counters count from the start of the process. Times are in seconds, sizes in bytes. What is turned off has no series. A test
-holds this page, the dashboard for Grafana in `packaging/grafana-dashboard.json` and the alerts in
-`packaging/prometheus-alerts.yml` against what the program prints.
-[MONITORING.md](MONITORING.md) says what to do with them.
+Counters start at 0 with the process. Times are in seconds, sizes in bytes. Features that are off have no series. A test
+compares this page, the Grafana dashboard in `packaging/grafana-dashboard.json` and the alerts in
+`packaging/prometheus-alerts.yml` with the program's output.
+[MONITORING.md](MONITORING.md) explains how to use them.
 ";
 
 /// Returns the part of the page for a family: the one with the longest matching beginning.

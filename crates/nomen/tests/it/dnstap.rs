@@ -281,7 +281,7 @@ fn a_collector_that_goes_and_comes_back_misses_nothing_meanwhile() {
     collector.write_all(&finish).expect("written");
     let folder = stopping.join().expect("stopped");
     let log = fs::read_to_string(folder.path().join("log")).expect("the log");
-    assert!(!log.contains("was not ended in order"), "{log}");
+    assert!(!log.contains("was not closed properly"), "{log}");
 }
 
 #[test]

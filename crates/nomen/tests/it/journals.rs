@@ -220,7 +220,7 @@ fn a_journal_that_was_cut_in_its_middle_is_no_torn_end() {
     fs::write(&path, torn).expect("written");
     let nomen = start(left, OPEN);
     assert_eq!(zone(nomen.address), before);
-    nomen.wait_for_log("bytes that a crash left", 1);
+    nomen.wait_for_log("bytes of an incomplete write", 1);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_journal_whose_mark_is_gone_or_damaged_was_served_as_it_is() {
         let said = |line: &&str| line.contains("ERROR") && line.contains("zone example.");
         let errors: Vec<&str> = log.lines().filter(said).collect();
         assert_eq!(errors.len(), 1, "{what}: {log}");
-        let command = "`nomen ctl zone accept example. --journal` serves what was kept up to serial 7";
+        let command = "`nomen ctl zone accept example. --journal` serves the stored versions up to serial 7";
         assert!(errors[0].contains(command) && errors[0].contains("zone-marks"), "{what}: {}", errors[0]);
         let journal = nomen.ctl_json(&["zone", "status", "example"])["journal"].clone();
         assert_eq!((&journal["usable"], journal["acknowledged"].is_null()), (&7.into(), true), "{what}");

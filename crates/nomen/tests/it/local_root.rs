@@ -307,7 +307,7 @@ fn inside_a_copy_that_has_expired_is_not_asked_and_comes_back() {
         assert!(server.counter("local.root.fallbacks") > 0);
     };
     has_expired(&server);
-    server.wait_for_log("local root: there is no copy that may be used, the root servers are asked", 1);
+    server.wait_for_log("local root: no usable copy, the root servers are asked", 1);
     // The stored copy is just as old after a restart.
     let server = resolver(own, server.stop(), &keys);
     has_expired(&server);

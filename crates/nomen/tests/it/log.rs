@@ -39,7 +39,7 @@ fn a_log_file_that_cannot_be_opened_is_reported_and_the_old_one_stays() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("cannot open the log file"), "{}", text(&output.stderr));
     server.hang_up();
-    wait_for(&server, "nomen.log.1", "the old log file stays: cannot open the log file");
+    wait_for(&server, "nomen.log.1", "the log file is not reopened: cannot open the log file");
     wait_for(&server, "nomen.log.1", "reloaded");
 }
 

@@ -131,7 +131,7 @@ fn a_fifo_as_an_image_or_as_the_state_of_trust_anchors_hung_the_start() {
         let folder = with_fifo(&format!("state/{name}"));
         let server = Server::start_in(folder, "state-dir = \"state\"\n", &forward);
         assert!(server.query(&["example", "SOA"]).contains("NOERROR"), "{name}");
-        server.wait_for_log("is of no use: not a regular file: it is a FIFO", 1);
+        server.wait_for_log("cannot be used: not a regular file: it is a FIFO", 1);
         let aside = server.path(&format!("state/{name}.bad"));
         assert!(aside.exists(), "{name}");
     }

@@ -112,7 +112,7 @@ fn no_answer(walk: &dyn Fn(&[&str]) -> Output) {
         ("www.dead", ";; 10.53.0.9#53(ns.dead.): ", "nomen: no server of dead. has an answer\n"),
         (
             "www.lame",
-            ";; 10.53.0.2#53(ns.lame.): the reply is of no use: its response code is REFUSED\n",
+            ";; 10.53.0.2#53(ns.lame.): the reply cannot be used: its response code is REFUSED\n",
             "nomen: no server of lame. has an answer\n",
         ),
         ("www.empty", ";; Received ", "nomen: no server of empty. has an address that can be asked\n"),

@@ -219,5 +219,5 @@ fn a_serial_that_went_back_or_stayed_was_not_noticed() {
     let report = server.reload();
     assert_eq!((&report["loaded"], &report["changed"]), (&1.into(), &serde_json::json!([])), "{report}");
     server.wait_for_log(" reloaded ", 3);
-    assert_eq!(server.log().matches("secondaries will not take this version").count(), 2);
+    assert_eq!(server.log().matches("secondaries will not transfer this version").count(), 2);
 }

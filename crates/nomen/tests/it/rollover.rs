@@ -173,7 +173,7 @@ fn inside_hints_are_read_again_and_clients_learn_which_keys_are_anchors() {
     put_files(&folder, &[1]);
     let server = Server::start_in(folder, "", KEYS);
     // Without a state folder anchors do not follow their zone.
-    server.wait_for_log("trust anchors do not follow their zones", 1);
+    server.wait_for_log("trust anchors do not follow key rollovers", 1);
     assert_eq!(state(&server, 1), Some((true, "configured".into())));
     let [own, other] = [root_key(1).tag(), root_key(1).tag() ^ 1];
     for (name, said) in [

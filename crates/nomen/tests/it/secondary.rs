@@ -352,7 +352,7 @@ fn the_next_primary_is_asked_where_the_first_is_dead() {
     let known = known(&secondary, "example");
     assert_eq!((&known["state"], &known["fault"]), (&"fresh".into(), &serde_json::Value::Null), "{known}");
     secondary.wait_for_log("connection refused", 1);
-    secondary.wait_for_log("not kept on disk", 1);
+    secondary.wait_for_log("not stored on disk", 1);
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn a_restart_has_the_zones_back_without_the_primary_but_for_those_that_expired()
     first.reload();
     secondary.ctl_json(&["zone", "refresh", "example"]);
     eventually("it is taken", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
-    assert!(!secondary.log().contains("not kept on disk"), "{}", secondary.log());
+    assert!(!secondary.log().contains("not stored on disk"), "{}", secondary.log());
     drop(first);
     let secondary = start_in(secondary.stop(), here, state, &zone(""));
     // From the first query on.

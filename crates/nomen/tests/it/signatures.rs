@@ -47,7 +47,7 @@ fn expired_signatures_were_served_in_silence() {
         Server::start(&signed(end), &format!("[metrics]\nlisten = {}\nper-zone = true\n", written(at)));
     eventually("it is seen", &server, || state(&server, "signatures") == "expired");
     assert_eq!(state(&server, "signatures_end"), end);
-    server.wait_for_log("ERROR zone example.: a signature ended 2 hours ago", 1);
+    server.wait_for_log("ERROR zone example.: a signature expired 2 hours ago", 1);
     assert_eq!(server.ctl_json(&["status"])["signatures"], serde_json::json!({"expiring": 0, "expired": 1}));
     let figures = http(at, "GET /metrics");
     for line in [
@@ -66,7 +66,7 @@ fn expired_signatures_were_served_in_silence() {
 fn signatures_that_end_soon_are_warned_of() {
     let server = Server::start(&signed(now() + 2 * DAY + 600), "");
     eventually("it is seen", &server, || state(&server, "signatures") == "expiring");
-    server.wait_for_log("WARN zone example.: a signature ends in 48 hours", 1);
+    server.wait_for_log("WARN zone example.: a signature expires in 48 hours", 1);
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn nothing_of_a_transfer_is_printed_that_no_signature_proves() {
     let output = signed(forger, &["example", "AXFR"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("cannot be believed"), "{said}");
+    assert!(said.contains("cannot be trusted"), "{said}");
     assert!((1..2_001).contains(&lines(&output)), "what the first message proved is printed");
     // Messages without a signature prove nothing, and the first must have one.
     let stripper = between(server.address, |_, message| {

@@ -88,7 +88,7 @@ fn what_is_wrong_is_shown_where_it_is_and_changes_nothing() {
     let server = server("");
     assert!(refused(&server, &["set", "example", "a", "A", "192.0.2.1"]).contains("there is no transaction"));
     zone(&server, &["begin", "example"]);
-    assert!(refused(&server, &["begin", "example"]).contains("there is a transaction of the zone already"));
+    assert!(refused(&server, &["begin", "example"]).contains("the zone already has a transaction"));
     let said = refused(&server, &["set", "example", "a", "300", "A", "192.0.2.300"]);
     let shown = "1 | a 300 A 192.0.2.300\n  |         ^^^^^^^^^^^";
     assert!(said.contains("record:1:9: error: ") && said.contains(shown), "{said}");

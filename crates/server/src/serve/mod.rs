@@ -105,7 +105,7 @@ fn passed_sockets(options: &ServeOptions, settings: &Settings) -> Result<PassedS
 fn keep_zones(zones: ZoneManager) -> Result<(), StartFault> {
     let thread = std::thread::Builder::new().name("zones".into());
     let started = thread.spawn(move || zones.work()).map(drop);
-    started.map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))
+    started.map_err(|e| outside(format!("cannot start the thread that manages zones: {e}")))
 }
 
 fn start(options: &ServeOptions) -> Result<(), StartFault> {
@@ -313,7 +313,7 @@ fn store_sockets(frontend: &Frontend) {
 /// Opens the store of the differences of zone files. Without it, changed zone files are transferred in full.
 fn open_differences(state: &Path, background: &Arc<Background>) -> Option<Arc<Differences>> {
     let opened = Differences::open(state, background);
-    opened.inspect_err(|fault| warn!("what changes in zone files is not kept for IXFR: {fault}")).ok()
+    opened.inspect_err(|fault| warn!("differences of zone files are not stored for IXFR: {fault}")).ok()
 }
 
 /// Starts secondary zones, which are stored in the state folder if there is one.
@@ -325,7 +325,7 @@ fn start_secondaries(
 ) -> Result<Arc<Secondaries>, StartFault> {
     if state.is_none() && wanted.peers.any_taken() {
         warn!(
-            "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in \
+            "zones from primaries are not stored on disk, a restart transfers them again: set `state-dir` in \
             [server]"
         );
     }

@@ -80,7 +80,7 @@ impl PassingFault {
                     .into()
             }
             Self::Socket(..) => {
-                "nomen takes what `ListenDatagram=` and `ListenStream=` with IP addresses make".into()
+                "nomen uses sockets of `ListenDatagram=` and `ListenStream=` with IP addresses only".into()
             }
             Self::Unused(_, _, addr) => {
                 format!("name {} in [[listen]], or take it out of the socket unit", AddrPort(*addr))

@@ -57,7 +57,7 @@ fn wait(process: &OwnedFd) -> Result<(), String> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(format!("it was waited for {} s", END_TIMEOUT.as_secs()));
+            return Err(format!("waited {} s", END_TIMEOUT.as_secs()));
         }
         let timeout = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(1), tv_nsec: 999_000_000 };
         match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout)) {

@@ -64,8 +64,7 @@ impl AnchorFiles {
         read.unwrap_or_else(|fault| {
             let path = self.points.path().display();
             error!(
-                "{path} is of no use: {fault}. The trust anchors that are configured count, and what was \
-                learned is lost"
+                "{path} cannot be used: {fault}; the configured trust anchors apply, learned ones are lost"
             );
             TrustPoints::default()
         })
@@ -77,7 +76,7 @@ impl AnchorFiles {
         let read = read_with(&self.negative, |lines| read_negative(lines, now));
         let left = read.unwrap_or_else(|fault| {
             let path = self.negative.path().display();
-            error!("{path} is of no use: {fault}. Negative trust anchors that were added are lost");
+            error!("{path} cannot be used: {fault}; added negative trust anchors are lost");
             Vec::new()
         });
         left.into_iter().map(|(domain, left)| (domain, at + left)).collect()
@@ -136,7 +135,7 @@ fn complain(kept: &KeptText, written: std::io::Result<()>) {
             error,
             ERROR,
             about,
-            "cannot write {path}: {}; a restart forgets what changed",
+            "cannot write {path}: {}; the changes are lost at a restart",
             reason(&e)
         );
     }
@@ -170,7 +169,7 @@ pub(super) fn work(recursive: &Weak<Recursive>, orders: &Receiver<AnchorOrder>, 
         let Some(running) = recursive.upgrade() else { return };
         running.drop_expired_anchors();
         if clock.was_put(unix_now(), Instant::now()) {
-            info!("the clock was put: the keys of trust anchors' zones are asked for");
+            info!("the clock was set: fetching the keys of the trust anchors' zones");
             lock(&running.decided).points.clock_was_put();
         }
         running.ask_for_keys(back);
@@ -283,7 +282,7 @@ impl Recursive {
         }
         if let Err(fault) = self.decide(&mut decided, new) {
             let about = ("trust anchors stay", "");
-            log_repeated!(error, ERROR, about, "trust anchors stay as they were: {fault}");
+            log_repeated!(error, ERROR, about, "trust anchors stay unchanged: {fault}");
         }
     }
 

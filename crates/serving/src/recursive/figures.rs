@@ -28,60 +28,62 @@ fn service_counts(recursive: &Recursive) -> [Described; 16] {
     [
         (
             "cache_misses",
-            "Questions that the cache did not answer: other servers were asked",
+            "Queries that the cache did not answer, so that other servers were queried",
             stats.misses.get(),
         ),
         (
             "cache_nxdomain_above",
-            "Questions denied from the cache because a name above does not exist",
+            "Queries answered NXDOMAIN from the cache because a name above does not exist",
             stats.nxdomain_above.get(),
         ),
         (
             "cache_denied",
-            "Questions denied by what NSEC or NSEC3 records of other answers prove (aggressive-nsec)",
+            "Queries with a negative answer from cached NSEC or NSEC3 records (aggressive-nsec)",
             stats.denied.get(),
         ),
         (
             "cache_expanded",
-            "Questions answered with records of a wildcard that were known from other names \
-            (aggressive-nsec)",
+            "Queries answered from cached records of a wildcard (aggressive-nsec)",
             stats.expanded.get(),
         ),
         (
             "cache_redirected",
-            "Questions redirected by a DNAME that was known from other names (aggressive-nsec)",
+            "Queries redirected by a cached DNAME (aggressive-nsec)",
             stats.redirected.get(),
         ),
         (
             "cache_denial_hashes",
-            "SHA-1 blocks hashed to deny or expand names by the NSEC3 records of other answers \
-            (aggressive-nsec)",
+            "SHA-1 blocks hashed to answer queries from cached NSEC3 records (aggressive-nsec)",
             stats.denial_hashes.get(),
         ),
         (
             "cache_failures_served",
-            "Questions answered from the cache with a failure that is remembered",
+            "Queries answered with a cached failure (failure-ttl)",
             stats.remembered_failures.get(),
         ),
-        ("cache_stale", "Questions answered from the cache with what had expired", stats.stale.get()),
+        (
+            "cache_stale",
+            "Queries answered from the cache with expired answers (serve-stale)",
+            stats.stale.get(),
+        ),
         (
             "cache_prefetched",
-            "Answers fetched anew before they expired, because they are asked for often",
+            "Popular answers refreshed before they expired (prefetch)",
             stats.prefetched.get(),
         ),
-        ("cache_inserts", "Answers put into the cache", cache.inserts),
-        ("cache_evictions", "Answers dropped from the cache to make room", cache.evictions),
-        ("recursion_refused", "Questions of clients who may not have others asked", stats.refused.get()),
+        ("cache_inserts", "Answers stored in the cache", cache.inserts),
+        ("cache_evictions", "Answers evicted from the cache to make room", cache.evictions),
         (
-            "recursion_local",
-            "Questions answered on the spot: special-use names and local data",
-            stats.local.get(),
+            "recursion_refused",
+            "Queries refused because the client may not use recursion",
+            stats.refused.get(),
         ),
-        ("recursion_synthesized", "Answers with addresses made by DNS64", stats.synthesized.get()),
-        ("recursion_withheld", "Answers withheld because of private addresses", stats.withheld.get()),
+        ("recursion_local", "Queries answered locally: special-use names and local-data", stats.local.get()),
+        ("recursion_synthesized", "Answers with AAAA records synthesized by DNS64", stats.synthesized.get()),
+        ("recursion_withheld", "Answers withheld because of private-addresses", stats.withheld.get()),
         (
             "error_reports",
-            "Reports sent of what could not be resolved or validated (error-reporting)",
+            "Reports sent about names that could not be resolved or validated (error-reporting)",
             stats.reports.sent.get(),
         ),
     ]
@@ -92,44 +94,56 @@ fn validation_counts(recursive: &Recursive) -> [Described; 14] {
     let validation = &recursive.service.stats().validation;
     [
         ("validation_secure", "Answers of other servers found secure", validation.secure.get()),
-        (
-            "validation_insecure",
-            "Answers of other servers proven not to be signed",
-            validation.insecure.get(),
-        ),
+        ("validation_insecure", "Answers of other servers proven to be unsigned", validation.insecure.get()),
         ("validation_bogus", "Answers of other servers found bogus", validation.bogus.get()),
         (
             "validation_indeterminate",
-            "Answers of other servers that no trust anchor is for",
+            "Answers of other servers without a trust anchor",
             validation.indeterminate.get(),
         ),
         (
             "validation_recalled",
-            "Answers of which it was known by their zones what they are, so that no thread that validates \
-            was woken",
+            "Answers whose status was known from cached data of their zones, so that no validating thread \
+            was needed",
             validation.recalled.get(),
         ),
-        ("validation_overspent", "Bogus answers that were too much work", validation.overspent.get()),
-        ("validation_unfinished", "Answers whose DS or DNSKEY could not be had", validation.unfinished.get()),
+        (
+            "validation_overspent",
+            "Answers that counted as bogus because validation exceeded its limits",
+            validation.overspent.get(),
+        ),
+        (
+            "validation_unfinished",
+            "Answers whose DS or DNSKEY records could not be fetched",
+            validation.unfinished.get(),
+        ),
         ("validation_signatures", "Signatures verified", validation.signatures.get()),
-        ("validation_signature_failures", "Signatures that are not good", validation.failed_signatures.get()),
-        ("validation_fetches", "Questions for DS and DNSKEY", validation.fetches.get()),
+        (
+            "validation_signature_failures",
+            "Signatures that failed to verify",
+            validation.failed_signatures.get(),
+        ),
+        ("validation_fetches", "Queries for DS and DNSKEY", validation.fetches.get()),
         (
             "validation_referrals",
-            "DS, or proofs that there are none, that referrals brought, so that no query was sent for them",
+            "DS records, or proofs of their absence, taken from referrals, which saved a query",
             validation.referrals.get(),
         ),
         (
             "validation_again",
-            "Answers, DS and DNSKEY of another server, asked since what came first was bogus",
+            "Answers, DS and DNSKEY fetched from another server because the first ones were bogus",
             validation.again.get(),
         ),
         (
             "validation_mended",
-            "Answers that were bogus at first and that another server had good ones in place of",
+            "Answers that were bogus at first, replaced by valid ones of another server",
             validation.mended.get(),
         ),
-        ("validation_shed", "Clients turned away since too many waited", validation.shed.get()),
+        (
+            "validation_shed",
+            "Clients refused because too many waited for validation (validations)",
+            validation.shed.get(),
+        ),
     ]
 }
 
@@ -137,8 +151,8 @@ fn validation_counts(recursive: &Recursive) -> [Described; 14] {
 fn forward_counts(recursive: &Recursive) -> [Described; 15] {
     let forward = &recursive.forward;
     [
-        ("forward_lookups", "Lookups that other servers were asked for", forward.lookups.get()),
-        ("forward_joined", "Clients who joined a lookup in flight", forward.joined.get()),
+        ("forward_lookups", "Lookups that queried other servers", forward.lookups.get()),
+        ("forward_joined", "Clients that joined a lookup in flight", forward.joined.get()),
         ("forward_answered", "Lookups that ended with an answer", forward.answered.get()),
         ("forward_failed", "Lookups that ended without an answer", forward.failed.get()),
         (
@@ -149,53 +163,51 @@ fn forward_counts(recursive: &Recursive) -> [Described; 15] {
         ("forward_referrals", "Referrals followed to the servers of another zone", forward.referrals.get()),
         (
             "forward_local_root",
-            "Steps of lookups that the copy of the root zone answered, so that no root server was asked \
-            (local-root)",
+            "Steps of lookups answered by the copy of the root zone instead of root servers (local-root)",
             forward.copied.get(),
         ),
         (
             "local_root_fallbacks",
-            "Steps of lookups for which the root servers were asked since no copy of the root zone could be \
-            used (local-root)",
+            "Steps of lookups that queried the root servers because no copy of the root zone could be used \
+            (local-root)",
             recursive.local_root.fallbacks(),
         ),
         (
             "forward_address_lookups",
-            "Lookups of the addresses of servers, made for other lookups",
+            "Lookups of addresses of servers, on behalf of other lookups",
             forward.address_lookups.get(),
         ),
         (
             "forward_parents_asked",
-            "Questions to the servers of parent zones for the delegation of a zone whose servers failed, or \
-            for their addresses",
+            "Queries to servers of parent zones for the delegation of a zone whose servers failed, or for \
+            their addresses",
             forward.parents_asked.get(),
         ),
         (
             "forward_recursive_answers",
-            "Answers taken from servers that offer recursion and are not authoritative, since every other \
-            server of the zone failed",
+            "Answers accepted from servers that offer recursion and are not authoritative, because every \
+            other server of the zone failed",
             forward.recursive.get(),
         ),
         (
             "forward_dead",
-            "Lookups that failed at once or within 50 ms, since no server of their rule has answered for \
-            some time",
+            "Lookups that failed within 50 ms because no server of their rule has answered for some time",
             forward.dead.get(),
         ),
         (
             "forward_instead",
-            "Lookups that were begun anew from the root since the servers of their rule had no answer \
+            "Lookups repeated from the root servers because the servers of their rule had no answer \
             (forward-first)",
             forward.instead.get(),
         ),
         (
             "forward_overspent",
-            "Lookups ended since their client's query had cost enough",
+            "Lookups ended because their client's query exceeded its budget (budget-…)",
             forward.overspent.get(),
         ),
         (
             "forward_timed_out",
-            "Clients whose time was over before there was an answer",
+            "Clients that timed out before there was an answer (client-timeout, budget-time)",
             forward.timed_out.get(),
         ),
     ]
@@ -205,22 +217,14 @@ fn forward_counts(recursive: &Recursive) -> [Described; 15] {
 fn suspect_counts(recursive: &Recursive) -> [Described; 5] {
     let suspects = &recursive.forward.suspects;
     [
-        ("forward_wrong_id", "Replies dropped because their ID is another than was sent", suspects.id.get()),
-        (
-            "forward_wrong_question",
-            "Replies dropped because their question is another than was asked",
-            suspects.question.get(),
-        ),
+        ("forward_wrong_id", "Replies dropped because of a wrong ID", suspects.id.get()),
+        ("forward_wrong_question", "Replies dropped because of a wrong question", suspects.question.get()),
         (
             "forward_wrong_case",
-            "Replies dropped because their question has the name in another letter case",
+            "Replies dropped because of a wrong letter case in the question (mixed-case)",
             suspects.case.get(),
         ),
-        (
-            "forward_wrong_cookie",
-            "Replies dropped because their cookie is another than was sent",
-            suspects.cookie.get(),
-        ),
-        ("forward_unreadable", "Replies dropped because they cannot be read", suspects.unreadable.get()),
+        ("forward_wrong_cookie", "Replies dropped because of a wrong cookie", suspects.cookie.get()),
+        ("forward_unreadable", "Replies dropped because they are malformed", suspects.unreadable.get()),
     ]
 }

@@ -130,7 +130,7 @@ impl LocalRoot {
             let mut state = lock(&self.state);
             *state = State { trust: state.trust.take(), ..State::default() };
             *write(&self.in_use) = None;
-            info!("local root: no copy of the root zone is kept any more, the root servers are asked");
+            info!("local root is off: the root servers are asked");
         }
     }
 
@@ -200,7 +200,7 @@ impl LocalRoot {
                 info!("local root: serial {} is asked in place of the root servers", copy.serial);
             }
             (None, Standing::InUse) if now == Standing::Missing => {
-                error!("local root: there is no copy that may be used, the root servers are asked");
+                error!("local root: no usable copy, the root servers are asked");
             }
             (None, _) => {}
         }

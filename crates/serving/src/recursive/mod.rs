@@ -390,7 +390,12 @@ impl Recursive {
             Ok(()) => self.keep_negative(&decided.negative),
             Err(fault) => {
                 let about = ("negative trust anchors", "");
-                log_repeated!(error, ERROR, about, "negative trust anchors stay beyond their time: {fault}");
+                log_repeated!(
+                    error,
+                    ERROR,
+                    about,
+                    "negative trust anchors are not removed at their end: {fault}"
+                );
             }
         }
     }
@@ -429,7 +434,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
     let preallocate = move || {
         let began = Instant::now();
         spare(Share::Tenth, || service.cache().preallocate());
-        info!(milliseconds = began.elapsed().as_millis() as u64, "the cache has all its memory");
+        info!(milliseconds = began.elapsed().as_millis() as u64, "the cache's memory is allocated");
     };
     std::thread::Builder::new().name("cache-memory".into()).spawn(preallocate).map(drop)
 }
@@ -440,7 +445,7 @@ fn validate(validations: &Validations) {
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
         validations.begin_anew();
         let about = ("validating", "");
-        log_repeated!(error, ERROR, about, "validating begins anew: what was being validated is lost");
+        log_repeated!(error, ERROR, about, "validation restarts: answers in validation are lost");
     }
 }
 
@@ -461,8 +466,8 @@ impl Decided {
         let Plan { policy, forward, validates, mut followed, signals, .. } = plan;
         if kept.is_none() && !followed.is_empty() {
             info!(
-                "trust anchors do not follow their zones (RFC 5011), since nothing is kept: set `state-dir` \
-                in [server]"
+                "trust anchors do not follow key rollovers (RFC 5011) without a state folder: set \
+                `state-dir` in [server]"
             );
             followed.clear();
         }
@@ -502,7 +507,7 @@ impl Adopt for Recursive {
             && let Err(fault) =
                 self.configure(plan.policy, plan.forward, plan.validates, (plan.followed, plan.signals))
         {
-            error!("recursive service goes on as before: {fault}");
+            error!("recursive service keeps its previous settings: {fault}");
         }
     }
 }

@@ -78,7 +78,7 @@ fn load_at_start(path: &Path, service: &Service) {
         }
         Err(LoadFault::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
         Err(LoadFault::Io(e)) => warn!("the cache's file {} cannot be read: {}", path.display(), reason(&e)),
-        Err(fault) => warn!("the cache's file {} is of no use: {fault}", path.display()),
+        Err(fault) => warn!("the cache's file {} cannot be used: {fault}", path.display()),
     }
 }
 

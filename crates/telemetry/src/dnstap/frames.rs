@@ -118,7 +118,7 @@ impl Frames {
     pub(super) fn finish(&mut self, patience: Duration) {
         self.write_out();
         if let Err(fault) = self.sink.finish(patience) {
-            warn!("dnstap: {} was not ended in order: {fault}", self.sink);
+            warn!("dnstap: {} was not closed properly: {fault}", self.sink);
         }
         self.counts.connected.store(0, Relaxed);
     }

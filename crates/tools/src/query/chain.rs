@@ -226,7 +226,7 @@ impl Chase<'_> {
             verdict: match verdict {
                 None => "not verified, since the signer's keys were not needed".into(),
                 Some(Ok(())) if counts => "good".into(),
-                Some(Ok(())) => "good, but SHA-1 does not count".into(),
+                Some(Ok(())) => "good, but SHA-1 is not accepted".into(),
                 Some(Err(fault)) => fault.to_string(),
             },
         }

@@ -291,7 +291,7 @@ fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut i
     if let Some(fault) = fault {
         match fault.is_refusal() {
             true => eprintln!("nomen: {server} refuses the signature of the query: {fault}"),
-            false => eprintln!("nomen: the answer of {server} cannot be believed: {fault}"),
+            false => eprintln!("nomen: the answer of {server} cannot be trusted: {fault}"),
         }
         return Ok(fault.exit_code());
     }

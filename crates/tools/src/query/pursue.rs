@@ -90,7 +90,7 @@ fn pursue(wanted: &Wanted, chase: &mut Option<Chase<'_>>, steps: &mut Steps<'_>)
 
 fn print_chain(chase: Option<&Chase<'_>>, steps: &mut Steps<'_>) -> io::Result<()> {
     let Some(chase) = chase else { return Ok(()) };
-    let outcome = chase.worst().map_or("not validated, for want of an answer".into(), chain::outcome);
+    let outcome = chase.worst().map_or("not validated, there is no answer".into(), chain::outcome);
     let chain = chase.chain();
     if !chain.is_empty() {
         steps.write(&chain::text(&chain))?;

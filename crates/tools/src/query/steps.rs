@@ -109,7 +109,7 @@ impl<'o> Steps<'o> {
     /// Records a reply that cannot be used.
     pub fn useless(&mut self, step: &WalkStep, reply: &Received, fault: ReplyFault) -> io::Result<()> {
         self.keep(step, Some(reply), json!({"outcome": "no use", "fault": fault.to_string()}));
-        self.line(&format!("{}{}: the reply is of no use: {fault}", step.front(), step.server()))
+        self.line(&format!("{}{}: the reply cannot be used: {fault}", step.front(), step.server()))
     }
 
     /// Records a referral to the servers of a child zone.

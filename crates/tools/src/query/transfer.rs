@@ -71,7 +71,7 @@ impl fmt::Display for TransferFault {
             Self::Signature(fault) if fault.is_refusal() => {
                 write!(f, "the server refuses the signature: {fault}")
             }
-            Self::Signature(fault) => write!(f, "the answer cannot be believed: {fault}"),
+            Self::Signature(fault) => write!(f, "the answer cannot be trusted: {fault}"),
         }
     }
 }

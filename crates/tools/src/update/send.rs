@@ -102,7 +102,7 @@ impl fmt::Display for SendFault {
             }
             Self::Tsig(server, fault) => write!(
                 f,
-                "the answer of {server} cannot be believed: {fault}; whether the zone was changed is not \
+                "the answer of {server} cannot be trusted: {fault}; whether the zone was changed is not \
                 known"
             ),
             Self::Malformed(server) => write!(f, "{server} sent a malformed answer"),

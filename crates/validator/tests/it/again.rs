@@ -1,7 +1,6 @@
 //! DS and DNSKEY that are bogus at one server and valid at another, and DS in referrals.
 
 use testkit::name;
-use testkit::tree::{NOW, Reply};
 use testkit::tree::{Reply, UNIX_NOW};
 use validator::{
     BogusReason, Need, Progress, Security, TrustTable, Validated, Validation, ValidationBudget,

@@ -1,7 +1,6 @@
 //! Arbitrary input: nothing panics, the budget holds, and data not signed by our keys is never secure.
 
 use proptest::prelude::*;
-use testkit::tree::NOW;
 use testkit::tree::UNIX_NOW;
 use validator::{
     Progress, Response, Security, TrustTable, Validation, ValidationBudget, ValidationLimits,

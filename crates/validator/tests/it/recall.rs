@@ -2,7 +2,7 @@
 //! spent.
 
 use testkit::name;
-use testkit::tree::{NOW, UNIX_NOW};
+use testkit::tree::UNIX_NOW;
 use validator::{
     Progress, Security, TrustTable, Validation, ValidationBudget, ValidationSettings, Validator,
 };

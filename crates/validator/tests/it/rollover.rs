@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use testkit::keys::{SigningKey, Validity};
-use validator::HOLD_DOWN;
 use validator::{
     AnchorChange, AnchorEvent, AnchorState, BogusReason, ReceivedSet, ReceivedSignature, Response,
     TrustAnchors, TrustPoints, ValidationSettings,
@@ -15,7 +14,7 @@ use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, UnixTime};
 const START: u64 = 1_760_000_000;
 const HOUR: u64 = 3600;
 const DAY: u64 = 86_400;
-const HOLD_DOWN: u64 = dnssec::rollover::HOLD_DOWN.as_secs();
+const HOLD_DOWN: u64 = validator::HOLD_DOWN.as_secs();
 /// The TTL of the root's keys, and the validity of new signatures.
 const TTL: u32 = 172_800;
 const GOOD_FOR: u64 = 14 * DAY;

@@ -100,10 +100,10 @@ impl Changes {
         let usable = usable.ok().map(|rest| rest.serial());
         let mut text = match fault {
             StoreFault::MarkLost { .. } => {
-                format!("whether all is there that updates have made of the zone is not known: {fault}; ")
+                format!("acknowledged updates of the zone may be missing: {fault}; ")
             }
             _ => {
-                format!("what updates have made of the zone cannot be read, and its file is older: {fault}; ")
+                format!("the updates of the zone cannot be read, and its file is older: {fault}; ")
             }
         };
         if matches!(fault, StoreFault::Io { .. }) {
@@ -111,7 +111,7 @@ impl Changes {
         }
         if let Some(usable) = usable {
             text += &format!(
-                "`nomen ctl zone accept {name} --journal` serves what was kept up to serial {usable}"
+                "`nomen ctl zone accept {name} --journal` serves the stored versions up to serial {usable}"
             );
             let lost = acknowledged.filter(|acknowledged| *acknowledged != usable);
             text += &lost.map_or(String::new(), |serial| format!(" (acknowledged: {serial})"));

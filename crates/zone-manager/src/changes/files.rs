@@ -68,7 +68,7 @@ impl fmt::Display for FileFault {
             Self::Edited(path) => write!(
                 f,
                 "{} was changed since nomen read or wrote it: `nomen ctl zone reload --force`, or `thaw` of \
-                 a frozen zone, takes what it says, `nomen ctl zone write --force` overwrites it",
+                a frozen zone, applies it, `nomen ctl zone write --force` overwrites it",
                 path.display()
             ),
             Self::Write(fault) => write!(f, "the zone's file is not written: {fault}"),

@@ -117,13 +117,9 @@ pub enum ChangesFault {
 impl fmt::Display for ChangesFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Folder(fault) => write!(f, "what changes in zones cannot be kept: {fault}"),
+            Self::Folder(fault) => write!(f, "changes of zones cannot be stored: {fault}"),
             Self::Notes(fault) => {
-                write!(
-                    f,
-                    "what is remembered of zones cannot be read from the state folder: {}",
-                    reason(fault)
-                )
+                write!(f, "the notes on zones in the state folder cannot be read: {}", reason(fault))
             }
             Self::Thread(fault) => write!(f, "cannot start the thread that changes zones: {fault}"),
         }
@@ -351,7 +347,7 @@ impl Changes {
             if self.files.state(apex, file) == FileState::Edited {
                 warn!(
                     "zone {name}: its file {} was changed since nomen read or wrote it, and is not read: \
-                     `nomen ctl zone reload --force` takes what it says",
+                    `nomen ctl zone reload --force` applies it",
                     file.display()
                 );
             }
@@ -628,7 +624,7 @@ fn open_folder(
     let folder = ZoneFolder::open_marked(disk, &root, &marks)?;
     let (zones, unclear) = folder.held()?;
     for path in &unclear {
-        warn!(file = %path.display(), "the file does not say which zone's changes it has, it may be damaged");
+        warn!(file = %path.display(), "the file does not name its zone, it may be damaged");
     }
     let damaged = folder.damaged_marks();
     if damaged > 0 {
@@ -653,16 +649,16 @@ fn read_stored(
         let (_store, Some(stored)) = folder.zone(name)? else { return Ok(None) };
         let shown = stored.path().display();
         if let Some(torn) = stored.torn_tail() {
-            info!("zone {name}: {} bytes that a crash left in {shown} are left out", torn.bytes);
+            info!("zone {name}: {} bytes of an incomplete write in {shown} are ignored", torn.bytes);
         }
         if stored.is_mark_torn() {
             warn!(
-                "zone {name}: a crash has torn its entry in the state file {MARKS}, {shown} is taken as it is"
+                "zone {name}: a crash has torn its entry in the state file {MARKS}, {shown} is used as it is"
             );
         }
         let zone = Arc::new(stored.load(key)?);
         let (serial, milliseconds) = (zone.serial(), begun.elapsed().as_millis() as u64);
-        info!(milliseconds, "zone {name}: serial {serial}, as updates have left it, from {shown}");
+        info!(milliseconds, "zone {name}: serial {serial}, with its updates, from {shown}");
         Ok(Some((zone, stored.path().to_owned())))
     })
 }

@@ -73,10 +73,10 @@ pub enum TransactionFault {
 impl fmt::Display for TransactionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotOpen => f.write_str(
-                "there is no transaction of the zone: `begin` opens one, and one that lies about is dropped",
-            ),
-            Self::Open => f.write_str("there is a transaction of the zone already: `commit` or `abort` it"),
+            Self::NotOpen => {
+                f.write_str("the zone has no transaction: `begin` opens one, and an unused one is dropped")
+            }
+            Self::Open => f.write_str("the zone already has a transaction: `commit` or `abort` it"),
             Self::TooMany(most) => {
                 write!(f, "{most} transactions are open, as many as `transactions` of [updates] says")
             }
@@ -89,18 +89,18 @@ impl fmt::Display for TransactionFault {
             }
             Self::Committing => f.write_str("the transaction is being committed"),
             Self::Frozen => f.write_str("the zone is frozen"),
-            Self::Signed => f.write_str(
-                "the zone is signed elsewhere, and a change would leave signatures that do not fit",
-            ),
+            Self::Signed => {
+                f.write_str("the zone is signed elsewhere, and a change would make its signatures invalid")
+            }
             Self::SignersType(rtype) => write!(f, "records of type {rtype} are made by the signer of a zone"),
             Self::Apex => {
-                f.write_str("the zone's own name cannot be without records: say which type is to go")
+                f.write_str("the zone's own name cannot be without records: name the type to delete")
             }
             Self::NotThere(owner, Some(rtype)) => write!(f, "{owner} {rtype}: there is no such record"),
             Self::NotThere(owner, None) => write!(f, "{owner}: there are no records"),
             Self::Unfit(error) => error.fmt(f),
             Self::Conflict(_) => {
-                f.write_str("what the transaction changes has changed in the zone since it was begun")
+                f.write_str("records of the transaction have changed in the zone since `begin`")
             }
             Self::NotKept(why) => f.write_str(why),
             Self::Busy => f.write_str("the thread that changes zones does not answer"),

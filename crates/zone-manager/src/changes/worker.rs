@@ -507,7 +507,7 @@ impl Worker {
                     error,
                     ERROR,
                     about,
-                    "zone {}: {lost} changes are not made, they cannot be kept: {fault}",
+                    "zone {}: {lost} changes are not made, they cannot be stored: {fault}",
                     name(apex)
                 );
             }
@@ -563,7 +563,7 @@ impl Worker {
         let FileJob { apex, zone: read, file, rules } = job;
         let name = name(&apex);
         let Some(Decided::File(decided)) = decided else {
-            let fault = format!("what its file holds is not taken, it cannot be kept: {fault}");
+            let fault = format!("its file is not applied, the change cannot be stored: {fault}");
             let about = ("file not taken", &*name.to_string());
             log_repeated!(error, ERROR, about, "zone {name}: {fault}");
             self.shared.note(&apex, 0, 0, Some(fault.clone()));
@@ -571,7 +571,7 @@ impl Worker {
         };
         self.files.note_read(&apex, file.as_ref(), read.serial());
         let Some((change, records)) = decided else {
-            info!("zone {name}: it holds what its file holds");
+            info!("zone {name}: it equals its file");
             return Ok(None);
         };
         if let Some(zone) = self.zones.get_mut(&apex).and_then(ZoneQueue::open) {
@@ -579,7 +579,7 @@ impl Worker {
         }
         let step = TakenStep::of(&change, records);
         let TakenStep { from, to, removed, added, .. } = step;
-        info!(removed, added, "zone {name}: what its file holds is taken, serial {from} -> {to}");
+        info!(removed, added, "zone {name}: its file is applied, serial {from} -> {to}");
         audit!(zone = %name, removed, added, serial_before = %from, serial = %to, "zone file taken");
         if let Some(every) = rules.write_file_every.filter(|_| to != read.serial()) {
             self.shared.schedule.within(&apex, every);
@@ -610,7 +610,7 @@ impl Worker {
         }
         zone.claim.keep();
         if lock(&self.shared.stored).insert(apex.clone()) {
-            info!("zone {}: from now on it is kept in the state folder, its file is not read", name(apex));
+            info!("zone {}: from now on it is stored in the state folder, its file is not read", name(apex));
             self.files.note_read(apex, zone.file.as_ref(), zone.file_serial);
         }
     }
@@ -663,7 +663,7 @@ fn report_marks(folder: &journal::ZoneFolder) {
             error,
             ERROR,
             ("marks", ""),
-            "how far zones are acknowledged cannot be noted, damage of their journals may go unnoticed: \
+            "marks of acknowledged changes cannot be written, damage of journals may go unnoticed: \
              {fault}"
         );
     }

@@ -36,9 +36,9 @@ impl ManagedZone {
         let (name, hours) = (state.spec.name(), (first.at - now) / 3600);
         match age {
             SignatureAge::Valid => {}
-            SignatureAge::Expiring => warn!("zone {name}: a signature ends in {hours} hours, at {first}"),
+            SignatureAge::Expiring => warn!("zone {name}: a signature expires in {hours} hours, at {first}"),
             SignatureAge::Expired => {
-                error!("zone {name}: a signature ended {} hours ago, at {first}", -hours)
+                error!("zone {name}: a signature expired {} hours ago, at {first}", -hours)
             }
         }
     }

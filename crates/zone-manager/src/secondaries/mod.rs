@@ -231,7 +231,7 @@ impl Secondaries {
         let unread = Arc::new(Unread::default());
         let counts = Arc::<SecondaryCounts>::default();
         let store = state.and_then(|state| {
-            let fault = |fault| warn!("zones from primaries are not kept on disk: {fault}");
+            let fault = |fault| warn!("zones from primaries are not stored on disk: {fault}");
             SecondaryStore::open(state, background, &counts).map_err(fault).ok()
         });
         let (of_desk, threads) = (Arc::clone(&unread), KeptThreads::new("primaries"));
@@ -310,7 +310,7 @@ impl Secondaries {
         let (done, ended) = sync_channel(1);
         self.request(SecondaryRequest::Forget(zones, done));
         if ended.recv_timeout(CORE_REPLY_TIMEOUT).is_err() {
-            warn!("zones are removed, and what was kept of them may stay on disk for a while");
+            warn!("zones are removed, but their files may stay on disk for a while");
         }
     }
 

@@ -93,7 +93,7 @@ impl SecondaryStore {
                 self.counts.unstored.fetch_add(1, Relaxed);
                 let name = name(apex).to_string();
                 let about = ("secondary not kept", &*name);
-                log_repeated!(warn, WARN, about, "zone {name}: it is not kept on disk: {fault}");
+                log_repeated!(warn, WARN, about, "zone {name}: it is not stored on disk: {fault}");
             }
         }
         if removes {
@@ -126,7 +126,8 @@ impl SecondaryStore {
     pub(super) fn flush(&self) {
         if !self.stores.flush() {
             warn!(
-                "zones from primaries are not all on the disk: it is too slow; a restart transfers them again"
+                "the disk is too slow, some zones from primaries are not stored: a restart transfers them \
+                again"
             );
         }
     }
@@ -147,7 +148,7 @@ impl SecondaryStore {
                         Err(fault) => fault.to_string(),
                     },
                 };
-                warn!("zone {name}: what was kept of it cannot be used: {fault}; {aside}");
+                warn!("zone {name}: its stored version cannot be used: {fault}; {aside}");
                 None
             })
         });
@@ -163,7 +164,7 @@ fn load(folder: &ZoneFolder, name: Name<'_>, key: &HashKey) -> Result<Option<Kep
     let (store, Some(stored)) = folder.zone(name)? else { return Ok(None) };
     if let Some(torn) = stored.torn_tail() {
         let (bytes, path) = (torn.bytes, stored.path().display());
-        info!("zone {name}: {bytes} bytes that a crash left in {path} are left out");
+        info!("zone {name}: {bytes} bytes of an incomplete write in {path} are ignored");
     }
     let zone = Arc::new(stored.load(key)?);
     drop(store);

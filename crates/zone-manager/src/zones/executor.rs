@@ -198,20 +198,20 @@ pub(super) fn log(apex: &Apex, notices: &[Notice], starting: bool) {
             Notice::SerialBack(VersionStep { from, to, .. }) => {
                 let from = from.unwrap_or(*to);
                 warn!(
-                    "zone {name}: the serial went back from {from} to {to}: secondaries will not take this \
-                     version"
+                    "zone {name}: the serial went back from {from} to {to}: secondaries will not transfer \
+                    this version"
                 );
             }
             Notice::SerialKept(VersionStep { to, .. }) => {
                 warn!(
-                    "zone {name}: the records changed, the serial is still {to}: secondaries will not take \
-                     this version"
+                    "zone {name}: the records changed, the serial is still {to}: secondaries will not \
+                    transfer this version"
                 );
             }
             Notice::FileNotTaken(serial) => {
                 warn!(
                     "zone {name}: its file, with serial {serial}, is not taken, since updates have changed \
-                     the zone: `nomen ctl zone reload --force` takes what it says"
+                    the zone: `nomen ctl zone reload --force` applies it"
                 );
             }
         }

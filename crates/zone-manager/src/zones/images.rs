@@ -391,7 +391,7 @@ fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
 fn write_one(state: &StateFolder, counts: &ImageCounts, order: &ImageOrder) {
     let name = order.spec.name();
     if !order.provenance.sources.iter().all(|source| source.is_current()) {
-        debug!("zone {name}: no image written, its text has changed already");
+        debug!("zone {name}: no image written, its text has changed since");
         return;
     }
     let begun = Instant::now();

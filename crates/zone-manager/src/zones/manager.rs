@@ -425,7 +425,7 @@ impl ZoneManager {
         let table = Arc::clone(&self.table);
         let mut states = write(&table.states.zones);
         for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !states.contains_key(&spec.apex)) {
-            warn!("zone {} comes from the file {}, and {doubt}: is it meant?", spec.name(), spec.text);
+            warn!("zone {} comes from the file {}, and {doubt}: is it intended?", spec.name(), spec.text);
         }
         let adding = self.being_added();
         let (gone, held) = gone(&states, &wanted, &adding, removal);

@@ -155,7 +155,7 @@ impl Membership {
         let file = state.map(|state| state.join(FILE));
         let members = file.as_deref().map_or_else(|| Ok(BTreeMap::new()), load);
         let members = members.unwrap_or_else(|fault| {
-            warn!("which catalog zone has which zone is not known from before: {fault}");
+            warn!("the stored members of catalog zones cannot be used: {fault}");
             BTreeMap::new()
         });
         Membership { members, file, ..Membership::default() }
@@ -323,7 +323,7 @@ impl Membership {
                 warn,
                 WARN,
                 ("members not written", ""),
-                "which catalog zone has which zone cannot be written to {}: {fault}",
+                "the members of catalog zones cannot be written to {}: {fault}",
                 file.display()
             );
         }

@@ -86,11 +86,11 @@ impl fmt::Display for ProduceFault {
         match self {
             Self::NoState => f.write_str("there is no state folder"),
             Self::Store(fault) => fault.fmt(f),
-            Self::Catalog(fault) => write!(f, "what was kept of it is no catalog zone: {fault}"),
+            Self::Catalog(fault) => write!(f, "its stored version is no catalog zone: {fault}"),
             Self::LongName => f.write_str("its name is so long that no member fits in front of it"),
             Self::Record(fault) => write!(f, "its records make no zone: {fault}"),
             Self::Zone(fault) => write!(f, "its records make no zone: {fault}"),
-            Self::Change(fault) => write!(f, "its next version does not follow from the last: {fault}"),
+            Self::Change(fault) => write!(f, "its next version does not follow the last: {fault}"),
             Self::Random(fault) => write!(f, "there are no random numbers: {fault}"),
         }
     }

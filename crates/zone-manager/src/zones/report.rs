@@ -188,7 +188,7 @@ impl RoundReport {
             let zone = name(apex);
             let fault = format!(
                 "its file, with serial {serial}, is not taken, since updates have changed the zone: \
-                 `nomen ctl zone reload {zone} --force` takes what it says"
+                 `nomen ctl zone reload {zone} --force` applies it"
             );
             self.faults.push(BadFile { zone: Some(zone), file: String::new(), line: 0, column: 0, fault });
         }

@@ -203,8 +203,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                         warn,
                         WARN,
                         ("NOTIFY declined", &*object),
-                        "zone {zone}: {server} answers NOTIFY with {rcode}: is it a secondary of the zone, \
-                         and takes NOTIFY from here?"
+                        "zone {zone}: {server} answers NOTIFY with {rcode}: check that it is a secondary of \
+                        the zone and accepts NOTIFY from this server"
                     );
                 }
                 _ => {}

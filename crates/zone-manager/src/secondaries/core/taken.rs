@@ -226,10 +226,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 SecondaryAction::Transfer { primary, asked } => self.fetch(&apex, primary, asked),
                 SecondaryAction::Expire => {
                     self.counts.expired.fetch_add(1, Relaxed);
-                    warn!(
-                        "zone {} has expired: no primary could be asked, it is out of service",
-                        name(&apex)
-                    );
+                    warn!("zone {} has expired: no primary answered, it is out of service", name(&apex));
                     self.surroundings.news(&apex, SecondaryNews::Expired);
                 }
             }
@@ -456,7 +453,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 taken.logged.iter_mut().for_each(|logged| *logged = None);
                 if recovers {
                     let about = ("primary", &*name(apex).to_string());
-                    log_repeated!(info, INFO, about, "zone {}: a primary is of use again", name(apex));
+                    log_repeated!(info, INFO, about, "zone {}: a primary can be used again", name(apex));
                 }
             }
             Some((_, primary, fault)) => {

@@ -180,8 +180,8 @@ impl ZoneManager {
         let longest = self.bounds.load_stall;
         for StalledLoad { apex, number } in self.loaders.watch(now, longest, &self.own, Message::Loaded) {
             let text = format!(
-                "its loading has made no progress for {} seconds (`load-stall-timeout`), and nothing waits \
-                 for it any more; the zone goes into service when its loading ends",
+                "its loading has made no progress for {} seconds (`load-stall-timeout`); nothing waits for \
+                it any more, and the zone goes into service when its loading ends",
                 longest.as_secs()
             );
             let event = ZoneEvent::Stalled(number, Arc::new(ZoneFault::without_place(text)));

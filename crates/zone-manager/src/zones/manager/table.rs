@@ -51,13 +51,11 @@ impl fmt::Display for ReloadFault {
             Self::Zone(fault) => fault.fmt(f),
             Self::Unpublished(text) => write!(f, "what was served before stays in service: {text}"),
             Self::Secondary => f.write_str(
-                "the zone has no file, it is taken from its primaries: `nomen ctl zone refresh` has them \
-                 asked",
+                "the zone has no file, it comes from its primaries: `nomen ctl zone refresh` asks them",
             ),
-            Self::Produced => f.write_str(
-                "the zone has no file, it is made here of the zones that it lists: `nomen ctl reload` looks \
-                 at all of them",
-            ),
+            Self::Produced => {
+                f.write_str("the zone has no file, nomen generates it: `nomen ctl reload` updates it")
+            }
             Self::Served(origin) => write!(f, "there is such a zone here already ({origin})"),
             Self::NotAdded(Origin::Configuration) => {
                 f.write_str("the zone was not added at run time: remove it from the configuration")
@@ -67,7 +65,7 @@ impl fmt::Display for ReloadFault {
             }
             Self::NotAdded(origin) => write!(f, "the zone was not added at run time ({origin})"),
             Self::NoState => f.write_str(
-                "zones that come at run time are kept in the state folder: set `state-dir` in [server]",
+                "zones added at run time are stored in the state folder: set `state-dir` in [server]",
             ),
             Self::Unsaved(text) => write!(f, "the state folder cannot be written: {text}"),
             Self::NoSuchZone => f.write_str("there is no such zone here"),
