@@ -91,7 +91,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 
     /// Adds the addresses known by now to the lookup, in random order. Returns whether there are new ones.
     pub(super) fn add_addresses(&mut self, id: LookupId, now: Instant) -> bool {
-        let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
+        let walk = self.lookups.get(&id).and_then(|lookup| lookup.state.walk());
         let Some((cut, outside)) = walk.map(|walk| (Arc::clone(&walk.cut), walk.outside)) else {
             return false;
         };
@@ -106,13 +106,13 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         for address in addresses {
             let server = self.servers.find(Upstream::new(address), most, &mut self.random);
             let Some(lookup) = self.lookups.get_mut(&id) else { return any };
-            if !lookup.asked.iter().any(|asked| asked.server == server) {
-                lookup.asked.push(Asked { server, ..Asked::default() });
+            if !lookup.attempts.asked.iter().any(|asked| asked.server == server) {
+                lookup.attempts.asked.push(Asked { server, ..Asked::default() });
                 any = true;
             }
         }
         if let Some(lookup) = self.lookups.get_mut(&id) {
-            select::set_aside(&mut lookup.asked, &self.servers, &unwanted);
+            select::set_aside(&mut lookup.attempts.asked, &self.servers, &unwanted);
         }
         any
     }
@@ -138,11 +138,13 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         if let Some(shut) = self.no_way.get_mut(usize::from(v6)) {
             *shut = now.checked_add(NO_WAY);
         }
-        let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.walk.is_some()) else { return };
+        let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.state.walk().is_some()) else {
+            return;
+        };
         let address_of = |asked: &Asked| self.servers.get(asked.server).map(|server| server.upstream.address);
         let of_family = |asked: &Asked| address_of(asked).is_some_and(|address| address.is_ipv6() == v6);
-        let others = lookup.asked.iter().any(|asked| !asked.spent && !of_family(asked));
-        for asked in &mut lookup.asked {
+        let others = lookup.attempts.asked.iter().any(|asked| !asked.spent && !of_family(asked));
+        for asked in &mut lookup.attempts.asked {
             asked.spent |= if others { of_family(asked) } else { address_of(asked) == Some(address) };
         }
     }

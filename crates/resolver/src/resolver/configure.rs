@@ -8,7 +8,7 @@ use std::time::Instant;
 use exchange::{Action, Link};
 
 use super::Resolver;
-use super::state::{LinkUse, LookupId, Timer, Try, TryId, Walk};
+use super::state::{LinkUse, LookupId, State, Timer, Try, TryId, Walk};
 use crate::config::ForwardConfig;
 use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::random::Random;
@@ -42,7 +42,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         for id in lookups {
             let Some(lookup) = self.lookups.get(&id) else { continue };
             let walks = self.rules.get(lookup.rule).is_some_and(|rule| rule.walks());
-            if walks && lookup.walk.is_none() {
+            if walks && lookup.state.walk().is_none() {
                 self.set_out(id, now, actions);
             } else if !self.waits(lookup) {
                 self.go_on(id, now, actions);
@@ -86,22 +86,26 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         lookup.rule = number;
         let on_its_way =
             |walk: &Walk| rule.walks() && walk.cut.zone.as_name().is_at_or_below(rule.domain.as_name());
-        if lookup.walk.as_deref().is_some_and(on_its_way) {
+        if lookup.state.walk().is_some_and(on_its_way) {
             return true;
         }
-        let before = std::mem::take(&mut lookup.asked);
+        let before = std::mem::take(&mut lookup.attempts.asked);
         if let Way::Forward { servers, .. } = &rule.way {
             let same = |server| before.iter().find(|asked| asked.server == server).copied();
             let asked = servers.iter().map(|&server| Asked { server, ..same(server).unwrap_or_default() });
-            lookup.asked = asked.collect();
+            lookup.attempts.asked = asked.collect();
             let unwanted = lookup.unwanted_server();
-            select::set_aside(&mut lookup.asked, &self.servers, unwanted.as_slice());
+            select::set_aside(&mut lookup.attempts.asked, &self.servers, unwanted.as_slice());
         }
+        let walks = rule.walks();
         self.leave_zone(id, now, actions);
-        let Some(lookup) = self.lookups.get(&id) else { return true };
-        for try_id in lookup.tries.clone() {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return true };
+        if !walks && lookup.state.iteration().is_some() {
+            lookup.state = State::Forwarding { hopeless_at: None };
+        }
+        for try_id in lookup.attempts.tries.clone() {
             let place = self.tries.get(&try_id).and_then(|one| {
-                let asked = &self.lookups.get(&id)?.asked;
+                let asked = &self.lookups.get(&id)?.attempts.asked;
                 asked.iter().position(|asked| asked.server == one.server)
             });
             match (place, self.tries.get_mut(&try_id)) {

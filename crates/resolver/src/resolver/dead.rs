@@ -12,7 +12,7 @@ use exchange::Action;
 
 use super::Resolver;
 use super::seek::plain;
-use super::state::{LookupId, Steps, Timer, Try, TryId};
+use super::state::{LookupId, State, Steps, Timer, Try, TryId};
 use crate::config::Reach;
 use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::query;
@@ -34,8 +34,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         actions: &mut Vec<Action>,
     ) -> bool {
         let Some(lookup) = self.lookups.get(&id) else { return true };
-        let servers = lookup.asked.iter().map(|asked| self.servers.get(asked.server));
-        if lookup.asked.is_empty()
+        let servers = lookup.attempts.asked.iter().map(|asked| self.servers.get(asked.server));
+        if lookup.attempts.asked.is_empty()
             || !servers.clone().all(|server| server.is_some_and(|one| one.is_dead(now)))
         {
             return false;
@@ -49,7 +49,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         let at = now + DEAD_WAIT;
         if let Some(lookup) = self.lookups.get_mut(&id) {
-            lookup.hopeless_at = Some(at);
+            lookup.state = State::Forwarding { hopeless_at: Some(at) };
         }
         self.set_timer(at, Timer::Hopeless(id));
         false
@@ -57,8 +57,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 
     /// Ends a lookup that got no reply from dead servers in time.
     pub(super) fn hopeless(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
-        if let Some(lookup) = self.lookups.get_mut(&id) {
-            lookup.hopeless_at = None;
+        if self.lookups.get_mut(&id).and_then(|lookup| lookup.state.take_hopeless()).is_some() {
             self.end(id, LookupOutcome::Failed(LookupFailure::NoReply), now, actions);
         }
     }

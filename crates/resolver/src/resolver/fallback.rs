@@ -38,8 +38,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.other_than.is_none()) else {
             return false;
         };
-        let recheck = lookup.recheck.take();
-        let Some(walk) = lookup.walk.as_ref() else { return false };
+        let recheck = lookup.state.take_recheck();
+        let Some(walk) = lookup.state.walk() else { return false };
         let Some(mut recheck) = recheck else {
             if walk.recursion {
                 return false;
@@ -61,13 +61,13 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     fn ask_outside(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let tries = self.config.limits.tries;
         let Some(lookup) = self.lookups.get_mut(&id) else { return false };
-        let Some(walk) = lookup.walk.as_mut() else { return false };
+        let Some(walk) = lookup.state.walk_mut() else { return false };
         if walk.outside || walk.cut.servers.iter().all(|server| server.outside.is_empty()) {
             return false;
         }
         walk.outside = true;
         let zone = walk.cut.zone;
-        lookup.tries_left = tries;
+        lookup.attempts.tries_left = tries;
         if !self.add_addresses(id, now) {
             return false;
         }
@@ -79,9 +79,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Returns the recheck state for a lookup at a zone whose servers have failed.
     fn recheck(&self, id: LookupId, now: Instant) -> Option<Box<Recheck>> {
         let lookup = self.lookups.get(&id)?;
-        let child = Arc::clone(&lookup.walk.as_ref()?.cut);
+        let child = Arc::clone(&lookup.state.walk()?.cut);
         let due = child.checked.is_some_and(|at| at + DELEGATION_RECHECK_INTERVAL <= now);
-        let (asked, failure) = (lookup.asked.clone(), lookup.failure());
+        let (asked, failure) = (lookup.attempts.asked.clone(), lookup.failure());
         Some(Box::new(Recheck { child, asked, failure, sought: Vec::new(), due, question: None }))
     }
 
@@ -93,8 +93,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let may_ask = |questions: u8| questions < PARENT_QUESTIONS;
-        let may_ask = self.lookups.get(&id).is_some_and(|lookup| may_ask(lookup.parent_questions));
+        let iteration = self.lookups.get(&id).and_then(|lookup| lookup.state.iteration());
+        let may_ask = iteration.is_some_and(|iteration| iteration.parent_questions < PARENT_QUESTIONS);
         let Some(parent) = self.parent_of(id, &recheck.child, now).filter(|_| may_ask) else {
             return self.ask_for_recursion(id, &recheck, now, actions);
         };
@@ -109,11 +109,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         } else {
             return self.ask_for_recursion(id, &recheck, now, actions);
         }
-        let Some(lookup) = self.lookups.get_mut(&id) else { return true };
-        lookup.parent_questions += 1;
+        let iteration = self.lookups.get_mut(&id).and_then(|lookup| lookup.state.iteration_mut());
+        let Some(iteration) = iteration else { return true };
+        iteration.parent_questions += 1;
         self.stats.parents_asked.add(1);
         let zone = recheck.child.zone;
-        lookup.recheck = Some(recheck);
+        iteration.recheck = Some(recheck);
         self.note(id, now, || TraceEvent::ParentAsked { zone: Box::new(zone.into()) });
         self.come_to(id, parent, now, actions);
         true
@@ -160,9 +161,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             return true;
         }
         let Some(lookup) = self.lookups.get_mut(&id) else { return true };
-        lookup.asked.clone_from(&recheck.asked);
-        lookup.asked.iter_mut().for_each(Asked::is_asked_for_recursion);
-        if let Some(walk) = &mut lookup.walk {
+        lookup.attempts.asked.clone_from(&recheck.asked);
+        lookup.attempts.asked.iter_mut().for_each(Asked::is_asked_for_recursion);
+        if let Some(walk) = lookup.state.walk_mut() {
             (walk.recursion, walk.whole) = (true, true);
         }
         let zone = recheck.child.zone;
@@ -180,7 +181,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let recheck = self.lookups.get_mut(&id).and_then(|lookup| lookup.recheck.take());
+        let recheck = self.lookups.get_mut(&id).and_then(|lookup| lookup.state.take_recheck());
         let Some(recheck) = recheck else { return false };
         if recheck.child.zone != newer.zone || !recheck.child.covers(newer) {
             return false;
@@ -230,7 +231,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
-        let recheck = self.lookups.get_mut(&id).and_then(|lookup| lookup.recheck.take());
+        let recheck = self.lookups.get_mut(&id).and_then(|lookup| lookup.state.take_recheck());
         let Some(recheck) = recheck else { return };
         let failure = recheck.failure;
         if let Some(cut) = recheck.child.with_glue(glue) {

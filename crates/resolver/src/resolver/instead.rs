@@ -34,10 +34,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.check_servers(rule, now, actions);
         let Some(lookup) = self.lookups.get_mut(&id) else { return false };
         lookup.rule = instead;
-        let tries = std::mem::take(&mut lookup.tries);
-        let (resume, hopeless) = (lookup.resume.take(), lookup.hopeless_at.take());
+        let tries = std::mem::take(&mut lookup.attempts.tries);
+        let resume = lookup.attempts.resume.take();
         self.drop_timer(resume, Timer::Resume(id));
-        self.drop_timer(hopeless, Timer::Hopeless(id));
         for one in tries {
             self.leave(one, now, actions);
         }

@@ -65,7 +65,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Returns how many labels of the name are known to belong to the lookup's current zone.
     pub(super) fn uncut(&mut self, id: LookupId, now: Instant) -> Option<usize> {
         let lookup = self.lookups.get(&id)?;
-        let walk = lookup.walk.as_ref().filter(|walk| !walk.whole)?;
+        let walk = lookup.state.walk().filter(|walk| !walk.whole)?;
         if self.config.iterate.minimisation == Minimisation::Off {
             return None;
         }

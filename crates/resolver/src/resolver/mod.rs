@@ -216,7 +216,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
                 if let Some(budget) = &client.budget {
                     budget.count_lookup();
                 }
-                lookup.budget = client.budget.clone();
+                lookup.charge.budget = client.budget.clone();
                 lookup.clients.push(client);
                 self.start(lookup, now, actions);
             }
@@ -256,15 +256,15 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         if let Some(at) = lookup.first_deadline {
             self.set_timer(at, Timer::Client(id));
         }
-        let payer = Payer { budget: lookup.budget.take(), depth: lookup.depth };
+        let payer = Payer { budget: lookup.charge.budget.take(), depth: lookup.charge.depth };
         lookup.paid_by(payer);
-        lookup.tries_left = self.config.limits.tries;
+        lookup.attempts.tries_left = self.config.limits.tries;
         let way = self.rules.get(rule).map(|rule| &rule.way);
         if let Some(Way::Forward { servers, .. }) = way {
             let asked = servers.iter().map(|&server| Asked { server, ..Asked::default() });
-            lookup.asked = asked.collect();
+            lookup.attempts.asked = asked.collect();
             let unwanted = lookup.unwanted_server();
-            select::set_aside(&mut lookup.asked, &self.servers, unwanted.as_slice());
+            select::set_aside(&mut lookup.attempts.asked, &self.servers, unwanted.as_slice());
         }
         let walks = matches!(way, Some(Way::Iterate { .. }));
         self.lookups.insert(id, lookup);
@@ -327,7 +327,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             LookupOutcome::Failed(_) if lookup.other_than.is_some() => false,
             // Its clients may have come with hardly any time left.
             LookupOutcome::Failed(LookupFailure::TimedOut) => {
-                lookup.seeks() || lookup.asked.iter().any(|asked| asked.silent > 0)
+                lookup.seeks() || lookup.attempts.asked.iter().any(|asked| asked.silent > 0)
             }
             LookupOutcome::Failed(_) => true,
         };
@@ -357,12 +357,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.load.lookup_went(lookup.rule);
         self.stats.in_flight.set(self.load.lookups() as u64);
         self.drop_timer(lookup.first_deadline, Timer::Client(id));
-        self.drop_timer(lookup.resume, Timer::Resume(id));
-        self.drop_timer(lookup.hopeless_at, Timer::Hopeless(id));
-        for id in std::mem::take(&mut lookup.tries) {
+        self.drop_timer(lookup.attempts.resume, Timer::Resume(id));
+        self.drop_timer(lookup.state.take_hopeless(), Timer::Hopeless(id));
+        for id in std::mem::take(&mut lookup.attempts.tries) {
             self.leave(id, now, actions);
         }
-        if let Some(walk) = &lookup.walk {
+        if let Some(walk) = lookup.state.walk() {
             self.load.zone_went(walk.cut.zone.as_lower());
             self.drop_timer(walk.seek_at, Timer::Seek(id));
             for wait in &walk.waits {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use exchange::Action;
 
 use super::Resolver;
-use super::state::{Client, Lookup, LookupId, Timer};
+use super::state::{Charge, Client, Lookup, LookupId, Timer};
 use crate::budget::{Budget, Overspent};
 use crate::config::IterateConfig;
 use crate::outcome::{LookupFailure, LookupOutcome};
@@ -22,9 +22,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Handles the end of a waiter. If it was the charged one, the next waiter is charged.
     pub(super) fn next_pays(&mut self, id: LookupId) {
         let Some(lookup) = self.lookups.get(&id) else { return };
-        let paid_for = |budget: &Option<Budget>| same(budget, &lookup.budget);
+        let paid_for = |budget: &Option<Budget>| same(budget, &lookup.charge.budget);
         let is_left = lookup.clients.iter().any(|client| paid_for(&client.budget))
-            || lookup.dependents.iter().any(|id| self.lookups.get(id).is_some_and(|by| paid_for(&by.budget)));
+            || lookup
+                .dependents
+                .iter()
+                .any(|id| self.lookups.get(id).is_some_and(|by| paid_for(&by.charge.budget)));
         if is_left {
             return;
         }
@@ -40,21 +43,21 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// the new budget as in the old one; a lookup that exceeds the new limits restarts, within these limits.
     pub(super) fn pays(&mut self, id: LookupId, payer: Payer) {
         let Some(lookup) = self.lookups.get(&id) else { return };
-        let before = lookup.budget.clone();
+        let before = lookup.charge.budget.clone();
         if same(&before, &payer.budget) {
             return;
         }
         let mut left = vec![(id, payer)];
         while let Some((next, payer)) = left.pop() {
             let Some(lookup) = self.lookups.get_mut(&next) else { continue };
-            if next != id && !(lookup.clients.is_empty() && same(&lookup.budget, &before)) {
+            if next != id && !(lookup.clients.is_empty() && same(&lookup.charge.budget, &before)) {
                 continue;
             }
             let below = payer.one_deeper();
             if lookup.moves_to(payer, &self.config.iterate) {
                 left.extend(lookup.waits().iter().map(|wait| (wait.on, below.clone())));
             } else {
-                lookup.begins_again = true;
+                lookup.charge.begins_again = true;
                 self.woken.push_back(next);
             }
         }
@@ -69,15 +72,16 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let others = self.others(id, spent);
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let Some(next) = others else { return self.end(id, outcome, now, actions) };
-        let before = lookup.budget.clone();
+        let before = lookup.charge.budget.clone();
         let gone: Vec<_> = lookup.clients.extract_if(.., |client| same(&client.budget, &before)).collect();
         let dependents = std::mem::take(&mut lookup.dependents);
         lookup.paid_by(next);
         // Not at once: several waiters may be unable to pay.
-        lookup.begins_again = true;
+        lookup.charge.begins_again = true;
         self.woken.push_back(id);
         // Each is charged only once; otherwise two of them could alternate for ever.
-        let has_paid = |id: &LookupId| self.lookups.get(id).is_none_or(|other| same(&other.budget, &before));
+        let has_paid =
+            |id: &LookupId| self.lookups.get(id).is_none_or(|other| same(&other.charge.budget, &before));
         let (paid, left): (Vec<_>, Vec<_>) = dependents.into_iter().partition(has_paid);
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.dependents = left;
@@ -95,24 +99,24 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let lookup = self.lookups.get(&id)?;
         let own = match spent {
             Overspent::Time | Overspent::Depth => true,
-            _ => !lookup.paid_in_full,
+            _ => !lookup.charge.paid_in_full,
         };
         // A waiter with less depth may get further than the previous one.
-        let nearer = |payer: &Payer| spent != Overspent::Depth || payer.depth < lookup.depth;
+        let nearer = |payer: &Payer| spent != Overspent::Depth || payer.depth < lookup.charge.depth;
         let clients = lookup.clients.iter().map(Payer::client);
         let dependents =
             lookup.dependents.iter().filter_map(|id| Some(Payer::dependent(self.lookups.get(id)?)));
         let mut all = clients.chain(dependents).filter(|payer| own && nearer(payer));
-        all.find(|payer| !same(&payer.budget, &lookup.budget)).filter(|payer| payer.budget.is_some())
+        all.find(|payer| !same(&payer.budget, &lookup.charge.budget)).filter(|payer| payer.budget.is_some())
     }
 
     /// Restarts a lookup with the state known by now.
     pub(super) fn begin_again(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        (lookup.begins_again, lookup.overspent, lookup.fault, lookup.hindered) = (false, None, None, None);
-        let resume = lookup.resume.take();
-        let tries = std::mem::take(&mut lookup.tries);
-        let walks = lookup.walk.is_some();
+        (lookup.charge.begins_again, lookup.charge.overspent, lookup.attempts.fault) = (false, None, None);
+        let resume = lookup.attempts.resume.take();
+        let tries = std::mem::take(&mut lookup.attempts.tries);
+        let walks = lookup.state.walk().is_some();
         self.drop_timer(resume, Timer::Resume(id));
         for id in tries {
             self.leave(id, now, actions);
@@ -121,9 +125,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             return self.set_out(id, now, actions);
         }
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        (lookup.tries_left, lookup.round) = (self.config.limits.tries, 1);
+        (lookup.attempts.tries_left, lookup.attempts.round) = (self.config.limits.tries, 1);
         if let Some(Way::Forward { servers, .. }) = self.rules.get(lookup.rule).map(|rule| &rule.way) {
-            lookup.asked = servers.iter().map(|&server| Asked { server, ..Asked::default() }).collect();
+            lookup.attempts.asked =
+                servers.iter().map(|&server| Asked { server, ..Asked::default() }).collect();
         }
         self.ask_next(id, now, actions);
     }
@@ -146,7 +151,7 @@ impl Payer {
 
     /// A lookup that depends on the lookup.
     fn dependent<W>(lookup: &Lookup<W>) -> Payer {
-        Payer { budget: lookup.budget.clone(), depth: lookup.depth }.one_deeper()
+        Payer { budget: lookup.charge.budget.clone(), depth: lookup.charge.depth }.one_deeper()
     }
 
     /// The same payer, for a dependency of the lookup.
@@ -158,18 +163,19 @@ impl Payer {
 impl<W> Lookup<W> {
     /// Sets the payer.
     pub(super) fn paid_by(&mut self, payer: Payer) {
-        self.paid_in_full = payer.budget.as_ref().is_none_or(Budget::is_whole);
-        (self.budget, self.depth) = (payer.budget, payer.depth);
+        self.charge.paid_in_full = payer.budget.as_ref().is_none_or(Budget::is_whole);
+        (self.charge.budget, self.charge.depth) = (payer.budget, payer.depth);
     }
 
     /// Sets the payer and charges it for all pending address lookups; returns whether the limits allow that.
     fn moves_to(&mut self, payer: Payer, limits: &IterateConfig) -> bool {
         self.paid_by(payer);
-        let waits = self.walk.as_mut().map(|walk| walk.waits.as_mut_slice()).unwrap_or_default();
+        let waits = self.state.walk_mut().map(|walk| walk.waits.as_mut_slice()).unwrap_or_default();
         if waits.is_empty() {
             return true;
         }
-        let Some(budget) = self.budget.as_ref().filter(|_| self.depth < limits.depth) else { return false };
+        let Charge { budget, depth, .. } = &self.charge;
+        let Some(budget) = budget.as_ref().filter(|_| *depth < limits.depth) else { return false };
         waits.iter_mut().all(|wait| {
             let taken = budget.seek(&limits.budget);
             taken.map(|seeking| wait.seeking = seeking).is_ok()

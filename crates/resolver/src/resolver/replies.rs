@@ -169,7 +169,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     fn offers_recursion(&mut self, id: TryId) {
         let Some(one) = self.tries.get(&id) else { return };
         let lookup = one.lookup.and_then(|id| self.lookups.get_mut(&id));
-        if let Some(asked) = lookup.and_then(|lookup| lookup.asked.get_mut(one.place)) {
+        if let Some(asked) = lookup.and_then(|lookup| lookup.attempts.asked.get_mut(one.place)) {
             asked.recursive = true;
         }
     }
@@ -179,20 +179,20 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     fn hear_of_agent(&mut self, id: TryId, domain: LowerNameBuf) {
         let Some(one) = self.tries.get(&id) else { return };
         let Some(lookup) = one.lookup.and_then(|id| self.lookups.get_mut(&id)) else { return };
-        let zone = match (&lookup.walk, self.rules.get(lookup.rule)) {
+        let zone = match (lookup.state.walk(), self.rules.get(lookup.rule)) {
             (Some(walk), _) => walk.cut.zone,
             (None, Some(Rule { domain, way: Way::Forward { recursion_desired: false, .. } })) => {
                 domain.as_name().to_lower()
             }
             _ => return,
         };
-        lookup.agent = Some((one.server, Box::new(ReportAgent { domain, zone })));
+        lookup.attempts.agent = Some((one.server, Box::new(ReportAgent { domain, zone })));
     }
 
     /// Charges a reply to the budget of its lookup, which ends if a limit is reached.
     fn is_too_much(&mut self, id: TryId, message: &[u8], now: Instant, actions: &mut Vec<Action>) -> bool {
         let lookup = self.tries.get(&id).and_then(|one| one.lookup);
-        let budget = lookup.and_then(|id| self.lookups.get(&id)?.budget.as_ref());
+        let budget = lookup.and_then(|id| self.lookups.get(&id)?.charge.budget.as_ref());
         let limits = &self.config.iterate.budget;
         let Some(Err(spent)) = budget.map(|budget| budget.take_reply(message.len(), limits)) else {
             return false;
@@ -283,7 +283,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     ) {
         let Some(one) = self.tries.get(&id) else { return };
         let (server, lookup) = (one.server, one.lookup);
-        if lookup.is_some_and(|id| self.lookups.get(&id).is_some_and(|lookup| lookup.walk.is_some())) {
+        if lookup.is_some_and(|id| self.lookups.get(&id).is_some_and(|lookup| lookup.state.walk().is_some()))
+        {
             return self.take_step(id, message, rcode, now, actions);
         }
         let rule = lookup.and_then(|id| self.lookups.get(&id)).map(|lookup| lookup.rule);
@@ -329,8 +330,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         let Some(lookup_id) = one.lookup else { return };
         let Some(lookup) = self.lookups.get_mut(&lookup_id) else { return };
-        lookup.fault = Some(fault);
-        if let Some(asked) = lookup.asked.get_mut(one.place) {
+        lookup.attempts.fault = Some(fault);
+        if let Some(asked) = lookup.attempts.asked.get_mut(one.place) {
             asked.spent = true;
         }
         self.go_on(lookup_id, now, actions);

@@ -14,7 +14,7 @@ use wire::message::Parser;
 use wire::{Class, LowerName, LowerNameBuf, Name, Rcode, Type};
 
 use super::Resolver;
-use super::state::{Lookup, LookupId, Timer, Wait};
+use super::state::{Charge, Lookup, LookupId, Timer, Wait};
 use crate::budget::{Overspent, Seeking};
 use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::query_key::QueryKey;
@@ -57,9 +57,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             }
             let Some(query_key) = self.next_sought(id, beside, now) else { return false };
             let Some(lookup) = self.lookups.get_mut(&id) else { return true };
-            let Some(budget) = lookup.budget.clone() else { return false };
+            let Some(budget) = lookup.charge.budget.clone() else { return false };
             let limits = &self.config.iterate;
-            let allowed = match lookup.depth < limits.depth {
+            let allowed = match lookup.charge.depth < limits.depth {
                 true => budget.seek(&limits.budget),
                 false => Err(Overspent::Depth),
             };
@@ -68,7 +68,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
                 Err(_) if beside => return false,
                 Err(spent) => {
                     // If there are servers to query, the budget is not the cause of the failure.
-                    lookup.overspent = lookup.overspent.or(Some(spent).filter(|_| lookup.asked.is_empty()));
+                    lookup.charge.overspent =
+                        lookup.charge.overspent.or(Some(spent).filter(|_| lookup.attempts.asked.is_empty()));
                     return false;
                 }
             };
@@ -82,7 +83,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 
     /// Looks up another server's address in parallel, since the pending ones take long.
     pub(super) fn seek_longer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
-        let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
+        let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.state.walk_mut()) else { return };
         walk.seek_at = None;
         if !walk.waits.is_empty() && !self.is_set_aside(id) {
             self.seek_one(id, true, now, actions);
@@ -138,7 +139,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             .filter(|(v6, _)| self.is_open(*v6, now))
             .map(|(_, qtype)| qtype)
             .collect();
-        let walk = self.lookups.get(&id)?.walk.as_ref()?;
+        let walk = self.lookups.get(&id)?.state.walk()?;
         let (cut, turn, sought) = (Arc::clone(&walk.cut), walk.turn, walk.sought.clone());
         let ranks = [(true, true), (true, false), (false, true), (false, false)];
         for (glueless, untouched) in ranks.into_iter().filter(|(_, untouched)| beside || !untouched) {
@@ -156,7 +157,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
                 for &qtype in families.iter().filter(|_| server.glue.is_empty() == glueless) {
                     let known = self.delegations.host(name, qtype).is_some_and(|found| found.holds(now));
                     if !known && !sought.contains(&(at, qtype)) {
-                        let walk = self.lookups.get_mut(&id)?.walk.as_mut()?;
+                        let walk = self.lookups.get_mut(&id)?.state.walk_mut()?;
                         walk.sought.push((at, qtype));
                         return Some(plain(name, qtype));
                     }
@@ -197,22 +198,26 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let Some(rule) = self.rules.covering(&query_key) else { return false };
         let Some(lookup) = self.lookups.get_mut(&id) else { return false };
         if let Err(reason) = self.load.may_start(&self.config.limits, rule) {
-            lookup.hindered = lookup.hindered.or(Some(LookupFailure::Shed(reason)));
+            if let Some(walk) = lookup.state.walk_mut() {
+                walk.hindered = walk.hindered.or(Some(LookupFailure::Shed(reason)));
+            }
             return false;
         }
-        let (budget, depth, dependents) = (lookup.budget.clone(), lookup.depth + 1, vec![id]);
+        let (budget, depth) = (lookup.charge.budget.clone(), lookup.charge.depth + 1);
+        let charge = Charge { budget, depth, ..Charge::default() };
         self.stats.address_lookups.add(1);
         // It gets the next number.
         let other = LookupId(self.last + 1);
         self.wait_for(id, Wait { on: other, seeking }, now);
-        self.start(Lookup { budget, depth, dependents, ..Lookup::new(query_key, rule) }, now, actions);
+        let lookup = Lookup { charge, dependents: vec![id], ..Lookup::new(query_key, rule) };
+        self.start(lookup, now, actions);
         true
     }
 
     /// Excludes a server's address from further lookups, of both families, since the same servers would be
     /// queried.
     fn seek_no_more(&mut self, id: LookupId, name: LowerName<'_>) {
-        let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
+        let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.state.walk_mut()) else { return };
         for (at, server) in walk.cut.servers.iter().enumerate() {
             if server.name() == Some(name) {
                 walk.sought.extend([(at, Type::A), (at, Type::AAAA)]);
@@ -221,7 +226,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     }
 
     fn wait_for(&mut self, id: LookupId, wait: Wait, now: Instant) {
-        let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
+        let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.state.walk_mut()) else { return };
         walk.waits.push(wait);
         let at = now + self.config.timing.first_rto * SEEK_LONGER;
         let before = walk.seek_at.replace(at);
@@ -317,8 +322,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         limit: Option<LookupFailure>,
     ) {
         let Some(lookup) = self.lookups.get_mut(&dependent) else { return };
-        lookup.hindered = lookup.hindered.or(limit);
-        let over = lookup.walk.as_mut().and_then(|walk| {
+        let over = lookup.state.walk_mut().and_then(|walk| {
+            walk.hindered = walk.hindered.or(limit);
             let ended = walk.waits.extract_if(.., |wait| wait.on == id);
             ended.filter(|_| fruitless).for_each(|wait| wait.seeking.was_fruitless());
             walk.seek_at.take_if(|_| walk.waits.is_empty())
@@ -330,17 +335,17 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Continues woken lookups, and restarts those that are charged to another budget.
     pub(super) fn wake(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while let Some(id) = self.woken.pop_front() {
-            if self.lookups.get(&id).is_some_and(|lookup| lookup.begins_again) {
+            if self.lookups.get(&id).is_some_and(|lookup| lookup.charge.begins_again) {
                 self.begin_again(id, now, actions);
                 continue;
             }
             let new = self.add_addresses(id, now);
             let Some(lookup) = self.lookups.get_mut(&id) else { continue };
-            let addresses = lookup.asked.len();
+            let addresses = lookup.attempts.asked.len();
             if new {
-                lookup.tries_left = lookup.tries_left.max(self.config.limits.tries);
+                lookup.attempts.tries_left = lookup.attempts.tries_left.max(self.config.limits.tries);
                 // The spent budget may have been another one.
-                lookup.overspent = None;
+                lookup.charge.overspent = None;
             }
             self.note(id, now, || TraceEvent::Found { addresses });
             let idle = self.lookups.get(&id).is_some_and(|lookup| lookup.seeks() && !self.asks(lookup));

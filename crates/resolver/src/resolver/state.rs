@@ -67,32 +67,36 @@ pub(super) struct Client<W> {
 pub(super) struct Lookup<W> {
     pub(super) query_key: QueryKey,
     pub(super) rule: usize,
+    /// The source whose answer is excluded.
+    pub(super) other_than: Option<AnsweredBy>,
     /// The waiting clients.
     pub(super) clients: Vec<Client<W>>,
     /// Time of [`Timer::Client`]: the earliest of their deadlines.
     pub(super) first_deadline: Option<Instant>,
     /// Lookups that wait for this one, which finds a server's address.
     pub(super) dependents: Vec<LookupId>,
+    pub(super) charge: Charge,
+    pub(super) attempts: Attempts,
+    pub(super) state: State,
+}
+
+/// What a lookup's queries are charged to: see `payers`.
+#[derive(Default)]
+pub(super) struct Charge {
+    /// The budget, if the client's query has one.
+    pub(super) budget: Option<Budget>,
     /// Nesting depth: number of lookups that wait for each other, up to this one.
     pub(super) depth: u8,
-    /// The budget it is charged to, if its client's query has one: see `payers`.
-    pub(super) budget: Option<Budget>,
-    /// That budget was unused when the lookup was first charged to it.
+    /// The budget was unused when the lookup was first charged to it.
     pub(super) paid_in_full: bool,
-    /// It will restart, charged to another budget.
+    /// The lookup will restart, charged to another budget.
     pub(super) begins_again: bool,
     /// The exceeded limit of the budget.
     pub(super) overspent: Option<Overspent>,
-    /// The source whose answer is excluded.
-    pub(super) other_than: Option<AnsweredBy>,
-    /// Proofs about DS from the referrals so far.
-    pub(super) referrals: Vec<ReferralProof>,
-    /// The current step, with iteration.
-    pub(super) walk: Option<Box<Walk>>,
-    /// The zone whose parent's servers are being queried again.
-    pub(super) recheck: Option<Box<Recheck>>,
-    /// Queries so far to parents' servers because a zone's servers failed.
-    pub(super) parent_questions: u8,
+}
+
+/// The servers that a lookup may query now, and its tries at them.
+pub(super) struct Attempts {
     /// The servers of its rule, or of its current zone.
     pub(super) asked: Vec<Asked>,
     pub(super) tries_left: u8,
@@ -103,14 +107,73 @@ pub(super) struct Lookup<W> {
     pub(super) tries: Vec<TryId>,
     /// Time of [`Timer::Resume`].
     pub(super) resume: Option<Instant>,
-    /// Time of [`Timer::Hopeless`].
-    pub(super) hopeless_at: Option<Instant>,
     /// Why the last reply was useless.
     pub(super) fault: Option<ReplyFault>,
-    /// The limit that prevented the lookup of a needed address, which is no failure of servers.
-    pub(super) hindered: Option<LookupFailure>,
-    /// The error-reporting agent of the current servers, and the server that named it last.
+    /// The error-reporting agent of the servers, and the server that named it last.
     pub(super) agent: Option<(ServerId, Box<ReportAgent>)>,
+}
+
+/// How a lookup proceeds, with what only this way needs.
+pub(super) enum State {
+    /// It queries the servers of its rule.
+    Forwarding {
+        /// Time of [`Timer::Hopeless`].
+        hopeless_at: Option<Instant>,
+    },
+    /// It queries the servers of one zone after the other.
+    Iterating(Box<Iteration>),
+}
+
+/// The state of a lookup with iteration.
+#[derive(Default)]
+pub(super) struct Iteration {
+    /// The current step; `None` on the move from one zone to the next.
+    pub(super) walk: Option<Walk>,
+    /// The zone whose parent's servers are being queried again.
+    pub(super) recheck: Option<Box<Recheck>>,
+    /// Queries so far to parents' servers because a zone's servers failed.
+    pub(super) parent_questions: u8,
+    /// Proofs about DS from the referrals so far.
+    pub(super) referrals: Vec<ReferralProof>,
+}
+
+impl State {
+    /// Returns the current step of an iteration.
+    pub(super) fn walk(&self) -> Option<&Walk> {
+        self.iteration().and_then(|iteration| iteration.walk.as_ref())
+    }
+
+    /// Returns the current step of an iteration.
+    pub(super) fn walk_mut(&mut self) -> Option<&mut Walk> {
+        self.iteration_mut().and_then(|iteration| iteration.walk.as_mut())
+    }
+
+    pub(super) fn iteration(&self) -> Option<&Iteration> {
+        match self {
+            State::Forwarding { .. } => None,
+            State::Iterating(iteration) => Some(iteration),
+        }
+    }
+
+    pub(super) fn iteration_mut(&mut self) -> Option<&mut Iteration> {
+        match self {
+            State::Forwarding { .. } => None,
+            State::Iterating(iteration) => Some(iteration),
+        }
+    }
+
+    /// Ends the recheck of an iteration.
+    pub(super) fn take_recheck(&mut self) -> Option<Box<Recheck>> {
+        self.iteration_mut().and_then(|iteration| iteration.recheck.take())
+    }
+
+    /// Takes the time of [`Timer::Hopeless`].
+    pub(super) fn take_hopeless(&mut self) -> Option<Instant> {
+        match self {
+            State::Forwarding { hopeless_at } => hopeless_at.take(),
+            State::Iterating(_) => None,
+        }
+    }
 }
 
 impl<W> Lookup<W> {
@@ -119,46 +182,42 @@ impl<W> Lookup<W> {
         Lookup {
             query_key,
             rule,
+            other_than: None,
             clients: Vec::new(),
             first_deadline: None,
             dependents: Vec::new(),
-            depth: 0,
-            budget: None,
-            paid_in_full: false,
-            begins_again: false,
-            overspent: None,
-            other_than: None,
-            referrals: Vec::new(),
-            walk: None,
-            recheck: None,
-            parent_questions: 0,
-            asked: Vec::new(),
-            tries_left: 0,
-            round: 1,
-            tries: Vec::new(),
-            resume: None,
-            hopeless_at: None,
-            fault: None,
-            hindered: None,
-            agent: None,
+            charge: Charge::default(),
+            attempts: Attempts {
+                asked: Vec::new(),
+                tries_left: 0,
+                round: 1,
+                tries: Vec::new(),
+                resume: None,
+                fault: None,
+                agent: None,
+            },
+            state: State::Forwarding { hopeless_at: None },
         }
     }
 
     /// Returns the current query to the servers.
     pub(super) fn question(&self) -> &QueryKey {
-        self.walk.as_ref().map_or(&self.query_key, |walk| &walk.question)
+        self.state.walk().map_or(&self.query_key, |walk| &walk.question)
     }
 
     /// Returns the query for a server's address that is being sent to the servers of the zone's parent.
     pub(super) fn glue_question(&self) -> Option<QueryKey> {
-        self.recheck.as_ref().and_then(|recheck| recheck.question)
+        self.state.iteration()?.recheck.as_ref()?.question
     }
 
     /// Returns the failure when all servers were useless, apart from limits of the query.
     pub(super) fn failure(&self) -> LookupFailure {
-        match self.fault {
+        match self.attempts.fault {
             Some(fault) => LookupFailure::BadReply(fault),
-            None if self.asked.is_empty() => self.hindered.unwrap_or(LookupFailure::NoServers),
+            None if self.attempts.asked.is_empty() => {
+                let hindered = self.state.walk().and_then(|walk| walk.hindered);
+                hindered.unwrap_or(LookupFailure::NoServers)
+            }
             None if cannot_be_reached(self) => LookupFailure::Network(network_fault(self)),
             None => LookupFailure::NoReply,
         }
@@ -171,12 +230,12 @@ impl<W> Lookup<W> {
 
     /// Takes the error-reporting agent, if this server named it last.
     pub(super) fn agent_of(&mut self, server: ServerId) -> Option<Box<ReportAgent>> {
-        self.agent.take().filter(|(by, _)| *by == server).map(|(_, agent)| agent)
+        self.attempts.agent.take().filter(|(by, _)| *by == server).map(|(_, agent)| agent)
     }
 
     /// Puts the servers' error-reporting agent into the charged budget, after a failure.
     pub(super) fn tell_of_agent(&mut self) {
-        if let (Some(budget), Some((_, agent))) = (&self.budget, self.agent.take())
+        if let (Some(budget), Some((_, agent))) = (&self.charge.budget, self.attempts.agent.take())
             && !self.clients.is_empty()
         {
             budget.failed_at(agent);
@@ -190,7 +249,7 @@ impl<W> Lookup<W> {
 
     /// Returns the lookups of servers' addresses that it waits for.
     pub(super) fn waits(&self) -> &[Wait] {
-        self.walk.as_ref().map_or(&[], |walk| &walk.waits)
+        self.state.walk().map_or(&[], |walk| &walk.waits)
     }
 
     /// Returns the one of these that started last.
@@ -222,6 +281,8 @@ pub(super) struct Walk {
     pub(super) outside: bool,
     /// Servers that offer recursion are queried with RD, and need not be authoritative.
     pub(super) recursion: bool,
+    /// The limit that prevented the lookup of a needed address, which is no failure of servers.
+    pub(super) hindered: Option<LookupFailure>,
 }
 
 /// A zone whose servers failed, while its parent's servers are queried again.
@@ -242,13 +303,13 @@ pub(super) struct Recheck {
 
 /// Whether links failed, and every silent try is due to that.
 fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
-    let all = &lookup.asked;
+    let all = &lookup.attempts.asked;
     all.iter().any(|asked| asked.broken > 0) && all.iter().all(|asked| asked.broken == asked.silent)
 }
 
 /// Returns why links failed.
 fn network_fault<W>(lookup: &Lookup<W>) -> NetworkFault {
-    match lookup.asked.iter().all(|asked| asked.refused == asked.broken) {
+    match lookup.attempts.asked.iter().all(|asked| asked.refused == asked.broken) {
         true => NetworkFault::Refused,
         false => NetworkFault::Unreachable,
     }

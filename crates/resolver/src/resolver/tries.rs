@@ -25,14 +25,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Queries the next server, if there is one and a try is left.
     pub(super) fn ask_next(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get(&id) else { return };
-        if lookup.walk.is_some() && !has_fresh(lookup) {
+        if lookup.state.walk().is_some() && !has_fresh(lookup) {
             // Only servers with tries are left: others may have addresses, also from other lookups.
             if !self.add_addresses(id, now) {
                 self.seek(id, now, actions);
             }
         }
         let Some(lookup) = self.lookups.get(&id) else { return };
-        match select::next(&lookup.asked, &self.servers, &self.config, &mut self.random) {
+        match select::next(&lookup.attempts.asked, &self.servers, &self.config, &mut self.random) {
             Some(place) => self.launch(id, place, Steps::default(), false, now, actions),
             None => self.give_up(id, now, actions),
         }
@@ -41,7 +41,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Sends a probe, a duplicate query, to a failing server that is due for one.
     pub(super) fn ask_failing(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get(&id) else { return };
-        if let Some(place) = select::probe(&lookup.asked, &self.servers, now) {
+        if let Some(place) = select::probe(&lookup.attempts.asked, &self.servers, now) {
             self.launch(id, place, Steps::default(), true, now, actions);
         }
     }
@@ -58,14 +58,15 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         actions: &mut Vec<Action>,
     ) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let (query_key, last) = (*lookup.question(), lookup.tries_left <= 1);
-        let walk_recurses = lookup.walk.as_ref().is_some_and(|walk| walk.recursion);
+        let (query_key, last) = (*lookup.question(), lookup.attempts.tries_left <= 1);
+        let walk_recurses = lookup.state.walk().is_some_and(|walk| walk.recursion);
         let recursion_desired = walk_recurses || self.rules.recurse(lookup.rule);
         pay(lookup, &self.config.iterate.budget, now);
-        let Some(asked) = lookup.asked.get_mut(place).filter(|_| lookup.tries_left > 0) else {
+        let Some(asked) = lookup.attempts.asked.get_mut(place).filter(|_| lookup.attempts.tries_left > 0)
+        else {
             return self.go_on(id, now, actions);
         };
-        lookup.tries_left -= 1;
+        lookup.attempts.tries_left -= 1;
         asked.tries += 1;
         let (server, silent) = (asked.server, asked.silent);
         let tcp_only = self.servers.get(server).is_some_and(|server| server.upstream.reach == Reach::Tcp);
@@ -113,14 +114,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.set_timer(now + wait, Timer::Try(try_id));
         self.tries.insert(try_id, one);
         if let Some(lookup) = self.lookups.get_mut(&id) {
-            lookup.tries.push(try_id);
+            lookup.attempts.tries.push(try_id);
         }
         self.note_asked(id, try_id, wait, now);
     }
 
     fn note_asked(&self, id: LookupId, try_id: TryId, wait: Duration, now: Instant) {
         self.note_of(try_id, now, |server, transport, one| {
-            let left = self.lookups.get(&id).map_or(0, |lookup| lookup.tries_left);
+            let left = self.lookups.get(&id).map_or(0, |lookup| lookup.attempts.tries_left);
             let attempt = self.config.limits.tries.saturating_sub(left);
             let edns = one.opt.as_ref().map(|opt| match &opt.cookie {
                 None => CookieSent::No,
@@ -204,10 +205,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             }
             return;
         };
-        if let Some(asked) = self.lookups.get_mut(&lookup_id).and_then(|l| l.asked.get_mut(place)) {
+        if let Some(asked) = self.lookups.get_mut(&lookup_id).and_then(|l| l.attempts.asked.get_mut(place)) {
             asked.silent += 1;
         }
-        let more = self.lookups.get(&lookup_id).is_some_and(|lookup| lookup.tries_left > 0);
+        let more = self.lookups.get(&lookup_id).is_some_and(|lookup| lookup.attempts.tries_left > 0);
         if more && self.is_set_aside(lookup_id) {
             return;
         }
@@ -237,7 +238,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         let Some(lookup) = one.lookup else { return };
         let refused = error != io::ErrorKind::QuotaExceeded;
-        if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.asked.get_mut(one.place)) {
+        if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.attempts.asked.get_mut(one.place)) {
             asked.silent += 1;
             asked.broken += 1;
             asked.refused += u32::from(error == io::ErrorKind::ConnectionRefused);
@@ -270,19 +271,20 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             return self.ask_whole(id, now, actions);
         }
         let Some(lookup) = self.lookups.get(&id) else { return };
-        if lookup.asked.iter().all(|asked| asked.spent) {
+        if lookup.attempts.asked.iter().all(|asked| asked.spent) {
             return self.give_up(id, now, actions);
         }
         let waits = self.waits(lookup);
-        let fresh = lookup.asked.iter().any(|asked| asked.tries < lookup.round && !asked.spent);
-        match lookup.tries_left {
+        let fresh =
+            lookup.attempts.asked.iter().any(|asked| asked.tries < lookup.attempts.round && !asked.spent);
+        match lookup.attempts.tries_left {
             0 if !waits => self.give_up(id, now, actions),
             0 => {}
             _ if fresh => self.ask_next(id, now, actions),
             _ if !waits => {
                 let at = now + self.pause(lookup);
                 if let Some(lookup) = self.lookups.get_mut(&id) {
-                    lookup.resume = Some(at);
+                    lookup.attempts.resume = Some(at);
                 }
                 self.set_timer(at, Timer::Resume(id));
             }
@@ -298,12 +300,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Whether a try is pending for a lookup, or the next one is scheduled.
     pub(super) fn asks(&self, lookup: &Lookup<O::Waiter>) -> bool {
         let pending = |id: &TryId| self.tries.get(id).is_some_and(|one| one.timer.is_some());
-        lookup.resume.is_some() || lookup.tries.iter().any(pending)
+        lookup.attempts.resume.is_some() || lookup.attempts.tries.iter().any(pending)
     }
 
     /// Returns the pause before servers with failed links are queried again.
     fn pause(&self, lookup: &Lookup<O::Waiter>) -> Duration {
-        let open = lookup.asked.iter().filter(|asked| !asked.spent);
+        let open = lookup.attempts.asked.iter().filter(|asked| !asked.spent);
         let timeouts = open.filter_map(|asked| {
             let server = self.servers.get(asked.server)?;
             Some(server.rtt.timeout(asked.silent, &self.config.timing))
@@ -315,12 +317,12 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     pub(super) fn resume(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let aside = self.is_set_aside(id);
         if let Some(lookup) = self.lookups.get_mut(&id) {
-            lookup.resume = None;
+            lookup.attempts.resume = None;
             if aside {
                 return;
             }
-            let open = lookup.asked.iter().filter(|asked| !asked.spent);
-            lookup.round = open.map(|asked| asked.tries).min().unwrap_or_default() + 1;
+            let open = lookup.attempts.asked.iter().filter(|asked| !asked.spent);
+            lookup.attempts.round = open.map(|asked| asked.tries).min().unwrap_or_default() + 1;
             self.ask_next(id, now, actions);
         }
     }
@@ -331,7 +333,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             return;
         }
         let Some(lookup) = self.lookups.get(&id) else { return };
-        let failure = match lookup.overspent {
+        let failure = match lookup.charge.overspent {
             _ if lookup.other_than.is_some() => LookupFailure::NoOtherServer,
             Some(overspent) => return self.spent(id, overspent, now, actions),
             None => lookup.failure(),
@@ -364,7 +366,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let one = self.tries.remove(&id)?;
         self.drop_timer(one.timer, Timer::Try(id));
         if let Some(lookup) = one.lookup.and_then(|lookup| self.lookups.get_mut(&lookup)) {
-            lookup.tries.retain(|other| *other != id);
+            lookup.attempts.tries.retain(|other| *other != id);
         }
         if !one.stream && self.links.remove(&one.link).is_some() {
             actions.push(Action::Close { link: one.link });
@@ -375,14 +377,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 
 /// Whether there is a server that this lookup has not queried.
 pub(super) fn has_fresh<W>(lookup: &Lookup<W>) -> bool {
-    lookup.asked.iter().any(|asked| asked.tries == 0 && !asked.spent)
+    lookup.attempts.asked.iter().any(|asked| asked.tries == 0 && !asked.spent)
 }
 
 /// Charges a query to the lookup's budget. If a limit is reached, no try is left.
 fn pay<W>(lookup: &mut Lookup<W>, limits: &BudgetLimits, now: Instant) {
-    let (Some(budget), 1..) = (&lookup.budget, lookup.tries_left) else { return };
-    let zone = lookup.walk.as_ref().map(|walk| walk.cut.zone.as_lower());
+    let (Some(budget), 1..) = (&lookup.charge.budget, lookup.attempts.tries_left) else { return };
+    let zone = lookup.state.walk().map(|walk| walk.cut.zone.as_lower());
     if let Err(spent) = budget.take_query(zone, limits, now) {
-        (lookup.tries_left, lookup.overspent) = (0, Some(spent));
+        (lookup.attempts.tries_left, lookup.charge.overspent) = (0, Some(spent));
     }
 }

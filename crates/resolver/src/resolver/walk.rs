@@ -16,7 +16,7 @@ use wire::{LowerName, LowerNameBuf, Name, Rcode, Type};
 use super::Resolver;
 use super::minimise::lifetime;
 use super::seek::plain;
-use super::state::{Lookup, LookupId, Timer, TryId, Walk};
+use super::state::{Charge, Iteration, Lookup, LookupId, State, Timer, TryId, Walk};
 use super::tries::has_fresh;
 use crate::config::Minimisation;
 use crate::delegations::Cut;
@@ -63,11 +63,16 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     pub(super) fn set_out(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let (query_key, rule) = (lookup.query_key, lookup.rule);
-        lookup.asked.clear();
-        lookup.recheck = None;
         let way = self.rules.get(rule).map(|rule| &rule.way);
         let Some(Way::Iterate { start, prime, .. }) = way else { return };
         let (start, prime) = (Arc::clone(start), *prime);
+        lookup.attempts.asked.clear();
+        let hopeless = lookup.state.take_hopeless();
+        match &mut lookup.state {
+            State::Iterating(iteration) => iteration.recheck = None,
+            state @ State::Forwarding { .. } => *state = State::Iterating(Box::default()),
+        }
+        self.drop_timer(hopeless, Timer::Hopeless(id));
         let name = query_key.name.as_lower();
         let from = if query_key.qtype == Type::DS { name.parent().unwrap_or(name) } else { name };
         let known = self.delegations.closest(from, start.zone.as_lower(), now);
@@ -101,7 +106,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             return;
         }
         self.prime_again.insert(rule, now + PRIME_AGAIN);
-        let lookup = Lookup { budget: Some(Default::default()), ..Lookup::new(query_key, rule) };
+        let charge = Charge { budget: Some(Default::default()), ..Charge::default() };
+        let lookup = Lookup { charge, ..Lookup::new(query_key, rule) };
         self.start(lookup, now, actions);
     }
 
@@ -123,9 +129,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     ) -> bool {
         let turn = self.random.below(cut.servers.len() as u32) as usize;
         let Some(lookup) = self.lookups.get_mut(&id) else { return false };
-        lookup.asked.clear();
-        (lookup.fault, lookup.hindered, lookup.agent) = (None, None, None);
-        let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
+        lookup.attempts.asked.clear();
+        (lookup.attempts.fault, lookup.attempts.agent) = (None, None);
+        let whole = lookup.state.walk().is_some_and(|walk| walk.whole);
         self.leave_zone(id, now, actions);
         let dead = self.is_dead(&cut, now);
         let config = &self.config.iterate;
@@ -141,9 +147,11 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let shown = cut.zone.as_lower().label_count();
         let (waits, sought, seek_at) = (Vec::new(), Vec::new(), None);
         let question = lookup.glue_question().unwrap_or(lookup.query_key);
-        let (outside, recursion) = (false, false);
-        let walk = Walk { cut, question, shown, whole, waits, seek_at, sought, turn, outside, recursion };
-        lookup.walk = Some(Box::new(walk));
+        let Some(iteration) = lookup.state.iteration_mut() else { return false };
+        let (outside, recursion, hindered) = (false, false, None);
+        let walk =
+            Walk { cut, question, shown, whole, waits, seek_at, sought, turn, outside, recursion, hindered };
+        iteration.walk = Some(walk);
         true
     }
 
@@ -152,7 +160,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     fn ask_copy(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let wanted = |lookup: &&Lookup<O::Waiter>| lookup.other_than != Some(AnsweredBy::Copy);
         let Some(lookup) = self.lookups.get(&id).filter(wanted) else { return false };
-        let (Some(walk), Some(rule)) = (&lookup.walk, self.rules.get(lookup.rule)) else { return false };
+        let (Some(walk), Some(rule)) = (lookup.state.walk(), self.rules.get(lookup.rule)) else {
+            return false;
+        };
         let Way::Iterate { start, copy: Some(copy), .. } = &rule.way else { return false };
         let mut message = Vec::new();
         if walk.cut.zone != start.zone || !copy.respond(&walk.question, &mut message) {
@@ -179,8 +189,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 
     /// Removes a lookup from its zone, with its address lookups.
     pub(super) fn leave_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
-        let walk = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.take());
-        let Some(walk) = walk else { return };
+        let iteration = self.lookups.get_mut(&id).and_then(|lookup| lookup.state.iteration_mut());
+        let Some(walk) = iteration.and_then(|iteration| iteration.walk.take()) else { return };
         self.load.zone_went(walk.cut.zone.as_lower());
         self.drop_timer(walk.seek_at, Timer::Seek(id));
         for wait in walk.waits {
@@ -192,13 +202,13 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     pub(super) fn ask_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let uncut = self.uncut(id, now);
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        lookup.tries_left = self.config.limits.tries;
-        lookup.round = 1;
-        let resume = lookup.resume.take();
-        let tries = std::mem::take(&mut lookup.tries);
+        lookup.attempts.tries_left = self.config.limits.tries;
+        lookup.attempts.round = 1;
+        let resume = lookup.attempts.resume.take();
+        let tries = std::mem::take(&mut lookup.attempts.tries);
         let for_glue = lookup.glue_question().is_some();
-        if let Some(walk) = lookup.walk.as_mut().filter(|_| !for_glue) {
-            let budget = lookup.budget.as_ref();
+        if let Some(walk) = lookup.state.walk_mut().filter(|_| !for_glue) {
+            let budget = lookup.charge.budget.as_ref();
             let config = &self.config.iterate;
             let taken = || budget.and_then(|budget| budget.take_minimised(&config.budget));
             walk.show_more(&lookup.query_key, config, uncut, taken);
@@ -209,7 +219,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         self.add_addresses(id, now);
         self.note_zone(id, now);
-        match self.lookups.get(&id).is_some_and(|lookup| !lookup.asked.is_empty()) {
+        match self.lookups.get(&id).is_some_and(|lookup| !lookup.attempts.asked.is_empty()) {
             true => {
                 self.ask_next(id, now, actions);
                 self.ask_failing(id, now, actions);
@@ -220,10 +230,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 
     fn note_zone(&self, id: LookupId, now: Instant) {
         let Some(lookup) = self.lookups.get(&id) else { return };
-        let Some(walk) = &lookup.walk else { return };
+        let Some(walk) = lookup.state.walk() else { return };
         self.note(id, now, || TraceEvent::Zone {
             zone: Box::new(walk.cut.zone.into()),
-            addresses: lookup.asked.len(),
+            addresses: lookup.attempts.asked.len(),
             name: Box::new(walk.question.name.into()),
             qtype: walk.question.qtype,
         });
@@ -242,7 +252,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let Some((lookup_id, lookup)) = one.lookup.and_then(|id| Some((id, self.lookups.get(&id)?))) else {
             return;
         };
-        let Some(walk) = &lookup.walk else { return };
+        let Some(walk) = lookup.state.walk() else { return };
         let next = match self.weigh(lookup, walk, one.name.as_name(), message, rcode) {
             Ok(next) => next,
             Err(fault) => return self.useless(id, rcode, fault, now, actions),
@@ -270,19 +280,20 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         actions: &mut Vec<Action>,
     ) {
         let Said { message, by, agent } = said;
-        let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
+        let walk = self.lookups.get(&id).and_then(|lookup| lookup.state.walk());
         let part = walk.map(|walk| walk.question.name);
         match next {
             Next::Down(referral, proof) => {
-                if let Some(lookup) = self.lookups.get_mut(&id) {
-                    lookup.referrals.extend(proof.map(|proof| *proof));
+                let lookup = self.lookups.get_mut(&id);
+                if let Some(iteration) = lookup.and_then(|lookup| lookup.state.iteration_mut()) {
+                    iteration.referrals.extend(proof.map(|proof| *proof));
                 }
                 self.go_down(id, cut, &referral, now, actions);
             }
             Next::Deeper(ttl) => {
                 self.learn_uncut(part.as_ref().map(|part| part.as_lower()), cut, || ttl, now);
                 if let Some(lookup) = self.lookups.get_mut(&id) {
-                    lookup.asked.iter_mut().for_each(Asked::goes_on);
+                    lookup.attempts.asked.iter_mut().for_each(Asked::goes_on);
                 }
                 self.ask_zone(id, now, actions);
             }
@@ -290,14 +301,15 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             Next::Glue(glue) => self.take_glue(id, &glue, now, actions),
             Next::Answer(answer) => {
                 let lookup = self.lookups.get_mut(&id);
-                let walk = lookup.as_ref().and_then(|lookup| lookup.walk.as_ref());
+                let walk = lookup.as_ref().and_then(|lookup| lookup.state.walk());
                 if !answer.authoritative && walk.is_some_and(|walk| walk.recursion) {
                     self.stats.recursive.add(1);
                     if let (Some(AnsweredBy::Server(server)), Some(lookup)) = (by, lookup.as_deref()) {
                         self.sink.took_recursive(cut.zone.as_name(), server, &lookup.query_key);
                     }
                 }
-                let referrals = lookup.map(|lookup| std::mem::take(&mut lookup.referrals));
+                let iteration = lookup.and_then(|lookup| lookup.state.iteration_mut());
+                let referrals = iteration.map(|iteration| std::mem::take(&mut iteration.referrals));
                 let answer = Answer { by, agent, referrals: referrals.unwrap_or_default(), ..answer };
                 self.learn_start(id, cut, message, &answer, now);
                 let above = part.as_ref().and_then(|part| part.as_lower().parent());
@@ -325,7 +337,11 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             max_negative_ttl: self.config.max_negative_ttl,
         };
         let referral_scope = self.referral_scope(&walk.cut, question);
-        if let Some(recheck) = lookup.recheck.as_ref().filter(|recheck| recheck.question.is_some()) {
+        let (recheck, referrals) = match lookup.state.iteration() {
+            Some(Iteration { recheck, referrals, .. }) => (recheck.as_ref(), referrals.len()),
+            None => (None, 0),
+        };
+        if let Some(recheck) = recheck.filter(|recheck| recheck.question.is_some()) {
             return self.weigh_glue(recheck, question, message, rcode, &scope, &referral_scope);
         }
         if rcode == Rcode::NOERROR
@@ -337,7 +353,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             }
             // A client that has set both bits validates the answer.
             let validates = question.dnssec_ok && question.checking_disabled;
-            let proof = (validates && lookup.referrals.len() < PROOFS)
+            let proof = (validates && referrals < PROOFS)
                 .then(|| referral_proof(message, &referral.zone, question, &scope));
             return Ok(Next::Down(referral, proof.flatten().map(Box::new)));
         }
@@ -430,24 +446,27 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// addresses.
     pub(super) fn wants_whole(&self, id: LookupId) -> bool {
         self.lookups.get(&id).is_some_and(|lookup| {
-            let just = lookup.asked.iter().any(|asked| asked.spent && asked.tries > 0);
-            self.may_be_misunderstood(lookup) && just && lookup.overspent.is_none() && !has_fresh(lookup)
+            let just = lookup.attempts.asked.iter().any(|asked| asked.spent && asked.tries > 0);
+            self.may_be_misunderstood(lookup)
+                && just
+                && lookup.charge.overspent.is_none()
+                && !has_fresh(lookup)
         }) && !self.is_set_aside(id)
     }
 
     /// Whether servers may mishandle partial names (RFC 9156 §2.3). Silent ones would be silent again.
     fn may_be_misunderstood(&self, lookup: &Lookup<O::Waiter>) -> bool {
-        let part = lookup.walk.as_ref().is_some_and(|walk| walk.question != lookup.query_key);
+        let part = lookup.state.walk().is_some_and(|walk| walk.question != lookup.query_key);
         part && lookup.glue_question().is_none()
-            && lookup.fault.is_some()
+            && lookup.attempts.fault.is_some()
             && self.config.iterate.minimisation == Minimisation::Relaxed
     }
 
     /// Queries for the whole name, first the servers whose reply to a part of it was useless.
     pub(super) fn ask_whole(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        lookup.asked.iter_mut().for_each(Asked::begins_again);
-        if let Some(walk) = &mut lookup.walk {
+        lookup.attempts.asked.iter_mut().for_each(Asked::begins_again);
+        if let Some(walk) = lookup.state.walk_mut() {
             walk.whole = true;
         }
         self.ask_zone(id, now, actions);
@@ -456,8 +475,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Tries all alternatives of a lookup whose servers have no more tries or are useless. Returns whether
     /// there is one.
     pub(super) fn has_another_way(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
-        let Some(lookup) = self.lookups.get(&id).filter(|lookup| lookup.walk.is_some()) else { return false };
-        if lookup.overspent.is_some() {
+        let Some(lookup) = self.lookups.get(&id).filter(|lookup| lookup.state.walk().is_some()) else {
+            return false;
+        };
+        if lookup.charge.overspent.is_some() {
             let newest = lookup.newest_wait();
             newest.into_iter().for_each(|other| self.rouse(other, now, actions));
             return newest.is_some();
