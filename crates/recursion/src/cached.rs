@@ -41,9 +41,16 @@ impl Cached {
         Cached { on: None, key }
     }
 
-    pub(crate) fn new(service: Arc<Service>, policy: Arc<Policy>) -> Self {
+    fn new(service: Arc<Service>, policy: Arc<Policy>) -> Self {
         let key = *service.cache().key();
         Cached { on: Some(On { service, policy }), key }
+    }
+}
+
+impl Service {
+    /// Returns a handle of the cache for the query path, with the current policy.
+    pub fn memory(self: &Arc<Self>) -> Cached {
+        Cached::new(Arc::clone(self), self.policy())
     }
 }
 

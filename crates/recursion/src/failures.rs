@@ -6,7 +6,7 @@ use resolver::LookupFailure;
 use validator::BogusReason;
 use wire::NameBuf;
 
-use crate::stats::SharedCount;
+use crate::count::SharedCount;
 
 /// Why a client gets SERVFAIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,14 +10,22 @@ use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Sec
 use wire::{Class, LowerNameBuf, Name, Rcode, Ttl, Type};
 
 use crate::cached::query_key;
-use crate::completion::Waiting;
 use crate::message::ReplyOptions;
 use crate::policy::Policy;
-use crate::query_state::{QueryState, Step};
+use crate::query_state::QueryState;
 use crate::service::Service;
+use crate::steps::Step;
+use crate::waiter::Waiting;
 
 /// The source of answers that are not in the cache.
-pub(crate) struct RecursiveSource(pub(crate) Arc<Service>);
+struct RecursiveSource(Arc<Service>);
+
+impl Service {
+    /// Returns the source that answers cache misses.
+    pub fn source(self: &Arc<Self>) -> Arc<dyn Source> {
+        Arc::new(RecursiveSource(Arc::clone(self)))
+    }
+}
 
 /// Whether a type can be looked up: meta types have no records, ANY excepted (RFC 6895 §3.1).
 fn is_askable(qtype: Type) -> bool {

@@ -8,10 +8,10 @@ use validator::BogusReason;
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
 
-use crate::completion::Waiter;
 use crate::dns64::Dns64Made;
-use crate::service::{Service, key};
-use crate::validation::Verdict;
+use crate::kept::key;
+use crate::service::Service;
+use crate::waiter::{Verdict, Waiter};
 
 /// State of recursive service for one query.
 #[derive(Clone, Debug)]
@@ -96,11 +96,6 @@ impl Service {
             || self.bogus.reason(query_key, now).filter(|_| validates && !query_key.checking_disabled);
         let bogus = failure.and_then(|_| remembered());
         Inspection { local, rule: policy.cache_views.domain(cache_view), validates, cached, failure, bogus }
-    }
-
-    /// Whether this upstream answer is withheld from clients because it contains private addresses.
-    pub fn withholds(&self, message: &[u8]) -> bool {
-        self.policy().private.as_ref().is_some_and(|private| private.offends(message))
     }
 
     /// Whether DNS64 synthesizes AAAA records, given this response to a query for AAAA.

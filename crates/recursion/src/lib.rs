@@ -6,53 +6,74 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `service` | [`Service`]: cache, policy, and the connection to the resolver |
-//! | `cached` | cache hits on the query path |
-//! | `front` | the source that answers cache misses |
-//! | `query_state` | the state of one client's query until its reply |
-//! | `completion` | passes lookup outcomes to the cache and the waiting clients |
-//! | `policy` | the operator's settings, compiled |
-//! | `prefix` | address prefixes |
-//! | `access` | access control |
+//! | `prefix`, `access` | address prefixes; access control |
+//! | `cache_views` | finds the rule that covers a name |
 //! | `local` | special-use names and local data |
-//! | `validation` | validates answers before clients get them |
-//! | `reports` | error reports to agents (RFC 9567) |
-//! | `sentinel` | root key trust anchor sentinel (RFC 8509) |
 //! | `private` | filters private addresses from upstream answers |
 //! | `dns64` | synthesizes AAAA records from A records (RFC 6147) |
-//! | `cache_views` | finds the rule that covers a name |
-//! | `message` | replies to clients |
+//! | `policy` | the operator's settings, compiled |
+//! | `sentinel` | root key trust anchor sentinel (RFC 8509) |
+//! | `count`, `failures`, `stats` | counters; causes of SERVFAIL |
+//! | `stalled`, `bogus`, `repeats`, `sent_reports` | recent queries: served stale, bogus, answered from proofs, reported |
+//! | `message` | answers as messages, replies to clients |
+//! | `quota` | the validation work charged to one query |
+//! | `query_state` | the state of one client's query until its reply |
+//! | `waiter` | what waits for the outcome of a lookup |
+//! | `jobs` | validations as data |
+//! | `service` | [`Service`]: cache, policy, and the connection to the resolver, which all modules below share |
+//! | `kept` | what goes into the cache |
+//! | `denied` | answers from cached proofs (RFC 8198) |
+//! | `known` | answers from local state |
+//! | `steps` | the next step of a client's query |
+//! | `reports` | error reports to agents (RFC 9567) |
+//! | `clients` | waiting clients: their lookups, the end of their queries |
+//! | `validation` | validates answers before clients get them |
+//! | `completion` | passes lookup outcomes to the cache and to what waits for them |
+//! | `cached` | cache hits on the query path |
+//! | `front` | the source that answers cache misses |
 //! | `inspect` | state of one query, for operators |
-//! | `failures` | causes of SERVFAIL |
-//! | `stalled` | stale answers served because upstreams failed |
-//! | `stats` | counters |
+//!
+//! A module uses only those above it. The modules below `service` add methods to [`Service`].
 #![forbid(unsafe_code)]
 
 mod access;
+mod bogus;
 mod cache_views;
 mod cached;
+mod clients;
 mod completion;
+mod count;
+mod denied;
 mod dns64;
 mod failures;
 mod front;
 mod inspect;
+mod jobs;
+mod kept;
+mod known;
 mod local;
 mod message;
 mod policy;
 mod prefix;
 mod private;
 mod query_state;
+mod quota;
+mod repeats;
 mod reports;
+mod sent_reports;
 mod sentinel;
 mod service;
 mod stalled;
 mod stats;
+mod steps;
 mod validation;
+mod waiter;
 
 pub use access::{Access, AccessAction, AccessRule, TooManyRules};
 pub use cache_views::Domain;
 pub use cached::Cached;
-pub use completion::{LookupCompletion, Waiter};
+pub use completion::LookupCompletion;
+pub use count::SharedCount;
 pub use dns64::{Dns64, Dns64Config, Dns64Fault, Dns64Made};
 pub use failures::{FailureCause, FailureCounts};
 pub use inspect::{CachedAnswer, Inspection};
@@ -62,7 +83,7 @@ pub use local::{
 pub use policy::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use prefix::{Prefix, PrefixFault};
 pub use private::{PrivateAddresses, PrivateConfig};
-pub use reports::Unreported;
 pub use service::{FailureReport, LastResortReport, Lookups, Service};
-pub use stats::{RecursionStats, ReportStats, SharedCount, ValidationStats};
-pub use validation::{Validations, Verdict};
+pub use stats::{RecursionStats, ReportStats, Unreported, ValidationStats};
+pub use validation::Validations;
+pub use waiter::{Verdict, Waiter};

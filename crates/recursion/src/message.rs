@@ -2,17 +2,19 @@
 //! client's question.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use resolver::{Answer, AnsweredBy};
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Compressor, Full, MAX_MESSAGE, Malformed, Offset, Owner, Parser, Section};
-use wire::{Class, Header, LowerNameBuf, Rcode, Type};
+use wire::{Class, Header, LowerNameBuf, Rcode, Ttl, Type};
 
 /// A response as cached and passed on: question in lower case at offset 12, no OPT.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     /// From the resolver, shared by all waiters.
-    Shared(Arc<resolver::Answer>),
+    Shared(Arc<Answer>),
     /// Built in this crate.
     Own(Arc<[u8]>),
 }
@@ -23,6 +25,38 @@ impl Message {
         match self {
             Message::Shared(answer) => &answer.message,
             Message::Own(bytes) => bytes,
+        }
+    }
+}
+
+/// A response, or the part of one up to a link of a chain.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) message: Message,
+    pub(crate) rcode: Rcode,
+    /// It is secure: validated here, or by servers that are trusted to validate.
+    pub(crate) authentic: bool,
+    /// How long a negative answer may be cached.
+    pub(crate) negative_ttl: Option<Ttl>,
+    /// It has expired.
+    pub(crate) stale: bool,
+    /// The extended error to send with it.
+    pub(crate) info: Option<ErrorInfo>,
+    /// The server that sent it for this query, unless it was cached.
+    pub(crate) upstream: Option<SocketAddr>,
+}
+
+impl Piece {
+    /// Returns the resolver's answer as a piece that shares its message.
+    pub(crate) fn shared(answer: &Arc<Answer>, trust_ad: bool) -> Piece {
+        Piece {
+            message: Message::Shared(Arc::clone(answer)),
+            rcode: answer.rcode,
+            authentic: answer.authentic && trust_ad,
+            negative_ttl: answer.negative_ttl,
+            stale: false,
+            info: None,
+            upstream: answer.by.and_then(AnsweredBy::server),
         }
     }
 }

@@ -1,23 +1,14 @@
-//! State of one client's query: cache lookups, chains across rules, DNS64. Each step runs the same way
-//! whether its answer came from the cache or from another server.
+//! State of one client's query: the chain that it has followed, and what its lookups are charged to.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use cache::Now;
-use engine::Refusal;
-use resolver::{AnsweredBy, Budget, ClientPrefix, QueryKey};
-use validator::BogusReason;
+use resolver::{Budget, ClientPrefix, QueryKey};
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};
 
-use crate::failures::FailureCause;
-use crate::message::{Message, Reply, Unjoinable, join};
+use crate::message::{Message, Piece, Reply, Unjoinable, join};
 use crate::policy::Policy;
-use crate::sentinel;
-use crate::service::{Known, Piece, Service};
-use crate::stalled::Refresh;
-use crate::validation::quota::ValidationQuota;
+use crate::quota::ValidationQuota;
 
 /// State of a client's query.
 pub(crate) struct QueryState {
@@ -29,17 +20,17 @@ pub(crate) struct QueryState {
     pub(crate) client: ClientPrefix,
     /// Pays for the upstream queries, for all names of a chain.
     pub(crate) budget: Budget,
-    links: Option<Links>,
+    pub(crate) links: Option<Links>,
     /// While A records are looked up for DNS64: the answer without AAAA records and the links that led to it.
-    without: Option<(Piece, Option<Links>)>,
+    pub(crate) without: Option<(Piece, Option<Links>)>,
     /// Whether DNS64 applies to this query.
-    dns64: bool,
+    pub(crate) dns64: bool,
     /// All names of the chain so far, QNAME first.
     passed: Vec<LowerNameBuf>,
-    chain_left: u8,
-    authentic: bool,
-    stale: bool,
-    info: Option<ErrorInfo>,
+    pub(crate) chain_left: u8,
+    pub(crate) authentic: bool,
+    pub(crate) stale: bool,
+    pub(crate) info: Option<ErrorInfo>,
     /// The server that sent the newest piece of the answer, if it was not cached.
     pub(crate) upstream: Option<SocketAddr>,
     /// Pays for validation, for all names of a chain.
@@ -48,31 +39,11 @@ pub(crate) struct QueryState {
 
 /// The first part of a chain.
 #[derive(Clone)]
-struct Links {
-    message: Vec<u8>,
+pub(crate) struct Links {
+    pub(crate) message: Vec<u8>,
     /// It is from a zone served here.
-    from_zone: bool,
+    pub(crate) from_zone: bool,
 }
-
-/// What to do next.
-pub(crate) enum Step {
-    /// Send the reply.
-    Reply(Reply),
-    /// Start a lookup.
-    Ask {
-        /// A stale answer is available.
-        stale: bool,
-    },
-    /// Refuse the query.
-    Refuse(Refusal),
-}
-
-/// The chain is too long or a loop, or its parts cannot be joined.
-const CHAIN: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
-/// The name's statement about a key is false (RFC 8509 §3.2).
-const SENTINEL: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
-/// A cached failure: no server answered a short time ago.
-const REMEMBERED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::CACHED_ERROR);
 
 impl QueryState {
     /// The state of a new query from `address`.
@@ -109,13 +80,14 @@ impl QueryState {
     }
 
     /// Returns the links alone as an incomplete answer.
-    fn links_alone(&mut self) -> Option<Reply> {
+    pub(crate) fn links_alone(&mut self) -> Option<Reply> {
         let Links { message, from_zone } = self.links.take()?;
         let message = Message::Own(message.into());
         Some(Reply { message, rcode: Rcode::NOERROR, authoritative: from_zone, authentic: false, info: None })
     }
 
-    fn reply(&self, message: Message, rcode: Rcode) -> Reply {
+    /// Returns the reply with this message.
+    pub(crate) fn reply(&self, message: Message, rcode: Rcode) -> Reply {
         let stale = match rcode {
             Rcode::NXDOMAIN => ErrorInfo::STALE_NXDOMAIN,
             _ => ErrorInfo::STALE_ANSWER,
@@ -124,150 +96,9 @@ impl QueryState {
         let info = if self.stale { Some(stale) } else { self.info };
         Reply { message, rcode, authoritative, authentic: self.authentic && !self.stale, info }
     }
-}
 
-impl Service {
-    /// Answers from cached data as far as possible, and returns the next step.
-    pub(crate) fn pursue(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Step {
-        loop {
-            let (piece, leads_to) = match self.known(policy, &query_state.next, Some(query_state.client), now)
-            {
-                Known::Answer(piece) => (piece, None),
-                // Further links are looked up together with their targets, as many as one server follows.
-                Known::Link(..) if query_state.links.is_some() => return Step::Ask { stale: false },
-                Known::Link(piece, target) => {
-                    // In that case the first link does not count either.
-                    query_state.chain_left = query_state.chain_left.saturating_add(1);
-                    (piece, Some(target))
-                }
-                Known::Failure(Some(stale)) => (stale, None),
-                Known::Failure(None) => {
-                    self.stats().remembered_failures.add();
-                    self.failed(&query_state.next, FailureCause::Remembered);
-                    return Step::Refuse(REMEMBERED);
-                }
-                Known::Bogus(reason) => {
-                    self.stats().remembered_failures.add();
-                    self.failed(&query_state.next, FailureCause::RememberedBogus(reason));
-                    return Step::Refuse(refusal_of(reason));
-                }
-                Known::Nothing(None) => return Step::Ask { stale: false },
-                Known::Nothing(Some(stale)) => match self.refresh(policy, query_state, now) {
-                    Refresh::Wait => return Step::Ask { stale: true },
-                    Refresh::Behind => {
-                        let QueryState { next, client, budget, quota, .. } = &*query_state;
-                        self.fetch(*next, *client, Some(budget.clone()), quota.clone());
-                        (stale, None)
-                    }
-                    Refresh::Later => (stale, None),
-                },
-                Known::NoRule => {
-                    let alone = query_state.links_alone().map(Step::Reply);
-                    return alone.unwrap_or(Step::Refuse(Refusal::NOT_AUTHORITATIVE));
-                }
-            };
-            if let Some(step) = self.take(policy, query_state, piece, leads_to, now) {
-                return step;
-            }
-        }
-    }
-
-    /// Takes the answer to the `next` query, which may lead into another rule's domain. Returns `None` if
-    /// another query has to be answered.
-    pub(crate) fn take(
-        &self,
-        policy: &Policy,
-        query_state: &mut QueryState,
-        piece: Piece,
-        leads_to: Option<LowerNameBuf>,
-        now: Now,
-    ) -> Option<Step> {
-        query_state.stale |= piece.stale;
-        query_state.info = piece.info.or(query_state.info);
-        query_state.upstream = piece.upstream.or(query_state.upstream);
-        query_state.authentic &= piece.authentic;
-        if let Some(target) = leads_to {
-            let led = query_state.lead_on(&piece, target);
-            return led.err().map(|Unjoinable| self.no_chain(query_state));
-        }
-        let piece = match (query_state.without.take(), &policy.dns64) {
-            // DNS64 was switched off since.
-            (Some((without, links)), None) => {
-                query_state.links = links;
-                without
-            }
-            (Some((without, links)), Some(dns64)) => {
-                let ttl = without.negative_ttl.map(|ttl| ttl.as_secs());
-                match dns64.synthesize(piece.message.bytes(), ttl) {
-                    Some(made) if piece.rcode == Rcode::NOERROR => {
-                        self.stats().synthesized.add();
-                        query_state.authentic = false;
-                        Piece { message: Message::Own(made.into()), ..piece }
-                    }
-                    _ => {
-                        query_state.links = links;
-                        without
-                    }
-                }
-            }
-            (None, Some(dns64)) if query_state.dns64 && dns64.wants_synthesis(piece.message.bytes()) => {
-                query_state.without = Some((piece, query_state.links.clone()));
-                query_state.next.qtype = Type::A;
-                return None;
-            }
-            (None, Some(dns64)) if query_state.dns64 => match dns64.without_excluded(piece.message.bytes()) {
-                Some(usable) => Piece { message: Message::Own(usable.into()), authentic: false, ..piece },
-                None => piece,
-            },
-            _ => piece,
-        };
-        if piece.stale {
-            self.stats().stale.add();
-        }
-        Some(self.end(policy, query_state, piece, now))
-    }
-
-    /// Returns how to refresh the expired answer to the next query.
-    fn refresh(&self, policy: &Policy, query_state: &QueryState, now: Now) -> Refresh {
-        self.stalled.refresh(&query_state.next, now, policy.stale_refresh)
-    }
-
-    fn no_chain(&self, query_state: &QueryState) -> Step {
-        self.failed(&query_state.asked, FailureCause::AliasChain);
-        Step::Refuse(CHAIN)
-    }
-
-    /// Completes the answer with its last piece.
-    fn end(&self, policy: &Policy, query_state: &QueryState, piece: Piece, now: Now) -> Step {
-        if query_state.authentic
-            && !query_state.stale
-            && sentinel::lies(&policy.validation, &query_state.asked)
-        {
-            let validates =
-                self.cache_view(policy, &query_state.asked).is_some_and(|cache_view| cache_view.validates);
-            if validates {
-                self.keep_failure(policy, &query_state.asked, None, now);
-                self.failed(&query_state.asked, FailureCause::Sentinel);
-                return Step::Refuse(SENTINEL);
-            }
-        }
-        let Some(links) = &query_state.links else {
-            return Step::Reply(query_state.reply(piece.message, piece.rcode));
-        };
-        let authentic = query_state.authentic && !query_state.stale;
-        let Ok(joined) = join(&links.message, piece.message.bytes(), authentic) else {
-            return self.no_chain(query_state);
-        };
-        if !links.from_zone && !query_state.dns64 && !query_state.stale {
-            self.keep(policy, &query_state.asked, &joined, piece.negative_ttl, now);
-        }
-        Step::Reply(query_state.reply(Message::Own(joined.into()), piece.rcode))
-    }
-}
-
-impl QueryState {
     /// Continues with the chain's next name, unless the chain is too long or a loop.
-    fn lead_on(&mut self, piece: &Piece, target: LowerNameBuf) -> Result<(), Unjoinable> {
+    pub(crate) fn lead_on(&mut self, piece: &Piece, target: LowerNameBuf) -> Result<(), Unjoinable> {
         self.chain_left = self.chain_left.checked_sub(1).ok_or(Unjoinable)?;
         if self.passed.contains(&target) {
             return Err(Unjoinable);
@@ -280,23 +111,5 @@ impl QueryState {
         self.links = Some(Links { message, from_zone });
         self.next.name = target;
         Ok(())
-    }
-}
-
-/// Returns the refusal for a bogus answer.
-pub(crate) fn refusal_of(reason: BogusReason) -> Refusal {
-    Refusal::because(Rcode::SERVFAIL, reason.extended_error())
-}
-
-/// Returns the resolver's answer as a piece that shares its message.
-pub(crate) fn shared(answer: &Arc<resolver::Answer>, trust_ad: bool) -> Piece {
-    Piece {
-        message: Message::Shared(Arc::clone(answer)),
-        rcode: answer.rcode,
-        authentic: answer.authentic && trust_ad,
-        negative_ttl: answer.negative_ttl,
-        stale: false,
-        info: None,
-        upstream: answer.by.and_then(AnsweredBy::server),
     }
 }

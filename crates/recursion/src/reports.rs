@@ -5,9 +5,7 @@
 //! The resolver returns the agent with the answer (`Answer::agent`), or in the budget of the query that
 //! failed.
 
-use std::collections::{HashSet, VecDeque};
 use std::net::Ipv4Addr;
-use std::sync::{Mutex, PoisonError};
 
 use cache::Now;
 use resolver::{Budget, ClientPrefix, LookupRequest, QueryKey, ReportAgent};
@@ -16,94 +14,15 @@ use wire::hash::HashedName;
 use wire::name::BadName;
 use wire::{Class, LowerName, LowerNameBuf, Name, Type};
 
-use crate::completion::Waiter;
+use crate::known::Known;
 use crate::policy::{Policy, ReportLimits};
-use crate::service::{Known, Service};
-use crate::validation::quota::ValidationQuota;
+use crate::quota::ValidationQuota;
+use crate::service::Service;
+use crate::stats::Unreported;
+use crate::waiter::Waiter;
 
 /// The first label of a report, and the last one before the agent domain (RFC 9567 §6.1.1).
 const LABEL: &[u8] = b"_er";
-/// Most sent reports remembered. Beyond that the oldest are forgotten and may be sent again.
-const MAX_REMEMBERED_REPORTS: usize = 10_000;
-
-/// Why a failure is not reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreported {
-    /// The agent domain is in the failed zone, which RFC 9567 §8.1 forbids: the failure would affect the
-    /// report.
-    Agent,
-    /// The failed query is itself a report.
-    Report,
-    /// The report's name would have more than 255 bytes (RFC 9567 §6.1.1).
-    Length,
-    /// The agent domain is a local name, or no rule covers it.
-    Local,
-    /// It was reported recently, or the answer to the report is still in the cache.
-    Repeated,
-    /// The limit of reports per second is reached.
-    Rate,
-    /// The resolver's queue is full.
-    Queue,
-}
-
-impl Unreported {
-    /// Every reason with its label.
-    pub const ALL: [(Unreported, &str); 7] = [
-        (Unreported::Agent, "agent"),
-        (Unreported::Report, "report"),
-        (Unreported::Length, "length"),
-        (Unreported::Local, "local"),
-        (Unreported::Repeated, "repeated"),
-        (Unreported::Rate, "rate"),
-        (Unreported::Queue, "queue"),
-    ];
-}
-
-/// The reports sent recently.
-#[derive(Default)]
-pub(crate) struct Reports(Mutex<Sent>);
-
-#[derive(Default)]
-struct Sent {
-    /// Hashes of the reports' names with the time of sending, oldest first.
-    order: VecDeque<(u64, Now)>,
-    /// The same hashes.
-    recent: HashSet<u64>,
-}
-
-impl Reports {
-    /// Records a report that is about to be sent, or returns why it must not be sent now.
-    fn take(&self, hash: u64, limits: ReportLimits, now: Now) -> Result<(), Unreported> {
-        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Sent { order, recent } = &mut *sent;
-        let is_over = |at: Now| now.since(at) >= limits.interval;
-        while let Some((first, at)) = order.front()
-            && (is_over(*at) || order.len() >= MAX_REMEMBERED_REPORTS)
-        {
-            recent.remove(first);
-            order.pop_front();
-        }
-        if recent.contains(&hash) {
-            return Err(Unreported::Repeated);
-        }
-        let within_second = order.iter().rev().take_while(|(_, at)| now.since(*at) == 0).count();
-        if within_second >= limits.per_second {
-            return Err(Unreported::Rate);
-        }
-        order.push_back((hash, now));
-        recent.insert(hash);
-        Ok(())
-    }
-
-    /// Removes a recorded report that could not be sent.
-    fn give_back(&self, hash: u64) {
-        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = sent.order.iter().rposition(|(taken, _)| *taken == hash) {
-            sent.order.remove(at);
-            sent.recent.remove(&hash);
-        }
-    }
-}
 
 impl Service {
     /// Reports to the servers' agent that this client query, which has been answered, failed with `error`.
@@ -133,7 +52,7 @@ impl Service {
                 if shed.is_none() {
                     return Ok(());
                 }
-                self.reports.give_back(hash);
+                self.sent_reports.give_back(hash);
                 Err(Unreported::Queue)
             });
         let stats = &self.stats().reports;
@@ -178,7 +97,7 @@ impl Service {
             }
         }
         let hash = hashed.hash(0).bits();
-        self.reports.take(hash, limits, now)?;
+        self.sent_reports.take(hash, limits, now)?;
         Ok((query_key, hash))
     }
 }
@@ -236,39 +155,5 @@ mod tests {
         let written = |last| report(&long(last), Type::A, ErrorInfo::DNSSEC_BOGUS, "a.");
         assert!(written(47).is_some_and(|name| name.len() == 254));
         assert_eq!(written(48), None);
-    }
-
-    #[test]
-    fn the_same_is_sent_once_in_a_while_and_not_too_much_at_once() {
-        let (reports, limits) = (Reports::default(), ReportLimits { per_second: 2, interval: 10 });
-        let take = |hash, at| reports.take(hash, limits, Now::since_start(at));
-        assert_eq!([take(1, 0), take(1, 0), take(2, 0)], [Ok(()), Err(Unreported::Repeated), Ok(())]);
-        assert_eq!([take(3, 0), take(3, 1)], [Err(Unreported::Rate), Ok(())]);
-        assert_eq!([take(1, 9), take(1, 10)], [Err(Unreported::Repeated), Ok(())]);
-        assert_eq!(take(2, 10), Ok(()));
-        assert_eq!(take(3, 10), Err(Unreported::Repeated));
-        assert_eq!(take(4, 10), Err(Unreported::Rate));
-    }
-
-    #[test]
-    fn what_could_not_be_sent_counts_for_nothing() {
-        let (reports, limits) = (Reports::default(), ReportLimits { per_second: 2, interval: 10 });
-        let take = |hash| reports.take(hash, limits, Now::since_start(0));
-        assert_eq!([take(1), take(2)], [Ok(()), Ok(())]);
-        reports.give_back(1);
-        reports.give_back(3);
-        assert_eq!([take(2), take(1)], [Err(Unreported::Repeated), Ok(())]);
-        assert_eq!(take(3), Err(Unreported::Rate));
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded() {
-        let (reports, limits) = (Reports::default(), ReportLimits { per_second: usize::MAX, interval: 10 });
-        let now = Now::since_start(0);
-        for hash in 0..2 * MAX_REMEMBERED_REPORTS as u64 {
-            assert_eq!(reports.take(hash, limits, now), Ok(()));
-        }
-        let sent = reports.0.lock().expect("one thread");
-        assert_eq!((sent.order.len(), sent.recent.len()), (MAX_REMEMBERED_REPORTS, MAX_REMEMBERED_REPORTS));
     }
 }

@@ -1,28 +1,7 @@
 //! Counters of queries that miss the cache. All threads share them: such queries are rare enough.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
+use crate::count::SharedCount;
 use crate::failures::FailureCounts;
-use crate::reports::Unreported;
-
-/// A counter that any thread increments.
-#[derive(Debug, Default)]
-pub struct SharedCount(AtomicU64);
-
-impl SharedCount {
-    /// Returns the count.
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    pub(crate) fn add(&self) {
-        self.add_many(1);
-    }
-
-    pub(crate) fn add_many(&self, count: u64) {
-        self.0.fetch_add(count, Relaxed);
-    }
-}
 
 /// Outcomes of queries outside the zones served here that were not cache hits on the query path.
 #[derive(Debug, Default)]
@@ -61,6 +40,39 @@ pub struct RecursionStats {
     pub validation: ValidationStats,
     /// Error reports.
     pub reports: ReportStats,
+}
+
+/// Why a failure is not reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreported {
+    /// The agent domain is in the failed zone, which RFC 9567 §8.1 forbids: the failure would affect the
+    /// report.
+    Agent,
+    /// The failed query is itself a report.
+    Report,
+    /// The report's name would have more than 255 bytes (RFC 9567 §6.1.1).
+    Length,
+    /// The agent domain is a local name, or no rule covers it.
+    Local,
+    /// It was reported recently, or the answer to the report is still in the cache.
+    Repeated,
+    /// The limit of reports per second is reached.
+    Rate,
+    /// The resolver's queue is full.
+    Queue,
+}
+
+impl Unreported {
+    /// Every reason with its label.
+    pub const ALL: [(Unreported, &str); 7] = [
+        (Unreported::Agent, "agent"),
+        (Unreported::Report, "report"),
+        (Unreported::Length, "length"),
+        (Unreported::Local, "local"),
+        (Unreported::Repeated, "repeated"),
+        (Unreported::Rate, "rate"),
+        (Unreported::Queue, "queue"),
+    ];
 }
 
 /// Error reports to the agents that the zones' servers name (RFC 9567).

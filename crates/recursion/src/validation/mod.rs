@@ -1,6 +1,6 @@
 //! Validates answers before clients get them. The query path and the resolver's thread verify no signatures
 //! and hash no names: [`Validations`] runs on threads of its own, which take the answers from a
-//! [`Queue`](queue::Queue).
+//! [`Queue`](crate::jobs::queue::Queue).
 //!
 //! ```text
 //!     completion ─┬─▶ queue ──▶ Validations ─┬─▶ cache, clients
@@ -25,8 +25,9 @@
 //! If an answer is bogus at every server and begins with an alias, the alias is validated alone and its
 //! target is looked up separately: a server may have only a copy of the names behind an alias.
 //!
-//! Any number of threads share one [`State`]. It is locked while a thread takes a job out or puts it back,
-//! not during verification. A job either runs on one thread or rests until its data arrives.
+//! Any number of threads share one [`State`](crate::jobs::state::State). It is locked while a thread takes a
+//! job out or puts it back, not during verification. A job either runs on one thread or rests until its data
+//! arrives.
 //!
 //! # Validated answers and their cache keys
 //!
@@ -43,104 +44,44 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `outcome.rs` | the handling of a validation's result |
 //! | `work.rs` | the validation threads' work |
-//! | `state.rs`, `queue.rs` | their shared state; their queue of tasks |
-//! | `job.rs`, `outcome.rs` | one validation; the handling of its result |
-//! | `quota.rs` | the work charged to one query |
-//! | `link.rs` | the first link of an alias chain as an answer |
-//! | `denied.rs`, `repeats.rs` | answers from cached proofs; recent queries |
-//! | `form.rs`, `bogus.rs` | a validated answer's messages for clients; reasons of bogus answers |
+//!
+//! The data that they work on are in `jobs`.
 
-pub(crate) mod bogus;
-pub(crate) mod denied;
-mod form;
-mod job;
-mod link;
 mod outcome;
-pub(crate) mod queue;
-pub(crate) mod quota;
-pub(crate) mod repeats;
-mod state;
 mod work;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use cache::Now;
-use resolver::{Answer, Budget, ClientPrefix, LookupFailure, QueryKey, ShedReason};
-use validator::{Need, Security, TrustTable, Validation};
-use wire::{Name, NameBuf, UnixTime};
+use resolver::{Answer, LookupFailure, ShedReason};
+use validator::Security;
 
-use crate::completion::Who;
-use crate::policy::{Policy, ValidationConfig};
+use crate::jobs::job::Job;
+use crate::jobs::queue::Candidate;
+use crate::jobs::{Moment, Turn, lock};
+use crate::policy::Policy;
 use crate::service::Service;
-use job::Job;
+use crate::waiter::{Unchecked, Who};
 use outcome::hand_over;
-use queue::Candidate;
-use quota::ValidationQuota;
-pub(crate) use state::State;
 pub use work::Validations;
 
-/// The original query of an answer that is validated before its waiter gets it.
-pub(crate) struct Unchecked {
-    /// The query, with CD clear.
-    pub(crate) query_key: QueryKey,
-    /// The client's network.
-    pub(crate) client: ClientPrefix,
-    /// Pays for lookups of DS and DNSKEY.
-    pub(crate) budget: Budget,
-    /// Pays for the validation work.
-    pub(crate) quota: ValidationQuota,
-}
-
-/// The result of validation, for display.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The answer's security status.
-    pub security: Security,
-    /// The name whose records decided: where the chain of trust breaks, or becomes insecure.
-    pub at: NameBuf,
-    /// The DS and DNSKEY lookups that were needed, in order.
-    pub asked: Vec<Need>,
-}
-
-/// Validation settings and cached keys.
-struct Basis {
-    config: ValidationConfig,
-    table: TrustTable,
-}
-
-/// A point in time, by both clocks.
-#[derive(Clone, Copy)]
-pub(crate) struct Moment {
-    pub(crate) cache: Now,
-    pub(crate) wall: UnixTime,
-}
-
-/// The settings and time of one task.
-struct Turn<'t> {
-    policy: &'t Policy,
-    basis: &'t Basis,
-    at: Moment,
-}
-
-impl Turn<'_> {
-    fn by(&self) -> Validation<'_> {
-        let ValidationConfig { settings, anchors, .. } = &self.basis.config;
-        Validation { settings, anchors, now: self.at.wall }
-    }
-}
-
-impl Basis {
-    fn new(config: &ValidationConfig) -> Arc<Basis> {
-        Arc::new(Basis { config: config.clone(), table: TrustTable::new(config.names) })
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Service {
+    /// Returns the validator of answers, to be run on threads of its own.
+    pub fn validations(self: &Arc<Self>) -> Validations {
+        Validations::new(Arc::clone(self))
+    }
+
+    /// Stops validation: [`Validations::run`] returns, and every waiter is notified.
+    pub fn stop_validating(&self) {
+        self.unvalidated.close();
+    }
+
+    /// Returns the number of clients whose answers wait for validation.
+    pub fn unvalidated(&self) -> usize {
+        self.unvalidated.clients()
+    }
+
     /// Validates an answer and hands it to its waiter: at once, if its state follows from cached keys, or
     /// else by the validation threads.
     pub(crate) fn validate(
@@ -158,7 +99,7 @@ impl Service {
             return self.give_up(policy, who, LookupFailure::Shed(ShedReason::Queue), None, at.cache);
         };
         let candidate = Candidate { answer, query_key, client, budget, quota, who, _place: place };
-        let basis = self.basis(policy);
+        let basis = lock(&self.validating).basis(policy);
         if let Some(candidate) = self.recall(&Turn { policy, basis: &basis, at }, candidate) {
             self.unvalidated.put(candidate);
         }
@@ -187,28 +128,5 @@ impl Service {
         let received = Arc::clone(&candidate.answer);
         self.conclude(turn, job, validated, |_| Some((received, vec![candidate])));
         None
-    }
-
-    /// Returns the validation settings and cached keys under a policy.
-    fn basis(&self, policy: &Arc<Policy>) -> Arc<Basis> {
-        let mut state = lock(&self.validating);
-        if !Arc::ptr_eq(&state.policy, policy) {
-            state.policy = Arc::clone(policy);
-            if policy.validation != state.basis.config {
-                // The cached keys depend on the anchors and settings.
-                state.basis = Basis::new(&policy.validation);
-                state.recent.clear();
-            }
-        }
-        Arc::clone(&state.basis)
-    }
-
-    /// Drops the cached keys at and below a name.
-    pub(crate) fn forget_keys(&self, name: Name<'_>) {
-        let mut state = lock(&self.validating);
-        state.recent.clear();
-        let basis = Arc::clone(&state.basis);
-        drop(state);
-        basis.table.forget(name);
     }
 }

@@ -7,17 +7,17 @@ use resolver::{Answer, AnsweredBy, LookupFailure, LookupOutcome, QueryKey, Reply
 use validator::{BogusReason, Need, Security, Validated};
 use wire::{NameBuf, Ttl};
 
-use super::form::Form;
-use super::job::Job;
-use super::queue::Candidate;
-use super::state::{Finished, RECENT, State};
-use super::{Turn, Verdict, lock};
-use crate::completion::{Waiter, Waiting, Who};
 use crate::failures::FailureCause;
-use crate::message::Message;
+use crate::jobs::form::Form;
+use crate::jobs::job::Job;
+use crate::jobs::queue::Candidate;
+use crate::jobs::state::{Finished, RECENT, State};
+use crate::jobs::{Turn, lock};
+use crate::message::{Message, Piece};
 use crate::policy::Policy;
-use crate::query_state::refusal_of;
-use crate::service::{Piece, Service};
+use crate::service::Service;
+use crate::steps::refusal_of;
+use crate::waiter::{Verdict, Waiter, Waiting, Who};
 
 impl Service {
     /// Counts and records a result, and hands the answer to its waiters. `who` returns the first received

@@ -13,15 +13,16 @@ use resolver::{
 use validator::{BogusReason, Progress, Response, Security, Validated};
 use wire::{Class, LowerNameBuf, NameBuf, Type, UnixTime};
 
-use super::job::Job;
 use super::outcome::hand_over;
-use super::queue::{Came, Candidate, Next, Task, Wanted};
-use super::state::{Needed, State, Underway, key};
-use super::{Basis, Moment, Turn, lock};
-use crate::completion::{Waiter, Who, is_of_servers};
+use crate::clients::is_of_servers;
+use crate::jobs::job::Job;
+use crate::jobs::queue::{Came, Candidate, Next, Task};
+use crate::jobs::state::{Needed, State, Underway, key};
+use crate::jobs::{Basis, Moment, Turn, lock};
 use crate::policy::Policy;
 use crate::service::Service;
 use crate::stats::ValidationStats;
+use crate::waiter::{Waiter, Wanted, Who};
 
 /// Validates answers of a service, on any number of threads. All clones are equivalent.
 #[derive(Clone)]
@@ -30,7 +31,7 @@ pub struct Validations {
 }
 
 impl Validations {
-    pub(crate) fn new(service: Arc<Service>) -> Self {
+    pub(super) fn new(service: Arc<Service>) -> Self {
         Validations { service }
     }
 
@@ -81,7 +82,7 @@ impl Validations {
 
     fn take(&self, task: Task, now: Instant, wall: UnixTime) {
         let policy = self.service.policy();
-        let basis = self.service.basis(&policy);
+        let basis = self.state().basis(&policy);
         let turn = self.turn(&policy, &basis, now, wall);
         match task {
             Task::Validate(candidate) => self.begin(&turn, *candidate),
@@ -101,7 +102,7 @@ impl Validations {
             return;
         }
         let policy = self.service.policy();
-        let basis = self.service.basis(&policy);
+        let basis = self.state().basis(&policy);
         let turn = self.turn(&policy, &basis, now, wall);
         loop {
             let mut state = self.state();

@@ -8,30 +8,30 @@ use wire::Rcode;
 
 use super::link::first_link;
 use super::queue::Candidate;
-use super::quota::{Spent, ValidationQuota};
 use super::{Basis, Turn};
+use crate::quota::{Spent, ValidationQuota};
 
 /// A validation.
-pub(super) struct Job {
+pub(crate) struct Job {
     /// The answer, or the second one.
-    pub(super) answer: Arc<Answer>,
+    pub(crate) answer: Arc<Answer>,
     /// The query, with CD clear.
-    pub(super) query_key: QueryKey,
-    pub(super) validator: Validator,
+    pub(crate) query_key: QueryKey,
+    pub(crate) validator: Validator,
     /// The budget that its lookups are charged to.
-    pub(super) payer: Budget,
+    pub(crate) payer: Budget,
     quota: ValidationQuota,
     /// The work spent on it.
     spent: Spent,
-    pub(super) asked: Vec<Need>,
+    pub(crate) asked: Vec<Need>,
     /// A lookup that it needs failed for another query, which ran out of time or budget.
-    pub(super) outlived: bool,
+    pub(crate) outlived: bool,
     /// The source of each DS and DNSKEY.
     heard: Vec<(Need, AnsweredBy)>,
     /// The result for the first answer, if a second one is requested or in use.
-    pub(super) first: Option<Validated>,
+    pub(crate) first: Option<Validated>,
     /// Why the first answer is bogus, if it is.
-    pub(super) fault: Option<BogusReason>,
+    pub(crate) fault: Option<BogusReason>,
     /// `answer` is the first link of the received chain.
     is_cut: bool,
     /// Unused proofs from referrals: an answer and an index into its referrals.
@@ -39,7 +39,7 @@ pub(super) struct Job {
 }
 
 /// A job whose answer has not been parsed.
-pub(super) struct Unread {
+pub(crate) struct Unread {
     answer: Arc<Answer>,
     query_key: QueryKey,
     payer: Budget,
@@ -51,7 +51,7 @@ impl Unread {
     ///
     /// # Errors
     /// The answer is malformed.
-    pub(super) fn read(self) -> Result<Box<Job>, LookupFailure> {
+    pub(crate) fn read(self) -> Result<Box<Job>, LookupFailure> {
         let Unread { answer, query_key, payer, quota } = self;
         let response = Response::read(&answer.message, answer.rcode)
             .map_err(|_| LookupFailure::BadReply(ReplyFault::Malformed))?;
@@ -77,7 +77,7 @@ impl Unread {
 
 impl Job {
     /// Makes a job for a candidate's answer, charged to its query.
-    pub(super) fn of(candidate: &Candidate) -> Unread {
+    pub(crate) fn of(candidate: &Candidate) -> Unread {
         Unread {
             answer: Arc::clone(&candidate.answer),
             query_key: candidate.query_key,
@@ -87,26 +87,26 @@ impl Job {
     }
 
     /// Advances the validation until it needs data or ends.
-    pub(super) fn step(&mut self, turn: &Turn<'_>) -> Progress {
+    pub(crate) fn step(&mut self, turn: &Turn<'_>) -> Progress {
         let Basis { config, table } = turn.basis;
         let validator = &mut self.validator;
         self.quota.pay(config.limits, &mut self.spent, |budget| validator.step(&turn.by(), table, budget))
     }
 
     /// Returns the work spent on it.
-    pub(super) fn spent(&self) -> Spent {
+    pub(crate) fn spent(&self) -> Spent {
         self.spent
     }
 
     /// Whether the work exceeds the charged query's limit only because that query also paid for other
     /// answers.
-    pub(super) fn is_spent_elsewhere(&self, reason: BogusReason) -> bool {
+    pub(crate) fn is_spent_elsewhere(&self, reason: BogusReason) -> bool {
         matches!(reason, BogusReason::Limit(limit) if limit.is_of_query())
             && self.quota.is_more_than(self.spent)
     }
 
     /// Restarts with a second answer, unless it is malformed.
-    pub(super) fn begin_again(&mut self, answer: Arc<Answer>) -> bool {
+    pub(crate) fn begin_again(&mut self, answer: Arc<Answer>) -> bool {
         let Ok(response) = Response::read(&answer.message, answer.rcode) else { return false };
         self.validator = Validator::answer(response);
         self.note_referrals(&answer);
@@ -116,7 +116,7 @@ impl Job {
 
     /// Restarts with the first link of the chain, if there is more behind it and the reason is not a limit.
     /// The whole answer is `bogus`, which stands if the first link is bogus, too.
-    pub(super) fn begin_with_first_link(&mut self, bogus: &Validated) -> bool {
+    pub(crate) fn begin_with_first_link(&mut self, bogus: &Validated) -> bool {
         let Security::Bogus(reason) = bogus.security else { return false };
         if self.is_cut || matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable) {
             return false;
@@ -130,14 +130,14 @@ impl Job {
     }
 
     /// Records the source of a DS or DNSKEY, and its referrals.
-    pub(super) fn hear(&mut self, need: Need, answer: &Arc<Answer>) {
+    pub(crate) fn hear(&mut self, need: Need, answer: &Arc<Answer>) {
         self.heard.retain(|(known, _)| *known != need);
         self.heard.extend(answer.by.map(|by| (need, by)));
         self.note_referrals(answer);
     }
 
     /// Returns the source of a DS or DNSKEY.
-    pub(super) fn heard_from(&self, need: &Need) -> Option<AnsweredBy> {
+    pub(crate) fn heard_from(&self, need: &Need) -> Option<AnsweredBy> {
         self.heard.iter().find(|(known, _)| known == need).map(|(_, by)| *by)
     }
 
@@ -146,7 +146,7 @@ impl Job {
     }
 
     /// Takes a referral's proof for the DS that is needed. Each is used once.
-    pub(super) fn take_referral(&mut self, need: &Need) -> Option<Response> {
+    pub(crate) fn take_referral(&mut self, need: &Need) -> Option<Response> {
         let Need::Ds(name) = need else { return None };
         let of = |(answer, at): &(Arc<Answer>, usize)| {
             answer.referrals.get(*at).is_some_and(|proof| proof.zone.as_name() == name.as_name())
@@ -157,7 +157,7 @@ impl Job {
 
     /// Whether the answering server may be at fault, so that another may have a good answer: not if the chain
     /// of trust is broken above, and not if a limit was reached.
-    pub(super) fn is_at_fault(&self, reason: BogusReason, validated: &Validated, turn: &Turn<'_>) -> bool {
+    pub(crate) fn is_at_fault(&self, reason: BogusReason, validated: &Validated, turn: &Turn<'_>) -> bool {
         let own = !matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable);
         let broken = || turn.basis.table.is_broken(validated.at.as_name(), turn.at.wall);
         own && self.answer.by.is_some() && !broken()

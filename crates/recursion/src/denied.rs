@@ -3,14 +3,15 @@
 
 use cache::Now;
 use resolver::QueryKey;
-use validator::{DenialWork, ProvenDenials, ReceivedSet, Response, Validated};
+use validator::{DenialWork, ReceivedSet, Response, Validated};
 use wire::message::{Builder, Compressor, Full, Header, Offset, Owner};
 use wire::{Class, LowerNameBuf, Rcode, Ttl, Type};
 
 use crate::cache_views::CacheView;
-use crate::message::Message;
+use crate::kept::with_ad;
+use crate::message::{Message, Piece};
 use crate::policy::Policy;
-use crate::service::{Piece, Service, with_ad};
+use crate::service::Service;
 
 /// Largest size of an answer, in bytes; a longer one needs a lookup.
 const ROOM: usize = 4096;
@@ -20,28 +21,7 @@ fn seconds(now: Now) -> u64 {
     now.since(Now::since_start(0)).into()
 }
 
-/// Creates the cache of denials as the policy has it; its size is 0 if aggressive use is off.
-pub(crate) fn denials(policy: &Policy) -> ProvenDenials {
-    let denials = ProvenDenials::new(0);
-    configure(&denials, policy);
-    denials
-}
-
-/// Drops all denials and applies the policy's limits.
-fn configure(denials: &ProvenDenials, policy: &Policy) {
-    denials.configure(room(policy), &policy.validation.settings, &policy.validation.limits);
-}
-
-fn room(policy: &Policy) -> usize {
-    if policy.aggressive_nsec { policy.denials } else { 0 }
-}
-
 impl Service {
-    /// Drops all denials that were proven under another policy.
-    pub(crate) fn forget_denials(&self, policy: &Policy) {
-        configure(&self.denials, policy);
-    }
-
     /// Caches the denials of a secure negative answer, for `ttl`.
     pub(crate) fn learn_denial(
         &self,

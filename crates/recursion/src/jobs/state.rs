@@ -11,27 +11,28 @@ use wire::{LowerNameBuf, Type};
 use super::Basis;
 use super::form::Form;
 use super::job::Job;
-use super::queue::{Candidate, Wanted};
+use super::queue::Candidate;
 use crate::policy::Policy;
+use crate::waiter::Wanted;
 
 /// Recent validations kept for clients that are settled later than others.
-pub(super) const RECENT: usize = 16;
+pub(crate) const RECENT: usize = 16;
 
 /// Running validations, and the cached keys of zones.
 pub(crate) struct State {
     /// The policy seen last.
-    pub(super) policy: Arc<Policy>,
-    pub(super) basis: Arc<Basis>,
-    pub(super) jobs: HashMap<u64, Underway>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) basis: Arc<Basis>,
+    pub(crate) jobs: HashMap<u64, Underway>,
     /// The jobs by the address of their first answer; [`Underway::received`] keeps it alive.
-    pub(super) by_answer: HashMap<usize, u64>,
+    pub(crate) by_answer: HashMap<usize, u64>,
     /// Pending lookups of DS and DNSKEY, and the jobs that need them.
-    pub(super) needed: HashMap<Key, Needed>,
+    pub(crate) needed: HashMap<Key, Needed>,
     /// Deadlines of the clients of resting jobs, with the job's number.
-    pub(super) ends: BTreeSet<(Instant, u64)>,
-    pub(super) recent: VecDeque<Arc<Finished>>,
+    pub(crate) ends: BTreeSet<(Instant, u64)>,
+    pub(crate) recent: VecDeque<Arc<Finished>>,
     /// The last job number used.
-    pub(super) last: u64,
+    pub(crate) last: u64,
 }
 
 impl State {
@@ -49,13 +50,26 @@ impl State {
         }
     }
 
+    /// Returns the validation settings and cached keys under a policy.
+    pub(crate) fn basis(&mut self, policy: &Arc<Policy>) -> Arc<Basis> {
+        if !Arc::ptr_eq(&self.policy, policy) {
+            self.policy = Arc::clone(policy);
+            if policy.validation != self.basis.config {
+                // The cached keys depend on the anchors and settings.
+                self.basis = Basis::new(&policy.validation);
+                self.recent.clear();
+            }
+        }
+        Arc::clone(&self.basis)
+    }
+
     /// Returns the recent validation of this answer.
-    pub(super) fn recent(&self, answer: &Arc<Answer>) -> Option<Arc<Finished>> {
+    pub(crate) fn recent(&self, answer: &Arc<Answer>) -> Option<Arc<Finished>> {
         self.recent.iter().find(|known| Arc::ptr_eq(&known.received, answer)).cloned()
     }
 
     /// Adds a waiter to a job.
-    pub(super) fn join(&mut self, id: u64, candidate: Candidate) {
+    pub(crate) fn join(&mut self, id: u64, candidate: Candidate) {
         self.ends.extend(candidate.budget.ends().map(|end| (end, id)));
         if let Some(underway) = self.jobs.get_mut(&id) {
             underway.candidates.push(candidate);
@@ -64,7 +78,7 @@ impl State {
 
     /// Puts a job to rest until its data arrives, unless no candidate waits for it. Returns the client and
     /// budget to charge.
-    pub(super) fn rest(&mut self, id: u64, job: Box<Job>) -> Option<(ClientPrefix, Budget)> {
+    pub(crate) fn rest(&mut self, id: u64, job: Box<Job>) -> Option<(ClientPrefix, Budget)> {
         let underway = self.jobs.get_mut(&id)?;
         underway.job = Some(job);
         self.ends.extend(underway.candidates.iter().filter_map(|one| Some((one.budget.ends()?, id))));
@@ -73,7 +87,7 @@ impl State {
     }
 
     /// Removes a validation.
-    pub(super) fn remove(&mut self, id: u64) -> Option<Underway> {
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Underway> {
         let underway = self.jobs.remove(&id)?;
         self.by_answer.remove(&(Arc::as_ptr(&underway.received) as usize));
         for end in underway.candidates.iter().filter_map(|one| one.budget.ends()) {
@@ -84,37 +98,37 @@ impl State {
 }
 
 /// Name and type of the lookup, and whether it is the second one.
-pub(super) type Key = (LowerNameBuf, Type, bool);
+pub(crate) type Key = (LowerNameBuf, Type, bool);
 
 /// A pending lookup of DS or DNSKEY.
-pub(super) struct Needed {
+pub(crate) struct Needed {
     /// The budget it is charged to.
-    pub(super) payer: Budget,
+    pub(crate) payer: Budget,
     /// The jobs that need it, the first one started it.
-    pub(super) jobs: Vec<u64>,
+    pub(crate) jobs: Vec<u64>,
 }
 
 /// A running validation and its waiters.
-pub(super) struct Underway {
+pub(crate) struct Underway {
     /// The first answer.
-    pub(super) received: Arc<Answer>,
+    pub(crate) received: Arc<Answer>,
     /// The waiters. The first is charged.
-    pub(super) candidates: Vec<Candidate>,
+    pub(crate) candidates: Vec<Candidate>,
     /// The job, if it rests.
-    pub(super) job: Option<Box<Job>>,
+    pub(crate) job: Option<Box<Job>>,
 }
 
-pub(super) fn key(wanted: &Wanted) -> Key {
+pub(crate) fn key(wanted: &Wanted) -> Key {
     (wanted.need.name().to_lower(), wanted.need.rtype(), wanted.again)
 }
 
 /// A completed validation.
-pub(super) struct Finished {
+pub(crate) struct Finished {
     /// The first answer.
-    pub(super) received: Arc<Answer>,
+    pub(crate) received: Arc<Answer>,
     /// The answer that counts.
-    pub(super) answer: Arc<Answer>,
-    pub(super) form: Mutex<Form>,
-    pub(super) validated: Validated,
-    pub(super) asked: Vec<Need>,
+    pub(crate) answer: Arc<Answer>,
+    pub(crate) form: Mutex<Form>,
+    pub(crate) validated: Validated,
+    pub(crate) asked: Vec<Need>,
 }

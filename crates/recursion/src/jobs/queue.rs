@@ -2,14 +2,15 @@
 //! requested.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use resolver::{Answer, Budget, ClientPrefix, LookupOutcome, QueryKey};
-use validator::{Need, Response};
+use validator::Response;
 
-use super::quota::ValidationQuota;
-use crate::completion::Who;
+use super::lock;
+use crate::quota::ValidationQuota;
+use crate::waiter::{Wanted, Who};
 
 /// An answer that must be validated before its waiter gets it.
 pub(crate) struct Candidate {
@@ -26,14 +27,6 @@ pub(crate) struct Candidate {
     pub(crate) who: Who,
     /// Its place in the count of waiting clients.
     pub(crate) _place: Place,
-}
-
-/// A lookup of DS or DNSKEY for validation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) need: Need,
-    /// The first answer was bogus: the lookup goes to another server.
-    pub(crate) again: bool,
 }
 
 /// DS or DNSKEY received.
@@ -110,10 +103,6 @@ impl Drop for Place {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Queue {

@@ -1,10 +1,8 @@
 //! The validation work that one client's query may cost, and has cost.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use validator::{ValidationBudget, ValidationLimits};
-
-use super::lock;
 
 /// Limits of validation work for one client's query, for all names of a chain. Clones share it: every lookup
 /// for the query has one. It is never refilled.
@@ -13,7 +11,7 @@ pub(crate) struct ValidationQuota(Arc<Mutex<Option<ValidationBudget>>>);
 
 /// Work done: signatures verified, signatures that failed, NSEC3 hashes, lookups of DS and DNSKEY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spent([u32; 4]);
+pub(crate) struct Spent([u32; 4]);
 
 impl Spent {
     fn of(budget: &ValidationBudget) -> Spent {
@@ -21,12 +19,12 @@ impl Spent {
     }
 
     /// Signatures verified.
-    pub(super) fn signatures(self) -> u32 {
+    pub(crate) fn signatures(self) -> u32 {
         self.0[0]
     }
 
     /// Signatures that failed verification.
-    pub(super) fn failures(self) -> u32 {
+    pub(crate) fn failures(self) -> u32 {
         self.0[1]
     }
 }
@@ -34,13 +32,13 @@ impl Spent {
 impl ValidationQuota {
     /// Does work that is charged to this quota, and adds its cost to `own`, the cost of one answer. The
     /// limits are those in force when the query's first answer was validated.
-    pub(super) fn pay<T>(
+    pub(crate) fn pay<T>(
         &self,
         limits: ValidationLimits,
         own: &mut Spent,
         work: impl FnOnce(&mut ValidationBudget) -> T,
     ) -> T {
-        let mut left = lock(&self.0);
+        let mut left = self.left();
         let budget = left.get_or_insert_with(|| ValidationBudget::new(limits));
         let before = Spent::of(budget);
         let done = work(budget);
@@ -51,7 +49,11 @@ impl ValidationQuota {
     }
 
     /// Whether the query has spent more than `own`, the cost of one answer.
-    pub(super) fn is_more_than(&self, own: Spent) -> bool {
-        lock(&self.0).as_ref().is_some_and(|budget| Spent::of(budget) != own)
+    pub(crate) fn is_more_than(&self, own: Spent) -> bool {
+        self.left().as_ref().is_some_and(|budget| Spent::of(budget) != own)
+    }
+
+    fn left(&self) -> MutexGuard<'_, Option<ValidationBudget>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

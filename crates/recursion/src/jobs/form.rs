@@ -14,7 +14,7 @@ use crate::message::Unjoinable;
 const FEW_RECORDS: usize = 16;
 
 /// A validated answer's messages for clients.
-pub(super) struct Form {
+pub(crate) struct Form {
     /// The secure RRsets, if the answer is secure: only these are passed on then.
     covered: Vec<(Section, NameBuf, Type)>,
     /// The messages written so far, without and with DO.
@@ -23,7 +23,7 @@ pub(super) struct Form {
 
 impl Form {
     /// The messages of a validated response; none is written yet.
-    pub(super) fn of(response: Option<&Response>, validated: &Validated) -> Form {
+    pub(crate) fn of(response: Option<&Response>, validated: &Validated) -> Form {
         let sets = response.map_or(&[][..], |response| &response.sets);
         let covers = validated.covers.iter().filter_map(|at| sets.get(*at));
         let covered = covers.map(|set| (set.section, set.owner, set.rtype)).collect();
@@ -32,20 +32,20 @@ impl Form {
 
     /// Returns where the chain leads on, if the answer does not include its end. For ANY and CNAME the first
     /// link is the answer.
-    pub(super) fn leads_to(&self, answer: &Answer, validated: &Validated) -> Option<LowerNameBuf> {
+    pub(crate) fn leads_to(&self, answer: &Answer, validated: &Validated) -> Option<LowerNameBuf> {
         let qtype = question_of(answer).ok().map(|(_, qtype)| qtype);
         let further = validated.leads_to.filter(|_| !matches!(qtype, Some(Type::ANY | Type::CNAME)));
         answer.leads_to.or(further.map(|name| name.as_name().to_lower()))
     }
 
     /// Caps a TTL: for secure data the signatures limit it (RFC 4035 §5.3.3).
-    pub(super) fn cap(&self, validated: &Validated, ttl: Ttl) -> Ttl {
+    pub(crate) fn cap(&self, validated: &Validated, ttl: Ttl) -> Ttl {
         if validated.security == Security::Secure { ttl.min(validated.ttl) } else { ttl }
     }
 
     /// Returns the message for clients with or without DO, and whether it was written just now. AD is set if
     /// the answer is secure.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         answer: &Answer,
         validated: &Validated,

@@ -1,0 +1,135 @@
+//! Waiting clients: the lookups that they need, and how their queries end.
+
+use cache::Now;
+use engine::Refusal;
+use resolver::{LookupFailure, LookupRequest, ReplyFault, ReportAgent, ShedReason};
+use wire::edns::ErrorInfo;
+use wire::{LowerNameBuf, Rcode};
+
+use crate::failures::FailureCause;
+use crate::message::{Piece, ReplyOptions};
+use crate::policy::Policy;
+use crate::query_state::QueryState;
+use crate::service::Service;
+use crate::steps::Step;
+use crate::waiter::{Waiter, Waiting, Who};
+
+impl Service {
+    /// Sends the client's next query to the resolver. With a stale answer at hand the client waits a shorter
+    /// time, and a later answer only goes into the cache (RFC 8767 §5).
+    pub(crate) fn ask(&self, policy: &Policy, waiting: Box<Waiting>, stale: bool, now: Now) {
+        let QueryState { next: query_key, client, .. } = waiting.query_state;
+        let patience = policy.stale_after.filter(|_| stale);
+        if patience.is_some() {
+            let QueryState { budget, quota, .. } = &waiting.query_state;
+            self.fetch(query_key, client, Some(budget.clone()), quota.clone());
+        }
+        let budget = Some(waiting.query_state.budget.clone());
+        let request = LookupRequest {
+            query_key,
+            recursion_desired: true,
+            client,
+            patience,
+            budget,
+            other_than: None,
+            trace: None,
+            waiter: Waiter::new(Who::Client(waiting)),
+        };
+        if let Some(LookupRequest { waiter: Waiter { who: Who::Client(waiting), .. }, .. }) =
+            self.request(request)
+        {
+            self.fail(policy, waiting, LookupFailure::Shed(ShedReason::Queue), None, now);
+        }
+    }
+
+    /// Ends a client's query after a failed lookup, with a stale answer if there is one. Reports the failure
+    /// to the agent, if the servers named one.
+    pub(crate) fn fail(
+        &self,
+        policy: &Policy,
+        waiting: Box<Waiting>,
+        failure: LookupFailure,
+        agent: Option<&ReportAgent>,
+        now: Now,
+    ) {
+        let failed = waiting.query_state.next;
+        self.tell_failure(policy, waiting, failure, now);
+        if let (Some(agent), Some(error)) = (agent, refusal(failure).info) {
+            self.report(policy, &failed, error, agent, now);
+        }
+    }
+
+    fn tell_failure(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
+        if let Some(piece) = self.stale(policy, &waiting.query_state, now) {
+            if piece.stale && is_of_servers(failure) {
+                self.stalled.failed(&waiting.query_state.next, now, policy.stale_refresh);
+            }
+            return self.resume(policy, waiting, piece, None, now);
+        }
+        if let LookupFailure::Overspent(_) = failure {
+            // The next name may not be at fault, and other clients may query it; the query name led to the
+            // cost.
+            self.keep_failure(policy, &waiting.query_state.asked, None, now);
+        }
+        self.failed(&waiting.query_state.next, FailureCause::Lookup(failure));
+        waiting.responder.refuse(refusal(failure));
+    }
+
+    /// Continues a client's query with one more piece of its answer.
+    pub(crate) fn resume(
+        &self,
+        policy: &Policy,
+        mut waiting: Box<Waiting>,
+        piece: Piece,
+        leads_to: Option<LowerNameBuf>,
+        now: Now,
+    ) {
+        let taken = self.take(policy, &mut waiting.query_state, piece, leads_to, now);
+        match taken.unwrap_or_else(|| self.pursue(policy, &mut waiting.query_state, now)) {
+            Step::Reply(reply) => {
+                let Waiting { mut responder, query_state, .. } = *waiting;
+                responder.set_upstream(query_state.upstream);
+                let Some(reply_options) = responder.request().map(ReplyOptions::of) else { return };
+                responder.resume(move |b| Ok(reply.write(reply_options, b)));
+            }
+            Step::Refuse(refusal) => waiting.responder.refuse(refusal),
+            Step::Ask { stale } => self.ask(policy, waiting, stale, now),
+        }
+    }
+}
+
+/// Whether a failure is due to the upstream servers and likely persists, so that it is cached (RFC 9520 §2).
+pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
+    match failure {
+        LookupFailure::TimedOut
+        | LookupFailure::NoReply
+        | LookupFailure::BadReply(_)
+        | LookupFailure::Network(_)
+        | LookupFailure::NoServers => true,
+        LookupFailure::NoRecursion
+        | LookupFailure::NoRule
+        | LookupFailure::Shed(_)
+        | LookupFailure::Overspent(_)
+        | LookupFailure::NoOtherServer => false,
+    }
+}
+
+/// Returns the response code and extended error for a failed lookup.
+fn refusal(failure: LookupFailure) -> Refusal {
+    let info = match failure {
+        LookupFailure::NoRecursion | LookupFailure::NoRule => return Refusal::NOT_AUTHORITATIVE,
+        LookupFailure::TimedOut
+        | LookupFailure::NoReply
+        | LookupFailure::NoServers
+        | LookupFailure::NoOtherServer => ErrorInfo::NO_REACHABLE_AUTHORITY,
+        LookupFailure::BadReply(ReplyFault::Rcode(_) | ReplyFault::Referral | ReplyFault::Lame) => {
+            ErrorInfo::NO_REACHABLE_AUTHORITY
+        }
+        LookupFailure::Network(_) | LookupFailure::BadReply(ReplyFault::Truncated) => {
+            ErrorInfo::NETWORK_ERROR
+        }
+        LookupFailure::BadReply(_) => ErrorInfo::INVALID_DATA,
+        LookupFailure::Shed(_) | LookupFailure::Overspent(_) => ErrorInfo::OTHER,
+    };
+    Refusal::because(Rcode::SERVFAIL, info)
+}
