@@ -14,7 +14,7 @@ use super::transfers::TransferGrant;
 
 keys! {
     /// Dynamic updates (RFC 2136): bounds for all zones together.
-    pub struct Updates in "[updates]" {
+    pub struct UpdatesSection in "[updates]" {
         /// Most requests that wait for the disk at a time. One more is answered with SERVFAIL.
         live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
         /// Most prerequisites and changes of one request together. One with more is refused.

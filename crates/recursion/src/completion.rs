@@ -7,8 +7,8 @@ use std::time::Instant;
 use cache::Now;
 use engine::{Refusal, Responder};
 use resolver::{
-    Answer, LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey, ReplyFault, ReportAgent,
-    ShedReason,
+    LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey, ReplyFault, ReportAgent,
+    ScrubbedAnswer, ShedReason,
 };
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Name, Rcode, Ttl};
@@ -101,9 +101,9 @@ pub struct LookupCompletion {
 
 /// An answer and its replacement.
 struct Judged {
-    answer: Arc<Answer>,
+    answer: Arc<ScrubbedAnswer>,
     /// What clients get instead, if the answer is withheld.
-    instead: Option<Arc<Answer>>,
+    instead: Option<Arc<ScrubbedAnswer>>,
 }
 
 impl LookupCompletion {
@@ -117,8 +117,8 @@ impl LookupCompletion {
         &mut self,
         policy: &Policy,
         query_key: &QueryKey,
-        answer: &Arc<Answer>,
-    ) -> Option<Arc<Answer>> {
+        answer: &Arc<ScrubbedAnswer>,
+    ) -> Option<Arc<ScrubbedAnswer>> {
         let private = policy.private.as_ref()?;
         match &self.judged {
             Some(judged) if Arc::ptr_eq(&judged.answer, answer) => judged.instead.clone(),
@@ -132,7 +132,7 @@ impl LookupCompletion {
 }
 
 /// Returns a NOERROR answer without records.
-fn nothing(query_key: &QueryKey) -> Arc<Answer> {
+fn nothing(query_key: &QueryKey) -> Arc<ScrubbedAnswer> {
     let message = cache::message(
         Rcode::NOERROR,
         query_key.name.as_lower(),
@@ -141,7 +141,7 @@ fn nothing(query_key: &QueryKey) -> Arc<Answer> {
         [0; 3],
         &[],
     );
-    Arc::new(Answer {
+    Arc::new(ScrubbedAnswer {
         message: message.into(),
         rcode: Rcode::NOERROR,
         authentic: false,
@@ -236,7 +236,7 @@ impl LookupCompletion {
         unchecked: &Unchecked,
         outcome: &LookupOutcome,
         now: Now,
-    ) -> Option<Arc<Answer>> {
+    ) -> Option<Arc<ScrubbedAnswer>> {
         let LookupOutcome::Answered(answer) = outcome else { return None };
         match self.instead_of(policy, &unchecked.query_key, answer) {
             None => Some(Arc::clone(answer)),

@@ -12,7 +12,7 @@ use wire::{Class, Header, LowerNameBuf, Rcode, Type};
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     /// From the resolver, shared by all waiters.
-    Shared(Arc<resolver::Answer>),
+    Shared(Arc<resolver::ScrubbedAnswer>),
     /// Built in this crate.
     Own(Arc<[u8]>),
 }

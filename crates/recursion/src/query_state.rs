@@ -289,7 +289,7 @@ pub(crate) fn refusal_of(reason: BogusReason) -> Refusal {
 }
 
 /// Returns the resolver's answer as a piece that shares its message.
-pub(crate) fn shared(answer: &Arc<resolver::Answer>, trust_ad: bool) -> Piece {
+pub(crate) fn shared(answer: &Arc<resolver::ScrubbedAnswer>, trust_ad: bool) -> Piece {
     Piece {
         message: Message::Shared(Arc::clone(answer)),
         rcode: answer.rcode,

@@ -10,7 +10,7 @@ use wire::{Name, NameBuf};
 use super::asking::check_servers;
 use super::files::HintsFile;
 use super::validating::Validating;
-use crate::addresses::Server;
+use crate::addresses::ServerAddress;
 use crate::listen::Opened;
 use crate::report::Diagnostic;
 use crate::table::keys;
@@ -32,7 +32,7 @@ keys! {
         /// The root servers. Without a port it is 53. Unset: those of the public DNS, which are asked who the
         /// root servers are by now (RFC 8109). Servers that are named here are taken at that: a copy of the
         /// root, or a root of your own.
-        live "root-servers" root_servers: Option<Vec<At<Server>>> = None,
+        live "root-servers" root_servers: Option<Vec<At<ServerAddress>>> = None,
             example ["192.0.2.55", "2001:db8::55"];
         /// File of root hints, as IANA publishes it: NS records of the root, with the addresses of its
         /// servers. They are asked who the root servers are by now. Unset: those that are built in. Read

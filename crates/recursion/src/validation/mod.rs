@@ -68,7 +68,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cache::Now;
 use dnssec::{Need, Security, TrustTable, Validation};
-use resolver::{Answer, Budget, ClientPrefix, LookupFailure, QueryKey, ShedReason};
+use resolver::{Budget, ClientPrefix, LookupFailure, QueryKey, ScrubbedAnswer, ShedReason};
 use wire::{Name, NameBuf};
 
 use crate::completion::Who;
@@ -153,7 +153,7 @@ impl Service {
     pub(crate) fn validate(
         &self,
         policy: &Arc<Policy>,
-        answer: Arc<Answer>,
+        answer: Arc<ScrubbedAnswer>,
         unchecked: Unchecked,
         who: Who,
         at: Moment,

@@ -6,14 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dnssec::{Need, Response};
-use resolver::{Answer, Budget, ClientPrefix, LookupOutcome, QueryKey};
+use resolver::{Budget, ClientPrefix, LookupOutcome, QueryKey, ScrubbedAnswer};
 
 use super::quota::ValidationQuota;
 use crate::completion::Who;
 
 /// An answer that must be validated before its waiter gets it.
 pub(crate) struct Candidate {
-    pub(crate) answer: Arc<Answer>,
+    pub(crate) answer: Arc<ScrubbedAnswer>,
     /// The query, with CD clear.
     pub(crate) query_key: QueryKey,
     /// The client's network.
@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
 pub(crate) struct Came {
     pub(crate) response: Response,
     /// The answer that `response` was read from.
-    pub(crate) answer: Arc<Answer>,
+    pub(crate) answer: Arc<ScrubbedAnswer>,
 }
 
 /// A task for a validation thread.

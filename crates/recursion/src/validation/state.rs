@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use dnssec::{Need, Validated};
-use resolver::{Answer, Budget, ClientPrefix};
+use resolver::{Budget, ClientPrefix, ScrubbedAnswer};
 use wire::{LowerNameBuf, Type};
 
 use super::Basis;
@@ -50,7 +50,7 @@ impl State {
     }
 
     /// Returns the recent validation of this answer.
-    pub(super) fn recent(&self, answer: &Arc<Answer>) -> Option<Arc<Finished>> {
+    pub(super) fn recent(&self, answer: &Arc<ScrubbedAnswer>) -> Option<Arc<Finished>> {
         self.recent.iter().find(|known| Arc::ptr_eq(&known.received, answer)).cloned()
     }
 
@@ -97,7 +97,7 @@ pub(super) struct Needed {
 /// A running validation and its waiters.
 pub(super) struct Underway {
     /// The first answer.
-    pub(super) received: Arc<Answer>,
+    pub(super) received: Arc<ScrubbedAnswer>,
     /// The waiters. The first is charged.
     pub(super) candidates: Vec<Candidate>,
     /// The job, if it rests.
@@ -111,9 +111,9 @@ pub(super) fn key(wanted: &Wanted) -> Key {
 /// A completed validation.
 pub(super) struct Finished {
     /// The first answer.
-    pub(super) received: Arc<Answer>,
+    pub(super) received: Arc<ScrubbedAnswer>,
     /// The answer that counts.
-    pub(super) answer: Arc<Answer>,
+    pub(super) answer: Arc<ScrubbedAnswer>,
     pub(super) form: Mutex<Form>,
     pub(super) validated: Validated,
     pub(super) asked: Vec<Need>,

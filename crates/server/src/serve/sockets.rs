@@ -12,7 +12,7 @@ use super::passed::PassedSockets;
 use crate::control::Socket;
 use crate::privileges;
 use config::Settings;
-use config::metrics::Metrics;
+use config::metrics::MetricsSection;
 use zone_manager::zones::images;
 
 /// Connections for metrics that the kernel queues until they are accepted.
@@ -196,7 +196,7 @@ pub(super) fn hint(e: &BindError) -> Option<String> {
 /// Returns the metrics listener, passed or bound, with a note for the operator if no interface has its
 /// address yet.
 pub(super) fn open_metrics(
-    metrics: &Metrics,
+    metrics: &MetricsSection,
     passed: &mut PassedSockets,
 ) -> io::Result<(TcpListener, Option<String>)> {
     let addr = metrics.listen.value;

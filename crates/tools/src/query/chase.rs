@@ -9,7 +9,7 @@ use dnssec::{
 };
 use wire::{LowerNameBuf, NameBuf, Rcode, Type};
 
-use super::ask::{self, Received};
+use super::ask::{self, ReceivedResponse};
 use super::steps::{Errand, Steps, WalkStep};
 use super::walk::{Walk, WalkFault};
 use super::words::Wanted;
@@ -34,7 +34,7 @@ pub enum Answerer<'w> {
 /// An answer from either source.
 pub struct Reply {
     /// The response as received.
-    pub received: Received,
+    pub received: ReceivedResponse,
     /// Its response code.
     pub rcode: Rcode,
     /// The part of it that is used.

@@ -16,7 +16,7 @@ use zone::scan::Severity;
 
 use crate::managed::Apex;
 use crate::managed::examination::{Examination, ExamineOrder, FirstExpiry, FlawText};
-use threads::spare::{Share, spare};
+use threads::spare::{CpuShare, spare};
 use threads::sync::lock;
 
 /// Most findings stored per zone.
@@ -109,7 +109,7 @@ fn folded(zone: &Zone) -> Option<Arc<Zone>> {
         return None;
     }
     let begun = Instant::now();
-    let folded = spare(Share::Tenth, || zone.folded()).ok()?;
+    let folded = spare(CpuShare::Tenth, || zone.folded()).ok()?;
     let milliseconds = begun.elapsed().as_millis() as u64;
     debug!(milliseconds, "zone {}: folded", zone.apex());
     Some(Arc::new(folded))
@@ -189,7 +189,8 @@ impl Examiner {
             while let Some((apex, ExamineOrder { zone, fold })) = wait(&theirs) {
                 let begun = Instant::now();
                 let examine = || examine(&zone, now());
-                let found = if zone.record_count() > FEW { spare(Share::Least, examine) } else { examine() };
+                let found =
+                    if zone.record_count() > FEW { spare(CpuShare::Least, examine) } else { examine() };
                 let took = begun.elapsed();
                 debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", zone.apex());
                 lock(&theirs.0).examined(&apex, took, Instant::now());

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use engine::{Config, Sources, Zones};
+use engine::{EngineConfig, Sources, Zones};
 use zone::catalog::Catalog;
 
 use super::*;
@@ -22,7 +22,7 @@ impl SimulatedZones {
     /// Returns a manager without zones. The stores of `differences` hold the changes of zone files.
     pub(crate) fn new(key: &HashKey, differences: Arc<Differences>) -> SimulatedZones {
         let zones = serving::frontend::serving(Zones::new(Arc::new(Catalog::new(key))));
-        let engine = Arc::new(Engine::new(zones, Sources::default(), Config::default()));
+        let engine = Arc::new(Engine::new(zones, Sources::default(), EngineConfig::default()));
         let (handle, inbox) = ZoneManagerHandle::new();
         let table = Arc::<ZoneTable>::default();
         let executor = Arc::new(Executor {
