@@ -8,7 +8,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use cache::{Answer, AnswerKind, Cache, Config, Credibility, Held, Key, Lookup, Now, Terms};
+use cache::{Answer, AnswerKind, Cache, CacheConfig, Credibility, Held, Key, Lookup, Now, Terms};
 use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{HEADER_LEN, MAX_MESSAGE, Parser, QUESTION_TAIL};
@@ -28,8 +28,11 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn cache() -> Cache {
-    Cache::new(&Config { bytes: 256 << 10, shards: 1, ..Config::default() }, HashKey::new([1, 2, 3]))
-        .expect("a cache")
+    Cache::new(
+        &CacheConfig { bytes: 256 << 10, shards: 1, ..CacheConfig::default() },
+        HashKey::new([1, 2, 3]),
+    )
+    .expect("a cache")
 }
 
 /// Appends the checksum that a cache file has.

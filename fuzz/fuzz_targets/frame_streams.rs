@@ -8,12 +8,12 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-use dnstap::{Control, MAX_CONTROL, append_frame, first_frame, resume};
+use dnstap::{ControlFrame, MAX_CONTROL, append_frame, first_frame, resume};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
-    if let Ok(control) = Control::read(&mut rest) {
+    if let Ok(control) = ControlFrame::read(&mut rest) {
         let taken = bytes.len() - rest.len();
         let fields: usize = control.content_types.iter().map(|name| 8 + name.len()).sum();
         assert!(taken == 12 + fields && taken <= 8 + MAX_CONTROL);
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     append_frame(&mut file, |out| out.push(7));
     assert_eq!(resume(&mut file.as_slice()).ok(), Some(file.len() as u64));
     let mut start = file.as_slice();
-    Control::read(&mut start).expect("START");
+    ControlFrame::read(&mut start).expect("START");
     while let Some(len) = first_frame(start) {
         start = &start[len..];
     }

@@ -10,10 +10,10 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use journal::ZoneFolder;
+use journal::StoreFolder;
 use libfuzzer_sys::fuzz_target;
 use testkit::disk::SimulatedDisk;
-use testkit::{Record, build, key, name};
+use testkit::{ModelRecord, build, key, name};
 use wire::{Ttl, Type};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use zone::Zone;
@@ -43,13 +43,13 @@ static STORE: LazyLock<(std::path::PathBuf, Vec<u8>)> = LazyLock::new(|| {
     (path, bytes)
 });
 
-fn folder(disk: &SimulatedDisk) -> ZoneFolder {
-    ZoneFolder::open(Arc::new(disk.clone()), Path::new(ROOT)).expect("a folder")
+fn folder(disk: &SimulatedDisk) -> StoreFolder {
+    StoreFolder::open(Arc::new(disk.clone()), Path::new(ROOT)).expect("a folder")
 }
 
 fn version(serial: u32) -> Zone {
     let apex = name("example.");
-    let record = |owner: &str, rtype, rdata: Vec<u8>| Record {
+    let record = |owner: &str, rtype, rdata: Vec<u8>| ModelRecord {
         owner: name(owner),
         rtype,
         ttl: Ttl::from_secs(60),

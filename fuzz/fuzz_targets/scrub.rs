@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use resolver::{Answer, QueryKey, ReferralScope, Scope, referral, scrub};
+use resolver::{QueryKey, ReferralScope, Scope, ScrubbedAnswer, referral, scrub};
 use wire::Name;
 use wire::message::{Parser, RawRecord};
 
@@ -55,7 +55,7 @@ fuzz_target!(|message: &[u8]| {
     assert!(parser.at_end());
     let again = scrub(&answer.message, &query_key, answer.rcode, &scope(query_key.name.as_name()));
     // AA is not in the message: the kept part is for the cache.
-    assert_eq!(again, Ok(Answer { authoritative: false, ..answer }));
+    assert_eq!(again, Ok(ScrubbedAnswer { authoritative: false, ..answer }));
 });
 
 /// Reads the referral in a message, as if a server of `zone` had sent it.

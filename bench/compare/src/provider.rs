@@ -240,10 +240,10 @@ impl Provider {
             transfers: AtomicU64::new(0),
         });
         let (listener, socket) = (TcpListener::from_std(listener), mio::net::UdpSocket::from_std(socket));
-        let mut desk = Desk::open(listener, socket, shared.clone())?;
+        let mut sockets = Sockets::open(listener, socket, shared.clone())?;
         let thread = std::thread::spawn(move || {
             let _ = sys::pin(0, cpu);
-            desk.work()
+            sockets.work()
         });
         Ok(Provider { address, shared, thread: Some(thread) })
     }
@@ -338,7 +338,7 @@ impl Drop for Provider {
 }
 
 /// The sockets, all non-blocking.
-struct Desk {
+struct Sockets {
     poll: Poll,
     listener: TcpListener,
     socket: mio::net::UdpSocket,
@@ -352,12 +352,16 @@ const CONNECTIONS: Token = Token(1);
 /// Tokens below those of connections.
 const FIRST: usize = 2;
 
-impl Desk {
-    fn open(mut listener: TcpListener, mut socket: mio::net::UdpSocket, shared: Arc<Shared>) -> Result<Desk> {
+impl Sockets {
+    fn open(
+        mut listener: TcpListener,
+        mut socket: mio::net::UdpSocket,
+        shared: Arc<Shared>,
+    ) -> Result<Sockets> {
         let poll = Poll::new()?;
         poll.registry().register(&mut socket, DATAGRAMS, Interest::READABLE)?;
         poll.registry().register(&mut listener, CONNECTIONS, Interest::READABLE)?;
-        Ok(Desk { poll, listener, socket, lines: Vec::new(), free: Vec::new(), shared })
+        Ok(Sockets { poll, listener, socket, lines: Vec::new(), free: Vec::new(), shared })
     }
 
     fn work(&mut self) -> Result<()> {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{BATCH, Config, Engine, Sources, Worker, WorkerState, Zones};
+use engine::{BATCH, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
 use exchange::{Packets, Transport};
 use testkit::Chain;
 use testkit::tld::Tld;
@@ -159,7 +159,7 @@ fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine<Zones>
     let changes = zones.map(|zone| Change::Serve(Arc::new(zone)));
     let catalog = Catalog::new(key).with(changes).expect("zones of one key");
     // The server's defaults.
-    let config = Config { rotate_addresses: true, ..Config::default() };
+    let config = EngineConfig { rotate_addresses: true, ..EngineConfig::default() };
     Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config))
 }
 

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use authority::lookup::{Found, find};
+use authority::lookup::{LookupResult, find};
 use wire::hash::{HashKey, HashedName};
 use wire::{NameBuf, Ttl};
 use zone::{Catalog, Change, Zone};
@@ -16,7 +16,7 @@ use crate::{Piece, name};
 const HOUR: Ttl = Ttl::from_secs(3600);
 
 /// Checks the result of a lookup.
-type Test = fn(&Found<'_>) -> bool;
+type Test = fn(&LookupResult<'_>) -> bool;
 
 /// Number of names looked up each time.
 const NAMES: usize = 64;
@@ -56,15 +56,15 @@ pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
         pieces.push(Piece::new(format!("zone-find/{kind}"), probe));
     }
     let is: [(&str, &str, Test); 9] = [
-        ("changed/exact", "h#.moved.", |found| matches!(found, Found::Exact(_))),
-        ("changed/cut", "www.d#.moved.", |found| matches!(found, Found::Cut { .. })),
-        ("changed/miss", "x#.moved.", |found| matches!(found, Found::Nothing { .. })),
-        ("exact", "h#.plain.", |found| matches!(found, Found::Exact(_))),
-        ("deep-exact", "h#.e.d.c.b.deep.plain.", |found| matches!(found, Found::Exact(_))),
-        ("cut", "www.d#.plain.", |found| matches!(found, Found::Cut { .. })),
-        ("wildcard", "any#.w.plain.", |found| matches!(found, Found::Wildcard { .. })),
-        ("miss", "x#.plain.", |found| matches!(found, Found::Nothing { .. })),
-        ("deep-miss", "a.b.c.d.x#.c.b.deep.plain.", |found| matches!(found, Found::Nothing { .. })),
+        ("changed/exact", "h#.moved.", |found| matches!(found, LookupResult::Exact(_))),
+        ("changed/cut", "www.d#.moved.", |found| matches!(found, LookupResult::Cut { .. })),
+        ("changed/miss", "x#.moved.", |found| matches!(found, LookupResult::Nothing { .. })),
+        ("exact", "h#.plain.", |found| matches!(found, LookupResult::Exact(_))),
+        ("deep-exact", "h#.e.d.c.b.deep.plain.", |found| matches!(found, LookupResult::Exact(_))),
+        ("cut", "www.d#.plain.", |found| matches!(found, LookupResult::Cut { .. })),
+        ("wildcard", "any#.w.plain.", |found| matches!(found, LookupResult::Wildcard { .. })),
+        ("miss", "x#.plain.", |found| matches!(found, LookupResult::Nothing { .. })),
+        ("deep-miss", "a.b.c.d.x#.c.b.deep.plain.", |found| matches!(found, LookupResult::Nothing { .. })),
     ];
     for (kind, pattern, right) in is {
         let zone = if kind.starts_with("changed") { &moved } else { &plain };
@@ -90,14 +90,13 @@ fn looking(key: HashKey, zone: Rc<Zone>, names: Vec<HashedName>, right: Test) ->
 /// Finds which of a thousand zones contains a name, or that none does.
 fn catalog(key: &HashKey) -> Vec<Piece> {
     let apexes = (0..ZONES).map(|i| name(&format!("z{i}.example.")));
-    let empty =
-        |apex: NameBuf| {
-            let soa = testkit::random::soa(apex.as_name(), 1);
-            let ns = apex.as_name().as_wire().to_vec();
-            let records = [(wire::Type::SOA, soa), (wire::Type::NS, ns)]
-                .map(|(rtype, rdata)| testkit::Record { owner: apex, rtype, ttl: HOUR, rdata });
-            Change::Serve(Arc::new(testkit::build(apex.as_name(), key, &records)))
-        };
+    let empty = |apex: NameBuf| {
+        let soa = testkit::random::soa(apex.as_name(), 1);
+        let ns = apex.as_name().as_wire().to_vec();
+        let records = [(wire::Type::SOA, soa), (wire::Type::NS, ns)]
+            .map(|(rtype, rdata)| testkit::ModelRecord { owner: apex, rtype, ttl: HOUR, rdata });
+        Change::Serve(Arc::new(testkit::build(apex.as_name(), key, &records)))
+    };
     let catalog = Rc::new(Catalog::new(key).with(apexes.map(empty)).expect("zones of one key"));
     let kinds = [("hit", "www.z#.example.", NAMES), ("miss", "a.b.x#.example.", 0)];
     let one = |(kind, pattern, there)| {

@@ -2,7 +2,7 @@
 //! signatures are placeholders, as no server verifies them; the chains are complete.
 
 use testkit::random::soa;
-use testkit::{Chain, Record, sign};
+use testkit::{Chain, ModelRecord, sign};
 use wire::hash::HashKey;
 use wire::{NameBuf, Serial, Ttl, Type};
 use zone::Zone;
@@ -25,7 +25,7 @@ pub(crate) fn zone(key: &HashKey, apex: &str, chain: Option<Chain>) -> Zone {
     if let Some(chain) = chain {
         // A placeholder zone key of P-256.
         let rdata = [&[1, 0, 3, 13], [0xcd; 64].as_slice()].concat();
-        records.push(Record { owner: apex, rtype: Type::DNSKEY, ttl: HOUR, rdata });
+        records.push(ModelRecord { owner: apex, rtype: Type::DNSKEY, ttl: HOUR, rdata });
         records = sign(apex.as_name(), &records, &chain);
     }
     testkit::build(apex.as_name(), key, &records)
@@ -38,7 +38,8 @@ pub(crate) fn changed(key: &HashKey, apex: &str) -> Zone {
     let host =
         |i: usize| NameBuf::from_text(format!("f{i}").as_bytes(), Some(apex.as_name())).expect("a name");
     let mut records = plain(apex);
-    let filler = |i: usize| Record { owner: host(i), rtype: Type::A, ttl: HOUR, rdata: vec![192, 0, 2, 1] };
+    let filler =
+        |i: usize| ModelRecord { owner: host(i), rtype: Type::A, ttl: HOUR, rdata: vec![192, 0, 2, 1] };
     records.extend((0..10 * CHANGES).map(filler));
     let zone = testkit::build(apex.as_name(), key, &records);
     let mut change = ChangeSet { before: zone.serial(), after: Serial(2), ..ChangeSet::default() };
@@ -52,11 +53,11 @@ pub(crate) fn changed(key: &HashKey, apex: &str) -> Zone {
     version
 }
 
-fn plain(apex: NameBuf) -> Vec<Record> {
+fn plain(apex: NameBuf) -> Vec<ModelRecord> {
     let below = |text: String| NameBuf::from_text(text.as_bytes(), Some(apex.as_name())).expect("a name");
     let mut records = Vec::new();
     let mut add = |owner: NameBuf, rtype, rdata: &[u8]| {
-        records.push(Record { owner, rtype, ttl: HOUR, rdata: rdata.to_vec() });
+        records.push(ModelRecord { owner, rtype, ttl: HOUR, rdata: rdata.to_vec() });
     };
     add(apex, Type::SOA, &soa(apex.as_name(), 1));
     add(apex, Type::NS, below("ns1".to_owned()).as_name().as_wire());

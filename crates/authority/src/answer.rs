@@ -6,9 +6,9 @@ use wire::message::{Builder, Full, Offset};
 use wire::rdata::MAX_RDATA;
 use zone::store::Zone;
 
-use crate::aim::Aim;
 use crate::ask::Ask;
 use crate::here::Here;
+use crate::locate::AnswerLocation;
 use crate::lookup::zone_for;
 use crate::memo::Memo;
 use crate::reply::Reply;
@@ -59,22 +59,23 @@ pub enum Unanswered {
     Hashing,
 }
 
-/// Writes the answer into `b`, which already holds the question, from the zone of `aim`; `aim` belongs to the
-/// same query and catalog. If required records do not fit, sets TC, and the sections must be discarded.
+/// Writes the answer into `b`, which already holds the question, from the zone of `location`, which belongs
+/// to the same query and catalog. If required records do not fit, sets TC, and the sections must be
+/// discarded.
 ///
 /// Returns the target that a chain ends at, if no zone of the catalog covers it, or if its zone delegates it
 /// and [`Ask::resolves`] returns true.
 #[inline]
 pub fn answer<'a, 's>(
     ask: &Ask<'a>,
-    aim: &Aim,
+    location: &AnswerLocation,
     b: &mut Builder<'_>,
     scratch: &'s mut Scratch,
 ) -> Result<Option<&'s HashedName>, Unanswered> {
-    let zone = ask.catalog.zone(aim.located()).ok_or(Unanswered::NotLoaded)?;
+    let zone = ask.catalog.zone(location.located()).ok_or(Unanswered::NotLoaded)?;
     let Scratch { chain, rdata, memo } = scratch;
     let mut reply = Reply::new(b, ask, rdata, memo);
-    let done = resolve(ask, zone, aim, &mut reply, chain);
+    let done = resolve(ask, zone, location, &mut reply, chain);
     let done = done.and_then(|end| reply.proofs().map(|()| end));
     if done.is_err() {
         reply.truncate();
@@ -106,12 +107,12 @@ enum End {
 fn resolve<'a>(
     ask: &Ask<'a>,
     zone: &'a Zone,
-    aim: &Aim,
+    location: &AnswerLocation,
     reply: &mut Reply<'_, '_, 'a>,
     chain: &mut Links,
 ) -> Result<End, Full> {
-    let below = aim.located().below();
-    let (name, hashed, at, begun) = (ask.name, ask.qname, Offset::QNAME, aim.search());
+    let below = location.located().below();
+    let (name, hashed, at, begun) = (ask.name, ask.qname, Offset::QNAME, location.search());
     let here = Here { zone, name, hashed, below, at, dnames: &[], begun };
     // Without `?`, which would move the buffer of a name.
     match respond::step(ask, &here, reply) {

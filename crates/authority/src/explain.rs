@@ -11,9 +11,9 @@ use wire::{Name, NameBuf, Serial, Ttl, Type};
 use zone::catalog::Catalog;
 use zone::store::{Node, NodeFlags, Zone};
 
-use crate::lookup::{self, Found, zone_for};
+use crate::lookup::{self, LookupResult, zone_for};
 use proof::Prover;
-pub use proof::{Claim, Proof};
+pub use proof::{DenialClaim, Proof};
 
 /// One step of the explanation of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,11 +196,11 @@ fn write_proof(
 ) -> fmt::Result {
     write!(f, "proof, with DO: {rtype} at {owner} says that ")?;
     match claim {
-        Claim::NoName => write!(f, "{name} does not exist"),
-        Claim::NoSignedName => write!(f, "{name} does not exist or is not signed (opt-out)"),
-        Claim::NoType(qtype) => write!(f, "{name} has no {qtype}"),
-        Claim::NoRecords => write!(f, "{name} has no records"),
-        Claim::Encloser => write!(f, "{name} exists, the closest encloser"),
+        DenialClaim::NoName => write!(f, "{name} does not exist"),
+        DenialClaim::NoSignedName => write!(f, "{name} does not exist or is not signed (opt-out)"),
+        DenialClaim::NoType(qtype) => write!(f, "{name} has no {qtype}"),
+        DenialClaim::NoRecords => write!(f, "{name} has no records"),
+        DenialClaim::Encloser => write!(f, "{name} exists, the closest encloser"),
     }
 }
 
@@ -271,33 +271,35 @@ impl Asked<'_> {
             let found_proof = &mut |name: Name<'_>, proof| say(steps, name, StepKind::Proof(proof));
             let mut prover = Prover { zone, name: hashed, below, qtype, found: found_proof };
             match found {
-                Found::Exact(node) => prover.data(node, None, self.answers(node)),
-                Found::Wildcard { node, skip } => prover.data(node, Some(skip), self.answers(node)),
-                Found::Nothing { skip } => prover.no_name(skip),
-                Found::Cut { node, skip } if node.rrset(Type::DS).is_none() => prover.no_ds(node, skip),
-                Found::Cut { .. } | Found::Dname { .. } => {}
+                LookupResult::Exact(node) => prover.data(node, None, self.answers(node)),
+                LookupResult::Wildcard { node, skip } => prover.data(node, Some(skip), self.answers(node)),
+                LookupResult::Nothing { skip } => prover.no_name(skip),
+                LookupResult::Cut { node, skip } if node.rrset(Type::DS).is_none() => {
+                    prover.no_ds(node, skip)
+                }
+                LookupResult::Cut { .. } | LookupResult::Dname { .. } => {}
             }
         }
         next
     }
 
-    fn found(&self, zone: &Zone, found: Found<'_>, steps: &mut Vec<Step>) -> Option<NameBuf> {
+    fn found(&self, zone: &Zone, found: LookupResult<'_>, steps: &mut Vec<Step>) -> Option<NameBuf> {
         let name = self.name;
         match found {
-            Found::Exact(node) => {
+            LookupResult::Exact(node) => {
                 say(steps, name, StepKind::Exists(types(node)));
                 self.at_node(zone, node, steps)
             }
-            Found::Wildcard { node, .. } => {
+            LookupResult::Wildcard { node, .. } => {
                 say(steps, name, StepKind::Wildcard(node.owner().as_name().to_buf()));
                 self.at_node(zone, node, steps)
             }
-            Found::Cut { node, .. } => {
+            LookupResult::Cut { node, .. } => {
                 say(steps, node.owner().as_name(), StepKind::Cut(types(node)));
                 say(steps, node.owner().as_name(), StepKind::Referral);
                 None
             }
-            Found::Dname { node, .. } => {
+            LookupResult::Dname { node, .. } => {
                 say(steps, node.owner().as_name(), StepKind::Dname);
                 let target = first_name(node, Type::DNAME)?;
                 let labels = node.owner().label_count();
@@ -312,7 +314,7 @@ impl Asked<'_> {
                     }
                 }
             }
-            Found::Nothing { skip } => {
+            LookupResult::Nothing { skip } => {
                 say(steps, name, StepKind::NotThere(name.skip(skip).to_buf()));
                 say(steps, name, StepKind::NxDomain(zone.negative_ttl()));
                 None

@@ -6,7 +6,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `aim` | finds the zone that answers, and prefetches what a batch of answers will read |
+//! | `locate` | finds the zone that answers, and prefetches what a batch of answers will read |
 //! | `ask`, `here` | the input of an answer; the name that is being answered |
 //! | `answer` | answers QNAME, and then the names that CNAME and DNAME lead to |
 //! | `respond` | writes the sections for the result of a lookup |
@@ -21,20 +21,20 @@
 //! Answers are written into a message builder: this crate parses no queries and has no sockets.
 #![forbid(unsafe_code)]
 
-mod aim;
 mod answer;
 mod ask;
 pub mod audit;
 mod denial;
 pub mod explain;
 mod here;
+mod locate;
 pub mod lookup;
 mod memo;
 mod reply;
 mod respond;
 mod search;
 
-pub use aim::{Aim, PASSES};
 pub use answer::{Scratch, Unanswered, answer};
 pub use ask::Ask;
+pub use locate::{AnswerLocation, PASSES};
 pub use memo::{HashingLimit, is_costly};

@@ -24,7 +24,7 @@ pub fn zone_for(catalog: &Catalog, name: &HashedName, qtype: Type) -> Option<Loc
 
 /// The result of looking up a name in a zone.
 #[derive(Clone, Copy, Debug)]
-pub enum Found<'z> {
+pub enum LookupResult<'z> {
     /// A name of the zone with authoritative data.
     Exact(Node<'z>),
     /// At or below a zone cut.
@@ -57,7 +57,7 @@ pub enum Found<'z> {
 
 /// Looks up `name`, which has `below` labels below the apex of `zone`.
 ///
-/// With `parent_side`, a cut at the name itself is returned as [`Found::Exact`]: DS is there.
+/// With `parent_side`, a cut at the name itself is returned as [`LookupResult::Exact`]: DS is there.
 #[inline]
 pub fn find<'z>(
     zone: &'z Zone,
@@ -65,17 +65,17 @@ pub fn find<'z>(
     name: &HashedName,
     below: usize,
     parent_side: bool,
-) -> Found<'z> {
+) -> LookupResult<'z> {
     let stop = NodeFlags::CUT | NodeFlags::OCCLUDED;
     if let Some(node) = probe(zone, name, 0) {
         let flags = node.flags();
         if !flags.intersects(stop) || (parent_side && !flags.contains(NodeFlags::OCCLUDED)) {
-            return Found::Exact(node);
+            return LookupResult::Exact(node);
         }
         if !flags.contains(NodeFlags::OCCLUDED) {
-            return Found::Cut { node, skip: 0 };
+            return LookupResult::Cut { node, skip: 0 };
         }
-        return topmost(zone, name, 0, below).unwrap_or(Found::Exact(node));
+        return topmost(zone, name, 0, below).unwrap_or(LookupResult::Exact(node));
     }
     let (node, skip) = closest_encloser(zone, name, below);
     let flags = node.flags();
@@ -85,16 +85,16 @@ pub fn find<'z>(
             return found;
         }
     } else if flags.contains(NodeFlags::CUT) {
-        return Found::Cut { node, skip };
+        return LookupResult::Cut { node, skip };
     } else if flags.contains(NodeFlags::DNAME) {
-        return Found::Dname { node, skip };
+        return LookupResult::Dname { node, skip };
     }
     if flags.contains(NodeFlags::WILDCARD_CHILD)
         && let Some(node) = wildcard(zone, key, name, skip)
     {
-        return Found::Wildcard { node, skip };
+        return LookupResult::Wildcard { node, skip };
     }
-    Found::Nothing { skip }
+    LookupResult::Nothing { skip }
 }
 
 /// Returns the wildcard directly below `name` without its `skip` leftmost labels.
@@ -127,16 +127,16 @@ fn closest_encloser<'z>(zone: &'z Zone, name: &HashedName, below: usize) -> (Nod
 /// Returns the cut or DNAME closest to the apex among the ancestors of `name` from `lowest` labels up. A
 /// DNAME applies to names below it, not to its owner.
 #[cold]
-fn topmost<'z>(zone: &'z Zone, name: &HashedName, lowest: usize, below: usize) -> Option<Found<'z>> {
+fn topmost<'z>(zone: &'z Zone, name: &HashedName, lowest: usize, below: usize) -> Option<LookupResult<'z>> {
     for skip in (lowest..=below).rev() {
         let node = probe(zone, name, skip)?;
         let flags = node.flags();
         // At a name with both, the parent's cut takes precedence over the child's DNAME.
         if flags.contains(NodeFlags::CUT) {
-            return Some(Found::Cut { node, skip });
+            return Some(LookupResult::Cut { node, skip });
         }
         if flags.contains(NodeFlags::DNAME) && skip > 0 {
-            return Some(Found::Dname { node, skip });
+            return Some(LookupResult::Dname { node, skip });
         }
     }
     None

@@ -16,7 +16,7 @@ use zone::store::{COMPILED_HEAD, Node, NodeAddress, NodeFlags, Nsec3Chain, Rdata
 
 use crate::ask::Ask;
 use crate::here::Here;
-use crate::lookup::{self, Found};
+use crate::lookup::{self, LookupResult};
 use crate::memo::Memo;
 use crate::search;
 
@@ -523,7 +523,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
                 continue;
             }
             let below = host.label_count() - zone.apex().label_count();
-            let Found::Wildcard { node, .. } = lookup::find(zone, self.ask.key, &hashed, below, false) else {
+            let LookupResult::Wildcard { node, .. } = lookup::find(zone, self.ask.key, &hashed, below, false)
+            else {
                 continue;
             };
             for rtype in [Type::A, Type::AAAA] {

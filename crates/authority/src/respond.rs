@@ -7,7 +7,7 @@ use zone::store::{Node, RrSet};
 use crate::ask::Ask;
 use crate::denial;
 use crate::here::Here;
-use crate::lookup::{self, Found};
+use crate::lookup::{self, LookupResult};
 use crate::reply::Reply;
 
 /// The continuation of a chain.
@@ -27,7 +27,7 @@ type Step = Result<Option<Chase>, Full>;
 pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_, '_, 'z>) -> Step {
     let parent_side = ask.qtype == Type::DS && here.below > 0;
     let found = lookup::find(here.zone, ask.key, here.hashed, here.below, parent_side);
-    if let Found::Cut { node, skip } = found {
+    if let LookupResult::Cut { node, skip } = found {
         if (ask.resolves)() {
             reply.set_delegated();
             return Ok(None);
@@ -36,11 +36,11 @@ pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_,
     }
     reply.set_authoritative();
     match found {
-        Found::Exact(node) => data(ask, here, node, None, reply),
-        Found::Wildcard { node, skip } => data(ask, here, node, Some(skip), reply),
-        Found::Dname { node, skip } => dname(ask, here, node, skip, reply),
-        Found::Nothing { skip } => nothing(ask, here, skip, reply).map(|()| None),
-        Found::Cut { .. } => Ok(None),
+        LookupResult::Exact(node) => data(ask, here, node, None, reply),
+        LookupResult::Wildcard { node, skip } => data(ask, here, node, Some(skip), reply),
+        LookupResult::Dname { node, skip } => dname(ask, here, node, skip, reply),
+        LookupResult::Nothing { skip } => nothing(ask, here, skip, reply).map(|()| None),
+        LookupResult::Cut { .. } => Ok(None),
     }
 }
 

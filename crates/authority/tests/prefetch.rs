@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use authority::{Aim, Ask, HashingLimit, PASSES, Scratch, answer};
-use testkit::{Chain, Record, key, name, random, sign};
+use authority::{AnswerLocation, Ask, HashingLimit, PASSES, Scratch, answer};
+use testkit::{Chain, ModelRecord, key, name, random, sign};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header};
 use wire::{Class, Ttl, Type};
 use zone::prefetch::Part;
-use zone::prefetch::record::{Access, take};
+use zone::prefetch::record::{LineAccess, take};
 use zone::{Catalog, Change};
 
 /// Hosts and delegations of a zone: so many that nodes and index are in huge pages of their own, and the
@@ -69,17 +69,17 @@ small h           A     NOERROR             3      0      0      0      0
 small x           A     NXDOMAIN            3      0      0      0      0
 ";
 
-fn record(owner: &str, rtype: Type, rdata: &[u8]) -> Record {
-    Record { owner: name(owner), rtype, ttl: Ttl::from_secs(3600), rdata: rdata.to_vec() }
+fn record(owner: &str, rtype: Type, rdata: &[u8]) -> ModelRecord {
+    ModelRecord { owner: name(owner), rtype, ttl: Ttl::from_secs(3600), rdata: rdata.to_vec() }
 }
 
-fn to(owner: &str, rtype: Type, target: &str) -> Record {
+fn to(owner: &str, rtype: Type, target: &str) -> ModelRecord {
     record(owner, rtype, name(target).as_name().as_wire())
 }
 
 /// `hN`, hosts; `cN`, aliases of those; `dN`, delegated to two hosts below it, half of them with DS; a
 /// wildcard.
-fn records(apex: &str) -> Vec<Record> {
+fn records(apex: &str) -> Vec<ModelRecord> {
     let mut all = vec![
         record(apex, Type::SOA, &random::soa(name(apex).as_name(), 1)),
         to(apex, Type::NS, &format!("h0.{apex}")),
@@ -114,7 +114,7 @@ fn catalog() -> Catalog {
         let host = record(&format!("h.{apex}"), Type::A, &[192, 0, 2, 1]);
         (apex, vec![soa, host])
     });
-    let serve = |(apex, records): (String, Vec<Record>)| {
+    let serve = |(apex, records): (String, Vec<ModelRecord>)| {
         Change::Serve(testkit::build(name(&apex).as_name(), &key(), &records).into())
     };
     Catalog::new(&key()).with(big.chain(small).map(serve)).expect("zones of one key")
@@ -136,17 +136,17 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
         let done = take();
         // A line prefetched in the step that reads it is too late.
         cold.extend(done.iter().filter_map(|access| match access {
-            Access::Read(part, line) if !known.contains(line) => Some((step, *part, *line)),
+            LineAccess::Read(part, line) if !known.contains(line) => Some((step, *part, *line)),
             _ => None,
         }));
-        known.extend(done.into_iter().map(|(Access::Read(_, line) | Access::Prefetch(line))| line));
+        known.extend(done.into_iter().map(|(LineAccess::Read(_, line) | LineAccess::Prefetch(line))| line));
     };
     catalog.prefetch(&qname);
     after("start");
-    let mut aim = Aim::find(catalog, &qname, qtype, true).expect("a zone");
+    let mut location = AnswerLocation::find(catalog, &qname, qtype, true).expect("a zone");
     after("find");
     for (pass, step) in PASS.iter().enumerate() {
-        let more = aim.prefetch(catalog, pass, &qname);
+        let more = location.prefetch(catalog, pass, &qname);
         after(step);
         if !more {
             break;
@@ -159,7 +159,7 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     let (qname, key, hashing) = (&qname, &key, HashingLimit::at(std::time::Instant::now()));
     let (dnssec_ok, resolves, max_chain) = (true, &|| false, 16);
     let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
-    answer(&ask, &aim, &mut b, &mut Scratch::new()).expect("a snapshot");
+    answer(&ask, &location, &mut b, &mut Scratch::new()).expect("a snapshot");
     assert_eq!(b.rcode().to_string(), rcode, "{asked} {qtype}");
     after("answer");
     cold

@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 
-use cache::{Answer, Cache, Config, Credibility, Key, Lookup, Now, Terms};
+use cache::{Answer, Cache, CacheConfig, Credibility, Key, Lookup, Now, Terms};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Owner, Section};
@@ -53,7 +53,8 @@ fn answer(message: &[u8]) -> Answer {
 }
 
 fn filled(names: u32) -> Cache {
-    let cache = Cache::new(&Config { bytes: 128 << 20, ..Config::default() }, hash_key()).expect("a cache");
+    let cache =
+        Cache::new(&CacheConfig { bytes: 128 << 20, ..CacheConfig::default() }, hash_key()).expect("a cache");
     for n in 0..names {
         cache.insert(answer(&message(n)), Now::since_start(0)).expect("kept");
     }
@@ -159,7 +160,8 @@ fn inserts(c: &mut Criterion) {
         b.iter(|| answer(next.next().expect("it is endless")));
     });
     for (what, bytes) in [("insert", 64 << 20), ("insert that evicts", 4 << 20)] {
-        let cache = Cache::new(&Config { bytes, ..Config::default() }, hash_key()).expect("a cache");
+        let cache =
+            Cache::new(&CacheConfig { bytes, ..CacheConfig::default() }, hash_key()).expect("a cache");
         let mut next = messages.iter().cycle();
         for message in &messages {
             cache.insert(answer(message), now).expect("kept");

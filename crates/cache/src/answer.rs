@@ -10,11 +10,11 @@ use wire::message::{
 };
 use wire::{Class, Header, LowerNameBuf, Malformed, Name, Opcode, Rcode, Ttl, Type, rdata};
 
-use crate::config::Config;
+use crate::config::CacheConfig;
+use crate::credibility::Credibility;
 use crate::flags::Flags;
 use crate::key::Reach;
 use crate::pointers;
-use crate::rank::Credibility;
 
 /// Properties of a response besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +28,9 @@ pub struct Terms {
     /// Its credibility.
     pub rank: Credibility,
     /// How long to cache it. For a negative answer, the lower one of the SOA's MINIMUM and TTL (RFC 2308 §5);
-    /// without, it is not cached. For a failure the caller's choice; `None` for [`Config::failure`]. Other
-    /// answers count as negative if this is set, although they have records: a CNAME that leads to NODATA.
+    /// without, it is not cached. For a failure the caller's choice; `None` for [`CacheConfig::failure`].
+    /// Other answers count as negative if this is set, although they have records: a CNAME that leads to
+    /// NODATA.
     pub ttl: Option<Ttl>,
 }
 
@@ -151,7 +152,7 @@ impl Answer {
 
     /// Returns the lifetime in seconds, 0 if it must not be cached, and adjusts the TTLs: no record outlives
     /// the bounds, and none expires before the answer as a whole.
-    pub(crate) fn settle(&mut self, config: &Config) -> u32 {
+    pub(crate) fn settle(&mut self, config: &CacheConfig) -> u32 {
         let lowest = self.lowest.unwrap_or(Ttl::MAX).min(self.terms.ttl.unwrap_or(Ttl::MAX)).as_secs();
         let (bounds, seconds) = match self.kind {
             AnswerKind::Failure => {

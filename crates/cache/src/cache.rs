@@ -6,7 +6,7 @@ use wire::{LowerName, LowerNameBuf, Type};
 
 use crate::answer::{Answer, AnswerKind, rewrite};
 use crate::clock::Now;
-use crate::config::{Config, ConfigFault};
+use crate::config::{CacheConfig, ConfigFault};
 use crate::entry;
 use crate::held::Held;
 use crate::key::{EVERY_TYPE, Key, Reach};
@@ -14,7 +14,7 @@ use crate::lookup::{Lead, Lookup, Staleness};
 use crate::message::message;
 use crate::shard::{Draft, Refused, Shard};
 use crate::sizes::Sizes;
-use crate::stats::Stats;
+use crate::stats::CacheStats;
 
 /// A cache for answers of other servers. Any number of threads read and write it; readers take no lock.
 ///
@@ -31,7 +31,7 @@ use crate::stats::Stats;
 pub struct Cache {
     shards: Box<[Shard]>,
     key: HashKey,
-    config: Config,
+    config: CacheConfig,
 }
 
 /// The entries that [`Cache::flush`] drops.
@@ -49,7 +49,7 @@ pub struct Flush<'n> {
 
 impl Cache {
     /// Creates an empty cache for names hashed under `key`.
-    pub fn new(config: &Config, key: HashKey) -> Result<Cache, ConfigFault> {
+    pub fn new(config: &CacheConfig, key: HashKey) -> Result<Cache, ConfigFault> {
         let sizes = Sizes::of(config, size_of::<Shard>())?;
         let shards = (0..sizes.shards).map(|_| Shard::new(&sizes)).collect();
         Ok(Cache { shards, key, config: config.clone() })
@@ -61,11 +61,11 @@ impl Cache {
     }
 
     /// Returns the configuration.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &CacheConfig {
         &self.config
     }
 
-    /// Returns the bytes reserved, at most [`Config::bytes`].
+    /// Returns the bytes reserved, at most [`CacheConfig::bytes`].
     pub fn reserved(&self) -> usize {
         self.shards.iter().map(Shard::bytes).sum()
     }
@@ -78,8 +78,8 @@ impl Cache {
     }
 
     /// Returns the counters of all shards.
-    pub fn stats(&self) -> Stats {
-        self.shards.iter().map(Shard::stats).fold(Stats::default(), Stats::plus)
+    pub fn stats(&self) -> CacheStats {
+        self.shards.iter().map(Shard::stats).fold(CacheStats::default(), CacheStats::plus)
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Size and lifetimes of a cache. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct CacheConfig {
     /// Most bytes of the cache in total. Default 268,435,456 (256 MiB). They are reserved at the start;
     /// memory is taken as they fill.
     pub bytes: usize,
@@ -44,9 +44,9 @@ impl Lifetime {
     }
 }
 
-impl Default for Config {
+impl Default for CacheConfig {
     fn default() -> Self {
-        Config {
+        CacheConfig {
             bytes: 256 << 20,
             shards: 0,
             positive: Lifetime { min: 0, max: 86_400 },
@@ -72,7 +72,7 @@ pub enum ConfigFault {
     Shards,
     /// A `min` is greater than its `max`.
     Bounds,
-    /// A time exceeds [`Config::LONGEST`], or failures would be cached for less than 1 or more than 300
+    /// A time exceeds [`CacheConfig::LONGEST`], or failures would be cached for less than 1 or more than 300
     /// seconds.
     Time,
 }
@@ -90,7 +90,7 @@ impl fmt::Display for ConfigFault {
 }
 impl std::error::Error for ConfigFault {}
 
-impl Config {
+impl CacheConfig {
     /// Longest time that an entry may be kept, fresh or stale: 30 days.
     pub const LONGEST: u32 = 30 * 86_400;
 
@@ -121,18 +121,18 @@ mod tests {
 
     #[test]
     fn the_default_can_be_used() {
-        assert!(Config::default().check().is_ok());
+        assert!(CacheConfig::default().check().is_ok());
     }
 
     #[test]
     fn faults_are_named() {
-        let with = |change: fn(&mut Config)| {
-            let mut config = Config::default();
+        let with = |change: fn(&mut CacheConfig)| {
+            let mut config = CacheConfig::default();
             change(&mut config);
             config.check().err()
         };
         assert_eq!(with(|c| c.negative.min = 10_801), Some(ConfigFault::Bounds));
-        assert_eq!(with(|c| c.positive.max = Config::LONGEST + 1), Some(ConfigFault::Time));
+        assert_eq!(with(|c| c.positive.max = CacheConfig::LONGEST + 1), Some(ConfigFault::Time));
         assert_eq!(with(|c| c.max_stale = u32::MAX), Some(ConfigFault::Time));
         assert_eq!(with(|c| c.failure.min = 0), Some(ConfigFault::Time));
         assert_eq!(with(|c| c.failure.max = 301), Some(ConfigFault::Time));

@@ -23,10 +23,10 @@ use wire::{Class, Rcode, Type};
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::clock::Now;
+use crate::credibility::Credibility;
 use crate::flags::Flags;
 use crate::key::Subject;
 use crate::lines::WORDS;
-use crate::rank::Credibility;
 
 /// Number of words in front of the name.
 pub(crate) const HEAD: usize = 5;

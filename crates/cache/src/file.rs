@@ -26,9 +26,9 @@ use wire::{Ttl, UnixTime};
 use crate::answer::{Answer, AnswerKind, Terms};
 use crate::cache::Cache;
 use crate::clock::Now;
+use crate::credibility::Credibility;
 use crate::flags::Flags;
 use crate::held::Held;
-use crate::rank::Credibility;
 
 const MAGIC: &[u8; 8] = b"nomencac";
 

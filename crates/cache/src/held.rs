@@ -4,13 +4,13 @@ use wire::{Class, Header, LowerNameBuf, Name, Rcode, Type};
 
 use crate::answer::AnswerKind;
 use crate::clock::Now;
+use crate::credibility::Credibility;
 use crate::entry::{self, Head};
 use crate::flags::Flags;
 use crate::key::EVERY_TYPE;
 use crate::lines::LINE;
 use crate::lookup::Freshness;
 use crate::message::message;
-use crate::rank::Credibility;
 use crate::shard::Shard;
 
 /// A copy of an entry.

@@ -10,7 +10,7 @@
 //! | `config`, `sizes` | the operator's settings, and the division of the bytes |
 //! | `answer` | prepares a response for the cache: one [`Answer`] |
 //! | `pointers` | checks whether its compression pointers stay valid |
-//! | `key`, `rank` | the key of an answer, and its credibility |
+//! | `key`, `credibility` | the key of an answer, and its credibility |
 //! | `cache` | [`Cache`]: shards, and the public functions |
 //! | `lookup` | finds and copies, without a lock |
 //! | `shard` | inserts and evicts, under the shard's mutex: S3-FIFO |
@@ -34,6 +34,7 @@ mod atomic;
 mod cache;
 mod clock;
 mod config;
+mod credibility;
 mod entry;
 mod file;
 mod flags;
@@ -46,7 +47,6 @@ mod log;
 mod lookup;
 mod message;
 mod pointers;
-mod rank;
 mod shard;
 mod sizes;
 mod stats;
@@ -54,12 +54,12 @@ mod stats;
 pub use answer::{Answer, AnswerKind, Terms, Unfit};
 pub use cache::{Cache, Flush};
 pub use clock::Now;
-pub use config::{Config, ConfigFault, Lifetime};
+pub use config::{CacheConfig, ConfigFault, Lifetime};
+pub use credibility::Credibility;
 pub use file::{LoadFault, Restored};
 pub use held::Held;
 pub use key::Key;
 pub use lookup::{Freshness, Hit, Lead, Lookup};
 pub use message::message;
-pub use rank::Credibility;
 pub use shard::Refused;
-pub use stats::Stats;
+pub use stats::CacheStats;

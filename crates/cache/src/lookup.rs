@@ -3,10 +3,10 @@
 use wire::{LowerName, Rcode};
 
 use crate::clock::Now;
+use crate::credibility::Credibility;
 use crate::entry::{self, Head};
 use crate::index::Slot;
 use crate::key::{Key, Reach, Subject};
-use crate::rank::Credibility;
 use crate::shard::Shard;
 
 /// The probable position of an answer: the result of [`Cache::find`](crate::Cache::find), for
@@ -78,9 +78,9 @@ pub enum Freshness {
 /// Settings for stale answers, in seconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Staleness {
-    /// [`Config::max_stale`](crate::Config::max_stale).
+    /// [`CacheConfig::max_stale`](crate::CacheConfig::max_stale).
     pub(crate) max: u32,
-    /// [`Config::stale_ttl`](crate::Config::stale_ttl).
+    /// [`CacheConfig::stale_ttl`](crate::CacheConfig::stale_ttl).
     pub(crate) ttl: u32,
 }
 

@@ -20,7 +20,7 @@ use crate::key::{EVERY_TYPE, Reach, Subject};
 use crate::lines::{LINE, Lines};
 use crate::log::{Ends, Log, Position};
 use crate::sizes::Sizes;
-use crate::stats::Stats;
+use crate::stats::CacheStats;
 
 /// Most entries that one insert appends again, so that no writer passes through the whole log: some 0.1 ms.
 /// The next one is evicted although it is in use. Entries in use are adjacent, since one pass of the tail
@@ -52,7 +52,7 @@ struct Writers {
     /// Whether `main` has been full.
     main_was_full: bool,
     ghost: Ghost,
-    stats: Stats,
+    stats: CacheStats,
 }
 
 /// The oldest entry of a log.
@@ -96,7 +96,7 @@ impl Shard {
             main: main_ends,
             main_was_full: false,
             ghost: Ghost::new(sizes.pairs),
-            stats: Stats::default(),
+            stats: CacheStats::default(),
         };
         let index = Index::new(lines.first(), sizes.pairs);
         Shard { lines, index, small, main, writers: Mutex::new(writers), largest: sizes.largest() }
@@ -114,7 +114,7 @@ impl Shard {
     }
 
     /// Returns the counters.
-    pub(crate) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> CacheStats {
         self.writers().stats
     }
 

@@ -1,6 +1,6 @@
 //! Divides the bytes of a cache.
 
-use crate::config::{Config, ConfigFault};
+use crate::config::{CacheConfig, ConfigFault};
 use crate::ghost::Ghost;
 use crate::index::{Index, PAIR_SLOTS};
 use crate::lines::{LINE, Lines};
@@ -38,7 +38,7 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// Checks a configuration and divides its bytes. `shard` is the size of a shard's other parts in bytes.
-    pub(crate) fn of(config: &Config, shard: usize) -> Result<Sizes, ConfigFault> {
+    pub(crate) fn of(config: &CacheConfig, shard: usize) -> Result<Sizes, ConfigFault> {
         config.check()?;
         let bytes = config.bytes;
         let shards = match config.shards {
@@ -78,19 +78,19 @@ mod tests {
     use super::*;
 
     /// Sizes with 1 KiB for a shard's other parts.
-    fn sizes(config: &Config) -> Result<Sizes, ConfigFault> {
+    fn sizes(config: &CacheConfig) -> Result<Sizes, ConfigFault> {
         Sizes::of(config, 1 << 10)
     }
 
     #[test]
     fn the_default_can_be_used() {
-        assert!(sizes(&Config::default()).is_ok());
+        assert!(sizes(&CacheConfig::default()).is_ok());
     }
 
     #[test]
     fn faults_are_named() {
-        let with = |change: fn(&mut Config)| {
-            let mut config = Config::default();
+        let with = |change: fn(&mut CacheConfig)| {
+            let mut config = CacheConfig::default();
             change(&mut config);
             sizes(&config).err()
         };

@@ -2,7 +2,7 @@
 
 /// The contents and history of a cache. Hits are not counted here, but by each thread that looks up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct CacheStats {
     /// Entries in the index, with expired ones that are not dropped yet.
     pub entries: u64,
     /// Bytes of these entries.
@@ -19,10 +19,10 @@ pub struct Stats {
     pub refused_size: u64,
 }
 
-impl Stats {
+impl CacheStats {
     /// Returns the sums of both.
-    pub fn plus(self, other: Stats) -> Stats {
-        Stats {
+    pub fn plus(self, other: CacheStats) -> CacheStats {
+        CacheStats {
             entries: self.entries + other.entries,
             bytes: self.bytes + other.bytes,
             inserts: self.inserts + other.inserts,

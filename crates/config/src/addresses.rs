@@ -12,9 +12,9 @@ use super::table::value::{AddrPort, AddrPortFault, Value, quote};
 
 /// The address of another server, and its port if that is not 53.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Server(pub AddrPort);
+pub struct ServerAddress(pub AddrPort);
 
-/// What is wrong with the text of a [`Server`].
+/// What is wrong with the text of a [`ServerAddress`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerFault {
     /// The fault of any address with a port.
@@ -32,7 +32,7 @@ impl fmt::Display for ServerFault {
     }
 }
 
-impl Server {
+impl ServerAddress {
     /// The default port.
     const PORT: u16 = 53;
 
@@ -55,7 +55,7 @@ impl Server {
     }
 }
 
-impl Value for Server {
+impl Value for ServerAddress {
     fn kind() -> String {
         "address `ip` or `ip@port`".into()
     }

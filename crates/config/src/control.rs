@@ -7,7 +7,7 @@ use super::table::value::{Int, Time};
 
 keys! {
     /// The local socket that `nomen ctl` connects to. Only the user nomen runs as, and root, may open it.
-    pub struct Control in "[control]" {
+    pub struct ControlSection in "[control]" {
         /// Whether there is a control socket.
         restart "enable" enable: bool = true, example true;
         /// Path of the Unix socket. Unset: `/run/nomen/ctl.sock` for root or where that folder is writable,

@@ -47,7 +47,7 @@ keys! {
     /// Copies of messages for a dnstap collector, in Frame Streams to a socket or a file. The section's
     /// presence turns it on; one of `socket` and `file` must be given. Queries never wait for it: messages
     /// beyond its speed are dropped and counted. [LOGGING.md](LOGGING.md) explains it.
-    pub struct Dnstap in "[dnstap]" {
+    pub struct DnstapSection in "[dnstap]" {
         /// Unix socket that the collector listens on. nomen connects as the user it runs as, and reconnects
         /// after the connection is lost.
         restart "socket" socket: Option<PathBuf> = None, example "/run/dnstap.sock";
@@ -90,7 +90,7 @@ impl Word for DnstapKind {
     }
 }
 
-impl Dnstap {
+impl DnstapSection {
     /// Returns the destination of frames; `None` if none or both are set.
     fn destination(&self) -> Option<Destination> {
         match (&self.socket.value, &self.file.value) {
@@ -122,7 +122,7 @@ impl Dnstap {
 }
 
 /// Reports a missing or ambiguous destination of frames.
-pub(super) fn check(dnstap: &At<Dnstap>, faults: &mut Vec<Diagnostic>) {
+pub(super) fn check(dnstap: &At<DnstapSection>, faults: &mut Vec<Diagnostic>) {
     if dnstap.destination().is_some() {
         return;
     }

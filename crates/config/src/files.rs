@@ -26,7 +26,7 @@ const INCLUDE: &str = "include";
 
 /// A valid configuration with its texts.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedConfig {
     /// The configuration.
     pub config: Configuration,
     /// The texts, for showing places in them.
@@ -35,7 +35,7 @@ pub struct Accepted {
 
 /// Why a configuration cannot be used: at least one fault.
 #[derive(Debug)]
-pub struct Rejected {
+pub struct RejectedConfig {
     /// The texts, for showing places in them.
     pub sources: ConfigTexts,
     /// The faults in the order of their places.
@@ -43,23 +43,23 @@ pub struct Rejected {
 }
 
 /// Prints every fault with its source line, for a terminal.
-impl fmt::Display for Rejected {
+impl fmt::Display for RejectedConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sources.render(&self.faults))
     }
 }
 
-impl std::error::Error for Rejected {}
+impl std::error::Error for RejectedConfig {}
 
 /// Reads a configuration file with all its includes, and checks the whole.
-pub fn read_files(path: &Path) -> Result<Accepted, Rejected> {
+pub fn read_files(path: &Path) -> Result<AcceptedConfig, RejectedConfig> {
     let mut draft = Draft::default();
     draft.read_file(path, None);
     draft.finish()
 }
 
 /// Reads a configuration from text; relative paths and includes start from `base`.
-pub fn read_text(name: &str, text: String, base: &Path) -> Result<Accepted, Rejected> {
+pub fn read_text(name: &str, text: String, base: &Path) -> Result<AcceptedConfig, RejectedConfig> {
     let mut draft = Draft::default();
     draft.read_text(PathBuf::from(name), text, base);
     draft.finish()
@@ -70,7 +70,7 @@ pub fn read_text(name: &str, text: String, base: &Path) -> Result<Accepted, Reje
 pub fn read_service(
     path: &Path,
     added: impl FnOnce(&Settings) -> Option<PathBuf>,
-) -> Result<Accepted, Rejected> {
+) -> Result<AcceptedConfig, RejectedConfig> {
     let mut draft = Draft::default();
     draft.read_file(path, None);
     let configured = draft.config.zones.len();
@@ -90,7 +90,7 @@ pub fn read_zone(
     text: String,
     templates: &Templates,
     has_state: bool,
-) -> Result<ConfiguredZone, Rejected> {
+) -> Result<ConfiguredZone, RejectedConfig> {
     let mut draft = Draft::default();
     draft.read_text(PathBuf::from(name), text, Path::new("/"));
     let mut zones = std::mem::take(&mut draft.config.zones);
@@ -100,9 +100,9 @@ pub fn read_zone(
         Some(zone) if faults.is_empty() && zones.is_empty() => Ok(zone.value),
         _ if faults.is_empty() => {
             faults.push(Diagnostic::at(None, "the configuration has no zone"));
-            Err(Rejected { sources, faults })
+            Err(RejectedConfig { sources, faults })
         }
-        _ => Err(Rejected { sources, faults }),
+        _ => Err(RejectedConfig { sources, faults }),
     }
 }
 
@@ -116,14 +116,14 @@ struct Draft {
 }
 
 impl Draft {
-    fn finish(mut self) -> Result<Accepted, Rejected> {
+    fn finish(mut self) -> Result<AcceptedConfig, RejectedConfig> {
         self.config.check(&mut self.faults);
         let Draft { sources, mut faults, config, .. } = self;
         if faults.is_empty() {
-            return Ok(Accepted { config, sources });
+            return Ok(AcceptedConfig { config, sources });
         }
         faults.sort_by_key(|f| f.place.as_ref().map_or((0, 0), |p| (p.source, p.span.start)));
-        Err(Rejected { sources, faults })
+        Err(RejectedConfig { sources, faults })
     }
 
     fn read_file(&mut self, path: &Path, named_at: Option<ConfigPlace>) {

@@ -52,23 +52,23 @@ pub mod updates;
 pub mod zone_name;
 pub mod zones;
 
-pub use files::{Accepted, Rejected, read_files, read_service, read_text, read_zone};
+pub use files::{AcceptedConfig, RejectedConfig, read_files, read_service, read_text, read_zone};
 pub use storage::Storage;
 pub use table::pending::PendingKey;
 
-use control::Control;
-use dnstap::Dnstap;
+use control::ControlSection;
+use dnstap::DnstapSection;
 use listen::Listen;
-use log::Log;
-use metrics::Metrics;
+use log::LogSection;
+use metrics::MetricsSection;
 use report::Diagnostic;
-use resolver::{AccessBlock, Forward, InnerRules, Recursive, Resolver, Stub};
-use server::Server;
+use resolver::{AccessBlock, Forward, InnerRules, RecursiveConfig, ResolverSection, Stub};
+use server::ServerSection;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
 use table::slot::SectionSlot;
-use transfers::{Transfers, TsigKeyBlock};
-use updates::Updates;
+use transfers::{TransfersSection, TsigKeyBlock};
+use updates::UpdatesSection;
 use wire::Name;
 use zones::{ConfiguredZone, Templates};
 
@@ -89,17 +89,17 @@ pub struct Configuration {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// `[server]`.
-    pub server: At<Server>,
+    pub server: At<ServerSection>,
     /// Every `[[listen]]`; the built-in addresses if there is none.
     pub listens: Vec<At<Listen>>,
     /// `[transfers]`.
-    pub transfers: At<Transfers>,
+    pub transfers: At<TransfersSection>,
     /// Every `[[tsig-key]]`.
     pub tsig_keys: Vec<At<TsigKeyBlock>>,
     /// `[updates]`.
-    pub updates: At<Updates>,
+    pub updates: At<UpdatesSection>,
     /// `[resolver]`, if present.
-    pub resolver: Option<At<Resolver>>,
+    pub resolver: Option<At<ResolverSection>>,
     /// Every `[[resolver.forward]]`.
     pub forwards: Vec<At<Forward>>,
     /// Every `[[resolver.stub]]`.
@@ -107,13 +107,13 @@ pub struct Settings {
     /// Every `[[resolver.access]]`.
     pub access: Vec<At<AccessBlock>>,
     /// `[control]`.
-    pub control: At<Control>,
+    pub control: At<ControlSection>,
     /// `[metrics]`, if present.
-    pub metrics: Option<At<Metrics>>,
+    pub metrics: Option<At<MetricsSection>>,
     /// `[log]`.
-    pub log: At<Log>,
+    pub log: At<LogSection>,
     /// `[dnstap]`, if present.
-    pub dnstap: Option<At<Dnstap>>,
+    pub dnstap: Option<At<DnstapSection>>,
 }
 
 /// The settings of an empty configuration.
@@ -229,10 +229,10 @@ impl Settings {
     }
 
     /// Returns the configuration of recursive service, if it is on.
-    pub fn recursive(&self) -> Option<Recursive<'_>> {
+    pub fn recursive(&self) -> Option<RecursiveConfig<'_>> {
         let Settings { server, forwards, stubs, access, .. } = self;
         let storage = &server.storage;
-        self.resolver.as_ref().map(|resolver| Recursive { resolver, forwards, stubs, access, storage })
+        self.resolver.as_ref().map(|resolver| RecursiveConfig { resolver, forwards, stubs, access, storage })
     }
 
     /// Reads the files that `[resolver]` names.
@@ -249,8 +249,8 @@ impl Settings {
     }
 
     /// Returns the settings of the engine.
-    pub fn engine_config(&self) -> engine::Config {
-        engine::Config { keepalive: self.server.tcp.keepalive(), ..self.server.answers.config() }
+    pub fn engine_config(&self) -> engine::EngineConfig {
+        engine::EngineConfig { keepalive: self.server.tcp.keepalive(), ..self.server.answers.config() }
     }
 
     /// Returns the settings for answers from zones.

@@ -17,7 +17,7 @@ pub const DEFAULT_REFUSALS: usize = 100;
 
 keys! {
     /// What is logged, and where.
-    pub struct Log in "[log]" {
+    pub struct LogSection in "[log]" {
         /// Format of a line.
         restart "format" format: LogFormat = LogFormat::Text, example "json";
         /// Least severe events that are logged. `nomen ctl log level` changes it until the next reload.

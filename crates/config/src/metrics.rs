@@ -11,9 +11,9 @@ use super::table::read::At;
 use super::table::value::{AddrPort, Int, Time};
 
 keys! {
-    /// Metrics for Prometheus over HTTP at `/metrics`, and a status page at `/`. The section's presence turns
+    /// MetricsSection for Prometheus over HTTP at `/metrics`, and a status page at `/`. The section's presence turns
     /// it on.
-    pub struct Metrics in "[metrics]" {
+    pub struct MetricsSection in "[metrics]" {
         /// Address to listen on. There is no access control: keep it on loopback or a management network. A
         /// socket that systemd passes for it is used.
         restart "listen" listen: AddrPort = AddrPort(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9153)),
@@ -36,7 +36,7 @@ keys! {
     }
 }
 
-impl Metrics {
+impl MetricsSection {
     pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {
         Opened::check_other(opened, &self.listen, faults);
     }

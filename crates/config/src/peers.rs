@@ -10,7 +10,7 @@ use wire::LowerNameBuf;
 use zone::Zone;
 use zone::zonemd::{self, ZonemdFault};
 
-use super::addresses::{Server, ServerFault, SourceAddress, check_sources};
+use super::addresses::{ServerAddress, ServerFault, SourceAddress, check_sources};
 use super::report::Diagnostic;
 use super::table::Keys;
 use super::table::keys;
@@ -160,7 +160,9 @@ impl std::str::FromStr for Peer {
                     let name = zone_name(name).map_err(PeerFault::Key)?;
                     key.replace(name.as_name().to_lower()).is_some()
                 }
-                None => address.replace(Server::parse(word).map_err(PeerFault::Address)?.0.0).is_some(),
+                None => {
+                    address.replace(ServerAddress::parse(word).map_err(PeerFault::Address)?.0.0).is_some()
+                }
             };
             if twice {
                 return Err(PeerFault::Twice);

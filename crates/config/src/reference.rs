@@ -160,7 +160,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Accepted, read_text};
+    use crate::{AcceptedConfig, read_text};
 
     /// Set to rewrite the page instead of comparing.
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
@@ -201,7 +201,7 @@ mod tests {
         keys.fold(format!("{header}\n"), |text, key| text + &key)
     }
 
-    fn accepted(text: &str) -> Accepted {
+    fn accepted(text: &str) -> AcceptedConfig {
         read_text("example", text.to_owned(), Path::new("/")).unwrap_or_else(|rejected| panic!("{rejected}"))
     }
 

@@ -10,7 +10,7 @@ use super::threads::Threads;
 
 section! {
     /// Settings of the whole process.
-    pub struct Server in "[server]" {
+    pub struct ServerSection in "[server]" {
         /// The user and group to change to.
         privileges: Privileges;
         /// State stored between runs.
@@ -26,7 +26,7 @@ section! {
     }
 }
 
-impl Server {
+impl ServerSection {
     /// Returns the settings of the listeners.
     pub fn net_config(&self) -> net::ListenerConfig {
         net::ListenerConfig { tcp: self.tcp.config(), ..self.threads.config() }

@@ -491,7 +491,7 @@ fn defaults_are_those_of_the_parts() {
     assert_eq!((net.workers, net.pin_cpus, net.drain), (parts.workers, parts.pin_cpus, parts.drain));
     assert_eq!(net.tcp, parts.tcp);
     assert_eq!(net::UdpConfig { batch: parts.udp.batch, ..net.udp }, parts.udp);
-    let (engine, parts) = (Settings::default().engine_config(), engine::Config::default());
+    let (engine, parts) = (Settings::default().engine_config(), engine::EngineConfig::default());
     assert_eq!((engine.max_udp_size, engine.keepalive), (parts.max_udp_size, parts.keepalive));
     assert_eq!(Settings::default().zones_config(), engine::ZonesConfig::default());
     assert_eq!(Settings::default().server.tcp.times(), net::TcpTimes::default());

@@ -21,7 +21,7 @@ use wording::reason;
 
 keys! {
     /// Zone transfers to and from other servers (RFC 5936, RFC 1995).
-    pub struct Transfers in "[transfers]" {
+    pub struct TransfersSection in "[transfers]" {
         /// Most outgoing transfers at a time; further ones are answered with SERVFAIL. Refused requests do
         /// not count.
         live "outgoing" outgoing: Int<usize, 1, 100_000> = Int(100), example 200;
@@ -83,7 +83,7 @@ keys! {
     }
 }
 
-impl Transfers {
+impl TransfersSection {
     /// Returns the largest size of one incoming transfer, in bytes.
     pub fn incoming_size(&self) -> u64 {
         self.incoming_size.value.map_or_else(usual_size, |size| size.0 as u64)
@@ -237,7 +237,7 @@ impl Value for TransferGrant {
 /// Returns the keys of the configuration: those of the blocks, and those of the key files, which it reads.
 pub fn load_keys(
     blocks: &[At<TsigKeyBlock>],
-    transfers: &Transfers,
+    transfers: &TransfersSection,
     faults: &mut Vec<Diagnostic>,
 ) -> TsigKeys {
     let mut keys: Vec<TsigKey> = Vec::new();

@@ -14,7 +14,7 @@ use super::transfers::TransferGrant;
 
 keys! {
     /// Limits of dynamic updates (RFC 2136), for all zones together.
-    pub struct Updates in "[updates]" {
+    pub struct UpdatesSection in "[updates]" {
         /// Most requests that wait for the disk at a time; further ones are answered with SERVFAIL.
         live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
         /// Most prerequisites and changes of one request together; a request with more is refused.

@@ -21,7 +21,7 @@ use crate::connections::ConnectionSet;
 use crate::in_force::InForce;
 use crate::metrics::{AllFigures, Format, render};
 use crate::page::StatusPage;
-use config::metrics::Metrics;
+use config::metrics::MetricsSection;
 use config::table::read::At;
 
 /// Longest lifetime of a connection, busy or not.
@@ -86,7 +86,7 @@ pub async fn serve(shown: Shown, listener: TcpListener) {
 }
 
 impl Shown {
-    fn bounds(&self) -> Metrics {
+    fn bounds(&self) -> MetricsSection {
         self.in_force.settings().metrics.as_ref().map(|metrics| metrics.value.clone()).unwrap_or_default()
     }
 }
@@ -141,7 +141,7 @@ async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Fu
 
 /// Returns whether the page is served for the host named in the request (RFC 9110 §7.2). A request without a
 /// host does not come from a browser.
-fn may_ask<B>(request: &Request<B>, bounds: &Metrics) -> bool {
+fn may_ask<B>(request: &Request<B>, bounds: &MetricsSection) -> bool {
     let named = request.headers().get_all(HOST).iter().map(|host| host.to_str().ok());
     let mut hosts = named.chain(request.uri().authority().map(|authority| Some(authority.as_str())));
     hosts.all(|host| host.is_some_and(|host| is_own(host, bounds.hosts.value.as_deref().unwrap_or_default())))
@@ -258,7 +258,7 @@ mod tests {
         let asked = |host: Option<&str>| {
             let request = Request::get("/");
             let request = host.into_iter().fold(request, |request, host| request.header(HOST, host));
-            may_ask(&request.body(()).expect("a request"), &Metrics::default())
+            may_ask(&request.body(()).expect("a request"), &MetricsSection::default())
         };
         assert!(asked(None) && asked(Some("[::1]:9153")) && !asked(Some("attacker.example")));
     }

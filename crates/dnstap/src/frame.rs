@@ -44,7 +44,7 @@ pub enum ControlKind {
 
 /// A control frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Control {
+pub struct ControlFrame {
     /// Its kind.
     pub kind: ControlKind,
     /// The content types that it lists.
@@ -109,7 +109,7 @@ impl ControlKind {
     }
 }
 
-impl Control {
+impl ControlFrame {
     /// Reads exactly one control frame.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Control {
         if content_types.len() > kind.most_content_types() {
             return Err(FrameFault::Fields);
         }
-        Ok(Control { kind, content_types })
+        Ok(ControlFrame { kind, content_types })
     }
 
     /// Checks that it has this kind, and lists the content type of dnstap or none.
@@ -219,7 +219,7 @@ pub fn resume(file: &mut impl Read) -> Result<u64, FrameFault> {
     if escape != [0; 4] {
         return Err(FrameFault::NotControl);
     }
-    let start = Control::read_behind_escape(file)?;
+    let start = ControlFrame::read_behind_escape(file)?;
     start.expect(ControlKind::Start)?;
     let names: usize = start.content_types.iter().map(|name| 8 + name.len()).sum();
     let mut end = 12 + names as u64;
@@ -254,8 +254,8 @@ mod tests {
         out
     }
 
-    fn read(mut bytes: &[u8]) -> Result<Control, FrameFault> {
-        Control::read(&mut bytes)
+    fn read(mut bytes: &[u8]) -> Result<ControlFrame, FrameFault> {
+        ControlFrame::read(&mut bytes)
     }
 
     /// A stream of these frames, with STOP.
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(control(ControlKind::Stop), STOP);
         for kind in [ControlKind::Accept, ControlKind::Start, ControlKind::Ready] {
             let read = read(&control(kind)).expect("a control frame");
-            assert_eq!(read, Control { kind, content_types: vec![CONTENT_TYPE.to_vec()] });
+            assert_eq!(read, ControlFrame { kind, content_types: vec![CONTENT_TYPE.to_vec()] });
             assert!(read.expect(kind).is_ok());
         }
     }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_collector_takes_dnstap_or_anything() {
-        let accept = |content_types| Control { kind: ControlKind::Accept, content_types };
+        let accept = |content_types| ControlFrame { kind: ControlKind::Accept, content_types };
         assert!(accept(vec![]).expect(ControlKind::Accept).is_ok());
         assert!(accept(vec![b"other".to_vec(), CONTENT_TYPE.to_vec()]).expect(ControlKind::Accept).is_ok());
         let other = accept(vec![b"other".to_vec()]);
@@ -325,7 +325,7 @@ mod tests {
             let frame = [&[0; 4], &(body.len() as u32).to_be_bytes()[..], &body].concat();
             for bytes in [bytes, frame] {
                 let mut rest = bytes.as_slice();
-                let Ok(Control { kind, content_types }) = Control::read(&mut rest) else { continue };
+                let Ok(ControlFrame { kind, content_types }) = ControlFrame::read(&mut rest) else { continue };
                 let fields = content_types.iter().flat_map(|of| {
                     [&CONTENT_TYPE_FIELD.to_be_bytes(), &(of.len() as u32).to_be_bytes()[..], of].concat()
                 });

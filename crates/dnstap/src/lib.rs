@@ -10,8 +10,8 @@ mod frame;
 mod message;
 
 pub use frame::{
-    CONTENT_TYPE, Control, ControlKind, FrameFault, MAX_CONTROL, MAX_FRAME, append_control, append_frame,
-    first_frame, resume,
+    CONTENT_TYPE, ControlFrame, ControlKind, FrameFault, MAX_CONTROL, MAX_FRAME, append_control,
+    append_frame, first_frame, resume,
 };
 pub use message::{
     DnstapFrame, DnstapKind, DnstapMessage, DnstapSocketFamily, DnstapSocketProtocol, DnstapType,

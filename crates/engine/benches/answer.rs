@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use engine::{BATCH, Config, Engine, Sources, Worker, WorkerState, Zones};
+use engine::{BATCH, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
 use exchange::{Packets, Transport};
 use wire::hash::HashKey;
 use wire::message::Header;
@@ -114,7 +114,7 @@ fn answers(c: &mut Criterion) {
     let serving = |zones: Vec<Arc<zone::store::Zone>>| {
         let catalog = Catalog::new(&key).with(zones.into_iter().map(Change::Serve));
         let catalog = Arc::new(catalog.expect("zones of one key"));
-        Arc::new(Engine::new(Zones::new(catalog), Sources::default(), Config::default()))
+        Arc::new(Engine::new(Zones::new(catalog), Sources::default(), EngineConfig::default()))
     };
     let engine = serving(vec![small(&key, "example.com."), delegations(&key, names)]);
     // A fixed walk over the names, in an order that no cache prefetcher predicts.

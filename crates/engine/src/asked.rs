@@ -7,8 +7,8 @@ use transfer::tsig::Verified;
 use wire::Name;
 use wire::hash::HashedName;
 
-use crate::request::{Question, Request};
-use crate::stats::Stats;
+use crate::request::{QueryQuestion, Request};
+use crate::stats::QueryStats;
 
 /// A query as memory and sources receive it.
 pub struct Asked<'a> {
@@ -21,7 +21,7 @@ pub struct Asked<'a> {
     /// The parsed query.
     pub request: &'a Request,
     /// Its question: QNAME's length, QTYPE, QCLASS. In an UPDATE, the zone (RFC 2136 §2.3).
-    pub question: Question,
+    pub question: QueryQuestion,
     /// QNAME in lower case, and the hash of each of its suffixes.
     pub qname: &'a HashedName,
     /// Whether recursion is available to the client.
@@ -31,7 +31,7 @@ pub struct Asked<'a> {
     /// The TSIG key of the query and the state that signs its reply, if its TSIG is valid.
     pub verified: Option<&'a Verified>,
     /// The counters of the worker that answers.
-    pub stats: &'a Stats,
+    pub stats: &'a QueryStats,
 }
 
 impl<'a> Asked<'a> {

@@ -15,7 +15,7 @@
 use wire::{Class, Opcode, Type};
 
 use crate::refusal::Refusal;
-use crate::request::{QueryFault, Question, Request};
+use crate::request::{QueryFault, QueryQuestion, Request};
 use crate::signature::Signature;
 use crate::source::{Operation, Sources};
 
@@ -50,7 +50,7 @@ pub(crate) fn admit(
     request: &Request,
     signed: Option<&Signature>,
     sources: &Sources,
-) -> Result<(Operation, Question), Stopped> {
+) -> Result<(Operation, QueryQuestion), Stopped> {
     form(request)?;
     let (operation, question) = operation(request, sources)?;
     signature(signed)?;
@@ -72,7 +72,7 @@ fn form(request: &Request) -> Result<(), Stopped> {
 
 /// Returns the operation for the opcode and QTYPE, if a source implements it.
 #[inline]
-fn operation(request: &Request, sources: &Sources) -> Result<(Operation, Question), Refusal> {
+fn operation(request: &Request, sources: &Sources) -> Result<(Operation, QueryQuestion), Refusal> {
     let question = request.question.ok_or(Refusal::OPCODE)?;
     let operation = match request.header.opcode() {
         Opcode::QUERY if matches!(question.qtype, Type::AXFR | Type::IXFR) => Operation::Transfer,
@@ -92,7 +92,7 @@ fn signature(signed: Option<&Signature>) -> Result<(), Refusal> {
 
 /// Data are of class IN; the server's identity is of class CH.
 #[inline]
-fn class(question: &Question) -> Result<(), Refusal> {
+fn class(question: &QueryQuestion) -> Result<(), Refusal> {
     match question.qclass {
         Class::IN | Class::CH | Class::ANY => Ok(()),
         _ => Err(Refusal::CLASS),

@@ -19,14 +19,14 @@ use crate::log::Role;
 use crate::refusal::{Answered, Refusal};
 use crate::request::Request;
 use crate::signature::Signature;
-use crate::stats::Stats;
+use crate::stats::QueryStats;
 use crate::zone_facts::ZoneFacts;
 
 /// Counters, late answers and deferred queries of one worker. The worker thread owns it for its whole life,
 /// also when its handler is rebuilt after a panic.
 pub struct WorkerState {
     /// The worker's counters.
-    pub stats: Stats,
+    pub stats: QueryStats,
     pub(crate) ready: LateQueue<Ready>,
     put_off: Mutex<VecDeque<Deferred>>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Deferred {
 impl WorkerState {
     /// Returns the state of a new worker. `waker` wakes the worker when late answers are ready.
     pub fn new(waker: Waker) -> Self {
-        WorkerState { stats: Stats::default(), ready: LateQueue::new(waker), put_off: Mutex::default() }
+        WorkerState { stats: QueryStats::default(), ready: LateQueue::new(waker), put_off: Mutex::default() }
     }
 
     /// Defers a query, unless [`MOST_PUT_OFF`] are deferred. Returns whether the query is deferred.

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! for each query   prefetch_find   what `find` will read
-//! for each query   find            where its answer is looked up: an aim
+//! for each query   find            where its answer is looked up: its location
 //! PASSES times
 //!   for each query prefetch        what the next pass, or `answer`, will read
 //! for each query   answer          which may use results of the passes
@@ -21,7 +21,7 @@ use wire::message::Builder;
 
 use crate::asked::Asked;
 use crate::refusal::Refusal;
-use crate::request::{Question, Request};
+use crate::request::{QueryQuestion, Request};
 use crate::zone_facts::ZoneFacts;
 
 /// A query before it is answered.
@@ -30,7 +30,7 @@ pub struct LookupKey<'a> {
     /// The parsed query.
     pub request: &'a Request,
     /// Its question.
-    pub question: Question,
+    pub question: QueryQuestion,
     /// QNAME in lower case, and the hash of each of its suffixes.
     pub qname: &'a HashedName,
     /// Whether recursion is available to the client, as [`Memory::offers_recursion`] returns.
@@ -38,7 +38,7 @@ pub struct LookupKey<'a> {
 }
 
 /// The result of answering from memory.
-pub enum Found<'s> {
+pub enum MemoryResult<'s> {
     /// The sections are written and the flags set, with an optional extended error.
     Answer(Option<ErrorInfo>),
     /// The same, but the answer is a chain of aliases whose last target is this name, which is not in these
@@ -51,8 +51,8 @@ pub enum Found<'s> {
 /// Data in memory. Workers clone it when any of it is replaced, so it is made of references.
 pub trait Memory: Clone + Send + Sync + 'static {
     /// Where the answer to a query is looked up, with the results of the passes. Borrows nothing; valid for
-    /// this version of the data only. Small: the aims of a batch are stored next to each other.
-    type Aim: Send;
+    /// this version of the data only. Small: the locations of a batch are stored next to each other.
+    type Location: Send;
     /// Buffers that answering reuses from one query to the next.
     type Scratch: Default + Send;
 
@@ -81,20 +81,20 @@ pub trait Memory: Clone + Send + Sync + 'static {
     fn prefetch_find(&self, qname: &HashedName);
 
     /// Returns where the answer to this query is looked up; `None` if these data do not cover its name.
-    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Self::Aim>;
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Self::Location>;
 
-    /// Prefetches what pass `pass + 1`, or else answering, will read for the query that `aim` was found for.
-    /// Passes are numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
-    fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool;
+    /// Prefetches what pass `pass + 1`, or else answering, will read for the query with this location. Passes
+    /// are numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
+    fn prefetch(&self, pass: usize, location: &mut Self::Location, qname: &HashedName) -> bool;
 
-    /// Returns the name of the zone that the aim is in, for the query log; `None` if it is in no zone.
-    fn zone(&self, aim: &Self::Aim) -> Option<Name<'_>> {
-        let _ = aim;
+    /// Returns the name of the zone that the location is in, for the query log; `None` if it is in no zone.
+    fn zone(&self, location: &Self::Location) -> Option<Name<'_>> {
+        let _ = location;
         None
     }
 
-    /// Returns serial and expiry of the aim's zone; `None` without a zone, or if it is not loaded.
-    fn zone_facts(&self, _aim: &Self::Aim) -> Option<ZoneFacts> {
+    /// Returns serial and expiry of the location's zone; `None` without a zone, or if it is not loaded.
+    fn zone_facts(&self, _location: &Self::Location) -> Option<ZoneFacts> {
         None
     }
 
@@ -105,11 +105,11 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// The refusal.
     fn answer<'s>(
         &self,
-        aim: &Self::Aim,
+        location: &Self::Location,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         scratch: &'s mut Self::Scratch,
-    ) -> Result<Found<'s>, Refusal>;
+    ) -> Result<MemoryResult<'s>, Refusal>;
 }
 
 /// Two kinds of data: names that `first` does not cover are looked up in `then`.
@@ -131,7 +131,7 @@ pub enum Either<A, B> {
 }
 
 impl<A: Memory, B: Memory> Memory for Both<A, B> {
-    type Aim = Either<A::Aim, B::Aim>;
+    type Location = Either<A::Location, B::Location>;
     type Scratch = (A::Scratch, B::Scratch);
 
     const PASSES: usize = if A::PASSES > B::PASSES { A::PASSES } else { B::PASSES };
@@ -157,45 +157,45 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     }
 
     #[inline]
-    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Self::Aim> {
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Self::Location> {
         let first = self.first.find(lookup_key).map(Either::First);
         first.or_else(|| self.then.find(lookup_key).map(Either::Then))
     }
 
     #[inline]
-    fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool {
-        match aim {
-            Either::First(aim) if pass < A::PASSES => self.first.prefetch(pass, aim, qname),
-            Either::Then(aim) if pass < B::PASSES => self.then.prefetch(pass, aim, qname),
+    fn prefetch(&self, pass: usize, location: &mut Self::Location, qname: &HashedName) -> bool {
+        match location {
+            Either::First(location) if pass < A::PASSES => self.first.prefetch(pass, location, qname),
+            Either::Then(location) if pass < B::PASSES => self.then.prefetch(pass, location, qname),
             _ => false,
         }
     }
 
-    fn zone(&self, aim: &Self::Aim) -> Option<Name<'_>> {
-        match aim {
-            Either::First(aim) => self.first.zone(aim),
-            Either::Then(aim) => self.then.zone(aim),
+    fn zone(&self, location: &Self::Location) -> Option<Name<'_>> {
+        match location {
+            Either::First(location) => self.first.zone(location),
+            Either::Then(location) => self.then.zone(location),
         }
     }
 
-    fn zone_facts(&self, aim: &Self::Aim) -> Option<ZoneFacts> {
-        match aim {
-            Either::First(aim) => self.first.zone_facts(aim),
-            Either::Then(aim) => self.then.zone_facts(aim),
+    fn zone_facts(&self, location: &Self::Location) -> Option<ZoneFacts> {
+        match location {
+            Either::First(location) => self.first.zone_facts(location),
+            Either::Then(location) => self.then.zone_facts(location),
         }
     }
 
     #[inline]
     fn answer<'s>(
         &self,
-        aim: &Self::Aim,
+        location: &Self::Location,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         scratch: &'s mut Self::Scratch,
-    ) -> Result<Found<'s>, Refusal> {
-        match aim {
-            Either::First(aim) => self.first.answer(aim, asked, b, &mut scratch.0),
-            Either::Then(aim) => self.then.answer(aim, asked, b, &mut scratch.1),
+    ) -> Result<MemoryResult<'s>, Refusal> {
+        match location {
+            Either::First(location) => self.first.answer(location, asked, b, &mut scratch.0),
+            Either::Then(location) => self.then.answer(location, asked, b, &mut scratch.1),
         }
     }
 }

@@ -6,9 +6,9 @@
 //! - Read: `Request::read` stores lengths and flags, and copies nothing. The gate and the route follow at
 //!   once, so a query that is refused goes no further. QNAME is lower-cased and all its suffixes are hashed;
 //!   what finding it will read is prefetched.
-//! - Find: memory locates the data for each query (an aim): the zone and a place in it, or, for a client that
-//!   may recurse, the entry of the cache. Passes go over all aims; each reads what the pass before has
-//!   prefetched and prefetches what the next one reads.
+//! - Find: memory finds the location of the data for each query: the zone and a place in it, or, for a client
+//!   that may recurse, the entry of the cache. Passes go over all locations; each reads what the pass before
+//!   has prefetched and prefetches what the next one reads.
 //! - Answer, query by query: the tail writes header and question and reserves space for OPT, memory or a
 //!   source writes the sections, and the tail adds the parts common to all replies, counts and logs.
 //!
@@ -38,20 +38,20 @@ use crate::chaos;
 use crate::gate::Stopped;
 use crate::late::{Deferred, Ready, Responder, Settled, Waiting, WorkerState};
 use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
-use crate::memory::{Found, LookupKey, Memory};
+use crate::memory::{LookupKey, Memory, MemoryResult};
 use crate::refusal::{Answered, Refusal};
-use crate::request::{Question, Request};
+use crate::request::{QueryQuestion, Request};
 use crate::route::Route;
 use crate::settings::{Engine, Shared};
 use crate::signature::Signature;
 use crate::source::{Operation, Responders, SourceReply};
-use crate::stats::Stats;
+use crate::stats::QueryStats;
 use crate::tail::{FinishedReply, ReplyFrame};
 use crate::zone_facts::ZoneFacts;
 
 /// The most queries that go through the passes together; larger batches are split.
 pub const BATCH: usize = 64;
-const _: () = assert!(BATCH <= u8::MAX as usize, "routes number aims in a byte");
+const _: () = assert!(BATCH <= u8::MAX as usize, "routes number locations in a byte");
 
 /// State of one query between the passes.
 struct Case {
@@ -72,10 +72,10 @@ impl Case {
     }
 }
 
-/// An aim, with the index of its case.
-struct Aimed<A> {
+/// A location, with the index of its case.
+struct LocatedCase<A> {
     case: u8,
-    aim: A,
+    location: A,
 }
 
 /// The engine's handler in one worker thread, with the buffers that it reuses.
@@ -86,7 +86,7 @@ pub struct Worker<M: Memory> {
     shared: Arc<Shared<M>>,
     cases: Box<[Case]>,
     /// Of the cases that memory answers; stored next to each other, while the cases are far apart.
-    aims: Vec<Aimed<M::Aim>>,
+    locations: Vec<LocatedCase<M::Location>>,
     names: Compressor,
     scratch: M::Scratch,
 }
@@ -125,10 +125,10 @@ impl<M: Memory> Handler for Worker<M> {
             self.read_one(0, &packet, || to.client);
             // The answer to another client's query may be in the cache by now.
             self.find(1);
-            let Worker { account, shared, cases, aims, names, scratch, .. } = self;
+            let Worker { account, shared, cases, locations, names, scratch, .. } = self;
             let connection = to.connection;
-            let round = Round { shared, account, aims, received, may_put_off: false, connection };
-            let outcome = round.line(&cases[0], &packet, &to.client).answer(names, scratch, out);
+            let round = Round { shared, account, locations, received, may_put_off: false, connection };
+            let outcome = round.context(&cases[0], &packet, &to.client).answer(names, scratch, out);
             if !matches!(outcome, Outcome::Pending) {
                 replies.push(to, outcome);
             }
@@ -155,20 +155,20 @@ impl<M: Memory> Worker<M> {
         };
         let shared = engine.shared().load_full();
         let cases = (0..BATCH).map(case).collect();
-        let aims = Vec::with_capacity(BATCH);
+        let locations = Vec::with_capacity(BATCH);
         Worker {
             engine,
             account,
             shared,
             cases,
-            aims,
+            locations,
             names: Compressor::small(),
             scratch: M::Scratch::default(),
         }
     }
 
     /// The worker's counters.
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &QueryStats {
         &self.account.stats
     }
 
@@ -219,19 +219,19 @@ impl<M: Memory> Worker<M> {
     /// from.
     #[inline(never)]
     fn find(&mut self, count: usize) {
-        let Worker { shared, cases, aims, .. } = self;
+        let Worker { shared, cases, locations, .. } = self;
         let memory = &shared.memory;
-        aims.clear();
-        // There are at most `BATCH` cases, and no more aims: their indices fit into `u8`.
+        locations.clear();
+        // There are at most `BATCH` cases, and no more locations: their indices fit into `u8`.
         for (case, Case { request, qname, route, may_recurse, .. }) in cases[..count].iter_mut().enumerate() {
             let (true, Some(question)) = (route.is_for_memory(), request.question) else { continue };
             let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
-            let Some(aim) = memory.find(&lookup_key) else { continue };
-            *route = Route::Memory(aims.len() as u8);
-            aims.push(Aimed { case: case as u8, aim });
+            let Some(location) = memory.find(&lookup_key) else { continue };
+            *route = Route::Memory(locations.len() as u8);
+            locations.push(LocatedCase { case: case as u8, location });
         }
         let mut pass = 0;
-        while pass < M::PASSES && prefetch(memory, pass, cases, aims) {
+        while pass < M::PASSES && prefetch(memory, pass, cases, locations) {
             pass += 1;
         }
     }
@@ -246,10 +246,11 @@ impl<M: Memory> Worker<M> {
         (received, may_put_off): (Instant, bool),
         replies: &mut Replies<'_>,
     ) {
-        let Worker { account, shared, cases, aims, names, scratch, .. } = self;
-        let round = Round { shared, account, aims, received, may_put_off, connection: queries.connection };
+        let Worker { account, shared, cases, locations, names, scratch, .. } = self;
+        let round =
+            Round { shared, account, locations, received, may_put_off, connection: queries.connection };
         for (case, i) in cases[..count].iter().zip(from..) {
-            let line = round.line(case, queries.packet(i), queries.client(i));
+            let line = round.context(case, queries.packet(i), queries.client(i));
             let outcome = line.answer(names, scratch, replies.buffer(i));
             replies.set(i, outcome);
         }
@@ -292,12 +293,17 @@ impl<M: Memory> Worker<M> {
     }
 }
 
-/// Runs one prefetch pass over all aims. Returns whether the next pass has work.
+/// Runs one prefetch pass over all locations. Returns whether the next pass has work.
 #[inline(never)]
-fn prefetch<M: Memory>(memory: &M, pass: usize, cases: &[Case], aims: &mut [Aimed<M::Aim>]) -> bool {
+fn prefetch<M: Memory>(
+    memory: &M,
+    pass: usize,
+    cases: &[Case],
+    locations: &mut [LocatedCase<M::Location>],
+) -> bool {
     let mut more = false;
-    for Aimed { case, aim } in aims {
-        more |= memory.prefetch(pass, aim, &cases[usize::from(*case)].qname);
+    for LocatedCase { case, location } in locations {
+        more |= memory.prefetch(pass, location, &cases[usize::from(*case)].qname);
     }
     more
 }
@@ -306,7 +312,7 @@ fn prefetch<M: Memory>(memory: &M, pass: usize, cases: &[Case], aims: &mut [Aime
 struct Round<'a, M: Memory> {
     shared: &'a Shared<M>,
     account: &'a Arc<WorkerState>,
-    aims: &'a [Aimed<M::Aim>],
+    locations: &'a [LocatedCase<M::Location>],
     received: Instant,
     may_put_off: bool,
     /// See [`ReturnAddress::connection`].
@@ -315,12 +321,12 @@ struct Round<'a, M: Memory> {
 
 impl<'a, M: Memory> Round<'a, M> {
     #[inline]
-    fn line(&'a self, case: &'a Case, packet: &'a [u8], client: &'a Client) -> Line<'a, M> {
+    fn context(&'a self, case: &'a Case, packet: &'a [u8], client: &'a Client) -> QueryContext<'a, M> {
         let (request, may_recurse, config) = (&case.request, case.may_recurse, &*self.shared.config);
         let (signed, agent) = (case.signed(), self.agent(case));
         let seal = signed.filter(|signature| case.route.is_signed_for(signature));
         let frame = ReplyFrame::new((request, packet, client), may_recurse, config, seal, agent);
-        Line { frame, round: self, case, signed, elsewhere: Cell::new(false) }
+        QueryContext { frame, round: self, case, signed, elsewhere: Cell::new(false) }
     }
 
     /// Returns the agent domain for error reports about the zone that answers (RFC 9567 §6.2), unless the
@@ -328,14 +334,14 @@ impl<'a, M: Memory> Round<'a, M> {
     #[inline]
     fn agent(&self, case: &Case) -> Option<Name<'a>> {
         let agent = self.shared.config.report_channel.as_ref()?.as_name();
-        let Route::Memory(aim) = case.route else { return None };
-        let zone = self.shared.memory.zone(&self.aims.get(usize::from(aim))?.aim)?;
+        let Route::Memory(index) = case.route else { return None };
+        let zone = self.shared.memory.zone(&self.locations.get(usize::from(index))?.location)?;
         (!agent.is_at_or_below(zone)).then_some(agent)
     }
 }
 
 /// One query, with the state that its answer depends on.
-struct Line<'a, M: Memory> {
+struct QueryContext<'a, M: Memory> {
     frame: ReplyFrame<'a>,
     round: &'a Round<'a, M>,
     case: &'a Case,
@@ -352,10 +358,10 @@ enum Disposition {
     /// Drop the query, wait for a late answer, or send a stream of messages.
     Other(Outcome),
     /// The packet is stored; [`Handler::resume`] decides it.
-    PutOff,
+    Deferred,
 }
 
-impl<M: Memory> Line<'_, M> {
+impl<M: Memory> QueryContext<'_, M> {
     /// Decides the query, and finishes the reply: OPT, TSIG, counters, query log.
     #[inline]
     fn answer(&self, names: &mut Compressor, scratch: &mut M::Scratch, out: &mut [u8]) -> Outcome {
@@ -367,7 +373,7 @@ impl<M: Memory> Line<'_, M> {
         let question_only = b.mark();
         let answered = match self.decide(&mut b, question_only, scratch) {
             Disposition::Reply(answered) => answered,
-            Disposition::PutOff => return Outcome::Pending,
+            Disposition::Deferred => return Outcome::Pending,
             Disposition::Other(outcome) => return self.unanswered(outcome),
         };
         self.note(answered);
@@ -383,16 +389,21 @@ impl<M: Memory> Line<'_, M> {
     /// Writes the answer into `b`, which holds the question only.
     #[inline]
     fn decide(&self, b: &mut Builder<'_>, question_only: Mark, scratch: &mut M::Scratch) -> Disposition {
-        let (Route::Memory(aim), Some(question)) = (self.case.route, self.frame.request.question) else {
+        let (Route::Memory(index), Some(question)) = (self.case.route, self.frame.request.question) else {
             return self.decide_beyond(b);
         };
         let resolves = || self.resolves();
         let asked = self.asked(question, &resolves);
-        match self.round.shared.memory.answer(&self.round.aims[usize::from(aim)].aim, &asked, b, scratch) {
-            Ok(Found::Answer(info)) => Disposition::Reply(Ok(info)),
-            Ok(Found::LeadsTo(target)) => self.follow(question_only, target, &asked, b),
-            Ok(Found::Nothing) if self.waits() => Disposition::PutOff,
-            Ok(Found::Nothing) => {
+        match self.round.shared.memory.answer(
+            &self.round.locations[usize::from(index)].location,
+            &asked,
+            b,
+            scratch,
+        ) {
+            Ok(MemoryResult::Answer(info)) => Disposition::Reply(Ok(info)),
+            Ok(MemoryResult::LeadsTo(target)) => self.follow(question_only, target, &asked, b),
+            Ok(MemoryResult::Nothing) if self.waits() => Disposition::Deferred,
+            Ok(MemoryResult::Nothing) => {
                 self.elsewhere.set(true);
                 self.frame.clear(b, question_only);
                 self.beyond(Operation::Query, &asked, b)
@@ -405,7 +416,7 @@ impl<M: Memory> Line<'_, M> {
     #[inline]
     fn decide_beyond(&self, b: &mut Builder<'_>) -> Disposition {
         match self.case.route {
-            Route::Source(Operation::Query) if self.waits() => Disposition::PutOff,
+            Route::Source(Operation::Query) if self.waits() => Disposition::Deferred,
             Route::Source(Operation::Query) if self.round.shared.sources.elsewhere.is_none() => {
                 Disposition::Reply(Err(Refusal::NOT_AUTHORITATIVE))
             }
@@ -436,7 +447,7 @@ impl<M: Memory> Line<'_, M> {
     }
 
     #[inline]
-    fn asked<'l>(&'l self, question: Question, resolves: &'l dyn Fn() -> bool) -> Asked<'l> {
+    fn asked<'l>(&'l self, question: QueryQuestion, resolves: &'l dyn Fn() -> bool) -> Asked<'l> {
         let ReplyFrame { request, packet, client, may_recurse, .. } = self.frame;
         let verified = self.signed.and_then(Signature::verified);
         let Round { account, received, .. } = *self.round;
@@ -571,7 +582,9 @@ impl<M: Memory> Line<'_, M> {
         }
         let memory = &self.round.shared.memory;
         match *route {
-            Route::Memory(aim) => memory.zone_facts(&self.round.aims.get(usize::from(aim))?.aim),
+            Route::Memory(index) => {
+                memory.zone_facts(&self.round.locations.get(usize::from(index))?.location)
+            }
             Route::Source(Operation::Transfer) => {
                 let question = request.question?;
                 let lookup_key = LookupKey { request, question, qname, may_recurse: false };
@@ -586,7 +599,9 @@ impl<M: Memory> Line<'_, M> {
     fn served(&self) -> Served<'_> {
         let zone = match self.case.route {
             _ if self.elsewhere.get() => None,
-            Route::Memory(aim) => self.round.shared.memory.zone(&self.round.aims[usize::from(aim)].aim),
+            Route::Memory(index) => {
+                self.round.shared.memory.zone(&self.round.locations[usize::from(index)].location)
+            }
             _ => None,
         };
         let elsewhere = match self.case.route {
@@ -642,7 +657,7 @@ impl From<SourceReply> for Disposition {
 }
 
 /// Counts an outcome that is no reply.
-fn count(outcome: Outcome, stats: &Stats) -> Outcome {
+fn count(outcome: Outcome, stats: &QueryStats) -> Outcome {
     match outcome {
         Outcome::Pending => stats.pending.add(1),
         Outcome::Stream(_) => stats.streams.add(1),
@@ -682,7 +697,7 @@ fn to_note(answered: Answered, signed: Option<&Signature>) -> Option<Refusal> {
 fn note_failure<'q, M>(
     Refusal { rcode, info }: Refusal,
     signed: Option<&Signature>,
-    (stats, shared): (&Stats, &Shared<M>),
+    (stats, shared): (&QueryStats, &Shared<M>),
     query: impl FnOnce() -> LoggedQuery<'q>,
 ) {
     if rcode == Rcode::SERVFAIL {

@@ -11,7 +11,7 @@ pub struct Request {
     /// The query's header.
     pub header: Header,
     /// The question, if it can be parsed.
-    pub question: Option<Question>,
+    pub question: Option<QueryQuestion>,
     /// The fields of OPT, if the query has one.
     pub edns: Option<ClientEdns>,
     /// Offset of the owner name of the TSIG record, if the message ends in one.
@@ -22,7 +22,7 @@ pub struct Request {
 
 /// The question. QNAME follows the header in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct QueryQuestion {
     /// Length of QNAME in bytes.
     pub name_len: u16,
     /// QTYPE.
@@ -31,7 +31,7 @@ pub struct Question {
     pub qclass: Class,
 }
 
-impl Question {
+impl QueryQuestion {
     /// Returns the length of the question section in bytes.
     #[inline]
     pub fn len_in_message(&self) -> usize {
@@ -178,7 +178,7 @@ impl Request {
         let [questions, answers, authorities, additionals] = self.header.counts();
         for _ in 0..questions {
             let question = parser.question()?;
-            self.question = Some(Question {
+            self.question = Some(QueryQuestion {
                 name_len: question.name.len() as u16,
                 qtype: question.qtype,
                 qclass: question.qclass,
@@ -238,7 +238,7 @@ impl Request {
     /// Returns whether this is an ordinary query of class IN: no fault, no TSIG, no transfer.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        let is_ordinary = |question: Question| {
+        let is_ordinary = |question: QueryQuestion| {
             question.qclass == Class::IN && !matches!(question.qtype, Type::AXFR | Type::IXFR)
         };
         self.fault.is_none()

@@ -12,7 +12,7 @@ use crate::source::{Operation, Sources};
 /// The route of a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Route {
-    /// To data in memory: the index of its aim in the batch.
+    /// To data in memory: the index of its location in the batch.
     Memory(u8),
     /// To the source for this operation.
     Source(Operation),

@@ -14,7 +14,7 @@ use crate::source::Sources;
 
 /// Settings of the query path.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct EngineConfig {
     /// Largest UDP payload sent, and announced in OPT, in bytes; 1232 avoids fragments.
     pub max_udp_size: u16,
     /// NSID (RFC 5001), empty for none.
@@ -30,9 +30,9 @@ pub struct Config {
     pub report_channel: Option<NameBuf>,
 }
 
-impl Default for Config {
+impl Default for EngineConfig {
     fn default() -> Self {
-        Config {
+        EngineConfig {
             max_udp_size: 1232,
             nsid: Box::default(),
             keepalive: 100,
@@ -54,7 +54,7 @@ pub(crate) struct Shared<M> {
     pub(crate) memory: M,
     pub(crate) sources: Sources,
     pub(crate) keys: Arc<TsigKeys>,
-    pub(crate) config: Arc<Config>,
+    pub(crate) config: Arc<EngineConfig>,
     pub(crate) log: Option<Arc<dyn QueryLog>>,
     pub(crate) failures: Option<Arc<dyn FailureLog>>,
 }
@@ -74,7 +74,7 @@ impl<M: Clone> Clone for Shared<M> {
 
 impl<M: Memory> Engine<M> {
     /// Returns an engine that answers from `memory`, and asks `sources` for other names and operations.
-    pub fn new(memory: M, sources: Sources, config: Config) -> Self {
+    pub fn new(memory: M, sources: Sources, config: EngineConfig) -> Self {
         let keys = Arc::default();
         let shared = Shared { memory, sources, keys, config: Arc::new(config), log: None, failures: None };
         Engine { shared: ArcSwap::from_pointee(shared) }
@@ -104,7 +104,7 @@ impl<M: Memory> Engine<M> {
     }
 
     /// Replaces the settings from the next batch on.
-    pub fn set_config(&self, config: Config) {
+    pub fn set_config(&self, config: EngineConfig) {
         let config = Arc::new(config);
         self.change(|shared| shared.config = Arc::clone(&config));
     }

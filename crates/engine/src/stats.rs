@@ -21,7 +21,7 @@ pub const LATENCY_BOUNDS: [u64; 11] =
 
 /// The counters of one worker, on cache lines of their own.
 #[repr(align(128))]
-pub struct Stats {
+pub struct QueryStats {
     /// Queries by transport and [`type_place`].
     pub queries: [[Counter; TYPES]; TRANSPORTS],
     /// Replies by transport and response code.
@@ -58,10 +58,10 @@ pub struct Stats {
     pub latency_sum: Counter,
 }
 
-impl Default for Stats {
+impl Default for QueryStats {
     fn default() -> Self {
         use std::array::from_fn;
-        Stats {
+        QueryStats {
             queries: from_fn(|_| from_fn(|_| Counter::default())),
             replies: from_fn(|_| from_fn(|_| Counter::default())),
             sizes: from_fn(|_| from_fn(|_| Counter::default())),
@@ -83,7 +83,7 @@ impl Default for Stats {
     }
 }
 
-/// Returns the index in [`Stats::queries`] that counts `qtype`.
+/// Returns the index in [`QueryStats::queries`] that counts `qtype`.
 #[inline]
 pub fn type_place(qtype: Type) -> usize {
     match qtype {
@@ -94,7 +94,7 @@ pub fn type_place(qtype: Type) -> usize {
     }
 }
 
-/// Returns the label of an index in [`Stats::queries`].
+/// Returns the label of an index in [`QueryStats::queries`].
 pub fn place_label(place: usize) -> String {
     match place {
         128 => Type::URI.to_string(),
@@ -104,7 +104,7 @@ pub fn place_label(place: usize) -> String {
     }
 }
 
-impl Stats {
+impl QueryStats {
     /// Counts a parsed query.
     #[inline]
     pub(crate) fn query(&self, transport: Transport, qtype: Option<Type>, len: usize, dnssec_ok: bool) {

@@ -9,9 +9,9 @@ use wire::{Name, Rcode, Type};
 use crate::refusal::{Answered, Refusal};
 use crate::request::{ClientEdns, Request};
 use crate::rotation;
-use crate::settings::Config;
+use crate::settings::EngineConfig;
 use crate::signature::Signature;
-use crate::stats::Stats;
+use crate::stats::QueryStats;
 use crate::zone_facts::{self, ZoneFacts};
 
 /// Builds one reply around the sections that memory or a source writes.
@@ -22,7 +22,7 @@ pub(crate) struct ReplyFrame<'f> {
     pub(crate) client: &'f Client,
     /// Whether recursion is available to the client: RA (RFC 1035 §4.1.1).
     pub(crate) may_recurse: bool,
-    pub(crate) config: &'f Config,
+    pub(crate) config: &'f EngineConfig,
     /// The result of the query's TSIG check, if the reply is signed for it.
     pub(crate) signed: Option<&'f Signature>,
     /// The agent domain in the reply's OPT (RFC 9567).
@@ -48,7 +48,7 @@ impl<'f> ReplyFrame<'f> {
     pub(crate) fn new(
         (request, packet, client): (&'f Request, &'f [u8], &'f Client),
         may_recurse: bool,
-        config: &'f Config,
+        config: &'f EngineConfig,
         signed: Option<&'f Signature>,
         agent: Option<Name<'f>>,
     ) -> Self {
@@ -241,7 +241,7 @@ impl<'f> ReplyFrame<'f> {
 
     /// Counts the reply.
     #[inline]
-    pub(crate) fn account(&self, reply: FinishedReply, stats: &Stats) {
+    pub(crate) fn account(&self, reply: FinishedReply, stats: &QueryStats) {
         let FinishedReply { rcode, truncated, len, .. } = reply;
         stats.reply(self.client.transport, rcode.0, truncated, len);
     }
@@ -276,7 +276,7 @@ mod tests {
         let request = Request::read(&packet);
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
         let client = &Client { peer: at, local: at, transport };
-        let config = &Config::default();
+        let config = &EngineConfig::default();
         let frame = ReplyFrame::new((&request, &packet, client), false, config, None, None);
         let (mut out, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
         let mut b = frame.begin(&mut out, &mut names);

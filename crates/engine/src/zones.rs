@@ -3,16 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use authority::{Aim, Ask, HashingLimit, Scratch, Unanswered};
+use authority::{AnswerLocation, Ask, HashingLimit, Scratch, Unanswered};
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 use wire::{Class, Name};
 use zone::catalog::Catalog;
 
 use crate::asked::Asked;
-use crate::memory::{Both, Found, LookupKey, Memory};
+use crate::memory::{Both, LookupKey, Memory, MemoryResult};
 use crate::refusal::Refusal;
-use crate::request::Question;
+use crate::request::QueryQuestion;
 use crate::settings::Engine;
 use crate::zone_facts::ZoneFacts;
 
@@ -110,7 +110,7 @@ impl<M: Memory + HasZones> Engine<M> {
 }
 
 impl Memory for Zones {
-    type Aim = Aim;
+    type Location = AnswerLocation;
     type Scratch = Scratch;
 
     const PASSES: usize = authority::PASSES;
@@ -128,21 +128,26 @@ impl Memory for Zones {
     }
 
     #[inline]
-    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<Aim> {
-        Aim::find(&self.catalog, lookup_key.qname, lookup_key.question.qtype, lookup_key.request.dnssec_ok())
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<AnswerLocation> {
+        AnswerLocation::find(
+            &self.catalog,
+            lookup_key.qname,
+            lookup_key.question.qtype,
+            lookup_key.request.dnssec_ok(),
+        )
     }
 
     #[inline]
-    fn prefetch(&self, pass: usize, aim: &mut Aim, qname: &HashedName) -> bool {
-        aim.prefetch(&self.catalog, pass, qname)
+    fn prefetch(&self, pass: usize, location: &mut AnswerLocation, qname: &HashedName) -> bool {
+        location.prefetch(&self.catalog, pass, qname)
     }
 
-    fn zone(&self, aim: &Aim) -> Option<Name<'_>> {
-        self.catalog.entry(aim.located()).map(|entry| entry.name().as_name())
+    fn zone(&self, location: &AnswerLocation) -> Option<Name<'_>> {
+        self.catalog.entry(location.located()).map(|entry| entry.name().as_name())
     }
 
-    fn zone_facts(&self, aim: &Aim) -> Option<ZoneFacts> {
-        let located = aim.located();
+    fn zone_facts(&self, location: &AnswerLocation) -> Option<ZoneFacts> {
+        let located = location.located();
         let entry = self.catalog.entry(located)?;
         Some(ZoneFacts::of(entry, entry.zone()?, located.below() == 0))
     }
@@ -150,18 +155,18 @@ impl Memory for Zones {
     #[inline]
     fn answer<'s>(
         &self,
-        aim: &Aim,
+        location: &AnswerLocation,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         scratch: &'s mut Scratch,
-    ) -> Result<Found<'s>, Refusal> {
+    ) -> Result<MemoryResult<'s>, Refusal> {
         let catalog = &*self.catalog;
         if self.config.count_per_zone
-            && let Some(entry) = catalog.entry(aim.located())
+            && let Some(entry) = catalog.entry(location.located())
         {
             entry.count_query();
         }
-        let Question { qtype, qclass, .. } = asked.question;
+        let QueryQuestion { qtype, qclass, .. } = asked.question;
         let ask = Ask {
             name: asked.name(),
             qname: asked.qname,
@@ -173,9 +178,9 @@ impl Memory for Zones {
             max_chain: self.config.max_chain,
             hashing: HashingLimit { now: asked.received, rounds_per_second: self.config.nsec3_rounds },
         };
-        let leads_to = match authority::answer(&ask, aim, b, scratch) {
+        let leads_to = match authority::answer(&ask, location, b, scratch) {
             Ok(leads_to) => leads_to,
-            Err(Unanswered::Delegated) => return Ok(Found::Nothing),
+            Err(Unanswered::Delegated) => return Ok(MemoryResult::Nothing),
             Err(Unanswered::NotLoaded) => return Err(Refusal::NOT_LOADED),
             Err(Unanswered::Hashing) => {
                 asked.stats.hashing_refused.add(1);
@@ -186,6 +191,6 @@ impl Memory for Zones {
             // Other classes may have more data (RFC 1035 §6.2).
             b.flags(|h| h.set_authoritative(false));
         }
-        Ok(leads_to.map_or(Found::Answer(None), Found::LeadsTo))
+        Ok(leads_to.map_or(MemoryResult::Answer(None), MemoryResult::LeadsTo))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Engine, Sources, WrongCatalogKey, Zones};
+use engine::{Engine, EngineConfig, Sources, WrongCatalogKey, Zones};
 use wire::NameBuf;
 use wire::hash::HashKey;
 use zone::{Catalog, Change};
@@ -11,7 +11,7 @@ use zone::{Catalog, Change};
 fn a_catalog_of_another_key_is_refused_and_the_present_one_stays() {
     let [ours, other] = [[1, 2, 3], [1, 2, 4]].map(HashKey::new);
     let engine =
-        Engine::new(Zones::new(Arc::new(Catalog::new(&ours))), Sources::default(), Config::default());
+        Engine::new(Zones::new(Arc::new(Catalog::new(&ours))), Sources::default(), EngineConfig::default());
     let apex: NameBuf = "example.".parse().expect("a name");
     let of = |key| {
         Arc::new(Catalog::new(key).with([Change::Unload(Box::new(apex))]).expect("no zone, no other key"))

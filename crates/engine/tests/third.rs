@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Waker;
 
 use engine::{
-    Asked, Both, Config, Engine, Found, LookupKey, Memory, Refusal, Sources, Worker, WorkerState, Zones,
+    Asked, Both, Engine, EngineConfig, LookupKey, Memory, MemoryResult, Refusal, Sources, Worker,
+    WorkerState, Zones,
 };
 use exchange::{Packets, Transport};
 use wire::hash::{HashKey, HashedName};
@@ -25,7 +26,7 @@ struct Attic {
 }
 
 impl Memory for Attic {
-    type Aim = ();
+    type Location = ();
     type Scratch = ();
 
     const PASSES: usize = 2;
@@ -53,11 +54,11 @@ impl Memory for Attic {
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         (): &'s mut (),
-    ) -> Result<Found<'s>, Refusal> {
+    ) -> Result<MemoryResult<'s>, Refusal> {
         assert!(asked.client.peer.ip().is_loopback() && asked.name() == self.name.as_name());
         let (at, ttl) = (Owner::At(Offset::QNAME), Ttl::from_secs(60));
         b.record(Section::Answer, at, Type::TXT, Class::IN, ttl, b"\x04dust").expect("it fits");
-        Ok(Found::Answer(None))
+        Ok(MemoryResult::Answer(None))
     }
 }
 
@@ -85,7 +86,7 @@ fn a_third_source_and_a_third_transport_work_with_everything_there_is() {
     let key = HashKey::new([1, 2, 3]);
     let attic = Attic { key, name: name("old.attic."), prefetched: Arc::default() };
     let memory = Both { first: zones(&key), then: attic.clone() };
-    let engine = Engine::new(memory, Sources::default(), Config::default());
+    let engine = Engine::new(memory, Sources::default(), EngineConfig::default());
     let account = Arc::new(WorkerState::new(Waker::noop().clone()));
     let mut worker = Worker::new(Arc::new(engine), account);
     let asks = [("www.zone.", Type::A), ("old.attic.", Type::TXT), ("elsewhere.", Type::A)];

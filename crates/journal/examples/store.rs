@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use journal::{RealDisk, ZoneFolder};
+use journal::{RealDisk, StoreFolder};
 use testkit::random::soa;
 use testkit::tld::Tld;
 use wire::hash::HashKey;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         builder.add(record.owner.as_name(), record.rtype, record.ttl, &record.rdata)?;
     }
     let zone = builder.finish()?;
-    let folder = ZoneFolder::open(Arc::new(RealDisk), Path::new(&root))?;
+    let folder = StoreFolder::open(Arc::new(RealDisk), Path::new(&root))?;
     let (mut store, _) = folder.zone(apex.as_name())?;
     let start = Instant::now();
     store.replace(&zone)?;

@@ -1,4 +1,4 @@
-//! [`ZoneFolder`]: the folder that holds the stores of all zones.
+//! [`StoreFolder`]: the folder that holds the stores of all zones.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -11,12 +11,12 @@ use zone::Zone;
 use crate::disk::{Disk, DiskFile};
 use crate::fault::{StoreFault, damaged, failed};
 use crate::frame::read_all;
-use crate::header::{Confirmed, Front, HEADER, Header};
+use crate::header::{Confirmed, HEADER, Header, StoreHead};
 use crate::marks::{Mark, Marks, Noted};
 use crate::names::{Paths, STORE, apex_of, shard};
 use crate::shared::{OpenZone, Shared};
 use crate::store::{Contents, ZoneStore};
-use crate::stored::Stored;
+use crate::stored::StoreContents;
 
 /// Name of the lock file.
 const LOCK: &str = "lock";
@@ -24,9 +24,9 @@ const LOCK: &str = "lock";
 /// A folder of stores, one for each zone. One process uses it at a time. A clone refers to the same folder,
 /// which stays locked until the last clone and the last of its stores are dropped.
 #[derive(Clone)]
-pub struct ZoneFolder(Arc<Shared>);
+pub struct StoreFolder(Arc<Shared>);
 
-fn read_front(file: &dyn DiskFile, path: &Path) -> Result<Front, StoreFault> {
+fn read_head(file: &dyn DiskFile, path: &Path) -> Result<StoreHead, StoreFault> {
     let len = file.len().map_err(failed("measure", path))?;
     let mut bytes = [0; HEADER as usize];
     if len < HEADER {
@@ -35,23 +35,23 @@ fn read_front(file: &dyn DiskFile, path: &Path) -> Result<Front, StoreFault> {
     }
     read_all(file, path, &mut bytes, 0)?;
     let (header, apex) = Header::read(&bytes, path)?;
-    Ok(Front { header, apex, confirmed: Confirmed::of_header(&bytes, header.nonce), len })
+    Ok(StoreHead { header, apex, confirmed: Confirmed::of_header(&bytes, header.nonce), len })
 }
 
-/// An open store file and its front.
-type OpenFile = (Arc<dyn DiskFile>, Front);
+/// An open store file and its head.
+type OpenFile = (Arc<dyn DiskFile>, StoreHead);
 
 fn missing(path: PathBuf, mark: Option<Mark>) -> StoreFault {
     StoreFault::Missing { path, acknowledged: mark.map(|mark| mark.serial) }
 }
 
-impl ZoneFolder {
+impl StoreFolder {
     /// Opens and locks the folder, creating it if it does not exist. The parent folder must exist.
     ///
     /// # Errors
     /// [`StoreFault::Locked`] if another process holds the lock, and [`StoreFault::Io`].
-    pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<ZoneFolder, StoreFault> {
-        ZoneFolder::open_with(disk, root, None)
+    pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<StoreFolder, StoreFault> {
+        StoreFolder::open_with(disk, root, None)
     }
 
     /// Opens the folder like [`open`](Self::open), with a file beside it that records how far each zone was
@@ -59,11 +59,11 @@ impl ZoneFolder {
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub fn open_marked(disk: Arc<dyn Disk>, root: &Path, marks: &Path) -> Result<ZoneFolder, StoreFault> {
-        ZoneFolder::open_with(disk, root, Some(marks))
+    pub fn open_marked(disk: Arc<dyn Disk>, root: &Path, marks: &Path) -> Result<StoreFolder, StoreFault> {
+        StoreFolder::open_with(disk, root, Some(marks))
     }
 
-    fn open_with(disk: Arc<dyn Disk>, root: &Path, marks: Option<&Path>) -> Result<ZoneFolder, StoreFault> {
+    fn open_with(disk: Arc<dyn Disk>, root: &Path, marks: Option<&Path>) -> Result<StoreFolder, StoreFault> {
         disk.make_folder(root).map_err(failed("make the folder", root))?;
         if let Some(parent) = root.parent() {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -77,7 +77,7 @@ impl ZoneFolder {
         let marks = marks.map(|path| Marks::open(&*disk, path)).transpose()?;
         let open = Mutex::new(HashSet::new());
         let shared = Shared { disk, root: root.to_owned(), open, marks, _lock: lock };
-        let folder = ZoneFolder(Arc::new(shared));
+        let folder = StoreFolder(Arc::new(shared));
         // The previous process may have ended after it renamed a file and before it synced the folder.
         for shard in folder.shards()? {
             folder.0.disk.sync_folder(&shard).map_err(failed("sync the folder", &shard))?;
@@ -94,19 +94,19 @@ impl ZoneFolder {
     /// [`StoreFault::Missing`], [`StoreFault::Older`], [`StoreFault::MarkLost`] and [`StoreFault::Io`].
     /// Nothing of the file is used then. [`set_aside`](Self::set_aside) renames the file, and
     /// [`start_over`](Self::start_over) replaces it.
-    pub fn zone(&self, apex: Name<'_>) -> Result<(ZoneStore, Option<Stored>), StoreFault> {
+    pub fn zone(&self, apex: Name<'_>) -> Result<(ZoneStore, Option<StoreContents>), StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
         self.0.remove_unfinished(&paths);
         let noted = self.0.noted(open.apex());
-        let Some((file, front)) = self.front(&open, &paths)? else {
+        let Some((file, head)) = self.open_file(&open, &paths)? else {
             return match noted {
                 Noted::Nothing | Noted::Reserved => Ok((ZoneStore::new(open, None), None)),
                 Noted::Torn | Noted::Mark(_) => Err(missing(paths.store, noted.mark())),
             };
         };
-        let was_marked = front.header.marked;
-        let mut stored = Stored::find(file, paths.store.clone().into(), front, noted.mark())?;
+        let was_marked = head.header.marked;
+        let mut stored = StoreContents::find(file, paths.store.clone().into(), head, noted.mark())?;
         // The slot was on the disk before the file was renamed, so no crash leaves a marked file without a
         // slot.
         if let (Some(marks), true, Noted::Nothing) = (&self.0.marks, was_marked, noted) {
@@ -119,19 +119,19 @@ impl ZoneFolder {
         Ok((ZoneStore::new(open, Some(contents)), Some(stored)))
     }
 
-    /// Opens the file of a zone, if it exists, and reads its front.
-    fn front(&self, open: &OpenZone, paths: &Paths) -> Result<Option<OpenFile>, StoreFault> {
+    /// Opens the file of a zone, if it exists, and reads its head.
+    fn open_file(&self, open: &OpenZone, paths: &Paths) -> Result<Option<OpenFile>, StoreFault> {
         let file = match self.0.disk.open(&paths.store) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("open", &paths.store)(error)),
         };
-        let front = read_front(&*file, &paths.store)?;
-        if front.apex.as_lower() != open.apex() {
-            let apex = Box::new(front.apex.as_name().to_buf());
+        let head = read_head(&*file, &paths.store)?;
+        if head.apex.as_lower() != open.apex() {
+            let apex = Box::new(head.apex.as_name().to_buf());
             return Err(StoreFault::OtherZone(paths.store.clone(), apex));
         }
-        Ok(Some((file.into(), front)))
+        Ok(Some((file.into(), head)))
     }
 
     /// Returns what is readable of a zone up to the first incomplete change, even if later changes were
@@ -140,11 +140,11 @@ impl ZoneFolder {
     /// # Errors
     /// As for [`zone`](Self::zone), except for [`StoreFault::Older`], [`StoreFault::MarkLost`] and damage
     /// after the base.
-    pub fn salvage(&self, apex: Name<'_>) -> Result<Stored, StoreFault> {
+    pub fn salvage(&self, apex: Name<'_>) -> Result<StoreContents, StoreFault> {
         let open = OpenZone::new(&self.0, apex.to_lower().as_lower())?;
         let paths = open.paths();
-        match self.front(&open, &paths)? {
-            Some((file, front)) => Stored::salvage(file, paths.store.into(), front),
+        match self.open_file(&open, &paths)? {
+            Some((file, head)) => StoreContents::salvage(file, paths.store.into(), head),
             None => Err(missing(paths.store, self.0.noted(open.apex()).mark())),
         }
     }
@@ -208,7 +208,7 @@ impl ZoneFolder {
                 let path = shard.join(&*name);
                 let written = || {
                     let file = self.0.disk.open(&path).ok()?;
-                    read_front(&*file, &path).ok().map(|front| front.apex)
+                    read_head(&*file, &path).ok().map(|head| head.apex)
                 };
                 match apex_of(&name).or_else(written) {
                     Some(apex) => drop(zones.insert(apex)),
@@ -256,7 +256,7 @@ impl ZoneFolder {
     }
 
     /// The stored zones, in any order: for each file the zone's name, or why the file cannot be read. Reads
-    /// the front of every file.
+    /// the head of every file.
     ///
     /// # Errors
     /// [`StoreFault::Io`] if a folder cannot be read.
@@ -267,7 +267,7 @@ impl ZoneFolder {
                 if name.to_string_lossy().ends_with(STORE) {
                     let path = shard.join(name);
                     let file = self.0.disk.open(&path).map_err(failed("open", &path));
-                    zones.push(file.and_then(|file| Ok(read_front(&*file, &path)?.apex)));
+                    zones.push(file.and_then(|file| Ok(read_head(&*file, &path)?.apex)));
                 }
             }
         }
@@ -283,8 +283,8 @@ impl ZoneFolder {
     }
 }
 
-impl std::fmt::Debug for ZoneFolder {
+impl std::fmt::Debug for StoreFolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ZoneFolder({})", self.0.root.display())
+        write!(f, "StoreFolder({})", self.0.root.display())
     }
 }

@@ -53,8 +53,8 @@ pub(crate) struct Confirmed {
     pub(crate) serial: Serial,
 }
 
-/// The front of a file: header, zone name, last confirmation, and the length of the file.
-pub(crate) struct Front {
+/// The head of a file: header, zone name, last confirmation, and the length of the file.
+pub(crate) struct StoreHead {
     pub(crate) header: Header,
     pub(crate) apex: LowerNameBuf,
     pub(crate) confirmed: Option<Confirmed>,

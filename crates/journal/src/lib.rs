@@ -23,8 +23,8 @@
 //! | `records.rs` | encoding of records and changes within frames |
 //! | `marks.rs` | how far each zone was acknowledged, in a file beside the stores |
 //! | `shared.rs` | state shared by the stores of a folder |
-//! | `folder.rs` | the folder of all stores: [`ZoneFolder`] |
-//! | `stored.rs` | what a store held when it was opened: [`Stored`] |
+//! | `folder.rs` | the folder of all stores: [`StoreFolder`] |
+//! | `stored.rs` | what a store held when it was opened: [`StoreContents`] |
 //! | `store.rs` | appends and acknowledges changes: [`ZoneStore`] |
 //! | `history.rs` | the changes since a version: [`History`] |
 //! | `replace.rs` | writes a new base: [`Replacement`] |
@@ -49,8 +49,8 @@ mod stored;
 
 pub use disk::{Disk, DiskFile, RealDisk, WRITTEN_TOGETHER};
 pub use fault::StoreFault;
-pub use folder::ZoneFolder;
+pub use folder::StoreFolder;
 pub use history::History;
 pub use replace::Replacement;
 pub use store::{DEFAULT_HISTORY, StoreSize, ZoneStore};
-pub use stored::{Stored, TornTail};
+pub use stored::{StoreContents, TornTail};

@@ -124,16 +124,16 @@ impl Mark {
 }
 
 /// What a slot of the file holds.
-enum Found {
+enum SlotContents {
     Nothing,
     Zone(Box<[u8]>, Slot),
     Damaged,
 }
 
-impl Found {
-    fn of(bytes: &[u8; SLOT], number: u64) -> Found {
+impl SlotContents {
+    fn of(bytes: &[u8; SLOT], number: u64) -> SlotContents {
         if bytes.iter().all(|&byte| byte == 0) {
-            return Found::Nothing;
+            return SlotContents::Nothing;
         }
         let sum = bytes[SUM_AT..].first_chunk().map_or(0, |sum| u64::from_le_bytes(*sum));
         let version = bytes[8..].first_chunk().map_or(0, |field| u32::from_le_bytes(*field));
@@ -149,9 +149,9 @@ impl Found {
                     None if COPIES_AT.into_iter().all(is_free) => (0, Noted::Reserved),
                     None => (0, Noted::Torn),
                 };
-                Found::Zone(apex.to_lower().as_lower().as_wire().into(), Slot { number, turn, noted })
+                SlotContents::Zone(apex.to_lower().as_lower().as_wire().into(), Slot { number, turn, noted })
             }
-            _ => Found::Damaged,
+            _ => SlotContents::Damaged,
         }
     }
 }
@@ -308,10 +308,10 @@ impl Table {
             let bytes = &mut piece[..count * SLOT];
             read_all(&*self.file, path, bytes, first * SLOT as u64)?;
             for (number, slot) in (first..).zip(bytes.as_chunks().0) {
-                match Found::of(slot, number) {
-                    Found::Nothing => self.free.push(number),
-                    Found::Zone(apex, slot) => self.found(apex, slot),
-                    Found::Damaged => {
+                match SlotContents::of(slot, number) {
+                    SlotContents::Nothing => self.free.push(number),
+                    SlotContents::Zone(apex, slot) => self.found(apex, slot),
+                    SlotContents::Damaged => {
                         self.damaged += 1;
                         self.free.push(number);
                     }

@@ -38,14 +38,14 @@ pub struct Replacement {
     /// The store's position when this replacement began.
     began: Option<Acknowledged>,
     /// The history to keep, if the new base is the store's current version.
-    keeps: Option<Kept>,
+    keeps: Option<KeptHistory>,
     written: Option<Written>,
     /// Whether there is a file to remove.
     has_file: bool,
 }
 
 /// Changes to copy from the file in use.
-struct Kept {
+struct KeptHistory {
     reader: FrameReader,
     steps: Vec<Step>,
     /// Offset at which the last one ends.
@@ -107,7 +107,7 @@ impl FrameWriter {
     ///
     /// # Errors
     /// [`StoreFault`] if writing fails.
-    fn copy(&mut self, path: &Path, from: &mut Kept) -> Result<Option<StoreFault>, StoreFault> {
+    fn copy(&mut self, path: &Path, from: &mut KeptHistory) -> Result<Option<StoreFault>, StoreFault> {
         let mut frame = Vec::new();
         for step in &from.steps {
             let head = match from.reader.frame(step.at, from.end, &mut frame) {
@@ -212,7 +212,7 @@ impl Replacement {
     /// Writes the changes made since and the header. The file is then complete and on the disk.
     fn seal(
         &mut self,
-        since: Option<Kept>,
+        since: Option<KeptHistory>,
         confirmed: Option<Confirmed>,
         newest: Option<Serial>,
         previous: u64,
@@ -305,11 +305,11 @@ impl ZoneStore {
         Ok(replacement)
     }
 
-    fn kept(&self, steps: Vec<Step>, contents: &Contents) -> Result<Kept, StoreFault> {
+    fn kept(&self, steps: Vec<Step>, contents: &Contents) -> Result<KeptHistory, StoreFault> {
         let path = self.open.paths().store;
         let file = contents.file(&*self.open.shared.disk, &path)?;
         let reader = FrameReader::new(&file, &path.into(), contents.header.nonce);
-        Ok(Kept { reader, steps, end: contents.end })
+        Ok(KeptHistory { reader, steps, end: contents.end })
     }
 
     /// Puts a replacement into use. All appended changes are acknowledged when this returns, and a store that

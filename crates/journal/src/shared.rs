@@ -37,7 +37,7 @@ impl Shared {
         self.marks.iter().for_each(|marks| marks.set(apex, mark));
     }
 
-    /// Syncs the marks. [`ZoneFolder::sync_marks`](crate::ZoneFolder::sync_marks), which is called again,
+    /// Syncs the marks. [`StoreFolder::sync_marks`](crate::StoreFolder::sync_marks), which is called again,
     /// reports a failure.
     pub(crate) fn sync_marks(&self) {
         let _ = self.marks.as_ref().map(Marks::sync);

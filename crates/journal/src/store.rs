@@ -15,7 +15,7 @@ use crate::history::History;
 use crate::marks::Mark;
 use crate::records::put_change;
 use crate::shared::OpenZone;
-use crate::stored::Stored;
+use crate::stored::StoreContents;
 
 /// Bytes of history that a compaction keeps, by default.
 pub const DEFAULT_HISTORY: u64 = 16 << 20;
@@ -87,7 +87,7 @@ pub struct StoreSize {
 }
 
 impl Contents {
-    pub(crate) fn of_stored(stored: &Stored) -> Contents {
+    pub(crate) fn of_stored(stored: &StoreContents) -> Contents {
         let (end, serial, room) = (stored.end, stored.serial, stored.room);
         Contents {
             header: stored.header,

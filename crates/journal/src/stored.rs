@@ -1,4 +1,4 @@
-//! [`Stored`]: what a store held when it was opened, and how to build the zone from it.
+//! [`StoreContents`]: what a store held when it was opened, and how to build the zone from it.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -11,13 +11,13 @@ use zone::{Zone, ZoneBuilder};
 use crate::disk::DiskFile;
 use crate::fault::{StoreFault, damaged, failed};
 use crate::frame::{FrameKind, FrameReader, HEAD, Step, next};
-use crate::header::{Confirmed, Front, HEADER, Header};
+use crate::header::{Confirmed, HEADER, Header, StoreHead};
 use crate::history::History;
 use crate::marks::Mark;
 use crate::records::RecordReader;
 
 /// What a store held when it was opened. It can be read at any time, also while the store takes changes.
-pub struct Stored {
+pub struct StoreContents {
     file: Arc<dyn DiskFile>,
     path: Arc<Path>,
     apex: LowerNameBuf,
@@ -45,14 +45,14 @@ pub struct TornTail {
     pub bytes: u64,
 }
 
-impl Stored {
-    /// Finds the changes in a file with this front. At least the changes that the mark covers must be there.
+impl StoreContents {
+    /// Finds the changes in a file with this head. At least the changes that the mark covers must be there.
     pub(crate) fn find(
         file: Arc<dyn DiskFile>,
         path: Arc<Path>,
-        Front { header, apex, confirmed, len }: Front,
+        StoreHead { header, apex, confirmed, len }: StoreHead,
         mark: Option<Mark>,
-    ) -> Result<Stored, StoreFault> {
+    ) -> Result<StoreContents, StoreFault> {
         if header.sealed > len {
             return Err(damaged(&path, len, "the file has been cut short"));
         }
@@ -95,7 +95,7 @@ impl Stored {
         let confirmed = confirmed.filter(|confirmed| confirmed.serial == walk.serial);
         let (end, serial) = (walk.end, walk.serial);
         let mark_torn = false;
-        Ok(Stored {
+        Ok(StoreContents {
             file,
             path,
             apex,
@@ -111,19 +111,19 @@ impl Stored {
         })
     }
 
-    /// Finds the changes in a file with this front up to the first incomplete one, regardless of the mark.
+    /// Finds the changes in a file with this head up to the first incomplete one, regardless of the mark.
     pub(crate) fn salvage(
         file: Arc<dyn DiskFile>,
         path: Arc<Path>,
-        Front { header, apex, confirmed, len }: Front,
-    ) -> Result<Stored, StoreFault> {
+        StoreHead { header, apex, confirmed, len }: StoreHead,
+    ) -> Result<StoreContents, StoreFault> {
         if header.base_end > len {
             return Err(damaged(&path, len, "the file ends within the zone's records"));
         }
         let mut reader = FrameReader::new(&file, &path, header.nonce);
         let walk = reader.walk_whole(header.base_end..len, header.base)?;
         let torn = (walk.end < len).then_some(TornTail { offset: walk.end, bytes: len - walk.end });
-        Ok(Stored {
+        Ok(StoreContents {
             file,
             path,
             apex,
@@ -246,8 +246,8 @@ impl Stored {
     }
 }
 
-impl std::fmt::Debug for Stored {
+impl std::fmt::Debug for StoreContents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Stored({}, serial {})", self.path.display(), self.serial)
+        write!(f, "StoreContents({}, serial {})", self.path.display(), self.serial)
     }
 }

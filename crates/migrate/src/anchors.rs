@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::files::{expand, is_pattern, join};
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::Section;
 use crate::named_conf;
 use crate::text::Texts;
@@ -98,7 +98,7 @@ pub(crate) fn write(work: &mut Work) {
             work.keep_state();
         }
         (false, true) => work.ledger.unwritten(
-            Outcome::Differs,
+            Coverage::Differs,
             "some trust anchors follow their zones (RFC 5011) and some do not; in nomen all that are named \
              do, or none: here none, see `trust-anchor-rollover`",
         ),
@@ -181,7 +181,7 @@ pub(crate) fn of_file(work: &mut Work, texts: &Texts<'_>, statement: &Statement,
             && let Some(Err(why)) = record(work, &all, followed)
         {
             let said = format!("{}: `{}`: {why}", path.display(), all.join(" "));
-            work.ledger.part(&statement.span, &statement.title(), Outcome::Missing, said);
+            work.ledger.part(&statement.span, &statement.title(), Coverage::Missing, said);
         }
     }
     work.in_key(statement, Section::Resolver, "trust-anchors");
@@ -261,7 +261,7 @@ pub(crate) fn of_lua(work: &mut Work, texts: &Texts<'_>, statement: &Statement, 
             work.ledger.part(
                 &statement.span,
                 &statement.title(),
-                Outcome::Missing,
+                Coverage::Missing,
                 format!("`{line}`: {why}"),
             );
         }

@@ -20,9 +20,9 @@ pub trait Files {
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Disk;
+pub struct OsFiles;
 
-impl Files for Disk {
+impl Files for OsFiles {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         // Reading from a pipe or device might never end.
         if !path.metadata()?.is_file() {

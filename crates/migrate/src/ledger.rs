@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use crate::text::SourceSpan;
 use crate::tree::Statement;
 
-/// The outcome of a statement.
+/// How far the new configuration covers a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
+pub enum Coverage {
     /// It is in the new configuration.
     Translated,
     /// It needs no counterpart: nomen does it by default, or has no need for it.
@@ -29,14 +29,14 @@ pub struct Account {
     /// The beginning of the statement.
     pub statement: String,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: Coverage,
     /// Its new place, or why there is none: a sentence without a full stop.
     pub words: String,
 }
 
 /// Whether any outcome is missing or narrower.
 pub(crate) fn is_less(accounts: &[Account]) -> bool {
-    accounts.iter().any(|account| matches!(account.outcome, Outcome::Missing | Outcome::Narrower))
+    accounts.iter().any(|account| matches!(account.outcome, Coverage::Missing | Coverage::Narrower))
 }
 
 /// Whether a statement's outcome includes the statements in its blocks.
@@ -52,38 +52,38 @@ pub(crate) struct Ledger {
     pub(crate) accounts: Vec<Account>,
     seen: HashMap<usize, Seen>,
     /// Entries of `accounts`, to report a statement that applies to many zones once.
-    told: HashSet<(usize, usize, Outcome, String)>,
+    told: HashSet<(usize, usize, Coverage, String)>,
 }
 
 impl Ledger {
-    pub(crate) fn add(&mut self, statement: &Statement, outcome: Outcome, words: String) {
+    pub(crate) fn add(&mut self, statement: &Statement, outcome: Coverage, words: String) {
         self.seen.entry(statement.id).or_insert(Seen::Whole);
         self.part(&statement.span, &statement.title(), outcome, words);
     }
 
     /// Reports a statement as translated to these keys.
     pub(crate) fn translated(&mut self, statement: &Statement, to: impl Into<String>) {
-        self.add(statement, Outcome::Translated, to.into());
+        self.add(statement, Coverage::Translated, to.into());
     }
 
     /// Reports a statement that needs no counterpart.
     pub(crate) fn unneeded(&mut self, statement: &Statement, why: impl Into<String>) {
-        self.add(statement, Outcome::Unneeded, why.into());
+        self.add(statement, Coverage::Unneeded, why.into());
     }
 
     /// Reports a statement with a different meaning in nomen.
     pub(crate) fn differs(&mut self, statement: &Statement, how: impl Into<String>) {
-        self.add(statement, Outcome::Differs, how.into());
+        self.add(statement, Coverage::Differs, how.into());
     }
 
     /// Reports a statement that cannot be expressed exactly, so that less is served.
     pub(crate) fn narrower(&mut self, statement: &Statement, why: impl Into<String>) {
-        self.add(statement, Outcome::Narrower, why.into());
+        self.add(statement, Coverage::Narrower, why.into());
     }
 
     /// Reports a statement without a counterpart.
     pub(crate) fn missing(&mut self, statement: &Statement, why: impl Into<String>) {
-        self.add(statement, Outcome::Missing, why.into());
+        self.add(statement, Coverage::Missing, why.into());
     }
 
     /// Marks a statement as a container: each statement in it has its own outcome.
@@ -92,7 +92,13 @@ impl Ledger {
     }
 
     /// Reports the outcome of a part of a statement.
-    pub(crate) fn part(&mut self, span: &SourceSpan, part: &str, outcome: Outcome, words: impl Into<String>) {
+    pub(crate) fn part(
+        &mut self,
+        span: &SourceSpan,
+        part: &str,
+        outcome: Coverage,
+        words: impl Into<String>,
+    ) {
         let words = words.into();
         if self.told.insert((span.text, span.range.start, outcome, words.clone())) {
             let (span, statement) = (Some(span.clone()), part.to_owned());
@@ -101,7 +107,7 @@ impl Ledger {
     }
 
     /// Reports a default that differs.
-    pub(crate) fn unwritten(&mut self, outcome: Outcome, words: impl Into<String>) {
+    pub(crate) fn unwritten(&mut self, outcome: Coverage, words: impl Into<String>) {
         self.accounts.push(Account { span: None, statement: String::new(), outcome, words: words.into() });
     }
 
@@ -109,7 +115,7 @@ impl Ledger {
     pub(crate) fn sweep(
         &mut self,
         statements: &[Statement],
-        explain: &dyn Fn(&Statement) -> (Outcome, String),
+        explain: &dyn Fn(&Statement) -> (Coverage, String),
     ) {
         for statement in statements {
             match self.seen.get(&statement.id) {

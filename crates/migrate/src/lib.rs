@@ -45,9 +45,9 @@ mod zone_files;
 
 use std::path::Path;
 
-pub use files::{Disk, Files};
-pub use ledger::{Account, Outcome};
-pub use model::{BOUNDS, Bound, Measure};
+pub use files::{Files, OsFiles};
+pub use ledger::{Account, Coverage};
+pub use model::{BOUNDS, Measure, NumberLimits};
 pub use text::{SourceSpan, SourceText, SyntaxFault, SyntaxFaultKind};
 pub use work::is_special;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::local_root;
 use crate::model::{Keys, Nomen, Setting, bounded};
 use crate::units;
@@ -33,7 +33,7 @@ pub(crate) fn mend(work: &mut Work) {
             }
         }
     }
-    words.into_iter().for_each(|words| work.ledger.unwritten(Outcome::Differs, words));
+    words.into_iter().for_each(|words| work.ledger.unwritten(Coverage::Differs, words));
 }
 
 /// Removes entries in catalog zones that nomen does not produce.

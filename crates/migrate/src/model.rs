@@ -199,14 +199,14 @@ pub enum Measure {
 }
 
 /// Limits of a number: section header, key, unit, minimum and maximum.
-pub type Bound = (&'static str, &'static str, Measure, u64, u64);
+pub type NumberLimits = (&'static str, &'static str, Measure, u64, u64);
 
 const DAY: u64 = 86_400_000;
 const SOA: (u64, u64) = (1_000, 2_147_483_647_000);
 
 /// Limits of the keys that are written. A test of the program compares them with its own.
 #[rustfmt::skip]
-pub const BOUNDS: &[Bound] = &[
+pub const BOUNDS: &[NumberLimits] = &[
     ("[server]", "workers", Measure::Count, 1, 1024),
     ("[server]", "udp-buffer", Measure::Bytes, 4096, 1 << 30),
     ("[server]", "tcp-connections", Measure::Count, 1, 1_000_000),

@@ -3,7 +3,7 @@
 //! So no client gains access by the conversion; `tests/reference.rs` compares with models of the access that
 //! each program permits.
 
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Setting};
 use crate::tree::Statement;
 use crate::work::Work;
@@ -125,5 +125,5 @@ pub(crate) fn write(work: &mut Work) {
             "no server is left that may be asked: there is no [resolver], and recursion is refused".into(),
         ];
     }
-    words.into_iter().for_each(|words| work.ledger.unwritten(Outcome::Narrower, words));
+    words.into_iter().for_each(|words| work.ledger.unwritten(Coverage::Narrower, words));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::clauses;
 use crate::dnstap;
 use crate::files::join;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Zone};
 use crate::narrow::LIMITED;
 use crate::network::{Client, Member, Network, passes};
@@ -187,13 +187,13 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     Ok(())
 }
 
-fn explain(statement: &Statement) -> (Outcome, String) {
+fn explain(statement: &Statement) -> (Coverage, String) {
     match rule(RULES, statement.key()).and_then(|rule| rule.without_key(statement)) {
         Some(explained) => explained,
         None if ZONE_KEYS.contains(&statement.key()) => {
-            (Outcome::Unneeded, "no zone of this configuration has this pattern".into())
+            (Coverage::Unneeded, "no zone of this configuration has this pattern".into())
         }
-        None => (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key())),
+        None => (Coverage::Missing, format!("nomen has nothing for `{}`", statement.key())),
     }
 }
 
@@ -251,7 +251,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
     }
     if last(all, "rrl-ratelimit").is_none() {
         work.ledger.unwritten(
-            Outcome::Missing,
+            Coverage::Missing,
             "NSD limits the rate of answers to a network to 200 a second by default; nomen limits none",
         );
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::tree::{Statement, last};
 use crate::units;
@@ -70,7 +70,7 @@ pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], 
     }
     drop_families(all, &mut block);
     if block.0.is_empty() {
-        return work.ledger.unwritten(Outcome::Differs, NOWHERE);
+        return work.ledger.unwritten(Coverage::Differs, NOWHERE);
     }
     work.nomen.listens.push(block);
 }

@@ -40,7 +40,7 @@ fn bind(text: &str) -> Converted {
 }
 
 /// The outcomes of the statements that begin with `statement`.
-fn outcomes(converted: &Converted, statement: &str) -> Vec<Outcome> {
+fn outcomes(converted: &Converted, statement: &str) -> Vec<Coverage> {
     let found = converted.accounts.iter().filter(|account| account.statement.starts_with(statement));
     found.map(|account| account.outcome).collect()
 }
@@ -91,7 +91,7 @@ zone "open.example" {{ type primary; file "/z/open"; allow-transfer {{ !{{ !192.
     );
     assert!(!found.toml.contains("[resolver]"));
     assert!(
-        found.accounts.iter().all(|account| account.outcome != Outcome::Missing),
+        found.accounts.iter().all(|account| account.outcome != Coverage::Missing),
         "{:#?}",
         found.accounts
     );
@@ -101,16 +101,16 @@ zone "open.example" {{ type primary; file "/z/open"; allow-transfer {{ !{{ !192.
 fn whoever_wants_reports_still_gets_them() {
     let found = bind("options { recursion no; send-report-channel Er.Example.NET.; };");
     has(&found, &["report-channel = \"er.example.net\""]);
-    assert_eq!(outcomes(&found, "send-report-channel"), [Outcome::Translated]);
+    assert_eq!(outcomes(&found, "send-report-channel"), [Coverage::Translated]);
     let found = bind("options { recursion no; send-report-channel .; };");
-    assert_eq!(outcomes(&found, "send-report-channel"), [Outcome::Unneeded]);
+    assert_eq!(outcomes(&found, "send-report-channel"), [Coverage::Unneeded]);
     assert!(!found.toml.contains("report-channel"), "{}", found.toml);
     let zone = "zone \"a.example\" { type primary; file \"a\"; send-report-channel er.example; };";
     let found = bind(&format!("options {{ recursion no; }}; {zone}"));
-    assert_eq!(outcomes(&found, "send-report-channel"), [Outcome::Missing], "of one zone alone");
+    assert_eq!(outcomes(&found, "send-report-channel"), [Coverage::Missing], "of one zone alone");
     let found = of(PeerProgram::Unbound, &[("/u/unbound.conf", "server:\n  dns-error-reporting: yes\n")]);
     has(&found, &["error-reporting = true"]);
-    assert_eq!(outcomes(&found, "dns-error-reporting"), [Outcome::Translated]);
+    assert_eq!(outcomes(&found, "dns-error-reporting"), [Coverage::Translated]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ zone "b.example" { type master; file "b"; allow-transfer { key old; }; };"#,
     for statement in
         ["rate-limit", "frobnicate yes", "view inside", "view outside", "dnssec-policy", "key old", "old"]
     {
-        assert_eq!(outcomes(&found, statement), [Outcome::Missing], "{statement}");
+        assert_eq!(outcomes(&found, statement), [Coverage::Missing], "{statement}");
     }
     // A zone of a view would be served to clients of other views, and a rule for a missing key permits no
     // client.
@@ -179,7 +179,7 @@ fn includes_are_followed_from_the_folder_that_bind_is_in() {
     assert_eq!(found.texts[span.text].path, Path::new("/srv/dns/zones/b.conf"));
     assert_eq!(&found.texts[span.text].text[span.range.clone()], "bogus");
     // Of both zones, the one in its own folder includes another file in nomen.
-    assert_eq!(outcomes(&found, "$INCLUDE"), [Outcome::Differs]);
+    assert_eq!(outcomes(&found, "$INCLUDE"), [Coverage::Differs]);
 }
 
 #[test]
@@ -204,7 +204,7 @@ zone: name: c.example\n request-xfr: AXFR 192.0.2.9 NOKEY\n allow-notify: 192.0.
             "primaries = [\"192.0.2.9\"]\nixfr = false\nallow-notify = [\"192.0.2.9\"]\nmax-retry = \"10m\"",
         ],
     );
-    assert_eq!(outcomes(&found, "provide-xfr"), [Outcome::Translated; 2]);
+    assert_eq!(outcomes(&found, "provide-xfr"), [Coverage::Translated; 2]);
 }
 
 #[test]
@@ -230,7 +230,7 @@ zone:\n  - domain: a.example\n    notify: down\n  - domain: b.example\n    acl: 
         ],
     );
     assert!(!found.toml.contains("\"10.1.1.0"), "{}", found.toml);
-    assert_eq!(outcomes(&found, "id x"), [Outcome::Missing]);
+    assert_eq!(outcomes(&found, "id x"), [Coverage::Missing]);
 }
 
 #[test]
@@ -264,8 +264,8 @@ stub-zone:\n  name: corp.example\n  stub-addr: 10.0.0.1\n";
     // Names queried over TLS are not queried in the clear.
     has(&found, &["refused-domains = [\"lan\", \"tls.example\"]"]);
     assert!(!found.toml.contains("192.0.2.54"), "{}", found.toml);
-    assert_eq!(outcomes(&found, "ratelimit"), [Outcome::Missing]);
-    assert_eq!(outcomes(&found, "forward-tls-upstream"), [Outcome::Narrower]);
+    assert_eq!(outcomes(&found, "ratelimit"), [Coverage::Missing]);
+    assert_eq!(outcomes(&found, "forward-tls-upstream"), [Coverage::Narrower]);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn the_anchors_of_the_public_root_are_not_written() {
         format!("trust-anchors {{ . initial-key {}; . initial-ds {}; }};", quoted(ROOT_KEY), quoted(ROOT_DS));
     let found = bind(&format!("options {{ recursion yes; dnssec-validation yes; }}; {key}"));
     assert!(!found.toml.contains("trust-anchors") && !found.toml.contains("validate"), "{}", found.toml);
-    assert_eq!(outcomes(&found, ". initial-key"), [Outcome::Unneeded]);
+    assert_eq!(outcomes(&found, ". initial-key"), [Coverage::Unneeded]);
     // Without an anchor, `yes` validates nothing.
     has(&bind("options { recursion yes; dnssec-validation yes; };"), &["validate = false"]);
     assert!(!bind("options { recursion yes; };").toml.contains("validate"));
@@ -337,7 +337,7 @@ fn anchors_of_other_zones_are_written_beside_those_of_the_root() {
         "a static-ds 1 13 2 \"00\"",
     ] {
         let found = bind(&format!("options {{ recursion yes; }}; trust-anchors {{ {bad}; }};"));
-        assert_eq!(outcomes(&found, "a static"), [Outcome::Missing], "{bad}");
+        assert_eq!(outcomes(&found, "a static"), [Coverage::Missing], "{bad}");
         assert!(!found.toml.contains("trust-anchors"), "{bad}");
     }
 }
@@ -377,7 +377,7 @@ fn anchors_in_files_are_read() {
         &[&format!("a.example. DS {OTHER_DS}"), "corp.example. DNSKEY 257 3 13 AwEAAQ=="],
     );
     let gone = of(PeerProgram::Unbound, &[("/etc/unbound/unbound.conf", conf)]);
-    assert_eq!(outcomes(&gone, "auto-trust"), [Outcome::Differs]);
+    assert_eq!(outcomes(&gone, "auto-trust"), [Coverage::Differs]);
     assert!(!gone.toml.contains("validate"), "{}", gone.toml);
 }
 
@@ -390,7 +390,7 @@ fn anchors_in_lua_are_read_and_other_lua_is_not() {
     let found =
         of(PeerProgram::Recursor, &files("local-address=127.0.0.1\nlua-config-file=/etc/powerdns/r.lua\n"));
     has(&found, &[&format!("corp.example. DS {OTHER_DS}"), "negative-trust-anchors = [\"bad.example\"]"]);
-    assert!(outcomes(&found, "lua-config-file").contains(&Outcome::Missing));
+    assert!(outcomes(&found, "lua-config-file").contains(&Coverage::Missing));
     let off = of(PeerProgram::Recursor, &files("dnssec=off\nlua-config-file=/etc/powerdns/r.lua\n"));
     assert!(!off.toml.contains("corp.example"), "{}", off.toml);
 }
@@ -411,8 +411,8 @@ fn copies_of_messages_go_where_they_went() {
         of_bind("dnstap { all; }; dnstap-output file \"/t\" size 20m versions 3; dnstap-identity hostname;");
     has(&all, &["[dnstap]\nfile = \"/t\"\n"]);
     assert!(!all.toml.contains("messages"), "{}", all.toml);
-    assert_eq!(outcomes(&all, "dnstap-output"), [Outcome::Differs]);
-    assert_eq!(outcomes(&of_bind("dnstap { all; };"), "dnstap"), [Outcome::Missing]);
+    assert_eq!(outcomes(&all, "dnstap-output"), [Coverage::Differs]);
+    assert_eq!(outcomes(&of_bind("dnstap { all; };"), "dnstap"), [Coverage::Missing]);
 
     let unbound = "server:\n interface: 127.0.0.1\ndnstap:\n dnstap-enable: yes\n dnstap-socket-path: \"/t\"\n dnstap-send-identity: yes\n dnstap-log-client-query-messages: yes\n dnstap-log-resolver-response-messages: yes\n dnstap-sample-rate: 10\n";
     has(
@@ -424,7 +424,7 @@ fn copies_of_messages_go_where_they_went() {
     let tcp = unbound.to_owned() + " dnstap-ip: 192.0.2.1\n";
     let tcp = of(PeerProgram::Unbound, &[("/u", &tcp)]);
     assert!(
-        !tcp.toml.contains("[dnstap]") && outcomes(&tcp, "dnstap-ip") == [Outcome::Missing],
+        !tcp.toml.contains("[dnstap]") && outcomes(&tcp, "dnstap-ip") == [Coverage::Missing],
         "{}",
         tcp.toml
     );
@@ -436,7 +436,7 @@ fn copies_of_messages_go_where_they_went() {
     let knot = "mod-dnstap:\n  - id: x\n    sink: unix:/t\n    log-responses: off\n  - id: y\n    sink: /other\ntemplate:\n  - id: default\n    global-module: mod-dnstap/x\nzone:\n  - domain: a\n";
     let knot = of(PeerProgram::Knot, &[("/k", knot)]);
     has(&knot, &["[dnstap]\nsocket = \"/t\"\nmessages = [\"auth-query\", \"update-query\"]\n"]);
-    assert!(knot.accounts.iter().all(|account| account.outcome != Outcome::Missing), "{:#?}", knot.accounts);
+    assert!(knot.accounts.iter().all(|account| account.outcome != Coverage::Missing), "{:#?}", knot.accounts);
 }
 
 #[test]
@@ -494,7 +494,7 @@ zone:
     assert!(!found.toml.contains("nowhere.example"), "{}", found.toml);
     assert!(found.accounts.iter().any(|account| account.words.contains("no catalog zone nowhere.example")));
     assert!(
-        found.accounts.iter().all(|account| account.outcome != Outcome::Missing),
+        found.accounts.iter().all(|account| account.outcome != Coverage::Missing),
         "{:#?}",
         found.accounts
     );
@@ -516,7 +516,7 @@ zone:\n name: taken.example\n request-xfr: 192.0.2.9 NOKEY\n catalog: consumer\n
         ],
     );
     assert!(
-        found.accounts.iter().all(|account| account.outcome != Outcome::Missing || account.span.is_none()),
+        found.accounts.iter().all(|account| account.outcome != Coverage::Missing || account.span.is_none()),
         "{:#?}",
         found.accounts
     );
@@ -543,7 +543,7 @@ fn updates_that_were_passed_on_are_passed_on() {
     let knot = "remote:\n  - id: up\n    address: 192.0.2.1\nacl:\n  - id: u\n    address: 10.0.0.1\n    action: update\n  - id: few\n    address: 10.0.0.2\n    action: update\n    update-type: A\nzone:\n  - domain: a\n    master: up\n    acl: [u, few]\n";
     let knot = of(PeerProgram::Knot, &[("/k", knot)]);
     has(&knot, &["forward-updates = [\"10.0.0.1\"]"]);
-    assert!(outcomes(&knot, "id few").contains(&Outcome::Missing));
+    assert!(outcomes(&knot, "id few").contains(&Coverage::Missing));
     let pdns = [
         ("/p", "launch=bind\nbind-config=/n\ndnsupdate=yes\nallow-dnsupdate-from=10.0.0.0/8\n"),
         (
@@ -595,7 +595,7 @@ fn powerdns_takes_zones_from_its_bind_backend() {
             "primaries = [\"192.0.2.9\"]",
         ],
     );
-    assert_eq!(outcomes(&found, "gmysql-host"), [Outcome::Missing]);
+    assert_eq!(outcomes(&found, "gmysql-host"), [Coverage::Missing]);
 }
 
 #[test]
@@ -628,7 +628,7 @@ fn the_peers_own_examples_are_read() {
         ("/etc/powerdns/pdns.conf", PeerProgram::PowerDns, false),
         ("/etc/powerdns/recursor.conf", PeerProgram::Recursor, false),
     ] {
-        let text = match Disk.read(Path::new(path)) {
+        let text = match OsFiles.read(Path::new(path)) {
             Ok(text) => text,
             Err(error) => {
                 testkit::left_out(&format!("{path} cannot be read: {error}"));
@@ -639,7 +639,8 @@ fn the_peers_own_examples_are_read() {
             let text = String::from_utf8(text).expect("text");
             of(program, &[("/c", &uncommented(&text))])
         } else {
-            convert(Path::new(path), Some(program), &Disk).unwrap_or_else(|e| panic!("{path}: {:?}", e.fault))
+            convert(Path::new(path), Some(program), &OsFiles)
+                .unwrap_or_else(|e| panic!("{path}: {:?}", e.fault))
         };
         assert_eq!(found.program, program, "{path}");
         // Supported statements are in nomen's configuration.
@@ -664,7 +665,7 @@ fn the_peers_own_examples_are_read() {
         ];
         for account in &found.accounts {
             let key = account.statement.split(' ').next().unwrap_or_default();
-            assert!(account.outcome != Outcome::Missing || !DOES.contains(&key), "{path}: {account:?}");
+            assert!(account.outcome != Coverage::Missing || !DOES.contains(&key), "{path}: {account:?}");
         }
     }
 }
@@ -845,7 +846,7 @@ proptest! {
         };
         let found = of(program, &[("/c", &text)]);
         let account = found.accounts.iter().find(|account| account.statement.starts_with(&key));
-        prop_assert_eq!(account.map(|account| account.outcome), Some(Outcome::Missing));
+        prop_assert_eq!(account.map(|account| account.outcome), Some(Coverage::Missing));
     }
 }
 
@@ -868,10 +869,10 @@ fn a_copy_of_the_root_for_recursion_stays_one() {
         ],
     );
     assert!(!taken.toml.contains("[[zone]]") && !taken.toml.contains("local-root-file"), "{}", taken.toml);
-    assert_eq!(outcomes(&taken, "fallback-enabled"), [Outcome::Unneeded]);
+    assert_eq!(outcomes(&taken, "fallback-enabled"), [Coverage::Unneeded]);
     assert_eq!(
         outcomes(&unbound(" primary: 192.0.2.1\n fallback-enabled: no\n"), "fallback-enabled"),
-        [Outcome::Differs]
+        [Coverage::Differs]
     );
     has(&unbound(" zonefile: /root.zone\n"), &["local-root = true\n", "local-root-file = \"/root.zone\"\n"]);
     for without in [
@@ -884,7 +885,7 @@ fn a_copy_of_the_root_for_recursion_stays_one() {
     }
     let other =
         "server:\n interface: 127.0.0.1\nauth-zone:\n name: a\n for-downstream: no\n primary: 192.0.2.1\n";
-    assert_eq!(outcomes(&of(PeerProgram::Unbound, &[("/u", other)]), "auth-zone"), [Outcome::Missing]);
+    assert_eq!(outcomes(&of(PeerProgram::Unbound, &[("/u", other)]), "auth-zone"), [Coverage::Missing]);
     let bind = |options: &str, zone: &str| {
         let text = format!("options {{ {options} }};\nzone {zone};\n");
         of(PeerProgram::Bind, &[("/n", &text)])

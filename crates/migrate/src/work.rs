@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use wire::name::{Name, NameBuf};
 
-use crate::ledger::{Ledger, Outcome};
+use crate::ledger::{Coverage, Ledger};
 use crate::model::{Keys, Nomen, Section, Setting, bounded};
 use crate::text::SourceSpan;
 use crate::tree::Statement;
@@ -43,16 +43,16 @@ pub(crate) enum Rule {
 
 impl Rule {
     /// Outcome and reason for a statement without a key; `None` if the rule has a key.
-    pub(crate) fn without_key(self, statement: &Statement) -> Option<(Outcome, String)> {
+    pub(crate) fn without_key(self, statement: &Statement) -> Option<(Coverage, String)> {
         let text = statement.value();
         let same = |value: &&str| {
             let on = units::switch(value);
             text.eq_ignore_ascii_case(value) || on.is_some() && units::switch(text) == on
         };
         Some(match self {
-            Rule::Unneeded(why) => (Outcome::Unneeded, why.into()),
-            Rule::Same(values, _) if values.iter().any(same) => (Outcome::Unneeded, DOES_SO.into()),
-            Rule::Missing(why) | Rule::Same(_, why) => (Outcome::Missing, why.into()),
+            Rule::Unneeded(why) => (Coverage::Unneeded, why.into()),
+            Rule::Same(values, _) if values.iter().any(same) => (Coverage::Unneeded, DOES_SO.into()),
+            Rule::Missing(why) | Rule::Same(_, why) => (Coverage::Missing, why.into()),
             Rule::Number(..)
             | Rule::Limit(..)
             | Rule::Choice(..)
@@ -415,7 +415,7 @@ impl Work {
         let plain = domain(name).filter(|plain| self.nomen.has_key(plain));
         if plain.is_none() {
             let words = format!("there is no key `{name}` that nomen could use; what needs it is left out");
-            self.ledger.part(span, name, Outcome::Missing, words);
+            self.ledger.part(span, name, Coverage::Missing, words);
         }
         plain
     }

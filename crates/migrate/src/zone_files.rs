@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::files::{Files, join};
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::text::{SourceSpan, SourceText, Texts};
 use crate::work::{Work, path_text};
 
@@ -50,7 +50,7 @@ pub(crate) fn includes(texts: &mut Texts<'_>, work: &mut Work) {
                     // Spans are only valid if the text is unchanged.
                     let range = if whole { range } else { 0..0 };
                     let span = SourceSpan { text: number, range };
-                    work.ledger.part(&span, &format!("$INCLUDE {name}"), Outcome::Differs, words);
+                    work.ledger.part(&span, &format!("$INCLUDE {name}"), Coverage::Differs, words);
                     shown = true;
                 }
                 left.push(theirs);
@@ -66,7 +66,7 @@ pub(crate) fn includes(texts: &mut Texts<'_>, work: &mut Work) {
             unreadable.len(),
             first.display()
         );
-        work.ledger.unwritten(Outcome::Differs, words);
+        work.ledger.unwritten(Coverage::Differs, words);
     }
 }
 
@@ -115,15 +115,15 @@ pub(crate) fn hints(files: &dyn Files, work: &mut Work) {
         if bytes.is_err() {
             let words =
                 "it cannot be read here; if it names roots of your own, write `root-hints` into [resolver]";
-            work.ledger.part(&span, &title, Outcome::Differs, words);
+            work.ledger.part(&span, &title, Coverage::Differs, words);
         } else if work.nomen.resolver.is_none() {
-            work.ledger.part(&span, &title, Outcome::Unneeded, "recursion is off");
+            work.ledger.part(&span, &title, Coverage::Unneeded, "recursion is off");
         } else if text.to_ascii_lowercase().contains(".root-servers.net") {
             let words = "nomen knows the root servers, and asks them who they are by now (RFC 8109)";
-            work.ledger.part(&span, &title, Outcome::Unneeded, words);
+            work.ledger.part(&span, &title, Coverage::Unneeded, words);
         } else {
             work.recurse().text("root-hints", path_text(&path));
-            work.ledger.part(&span, &title, Outcome::Translated, "`root-hints` of [resolver]");
+            work.ledger.part(&span, &title, Coverage::Translated, "`root-hints` of [resolver]");
         }
     }
 }

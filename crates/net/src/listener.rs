@@ -14,7 +14,7 @@ use crate::fault::{WorkerFaultKind, WorkerId};
 use crate::job::Job;
 use crate::refusal::{BindError, BindFault, BindRefusal};
 use crate::running::{Context, Running};
-use crate::xdp::{Front, XdpConfig, XdpMode};
+use crate::xdp::{XdpConfig, XdpListener, XdpMode};
 use crate::{tcp, udp, xdp};
 
 /// Opens listening sockets.
@@ -98,7 +98,7 @@ impl Listener {
                 sockets.push((bound.addr, clone));
             }
         }
-        let front = Front::open(sockets, config, xdp).map_err(fail)?;
+        let front = XdpListener::open(sockets, config, xdp).map_err(fail)?;
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Xdp(front), passed: None })
     }
 
@@ -193,7 +193,7 @@ pub struct Bound {
 enum Sockets {
     Udp(Vec<UdpSocket>),
     Tcp(Vec<TcpListener>),
-    Xdp(Front),
+    Xdp(XdpListener),
 }
 
 /// Starting the workers failed: the system refused a thread or a per-thread resource.

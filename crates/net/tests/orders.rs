@@ -1,7 +1,7 @@
 //! Every order in which threads may drive a core, as far as the memory model allows it: the protocol of
-//! `src/outgoing/desk.rs` and `src/outgoing/outbound.rs`, compiled against locks and atomics that try all
-//! orders. Time passes only for a thread that sleeps with a timeout; a thread that sleeps without one and
-//! should have been woken is a deadlock, which the model reports.
+//! `src/outgoing/shared_driver.rs` and `src/outgoing/outbound.rs`, compiled against locks and atomics that
+//! try all orders. Time passes only for a thread that sleeps with a timeout; a thread that sleeps without one
+//! and should have been woken is a deadlock, which the model reports.
 
 /// The synchronization primitives, in the model.
 mod sync {
@@ -124,7 +124,7 @@ mod links {
 
         pub(crate) fn look(&mut self) {}
 
-        pub(crate) fn found(&mut self, _: Ready) {}
+        pub(crate) fn set_readable(&mut self, _: Ready) {}
 
         pub(crate) fn descriptors(&self) -> &[RawFd] {
             &[]
@@ -132,26 +132,26 @@ mod links {
     }
 }
 
-#[path = "../src/outgoing/desk.rs"]
-#[allow(dead_code, reason = "the test needs a part of it")]
-mod desk;
 #[path = "../src/outgoing/outbound.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
 mod outbound;
 #[path = "../src/ready.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]
 mod ready;
+#[path = "../src/outgoing/shared_driver.rs"]
+#[allow(dead_code, reason = "the test needs a part of it")]
+mod shared_driver;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use client_queues::{ClientQueue, Waiting};
-use desk::{Desk, Queue, Shared, Sleep, Turned};
 use links::WorkerLinks;
 use loom::sync::Condvar;
 use loom::thread;
 use outbound::WorkerOutbound;
+use shared_driver::{Queue, Shared, SharedDriver, Sleep, Turned};
 use sync::{AtomicBool, AtomicUsize, Events, Mutex, Poll};
 
 /// A queue of requests that are all alike. It orders nothing by itself: a thread that reads it may see an
@@ -223,7 +223,7 @@ impl ToyDriver {
     }
 }
 
-impl Desk for ToyDriver {
+impl SharedDriver for ToyDriver {
     fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration> {
         let busy = (self.take_requests(1, waiting) > 0).then_some(self.start);
         self.until = [busy, self.deadline].into_iter().flatten().min();
@@ -259,7 +259,7 @@ impl Desk for ToyDriver {
 /// State that all threads share.
 #[derive(Clone)]
 struct Model {
-    shared: Arc<Shared<dyn Desk>>,
+    shared: Arc<Shared<dyn SharedDriver>>,
     thread: Arc<Line>,
     workers: Arc<Line>,
     done: Arc<(Mutex<Done>, Condvar)>,

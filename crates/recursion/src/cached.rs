@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
-use engine::{Asked, Found, LookupKey, Memory, Refusal};
+use engine::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use exchange::Client;
 use resolver::{ClientPrefix, QueryKey};
 use wire::hash::{HashKey, HashedName};
@@ -80,7 +80,7 @@ impl On {
 }
 
 impl Memory for Cached {
-    type Aim = CachedAim;
+    type Location = CachedAim;
     type Scratch = ();
 
     const PASSES: usize = 1;
@@ -143,11 +143,11 @@ impl Memory for Cached {
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         (): &'s mut (),
-    ) -> Result<Found<'s>, Refusal> {
-        let Some(on @ On { service, policy }) = &self.on else { return Ok(Found::Nothing) };
+    ) -> Result<MemoryResult<'s>, Refusal> {
+        let Some(on @ On { service, policy }) = &self.on else { return Ok(MemoryResult::Nothing) };
         if asked.question.qtype == Type::AAAA && policy.dns64.is_some() {
             // DNS64 may have to synthesize the answer.
-            return Ok(Found::Nothing);
+            return Ok(MemoryResult::Nothing);
         }
         let key = key(asked.request, asked.question, asked.qname, aim.cache_view);
         let now = service.now(asked.received);
@@ -159,9 +159,9 @@ impl Memory for Cached {
                 on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, aim.cache_view, asked, b);
                 b.flags(|header| header.set_truncated(true));
             }
-            _ => return Ok(Found::Nothing),
+            _ => return Ok(MemoryResult::Nothing),
         }
-        Ok(Found::Answer(None))
+        Ok(MemoryResult::Answer(None))
     }
 }
 
@@ -169,7 +169,7 @@ impl Memory for Cached {
 #[inline]
 fn key<'n>(
     request: &engine::request::Request,
-    question: engine::request::Question,
+    question: engine::request::QueryQuestion,
     name: &'n HashedName,
     cache_view: CacheView,
 ) -> Key<'n> {

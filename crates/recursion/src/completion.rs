@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use cache::Now;
 use exchange::unix_now;
-use resolver::{Answer, LookupOutcome, LookupSink, QueryKey};
+use resolver::{LookupOutcome, LookupSink, QueryKey, ScrubbedAnswer};
 use wire::edns::ErrorInfo;
 use wire::{Name, Rcode, Ttl, UnixTime};
 
@@ -34,9 +34,9 @@ pub struct LookupCompletion {
 
 /// An answer and its replacement.
 struct Judged {
-    answer: Arc<Answer>,
+    answer: Arc<ScrubbedAnswer>,
     /// What clients get instead, if the answer is withheld.
-    instead: Option<Arc<Answer>>,
+    instead: Option<Arc<ScrubbedAnswer>>,
 }
 
 impl Service {
@@ -65,8 +65,8 @@ impl LookupCompletion {
         &mut self,
         policy: &Policy,
         query_key: &QueryKey,
-        answer: &Arc<Answer>,
-    ) -> Option<Arc<Answer>> {
+        answer: &Arc<ScrubbedAnswer>,
+    ) -> Option<Arc<ScrubbedAnswer>> {
         let private = policy.private.as_ref()?;
         match &self.judged {
             Some(judged) if Arc::ptr_eq(&judged.answer, answer) => judged.instead.clone(),
@@ -80,7 +80,7 @@ impl LookupCompletion {
 }
 
 /// Returns a NOERROR answer without records.
-fn nothing(query_key: &QueryKey) -> Arc<Answer> {
+fn nothing(query_key: &QueryKey) -> Arc<ScrubbedAnswer> {
     let message = cache::message(
         Rcode::NOERROR,
         query_key.name.as_lower(),
@@ -89,7 +89,7 @@ fn nothing(query_key: &QueryKey) -> Arc<Answer> {
         [0; 3],
         &[],
     );
-    Arc::new(Answer {
+    Arc::new(ScrubbedAnswer {
         message: message.into(),
         rcode: Rcode::NOERROR,
         authentic: false,
@@ -184,7 +184,7 @@ impl LookupCompletion {
         unchecked: &Unchecked,
         outcome: &LookupOutcome,
         now: Now,
-    ) -> Option<Arc<Answer>> {
+    ) -> Option<Arc<ScrubbedAnswer>> {
         let LookupOutcome::Answered(answer) = outcome else { return None };
         match self.instead_of(policy, &unchecked.query_key, answer) {
             None => Some(Arc::clone(answer)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::request::Question;
+use engine::request::QueryQuestion;
 use engine::{Asked, Refusal, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
@@ -133,7 +133,7 @@ fn link(asked: &Asked<'_>, target: Name<'_>) -> Option<Vec<u8>> {
     let (mut room, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
     let header = Header::query(0).reply();
     let mut b = Builder::new(&mut room, MAX_MESSAGE, header, &mut names);
-    let Question { qtype, qclass, .. } = asked.question;
+    let QueryQuestion { qtype, qclass, .. } = asked.question;
     b.question(asked.qname.as_lower().as_name(), qtype, qclass).ok()?;
     let (owner, ttl) = (Owner::At(Offset::QNAME), Ttl::from_secs(LINK_TTL));
     b.record(Section::Answer, owner, Type::CNAME, qclass, ttl, target.as_wire()).ok()?;

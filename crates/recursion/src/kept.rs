@@ -17,7 +17,7 @@ impl Service {
         &self,
         policy: &Policy,
         query_key: &QueryKey,
-        answer: &resolver::Answer,
+        answer: &resolver::ScrubbedAnswer,
         now: Now,
     ) {
         let validates = self.cache_view(policy, query_key).is_some_and(|cache_view| cache_view.validates);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use resolver::{Answer, AnsweredBy};
+use resolver::{AnsweredBy, ScrubbedAnswer};
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Compressor, Full, MAX_MESSAGE, Malformed, Offset, Owner, Parser, Section};
 use wire::{Class, Header, LowerNameBuf, Rcode, Ttl, Type};
@@ -14,7 +14,7 @@ use wire::{Class, Header, LowerNameBuf, Rcode, Ttl, Type};
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     /// From the resolver, shared by all waiters.
-    Shared(Arc<Answer>),
+    Shared(Arc<ScrubbedAnswer>),
     /// Built in this crate.
     Own(Arc<[u8]>),
 }
@@ -48,7 +48,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Returns the resolver's answer as a piece that shares its message.
-    pub(crate) fn shared(answer: &Arc<Answer>, trust_ad: bool) -> Piece {
+    pub(crate) fn shared(answer: &Arc<ScrubbedAnswer>, trust_ad: bool) -> Piece {
         Piece {
             message: Message::Shared(Arc::clone(answer)),
             rcode: answer.rcode,

@@ -2,8 +2,8 @@
 //! report is an ordinary query with a budget of its own: its answer is validated and cached, and no client
 //! waits for it. Only failures of client queries are reported, so a failed report never causes another one.
 //!
-//! The resolver returns the agent with the answer (`Answer::agent`), or in the budget of the query that
-//! failed.
+//! The resolver returns the agent with the answer (`ScrubbedAnswer::agent`), or in the budget of the query
+//! that failed.
 
 use std::net::Ipv4Addr;
 

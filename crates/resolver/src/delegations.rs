@@ -121,14 +121,14 @@ impl Cut {
 
 /// The cached addresses of one family of a server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct CachedAddresses {
     pub(crate) addresses: Vec<IpAddr>,
     until: Option<Instant>,
     /// Failed lookups in a row.
     failures: u32,
 }
 
-impl Found {
+impl CachedAddresses {
     /// Whether it is still valid.
     pub(crate) fn holds(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
@@ -136,7 +136,7 @@ impl Found {
 }
 
 /// A server's IPv4 and IPv6 addresses.
-pub(crate) type Host = [Found; 2];
+pub(crate) type Host = [CachedAddresses; 2];
 
 /// A name without a zone cut: its zone's name has this many labels.
 #[derive(Clone, Copy, Debug)]
@@ -210,7 +210,7 @@ impl Delegations {
     }
 
     /// Returns the cached addresses of one family of a server.
-    pub(crate) fn host(&mut self, name: LowerName<'_>, qtype: Type) -> Option<&Found> {
+    pub(crate) fn host(&mut self, name: LowerName<'_>, qtype: Type) -> Option<&CachedAddresses> {
         self.hosts.get(name).map(|host| &host[family(qtype)])
     }
 
@@ -228,7 +228,7 @@ impl Delegations {
         let found = &mut host[family(qtype)];
         let failures = if ttl.is_some() { 0 } else { (found.failures + 1).min(16) };
         let pause = || FAILED.saturating_mul(1 << (failures - 1)).min(FAILED_MOST);
-        *found = Found { addresses, until: Some(now + ttl.unwrap_or_else(pause)), failures };
+        *found = CachedAddresses { addresses, until: Some(now + ttl.unwrap_or_else(pause)), failures };
         let bytes = size_of::<Host>() + host.iter().map(|found| found.addresses.len() * 17).sum::<usize>();
         self.hosts.insert(name, host, bytes, most / 4);
     }

@@ -63,7 +63,7 @@ pub use query_key::{AnsweredBy, QueryKey, ReportAgent};
 pub use random::{ChaCha, Random};
 pub use request::{ClientPrefix, LookupRequest, LookupSink, ResolverRequest};
 pub use resolver::Resolver;
-pub use scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
+pub use scrub::{Referral, ReferralProof, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
 pub use scrub::{priming, referral, referral_proof, scrub};
 pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
 pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};

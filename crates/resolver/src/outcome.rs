@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::budget::Overspent;
-use crate::scrub::{Answer, ReplyFault};
+use crate::scrub::{ReplyFault, ScrubbedAnswer};
 
 /// The outcome of a client's request.
 #[derive(Clone, Debug)]
 pub enum LookupOutcome {
     /// The answer.
-    Answered(Arc<Answer>),
+    Answered(Arc<ScrubbedAnswer>),
     /// No answer.
     Failed(LookupFailure),
 }

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use resolver::{Answer, QueryKey, ReferralScope, Scope, referral, scrub};
+use resolver::{QueryKey, ReferralScope, Scope, ScrubbedAnswer, referral, scrub};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Parser, Section};
 use wire::rdata::{self, view::Rrsig};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
@@ -115,14 +115,14 @@ fn run(
     sent: Name<'_>,
     domain: Name<'_>,
     rcode: Rcode,
-) -> Option<Answer> {
+) -> Option<ScrubbedAnswer> {
     let scope =
         Scope { domain, sent, records_per_set: 4, max_ttl: MAX_TTL, max_negative_ttl: MAX_NEGATIVE_TTL };
     scrub(message, query_key, rcode, &scope).ok()
 }
 
 /// Checks the invariants of an answer; returns the number of its records.
-fn check(answer: &Answer, query_key: &QueryKey, domain: Name<'_>) -> Result<usize, TestCaseError> {
+fn check(answer: &ScrubbedAnswer, query_key: &QueryKey, domain: Name<'_>) -> Result<usize, TestCaseError> {
     let message = &answer.message;
     let (header, mut parser) = Parser::new(message).expect("a header");
     let [questions, answers, authorities, additional] = header.counts();
@@ -201,7 +201,7 @@ proptest! {
             check(&answer, &query_key, domain.as_name())?;
             prop_assert_eq!(answer.authoritative, records.len().is_multiple_of(2));
             // AA is not in the message, since it comes from a cache.
-            let kept = Answer { authoritative: false, ..answer };
+            let kept = ScrubbedAnswer { authoritative: false, ..answer };
             prop_assert_eq!(again(&kept.message, kept.rcode), Some(kept));
         }
     }
@@ -288,7 +288,7 @@ proptest! {
         let plain = reply(&query_key, query_key.name.as_name(), Rcode::NOERROR, &records);
         let run = |message: &[u8], sent| run(message, &query_key, sent, Name::ROOT, Rcode::NOERROR);
         let (mixed, plain) = (run(&message, sent), run(&plain, query_key.name.as_name()));
-        let upper = |answer: &Answer| answer.message.windows(3).any(|three| three == b"WWW" || three == b"SUB");
+        let upper = |answer: &ScrubbedAnswer| answer.message.windows(3).any(|three| three == b"WWW" || three == b"SUB");
         prop_assert!(!mixed.as_ref().is_some_and(upper), "{mixed:?}");
         prop_assert_eq!(mixed.is_some(), plain.is_some());
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::builtin;
 use config::report::{ConfigTexts, Diagnostic};
-use config::{Accepted, Rejected, Settings};
+use config::{AcceptedConfig, RejectedConfig, Settings};
 use control::in_force::InForce;
 use wording::reason;
 use zone_manager::zones::added;
@@ -58,20 +58,20 @@ impl ConfigSource {
     ///
     /// # Errors
     /// All faults found in it.
-    pub fn prepare(&self, running: Option<&Settings>) -> Result<Prepared, Rejected> {
+    pub fn prepare(&self, running: Option<&Settings>) -> Result<Prepared, RejectedConfig> {
         match self {
             Self::File(path) => {
                 if running.is_some() {
                     // A reload would block forever on a pipe.
                     zone::regular::open(path).map_err(|e| unreadable(path, &e))?;
                 }
-                let Accepted { mut config, sources } = config::read_service(path, |read| {
+                let AcceptedConfig { mut config, sources } = config::read_service(path, |read| {
                     let folder = running.unwrap_or(read).server.storage.folder();
                     folder.map(|folder| folder.join(added::FILE))
                 })?;
                 match config.settings.read_resolver_files().and_then(|()| resolve(&config)) {
                     Ok(zones) => Ok(Prepared { settings: config.settings, zones }),
-                    Err(faults) => Err(Rejected { sources, faults }),
+                    Err(faults) => Err(RejectedConfig { sources, faults }),
                 }
             }
             Self::Forward(servers) => without_zones("--forward", builtin::forwarder(servers)),
@@ -89,7 +89,7 @@ impl ConfigSource {
     /// # Errors
     /// All faults found in it, or why `accept` rejects its zones. Nothing has changed then.
     pub fn renew(&self, in_force: &InForce, accept: &AcceptZones<'_>) -> Result<WantedZones, ReloadFault> {
-        let rejected = |rejected: Rejected| ReloadFault::Configuration(rejected.to_string().into());
+        let rejected = |rejected: RejectedConfig| ReloadFault::Configuration(rejected.to_string().into());
         let Prepared { settings, zones } = self.prepare(Some(&in_force.settings())).map_err(rejected)?;
         accept(&zones)?;
         in_force.adopt(settings);
@@ -98,13 +98,13 @@ impl ConfigSource {
 }
 
 /// The error for a configuration file that cannot be read again.
-fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
+fn unreadable(path: &Path, error: &std::io::Error) -> RejectedConfig {
     let fault = Diagnostic::at(None, format!("cannot read {}: {}", path.display(), reason(error)));
-    Rejected { sources: ConfigTexts::default(), faults: vec![fault.outside()] }
+    RejectedConfig { sources: ConfigTexts::default(), faults: vec![fault.outside()] }
 }
 
 /// Parses a configuration given as the text of a command-line option.
-fn without_zones(option: &str, text: String) -> Result<Prepared, Rejected> {
-    let Accepted { config, .. } = config::read_text(option, text, Path::new("."))?;
+fn without_zones(option: &str, text: String) -> Result<Prepared, RejectedConfig> {
+    let AcceptedConfig { config, .. } = config::read_text(option, text, Path::new("."))?;
     Ok(Prepared { settings: config.settings, zones: WantedZones::default() })
 }

@@ -24,7 +24,7 @@ use crate::repeated::log_repeated;
 use crate::trail::{AUDIT, set_audit_file};
 use config::Adopt;
 use config::Settings;
-use config::log::{Log, LogFormat, LogLevel, LogTarget};
+use config::log::{LogFormat, LogLevel, LogSection, LogTarget};
 use threads::sync::lock;
 use wording::reason;
 
@@ -263,7 +263,7 @@ impl Write for QueryFile {
 ///
 /// # Errors
 /// [`LogFault`].
-pub fn start(config: &Log) -> Result<(Logging, Vec<WorkerGuard>), LogFault> {
+pub fn start(config: &LogSection) -> Result<(Logging, Vec<WorkerGuard>), LogFault> {
     let target = config.target.value.clone();
     let file = match &target {
         LogTarget::File(path) => Some(LogFile::open(path)?),
@@ -326,7 +326,7 @@ fn is_audit(metadata: &Metadata<'_>) -> bool {
 
 /// Returns a layer that writes lines in the configured format.
 fn in_form<S, W>(
-    config: &Log,
+    config: &LogSection,
     layer: fmt::Layer<S, fmt::format::DefaultFields, fmt::format::Format, W>,
 ) -> Box<dyn Layer<S> + Send + Sync>
 where

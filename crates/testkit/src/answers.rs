@@ -38,7 +38,7 @@ impl Line {
 
 /// The zones that answers are made from.
 #[derive(Clone, Debug)]
-pub struct Served {
+pub struct ModelZones {
     /// The zones.
     pub zones: Vec<ModelZone>,
     /// Apexes of zones that are configured but not loaded.
@@ -122,11 +122,11 @@ impl Expected {
     }
 }
 
-impl Served {
+impl ModelZones {
     /// Returns the apex of the zone that answers the question, loaded or not (RFC 1034 §4.3.2 step 2). The
     /// parent answers for DS (RFC 4035 §3.1.4.1).
     pub fn apex_for(&self, name: Name<'_>, qtype: Type) -> Option<NameBuf> {
-        let Served { zones, unloaded, .. } = self;
+        let ModelZones { zones, unloaded, .. } = self;
         let apexes: Vec<NameBuf> = zones.iter().map(|z| z.apex().to_buf()).chain(unloaded.clone()).collect();
         let own = longest_match(&apexes, name)?;
         let others: Vec<NameBuf> = apexes.into_iter().filter(|apex| apex.as_name() != name).collect();
@@ -161,7 +161,7 @@ impl Served {
 }
 
 /// Result of looking a name up in a zone.
-enum Found {
+enum LookupResult {
     /// The owner of the records: the name itself, or the wildcard that matches it.
     Node(NameBuf),
     Cut(NameBuf),
@@ -170,7 +170,7 @@ enum Found {
 }
 
 struct Out<'a> {
-    served: &'a Served,
+    served: &'a ModelZones,
     qtype: Type,
     dnssec_ok: bool,
     expected: Expected,
@@ -209,24 +209,24 @@ impl<'a> Out<'a> {
     }
 
     /// Looks `name` up from the apex down, label by label (RFC 1034 §4.3.2 step 3).
-    fn find(&self, zone: &ModelZone, name: Name<'_>) -> Found {
+    fn find(&self, zone: &ModelZone, name: Name<'_>) -> LookupResult {
         for at in way_down(zone, name) {
             if at.as_name() != zone.apex() && zone.has(at.as_name(), Type::NS) {
                 // The DS RRset of the cut itself belongs to this zone.
                 if at.as_name() == name && self.qtype == Type::DS {
-                    return Found::Node(at);
+                    return LookupResult::Node(at);
                 }
-                return Found::Cut(at);
+                return LookupResult::Cut(at);
             }
             if at.as_name() != name && zone.has(at.as_name(), Type::DNAME) {
-                return Found::Dname(at);
+                return LookupResult::Dname(at);
             }
         }
         match encloser(zone, name) {
-            (there, None) => Found::Node(there),
+            (there, None) => LookupResult::Node(there),
             (there, Some(_)) => match star(there).filter(|star| zone.exists(star.as_name())) {
-                Some(star) => Found::Node(star),
-                None => Found::Nothing,
+                Some(star) => LookupResult::Node(star),
+                None => LookupResult::Nothing,
             },
         }
     }
@@ -247,17 +247,17 @@ impl<'a> Out<'a> {
 
     fn step(&mut self, zone: &ModelZone, name: Name<'_>, first: bool) -> Option<NameBuf> {
         let found = self.find(zone, name);
-        self.expected.authoritative |= first && !matches!(found, Found::Cut(_));
+        self.expected.authoritative |= first && !matches!(found, LookupResult::Cut(_));
         let proving = self.dnssec_ok && zone.is_signed();
         match found {
-            Found::Cut(cut) => {
+            LookupResult::Cut(cut) => {
                 self.expected.cut = Some(cut);
                 self.referral(zone, name, cut, proving);
                 None
             }
-            Found::Dname(owner) => self.dname(zone, name, owner),
-            Found::Node(node) => self.data(zone, name, node, proving),
-            Found::Nothing => {
+            LookupResult::Dname(owner) => self.dname(zone, name, owner),
+            LookupResult::Node(node) => self.data(zone, name, node, proving),
+            LookupResult::Nothing => {
                 self.expected.rcode = Rcode::NXDOMAIN;
                 self.soa(zone);
                 if proving {
@@ -382,7 +382,7 @@ impl<'a> Out<'a> {
             let sets = match there || !target.is_at_or_below(zone.apex()) {
                 true => zone.sets(target),
                 false => match self.find(zone, target) {
-                    Found::Node(star) => zone.sets(star.as_name()),
+                    LookupResult::Node(star) => zone.sets(star.as_name()),
                     _ => continue,
                 },
             };

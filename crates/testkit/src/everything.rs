@@ -3,18 +3,18 @@
 use wire::{Ttl, Type};
 
 use crate::data::soa;
-use crate::{Record, name};
+use crate::{ModelRecord, name};
 
-fn record(owner: &str, rtype: Type, rdata: &[u8]) -> Record {
-    Record { owner: name(owner), rtype, ttl: Ttl::from_secs(60), rdata: rdata.to_vec() }
+fn record(owner: &str, rtype: Type, rdata: &[u8]) -> ModelRecord {
+    ModelRecord { owner: name(owner), rtype, ttl: Ttl::from_secs(60), rdata: rdata.to_vec() }
 }
 
-fn to(owner: &str, rtype: Type, front: &[u8], target: &str) -> Record {
+fn to(owner: &str, rtype: Type, front: &[u8], target: &str) -> ModelRecord {
     record(owner, rtype, &[front, name(target).as_name().as_wire()].concat())
 }
 
 /// Returns the unsigned records of the zone at `apex`.
-pub fn records(apex: &str) -> Vec<Record> {
+pub fn records(apex: &str) -> Vec<ModelRecord> {
     let below = |label: &str| format!("{label}.{apex}");
     let mut records = vec![
         record(apex, Type::SOA, &soa(name(apex).as_name(), 1)),

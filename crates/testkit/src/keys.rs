@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{
 use wire::rdata::view::{Dnskey, Ds, SigAlgorithm};
 use wire::{Name, NameBuf, Ttl, Type};
 
-use crate::Record;
+use crate::ModelRecord;
 
 /// A zone's key.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl SigningKey {
         (owner, covered, ttl): (NameBuf, Type, Ttl),
         rdatas: &[Vec<u8>],
         validity: Validity,
-    ) -> Record {
+    ) -> ModelRecord {
         let labels = owner.as_name().labels().filter(|label| *label != b"*").count() as u8;
         let mut rdata = covered.0.to_be_bytes().to_vec();
         rdata.extend([self.dnskey[3], labels]);
@@ -162,6 +162,6 @@ impl SigningKey {
             signed.extend(data);
         }
         rdata.extend(self.pair.sign(&signed));
-        Record { owner, rtype: Type::RRSIG, ttl, rdata }
+        ModelRecord { owner, rtype: Type::RRSIG, ttl, rdata }
     }
 }

@@ -78,7 +78,7 @@ use wire::NameBuf;
 use wire::hash::HashKey;
 use zone::store::{Zone, ZoneBuilder};
 
-pub use model::Record;
+pub use model::ModelRecord;
 pub use sign::{Chain, sign};
 
 /// Returns the hash key of zones in tests.
@@ -121,7 +121,7 @@ pub fn name(text: &str) -> NameBuf {
 ///
 /// # Panics
 /// If the records do not make a zone: tests call this.
-pub fn build(apex: wire::Name<'_>, key: &HashKey, records: &[Record]) -> Zone {
+pub fn build(apex: wire::Name<'_>, key: &HashKey, records: &[ModelRecord]) -> Zone {
     let mut builder = ZoneBuilder::new(apex, key);
     for record in records {
         let added = builder.add(record.owner.as_name(), record.rtype, record.ttl, &record.rdata);

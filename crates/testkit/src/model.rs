@@ -7,7 +7,7 @@ use wire::{Name, NameBuf, Ttl, Type};
 
 /// One record of class IN.
 #[derive(Clone)]
-pub struct Record {
+pub struct ModelRecord {
     /// Owner, in any letter case.
     pub owner: NameBuf,
     /// Type.
@@ -18,7 +18,7 @@ pub struct Record {
     pub rdata: Vec<u8>,
 }
 
-impl std::fmt::Debug for Record {
+impl std::fmt::Debug for ModelRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} {} ", self.owner, self.ttl, self.rtype)?;
         wire::rdata::write_text(self.rtype, &self.rdata, f)
@@ -94,7 +94,7 @@ pub fn canonical(t: Type, rdata: &[u8]) -> Vec<u8> {
 
 impl ModelZone {
     /// Builds the zone from those `records` that are at or below `apex`.
-    pub fn new(apex: Name<'_>, records: &[Record]) -> Self {
+    pub fn new(apex: Name<'_>, records: &[ModelRecord]) -> Self {
         let apex = lower(apex);
         let mut names: BTreeMap<NameBuf, BTreeMap<Type, ModelSet>> = BTreeMap::new();
         let inside = || records.iter().filter(|r| r.owner.as_name().is_at_or_below(apex.as_name()));
@@ -231,7 +231,7 @@ impl ModelZone {
     }
 }
 
-fn add(set: &mut ModelSet, record: &Record) {
+fn add(set: &mut ModelSet, record: &ModelRecord) {
     if set.rdatas.is_empty() {
         set.ttl = record.ttl;
     }
@@ -241,7 +241,7 @@ fn add(set: &mut ModelSet, record: &Record) {
     }
 }
 
-fn add_sig(set: &mut ModelSet, record: &Record) {
+fn add_sig(set: &mut ModelSet, record: &ModelRecord) {
     if set.sigs.is_empty() {
         set.sig_ttl = record.ttl;
     }

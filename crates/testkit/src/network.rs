@@ -97,7 +97,7 @@ pub fn swallow_the_rest() {
 }
 
 /// Returns a server's reply to a query, and the delay before it; `None` for no reply.
-pub type Replies = dyn Fn(&[u8]) -> Option<(Vec<u8>, Duration)> + Send + Sync;
+pub type ReplyFn = dyn Fn(&[u8]) -> Option<(Vec<u8>, Duration)> + Send + Sync;
 
 /// An open port of a test's server; closes when dropped.
 pub struct Port {
@@ -112,7 +112,7 @@ impl Port {
     ///
     /// # Panics
     /// If it cannot be opened: tests call this.
-    pub fn open(at: SocketAddr, is_tcp: bool, replies: Arc<Replies>) -> Port {
+    pub fn open(at: SocketAddr, is_tcp: bool, replies: Arc<ReplyFn>) -> Port {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = match is_tcp {
@@ -145,7 +145,7 @@ impl Drop for Port {
     }
 }
 
-fn datagrams(socket: &Arc<UdpSocket>, replies: &Arc<Replies>, stop: &AtomicBool) {
+fn datagrams(socket: &Arc<UdpSocket>, replies: &Arc<ReplyFn>, stop: &AtomicBool) {
     let mut query = [0; 4096];
     while let Ok((len, from)) = socket.recv_from(&mut query) {
         if stop.load(Relaxed) {
@@ -161,7 +161,7 @@ fn datagrams(socket: &Arc<UdpSocket>, replies: &Arc<Replies>, stop: &AtomicBool)
     }
 }
 
-fn connections(listener: &TcpListener, replies: &Arc<Replies>, stop: &AtomicBool) {
+fn connections(listener: &TcpListener, replies: &Arc<ReplyFn>, stop: &AtomicBool) {
     while let Ok((stream, _)) = listener.accept() {
         if stop.load(Relaxed) {
             return;
@@ -171,7 +171,7 @@ fn connections(listener: &TcpListener, replies: &Arc<Replies>, stop: &AtomicBool
     }
 }
 
-fn connection(mut stream: TcpStream, replies: &Arc<Replies>) {
+fn connection(mut stream: TcpStream, replies: &Arc<ReplyFn>) {
     let mut len = [0; 2];
     while stream.read_exact(&mut len).is_ok() {
         let mut query = vec![0; u16::from_be_bytes(len).into()];

@@ -66,7 +66,7 @@ pub struct PeerSetup {
 
 /// A running peer; dropping it ends the process.
 #[derive(Debug)]
-pub struct Peer {
+pub struct PeerProcess {
     kind: PeerKind,
     child: Child,
 }
@@ -280,12 +280,12 @@ fn recursor(setup: &PeerSetup, at: &Path, port: u16) -> String {
     out
 }
 
-impl Peer {
+impl PeerProcess {
     /// Starts a peer with its files in `folder`.
     ///
     /// # Panics
     /// If it cannot be started: tests call this.
-    pub fn start(kind: PeerKind, program: &Path, setup: &PeerSetup, folder: &Path) -> Peer {
+    pub fn start(kind: PeerKind, program: &Path, setup: &PeerSetup, folder: &Path) -> PeerProcess {
         let at = folder.join(kind.label());
         fs::create_dir_all(&at).expect("a folder");
         let write = |name: &str, text: String| fs::write(at.join(name), text).expect("written");
@@ -302,7 +302,7 @@ impl Peer {
             .stdout(log.try_clone().expect("a file"))
             .stderr(log)
             .spawn();
-        Peer { kind, child: child.unwrap_or_else(|error| panic!("{}: {error}", program.display())) }
+        PeerProcess { kind, child: child.unwrap_or_else(|error| panic!("{}: {error}", program.display())) }
     }
 
     /// Returns its kind.
@@ -331,7 +331,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -57,11 +57,11 @@ pub struct Wants {
 
 /// The part of a TSIG record that an error repeats, in lower case; `None` if it is malformed.
 #[derive(Clone, Debug)]
-pub struct Signed(pub Option<Key>);
+pub struct Signed(pub Option<SignerKey>);
 
 /// A key's name and algorithm.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct SignerKey {
     /// The owner.
     pub owner: NameBuf,
     /// The algorithm's name, followed by time signed and fudge.
@@ -207,7 +207,7 @@ fn options(mut data: &[u8], wants: &mut Wants) -> Option<()> {
 
 /// Reads a TSIG record: class ANY, TTL 0; its RDATA is the uncompressed algorithm name, time signed and
 /// fudge, MAC, original ID, error, other data (RFC 8945 §4.2).
-fn key(packet: &[u8], owner: usize, rdata: std::ops::Range<usize>) -> Option<Key> {
+fn key(packet: &[u8], owner: usize, rdata: std::ops::Range<usize>) -> Option<SignerKey> {
     let head = packet.get(rdata.start.checked_sub(10)?..rdata.start)?;
     let owner: NameBuf = name_at(packet, owner)?.as_name().to_lower().into();
     let algorithm: NameBuf = name_at(packet, rdata.start)?.as_name().to_lower().into();
@@ -221,7 +221,7 @@ fn key(packet: &[u8], owner: usize, rdata: std::ops::Range<usize>) -> Option<Key
     }
     let well_formed = head[2..8] == [0, 255, 0, 0, 0, 0] && behind == rdata.start + algorithm.as_name().len();
     (well_formed && at == rdata.end)
-        .then(|| Key { owner, algorithm_and_time: [algorithm.as_name().as_wire(), time].concat() })
+        .then(|| SignerKey { owner, algorithm_and_time: [algorithm.as_name().as_wire(), time].concat() })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use wire::{Name, NameBuf, Ttl, Type};
 
 use crate::choices::Choices;
 use crate::data::{HOUR, joined, nsec3};
-use crate::model::Record;
+use crate::model::ModelRecord;
 
 pub use crate::data::{HASHES, rrsig, soa};
 
@@ -84,7 +84,7 @@ fn record_data(apex: NameBuf) -> impl Strategy<Value = (Type, Vec<u8>)> {
 }
 
 /// A record at or below `apex`, sometimes outside. NSEC3 records are mostly at hash owners.
-pub fn record(apex: NameBuf) -> impl Strategy<Value = Record> {
+pub fn record(apex: NameBuf) -> impl Strategy<Value = ModelRecord> {
     let hash = prop::sample::select(HASHES.to_vec())
         .prop_map(move |label| NameBuf::prepend(label, apex.as_name()).unwrap_or(apex));
     let elsewhere = "elsewhere.net.".parse::<NameBuf>().expect("a name");
@@ -93,20 +93,20 @@ pub fn record(apex: NameBuf) -> impl Strategy<Value = Record> {
         |(owner, hash, (rtype, rdata), ttl, odd)| {
             let of_nsec3 = rtype == Type::NSEC3 || rtype == Type::RRSIG && rdata[..2] == [0, 50];
             let owner = if of_nsec3 && odd > 0 { hash } else { owner };
-            Record { owner, rtype, ttl: Ttl::from_secs(ttl), rdata }
+            ModelRecord { owner, rtype, ttl: Ttl::from_secs(ttl), rdata }
         },
     )
 }
 
 /// A zone: its apex and up to 60 records in any order, with duplicates, among them exactly one SOA and up to
 /// two NSEC3PARAM at the apex.
-pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
+pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<ModelRecord>)> {
     apex().prop_flat_map(|apex| {
         let records = prop::collection::vec(record(apex), 0..60);
         let params = prop::sample::subsequence(vec![false, true], 0..=2);
         (records, params, 1u32..100, any::<prop::sample::Index>()).prop_map(
             move |(mut records, params, serial, at)| {
-                let apex_record = |rtype, rdata| Record { owner: apex, rtype, ttl: HOUR, rdata };
+                let apex_record = |rtype, rdata| ModelRecord { owner: apex, rtype, ttl: HOUR, rdata };
                 let soa = apex_record(Type::SOA, soa(apex.as_name(), serial));
                 let place = at.index(records.len() + 1);
                 records.insert(place, soa);
@@ -123,7 +123,7 @@ pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
 }
 
 /// One to three zones that are served together, as [`zones`](crate::zones) makes them.
-pub fn zones() -> impl Strategy<Value = Vec<(NameBuf, Vec<Record>)>> {
+pub fn zones() -> impl Strategy<Value = Vec<(NameBuf, Vec<ModelRecord>)>> {
     let bytes = prop::collection::vec(any::<u8>(), 0..700);
     bytes.prop_map(|bytes| crate::zones::zones(&mut Choices::new(&bytes)))
 }

@@ -3,7 +3,7 @@
 
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
 
-use crate::answers::{Expected, Line, NoAnswer, Served};
+use crate::answers::{Expected, Line, ModelZones, NoAnswer};
 use crate::decode::{Decoded, Opt, decode};
 use crate::query::{self, Asks, Read, Signed, Wants};
 
@@ -11,7 +11,7 @@ use crate::query::{self, Asks, Read, Signed, Wants};
 #[derive(Clone, Debug)]
 pub struct Reference {
     /// Its zones.
-    pub served: Served,
+    pub served: ModelZones,
     /// Maximum UDP payload size that it accepts and sends, in bytes.
     pub max_udp_size: u16,
     /// NSID (RFC 5001); empty if off.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::{Name, NameBuf, Ttl, Type};
 
 use crate::answers::base32hex;
-use crate::model::Record;
+use crate::model::ModelRecord;
 
 /// How non-existence is proved.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,23 +55,29 @@ type Names = BTreeMap<NameBuf, Owned>;
 ///
 /// # Panics
 /// If there is no SOA at the apex: tests call this.
-pub fn sign(apex: Name<'_>, records: &[Record], chain: &Chain) -> Vec<Record> {
+pub fn sign(apex: Name<'_>, records: &[ModelRecord], chain: &Chain) -> Vec<ModelRecord> {
     sign_by(apex, records, chain, &|owner, covered, ttl, _| vec![rrsig(apex, owner, covered, ttl)])
 }
 
 /// Signs an RRset, passed as owner, type, TTL, and RDATA in canonical form and order. Returns the RRSIG
 /// records.
-pub type SignSet<'s> = dyn Fn(NameBuf, Type, Ttl, &[Vec<u8>]) -> Vec<Record> + 's;
+pub type SignSet<'s> = dyn Fn(NameBuf, Type, Ttl, &[Vec<u8>]) -> Vec<ModelRecord> + 's;
 
 /// Signs a zone with signatures that `sign_set` makes.
 ///
 /// # Panics
 /// If there is no SOA at the apex: tests call this.
-pub fn sign_by(apex: Name<'_>, records: &[Record], chain: &Chain, sign_set: &SignSet<'_>) -> Vec<Record> {
-    let mut records: Vec<Record> = records.iter().filter(|r| !MADE.contains(&r.rtype)).cloned().collect();
+pub fn sign_by(
+    apex: Name<'_>,
+    records: &[ModelRecord],
+    chain: &Chain,
+    sign_set: &SignSet<'_>,
+) -> Vec<ModelRecord> {
+    let mut records: Vec<ModelRecord> =
+        records.iter().filter(|r| !MADE.contains(&r.rtype)).cloned().collect();
     if let Chain::Nsec3 { iterations, salt, .. } = chain {
         let rdata = parameters(0, *iterations, salt);
-        records.push(Record { owner: apex.to_buf(), rtype: Type::NSEC3PARAM, ttl: Ttl::ZERO, rdata });
+        records.push(ModelRecord { owner: apex.to_buf(), rtype: Type::NSEC3PARAM, ttl: Ttl::ZERO, rdata });
     }
     let soa = records.iter().find(|r| r.rtype == Type::SOA && r.owner.as_name() == apex).expect("an SOA");
     // RFC 9077 §3: denial records have the TTL of negative answers.
@@ -86,7 +92,7 @@ pub fn sign_by(apex: Name<'_>, records: &[Record], chain: &Chain, sign_set: &Sig
     let signed = signed.chain(proofs.iter().map(|proof| (proof.owner, proof.rtype, ttl)));
     let mut sigs = Vec::new();
     let mut data = BTreeMap::<(NameBuf, Type), BTreeSet<Vec<u8>>>::new();
-    for Record { owner, rtype, rdata, .. } in records.iter().chain(&proofs) {
+    for ModelRecord { owner, rtype, rdata, .. } in records.iter().chain(&proofs) {
         let mut rdata = rdata.clone();
         wire::rdata::canonical(*rtype, &mut rdata);
         data.entry((*owner, *rtype)).or_default().insert(rdata);
@@ -101,7 +107,7 @@ pub fn sign_by(apex: Name<'_>, records: &[Record], chain: &Chain, sign_set: &Sig
 }
 
 /// Returns the names at or below the apex that are not below a cut or a DNAME.
-fn authoritative(apex: Name<'_>, records: &[Record]) -> Names {
+fn authoritative(apex: Name<'_>, records: &[ModelRecord]) -> Names {
     let inside = |name: &Name<'_>| name.is_at_or_below(apex);
     let owners_of = |rtype| {
         let of_type = records.iter().filter(move |r| r.rtype == rtype && inside(&r.owner.as_name()));
@@ -110,7 +116,7 @@ fn authoritative(apex: Name<'_>, records: &[Record]) -> Names {
     let (mut cuts, dnames) = (owners_of(Type::NS), owners_of(Type::DNAME));
     cuts.remove(&apex.to_buf());
     let mut names = Names::new();
-    for Record { owner, rtype, ttl, .. } in records {
+    for ModelRecord { owner, rtype, ttl, .. } in records {
         let above = || owner.as_name().ancestors().take_while(inside);
         let hides = |name: Name<'_>| cuts.contains(&name.to_buf()) || dnames.contains(&name.to_buf());
         if above().next().is_none() || above().skip(1).any(hides) {
@@ -128,7 +134,7 @@ fn authoritative(apex: Name<'_>, records: &[Record]) -> Names {
     names
 }
 
-fn rrsig(apex: Name<'_>, owner: NameBuf, covered: Type, ttl: Ttl) -> Record {
+fn rrsig(apex: Name<'_>, owner: NameBuf, covered: Type, ttl: Ttl) -> ModelRecord {
     let labels = owner.as_name().label_count() - owner.as_name().is_wildcard() as usize;
     let mut rdata = covered.0.to_be_bytes().to_vec();
     rdata.extend_from_slice(&[13, labels as u8]);
@@ -136,7 +142,7 @@ fn rrsig(apex: Name<'_>, owner: NameBuf, covered: Type, ttl: Ttl) -> Record {
     rdata.extend_from_slice(&[0x70, 0, 0, 0, 0x60, 0, 0, 0, 0, 1]);
     rdata.extend_from_slice(apex.as_wire());
     rdata.extend_from_slice(&[0xab; 64]);
-    Record { owner, rtype: Type::RRSIG, ttl, rdata }
+    ModelRecord { owner, rtype: Type::RRSIG, ttl, rdata }
 }
 
 /// Returns the type bitmap (RFC 4034 §4.1.2) of a name, including RRSIG and the `own` type of the record that
@@ -170,12 +176,12 @@ pub(crate) fn from_base32hex(label: &[u8]) -> Option<[u8; 20]> {
 }
 
 /// Makes an NSEC record for each name that has records.
-fn nsec(names: &Names, ttl: Ttl) -> Vec<Record> {
+fn nsec(names: &Names, ttl: Ttl) -> Vec<ModelRecord> {
     let full: Vec<_> = names.iter().filter(|(_, owned)| !owned.sets.is_empty()).collect();
     let nexts = full.iter().cycle().skip(1);
     let make = |((owner, owned), (next, _)): (&(&NameBuf, &Owned), &(&NameBuf, &Owned))| {
         let rdata = [next.as_name().as_wire(), &bitmap(owned, Some(Type::NSEC))].concat();
-        Record { owner: **owner, rtype: Type::NSEC, ttl, rdata }
+        ModelRecord { owner: **owner, rtype: Type::NSEC, ttl, rdata }
     };
     full.iter().zip(nexts).map(make).collect()
 }
@@ -191,7 +197,7 @@ fn nsec3(
     names: &Names,
     ttl: Ttl,
     (opt_out, iterations, salt): (bool, u16, &[u8]),
-) -> Vec<Record> {
+) -> Vec<ModelRecord> {
     let insecure = |owned: &Owned| owned.cut && !owned.sets.contains_key(&Type::DS);
     // With opt-out, an empty non-terminal above insecure delegations only is skipped, too (RFC 5155 §7.1).
     let mut kept = BTreeSet::new();
@@ -205,7 +211,7 @@ fn nsec3(
     let make = |((own, owned), next): ((&[u8; 20], &&Owned), &[u8; 20])| {
         let rdata = [&parameters(opt_out as u8, iterations, salt), &[20][..], next, &bitmap(owned, None)];
         let owner = NameBuf::prepend(&base32hex(own), apex).expect("a name");
-        Record { owner, rtype: Type::NSEC3, ttl, rdata: rdata.concat() }
+        ModelRecord { owner, rtype: Type::NSEC3, ttl, rdata: rdata.concat() }
     };
     hashed.iter().zip(nexts).map(make).collect()
 }

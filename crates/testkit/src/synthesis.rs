@@ -6,12 +6,12 @@ use wire::message::Section;
 use wire::rdata::view::{Nsec3, Rrsig};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
 
-use crate::answers::Served;
+use crate::answers::ModelZones;
 use crate::choices::Choices;
 use crate::data::soa;
 use crate::model::ModelZone;
-use crate::tree::Reply;
-use crate::{Chain, Record, name, sign};
+use crate::tree::TreeReply;
+use crate::{Chain, ModelRecord, name, sign};
 
 /// Maximum number of records of a zone, not counting those that signing adds.
 const MAX_RECORDS: usize = 16;
@@ -58,7 +58,7 @@ pub fn check(choices: &mut Choices<'_>) -> Made {
 }
 
 /// Makes one zone, or one and another below it.
-fn served(choices: &mut Choices<'_>) -> Served {
+fn served(choices: &mut Choices<'_>) -> ModelZones {
     let apexes: &[&str] = if choices.one_in(3) { &["z.", "c.z."] } else { &["z."] };
     let mut zones = Vec::new();
     for apex in apexes.iter().map(|apex| name(apex)) {
@@ -68,13 +68,13 @@ fn served(choices: &mut Choices<'_>) -> Served {
             2 | 3 => nsec3(false, b"\xab"),
             _ => nsec3(true, b""),
         };
-        let mut records: Vec<Record> = Vec::new();
+        let mut records: Vec<ModelRecord> = Vec::new();
         let ttl = Ttl::from_secs(3600);
-        records.push(Record { owner: apex, rtype: Type::SOA, ttl, rdata: soa(apex.as_name(), 1) });
+        records.push(ModelRecord { owner: apex, rtype: Type::SOA, ttl, rdata: soa(apex.as_name(), 1) });
         let cut = apexes.get(1).map(|below| name(below)).filter(|below| *below != apex);
         if let Some(owner) = cut {
             let rdata = owner.as_name().as_wire().to_vec();
-            records.push(Record { owner, rtype: Type::NS, ttl, rdata });
+            records.push(ModelRecord { owner, rtype: Type::NS, ttl, rdata });
         }
         for _ in 0..choices.below(MAX_RECORDS) {
             let record = record(choices, apex);
@@ -82,17 +82,18 @@ fn served(choices: &mut Choices<'_>) -> Served {
                 continue;
             }
             // CNAME must be the only type at a name (RFC 1034 §3.6.2).
-            let (is_alias, of) = (record.rtype == Type::CNAME, |known: &&Record| known.owner == record.owner);
+            let (is_alias, of) =
+                (record.rtype == Type::CNAME, |known: &&ModelRecord| known.owner == record.owner);
             if records.iter().filter(of).all(|known| (known.rtype == Type::CNAME) == is_alias && !is_alias) {
                 records.push(record);
             }
         }
         zones.push(ModelZone::new(apex.as_name(), &sign(apex.as_name(), &records, &chain)));
     }
-    Served { zones, unloaded: Vec::new(), max_chain: 8 }
+    ModelZones { zones, unloaded: Vec::new(), max_chain: 8 }
 }
 
-fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
+fn record(choices: &mut Choices<'_>, apex: NameBuf) -> ModelRecord {
     let owner = below(choices, apex);
     // NS and DNAME at wildcards are undefined (RFC 4592 §4.2, §4.4).
     let kinds = if owner.as_name().is_wildcard() || owner == apex { 5 } else { 8 };
@@ -105,7 +106,7 @@ fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
         6 => (Type::DS, [&[0, 1, 13, 2][..], &[7; 32]].concat()),
         _ => (Type::DNAME, target(choices)),
     };
-    Record { owner, rtype, ttl: Ttl::from_secs(choices.pick(&TTLS)), rdata }
+    ModelRecord { owner, rtype, ttl: Ttl::from_secs(choices.pick(&TTLS)), rdata }
 }
 
 fn below(choices: &mut Choices<'_>, apex: NameBuf) -> NameBuf {
@@ -129,10 +130,10 @@ fn names() -> Vec<NameBuf> {
 }
 
 /// Returns the servers' response, and whether it is authoritative.
-fn reply(served: &Served, name: NameBuf, qtype: Type) -> (Response, bool) {
+fn reply(served: &ModelZones, name: NameBuf, qtype: Type) -> (Response, bool) {
     let said = served.answer(name.as_name(), qtype, true).expect("a zone");
     let (rcode, answer, authority) = (said.rcode, said.answer, said.authority);
-    let reply = Reply { name, qtype, rcode, class: Class::IN, answer, authority };
+    let reply = TreeReply { name, qtype, rcode, class: Class::IN, answer, authority };
     (reply.response(), said.authoritative)
 }
 

@@ -5,7 +5,7 @@ use wire::{NameBuf, Type};
 use crate::choices::Choices;
 use crate::data::{HOUR, soa};
 use crate::zones::{APEXES, chain, record, settle};
-use crate::{Chain, Record, name};
+use crate::{Chain, ModelRecord, name};
 
 /// Maximum number of edits of one text.
 const STEPS: usize = 16;
@@ -29,8 +29,8 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
     let apex = name(choices.pick(&APEXES)[0]);
     let mut chain = chain(choices);
     let mut unsigned = vec![
-        Record { owner: apex, rtype: Type::SOA, ttl: HOUR, rdata: soa(apex.as_name(), 1) },
-        Record { owner: apex, rtype: Type::NS, ttl: HOUR, rdata: apex.as_name().as_wire().to_vec() },
+        ModelRecord { owner: apex, rtype: Type::SOA, ttl: HOUR, rdata: soa(apex.as_name(), 1) },
+        ModelRecord { owner: apex, rtype: Type::NS, ttl: HOUR, rdata: apex.as_name().as_wire().to_vec() },
     ];
     for _ in 0..choices.below(MAX_RECORDS) {
         let new = record(choices, apex);
@@ -40,7 +40,8 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
             unsigned.push(new);
         }
     }
-    let signed = |unsigned: &[Record], chain: Option<&Chain>| lines(&settle(apex, unsigned.to_vec(), chain));
+    let signed =
+        |unsigned: &[ModelRecord], chain: Option<&Chain>| lines(&settle(apex, unsigned.to_vec(), chain));
     let mut text = Text { lines: signed(&unsigned, chain.as_ref()), included: Vec::new() };
     while !check(apex, &text) && unsigned.len() > 2 {
         // The random records make no valid zone; half of them may.
@@ -69,11 +70,11 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
 }
 
 /// Returns the lines of these records, with full names and TTLs.
-fn lines(records: &[Record]) -> Vec<String> {
+fn lines(records: &[ModelRecord]) -> Vec<String> {
     records.iter().filter_map(line).collect()
 }
 
-fn line(record: &Record) -> Option<String> {
+fn line(record: &ModelRecord) -> Option<String> {
     let mut data = String::new();
     wire::rdata::write_text(record.rtype, &record.rdata, &mut data).ok()?;
     Some(format!("{} {} {} {data}", record.owner, record.ttl.as_secs(), record.rtype))

@@ -4,7 +4,7 @@
 use wire::{NameBuf, Ttl, Type};
 
 use crate::data::soa;
-use crate::model::Record;
+use crate::model::ModelRecord;
 
 /// The TTL of every record.
 const DAY: Ttl = Ttl::from_secs(86_400);
@@ -16,14 +16,14 @@ pub struct Tld {
     records: u64,
     made: u64,
     number: u64,
-    queue: std::collections::VecDeque<Record>,
+    queue: std::collections::VecDeque<ModelRecord>,
 }
 
 impl Tld {
     /// Creates about `records` records under `apex`.
     pub fn new(apex: NameBuf, records: u64) -> Self {
         let mut queue = std::collections::VecDeque::new();
-        let record = |rtype, rdata| Record { owner: apex, rtype, ttl: DAY, rdata };
+        let record = |rtype, rdata| ModelRecord { owner: apex, rtype, ttl: DAY, rdata };
         queue.push_back(record(Type::SOA, soa(apex.as_name(), 1)));
         let host: NameBuf = "a.nic.example.".parse().unwrap_or(NameBuf::ROOT);
         queue.push_back(record(Type::NS, host.as_name().as_wire().to_vec()));
@@ -68,7 +68,7 @@ impl Tld {
     }
 
     fn push(&mut self, owner: NameBuf, rtype: Type, rdata: Vec<u8>) {
-        self.queue.push_back(Record { owner, rtype, ttl: DAY, rdata });
+        self.queue.push_back(ModelRecord { owner, rtype, ttl: DAY, rdata });
     }
 }
 
@@ -80,8 +80,8 @@ pub(crate) fn mix(n: u64) -> u64 {
 }
 
 impl Iterator for Tld {
-    type Item = Record;
-    fn next(&mut self) -> Option<Record> {
+    type Item = ModelRecord;
+    fn next(&mut self) -> Option<ModelRecord> {
         if self.queue.is_empty() && self.made < self.records {
             self.delegation();
         }

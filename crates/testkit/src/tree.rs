@@ -25,12 +25,12 @@ use wire::message::{Builder, Compressor, Header, Owner, Section};
 use wire::rdata::view::Rrsig;
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, UnixTime};
 
-use crate::answers::{Line, Served};
+use crate::answers::{Line, ModelZones};
 use crate::data::soa;
 use crate::keys::{SigningKey, Validity};
 use crate::model::ModelZone;
 use crate::sign::sign_by;
-use crate::{Chain, Record, name};
+use crate::{Chain, ModelRecord, name};
 
 /// The current time of all tests, in Unix time.
 pub const NOW: u32 = 1_790_000_000;
@@ -83,7 +83,7 @@ fn specification() -> Vec<(&'static str, Option<Chain>, Ds)> {
 
 /// Makes a record of a zone. The owner and the name in the RDATA are relative to `apex` unless they end in a
 /// dot.
-fn record(apex: &str, owner: &str, rtype: Type, front: &[u8], target: Option<&str>) -> Record {
+fn record(apex: &str, owner: &str, rtype: Type, front: &[u8], target: Option<&str>) -> ModelRecord {
     let absolute = |text: &str| match text {
         "@" => name(apex),
         text if text.ends_with('.') => name(text),
@@ -91,11 +91,11 @@ fn record(apex: &str, owner: &str, rtype: Type, front: &[u8], target: Option<&st
     };
     let mut rdata = front.to_vec();
     target.into_iter().for_each(|target| rdata.extend(absolute(target).as_name().as_wire()));
-    Record { owner: absolute(owner), rtype, ttl: TTL, rdata }
+    ModelRecord { owner: absolute(owner), rtype, ttl: TTL, rdata }
 }
 
 /// Returns the records that every zone except the root has.
-fn leaf(apex: &str) -> Vec<Record> {
+fn leaf(apex: &str) -> Vec<ModelRecord> {
     let address = |owner, last| record(apex, owner, Type::A, &[192, 0, 2, last], None);
     vec![
         address("ns", 53),
@@ -119,7 +119,7 @@ fn leaf(apex: &str) -> Vec<Record> {
 
 /// A response, section by section.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct TreeReply {
     /// QNAME.
     pub name: NameBuf,
     /// QTYPE.
@@ -134,7 +134,7 @@ pub struct Reply {
     pub authority: Vec<Line>,
 }
 
-impl Reply {
+impl TreeReply {
     /// Encodes the message.
     ///
     /// # Panics
@@ -185,7 +185,7 @@ pub fn covered(line: &Line) -> Option<Type> {
 
 /// The zones, with their keys.
 pub struct Tree {
-    served: Served,
+    served: ModelZones,
     keys: BTreeMap<NameBuf, [SigningKey; 2]>,
 }
 
@@ -228,7 +228,7 @@ impl Tree {
         let keys: BTreeMap<NameBuf, _> =
             zones.iter().zip(seeds).map(|((apex, ..), seed)| (name(apex), key(seed))).collect();
         let mut tree =
-            Tree { served: Served { zones: Vec::new(), unloaded: Vec::new(), max_chain: 8 }, keys };
+            Tree { served: ModelZones { zones: Vec::new(), unloaded: Vec::new(), max_chain: 8 }, keys };
         for (apex, chain, _) in &zones {
             let at = name(apex);
             let mut records = vec![record(apex, "@", Type::SOA, &soa(at.as_name(), 1), None)];
@@ -253,7 +253,7 @@ impl Tree {
         tree
     }
 
-    fn ds(&self, child: &str, ds: Ds) -> Option<Record> {
+    fn ds(&self, child: &str, ds: Ds) -> Option<ModelRecord> {
         let mut rdata = self.keys[&name(child)][0].ds(name(child).as_name());
         match ds {
             Ds::Good => {}
@@ -261,7 +261,7 @@ impl Tree {
             Ds::Algorithm(algorithm) => rdata[2] = algorithm,
             Ds::Digest(digest_type) => rdata[3] = digest_type,
         }
-        Some(Record { owner: name(child), rtype: Type::DS, ttl: TTL, rdata })
+        Some(ModelRecord { owner: name(child), rtype: Type::DS, ttl: TTL, rdata })
     }
 
     /// Returns a zone's key-signing key and zone-signing key.
@@ -276,7 +276,7 @@ impl Tree {
         set: (NameBuf, Type, Ttl),
         rdatas: &[Vec<u8>],
         validity: Validity,
-    ) -> Record {
+    ) -> ModelRecord {
         let [ksk, zsk] = &self.keys[&zone];
         let key = if set.1 == Type::DNSKEY { ksk } else { zsk };
         key.sign(zone.as_name(), set, rdatas, validity)
@@ -297,30 +297,30 @@ impl Tree {
     ///
     /// # Panics
     /// Never: the root answers for all names.
-    pub fn reply(&self, name: NameBuf, qtype: Type) -> Reply {
+    pub fn reply(&self, name: NameBuf, qtype: Type) -> TreeReply {
         let expected = self.served.answer(name.as_name(), qtype, true).expect("an answer");
         let (rcode, mut answer, authority) = (expected.rcode, expected.answer, expected.authority);
         answer.extend(expected.one_of.into_iter().flatten());
-        Reply { name, qtype, rcode, class: Class::IN, answer, authority }
+        TreeReply { name, qtype, rcode, class: Class::IN, answer, authority }
     }
 
     /// Returns the response of the parent zone's servers for the name of `child`.
     ///
     /// # Panics
     /// If there is no such zone: tests call this.
-    pub fn referral(&self, child: NameBuf) -> Reply {
+    pub fn referral(&self, child: NameBuf) -> TreeReply {
         let above =
             |zone: &&ModelZone| child.as_name() != zone.apex() && child.as_name().is_at_or_below(zone.apex());
         let parent = self.served.zones.iter().filter(above).max_by_key(|zone| zone.apex().label_count());
         let zones = vec![parent.expect("a zone above").clone()];
-        let served = Served { zones, ..self.served.clone() };
+        let served = ModelZones { zones, ..self.served.clone() };
         let expected = served.answer(child.as_name(), Type::A, true).expect("an answer");
         let (answer, authority) = (expected.answer, expected.authority);
-        Reply { name: child, qtype: Type::A, rcode: expected.rcode, class: Class::IN, answer, authority }
+        TreeReply { name: child, qtype: Type::A, rcode: expected.rcode, class: Class::IN, answer, authority }
     }
 
     /// Validates a response with default settings and unchanged zones.
-    pub fn validate(&self, reply: &Reply) -> Ended {
+    pub fn validate(&self, reply: &TreeReply) -> Ended {
         self.validate_with(reply, &ValidationSettings::default(), &mut |_, reply| Some(reply))
     }
 
@@ -328,9 +328,9 @@ impl Tree {
     /// replace or drop it.
     pub fn validate_with(
         &self,
-        reply: &Reply,
+        reply: &TreeReply,
         settings: &ValidationSettings,
-        other: &mut dyn FnMut(&Need, Reply) -> Option<Reply>,
+        other: &mut dyn FnMut(&Need, TreeReply) -> Option<TreeReply>,
     ) -> Ended {
         let table = TrustTable::new(1000);
         let anchors = self.anchors();
@@ -344,7 +344,7 @@ impl Tree {
         settings: &ValidationSettings,
         anchors: &TrustAnchors,
         table: &TrustTable,
-        other: &mut dyn FnMut(&Need, Reply) -> Option<Reply>,
+        other: &mut dyn FnMut(&Need, TreeReply) -> Option<TreeReply>,
     ) -> Ended {
         let mut budget = ValidationBudget::new(ValidationLimits::default());
         let by = Validation { settings, anchors, now: UNIX_NOW };

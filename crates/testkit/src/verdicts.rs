@@ -20,7 +20,7 @@ pub const SCENARIO: &str = "PEERS_SCENARIO";
 
 /// Answers to one question of a scenario: the expected one, which a test here asserts, and that of each peer.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct ScenarioAnswers {
     /// The title of the scenario.
     pub scenario: String,
     /// The question.
@@ -29,17 +29,17 @@ pub struct Verdict {
     pub answers: Vec<String>,
 }
 
-impl fmt::Display for Verdict {
-    /// Writes the line that `Verdict::read` reads.
+impl fmt::Display for ScenarioAnswers {
+    /// Writes the line that `ScenarioAnswers::read` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "verdict\t{}\t{}\t{}", self.scenario, self.question, self.answers.join("\t"))
     }
 }
 
-impl Verdict {
-    fn read(line: &str) -> Option<Verdict> {
+impl ScenarioAnswers {
+    fn read(line: &str) -> Option<ScenarioAnswers> {
         let mut parts = line.strip_prefix("verdict\t")?.split('\t').map(str::to_owned);
-        Some(Verdict { scenario: parts.next()?, question: parts.next()?, answers: parts.collect() })
+        Some(ScenarioAnswers { scenario: parts.next()?, question: parts.next()?, answers: parts.collect() })
     }
 
     /// Whether all peers agree with each other, but not with the expected answer.
@@ -54,9 +54,9 @@ impl Verdict {
 }
 
 /// Plays scenarios with peers, each in a network namespace of its own: `inside` is the ignored test that
-/// plays the scenario named by [`SCENARIO`], and prints a [`Verdict`] for each question. `folder` is the
-/// folder for files of tests in the build folder; all differences are written to its `peers.txt`. `explained`
-/// has rows that begin with `| scenario | question |`.
+/// plays the scenario named by [`SCENARIO`], and prints a [`ScenarioAnswers`] for each question. `folder` is
+/// the folder for files of tests in the build folder; all differences are written to its `peers.txt`.
+/// `explained` has rows that begin with `| scenario | question |`.
 ///
 /// # Panics
 /// If all peers agree with each other and not with what is expected, and `explained` does not have the
@@ -78,14 +78,16 @@ pub fn compare_with_peers(titles: &[String], inside: &str, folder: &str, explain
     let titles: Vec<&String> = titles.iter().filter(|title| title.contains(&wanted)).collect();
     let verdicts = play_all(&titles, inside);
     report(&verdicts, &Path::new(folder).join("peers.txt"), !wanted.is_empty());
-    let is_wrong = |verdict: &Verdict| verdict.is_against_us() && !verdict.is_explained(explained);
-    let mut wrong: Vec<Verdict> = verdicts.iter().filter(|verdict| is_wrong(verdict)).cloned().collect();
+    let is_wrong = |verdict: &ScenarioAnswers| verdict.is_against_us() && !verdict.is_explained(explained);
+    let mut wrong: Vec<ScenarioAnswers> =
+        verdicts.iter().filter(|verdict| is_wrong(verdict)).cloned().collect();
     // Peers run in real time, and time out on a busy machine: they must agree also when a scenario is played
     // alone.
     for _ in 0..REPLAYS {
         let again = titles.iter().filter(|title| wrong.iter().any(|verdict| verdict.scenario == ***title));
-        let replayed: Vec<Verdict> = again.flat_map(|title| play(title, inside)).collect();
-        let is_same = |verdict: &Verdict| wrong.iter().any(|before| before.question == verdict.question);
+        let replayed: Vec<ScenarioAnswers> = again.flat_map(|title| play(title, inside)).collect();
+        let is_same =
+            |verdict: &ScenarioAnswers| wrong.iter().any(|before| before.question == verdict.question);
         wrong = replayed.into_iter().filter(|verdict| is_wrong(verdict) && is_same(verdict)).collect();
     }
     assert!(wrong.is_empty(), "Unbound, BIND and Recursor agree with each other and not with: {wrong:#?}");
@@ -93,11 +95,11 @@ pub fn compare_with_peers(titles: &[String], inside: &str, folder: &str, explain
 }
 
 /// Plays one scenario, and returns the verdicts.
-fn play(title: &str, inside: &str) -> Vec<Verdict> {
-    network::run_inside(inside, &[(SCENARIO, title)]).lines().filter_map(Verdict::read).collect()
+fn play(title: &str, inside: &str) -> Vec<ScenarioAnswers> {
+    network::run_inside(inside, &[(SCENARIO, title)]).lines().filter_map(ScenarioAnswers::read).collect()
 }
 
-fn play_all(titles: &[&String], inside: &str) -> Vec<Verdict> {
+fn play_all(titles: &[&String], inside: &str) -> Vec<ScenarioAnswers> {
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..TOGETHER {
@@ -109,13 +111,13 @@ fn play_all(titles: &[&String], inside: &str) -> Vec<Verdict> {
             });
         }
     });
-    let mut verdicts: Vec<Verdict> = verdicts.into_inner().expect("no panic");
+    let mut verdicts: Vec<ScenarioAnswers> = verdicts.into_inner().expect("no panic");
     verdicts.sort_by(|a, b| (&a.scenario, &a.question).cmp(&(&b.scenario, &b.question)));
     verdicts
 }
 
 /// Writes the differences, or all answers, to a file, and prints their number.
-fn report(verdicts: &[Verdict], file: &Path, all: bool) {
+fn report(verdicts: &[ScenarioAnswers], file: &Path, all: bool) {
     let (mut text, mut counts) = (String::new(), BTreeMap::<&str, usize>::new());
     for verdict in verdicts {
         let [ours, others @ ..] = &verdict.answers[..] else { continue };

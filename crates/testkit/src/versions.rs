@@ -9,7 +9,7 @@ use zone::store::{ChangeError, ChangeSet, Node, NodeFlags, Zone, ZoneBuilder, di
 use crate::choices::Choices;
 use crate::data::{HASHES, HOUR, soa};
 use crate::zones::{APEXES, chain, record, settle};
-use crate::{Chain, Record, build, key, name};
+use crate::{Chain, ModelRecord, build, key, name};
 
 /// Maximum number of changes of one zone.
 const STEPS: usize = 24;
@@ -19,8 +19,8 @@ const MAX_RECORDS: usize = 40;
 /// Removed and added records.
 #[derive(Clone, Debug, Default)]
 struct Step {
-    removed: Vec<Record>,
-    added: Vec<Record>,
+    removed: Vec<ModelRecord>,
+    added: Vec<ModelRecord>,
 }
 
 /// Changes a zone step by step, as long as the choices last. Calls `check` for each step with the version and
@@ -32,8 +32,8 @@ pub fn change_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(&Arc
     let apex = name(choices.pick(&APEXES)[0]);
     let mut chain = chain(choices);
     let mut unsigned = vec![
-        Record { owner: apex, rtype: Type::SOA, ttl: HOUR, rdata: soa(apex.as_name(), 1) },
-        Record {
+        ModelRecord { owner: apex, rtype: Type::SOA, ttl: HOUR, rdata: soa(apex.as_name(), 1) },
+        ModelRecord {
             owner: apex,
             rtype: Type::NS,
             ttl: HOUR,
@@ -118,7 +118,7 @@ fn assert_refused(version: &Zone, step: &Step) {
     let other = ChangeSet { after: Serial(change.after.0.wrapping_add(1)), ..change.clone() };
     assert_eq!(version.apply(&other).err(), Some(ChangeError::OtherResult(change.after)));
     let mut twice = change.clone();
-    let Some(Record { owner, rtype, ttl, rdata }) = step.removed.first().or(step.added.first()) else {
+    let Some(ModelRecord { owner, rtype, ttl, rdata }) = step.removed.first().or(step.added.first()) else {
         return;
     };
     match step.removed.is_empty() {
@@ -135,10 +135,10 @@ fn assert_refused(version: &Zone, step: &Step) {
 impl Step {
     fn change(&self, before: Serial) -> ChangeSet {
         let mut change = ChangeSet { before, after: before, ..ChangeSet::default() };
-        for Record { owner, rtype, ttl, rdata } in &self.removed {
+        for ModelRecord { owner, rtype, ttl, rdata } in &self.removed {
             change.removed.push(owner.as_name(), *rtype, *ttl, rdata);
         }
-        for Record { owner, rtype, ttl, rdata } in &self.added {
+        for ModelRecord { owner, rtype, ttl, rdata } in &self.added {
             change.added.push(owner.as_name(), *rtype, *ttl, rdata);
             if let (Type::SOA, [.., a, b, c, d, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _]) =
                 (*rtype, &rdata[..])
@@ -150,7 +150,7 @@ impl Step {
     }
 
     /// Returns `records` with this step applied.
-    fn applied(&self, records: &[Record]) -> Vec<Record> {
+    fn applied(&self, records: &[ModelRecord]) -> Vec<ModelRecord> {
         let mut after = records.to_vec();
         for gone in &self.removed {
             let at = after.iter().position(|record| same(record, gone)).expect("what goes is there");
@@ -162,8 +162,8 @@ impl Step {
 }
 
 /// Whether two records are equal except for letter case and TTL.
-fn same(a: &Record, b: &Record) -> bool {
-    let canonical = |record: &Record| {
+fn same(a: &ModelRecord, b: &ModelRecord) -> bool {
+    let canonical = |record: &ModelRecord| {
         let mut rdata = record.rdata.clone();
         wire::rdata::canonical(record.rtype, &mut rdata);
         rdata
@@ -172,7 +172,7 @@ fn same(a: &Record, b: &Record) -> bool {
 }
 
 /// Returns the records of a snapshot.
-pub fn records(zone: &Zone) -> Vec<Record> {
+pub fn records(zone: &Zone) -> Vec<ModelRecord> {
     let mut records = Vec::new();
     for node in zone {
         let owner = node.written_owner();
@@ -182,7 +182,7 @@ pub fn records(zone: &Zone) -> Vec<Record> {
             for (rtype, data) in rdatas.chain(set.sig_rdatas().map(of_type(Type::RRSIG))) {
                 let mut rdata = Vec::new();
                 zone::store::Rdata::copy_to(&data, &mut rdata);
-                records.push(Record { owner, rtype, ttl: data.ttl(), rdata });
+                records.push(ModelRecord { owner, rtype, ttl: data.ttl(), rdata });
             }
         }
     }
@@ -190,16 +190,16 @@ pub fn records(zone: &Zone) -> Vec<Record> {
 }
 
 /// Whether the records make a zone without faults.
-fn is_sound(apex: NameBuf, records: Vec<Record>) -> bool {
+fn is_sound(apex: NameBuf, records: Vec<ModelRecord>) -> bool {
     let mut builder = ZoneBuilder::new(apex.as_name(), &key());
     let fits = records.iter().all(|r| builder.add(r.owner.as_name(), r.rtype, r.ttl, &r.rdata).is_ok());
     fits && builder.finish().is_ok() && builder.notes().is_empty()
 }
 
 /// Makes a random step: removes some records and adds others. The serial is incremented, most of the time.
-fn random_step(choices: &mut Choices<'_>, apex: NameBuf, records: &[Record]) -> Step {
+fn random_step(choices: &mut Choices<'_>, apex: NameBuf, records: &[ModelRecord]) -> Step {
     let mut step = Step::default();
-    let is_soa = |record: &Record| record.rtype == Type::SOA;
+    let is_soa = |record: &ModelRecord| record.rtype == Type::SOA;
     for _ in 0..choices.below(6) {
         let record = &records[choices.below(records.len())];
         // Sometimes the step removes SOA or NS, which must be refused.
@@ -220,7 +220,7 @@ fn random_step(choices: &mut Choices<'_>, apex: NameBuf, records: &[Record]) -> 
             _ => record(choices, apex),
         };
         let inside = new.owner.as_name().is_at_or_below(apex.as_name());
-        let there = |records: &[Record]| records.iter().any(|record| same(record, &new));
+        let there = |records: &[ModelRecord]| records.iter().any(|record| same(record, &new));
         if inside && !is_soa(&new) && !there(&step.added) && (!there(records) || there(&step.removed)) {
             step.added.push(new);
         }
@@ -232,7 +232,7 @@ fn random_step(choices: &mut Choices<'_>, apex: NameBuf, records: &[Record]) -> 
 }
 
 /// Increments the serial of the SOA.
-fn count_up(step: &mut Step, records: &[Record]) {
+fn count_up(step: &mut Step, records: &[ModelRecord]) {
     let Some(old) = records.iter().find(|record| record.rtype == Type::SOA) else { return };
     let mut new = old.clone();
     let at = new.rdata.len() - 20;
@@ -246,8 +246,8 @@ fn count_up(step: &mut Step, records: &[Record]) {
 fn signed_step(
     choices: &mut Choices<'_>,
     apex: NameBuf,
-    unsigned: &mut Vec<Record>,
-    records: &[Record],
+    unsigned: &mut Vec<ModelRecord>,
+    records: &[ModelRecord],
     chain: Option<&Chain>,
 ) -> Step {
     let whole = build(apex.as_name(), &key(), unsigned);
@@ -258,11 +258,11 @@ fn signed_step(
     }
     let signed = build(apex.as_name(), &key(), &settle(apex, unsigned.clone(), chain));
     let signed = self::records(&signed);
-    let exact = |a: &Record, b: &Record| {
+    let exact = |a: &ModelRecord, b: &ModelRecord| {
         a.owner.as_name().as_wire() == b.owner.as_name().as_wire()
             && (a.rtype, a.ttl, &a.rdata) == (b.rtype, b.ttl, &b.rdata)
     };
-    let without = |these: &[Record], those: &[Record]| -> Vec<Record> {
+    let without = |these: &[ModelRecord], those: &[ModelRecord]| -> Vec<ModelRecord> {
         these.iter().filter(|record| !those.iter().any(|other| exact(record, other))).cloned().collect()
     };
     Step { removed: without(records, &signed), added: without(&signed, records) }

@@ -4,7 +4,7 @@ use wire::{NameBuf, Ttl, Type};
 
 use crate::choices::Choices;
 use crate::data::{HASHES, HOUR, nsec3, rrsig, soa};
-use crate::{Chain, Record, name, sign};
+use crate::{Chain, ModelRecord, name, sign};
 
 /// Maximum number of records of all zones together, not counting those that signing adds.
 const MAX_RECORDS: usize = 80;
@@ -21,7 +21,7 @@ pub(crate) const APEXES: [&[&str]; 6] = [
 
 /// Makes one to three zones that are served together, each with a complete chain or unsigned. Adds records
 /// while the choices last.
-pub fn zones(choices: &mut Choices<'_>) -> Vec<(NameBuf, Vec<Record>)> {
+pub fn zones(choices: &mut Choices<'_>) -> Vec<(NameBuf, Vec<ModelRecord>)> {
     let apexes: Vec<NameBuf> = choices.pick(&APEXES).iter().map(|apex| name(apex)).collect();
     let chains: Vec<Option<Chain>> = apexes.iter().map(|_| chain(choices)).collect();
     let mut records = vec![Vec::new(); apexes.len()];
@@ -34,7 +34,7 @@ pub fn zones(choices: &mut Choices<'_>) -> Vec<(NameBuf, Vec<Record>)> {
     }
     for (apex, records) in apexes.iter().zip(&mut records) {
         let rdata = soa(apex.as_name(), 1);
-        records.push(Record { owner: *apex, rtype: Type::SOA, ttl: HOUR, rdata });
+        records.push(ModelRecord { owner: *apex, rtype: Type::SOA, ttl: HOUR, rdata });
     }
     let zones = apexes.into_iter().zip(records).zip(chains);
     zones.map(|((apex, records), chain)| (apex, settle(apex, records, chain.as_ref()))).collect()
@@ -53,11 +53,16 @@ pub(crate) fn chain(choices: &mut Choices<'_>) -> Option<Chain> {
 
 /// Signs the records with `chain`; without one, removes signatures over SOA, so that the zone counts as
 /// unsigned.
-pub(crate) fn settle(apex: NameBuf, mut records: Vec<Record>, chain: Option<&Chain>) -> Vec<Record> {
+pub(crate) fn settle(
+    apex: NameBuf,
+    mut records: Vec<ModelRecord>,
+    chain: Option<&Chain>,
+) -> Vec<ModelRecord> {
     match chain {
         Some(chain) => sign(apex.as_name(), &records, chain),
         None => {
-            let signs_soa = |r: &Record| r.rtype == Type::RRSIG && r.rdata[..2] == Type::SOA.0.to_be_bytes();
+            let signs_soa =
+                |r: &ModelRecord| r.rtype == Type::RRSIG && r.rdata[..2] == Type::SOA.0.to_be_bytes();
             records.retain(|record| !signs_soa(record));
             records
         }
@@ -65,7 +70,7 @@ pub(crate) fn settle(apex: NameBuf, mut records: Vec<Record>, chain: Option<&Cha
 }
 
 /// Makes a record at or below `apex`, sometimes outside. NSEC3 records are mostly at hash owners.
-pub(crate) fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
+pub(crate) fn record(choices: &mut Choices<'_>, apex: NameBuf) -> ModelRecord {
     let (rtype, rdata) = data(choices, apex);
     let of_nsec3 = rtype == Type::NSEC3 || rtype == Type::RRSIG && rdata[..2] == Type::NSEC3.0.to_be_bytes();
     let owner = match choices.byte() {
@@ -75,7 +80,7 @@ pub(crate) fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
         }
         _ => name_below(choices, apex),
     };
-    Record { owner, rtype, ttl: Ttl::from_secs(choices.pick(&[60, 0, 3600])), rdata }
+    ModelRecord { owner, rtype, ttl: Ttl::from_secs(choices.pick(&[60, 0, 3600])), rdata }
 }
 
 /// Makes a name at or below `apex`, mostly near it, sometimes deep.

@@ -15,7 +15,7 @@ use rustix::process::setpriority_process;
 
 /// The CPU share of low-priority work under contention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
+pub enum CpuShare {
     /// Some hundredths of what other threads receive. For work that can take any time.
     Least,
     /// A tenth of what other threads receive. No thread waits for the work, but the memory or disk space it
@@ -23,19 +23,19 @@ pub enum Share {
     Tenth,
 }
 
-impl Share {
+impl CpuShare {
     /// Returns the nice value: with each step down, a thread receives a quarter more.
     fn nice(self) -> i32 {
         match self {
-            Share::Least => 19,
-            Share::Tenth => 10,
+            CpuShare::Least => 19,
+            CpuShare::Tenth => 10,
         }
     }
 }
 
 /// Runs work at low priority and returns its result. If the system refuses a thread or a priority, the work
 /// runs with the caller's.
-pub fn spare<T: Send>(share: Share, mut work: impl FnMut() -> T + Send) -> T {
+pub fn spare<T: Send>(share: CpuShare, mut work: impl FnMut() -> T + Send) -> T {
     let done = thread::scope(|scope| {
         let begin = || {
             // On Linux, threads have priorities, not processes.
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn work_has_a_lower_priority_than_the_thread_that_waits_for_it() {
         let own = nice();
-        for (share, expected) in [(Share::Least, 19), (Share::Tenth, 10)] {
+        for (share, expected) in [(CpuShare::Least, 19), (CpuShare::Tenth, 10)] {
             // The test process may have a low priority already.
             assert_eq!(spare(share, nice), expected.max(own));
             assert_eq!(nice(), own);
@@ -75,8 +75,8 @@ mod tests {
     #[test]
     fn work_may_borrow_and_its_panics_are_those_of_the_caller() {
         let text = String::from("borrowed");
-        assert_eq!(spare(Share::Least, || text.len()), 8);
-        let panic = catch_unwind(|| spare(Share::Least, || resume_unwind(Box::new("its own")))).err();
+        assert_eq!(spare(CpuShare::Least, || text.len()), 8);
+        let panic = catch_unwind(|| spare(CpuShare::Least, || resume_unwind(Box::new("its own")))).err();
         assert_eq!(panic.and_then(|panic| panic.downcast_ref::<&str>().copied()), Some("its own"));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use config::addresses::Server;
+use config::addresses::ServerAddress;
 
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
@@ -521,7 +521,7 @@ pub enum CtlNta {
 /// # Errors
 /// The fault as text.
 pub fn upstream(text: &str) -> Result<std::net::SocketAddr, String> {
-    Server::parse(text).map(|server| server.0.0).map_err(|fault| fault.to_string())
+    ServerAddress::parse(text).map(|server| server.0.0).map_err(|fault| fault.to_string())
 }
 
 /// Commands on zones of the running server.

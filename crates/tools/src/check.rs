@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use wire::hash::HashKey;
 
-use super::judge::{self, Verdict, judge, now, text_of};
+use super::judge::{self, ZoneVerdict, judge, now, text_of};
 use crate::args::CheckArgs;
 use crate::print_out;
 use config::Settings;
@@ -101,12 +101,12 @@ struct Checked {
 }
 
 impl Checked {
-    fn count(&mut self, verdict: Verdict, code: u8) {
+    fn count(&mut self, verdict: ZoneVerdict, code: u8) {
         match verdict {
-            Verdict::Good => {}
-            Verdict::Warned => self.warned += 1,
-            Verdict::Faulty => self.faulty += 1,
-            Verdict::Refused => self.refused += 1,
+            ZoneVerdict::Good => {}
+            ZoneVerdict::Warned => self.warned += 1,
+            ZoneVerdict::Faulty => self.faulty += 1,
+            ZoneVerdict::Refused => self.refused += 1,
         }
         self.code = self.code.max(code);
     }
@@ -158,7 +158,7 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs, rules: &InnerRules) -
                     let code = judge::exit_code(&examined, args.fail_on);
                     let idle = examined.zone.as_ref().map_or_else(Vec::new, |zone| rules.idle(zone));
                     // The thread that prints exists while there are zones.
-                    let _ = done.send((at, text_of(spec, &examined), Verdict::on(&examined), code, idle));
+                    let _ = done.send((at, text_of(spec, &examined), ZoneVerdict::on(&examined), code, idle));
                 }
             });
         }

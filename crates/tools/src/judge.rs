@@ -89,7 +89,7 @@ fn expired(zone: &Zone, now: i64) -> Option<(bool, String)> {
 
 /// The verdict on a zone, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum ZoneVerdict {
     /// There are no findings.
     Good,
     /// It is served; there are warnings.
@@ -100,7 +100,7 @@ pub enum Verdict {
     Refused,
 }
 
-impl Verdict {
+impl ZoneVerdict {
     /// Returns the verdict on the findings.
     pub fn on(examined: &Examined) -> Self {
         match (&examined.zone, examined.errors(), examined.warnings()) {
@@ -124,7 +124,7 @@ impl Verdict {
 
 /// Returns the exit code for one zone: by its findings, or because its file could not be opened.
 pub fn exit_code(examined: &Examined, fail_on: FailOn) -> u8 {
-    if examined.unread() { EXIT_OUTSIDE } else { Verdict::on(examined).exit_code(fail_on) }
+    if examined.unread() { EXIT_OUTSIDE } else { ZoneVerdict::on(examined).exit_code(fail_on) }
 }
 
 /// Returns the time in seconds since 1970 modulo 2^32, as signatures count it.

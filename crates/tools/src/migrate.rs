@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use migrate::{Account, Converted, Disk, Outcome, PeerProgram, SourceSpan, SourceText, Unreadable};
+use migrate::{Account, Converted, Coverage, OsFiles, PeerProgram, SourceSpan, SourceText, Unreadable};
 use serde_json::json;
 
 use crate::args::{MigrateArgs, MigrateFrom};
@@ -23,7 +23,7 @@ pub fn run(args: &MigrateArgs) -> u8 {
     });
     // Paths in the output must be valid wherever it is stored.
     let file = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
-    match migrate::convert(&file, program, &Disk) {
+    match migrate::convert(&file, program, &OsFiles) {
         Err(unreadable) => refuse(&unreadable),
         Ok(converted) => report(&converted, args),
     }
@@ -83,13 +83,13 @@ fn shown(path: &Path) -> PathBuf {
 }
 
 /// Returns the word for an outcome that begins its report.
-fn word(outcome: Outcome) -> &'static str {
+fn word(outcome: Coverage) -> &'static str {
     match outcome {
-        Outcome::Missing => "missing",
-        Outcome::Narrower => "narrower",
-        Outcome::Differs => "differs",
-        Outcome::Unneeded => "unneeded",
-        Outcome::Translated => "translated",
+        Coverage::Missing => "missing",
+        Coverage::Narrower => "narrower",
+        Coverage::Differs => "differs",
+        Coverage::Unneeded => "unneeded",
+        Coverage::Translated => "translated",
     }
 }
 
@@ -97,8 +97,8 @@ fn word(outcome: Outcome) -> &'static str {
 /// each. Counts come last.
 fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
     let mut out = String::new();
-    let is = |outcome: Outcome| move |account: &&Account| account.outcome == outcome;
-    for outcome in [Outcome::Narrower, Outcome::Missing, Outcome::Differs] {
+    let is = |outcome: Coverage| move |account: &&Account| account.outcome == outcome;
+    for outcome in [Coverage::Narrower, Coverage::Missing, Coverage::Differs] {
         for account in converted.accounts.iter().filter(is(outcome)) {
             let named = match account.statement.as_str() {
                 "" => account.words.clone(),
@@ -109,7 +109,7 @@ fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
             out.push('\n');
         }
     }
-    for outcome in [Outcome::Unneeded, Outcome::Translated] {
+    for outcome in [Coverage::Unneeded, Coverage::Translated] {
         for account in converted.accounts.iter().filter(is(outcome)).filter(|_| all) {
             let at = account.span.as_ref().map(|span| texts.address(&place(span))).unwrap_or_default();
             out += &format!("{}: {at}: `{}`: {}\n", word(outcome), account.statement, account.words);
@@ -117,7 +117,7 @@ fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
     }
     let count = |outcome| converted.accounts.iter().filter(is(outcome)).count();
     let [translated, unneeded, differs, narrower, missing] =
-        [Outcome::Translated, Outcome::Unneeded, Outcome::Differs, Outcome::Narrower, Outcome::Missing]
+        [Coverage::Translated, Coverage::Unneeded, Coverage::Differs, Coverage::Narrower, Coverage::Missing]
             .map(count);
     let program = converted.program.name();
     let hint = if all || unneeded + translated == 0 { "" } else { "; --all shows those as well" };

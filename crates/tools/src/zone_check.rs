@@ -4,7 +4,7 @@ use authority::audit::is_meant_to_be_signed;
 use serde_json::json;
 use wire::hash::HashKey;
 
-use super::judge::{Verdict, exit_code, judge, now, text_of};
+use super::judge::{ZoneVerdict, exit_code, judge, now, text_of};
 use super::zone_spec;
 use crate::args::ZoneCheckArgs;
 use config::exit_status::EXIT_USAGE;
@@ -42,8 +42,8 @@ fn report(spec: &ZoneSpec, examined: &Examined) {
         say!("zone {name}: good, serial {}, {} records, {warnings}", zone.serial(), zone.record_count());
         return;
     }
-    let verdict = match Verdict::on(examined) {
-        Verdict::Refused => "bad, a server refuses it",
+    let verdict = match ZoneVerdict::on(examined) {
+        ZoneVerdict::Refused => "bad, a server refuses it",
         _ => "served all the same",
     };
     let hidden = match examined.hidden {

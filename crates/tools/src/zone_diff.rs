@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use journal::{RealDisk, Stored, ZoneFolder};
+use journal::{RealDisk, StoreContents, StoreFolder};
 use serde::Serialize;
 use wire::hash::HashKey;
 use wire::{Name, Serial};
@@ -159,11 +159,11 @@ fn stored(args: &ZoneDiffArgs, apex: Name<'_>, key: &HashKey) -> Result<Zone, St
             _ => format!("nomen: {fault}"),
         };
         let opened = match marks {
-            Some(marks) => ZoneFolder::open_marked(Arc::new(RealDisk), &folder, marks),
-            None => ZoneFolder::open(Arc::new(RealDisk), &folder),
+            Some(marks) => StoreFolder::open_marked(Arc::new(RealDisk), &folder, marks),
+            None => StoreFolder::open(Arc::new(RealDisk), &folder),
         };
         let folder = opened.map_err(fault)?;
-        let (_store, found): (_, Option<Stored>) = folder.zone(apex).map_err(fault)?;
+        let (_store, found): (_, Option<StoreContents>) = folder.zone(apex).map_err(fault)?;
         if let Some(found) = found {
             return found.load(key).map_err(fault);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use support::{Raw, apex, message, rdata_of, zone};
 use testkit::versions::records;
-use testkit::{Chain, Record, build, key, name, sign};
+use testkit::{Chain, ModelRecord, build, key, name, sign};
 use update::{
     Requester, SerialPolicy, UpdateFault, UpdateFaultKind as Kind, UpdateLimits, UpdatePolicy, UpdateRequest,
     Updater,
@@ -49,7 +49,7 @@ fn after(raws: &[Raw]) -> (Zone, Serial) {
 }
 
 fn of(zone: &Zone, owner: &str, rtype: Type) -> Vec<(u32, Vec<u8>)> {
-    let of_set = |record: &Record| record.owner == name(owner) && record.rtype == rtype;
+    let of_set = |record: &ModelRecord| record.owner == name(owner) && record.rtype == rtype;
     let found = records(zone).into_iter().filter(of_set);
     found.map(|record| (record.ttl.as_secs(), record.rdata)).collect()
 }
@@ -241,10 +241,10 @@ fn a_request_that_is_not_well_formed_is_no_request() {
 
 fn zone_of_another_name() -> Result<Option<ChangeSet>, UpdateFault> {
     let apex = name("other.");
-    let records: Vec<Record> = records(&zone())
+    let records: Vec<ModelRecord> = records(&zone())
         .into_iter()
         .filter(|record| record.owner == self::apex())
-        .map(|record| Record { owner: apex, ..record })
+        .map(|record| ModelRecord { owner: apex, ..record })
         .collect();
     let other = Arc::new(build(apex.as_name(), &key(), &records));
     apply(

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use testkit::Record;
+use testkit::ModelRecord;
 use wire::hash::HashKey;
 use wire::{NameBuf, Ttl, Type};
 use zone::{Catalog, Change, Zone};
@@ -20,7 +20,7 @@ fn small(key: &HashKey, number: usize) -> Arc<Zone> {
     let apex = name(format!("z{number:07}.example."));
     let host = |host: &str| name(format!("{host}.{apex}"));
     let wire = |name: NameBuf| name.as_name().as_wire().to_vec();
-    let record = |owner, rtype, rdata| Record { owner, rtype, ttl: Ttl::from_secs(3600), rdata };
+    let record = |owner, rtype, rdata| ModelRecord { owner, rtype, ttl: Ttl::from_secs(3600), rdata };
     let records = [
         record(apex, Type::SOA, testkit::random::soa(apex.as_name(), 1)),
         record(apex, Type::NS, wire(host("ns1"))),

@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::time::Instant;
 use wire::NameBuf;
-use zone::scan::{self, Progress, Record, Rejection, ScanConfig, Sink, TextSource};
+use zone::scan::{self, Record, Rejection, ScanConfig, ScanProgress, Sink, TextSource};
 
 /// Counts records and reads each one, so that the compiler cannot skip it.
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Sink for Count {
         Ok(())
     }
 
-    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+    fn progress(&mut self, _: ScanProgress) -> ControlFlow<()> {
         self.blocks += 1;
         ControlFlow::Continue(())
     }

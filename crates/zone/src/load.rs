@@ -12,7 +12,7 @@ use std::sync::Arc;
 use wire::hash::HashKey;
 use wire::{Name, Ttl, Type};
 
-use crate::scan::{self, Fault, FaultKind, Limits, Progress, Record, Rejection, ScanConfig, ScanReport};
+use crate::scan::{self, Fault, FaultKind, Limits, Record, Rejection, ScanConfig, ScanProgress, ScanReport};
 use crate::scan::{Severity, Sink, TextSource};
 use crate::stamp::SourceFile;
 use crate::store::{ChangeSet, Note, NoteKind, Updated, Zone, ZoneUpdate, diff_within};
@@ -93,7 +93,7 @@ pub fn load(
     apex: Name<'_>,
     key: &HashKey,
     config: &LoadConfig,
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
+    progress: impl FnMut(ScanProgress) -> ControlFlow<()>,
 ) -> Result<Loaded, LoadError> {
     let small = is_small(&source);
     read(source, small, config, BuilderSink { zone: ZoneUpdate::whole(apex, key), progress }, apex)
@@ -106,7 +106,7 @@ pub fn reload(
     apex: Name<'_>,
     served: &Zone,
     config: &LoadConfig,
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
+    progress: impl FnMut(ScanProgress) -> ControlFlow<()>,
 ) -> Result<Loaded, LoadError> {
     let small = is_small(&source);
     let zone = match small {
@@ -127,7 +127,7 @@ fn is_small(source: &TextSource<'_>) -> bool {
     source.size().is_some_and(|size| size < SMALL)
 }
 
-fn read<P: FnMut(Progress) -> ControlFlow<()>>(
+fn read<P: FnMut(ScanProgress) -> ControlFlow<()>>(
     source: TextSource<'_>,
     small: bool,
     config: &LoadConfig,
@@ -171,7 +171,7 @@ struct BuilderSink<'z, P> {
     progress: P,
 }
 
-impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for BuilderSink<'_, P> {
+impl<P: FnMut(ScanProgress) -> ControlFlow<()>> Sink for BuilderSink<'_, P> {
     #[inline]
     fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         let source = (record.place.file as u64) << 32 | record.place.line as u64;
@@ -179,7 +179,7 @@ impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for BuilderSink<'_, P> {
         added.map_err(|error| Rejection::error(error.to_string()))
     }
 
-    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+    fn progress(&mut self, progress: ScanProgress) -> ControlFlow<()> {
         (self.progress)(progress)
     }
 }

@@ -20,7 +20,7 @@ fn through_image(zone: &Zone) -> Zone {
 }
 
 /// Checks that every owner and RDATA of `zone` has the same letter case as in `records`.
-fn check(zone: &Zone, apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCaseError> {
+fn check(zone: &Zone, apex: Name<'_>, records: &[testkit::ModelRecord]) -> Result<(), TestCaseError> {
     let mut owners: BTreeMap<NameBuf, Vec<u8>> = BTreeMap::new();
     let mut rdatas: BTreeSet<(NameBuf, Type, &[u8])> = BTreeSet::new();
     for record in records.iter().filter(|record| record.owner.as_name().is_at_or_below(apex)) {

@@ -58,7 +58,7 @@ fn sets(node: Node<'_>) -> BTreeMap<Type, ModelSet> {
 }
 
 /// Owners, their ancestors, and children of all of these.
-fn universe(apex: Name<'_>, records: &[testkit::Record]) -> Vec<NameBuf> {
+fn universe(apex: Name<'_>, records: &[testkit::ModelRecord]) -> Vec<NameBuf> {
     let mut names = vec![apex.to_buf()];
     for record in records {
         let owner = record.owner.as_name();
@@ -172,7 +172,7 @@ fn check_targets(zone: &Zone, set: &RrSet<'_>) {
     }
 }
 
-fn check_zone(apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCaseError> {
+fn check_zone(apex: Name<'_>, records: &[testkit::ModelRecord]) -> Result<(), TestCaseError> {
     check_snapshot(&testkit::build(apex, &key(), records), apex, records)
 }
 
@@ -183,7 +183,11 @@ fn through_image(zone: &Zone) -> Zone {
     Image::from_bytes(&bytes).expect("an image").read(&key(), 2).expect("the zone")
 }
 
-fn check_snapshot(zone: &Zone, apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCaseError> {
+fn check_snapshot(
+    zone: &Zone,
+    apex: Name<'_>,
+    records: &[testkit::ModelRecord],
+) -> Result<(), TestCaseError> {
     let model = ModelZone::new(apex, records);
     prop_assert_eq!(zone.record_count(), model.record_count());
     let mut hashed = HashedName::new();

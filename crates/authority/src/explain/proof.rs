@@ -16,12 +16,12 @@ pub struct Proof {
     /// NSEC or NSEC3.
     pub rtype: Type,
     /// The claim that it proves.
-    pub claim: Claim,
+    pub claim: DenialClaim,
 }
 
 /// A claim that a record of the chain of denial proves about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum DenialClaim {
     /// The name does not exist.
     NoName,
     /// The name does not exist, or is a delegation without DS: the NSEC3 has the opt-out bit.
@@ -56,9 +56,9 @@ impl<'z> Prover<'_, 'z> {
             return;
         };
         let Some(chain) = self.zone.nsec3() else {
-            self.nsec(self.name.as_lower(), Claim::NoName);
+            self.nsec(self.name.as_lower(), DenialClaim::NoName);
             if !answered {
-                self.nsec(node.owner(), Claim::NoType(self.qtype));
+                self.nsec(node.owner(), DenialClaim::NoType(self.qtype));
             }
             return;
         };
@@ -66,19 +66,19 @@ impl<'z> Prover<'_, 'z> {
             self.covering(chain, self.name.suffix(skip - 1));
         } else {
             self.closest_encloser(chain, skip);
-            self.matching(chain, node.owner(), Claim::NoType(self.qtype));
+            self.matching(chain, node.owner(), DenialClaim::NoType(self.qtype));
         }
     }
 
     fn no_data(&mut self, node: Node<'z>) {
         let Some(chain) = self.zone.nsec3() else {
             match node.rrset(Type::NSEC) {
-                Some(_) => self.prove(node, Type::NSEC, node.owner(), Claim::NoType(self.qtype)),
-                None => self.nsec(self.name.as_lower(), Claim::NoRecords),
+                Some(_) => self.prove(node, Type::NSEC, node.owner(), DenialClaim::NoType(self.qtype)),
+                None => self.nsec(self.name.as_lower(), DenialClaim::NoRecords),
             }
             return;
         };
-        if !self.matching(chain, self.name.as_lower(), Claim::NoType(self.qtype)) && self.below > 0 {
+        if !self.matching(chain, self.name.as_lower(), DenialClaim::NoType(self.qtype)) && self.below > 0 {
             self.closest_encloser(chain, 1);
         }
     }
@@ -87,9 +87,9 @@ impl<'z> Prover<'_, 'z> {
     pub(super) fn no_name(&mut self, skip: usize) {
         let mut buf = [0; MAX_NAME];
         let Some(chain) = self.zone.nsec3() else {
-            self.nsec(self.name.as_lower(), Claim::NoName);
+            self.nsec(self.name.as_lower(), DenialClaim::NoName);
             if let Ok(wildcard) = self.name.suffix(skip).wildcard(&mut buf) {
-                self.nsec(wildcard, Claim::NoName);
+                self.nsec(wildcard, DenialClaim::NoName);
             }
             return;
         };
@@ -101,7 +101,7 @@ impl<'z> Prover<'_, 'z> {
 
     /// Finds the proof that the cut `skip` labels up has no DS.
     pub(super) fn no_ds(&mut self, cut: Node<'z>, skip: usize) {
-        let claim = Claim::NoType(Type::DS);
+        let claim = DenialClaim::NoType(Type::DS);
         let Some(chain) = self.zone.nsec3() else {
             if cut.rrset(Type::NSEC).is_some() {
                 self.prove(cut, Type::NSEC, cut.owner(), claim);
@@ -117,7 +117,7 @@ impl<'z> Prover<'_, 'z> {
     /// name does not exist (RFC 5155 §7.2.1). Returns how many labels up it is.
     fn closest_encloser(&mut self, chain: Nsec3Chain<'z>, skip: usize) -> usize {
         for up in skip..=self.below {
-            if self.matching(chain, self.name.suffix(up), Claim::Encloser) {
+            if self.matching(chain, self.name.suffix(up), DenialClaim::Encloser) {
                 self.covering(chain, self.name.suffix(up.saturating_sub(1)));
                 return up;
             }
@@ -126,14 +126,14 @@ impl<'z> Prover<'_, 'z> {
     }
 
     /// Adds the NSEC at or before `name`.
-    fn nsec(&mut self, name: LowerName<'_>, claim: Claim) {
+    fn nsec(&mut self, name: LowerName<'_>, claim: DenialClaim) {
         if let Some(node) = self.zone.nsec().and_then(|chain| chain.covering(name)) {
             self.prove(node, Type::NSEC, name, claim);
         }
     }
 
     /// Adds the NSEC3 of `name`. Returns whether there is one.
-    fn matching(&mut self, chain: Nsec3Chain<'z>, name: LowerName<'_>, claim: Claim) -> bool {
+    fn matching(&mut self, chain: Nsec3Chain<'z>, name: LowerName<'_>, claim: DenialClaim) -> bool {
         let node = chain.matching(&nsec3::hash(name, chain.salt(), chain.iterations()));
         if let Some(node) = node {
             self.prove(node, Type::NSEC3, name, claim);
@@ -146,11 +146,11 @@ impl<'z> Prover<'_, 'z> {
         let node = chain.covering(&nsec3::hash(name, chain.salt(), chain.iterations()));
         let rdata = node.rrset(Type::NSEC3).and_then(|set| set.rdatas().next());
         let opt_out = rdata.is_some_and(|rdata| Nsec3::read(rdata.compiled()).is_ok_and(|r| r.is_opt_out()));
-        let claim = if opt_out { Claim::NoSignedName } else { Claim::NoName };
+        let claim = if opt_out { DenialClaim::NoSignedName } else { DenialClaim::NoName };
         self.prove(node, Type::NSEC3, name, claim);
     }
 
-    fn prove(&mut self, node: Node<'z>, rtype: Type, name: LowerName<'_>, claim: Claim) {
+    fn prove(&mut self, node: Node<'z>, rtype: Type, name: LowerName<'_>, claim: DenialClaim) {
         (self.found)(name.as_name(), Proof { owner: node.owner().as_name().to_buf(), rtype, claim });
     }
 }

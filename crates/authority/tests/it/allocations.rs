@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Instant;
 
-use authority::{Aim, Ask, HashingLimit, PASSES, Scratch, answer};
+use authority::{AnswerLocation, Ask, HashingLimit, PASSES, Scratch, answer};
 use testkit::{Chain, everything, key, name, sign};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header};
@@ -114,8 +114,9 @@ fn answering_takes_no_memory() {
                 let asked = name(&format!("{label}.{apex}"));
                 let ((), allocations) = counted(|| {
                     qname.set(&key, asked.as_name());
-                    let mut aim = Aim::find(&catalog, &qname, *qtype, dnssec_ok).expect("a zone");
-                    let _ = (0..PASSES).all(|pass| aim.prefetch(&catalog, pass, &qname));
+                    let mut location =
+                        AnswerLocation::find(&catalog, &qname, *qtype, dnssec_ok).expect("a zone");
+                    let _ = (0..PASSES).all(|pass| location.prefetch(&catalog, pass, &qname));
                     let mut b = Builder::new(&mut buf, size, Header::query(1).reply(), &mut names);
                     b.question(asked.as_name(), *qtype, Class::IN).expect("fits");
                     let (name, catalog, key) = (asked.as_name(), &catalog, &key);
@@ -123,7 +124,7 @@ fn answering_takes_no_memory() {
                     let (qname, qtype, max_chain, resolves) = (&qname, *qtype, 16, &|| false);
                     let ask =
                         Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
-                    answer(&ask, &aim, &mut b, &mut scratch).expect("a snapshot");
+                    answer(&ask, &location, &mut b, &mut scratch).expect("a snapshot");
                     assert!(b.rcode() == *rcode || b.header().truncated() && !dnssec_ok, "{what} of {apex}");
                     b.finish();
                 });

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::answers::Line;
 use testkit::decode::Decoded;
-use testkit::{Chain, Record, key, name, sign};
+use testkit::{Chain, ModelRecord, key, name, sign};
 use wire::{NameBuf, Type};
 use zone::Change;
 use zone::load::{LoadConfig, load};
@@ -127,14 +127,14 @@ fn chain<'t>(words: &mut impl Iterator<Item = &'t str>) -> Option<Chain> {
     Some(Chain::Nsec3 { opt_out, iterations, salt })
 }
 
-fn records(zone: &Zone) -> Vec<Record> {
+fn records(zone: &Zone) -> Vec<ModelRecord> {
     let mut records = Vec::new();
     for node in zone {
         for set in node.rrsets() {
             for data in set.rdatas() {
                 let mut rdata = Vec::new();
                 data.copy_to(&mut rdata);
-                records.push(Record {
+                records.push(ModelRecord {
                     owner: node.written_owner(),
                     rtype: set.rtype(),
                     ttl: data.ttl(),

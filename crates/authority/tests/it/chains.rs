@@ -3,7 +3,7 @@
 //! The checks are in `support`, which reads every name of every answer.
 
 use proptest::prelude::*;
-use testkit::{Chain, Record, key, name, random, sign};
+use testkit::{Chain, ModelRecord, key, name, random, sign};
 use wire::message::MAX_POINTERS;
 use wire::{Name, NameBuf, Ttl, Type};
 
@@ -11,15 +11,15 @@ use crate::support::{Query, Server};
 
 const MINUTE: Ttl = Ttl::from_secs(60);
 
-fn record(owner: NameBuf, rtype: Type, rdata: &[u8]) -> Record {
-    Record { owner, rtype, ttl: MINUTE, rdata: rdata.to_vec() }
+fn record(owner: NameBuf, rtype: Type, rdata: &[u8]) -> ModelRecord {
+    ModelRecord { owner, rtype, ttl: MINUTE, rdata: rdata.to_vec() }
 }
 
-fn to(owner: &str, rtype: Type, target: &str) -> Record {
+fn to(owner: &str, rtype: Type, target: &str) -> ModelRecord {
     record(name(owner), rtype, name(target).as_name().as_wire())
 }
 
-fn serve(records: &[Record]) -> Server {
+fn serve(records: &[ModelRecord]) -> Server {
     let apex = name("example.");
     let mut all = vec![record(apex, Type::SOA, &random::soa(apex.as_name(), 1))];
     all.extend_from_slice(records);
@@ -78,7 +78,7 @@ fn below(most: usize) -> impl Strategy<Value = NameBuf> {
 }
 
 /// Aliases of every kind, and hosts at their ends.
-fn alias() -> impl Strategy<Value = Record> {
+fn alias() -> impl Strategy<Value = ModelRecord> {
     (below(3), below(5), 0..8u8).prop_map(|(owner, target, kind)| {
         let wire = target.as_name().as_wire();
         let wild = NameBuf::prepend(b"*", owner.as_name()).expect("a short name");
@@ -92,7 +92,7 @@ fn alias() -> impl Strategy<Value = Record> {
     })
 }
 
-fn settle(apex: Name<'_>, records: &[Record], signed: bool) -> Vec<Record> {
+fn settle(apex: Name<'_>, records: &[ModelRecord], signed: bool) -> Vec<ModelRecord> {
     match signed {
         true => sign(apex, records, &Chain::Nsec),
         false => records.to_vec(),

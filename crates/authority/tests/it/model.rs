@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use testkit::answers::{Line, Served};
+use testkit::answers::{Line, ModelZones};
 use testkit::model::ModelZone;
-use testkit::{Record, key, random};
+use testkit::{ModelRecord, key, random};
 use wire::{Name, NameBuf, Rcode, Type};
 
 use authority::explain::{Step, StepKind};
@@ -91,11 +91,11 @@ fn proofs_sent(answer: &Decoded) -> BTreeSet<NameBuf> {
     answer.sections[1].iter().filter(denial).map(|record| record.owner).collect()
 }
 
-fn check(zones: &[(NameBuf, Vec<Record>)], choices: &[Choice]) -> Result<(), TestCaseError> {
+fn check(zones: &[(NameBuf, Vec<ModelRecord>)], choices: &[Choice]) -> Result<(), TestCaseError> {
     let built = zones.iter().map(|(apex, records)| testkit::build(apex.as_name(), &key(), records));
     let server = Server::of(built);
     let models = zones.iter().map(|(apex, records)| ModelZone::new(apex.as_name(), records)).collect();
-    let served = Served { zones: models, unloaded: Vec::new(), max_chain: 16 };
+    let served = ModelZones { zones: models, unloaded: Vec::new(), max_chain: 16 };
     let universe = universe(&served.zones);
     for choice in choices {
         let query = definite(choice, &universe);

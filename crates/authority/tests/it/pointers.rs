@@ -3,34 +3,34 @@
 
 use testkit::decode::Decoded;
 use testkit::model::canonical;
-use testkit::{Record, key, name, random};
+use testkit::{ModelRecord, key, name, random};
 use wire::{Name, NameBuf, Ttl, Type};
 
 use crate::support::{Query, Server};
 
 const MINUTE: Ttl = Ttl::from_secs(60);
 
-fn record(owner: &str, rtype: Type, rdata: Vec<u8>) -> Record {
-    Record { owner: name(owner), rtype, ttl: MINUTE, rdata }
+fn record(owner: &str, rtype: Type, rdata: Vec<u8>) -> ModelRecord {
+    ModelRecord { owner: name(owner), rtype, ttl: MINUTE, rdata }
 }
 
-fn to(owner: &str, rtype: Type, front: &[u8], target: &str) -> Record {
+fn to(owner: &str, rtype: Type, front: &[u8], target: &str) -> ModelRecord {
     record(owner, rtype, [front, name(target).as_name().as_wire()].concat())
 }
 
-fn a(owner: &str, last: u8) -> Record {
+fn a(owner: &str, last: u8) -> ModelRecord {
     record(owner, Type::A, vec![192, 0, 2, last])
 }
 
 /// A signature of `len` bytes: what makes messages large.
-fn sig(owner: &str, covered: Type, tag: u8, len: usize) -> Record {
+fn sig(owner: &str, covered: Type, tag: u8, len: usize) -> ModelRecord {
     let mut rdata = random::rrsig(covered, tag);
     rdata.resize(rdata.len() + len, tag);
     record(owner, Type::RRSIG, rdata)
 }
 
 /// Serves `example.` with these records.
-fn serve(records: &[Record]) -> Server {
+fn serve(records: &[ModelRecord]) -> Server {
     let apex = name("example.");
     let mut all = vec![record("example.", Type::SOA, random::soa(apex.as_name(), 1))];
     all.extend_from_slice(records);
@@ -51,7 +51,7 @@ fn plain(answer: &Decoded, section: usize) -> Vec<(NameBuf, Type, Vec<u8>)> {
     lines.map(|line| (line.owner, line.rtype, canonical(line.rtype, &line.rdata))).collect()
 }
 
-fn expected(owner: &str, records: &[Record], rtype: Type) -> Vec<(NameBuf, Type, Vec<u8>)> {
+fn expected(owner: &str, records: &[ModelRecord], rtype: Type) -> Vec<(NameBuf, Type, Vec<u8>)> {
     let of_type = records.iter().filter(|r| r.rtype == rtype);
     of_type.map(|r| (name(owner), rtype, canonical(rtype, &r.rdata))).collect()
 }
@@ -84,7 +84,7 @@ fn names_of_every_length_up_to_the_limit_are_answered() {
     let server = serve(&records);
     for owner in &names {
         let answer = ask(&server, owner, Type::MX);
-        let wanted: Vec<Record> = records.iter().filter(|r| r.owner == name(owner)).cloned().collect();
+        let wanted: Vec<ModelRecord> = records.iter().filter(|r| r.owner == name(owner)).cloned().collect();
         assert_eq!(plain(&answer, 0), expected(owner, &wanted, Type::MX));
         assert_eq!(plain(&answer, 2), expected(owner, &wanted, Type::A));
     }
@@ -167,7 +167,7 @@ fn sets_behind_a_chain_have_owners_beyond_the_question() {
     ];
     let server = serve(&records);
     let mxs = |owner: &str, at: &str| {
-        let of: Vec<Record> = records.iter().filter(|r| r.owner == name(at)).cloned().collect();
+        let of: Vec<ModelRecord> = records.iter().filter(|r| r.owner == name(at)).cloned().collect();
         expected(owner, &of, Type::MX)
     };
     let target = "target.elsewhere.example.";
@@ -182,7 +182,7 @@ fn sets_behind_a_chain_have_owners_beyond_the_question() {
 }
 
 /// A CNAME with signatures of `len` bytes, to a target asked for `rtype`.
-fn far(len: usize, target: &str, rest: &[Record]) -> Server {
+fn far(len: usize, target: &str, rest: &[ModelRecord]) -> Server {
     let mut records = vec![
         to("c.example.", Type::CNAME, &[], "mid.example."),
         sig("c.example.", Type::CNAME, 1, len / 2),
@@ -209,10 +209,11 @@ fn sets_around_the_reach_of_pointers_are_right() {
             let server = far(len, target, &rest);
             let answer = ask_signed(&server, "c.example.", Type::MX);
             assert!(!answer.header.truncated() && answer.bytes.len() > len);
-            let wanted: Vec<Record> = rest.iter().filter(|r| r.owner == *owner).cloned().collect();
+            let wanted: Vec<ModelRecord> = rest.iter().filter(|r| r.owner == *owner).cloned().collect();
             assert_eq!(plain(&answer, 0)[2..], expected(target, &wanted, Type::MX), "{len:#x} {target}");
             // At most 32 hosts get their addresses.
-            let hosts: Vec<Record> = rest.iter().filter(|r| r.rtype == Type::A).take(32).cloned().collect();
+            let hosts: Vec<ModelRecord> =
+                rest.iter().filter(|r| r.rtype == Type::A).take(32).cloned().collect();
             let addresses: Vec<_> = hosts.iter().map(|r| (r.owner, r.rtype, r.rdata.clone())).collect();
             assert_eq!(plain(&answer, 2), addresses, "{len:#x} {target}");
         }
@@ -362,7 +363,7 @@ fn every_size_gives_a_message_that_is_whole_or_says_so() {
 /// The largest RRsets that a message takes, and the first that it does not.
 #[test]
 fn the_limit_of_tcp_is_the_limit_of_a_message() {
-    let txt = |n: usize, last: usize| -> Vec<Record> {
+    let txt = |n: usize, last: usize| -> Vec<ModelRecord> {
         (0..n)
             .map(|i| {
                 let len = if i + 1 == n { last } else { 255 };
@@ -381,8 +382,8 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
     assert_eq!((answer.header.truncated(), answer.bytes.len()), (false, 65_535));
     assert_eq!(plain(&answer, 0), expected("t.example.", &records, Type::TXT));
     // A query for a wildcard's RRset may have a longer name than the wildcard.
-    let wild: Vec<Record> =
-        records.iter().map(|r| Record { owner: name("*.example."), ..r.clone() }).collect();
+    let wild: Vec<ModelRecord> =
+        records.iter().map(|r| ModelRecord { owner: name("*.example."), ..r.clone() }).collect();
     let server = serve(&wild);
     assert!(!ask(&server, "t.example.", Type::TXT).header.truncated());
     assert!(ask(&server, "tt.example.", Type::TXT).header.truncated());
@@ -397,7 +398,7 @@ fn equal_bytes_across_a_label_boundary_are_no_suffix() {
     let records = [
         to("mx.example.", Type::MX, &[0, 1], "ns.cuty.example."),
         a("ns.cuty.example.", 1),
-        Record {
+        ModelRecord {
             owner: question,
             rtype: Type::MX,
             ttl: MINUTE,

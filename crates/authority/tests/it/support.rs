@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use authority::explain::{Step, explain};
-use authority::{Aim, Ask, HashingLimit, PASSES, Scratch, answer};
+use authority::{AnswerLocation, Ask, HashingLimit, PASSES, Scratch, answer};
 use testkit::decode::{Decoded, decode};
 use testkit::key;
 use wire::hash::HashedName;
@@ -48,8 +48,8 @@ impl Server {
     pub(crate) fn ask(&self, query: &Query) -> Option<Decoded> {
         let (key, mut hashed) = (key(), HashedName::new());
         hashed.set(&key, query.name.as_name());
-        let mut aim = Aim::find(&self.catalog, &hashed, query.qtype, query.dnssec_ok)?;
-        let _ = (0..PASSES).all(|pass| aim.prefetch(&self.catalog, pass, &hashed));
+        let mut location = AnswerLocation::find(&self.catalog, &hashed, query.qtype, query.dnssec_ok)?;
+        let _ = (0..PASSES).all(|pass| location.prefetch(&self.catalog, pass, &hashed));
         let (mut buf, mut names) = (vec![0; 65_535], Compressor::small());
         let mut b = Builder::new(&mut buf, query.size, Header::query(1).reply(), &mut names);
         b.question(query.name.as_name(), query.qtype, Class::IN).expect("the question fits");
@@ -65,7 +65,7 @@ impl Server {
             max_chain: query.max_chain,
             hashing: HashingLimit::at(Instant::now()),
         };
-        answer(&ask, &aim, &mut b, &mut Scratch::new()).ok()?;
+        answer(&ask, &location, &mut b, &mut Scratch::new()).ok()?;
         if b.header().truncated() {
             b.rollback(question_only);
         }

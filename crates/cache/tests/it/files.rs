@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cache::{Cache, Config, Credibility, Freshness, LoadFault, Lookup, Restored};
+use cache::{Cache, CacheConfig, Credibility, Freshness, LoadFault, Lookup, Restored};
 use proptest::prelude::*;
 use wire::hash::HashKey;
 use wire::{Type, UnixTime};
@@ -36,7 +36,7 @@ fn load(cache: &Cache, bytes: &[u8], passed: u64) -> Result<Restored, LoadFault>
 fn what_was_saved_is_there_and_has_aged() {
     let bytes = saved(&filled(), 30);
     // Another key, another size, another clock.
-    let config = Config { bytes: 4 << 20, shards: 2, ..Config::default() };
+    let config = CacheConfig { bytes: 4 << 20, shards: 2, ..CacheConfig::default() };
     let cache = Cache::new(&config, HashKey::new([9, 8, 7])).expect("a cache");
     assert_eq!(load(&cache, &bytes, 50).expect("a file"), Restored { kept: 102, left_out: 0 });
     let get = |text: &str, qtype| {

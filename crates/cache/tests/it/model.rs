@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cache::{Answer, Cache, Config, Credibility, Flush, Freshness, Key, Lookup, Refused, Terms};
+use cache::{Answer, Cache, CacheConfig, Credibility, Flush, Freshness, Key, Lookup, Refused, Terms};
 use proptest::prelude::*;
 use wire::message::Section;
 use wire::{Class, Rcode, Ttl, Type};
@@ -43,7 +43,7 @@ struct Kept {
 
 struct Pair {
     cache: Cache,
-    config: Config,
+    config: CacheConfig,
     map: BTreeMap<About, Kept>,
     now: u32,
     next_id: u32,
@@ -85,7 +85,7 @@ fn steps(names: usize, bulk: usize, count: usize) -> impl Strategy<Value = Vec<S
 
 impl Pair {
     fn new(bytes: usize, roomy: bool) -> Pair {
-        let config = Config { bytes, shards: 1, max_stale: 100, ..Config::default() };
+        let config = CacheConfig { bytes, shards: 1, max_stale: 100, ..CacheConfig::default() };
         let cache = cache_with(config.clone());
         Pair { cache, config, map: BTreeMap::new(), now: 0, next_id: 0, roomy }
     }

@@ -1,6 +1,6 @@
 //! The RFCs' rules on ranks, denials, failures, stale answers and TTLs.
 
-use cache::{Answer, Config, Credibility, Flush, Freshness, Key, Lifetime, Lookup, Refused};
+use cache::{Answer, CacheConfig, Credibility, Flush, Freshness, Key, Lifetime, Lookup, Refused};
 use wire::message::Section;
 use wire::{Class, Rcode, Type};
 
@@ -33,11 +33,11 @@ fn the_letter_case_is_that_of_the_question() {
 
 #[test]
 fn ttl_zero_is_not_kept_even_if_short_ones_are_raised() {
-    let cache = cache_with(Config {
+    let cache = cache_with(CacheConfig {
         bytes: 1 << 20,
         positive: Lifetime { min: 60, max: 3600 },
         negative: Lifetime { min: 60, max: 3600 },
-        ..Config::default()
+        ..CacheConfig::default()
     });
     assert_eq!(insert(&cache, address(W, 0, 1, Credibility::Answer), 0), Err(Refused::ZeroTtl));
     assert_eq!(insert(&cache, nxdomain(W, Type::A, 0, Credibility::Answer), 0), Err(Refused::ZeroTtl));
@@ -208,13 +208,13 @@ fn failures_are_kept_beside_answers() {
 
 #[test]
 fn stale_answers_have_their_own_ttl_and_end() {
-    let config = Config { bytes: 1 << 20, max_stale: 1000, stale_ttl: 30, ..Config::default() };
+    let config = CacheConfig { bytes: 1 << 20, max_stale: 1000, stale_ttl: 30, ..CacheConfig::default() };
     let cache = cache_with(config.clone());
     insert(&cache, address(W, 100, 1, Credibility::Answer), 0).expect("kept");
     let (hit, body) = get(&cache, W, Type::A, 1099).expect("stale");
     assert_eq!((hit.freshness, addresses(W, &hit, &body)), (Freshness::Stale(999), vec![(1, 30)]));
     assert_eq!(get(&cache, W, Type::A, 1100), None);
-    let none = cache_with(Config { max_stale: 0, ..config });
+    let none = cache_with(CacheConfig { max_stale: 0, ..config });
     insert(&none, address(W, 100, 1, Credibility::Answer), 0).expect("kept");
     assert_eq!(freshness(&none, W, 99), Some(Freshness::Fresh(1)));
     assert_eq!(get(&none, W, Type::A, 100), None);
@@ -353,7 +353,7 @@ fn entries_larger_than_a_quarter_of_the_newcomers_room_are_refused() {
 fn the_default_cache_keeps_the_longest_message() {
     let text = [[255].as_slice(), &[b'x'; 255]].concat().repeat(250);
     let message = response(W, Type::TXT, Rcode::NOERROR, &[Record(Section::Answer, W, Type::TXT, 300, text)]);
-    let cache = cache_with(Config::default());
+    let cache = cache_with(CacheConfig::default());
     insert(&cache, Answer::of(&message, &terms(Credibility::Answer, None)).expect("an answer"), 0)
         .expect("kept");
     let (hit, body) = get(&cache, W, Type::TXT, 0).expect("a hit");
@@ -364,7 +364,7 @@ fn the_default_cache_keeps_the_longest_message() {
 #[test]
 fn all_bytes_are_within_the_bound_and_nearly_all_of_them_are_used() {
     for (bytes, shards) in [(64 << 10, 1), (1 << 20, 0), (1 << 20, 4), (100_000_000, 0), (256 << 20, 0)] {
-        let cache = cache_with(Config { bytes, shards, ..Config::default() });
+        let cache = cache_with(CacheConfig { bytes, shards, ..CacheConfig::default() });
         assert!(cache.reserved() <= bytes, "{} of {bytes}", cache.reserved());
         assert!(cache.reserved() > bytes - bytes / 20, "{} of {bytes}", cache.reserved());
     }

@@ -1,6 +1,6 @@
 //! Makes responses and looks them up.
 
-use cache::{Answer, Cache, Config, Credibility, Freshness, Hit, Key, Lookup, Now, Refused, Terms};
+use cache::{Answer, Cache, CacheConfig, Credibility, Freshness, Hit, Key, Lookup, Now, Refused, Terms};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, HEADER_LEN, Offset, Owner, Parser, QUESTION_TAIL, Section};
 use wire::{Class, Header, NameBuf, Rcode, Ttl, Type};
@@ -11,10 +11,10 @@ pub(crate) fn hash_key() -> HashKey {
 
 /// A cache of one shard with this size and default lifetimes.
 pub(crate) fn cache_of(bytes: usize) -> Cache {
-    cache_with(Config { bytes, shards: 1, ..Config::default() })
+    cache_with(CacheConfig { bytes, shards: 1, ..CacheConfig::default() })
 }
 
-pub(crate) fn cache_with(config: Config) -> Cache {
+pub(crate) fn cache_with(config: CacheConfig) -> Cache {
     Cache::new(&config, hash_key()).expect("a cache")
 }
 

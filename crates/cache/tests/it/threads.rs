@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use cache::{Answer, Cache, Config, Credibility, Lookup};
+use cache::{Answer, Cache, CacheConfig, Credibility, Lookup};
 use wire::message::Section;
 use wire::{Rcode, Type};
 
@@ -49,8 +49,8 @@ fn check(name: u64, body: &[u8]) {
 
 #[test]
 fn no_copy_is_a_mixture() {
-    let cache =
-        Cache::new(&Config { bytes: 64 << 10, shards: 1, ..Config::default() }, hash_key()).expect("a cache");
+    let cache = Cache::new(&CacheConfig { bytes: 64 << 10, shards: 1, ..CacheConfig::default() }, hash_key())
+        .expect("a cache");
     let (done, hits) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|threads| {
         for reader in 0..3u64 {

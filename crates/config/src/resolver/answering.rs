@@ -46,7 +46,7 @@ keys! {
 
 keys! {
     /// Keys about names that are answered locally.
-    pub struct LocalNames {
+    pub struct LocalNameKeys {
         /// Answer special-use names locally, which do not exist in the public DNS: `localhost`, `test`,
         /// `home.arpa`, the reverse zones of private networks, and others (RFC 6761, RFC 6303). Those at,
         /// above or below the domain of a rule go to its servers, unless that domain is ".".
@@ -150,7 +150,7 @@ fn no_effect(key: &str, without: &str, place: Option<&ConfigPlace>) -> Diagnosti
     Diagnostic::at(place, format!("`{key}` has no effect {without}"))
 }
 
-impl LocalNames {
+impl LocalNameKeys {
     /// Returns the settings of local names; `forwarded` are the domains with rules of their own.
     pub(super) fn config(&self, forwarded: Vec<LowerNameBuf>) -> LocalConfig {
         let special_off = match self.special_names.value {

@@ -17,7 +17,7 @@ use crate::table::keys;
 use crate::table::read::At;
 use crate::table::value::{Int, Time};
 
-use crate::addresses::Server;
+use crate::addresses::ServerAddress;
 
 keys! {
     /// Keys about queries to other servers.
@@ -99,7 +99,7 @@ keys! {
         /// The domain; "." is for all names without another rule.
         live "domain" domain: NameBuf = Name::ROOT.to_buf(), example "example.net";
         /// The servers. The default port is 53. The fastest is queried first.
-        live "servers" servers: Vec<At<Server>>, example ["192.0.2.53", "2001:db8::53@5353"];
+        live "servers" servers: Vec<At<ServerAddress>>, example ["192.0.2.53", "2001:db8::53@5353"];
         /// Query them over TCP only.
         live "tcp-only" tcp_only: bool = false, example true;
         /// If none of them answers, resolve the name iteratively, from the root servers or those of
@@ -122,7 +122,7 @@ keys! {
         /// The domain.
         live "domain" domain: NameBuf, example "corp.example";
         /// The servers. The default port is 53. The fastest is queried first.
-        live "servers" servers: Vec<At<Server>>, example ["192.0.2.54", "[2001:db8::54]@5353"];
+        live "servers" servers: Vec<At<ServerAddress>>, example ["192.0.2.54", "[2001:db8::54]@5353"];
         /// Query them over TCP only.
         live "tcp-only" tcp_only: bool = false, example true;
         /// Validate their answers. Unset: as `validate` of `[resolver]`, but not for a domain outside the
@@ -199,7 +199,7 @@ impl AskingLimits {
     }
 }
 
-fn upstreams(servers: &[At<Server>], tcp_only: bool) -> Vec<Upstream> {
+fn upstreams(servers: &[At<ServerAddress>], tcp_only: bool) -> Vec<Upstream> {
     let reach = if tcp_only { Reach::Tcp } else { Reach::UdpThenTcp };
     servers.iter().map(|server| Upstream { address: server.0.0, reach }).collect()
 }
@@ -265,7 +265,7 @@ pub(super) fn check(
 }
 
 /// Reports servers named twice, and nomen's own addresses.
-pub(super) fn check_servers(servers: &[At<Server>], opened: &[Opened], faults: &mut Vec<Diagnostic>) {
+pub(super) fn check_servers(servers: &[At<ServerAddress>], opened: &[Opened], faults: &mut Vec<Diagnostic>) {
     let mut seen = HashSet::new();
     for server in servers {
         let place = server.place.as_ref();

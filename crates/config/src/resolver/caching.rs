@@ -13,7 +13,7 @@ use crate::table::read::Reader;
 use crate::table::value::{Seconds, Size, Time, Value, quote};
 
 /// Longest lifetime of any entry, in seconds.
-const LONGEST: u32 = cache::Config::LONGEST;
+const LONGEST: u32 = cache::CacheConfig::LONGEST;
 /// Longest lifetime of a cached failure, in seconds (RFC 9520 §3.2).
 const LONGEST_FAILURE: u32 = 300;
 
@@ -30,7 +30,7 @@ keys! {
         /// File that stores the cache while nomen does not run; "none": the cache is not stored. Unset:
         /// `cache` in the state folder, if there is one (`state-dir` of `[server]`). A file that is damaged
         /// or too old is not used.
-        restart "cache-file" file: Option<CacheFile> = None, example "/var/lib/nomen/cache";
+        restart "cache-file" file: Option<CacheFileSetting> = None, example "/var/lib/nomen/cache";
         /// Interval at which the cache is written to its file. It is also written when nomen stops.
         restart "cache-save-interval" save_interval: Time<10_000, 86_400_000> = Time::secs(900), example "1h";
         /// Shortest time that answers with data are cached, unless their TTL is 0. More than a few seconds
@@ -52,9 +52,9 @@ keys! {
 
 impl Caching {
     /// Returns the settings of the cache.
-    pub fn config(&self) -> cache::Config {
-        let defaults = cache::Config::default();
-        cache::Config {
+    pub fn config(&self) -> cache::CacheConfig {
+        let defaults = cache::CacheConfig::default();
+        cache::CacheConfig {
             bytes: self.size.0,
             positive: Lifetime { min: self.min_ttl.0, max: self.max_ttl.0 },
             negative: Lifetime { max: self.max_negative_ttl.0, ..defaults.negative },
@@ -73,8 +73,8 @@ impl Caching {
     /// Returns the file of the cache, if it has one, given the state folder.
     pub fn file(&self, state_folder: Option<&Path>) -> Option<PathBuf> {
         match &self.file.value {
-            Some(CacheFile::At(path)) => Some(path.clone()),
-            Some(CacheFile::Unkept) => None,
+            Some(CacheFileSetting::At(path)) => Some(path.clone()),
+            Some(CacheFileSetting::Unkept) => None,
             None => state_folder.map(|folder| folder.join("cache")),
         }
     }
@@ -96,17 +96,17 @@ impl Caching {
 
 /// Whether the cache is stored between runs, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CacheFile {
+pub enum CacheFileSetting {
     /// It is not stored.
     Unkept,
     /// It is stored in this file.
     At(PathBuf),
 }
 
-/// The word for [`CacheFile::Unkept`].
+/// The word for [`CacheFileSetting::Unkept`].
 const UNKEPT: &str = "none";
 
-impl Value for CacheFile {
+impl Value for CacheFileSetting {
     fn kind() -> String {
         format!("{} or \"{UNKEPT}\"", PathBuf::kind())
     }

@@ -11,7 +11,7 @@ use wire::{Name, NameBuf, Ttl, Type};
 use zone::scan::{self, Limits, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
 use zone::scan::{Fault, FaultKind};
 
-use super::Resolver;
+use super::ResolverSection;
 use super::validating::Anchor;
 use crate::report::{ConfigPlace, Diagnostic};
 use crate::table::read::{At, Reader};
@@ -44,7 +44,7 @@ impl<T: Default> Value for RecordFile<T> {
     const MAY_BE_NONE: bool = true;
 }
 
-impl Resolver {
+impl ResolverSection {
     /// Reads the files that its keys name.
     ///
     /// # Errors
@@ -179,7 +179,7 @@ mod tests {
     use std::fs;
 
     use crate::interfaces::Interfaces;
-    use crate::{Accepted, Settings, read_text};
+    use crate::{AcceptedConfig, Settings, read_text};
 
     const HINTS: &str = "; as IANA has them\n$TTL 3600000\n. NS A.ROOT.\n. NS b.root.\nA.ROOT. A 192.0.2.1\n\
                          A.ROOT. AAAA 2001:db8::1\nb.root. A 192.0.2.2\n";
@@ -189,7 +189,7 @@ mod tests {
     fn settings(file: &str, keys: &str) -> Result<Settings, String> {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("file"), file).expect("written");
-        let Accepted { mut config, sources } =
+        let AcceptedConfig { mut config, sources } =
             read_text("t.toml", format!("[resolver]\n{keys}\n"), folder.path())
                 .expect("good but for its files");
         let read = config.settings.read_resolver_files().map(|()| config.settings);

@@ -10,7 +10,7 @@ use wire::{Name, NameBuf};
 use super::asking::check_servers;
 use super::files::HintsFile;
 use super::validating::Validating;
-use crate::addresses::Server;
+use crate::addresses::ServerAddress;
 use crate::listen::Opened;
 use crate::report::Diagnostic;
 use crate::table::keys;
@@ -31,7 +31,7 @@ keys! {
         /// The root servers. The default port is 53. Unset: those of the public DNS, whose current list is
         /// fetched first (RFC 8109). For servers given here no list is fetched: a copy of the root, or a
         /// private root.
-        live "root-servers" root_servers: Option<Vec<At<Server>>> = None,
+        live "root-servers" root_servers: Option<Vec<At<ServerAddress>>> = None,
             example ["192.0.2.55", "2001:db8::55"];
         /// File of root hints, as IANA publishes it: NS records of the root, with the addresses of its
         /// servers. The current list is fetched from these servers. Unset: the built-in hints. It is read

@@ -28,7 +28,7 @@ use super::storage::Storage;
 use super::table::read::At;
 use super::table::section;
 use crate::interfaces::Interfaces;
-use answering::{LocalNames, PrivateAnswers, Serving, Synthesis};
+use answering::{LocalNameKeys, PrivateAnswers, Serving, Synthesis};
 use asking::{Asking, AskingLimits, AskingTimes};
 use caching::Caching;
 use iterating::{Iterating, QueryBudget};
@@ -44,13 +44,13 @@ section! {
     /// cached. The section, or a block inside it, turns it on; without it nomen answers for its own zones
     /// only. `[[resolver.forward]]` and `[[resolver.stub]]` are rules that name the servers for a domain;
     /// other names are resolved iteratively, from the root servers down.
-    pub struct Resolver in "[resolver]" {
+    pub struct ResolverSection in "[resolver]" {
         /// The cache.
         caching: Caching;
         /// Answers from the cache.
         serving: Serving;
         /// Names that are answered locally.
-        local: LocalNames;
+        local: LocalNameKeys;
         /// Private addresses in answers of other servers.
         private: PrivateAnswers;
         /// AAAA records synthesized from A records.
@@ -76,17 +76,17 @@ section! {
 
 /// The configuration of recursive service: `[resolver]`, its blocks, and the state folder of `[server]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Recursive<'s> {
-    pub(crate) resolver: &'s At<Resolver>,
+pub struct RecursiveConfig<'s> {
+    pub(crate) resolver: &'s At<ResolverSection>,
     pub(crate) forwards: &'s [At<Forward>],
     pub(crate) stubs: &'s [At<Stub>],
     pub(crate) access: &'s [At<AccessBlock>],
     pub(crate) storage: &'s Storage,
 }
 
-impl<'s> Recursive<'s> {
+impl<'s> RecursiveConfig<'s> {
     /// Returns the settings of the cache.
-    pub fn cache_config(&self) -> cache::Config {
+    pub fn cache_config(&self) -> cache::CacheConfig {
         self.resolver.caching.config()
     }
 
@@ -107,9 +107,18 @@ impl<'s> Recursive<'s> {
 
     /// Returns the policy for answers to clients, on a machine with these interfaces.
     pub fn policy_config(&self, interfaces: &Interfaces) -> PolicyConfig {
-        let Resolver { caching, serving, local, private, synthesis, validating, reporting, limits, .. } =
-            &self.resolver.value;
-        let Recursive { forwards, stubs, access, .. } = *self;
+        let ResolverSection {
+            caching,
+            serving,
+            local,
+            private,
+            synthesis,
+            validating,
+            reporting,
+            limits,
+            ..
+        } = &self.resolver.value;
+        let RecursiveConfig { forwards, stubs, access, .. } = *self;
         let forwards = forwards.iter().map(|rule| rule.domain(validating));
         let forwarded = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
         let iterated = self.iterates().then(|| self.resolver.iterating.domain(validating));
@@ -141,7 +150,7 @@ impl<'s> Recursive<'s> {
 
     /// Returns the zones whose trust anchors are followed; none if no rule validates answers.
     pub fn followed(&self) -> BTreeSet<NameBuf> {
-        let Recursive { forwards, stubs, .. } = *self;
+        let RecursiveConfig { forwards, stubs, .. } = *self;
         let validating = &self.resolver.validating;
         let forwards = forwards.iter().map(|rule| rule.domain(validating));
         let mut all = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
@@ -173,8 +182,8 @@ impl<'s> Recursive<'s> {
 
     /// Returns which servers are queried, and how.
     pub fn forward_config(&self) -> ForwardConfig {
-        let Resolver { caching, iterating, budget, asking, times, limits, .. } = &self.resolver.value;
-        let Recursive { forwards, stubs, .. } = *self;
+        let ResolverSection { caching, iterating, budget, asking, times, limits, .. } = &self.resolver.value;
+        let RecursiveConfig { forwards, stubs, .. } = *self;
         ForwardConfig {
             rules: forwards
                 .iter()
@@ -219,7 +228,7 @@ impl<'s> Recursive<'s> {
 
     /// Reports contradictions in the section and its blocks.
     pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {
-        let Recursive { resolver, forwards, stubs, access, .. } = *self;
+        let RecursiveConfig { resolver, forwards, stubs, access, .. } = *self;
         resolver.caching.check(faults);
         resolver.local.check(faults);
         resolver.private.check(faults);

@@ -19,9 +19,9 @@ use super::*;
 use crate::Settings;
 use crate::interfaces::AttachedAddress;
 use crate::peers::ZonemdPolicy;
-use crate::{Rejected, read_text};
+use crate::{RejectedConfig, read_text};
 
-fn read(text: &str) -> Result<Settings, Rejected> {
+fn read(text: &str) -> Result<Settings, RejectedConfig> {
     read_text("t.toml", text.to_owned(), Path::new("/etc/nomen")).map(|accepted| accepted.config.settings)
 }
 
@@ -168,14 +168,14 @@ proto = ["tcp"]
 fn every_key_reaches_the_cache() {
     let settings = settings(FULL);
     let recursive = settings.recursive().expect("on");
-    let wanted = cache::Config {
+    let wanted = cache::CacheConfig {
         bytes: 64 << 20,
         positive: cache::Lifetime { min: 1, max: 2 },
         negative: cache::Lifetime { min: 0, max: 3 },
         failure: cache::Lifetime { min: 4, max: 300 },
         max_stale: 5,
         stale_ttl: 6,
-        ..cache::Config::default()
+        ..cache::CacheConfig::default()
     };
     assert_eq!(recursive.cache_config(), wanted);
     assert_eq!(recursive.cache_file().as_deref(), Some(Path::new("/etc/nomen/cache")));
@@ -368,7 +368,7 @@ fn every_key_reaches_the_policy() {
 fn defaults_are_those_of_the_parts() {
     let settings = settings(LEAST);
     let recursive = settings.recursive().expect("on");
-    assert_eq!(recursive.cache_config(), cache::Config::default());
+    assert_eq!(recursive.cache_config(), cache::CacheConfig::default());
     assert_eq!(ForwardConfig { rules: Vec::new(), ..recursive.forward_config() }, ForwardConfig::default());
     let policy = recursive.policy_config(&interfaces());
     let attached: Vec<Prefix> = interfaces().networks().collect();

@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use authority::explain::{Claim, Proof, Step, StepKind};
+use authority::explain::{DenialClaim, Proof, Step, StepKind};
 use cache::Freshness;
 
 use engine::{Engine, Worker, WorkerState};
@@ -338,11 +338,11 @@ fn json_of(step: &Step) -> Value {
 
 fn json_of_proof(Proof { owner, rtype, claim }: &Proof) -> Value {
     let (claim, denied) = match claim {
-        Claim::NoName => ("no-name", None),
-        Claim::NoSignedName => ("no-signed-name", None),
-        Claim::NoType(qtype) => ("no-type", Some(qtype.to_string())),
-        Claim::NoRecords => ("no-records", None),
-        Claim::Encloser => ("encloser", None),
+        DenialClaim::NoName => ("no-name", None),
+        DenialClaim::NoSignedName => ("no-signed-name", None),
+        DenialClaim::NoType(qtype) => ("no-type", Some(qtype.to_string())),
+        DenialClaim::NoRecords => ("no-records", None),
+        DenialClaim::Encloser => ("encloser", None),
     };
     json!({"owner": owner.to_string(), "type": rtype.to_string(), "claim": claim, "denied": denied})
 }

@@ -63,7 +63,7 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     });
     out.family("replies", "Replies sent, by transport and response code", MetricType::Counter, replies)?;
     failures(accounts, out)?;
-    let one = |figure: fn(&engine::Stats) -> u64| accounts.sum(figure);
+    let one = |figure: fn(&engine::QueryStats) -> u64| accounts.sum(figure);
     out.counter(
         "truncated",
         "Replies with TC set, so that the client retries over TCP",

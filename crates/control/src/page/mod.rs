@@ -79,7 +79,7 @@ impl StatusPage {
 
     fn totals(&self) -> Totals {
         let accounts = &self.parts.frontend.accounts;
-        let of_all = |figure: &dyn Fn(&engine::Stats, usize) -> u64| {
+        let of_all = |figure: &dyn Fn(&engine::QueryStats, usize) -> u64| {
             accounts.sum(|stats| (0..Transport::ALL.len()).map(|transport| figure(stats, transport)).sum())
         };
         let recursive = self.parts.recursive.as_ref();

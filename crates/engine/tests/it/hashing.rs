@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Config, Engine, Sources, Worker, WorkerState, Zones, ZonesConfig};
+use engine::{Engine, EngineConfig, Sources, Worker, WorkerState, Zones, ZonesConfig};
 use exchange::{MAX_MESSAGE, Packets, Transport};
 use testkit::{Chain, everything, key, name, sign};
 use wire::{Rcode, Type};
@@ -23,7 +23,7 @@ fn worker(nsec3_rounds: u32) -> Worker<Zones> {
     let catalog = Catalog::new(&key()).with(changes).expect("zones of one key");
     let mut zones = Zones::new(Arc::new(catalog));
     zones.config = ZonesConfig { nsec3_rounds, ..zones.config };
-    let engine = Engine::new(zones, Sources::default(), Config::default());
+    let engine = Engine::new(zones, Sources::default(), EngineConfig::default());
     Worker::new(Arc::new(engine), Arc::new(WorkerState::new(Waker::noop().clone())))
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use engine::{
-    Asked, Both, Config, Engine, Found, LookupKey, Memory, Refusal, Source, Sources, Worker, WorkerState,
-    Zones,
+    Asked, Both, Engine, EngineConfig, LookupKey, Memory, MemoryResult, Refusal, Source, Sources, Worker,
+    WorkerState, Zones,
 };
 use exchange::{Client, MAX_MESSAGE, Outcome, Packets, Transport};
 use wire::hash::{HashKey, HashedName};
@@ -25,7 +25,7 @@ struct Half {
 }
 
 impl Memory for Half {
-    type Aim = ();
+    type Location = ();
     type Scratch = HashedName;
 
     const PASSES: usize = 0;
@@ -54,16 +54,16 @@ impl Memory for Half {
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         scratch: &'s mut HashedName,
-    ) -> Result<Found<'s>, Refusal> {
+    ) -> Result<MemoryResult<'s>, Refusal> {
         let target: NameBuf = "target.".parse().expect("a name");
         let (at, ttl, rdata) = (Owner::At(Offset::QNAME), Ttl::from_secs(60), target.as_name().as_wire());
         b.record(Section::Answer, at, Type::CNAME, Class::IN, ttl, rdata).expect("it fits");
         b.flags(|header| header.set_authoritative(true));
         if asked.question.qtype != Type::TXT {
-            return Ok(Found::Nothing);
+            return Ok(MemoryResult::Nothing);
         }
         scratch.set(&self.key, target.as_name());
-        Ok(Found::LeadsTo(scratch))
+        Ok(MemoryResult::LeadsTo(scratch))
     }
 }
 
@@ -72,7 +72,7 @@ fn worker(offers: bool, elsewhere: Option<Arc<dyn Source>>) -> Worker<Both<Zones
     let key = HashKey::new([1, 2, 3]);
     let first = Zones::new(Arc::new(Catalog::new(&key)));
     let memory = Both { first, then: Half { key, offers } };
-    let engine = Engine::new(memory, Sources { elsewhere, ..Sources::default() }, Config::default());
+    let engine = Engine::new(memory, Sources { elsewhere, ..Sources::default() }, EngineConfig::default());
     Worker::new(Arc::new(engine), Arc::new(WorkerState::new(Waker::noop().clone())))
 }
 

@@ -5,8 +5,8 @@ use std::task::Waker;
 use std::time::Instant;
 
 use engine::{
-    Asked, Config, Engine, LoggedQuery, LoggedReply, QueryLog, Refusal, Responder, Responders, Role, Source,
-    SourceReply, Sources, Worker, WorkerState, Zones,
+    Asked, Engine, EngineConfig, LoggedQuery, LoggedReply, QueryLog, Refusal, Responder, Responders, Role,
+    Source, SourceReply, Sources, Worker, WorkerState, Zones,
 };
 use exchange::{MAX_MESSAGE, MessageStream, Next, Outcome, Packets, Transport};
 use transfer::tsig::{ResponseVerifier, TsigAlgorithm, TsigKey, TsigKeys, sign_request};
@@ -185,7 +185,7 @@ pub(crate) fn rig(sources: bool) -> Rig {
         false => Sources::default(),
     };
     let keys = Arc::new(TsigKeys::new([signing_key()]).expect("one key"));
-    let config = Config { nsid: b"test".as_slice().into(), ..Config::default() };
+    let config = EngineConfig { nsid: b"test".as_slice().into(), ..EngineConfig::default() };
     let engine = Engine::new(Zones::new(Arc::new(Catalog::new(&key))), asked, config);
     engine.set_keys(&keys);
     let log = Arc::new(Logged::default());

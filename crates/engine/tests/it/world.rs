@@ -4,20 +4,20 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Config, Engine, Identity, Sources, Worker, WorkerState, Zones};
+use engine::{Engine, EngineConfig, Identity, Sources, Worker, WorkerState, Zones};
 use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
-use testkit::answers::Served;
+use testkit::answers::ModelZones;
 use testkit::model::ModelZone;
 use testkit::packets::PacketBatch;
 use testkit::reference::Reference;
-use testkit::{Record, key, name};
+use testkit::{ModelRecord, key, name};
 use wire::NameBuf;
 use zone::catalog::{Catalog, Change};
 
 /// A zone of the world.
 pub(crate) struct Land {
     pub(crate) apex: NameBuf,
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<ModelRecord>,
     /// Whether it can be served.
     pub(crate) loaded: bool,
 }
@@ -60,7 +60,7 @@ impl World {
         let unloaded = unloaded.iter().map(|land| land.apex).collect();
         let zones = loaded.into_iter().map(model).collect();
         let reference = Reference {
-            served: Served { zones, unloaded, max_chain: 16 },
+            served: ModelZones { zones, unloaded, max_chain: 16 },
             max_udp_size: 1232,
             nsid: b"ns1.example".to_vec(),
             keepalive: 300,
@@ -71,7 +71,7 @@ impl World {
             agent: Some(name("er.example.com.")),
         };
         let text = |text: &Option<Vec<u8>>| text.as_deref().map(Into::into);
-        let config = Config {
+        let config = EngineConfig {
             rotate_addresses: false,
             max_udp_size: reference.max_udp_size,
             nsid: reference.nsid.as_slice().into(),

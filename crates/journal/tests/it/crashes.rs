@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use journal::{Replacement, StoreFault, Stored, WRITTEN_TOGETHER, ZoneFolder, ZoneStore};
+use journal::{Replacement, StoreContents, StoreFault, StoreFolder, WRITTEN_TOGETHER, ZoneStore};
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
 use testkit::key;
 
@@ -49,7 +49,7 @@ struct Run {
     chance: Chance,
     disk: SimulatedDisk,
     /// `None` while the process is down or could not open the store.
-    store: Option<(ZoneFolder, ZoneStore)>,
+    store: Option<(StoreFolder, ZoneStore)>,
     replacement: Option<(Replacement, Version, bool)>,
     acknowledged: Option<Version>,
     /// Versions appended after the acknowledged one, in order.
@@ -86,11 +86,11 @@ impl Run {
         }
     }
 
-    fn folder(&self) -> Result<ZoneFolder, StoreFault> {
+    fn folder(&self) -> Result<StoreFolder, StoreFault> {
         let disk = Arc::new(self.disk.clone());
         match self.marks {
-            true => ZoneFolder::open_marked(disk, Path::new(ROOT), Path::new(MARKS)),
-            false => ZoneFolder::open(disk, Path::new(ROOT)),
+            true => StoreFolder::open_marked(disk, Path::new(ROOT), Path::new(MARKS)),
+            false => StoreFolder::open(disk, Path::new(ROOT)),
         }
     }
 
@@ -126,7 +126,7 @@ impl Run {
     }
 
     /// The version that was found.
-    fn check(&self, stored: &Stored, store: &ZoneStore) -> Result<Version, StoreFault> {
+    fn check(&self, stored: &StoreContents, store: &ZoneStore) -> Result<Version, StoreFault> {
         let zone = stored.load(&key())?;
         let may_be = self.acknowledged.iter().chain(&self.pending).chain(&self.doubtful);
         let found = may_be.copied().find(|version| is_same(&version.zone(), &zone));
@@ -454,8 +454,8 @@ fn a_change_that_was_refused_does_not_come_back() {
 }
 
 /// Opens the store of a disk with a marks file; returns its content.
-fn marked(disk: &SimulatedDisk) -> Result<Option<Stored>, StoreFault> {
-    let folder = ZoneFolder::open_marked(Arc::new(disk.clone()), Path::new(ROOT), Path::new(MARKS))?;
+fn marked(disk: &SimulatedDisk) -> Result<Option<StoreContents>, StoreFault> {
+    let folder = StoreFolder::open_marked(Arc::new(disk.clone()), Path::new(ROOT), Path::new(MARKS))?;
     folder.zone(apex().as_name()).map(|(_, stored)| stored)
 }
 
@@ -525,7 +525,7 @@ fn a_crash_while_a_zone_gets_its_first_file_never_loses_its_mark() {
                 // Errors are expected here.
                 let kept = (|| {
                     let folder =
-                        ZoneFolder::open_marked(Arc::new(disk.clone()), Path::new(ROOT), Path::new(MARKS))?;
+                        StoreFolder::open_marked(Arc::new(disk.clone()), Path::new(ROOT), Path::new(MARKS))?;
                     let (mut store, _) = folder.zone(apex().as_name())?;
                     store.replace(&version(1, 1))?;
                     store.append(&between(&version(1, 1), &version(2, 2)))?;

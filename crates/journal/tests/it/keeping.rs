@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use journal::{RealDisk, StoreFault, Stored, ZoneFolder, ZoneStore};
+use journal::{RealDisk, StoreContents, StoreFault, StoreFolder, ZoneStore};
 use proptest::prelude::*;
 use testkit::choices::Choices;
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
@@ -14,7 +14,7 @@ use super::*;
 
 const ROOT: &str = "/zones";
 
-fn folder(disk: &SimulatedDisk) -> ZoneFolder {
+fn folder(disk: &SimulatedDisk) -> StoreFolder {
     open(disk.clone(), Path::new(ROOT))
 }
 
@@ -44,7 +44,7 @@ fn a_zone_and_its_changes_come_back_from_a_real_disk() {
         store.confirmed(1_700_000_000).expect("noted");
         assert!(matches!(folder.zone(apex().as_name()), Err(StoreFault::AlreadyOpen(_))));
         assert!(matches!(
-            ZoneFolder::open(Arc::new(RealDisk), &root),
+            StoreFolder::open(Arc::new(RealDisk), &root),
             Err(StoreFault::Locked(path)) if path == root
         ));
     }
@@ -307,7 +307,7 @@ fn a_file_that_is_cut_short_or_of_another_zone_is_refused() {
     let other = name("test.");
     {
         let soa = testkit::random::soa(other.as_name(), 1);
-        let soa = Record { owner: other, rtype: Type::SOA, ttl: HOUR, rdata: soa };
+        let soa = ModelRecord { owner: other, rtype: Type::SOA, ttl: HOUR, rdata: soa };
         let zone = build(other.as_name(), &key(), &[soa]);
         let (mut store, _) = folder(&disk).zone(other.as_name()).expect("a store");
         assert!(matches!(store.replace(&version(1, 1)), Err(StoreFault::NotTheZone)));
@@ -325,9 +325,9 @@ fn acknowledged(last: u32) -> SimulatedDisk {
     disk
 }
 
-fn marked(disk: &SimulatedDisk) -> ZoneFolder {
+fn marked(disk: &SimulatedDisk) -> StoreFolder {
     let (root, marks) = (Path::new("/zones"), Path::new("/marks"));
-    ZoneFolder::open_marked(Arc::new(disk.clone()), root, marks).expect("a folder")
+    StoreFolder::open_marked(Arc::new(disk.clone()), root, marks).expect("a folder")
 }
 
 fn change(disk: &SimulatedDisk, from: u32, to: u32) {
@@ -398,7 +398,7 @@ fn a_store_without_a_mark_is_taken_as_it_is_and_marked() {
 }
 
 /// Whether a store is refused because its mark is lost.
-fn is_mark_lost(found: Result<(ZoneStore, Option<Stored>), StoreFault>) -> bool {
+fn is_mark_lost(found: Result<(ZoneStore, Option<StoreContents>), StoreFault>) -> bool {
     matches!(found, Err(StoreFault::MarkLost { found: Serial(3), .. }))
 }
 
@@ -491,7 +491,7 @@ fn a_damaged_store_is_read_up_to_its_damage_on_purpose_and_kept_aside() {
 fn what_is_no_file_is_refused_and_not_waited_for() {
     let root = tempfile::tempdir().expect("a folder");
     let (stores, marks) = (root.path().join("zones"), root.path().join("marks"));
-    let open = || ZoneFolder::open_marked(Arc::new(RealDisk), &stores, &marks).expect("a folder");
+    let open = || StoreFolder::open_marked(Arc::new(RealDisk), &stores, &marks).expect("a folder");
     open().zone(apex().as_name()).expect("a store").0.replace(&version(1, 1)).expect("stored");
     let path = open().path(apex().as_name());
     for place in ["empty", "folder", "fifo"] {

@@ -6,8 +6,8 @@ mod keeping;
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{Disk, Stored, ZoneFolder};
-use testkit::{Record, build, key, name};
+use journal::{Disk, StoreContents, StoreFolder};
+use testkit::{ModelRecord, build, key, name};
 use wire::{NameBuf, Serial, Ttl, Type};
 use zone::Zone;
 use zone::store::{ChangeSet, diff};
@@ -22,19 +22,24 @@ fn apex() -> NameBuf {
 fn version(serial: u32, content: u32) -> Zone {
     let apex = apex();
     let mut records = vec![
-        Record {
+        ModelRecord {
             owner: apex,
             rtype: Type::SOA,
             ttl: HOUR,
             rdata: testkit::random::soa(apex.as_name(), serial),
         },
-        Record { owner: apex, rtype: Type::NS, ttl: HOUR, rdata: name("ns.").as_name().as_wire().to_vec() },
+        ModelRecord {
+            owner: apex,
+            rtype: Type::NS,
+            ttl: HOUR,
+            rdata: name("ns.").as_name().as_wire().to_vec(),
+        },
     ];
     // Some hosts stay from version to version, and changes have several lengths.
     for host in content.saturating_sub(content % 3)..=content {
         let owner = name(&format!("Host{host}.example."));
         let rdata = [&[(host % 40) as u8][..], &vec![b'x'; (host % 40) as usize]].concat();
-        records.push(Record { owner, rtype: Type::TXT, ttl: HOUR, rdata });
+        records.push(ModelRecord { owner, rtype: Type::TXT, ttl: HOUR, rdata });
     }
     build(apex.as_name(), &key(), &records)
 }
@@ -44,8 +49,8 @@ fn between(old: &Zone, new: &Zone) -> ChangeSet {
     diff(old, new)
 }
 
-fn open(disk: impl Disk + 'static, folder: &Path) -> ZoneFolder {
-    ZoneFolder::open(Arc::new(disk), folder).expect("a folder")
+fn open(disk: impl Disk + 'static, folder: &Path) -> StoreFolder {
+    StoreFolder::open(Arc::new(disk), folder).expect("a folder")
 }
 
 /// Whether two zones have the same records.
@@ -54,7 +59,7 @@ fn is_same(a: &Zone, b: &Zone) -> bool {
 }
 
 /// The version at which the changes of a store begin.
-fn base_serial(stored: &Stored) -> Serial {
+fn base_serial(stored: &StoreContents) -> Serial {
     stored.changes().next().map_or(stored.serial(), |change| change.expect("a change").before)
 }
 

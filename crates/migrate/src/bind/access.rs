@@ -1,7 +1,7 @@
 //! Access to recursion in `options` of named.conf.
 
 use super::{Frame, acl, is_none};
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::work::Work;
 
 /// Converts access to recursion: a client must pass both `allow-recursion` and `allow-query-cache`. If one is
@@ -15,7 +15,7 @@ pub(super) fn recursion(work: &mut Work, frame: &Frame<'_>) {
         work.ledger.part(
             &found.span,
             &found.title(),
-            Outcome::Differs,
+            Coverage::Differs,
             "these clients are refused recursion; nomen answers REFUSED, it does not stay silent",
         );
     }
@@ -47,7 +47,7 @@ pub(super) fn recursion(work: &mut Work, frame: &Frame<'_>) {
         if !said && recursion.is_some() && cache.is_some() {
             let why = "which clients pass both `allow-recursion` and `allow-query-cache` cannot be said; no \
                        other may recurse";
-            work.ledger.part(&found.span, &found.title(), Outcome::Narrower, why);
+            work.ledger.part(&found.span, &found.title(), Coverage::Narrower, why);
         }
     }
     // A list that permits no client must not become a missing list.

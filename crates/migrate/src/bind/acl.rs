@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::network::{Client, Member, Network, is_for_all, passes, refusals};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::work::Work;
@@ -38,7 +38,7 @@ fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -
             Part::Word(_) => None,
         });
         if depth > MAX_DEPTH {
-            work.ledger.part(&member.span, text, Outcome::Missing, "lists stand too deep within each other");
+            work.ledger.part(&member.span, text, Coverage::Missing, "lists stand too deep within each other");
             out.push(Member { deny, client: Client::Unknown });
             continue;
         }
@@ -52,7 +52,7 @@ fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -
             ("any" | "none", None) => Client::Networks(Network::all().into()),
             ("localhost", None) => {
                 let how = "here it is 127.0.0.0/8 and ::1, not this machine's other addresses";
-                work.ledger.part(&member.span, text, Outcome::Differs, how);
+                work.ledger.part(&member.span, text, Coverage::Differs, how);
                 Client::AtLeast(["127.0.0.0/8", "::1"].iter().filter_map(|n| Network::parse(n)).collect())
             }
             (text, None) => match (Network::parse(text), acls.get(text)) {
@@ -74,7 +74,7 @@ fn unknown(work: &mut Work, member: &Statement, text: &str) -> Client {
         "geoip" => "nomen does not know where addresses are",
         _ => "nomen cannot say who that is",
     };
-    work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+    work.ledger.part(&member.span, &member.title(), Coverage::Missing, why);
     Client::Unknown
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn grants(
         Some(passes) => passes.iter().map(ToString::to_string).collect(),
         None => {
             let why = "it refuses clients in a way that cannot be said here; no client passes";
-            work.ledger.part(&statement.span, &statement.title(), Outcome::Narrower, why);
+            work.ledger.part(&statement.span, &statement.title(), Coverage::Narrower, why);
             Vec::new()
         }
     }
@@ -104,7 +104,7 @@ pub(crate) fn networks(work: &mut Work, acls: &Acls<'_>, statement: &Statement) 
         all.into_iter().partition(|text| text.contains("key:"));
     if !keys.is_empty() {
         let why = "keys do not count here, only networks";
-        work.ledger.part(&statement.span, &statement.title(), Outcome::Missing, why);
+        work.ledger.part(&statement.span, &statement.title(), Coverage::Missing, why);
     }
     match networks.iter().any(|text| text == "any") {
         true => vec!["0.0.0.0/0".into(), "::/0".into()],
@@ -179,7 +179,7 @@ fn access_within(
         if deny && followed {
             let why =
                 "within a list, it leaves its clients to what stands behind that list; here they may not ask";
-            work.ledger.part(&member.span, &member.title(), Outcome::Narrower, why);
+            work.ledger.part(&member.span, &member.title(), Coverage::Narrower, why);
         }
         let action = if deny { "refuse" } else { "allow" };
         let named = acls.get(text).copied();
@@ -218,12 +218,12 @@ fn access_within(
 
 fn unknown_client(work: &mut Work, member: &Statement) {
     let why = "clients of recursion are known by their addresses here, and cannot be named otherwise";
-    work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+    work.ledger.part(&member.span, &member.title(), Coverage::Missing, why);
 }
 
 /// Reports a refusal that cannot be expressed: no client after it passes.
 fn stop(work: &mut Work, member: &Statement) -> bool {
     let why = "this refusal cannot be said here; no client behind it may ask";
-    work.ledger.part(&member.span, &member.title(), Outcome::Narrower, why);
+    work.ledger.part(&member.span, &member.title(), Coverage::Narrower, why);
     false
 }

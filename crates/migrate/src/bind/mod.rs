@@ -9,7 +9,7 @@ mod zones;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::named_conf;
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::Statement;
@@ -95,7 +95,7 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
         Some((view, rest)) if zones.is_empty() && for_everybody(view) => {
             work.ledger.open(view);
             let words = "a view for all clients: its statements, as if there were none";
-            work.ledger.part(&view.span, &view.title(), Outcome::Translated, words);
+            work.ledger.part(&view.span, &view.title(), Coverage::Translated, words);
             collect(work, view.block(), &mut frame);
             zones.extend(view.block().iter().filter(|statement| statement.key() == "zone"));
             frame.scopes.push(view);

@@ -3,7 +3,7 @@
 use super::{Frame, access, acl, outgoing, zones};
 use crate::anchors;
 use crate::dnstap;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::network::Network;
 use crate::tree::{Statement, find};
@@ -275,19 +275,19 @@ const TOP: &[NamedRule] = &[
 ];
 
 /// The report for a statement that has none yet.
-pub(super) fn explain(statement: &Statement) -> (Outcome, String) {
+pub(super) fn explain(statement: &Statement) -> (Coverage, String) {
     let key = statement.key();
     if zones::INHERITED.contains(&key) {
-        return (Outcome::Unneeded, "there is no zone that it holds for".into());
+        return (Coverage::Unneeded, "there is no zone that it holds for".into());
     }
     match rule(RULES, key).or_else(|| rule(TOP, key)) {
         Some(Rule::Missing(why)) if statement.block().first().is_some_and(|first| first.key() == "none") => {
-            (Outcome::Unneeded, format!("it is for no client ({why})"))
+            (Coverage::Unneeded, format!("it is for no client ({why})"))
         }
         Some(rule) => rule.without_key(statement).unwrap_or_else(|| {
-            (Outcome::Missing, format!("nomen has `{key}` for all zones together alone, not for one"))
+            (Coverage::Missing, format!("nomen has `{key}` for all zones together alone, not for one"))
         }),
-        None => (Outcome::Missing, format!("nomen has nothing for `{key}`")),
+        None => (Coverage::Missing, format!("nomen has nothing for `{key}`")),
     }
 }
 
@@ -433,7 +433,7 @@ fn deny_answers(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     for name in statement.blocks().nth(1).unwrap_or_default() {
         match domain(name.key()) {
             Some(domain) => work.recurse().add("private-domains", domain),
-            None => work.ledger.part(&name.span, name.key(), Outcome::Missing, "it is not a domain name"),
+            None => work.ledger.part(&name.span, name.key(), Coverage::Missing, "it is not a domain name"),
         }
     }
     work.ledger.translated(statement, "`private-addresses` and `private-domains` of [resolver]");
@@ -507,7 +507,7 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
                 work.ledger.missing(found, how);
             }
         }
-        return work.ledger.unwritten(Outcome::Differs, how);
+        return work.ledger.unwritten(Coverage::Differs, how);
     }
     if found.is_some_and(|found| units::switch(found.value()) == Some(false)) {
         if let Some(found) = found {
@@ -615,7 +615,7 @@ fn listen(work: &mut Work, frame: &Frame<'_>) {
     }
     if addresses.is_empty() {
         work.ledger.unwritten(
-            Outcome::Differs,
+            Coverage::Differs,
             "it listens on no address; without any [[listen]], nomen does on 127.0.0.1 and ::1 at port 5300",
         );
         return;
@@ -633,14 +633,14 @@ fn listen_on(work: &mut Work, member: &Statement, all: &str, port: u16, out: &mu
         ("none", _) => {}
         ("localhost", _) => {
             let how = "here it is 127.0.0.1 or ::1, not this machine's other addresses";
-            work.ledger.part(&member.span, text, Outcome::Differs, how);
+            work.ledger.part(&member.span, text, Coverage::Differs, how);
             let ip = if all == "::" { "::1" } else { "127.0.0.1" };
             out.extend(ip.parse().ok().map(|ip| with_port(ip, port)));
         }
         (_, Some(ip)) if ip.is_ipv6() == (all == "::") => out.push(with_port(ip, port)),
         _ => {
             let why = "nomen listens on single addresses or on all; write those of this machine into `addr`";
-            work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+            work.ledger.part(&member.span, &member.title(), Coverage::Missing, why);
         }
     }
 }
@@ -698,7 +698,7 @@ fn dns64(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     work.ledger.part(
         &statement.span,
         &statement.title(),
-        Outcome::Translated,
+        Coverage::Translated,
         "`dns64-prefix` of [resolver]",
     );
     for inner in statement.block() {
@@ -734,18 +734,18 @@ pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
     let (zones, transfers) = (!work.nomen.zones.is_empty(), has("allow-transfer"));
     if zones && !transfers && frame.global("allow-transfer").is_none() {
         let how = "without `allow-transfer`, BIND before 9.20 lets all clients transfer zones, nomen none";
-        work.ledger.unwritten(Outcome::Differs, how);
+        work.ledger.unwritten(Coverage::Differs, how);
     }
     if zones && frame.global("notify").is_none() {
         let how = "BIND sends NOTIFY to the servers of a zone's NS records; nomen to those in `notify` alone";
-        work.ledger.unwritten(Outcome::Differs, how);
+        work.ledger.unwritten(Coverage::Differs, how);
     }
     let how = "nomen adds addresses that clients need next, and no NS records of the zone to answers \
                (`minimal-responses no-auth`)";
     match frame.global("minimal-responses") {
         Some(found) if found.value() == "no-auth" => work.ledger.unneeded(found, "nomen does so anyway"),
         Some(found) => work.ledger.differs(found, how),
-        None if zones => work.ledger.unwritten(Outcome::Differs, how),
+        None if zones => work.ledger.unwritten(Coverage::Differs, how),
         None => {}
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Frame, acl};
 use crate::files::join;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting, Zone};
 use crate::narrow::LIMITED;
 use crate::tree::{Part, SourceWord, Statement};
@@ -176,7 +176,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
              move",
             journal.display()
         );
-        work.ledger.part(&zone.span, &zone.title(), Outcome::Differs, how);
+        work.ledger.part(&zone.span, &zone.title(), Coverage::Differs, how);
     }
     let path = join(&frame.directory, file.value());
     work.zone_files.push((path.clone(), Some(frame.directory.clone())));
@@ -376,7 +376,7 @@ pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, dept
                 false => work.ledger.part(
                     &member.span,
                     text,
-                    Outcome::Missing,
+                    Coverage::Missing,
                     "lists stand too deep within each other",
                 ),
             }
@@ -384,13 +384,13 @@ pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, dept
         }
         if member.word_after("tls").is_some_and(|tls| tls.text != "none") {
             let why = "nomen has no transfers over TLS; the server is left out";
-            work.ledger.part(&member.span, text, Outcome::Missing, why);
+            work.ledger.part(&member.span, text, Coverage::Missing, why);
             continue;
         }
         let port = member.word_after("port").map(|word| word.text.as_str()).or(port);
         let Some(address) = server(text, port) else {
             let why = "there is no list of this name, and it is not the address of a server";
-            work.ledger.part(&member.span, text, Outcome::Missing, why);
+            work.ledger.part(&member.span, text, Coverage::Missing, why);
             continue;
         };
         let own = member.word_after("key");
@@ -500,7 +500,7 @@ fn mirror(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'
         work.in_key(list, Section::Resolver, "local-root-primaries");
     }
     let words = "`local-root` of [resolver]; no client is answered from the copy itself";
-    work.ledger.part(&zone.span, &zone.title(), Outcome::Translated, words);
+    work.ledger.part(&zone.span, &zone.title(), Coverage::Translated, words);
     work.recurse().switch("local-root", true);
     work.keep_state();
     Ok(())
@@ -533,7 +533,7 @@ fn update_policy(work: &mut Work, policy: &Statement) -> Vec<String> {
             None => {
                 let why = "nomen has rules for `name`, `subdomain`, `wildcard`, `self`, `selfsub` and \
                            `zonesub`, of keys, without numbers of records";
-                work.ledger.part(&rule.span, &rule.title(), Outcome::Missing, why);
+                work.ledger.part(&rule.span, &rule.title(), Coverage::Missing, why);
                 // Without this refusal, the rules after it would permit what it refuses.
                 if rule.key() == "deny" {
                     break;

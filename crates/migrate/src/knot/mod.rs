@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::dnstap;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::network::{Client, Member, Network};
 use crate::text::{SyntaxFault, Texts};
@@ -150,31 +150,33 @@ fn copies(work: &mut Work, sections: &[Statement]) {
 }
 
 /// The report for a statement that has none yet, depending on its section.
-fn explain(sections: &[Statement], statement: &Statement) -> (Outcome, String) {
+fn explain(sections: &[Statement], statement: &Statement) -> (Coverage, String) {
     let within = |section: &&Statement| {
         let (of, at) = (&section.span, &statement.span);
         of.text == at.text && of.range.start <= at.range.start
     };
     let section = sections.iter().rfind(within).map_or("", Statement::key);
     let (outcome, why) = match section {
-        "control" => (Outcome::Unneeded, "`nomen ctl` talks to a local socket that [control] has by default"),
-        "statistics" => (Outcome::Unneeded, "[metrics] has figures at any time"),
-        "database" => (Outcome::Unneeded, "nomen keeps what it must in `state-dir`"),
-        "policy" | "keystore" | "submission" | "dnskey-sync" => (Outcome::Missing, SIGNS),
-        "xdp" => (Outcome::Missing, "write `xdp` into [[listen]]; see docs/AF_XDP.md"),
-        "mod-rrl" => (Outcome::Missing, "nomen limits no rates of answers"),
-        "mod-cookies" => (Outcome::Missing, "nomen answers no cookies of clients"),
-        "mod-stats" => (Outcome::Unneeded, "[metrics] has figures at any time"),
-        section if section.starts_with("mod-") => (Outcome::Missing, "nomen has no modules"),
+        "control" => {
+            (Coverage::Unneeded, "`nomen ctl` talks to a local socket that [control] has by default")
+        }
+        "statistics" => (Coverage::Unneeded, "[metrics] has figures at any time"),
+        "database" => (Coverage::Unneeded, "nomen keeps what it must in `state-dir`"),
+        "policy" | "keystore" | "submission" | "dnskey-sync" => (Coverage::Missing, SIGNS),
+        "xdp" => (Coverage::Missing, "write `xdp` into [[listen]]; see docs/AF_XDP.md"),
+        "mod-rrl" => (Coverage::Missing, "nomen limits no rates of answers"),
+        "mod-cookies" => (Coverage::Missing, "nomen answers no cookies of clients"),
+        "mod-stats" => (Coverage::Unneeded, "[metrics] has figures at any time"),
+        section if section.starts_with("mod-") => (Coverage::Missing, "nomen has no modules"),
         "acl" | "template" | "remote" | "remotes" => {
             let known = zones::KEYS.contains(&statement.key()) || ACL.contains(&statement.key());
             match known {
-                true => (Outcome::Unneeded, "no zone of this configuration has it"),
+                true => (Coverage::Unneeded, "no zone of this configuration has it"),
                 false => (zones::explain(statement).0, zones::explain(statement).1),
             }
         }
         "zone" => zones::explain(statement),
-        _ => (Outcome::Missing, "nomen has nothing for it"),
+        _ => (Coverage::Missing, "nomen has nothing for it"),
     };
     (outcome, why.to_owned())
 }
@@ -205,7 +207,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
                         (Ok(ip), Ok(port)) => block.add("addr", with_port(ip, port)),
                         _ => {
                             let why = "nomen listens on addresses, not on sockets of other kinds";
-                            work.ledger.part(&value.span, &value.text, Outcome::Missing, why);
+                            work.ledger.part(&value.span, &value.text, Coverage::Missing, why);
                         }
                     }
                 }
@@ -276,7 +278,7 @@ fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
                         None => work.ledger.part(
                             &value.span,
                             &value.text,
-                            Outcome::Missing,
+                            Coverage::Missing,
                             "it is not the address of a server",
                         ),
                     }
@@ -347,7 +349,7 @@ fn named_servers(work: &mut Work, frame: &Frame<'_>, entry: &Statement) -> Vec<S
         match frame.remotes.get(&value.text) {
             Some(servers) => out.extend(servers.iter().cloned()),
             None => {
-                work.ledger.part(&value.span, &value.text, Outcome::Missing, "there is no remote of this id")
+                work.ledger.part(&value.span, &value.text, Coverage::Missing, "there is no remote of this id")
             }
         }
     }
@@ -370,7 +372,7 @@ fn members(work: &mut Work, frame: &Frame<'_>, item: &Statement) -> (Vec<AclClie
                 // An unreadable address must not mean all clients.
                 networks.get_or_insert_default();
                 whole = false;
-                work.ledger.part(&value.span, &value.text, Outcome::Missing, "it is no network");
+                work.ledger.part(&value.span, &value.text, Coverage::Missing, "it is no network");
             }
         }
     }

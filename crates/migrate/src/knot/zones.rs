@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Frame, client_of, members, named_servers, refused};
 use crate::files::join;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Setting, Zone};
 use crate::narrow::LIMITED;
 use crate::network::{Client, Member, Network, passes};
@@ -43,48 +43,48 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// The report for other keys.
-pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
+pub(super) fn explain(statement: &Statement) -> (Coverage, &'static str) {
     let off = units::switch(statement.value()) == Some(false);
     match statement.key() {
-        "semantic-checks" => (Outcome::Unneeded, "nomen checks every zone; see `nomen check`"),
-        "dnssec-signing" | "dnssec-validation" if off => (Outcome::Unneeded, "nomen does so anyway"),
+        "semantic-checks" => (Coverage::Unneeded, "nomen checks every zone; see `nomen check`"),
+        "dnssec-signing" | "dnssec-validation" if off => (Coverage::Unneeded, "nomen does so anyway"),
         "dnssec-policy" | "dnssec-signing" | "ds-push" | "dnskey-sync" => (
-            Outcome::Missing,
+            Coverage::Missing,
             "nomen does not sign: the zone would be served as its file has it, and fail for clients that \
              validate if it is unsigned and its parent has DS records",
         ),
-        "dnssec-validation" => (Outcome::Missing, "nomen does not validate zones that it takes"),
+        "dnssec-validation" => (Coverage::Missing, "nomen does not validate zones that it takes"),
         "journal-content" | "journal-max-depth" | "adjust-threads" | "include-from" | "zonefile-skip" => {
-            (Outcome::Unneeded, "nomen keeps changes in `state-dir`, as many as `journal-size` says")
+            (Coverage::Unneeded, "nomen keeps changes in `state-dir`, as many as `journal-size` says")
         }
         "zone-max-size" => {
-            (Outcome::Missing, "`incoming-max-size` of [transfers] bounds transfers of all zones alike")
+            (Coverage::Missing, "`incoming-max-size` of [transfers] bounds transfers of all zones alike")
         }
-        "serial-modulo" => (Outcome::Missing, "nomen gives serial numbers one after the other"),
+        "serial-modulo" => (Coverage::Missing, "nomen gives serial numbers one after the other"),
         "provide-ixfr" if units::switch(statement.value()) == Some(true) => {
-            (Outcome::Unneeded, "nomen does so anyway")
+            (Coverage::Unneeded, "nomen does so anyway")
         }
-        "provide-ixfr" => (Outcome::Missing, "nomen answers IXFR with changes wherever it has them"),
+        "provide-ixfr" => (Coverage::Missing, "nomen answers IXFR with changes wherever it has them"),
         "zonemd-generate" if off || statement.value() == "none" => {
-            (Outcome::Unneeded, "nomen does so anyway")
+            (Coverage::Unneeded, "nomen does so anyway")
         }
-        "zonemd-generate" => (Outcome::Missing, "nomen makes digests of files only: `nomen zone digest`"),
+        "zonemd-generate" => (Coverage::Missing, "nomen makes digests of files only: `nomen zone digest`"),
         "module" | "global-module" if statement.values().all(|word| word.text.starts_with("mod-dnstap/")) => {
-            (Outcome::Translated, "[dnstap]")
+            (Coverage::Translated, "[dnstap]")
         }
-        "module" | "global-module" => (Outcome::Missing, "nomen has no modules"),
-        "via" => (Outcome::Unneeded, "no zone asks or tells this server"),
-        "disable-any" => (Outcome::Unneeded, "nomen answers ANY with one RRset"),
+        "module" | "global-module" => (Coverage::Missing, "nomen has no modules"),
+        "via" => (Coverage::Unneeded, "no zone asks or tells this server"),
+        "disable-any" => (Coverage::Unneeded, "nomen answers ANY with one RRset"),
         "notify-delay"
         | "master-pin-tolerance"
         | "ixfr-by-one"
         | "ixfr-from-axfr"
         | "ixfr-benevolent"
-        | "notify-retry" => (Outcome::Unneeded, "nomen decides this by itself"),
-        "reverse-generate" => (Outcome::Missing, "nomen makes no reverse zones"),
-        "backend" | "dbname" => (Outcome::Missing, "nomen takes zones from master files and from primaries"),
-        key if KEYS.contains(&key) => (Outcome::Unneeded, "it has no effect in this configuration"),
-        _ => (Outcome::Missing, "nomen has nothing for it"),
+        | "notify-retry" => (Coverage::Unneeded, "nomen decides this by itself"),
+        "reverse-generate" => (Coverage::Missing, "nomen makes no reverse zones"),
+        "backend" | "dbname" => (Coverage::Missing, "nomen takes zones from master files and from primaries"),
+        key if KEYS.contains(&key) => (Coverage::Unneeded, "it has no effect in this configuration"),
+        _ => (Coverage::Missing, "nomen has nothing for it"),
     }
 }
 
@@ -363,7 +363,7 @@ fn acl_items<'t>(work: &mut Work, frame: &Frame<'t>, entries: &Entries<'_>) -> V
         match frame.acls.get(&value.text) {
             Some(item) => items.push(*item),
             None => {
-                work.ledger.part(&value.span, &value.text, Outcome::Missing, "there is no acl of this id")
+                work.ledger.part(&value.span, &value.text, Coverage::Missing, "there is no acl of this id")
             }
         }
     }
@@ -395,7 +395,7 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
             let (clients, whole) = members(work, frame, item);
             if deny && !whole {
                 let why = "which clients it refuses cannot be said; no client passes behind it";
-                work.ledger.part(&item.span, &item.title(), Outcome::Narrower, why);
+                work.ledger.part(&item.span, &item.title(), Coverage::Narrower, why);
                 denied.push(refused(None, None));
             }
             for (networks, key) in clients {
@@ -408,7 +408,7 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
                 one.push(Member { deny: false, client: Client::Networks(all) });
                 let Some(found) = passes(&one) else {
                     let why = "a key is refused before; no client passes";
-                    work.ledger.part(&item.span, &item.title(), Outcome::Narrower, why);
+                    work.ledger.part(&item.span, &item.title(), Coverage::Narrower, why);
                     continue;
                 };
                 for mut pass in found {
@@ -416,7 +416,7 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
                     if action == "update" && secondary && limited(item) {
                         let why =
                             "updates are passed on from a client or not, whatever they change; its are not";
-                        work.ledger.part(&item.span, &item.title(), Outcome::Missing, why);
+                        work.ledger.part(&item.span, &item.title(), Coverage::Missing, why);
                     } else if action == "update" && limited(item) {
                         policy(work, item, &pass.to_string(), entries.zone.as_deref(), keys);
                     } else if !list.contains(&pass.to_string()) {
@@ -453,7 +453,7 @@ fn automatic(
             one.push(Member { deny: false, client: Client::Networks(networks.unwrap_or_default()) });
             let Some(found) = passes(&one) else {
                 let why = "a key is refused before; it may not transfer the zone";
-                work.ledger.part(&value.span, &value.text, Outcome::Narrower, why);
+                work.ledger.part(&value.span, &value.text, Coverage::Narrower, why);
                 continue;
             };
             for mut pass in found {
@@ -559,7 +559,7 @@ fn policy(work: &mut Work, item: &Statement, client: &str, zone: Option<&str>, k
     };
     let Some(names) = names.filter(|names| good && !names.is_empty()) else {
         let why = "nomen has no rule for these names; these clients may not update: write `update-policy`";
-        return work.ledger.part(&item.span, &item.title(), Outcome::Narrower, why);
+        return work.ledger.part(&item.span, &item.title(), Coverage::Narrower, why);
     };
     for name in names {
         let rule = format!("grant {client} {name} {}", types.join(" "));

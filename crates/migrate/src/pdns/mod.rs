@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use crate::files::join;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Zone};
 use crate::named_conf;
 use crate::network::{Network, of_longest_match};
@@ -334,11 +334,11 @@ fn is_on(all: &[Statement], key: &str) -> bool {
         .is_some_and(|found| units::switch(found.value()) == Some(true) || found.value().is_empty())
 }
 
-fn explain(statement: &Statement) -> (Outcome, String) {
+fn explain(statement: &Statement) -> (Coverage, String) {
     let key = statement.key();
     // An empty setting is not set.
     if statement.value().is_empty() {
-        return (Outcome::Unneeded, "it is set to nothing".into());
+        return (Coverage::Unneeded, "it is set to nothing".into());
     }
     let rule = rule(RULES, key).or_else(|| rule(PROCESS, key));
     match rule.and_then(|rule| rule.without_key(statement)) {
@@ -360,19 +360,19 @@ fn explain(statement: &Statement) -> (Outcome, String) {
         .any(|prefix| key.starts_with(prefix)) =>
         {
             (
-                Outcome::Missing,
+                Coverage::Missing,
                 "nomen takes zones from master files and from primaries, not from this backend".into(),
             )
         }
-        None => (Outcome::Missing, format!("nomen has nothing for `{key}`")),
+        None => (Coverage::Missing, format!("nomen has nothing for `{key}`")),
     }
 }
 
-fn explain_backend(statement: &Statement) -> (Outcome, String) {
+fn explain_backend(statement: &Statement) -> (Coverage, String) {
     match statement.key() {
-        "zone" => (Outcome::Missing, "it has no file and no masters".into()),
-        "options" => (Outcome::Unneeded, "PowerDNS takes its folder alone from it".into()),
-        _ => (Outcome::Unneeded, "PowerDNS takes zones alone from this file".into()),
+        "zone" => (Coverage::Missing, "it has no file and no masters".into()),
+        "options" => (Coverage::Unneeded, "PowerDNS takes its folder alone from it".into()),
+        _ => (Coverage::Unneeded, "PowerDNS takes zones alone from this file".into()),
     }
 }
 
@@ -577,16 +577,16 @@ fn networks(work: &mut Work, found: Option<&Statement>, text: &str) -> Vec<Strin
             match deny {
                 true => {
                     let why = "what it refuses is no network that can be read; no client passes";
-                    work.ledger.part(&found.span, word, Outcome::Narrower, why);
+                    work.ledger.part(&found.span, word, Coverage::Narrower, why);
                 }
-                false => work.ledger.part(&found.span, word, Outcome::Missing, "it is no network"),
+                false => work.ledger.part(&found.span, word, Coverage::Missing, "it is no network"),
             }
         }
         if network.is_some_and(Network::is_mapped) {
             if let Some(found) = found.filter(|_| !deny) {
                 let why = "nomen takes IPv4 addresses mapped into IPv6 for the IPv4 addresses themselves; \
                            these clients do not pass";
-                work.ledger.part(&found.span, word, Outcome::Narrower, why);
+                work.ledger.part(&found.span, word, Coverage::Narrower, why);
             }
             continue;
         }
@@ -615,7 +615,7 @@ fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Ke
                 None => work.ledger.part(
                     &member.span,
                     &member.title(),
-                    Outcome::Missing,
+                    Coverage::Missing,
                     "it is not the address of a server",
                 ),
             }

@@ -6,7 +6,7 @@ use super::settings::{self, list};
 use super::{PROCESS, addresses, identity, is_on, loglevel, networks, of, unset_group, upstream, webserver};
 use crate::anchors;
 use crate::files::join;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Zone};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::Statement;
@@ -373,14 +373,14 @@ fn families(work: &mut Work, all: &[Statement]) {
     }
 }
 
-fn explain(statement: &Statement) -> (Outcome, String) {
+fn explain(statement: &Statement) -> (Coverage, String) {
     if statement.value().is_empty() {
-        return (Outcome::Unneeded, "it is set to nothing".into());
+        return (Coverage::Unneeded, "it is set to nothing".into());
     }
     if statement.key() == "trustanchorfile" {
-        return (Outcome::Unneeded, "nothing is validated".into());
+        return (Coverage::Unneeded, "nothing is validated".into());
     }
-    (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key()))
+    (Coverage::Missing, format!("nomen has nothing for `{}`", statement.key()))
 }
 
 fn access(work: &mut Work, texts: &mut Texts<'_>, all: &[Statement], base: &Path) {
@@ -448,9 +448,9 @@ fn forward(work: &mut Work, found: &Statement, text: &str, recursive: bool) {
             Some(name) if !taken(&work.nomen.forwards, &name) && !taken(&work.nomen.stubs, &name) => {
                 work.refuse_domain(&name);
                 let why = format!("{why}; its names are refused");
-                work.ledger.part(&found.span, text, Outcome::Narrower, why);
+                work.ledger.part(&found.span, text, Coverage::Narrower, why);
             }
-            Some(_) => work.ledger.part(&found.span, text, Outcome::Missing, why),
+            Some(_) => work.ledger.part(&found.span, text, Coverage::Missing, why),
             None => work.refuse_recursion(found, why),
         }
         return;
@@ -486,7 +486,7 @@ fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
         return work.ledger.part(
             &found.span,
             text,
-            Outcome::Missing,
+            Coverage::Missing,
             "it is no zone and a file, or the zone is there twice",
         );
     };
@@ -494,7 +494,7 @@ fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
         work.refuse_domain(&name);
         let why = "`allow-from` limits who may query it, and nomen answers every client from its zones: it \
                    is left out, and its names are refused";
-        return work.ledger.part(&found.span, text, Outcome::Narrower, why);
+        return work.ledger.part(&found.span, text, Coverage::Narrower, why);
     }
     let path = join(base, file.trim());
     work.zone_files.push((path.clone(), None));

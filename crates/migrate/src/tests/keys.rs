@@ -23,7 +23,7 @@ fn become_lines(convert: &dyn Fn(&str) -> Converted, all: &[(&str, &str)]) {
         assert!(found.toml.lines().any(|one| one == *line), "{statement} is not `{line}` in\n{}", found.toml);
         let key = statement.trim().split([' ', ':', '=', ';']).next().expect("a word");
         let outcomes = outcomes(&found, key);
-        assert!(!outcomes.is_empty() && !outcomes.contains(&Outcome::Missing), "{statement}: {outcomes:?}");
+        assert!(!outcomes.is_empty() && !outcomes.contains(&Coverage::Missing), "{statement}: {outcomes:?}");
     }
 }
 
@@ -70,13 +70,13 @@ fn statements_of_unbound_have_their_keys() {
     // TCP only, if all names have a rule.
     let rules = "  tcp-upstream: yes\nforward-zone:\n  name: .\n  forward-addr: 192.0.2.53\n";
     has(&unbound(rules), &["servers = [\"192.0.2.53\"]\ntcp-only = true"]);
-    assert_eq!(outcomes(&unbound("  tcp-upstream: yes\n"), "tcp-upstream"), [Outcome::Missing]);
+    assert_eq!(outcomes(&unbound("  tcp-upstream: yes\n"), "tcp-upstream"), [Coverage::Missing]);
     // nomen has no limit that depends on the limited value.
     for other in
         ["val-sig-skew-min: 60", "val-nsec3-keysize-iterations: \"1024 100 4096 150\"", "wait-limit: 5"]
     {
         let key = other.split(':').next().expect("a key");
-        assert_eq!(outcomes(&anchored(other), key), [Outcome::Missing], "{other}");
+        assert_eq!(outcomes(&anchored(other), key), [Coverage::Missing], "{other}");
     }
     let zone = unbound(
         "  access-control: 0.0.0.0/0 allow\n  access-control: ::/0 allow\nauth-zone:\n  name: z\n  zonefile: /z\n  zonemd-check: yes\n  zonemd-reject-absence: yes\n",
@@ -119,7 +119,7 @@ fn statements_of_bind_have_their_keys() {
     let log = "logging { channel q { file \"q.log\" versions 3; }; category queries { q; }; };";
     let found = bind(&format!("options {{ directory \"/d\"; recursion no; }}; {log}"));
     has(&found, &["queries = true\nqueries-file = \"/d/q.log\""]);
-    assert!(found.accounts.iter().all(|one| one.outcome != Outcome::Missing), "{:#?}", found.accounts);
+    assert!(found.accounts.iter().all(|one| one.outcome != Coverage::Missing), "{:#?}", found.accounts);
     let counted =
         bind("options { recursion no; zone-statistics full; }; statistics-channels { inet 127.0.0.1; };");
     has(&counted, &["per-zone = true"]);
@@ -138,7 +138,7 @@ fn servers_of_a_zone_are_asked_from_the_address_that_they_know() {
     assert_eq!(both.toml.matches("source = [\"192.0.2.2\", \"2001:db8::2\"]").count(), 2, "{}", both.toml);
     let apart = of_bind("transfer-source 192.0.2.2; notify-source 192.0.2.3;");
     has(&apart, &["source = [\"192.0.2.2\"]", "source = [\"192.0.2.3\"]"]);
-    assert!(outcomes(&apart, "notify-source").contains(&Outcome::Missing));
+    assert!(outcomes(&apart, "notify-source").contains(&Coverage::Missing));
     let nsd = |more: &str| {
         let text = format!("zone:\n name: a\n request-xfr: 192.0.2.9 NOKEY\n{more}");
         of(PeerProgram::Nsd, &[("/c", &text)])
@@ -149,7 +149,7 @@ fn servers_of_a_zone_are_asked_from_the_address_that_they_know() {
     );
     assert_eq!(
         outcomes(&nsd(" outgoing-interface: 192.0.2.2@53\n"), "outgoing-interface"),
-        [Outcome::Missing]
+        [Coverage::Missing]
     );
     let knot = |master: &str| {
         let text = format!(
@@ -160,7 +160,7 @@ fn servers_of_a_zone_are_asked_from_the_address_that_they_know() {
     has(&knot("up"), &["source = [\"192.0.2.2\"]"]);
     let mixed = knot("[up, other]");
     assert!(!mixed.toml.contains("source ="), "{}", mixed.toml);
-    assert_eq!(outcomes(&mixed, "via"), [Outcome::Missing]);
+    assert_eq!(outcomes(&mixed, "via"), [Coverage::Missing]);
     let conf =
         "launch=bind\nbind-config=/n\nquery-local-address=192.0.2.2\ntrusted-notification-proxy=192.0.2.7\n";
     let pdns =
@@ -212,26 +212,26 @@ fn orders_and_addresses_have_their_keys() {
     {
         let differs =
             found.accounts.iter().filter(|one| one.words.contains("other records keep their order"));
-        assert!(differs.into_iter().all(|one| one.outcome == Outcome::Differs), "{:?}", found.accounts);
+        assert!(differs.into_iter().all(|one| one.outcome == Coverage::Differs), "{:?}", found.accounts);
         has(&found, &["rotate-addresses = true"]);
     }
     // nomen has one source address per family, and one order for all names.
     let two = unbound("  outgoing-interface: 192.0.2.2\n  outgoing-interface: 192.0.2.3\n");
-    assert_eq!(outcomes(&two, "outgoing-interface"), [Outcome::Translated, Outcome::Missing]);
+    assert_eq!(outcomes(&two, "outgoing-interface"), [Coverage::Translated, Coverage::Missing]);
     let networks = unbound("  outgoing-interface: 2001:db8::/64\n");
-    assert_eq!(outcomes(&networks, "outgoing-interface"), [Outcome::Missing]);
+    assert_eq!(outcomes(&networks, "outgoing-interface"), [Coverage::Missing]);
     assert!(!networks.toml.contains("iterate-ipv4"), "{}", networks.toml);
     assert_eq!(
         outcomes(&recursor("query-local-address=192.0.2.2, 192.0.2.3"), "query-local"),
-        [Outcome::Missing]
+        [Coverage::Missing]
     );
     for (statement, outcome) in [
-        ("rrset-order { type A order cyclic; order none; };", Outcome::Missing),
-        ("rrset-order { order frob; };", Outcome::Missing),
-        ("query-source 192.0.2.2 port 53;", Outcome::Differs),
-        ("query-source address *;", Outcome::Unneeded),
-        ("query-source port 5353;", Outcome::Unneeded),
-        ("query-source 2001:db8::2;", Outcome::Missing),
+        ("rrset-order { type A order cyclic; order none; };", Coverage::Missing),
+        ("rrset-order { order frob; };", Coverage::Missing),
+        ("query-source 192.0.2.2 port 53;", Coverage::Differs),
+        ("query-source address *;", Coverage::Unneeded),
+        ("query-source port 5353;", Coverage::Unneeded),
+        ("query-source 2001:db8::2;", Coverage::Missing),
     ] {
         let key = statement.split(' ').next().expect("a key");
         assert_eq!(outcomes(&resolving(statement), key), [outcome], "{statement}");
@@ -263,7 +263,7 @@ fn forwarders_that_have_no_answer_were_asked_alone() {
     assert!(!closed.toml.contains("forward-first"), "{}", closed.toml);
     assert!(closed.is_less());
     let stub = "stub-zone:\n  name: lan\n  stub-addr: 10.0.0.1\n  stub-first: yes\n";
-    assert_eq!(outcomes(&unbound(stub), "stub-first"), [Outcome::Differs]);
+    assert_eq!(outcomes(&unbound(stub), "stub-first"), [Coverage::Differs]);
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn nothing_as_a_number_is_not_the_least_of_it() {
         (nsd("receive-buffer-size: 0"), "receive-buffer-size"),
         (resolving("resolver-query-timeout 0;"), "resolver-query-timeout"),
     ] {
-        assert_eq!(outcomes(&found, key), [Outcome::Unneeded], "{key}");
+        assert_eq!(outcomes(&found, key), [Coverage::Unneeded], "{key}");
         assert!(!found.toml.contains("udp-buffer") && !found.toml.contains("budget-time"), "{}", found.toml);
     }
 }
@@ -373,7 +373,7 @@ fn nobody_passes_by_less_than_was_asked_of_him() {
         )],
     );
     has(&nsd, &["allow-transfer = [\"10.0.0.2\"]"]);
-    assert_eq!(outcomes(&nsd, "provide-xfr 10.0.0.1"), [Outcome::Missing]);
+    assert_eq!(outcomes(&nsd, "provide-xfr 10.0.0.1"), [Coverage::Missing]);
     let knot = |item: &str| {
         let text = format!(
             "acl:\n  - id: q\n    address: 10.0.0.1\n    {item}\n  - id: p\n    address: 10.0.0.2\n    action: transfer\nzone:\n  - domain: a\n    acl: [q, p]\n"
@@ -384,7 +384,7 @@ fn nobody_passes_by_less_than_was_asked_of_him() {
         let found = knot(&format!("action: transfer\n    {condition}"));
         has(&found, &["allow-transfer = [\"10.0.0.2\"]"]);
         let key = condition.split(':').next().expect("a key");
-        assert_eq!(outcomes(&found, key), [Outcome::Missing]);
+        assert_eq!(outcomes(&found, key), [Coverage::Missing]);
         let refused = knot(&format!("deny: on\n    {condition}"));
         assert!(!refused.toml.contains("allow-transfer"), "{}", refused.toml);
     }
@@ -408,7 +408,7 @@ fn views_leave_nothing_behind_that_was_not_for_everybody() {
         }
         let words = |view: &str| {
             let found = both.accounts.iter().find(|one| one.statement.starts_with(view)).expect(view);
-            assert_eq!(found.outcome, Outcome::Missing);
+            assert_eq!(found.outcome, Coverage::Missing);
             found.words.clone()
         };
         assert!(words("view inside").contains("zone in.example and all else in it are left out"));
@@ -422,8 +422,8 @@ fn views_leave_nothing_behind_that_was_not_for_everybody() {
     ));
     has(&first, &["name = \"a.example\"", "name = \"b.example\""]);
     assert!(!first.toml.contains("in.example"), "{}", first.toml);
-    assert_eq!(outcomes(&first, "view inside"), [Outcome::Unneeded]);
-    assert_eq!(outcomes(&first, "view chaos"), [Outcome::Missing]);
+    assert_eq!(outcomes(&first, "view inside"), [Coverage::Unneeded]);
+    assert_eq!(outcomes(&first, "view chaos"), [Coverage::Missing]);
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn fits(text: &str, client: Asker) -> bool {
 }
 
 fn narrower(found: &Converted) -> usize {
-    found.accounts.iter().filter(|account| account.outcome == Outcome::Narrower).count()
+    found.accounts.iter().filter(|account| account.outcome == Coverage::Narrower).count()
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_network_that_the_recursor_refused_was_allowed() {
     let found =
         of(PeerProgram::Recursor, &[("/r", "local-address=127.0.0.1\nallow-from=10.0.0.0/8, !10.66.x\n")]);
     has(&found, &["action = \"refuse\"\nfrom = [\"any\"]"]);
-    assert_eq!(outcomes(&found, "!10.66.x"), [Outcome::Narrower]);
+    assert_eq!(outcomes(&found, "!10.66.x"), [Coverage::Narrower]);
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn policies_that_cannot_be_moved_were_left_out_and_their_names_resolved() {
 fn mapped_addresses_opened_recursion_to_all_of_ipv4() {
     let found = of(PeerProgram::Unbound, &[("/u", "server:\n  access-control: ::ffff:0:0/96 allow\n")]);
     assert!(!found.toml.contains("ffff"), "{}", found.toml);
-    assert_eq!(outcomes(&found, "access-control"), [Outcome::Narrower]);
+    assert_eq!(outcomes(&found, "access-control"), [Coverage::Narrower]);
     let found = bind("options { allow-recursion { ::ffff:0:0/96; 10/8; }; };");
     assert!(!found.toml.contains("ffff"), "{}", found.toml);
 }

@@ -10,7 +10,7 @@ use crate::anchors;
 use crate::clauses;
 use crate::dnstap;
 use crate::files::join;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting};
 use crate::narrow::is_below;
 use crate::network::{Network, of_longest_match};
@@ -87,9 +87,9 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     Ok(())
 }
 
-fn explain(statement: &Statement) -> (Outcome, String) {
+fn explain(statement: &Statement) -> (Coverage, String) {
     let explained = rule(RULES, statement.key()).and_then(|rule| rule.without_key(statement));
-    explained.unwrap_or_else(|| (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key())))
+    explained.unwrap_or_else(|| (Coverage::Missing, format!("nomen has nothing for `{}`", statement.key())))
 }
 
 fn is_on(all: &[&Statement], key: &str) -> bool {
@@ -232,7 +232,7 @@ fn modules(work: &mut Work, statement: &Statement) {
             _ => "nomen loads no modules",
         };
         let words = format!("module `{module}`: {why}");
-        work.ledger.part(&statement.span, &statement.title(), Outcome::Missing, words);
+        work.ledger.part(&statement.span, &statement.title(), Coverage::Missing, words);
     }
     work.ledger.translated(statement, "[resolver]");
 }

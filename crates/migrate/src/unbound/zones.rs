@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::files::join;
-use crate::ledger::Outcome;
+use crate::ledger::Coverage;
 use crate::local_root;
 use crate::model::{Keys, Setting, Zone};
 use crate::network::Network;
@@ -90,7 +90,7 @@ pub(super) fn stub(work: &mut Work, section: &Statement) {
         return work.ledger.part(
             &section.span,
             &section.title(),
-            Outcome::Translated,
+            Coverage::Translated,
             "`root-servers` of [resolver]",
         );
     }

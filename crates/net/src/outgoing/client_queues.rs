@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The number of client queues.
-const LANES: usize = 256;
+const CLIENT_QUEUES: usize = 256;
 /// The divisor of the limit that yields each client queue's guaranteed share; the share is at least one.
 const SHARE: usize = 16;
 /// Capacity that an empty client queue keeps, in requests.
@@ -24,7 +24,7 @@ pub(super) struct ClientQueue(u8);
 pub(super) struct Waiting {
     secret: RandomState,
     all: AtomicUsize,
-    client_queues: [AtomicUsize; LANES],
+    client_queues: [AtomicUsize; CLIENT_QUEUES],
 }
 
 impl Default for Waiting {
@@ -32,7 +32,7 @@ impl Default for Waiting {
         Waiting {
             secret: RandomState::new(),
             all: AtomicUsize::new(0),
-            client_queues: [const { AtomicUsize::new(0) }; LANES],
+            client_queues: [const { AtomicUsize::new(0) }; CLIENT_QUEUES],
         }
     }
 }
@@ -71,19 +71,22 @@ impl Waiting {
 
 /// Requests in the order in which the core takes them: one of each queue in turn, and within a queue in order
 /// of arrival.
-pub(super) struct Lanes<R> {
+pub(super) struct ClientQueues<R> {
     client_queues: Vec<VecDeque<R>>,
     /// The client queues that are not empty.
     turns: VecDeque<ClientQueue>,
 }
 
-impl<R> Default for Lanes<R> {
+impl<R> Default for ClientQueues<R> {
     fn default() -> Self {
-        Lanes { client_queues: (0..LANES).map(|_| VecDeque::new()).collect(), turns: VecDeque::new() }
+        ClientQueues {
+            client_queues: (0..CLIENT_QUEUES).map(|_| VecDeque::new()).collect(),
+            turns: VecDeque::new(),
+        }
     }
 }
 
-impl<R> Lanes<R> {
+impl<R> ClientQueues<R> {
     /// Adds a request at the end of its client queue.
     pub(super) fn push(&mut self, client_queue: ClientQueue, request: R) {
         let held = &mut self.client_queues[usize::from(client_queue.0)];
@@ -124,7 +127,7 @@ mod tests {
     #[test]
     fn lanes_take_turns_and_each_keeps_its_order() {
         let (flood, single) = two_queues(&Waiting::default());
-        let mut client_queues = Lanes::default();
+        let mut client_queues = ClientQueues::default();
         (0..100).for_each(|n| client_queues.push(flood, n));
         (0..3).for_each(|n| client_queues.push(single, 1000 + n));
         let order: Vec<i32> = std::iter::from_fn(|| Some(client_queues.pop()?.1)).collect();

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link, NumberMap, wake_together};
 use mio::{Events, Poll, Registry, Token, Waker};
 
-use super::client_queues::{ClientQueue, Lanes, Waiting};
-use super::desk::{Counts, Desk, Queue, Shared, Sleep, Turned};
+use super::client_queues::{ClientQueue, ClientQueues, Waiting};
 use super::links::{LinkEvent, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
+use super::shared_driver::{Counts, Queue, Shared, SharedDriver, Sleep, Turned};
 use super::socket::{BUFFER, LinkProgress, LinkSocket, is_exhausted};
 
 /// The token of the waker; links have the other tokens.
@@ -78,7 +78,7 @@ pub struct Outgoing<R> {
     /// Returns the origin of a request.
     origin: fn(&R) -> u64,
     most: usize,
-    shared: Arc<Shared<dyn Desk>>,
+    shared: Arc<Shared<dyn SharedDriver>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -97,8 +97,8 @@ impl<R: Send + 'static> Outgoing<R> {
             core,
             registry: poll.registry().try_clone()?,
             workers: Vec::new(),
-            queue: Line::new(queue),
-            brought: Line::new(brought),
+            queue: RequestQueue::new(queue),
+            brought: RequestQueue::new(brought),
             counts: Arc::clone(&counts),
             most: config.links,
             links: NumberMap::default(),
@@ -203,14 +203,14 @@ impl<C: Core> Drop for End<'_, C> {
 }
 
 /// Requests waiting for the core.
-struct Line<R> {
+struct RequestQueue<R> {
     come: Receiver<(ClientQueue, R)>,
-    client_queues: Lanes<R>,
+    client_queues: ClientQueues<R>,
 }
 
-impl<R> Line<R> {
+impl<R> RequestQueue<R> {
     fn new(come: Receiver<(ClientQueue, R)>) -> Self {
-        Line { come, client_queues: Lanes::default() }
+        RequestQueue { come, client_queues: ClientQueues::default() }
     }
 
     /// Removes and returns the next of the requests queued so far.
@@ -245,9 +245,9 @@ struct Driver<C: Core> {
     registry: Registry,
     /// Workers that may have links, and their mailboxes.
     workers: Vec<(Place, Arc<Mailbox>)>,
-    queue: Line<C::Request>,
+    queue: RequestQueue<C::Request>,
     /// Requests that workers have brought and act on themselves.
-    brought: Line<C::Request>,
+    brought: RequestQueue<C::Request>,
     counts: Arc<Counts>,
     most: usize,
     links: NumberMap<Link, OpenLink>,
@@ -266,7 +266,7 @@ struct Driver<C: Core> {
     last_request: Option<Instant>,
 }
 
-impl<C: Core> Desk for Option<Driver<C>> {
+impl<C: Core> SharedDriver for Option<Driver<C>> {
     fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration> {
         self.as_mut().and_then(|driver| driver.lie_down(waiting))
     }

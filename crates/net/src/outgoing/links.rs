@@ -99,7 +99,7 @@ enum WaitedFor {
 
 /// The links that may be readable.
 #[derive(Clone, Copy, Debug)]
-enum Found {
+enum MaybeReadable {
     /// All links.
     Any,
     /// Those that the last wait reported.
@@ -139,7 +139,7 @@ pub(super) struct WorkerLinks {
     apart: Vec<Link>,
     /// The descriptors of the set and of the links apart, in this order.
     descriptors: Vec<RawFd>,
-    found: Found,
+    maybe_readable: MaybeReadable,
     predictor: ReplyPredictor,
     ports: Ports,
     /// Events that the core has not received yet.
@@ -177,7 +177,7 @@ impl WorkerLinks {
             again: VecDeque::new(),
             fresh: VecDeque::new(),
             apart: Vec::new(),
-            found: Found::Any,
+            maybe_readable: MaybeReadable::Any,
             predictor: ReplyPredictor::default(),
             ports: Ports::new(),
             heard: VecDeque::new(),
@@ -217,12 +217,12 @@ impl WorkerLinks {
 
     /// Marks all links as possibly readable.
     pub(super) fn look(&mut self) {
-        self.found = Found::Any;
+        self.maybe_readable = MaybeReadable::Any;
     }
 
     /// Sets which of the [descriptors](Self::descriptors) are readable.
-    pub(super) fn found(&mut self, ready: Ready) {
-        self.found = Found::These(ready);
+    pub(super) fn set_readable(&mut self, ready: Ready) {
+        self.maybe_readable = MaybeReadable::These(ready);
     }
 
     /// Reads one message from each link: from `most` of the readable ones, but at most [`LINKS_READ`], and
@@ -233,8 +233,8 @@ impl WorkerLinks {
         if self.open.is_empty() || !self.heard.is_empty() {
             return;
         }
-        let asks_set = match std::mem::replace(&mut self.found, Found::Any) {
-            Found::These(ready) => {
+        let asks_set = match std::mem::replace(&mut self.maybe_readable, MaybeReadable::Any) {
+            MaybeReadable::These(ready) => {
                 for (place, link) in self.apart.iter().enumerate() {
                     if ready.has(SET + 1 + place) {
                         queue(*link, &mut self.open, &mut self.again);
@@ -242,7 +242,7 @@ impl WorkerLinks {
                 }
                 ready.has(SET)
             }
-            Found::Any => {
+            MaybeReadable::Any => {
                 self.put_into_set();
                 true
             }
@@ -586,7 +586,7 @@ mod tests {
         let alarm = Alarm::new().expect("a descriptor");
         let wait = Wait { alarm: &alarm, links: links.descriptors(), at_most: None };
         let woken = wait.beside(NOTHING, Duration::from_secs(20));
-        links.found(woken.links);
+        links.set_readable(woken.links);
         woken.links
     }
 

@@ -2,11 +2,11 @@
 //! threads of workers.
 //!
 //! `driver` is the loop, `socket` one link, `port` selects random source ports, `stock` holds sockets opened
-//! ahead; `desk` is the state that all threads share which drive the core, `outbound` what datagram workers
-//! do there, `links` the links of each worker, `client_queues` the order of clients, and `predictor` whether
-//! reading a link before waiting for it is worthwhile; `sync` names the primitives that threads synchronize
-//! with. The core decides everything: when to retry, which reply to accept, when to give up. Here sockets are
-//! only opened, written, read and closed.
+//! ahead; `shared_driver` is the state that all threads share which drive the core, `outbound` what datagram
+//! workers do there, `links` the links of each worker, `client_queues` the order of clients, and `predictor`
+//! whether reading a link before waiting for it is worthwhile; `sync` names the primitives that threads
+//! synchronize with. The core decides everything: when to retry, which reply to accept, when to give up. Here
+//! sockets are only opened, written, read and closed.
 //!
 //! # Which thread acts
 //!
@@ -55,16 +55,16 @@
 //!
 //! Other threads (TCP workers, validation, prefetching by the core itself) queue requests for the core's
 //! thread, and act on them while it sleeps if they are few. `docs/PERFORMANCE.md` has how much of the CPU
-//! time is spent with the lock held. The test `orders` compiles `desk` and `outbound` against locks and
-//! atomics that try every order.
+//! time is spent with the lock held. The test `orders` compiles `shared_driver` and `outbound` against locks
+//! and atomics that try every order.
 
 mod client_queues;
-mod desk;
 mod driver;
 mod links;
 mod outbound;
 mod port;
 mod predictor;
+mod shared_driver;
 mod socket;
 mod stock;
 mod sync;

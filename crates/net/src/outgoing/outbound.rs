@@ -6,8 +6,8 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use super::desk;
 use super::links::WorkerLinks;
+use super::shared_driver;
 use crate::ready::Ready;
 
 /// Requests that a worker acts on in one turn, minus the replies: more would delay queries answered from
@@ -45,7 +45,7 @@ impl WorkerOutbound {
     /// Lets this thread act on the requests that it brings, until [`end`](Self::end).
     pub(crate) fn begin(&self) {
         if self.links.is_some() {
-            desk::begin();
+            shared_driver::begin();
         }
     }
 
@@ -61,7 +61,7 @@ impl WorkerOutbound {
 
     /// Whether there is something to act on at once.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.more || desk::has_brought()
+        self.more || shared_driver::has_brought()
     }
 
     /// Whether the worker has to wait for more than its socket, if it waits at all.
@@ -90,10 +90,10 @@ impl WorkerOutbound {
     }
 
     /// Sets which of the links waited for last are readable.
-    pub(crate) fn found(&mut self, ready: Ready) {
+    pub(crate) fn set_readable(&mut self, ready: Ready) {
         self.ready = ready.any();
         if let Some(links) = &mut self.links {
-            links.found(ready);
+            links.set_readable(ready);
         }
     }
 
@@ -114,7 +114,7 @@ impl WorkerOutbound {
         let Some(links) = &mut self.links else { return };
         // If it panics, the rest is for the next turn.
         self.more = true;
-        (self.more, self.kept_out) = desk::turn(links, most);
+        (self.more, self.kept_out) = shared_driver::turn(links, most);
     }
 
     /// Closes the sockets of closed links, once there are several, and opens as many for later links. Called
@@ -135,7 +135,7 @@ impl WorkerOutbound {
     /// Passes all links and requests to the core's thread.
     pub(crate) fn end(&mut self) {
         if let Some(links) = &mut self.links {
-            desk::end(links);
+            shared_driver::end(links);
         }
         (self.more, self.kept_out) = (false, false);
     }

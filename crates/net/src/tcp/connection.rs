@@ -55,7 +55,7 @@ impl Bytes for TcpStream {
 }
 
 /// State that the connections of one worker share. No connection keeps it borrowed across a poll.
-pub(crate) struct Desk<F: HandlerFactory> {
+pub(crate) struct SharedBuffers<F: HandlerFactory> {
     input: Vec<u8>,
     spare: Vec<u8>,
     stage: Stage<F>,
@@ -69,9 +69,9 @@ pub(super) struct Stage<F: HandlerFactory> {
     pub(super) output: Vec<u8>,
 }
 
-impl<F: HandlerFactory> Desk<F> {
+impl<F: HandlerFactory> SharedBuffers<F> {
     pub(crate) fn new(guarded: Guarded<F>) -> Self {
-        Desk {
+        SharedBuffers {
             input: vec![0; READ],
             spare: Vec::with_capacity(READ),
             stage: Stage {
@@ -93,7 +93,7 @@ impl<F: HandlerFactory> Desk<F> {
 /// One connection.
 pub(crate) struct Connection<F: HandlerFactory, S: Bytes> {
     pub(super) stream: S,
-    pub(super) desk: Rc<RefCell<Desk<F>>>,
+    pub(super) buffers: Rc<RefCell<SharedBuffers<F>>>,
     pub(super) config: Rc<ListenerConfig>,
     pub(super) stats: Arc<WorkerStats>,
     pub(super) permit: Permit,
@@ -186,15 +186,15 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         if self.life.partial.is_empty() || self.life.batch_room(&self.config.tcp) == 0 {
             return false;
         }
-        let desk = Rc::clone(&self.desk);
-        let mut desk = desk.borrow_mut();
-        self.answer_in_place(&mut desk, clock, now)
+        let buffers = Rc::clone(&self.buffers);
+        let mut buffers = buffers.borrow_mut();
+        self.answer_in_place(&mut buffers, clock, now)
     }
 
     /// Answers from the connection's own buffer.
-    fn answer_in_place(&mut self, desk: &mut Desk<F>, clock: Clock, now: Instant) -> bool {
+    fn answer_in_place(&mut self, buffers: &mut SharedBuffers<F>, clock: Clock, now: Instant) -> bool {
         let mut partial = std::mem::take(&mut self.life.partial);
-        let used = self.answer(&partial, &mut desk.stage, &mut desk.spare, (clock, now));
+        let used = self.answer(&partial, &mut buffers.stage, &mut buffers.spare, (clock, now));
         partial.drain(..used);
         if partial.is_empty() && partial.capacity() > KEEP_PARTIAL {
             partial = Vec::new();
@@ -209,18 +209,18 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         if !self.life.wants_input(&self.config.tcp) {
             return Poll::Pending;
         }
-        let desk = Rc::clone(&self.desk);
-        let mut desk = desk.borrow_mut();
-        let desk = &mut *desk;
+        let buffers = Rc::clone(&self.buffers);
+        let mut buffers = buffers.borrow_mut();
+        let buffers = &mut *buffers;
         let before = self.life.partial.len();
         let (n, used) = if before == 0 {
             // The worker's buffer: idle connections need none of their own.
-            let mut buffer = ReadBuf::new(&mut desk.input);
+            let mut buffer = ReadBuf::new(&mut buffers.input);
             let poll = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
             let n = buffer.filled().len();
             std::task::ready!(poll)?;
-            let used = self.answer(&desk.input[..n], &mut desk.stage, &mut desk.spare, (clock, now));
-            self.life.partial.extend_from_slice(&desk.input[used..n]);
+            let used = self.answer(&buffers.input[..n], &mut buffers.stage, &mut buffers.spare, (clock, now));
+            self.life.partial.extend_from_slice(&buffers.input[used..n]);
             (n, used > 0)
         } else {
             // Grows with the bytes received, not with the announced length.
@@ -231,7 +231,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             let n = buffer.filled().len();
             self.life.partial.truncate(before + n);
             std::task::ready!(poll)?;
-            (n, self.answer_in_place(desk, clock, now))
+            (n, self.answer_in_place(buffers, clock, now))
         };
         self.life.received(n, used, now);
         Poll::Ready(Ok(()))
@@ -331,7 +331,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         while self.life.output.unsent() < STREAM_AHEAD {
             let Some(mut stream) = self.life.streams.pop_front() else { break };
             pulled = true;
-            self.life.output.borrow_from(&mut self.desk.borrow_mut().spare);
+            self.life.output.borrow_from(&mut self.buffers.borrow_mut().spare);
             self.life.touch_output(now);
             let mut next = Next::End;
             self.life.output.write(|room| {
@@ -360,7 +360,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
     fn poll_flush(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<io::Result<bool>> {
         let n = std::task::ready!(self.life.output.poll_write(&mut self.stream, cx))?;
         if self.life.output.unsent() == 0 {
-            self.life.output.return_to(&mut self.desk.borrow_mut().spare);
+            self.life.output.return_to(&mut self.buffers.borrow_mut().spare);
         }
         self.life.wrote(n, now);
         Poll::Ready(Ok(n > 0))

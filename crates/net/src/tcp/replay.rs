@@ -14,7 +14,7 @@ use exchange::{Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome,
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::connection::{Bytes, Connection, Desk};
+use super::connection::{Bytes, Connection, SharedBuffers};
 use super::event::{ConnectionEvent, Late};
 use super::life::{Close, Life};
 use super::limits::{TcpLimits, TcpTimes};
@@ -159,7 +159,7 @@ impl Replay {
         let begun = Instant::now();
         let connection = Connection {
             stream: Pipe(Rc::clone(&wire)),
-            desk: Rc::new(RefCell::new(Desk::new(guarded))),
+            buffers: Rc::new(RefCell::new(SharedBuffers::new(guarded))),
             config: Rc::new(ListenerConfig::default()),
             stats,
             permit,

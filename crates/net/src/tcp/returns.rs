@@ -10,7 +10,7 @@ use exchange::{Clock, HandlerFactory, LateReplies, MAX_MESSAGE, Outcome, ReturnA
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::connection::Desk;
+use super::connection::SharedBuffers;
 use super::event::{ConnectionEvent, Late};
 use crate::stats::WorkerStats;
 
@@ -41,15 +41,19 @@ impl Wake for Bell {
 
 /// Calls the handler for late answers and passes them to their connections.
 pub(super) struct Returns<F: HandlerFactory> {
-    desk: Rc<RefCell<Desk<F>>>,
+    buffers: Rc<RefCell<SharedBuffers<F>>>,
     events: Events,
     stats: Arc<WorkerStats>,
     replies: Vec<(ReturnAddress, Outcome)>,
 }
 
 impl<F: HandlerFactory> Returns<F> {
-    pub(super) fn new(desk: Rc<RefCell<Desk<F>>>, events: Events, stats: Arc<WorkerStats>) -> Self {
-        Returns { desk, events, stats, replies: Vec::new() }
+    pub(super) fn new(
+        buffers: Rc<RefCell<SharedBuffers<F>>>,
+        events: Events,
+        stats: Arc<WorkerStats>,
+    ) -> Self {
+        Returns { buffers, events, stats, replies: Vec::new() }
     }
 
     /// Passes on late answers whenever the bell rings.
@@ -65,8 +69,8 @@ impl<F: HandlerFactory> Returns<F> {
 
     /// Passes on up to [`LATE`] answers. Returns whether more are ready.
     fn some(&mut self) -> bool {
-        let mut desk = self.desk.borrow_mut();
-        let stage = desk.stage();
+        let mut buffers = self.buffers.borrow_mut();
+        let stage = buffers.stage();
         let measures = (MAX_MESSAGE, MAX_MESSAGE, LATE);
         let mut replies = LateReplies::new(&mut stage.output, measures, &mut self.replies, Clock::System);
         let more = stage.guarded.late(&mut replies);

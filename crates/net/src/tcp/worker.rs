@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::connection::{Connection, Desk};
+use super::connection::{Connection, SharedBuffers};
 use super::event::ConnectionEvent;
 use super::life::{Close, Life};
 use super::limits::{TcpLimits, TurnedAway};
@@ -100,11 +100,11 @@ pub(crate) fn spawn<F: HandlerFactory>(
         let bell = Bell::new();
         let worker_context = job.id.worker_context(Arc::clone(&bell).into());
         let guarded = Guarded::new(factory, worker_context, Arc::clone(&job.stats), job.reporter.clone());
-        let desk = Rc::new(RefCell::new(Desk::new(guarded)));
+        let buffers = Rc::new(RefCell::new(SharedBuffers::new(guarded)));
         let events = Events::default();
-        let returns = Returns::new(Rc::clone(&desk), Rc::clone(&events), Arc::clone(&job.stats));
+        let returns = Returns::new(Rc::clone(&buffers), Rc::clone(&events), Arc::clone(&job.stats));
         let acceptor = Acceptor {
-            desk,
+            buffers,
             config: Rc::new(job.config.clone()),
             stats: Arc::clone(&job.stats),
             connections: JoinSet::new(),
@@ -131,7 +131,7 @@ fn reserve() -> Option<File> {
 
 /// Accepts connections and keeps track of them.
 struct Acceptor<F: HandlerFactory> {
-    desk: Rc<RefCell<Desk<F>>>,
+    buffers: Rc<RefCell<SharedBuffers<F>>>,
     config: Rc<ListenerConfig>,
     stats: Arc<WorkerStats>,
     connections: JoinSet<()>,
@@ -189,7 +189,7 @@ impl<F: HandlerFactory> Acceptor<F> {
                 biased;
                 _ = stop.wait_for(|&stopped| stopped) => return Ok(listener.into_inner()),
                 _ = tick.tick() => {
-                    self.desk.borrow_mut().stage().guarded.idle();
+                    self.buffers.borrow_mut().stage().guarded.idle();
                     continue;
                 }
                 Some(_) = self.connections.join_next() => continue,
@@ -270,7 +270,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         self.next_id += 1;
         let connection = Connection {
             stream,
-            desk: Rc::clone(&self.desk),
+            buffers: Rc::clone(&self.buffers),
             config: Rc::clone(&self.config),
             stats: Arc::clone(&self.stats),
             permit,

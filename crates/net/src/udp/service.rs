@@ -133,7 +133,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         let at_most = self.outbound.patience();
         let wait = Wait { alarm: &self.alarm, links: self.outbound.links(), at_most };
         let woken = datagrams.wait_beside(&wait);
-        self.outbound.found(woken.links);
+        self.outbound.set_readable(woken.links);
         match woken.socket {
             true => receive_now(datagrams),
             false if woken.is_woken() || at_most.is_some() => Ok(0),
@@ -231,7 +231,7 @@ impl<F: HandlerFactory> DatagramService<F> {
             let step = if self.put_off { Duration::ZERO } else { DRAIN_STEP };
             let wait = Wait { alarm: &self.alarm, links: self.outbound.links(), at_most: Some(step) };
             let woken = wait.beside(NOTHING, step);
-            self.outbound.found(woken.links);
+            self.outbound.set_readable(woken.links);
             self.take_turn(datagrams);
         }
     }

@@ -7,7 +7,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use dnstap::{Control, ControlKind, DnstapFrame, DnstapKind, DnstapMessage, append_control, first_frame};
+use dnstap::{
+    ControlFrame, ControlKind, DnstapFrame, DnstapKind, DnstapMessage, append_control, first_frame,
+};
 use prost::Message;
 use tempfile::TempDir;
 
@@ -21,14 +23,14 @@ const SOCKET: &str = "[dnstap]\nsocket = \"tap.sock\"\n";
 fn frames(path: &Path) -> Vec<DnstapFrame> {
     let bytes = fs::read(path).expect("the file");
     let mut rest = bytes.as_slice();
-    Control::read(&mut rest).expect("a control frame").expect(ControlKind::Start).expect("START");
+    ControlFrame::read(&mut rest).expect("a control frame").expect(ControlKind::Start).expect("START");
     let mut frames = Vec::new();
     while let Some(len) = first_frame(rest) {
         let (frame, behind) = rest.split_at(len);
         frames.push(DnstapFrame::decode(&frame[4..]).expect("a frame of dnstap"));
         rest = behind;
     }
-    Control::read(&mut rest).expect("a control frame").expect(ControlKind::Stop).expect("STOP");
+    ControlFrame::read(&mut rest).expect("a control frame").expect(ControlKind::Stop).expect("STOP");
     assert!(rest.is_empty(), "behind STOP stands {rest:?}");
     frames
 }
@@ -216,7 +218,7 @@ fn rand() -> u16 {
 fn accept(listener: &UnixListener) -> UnixStream {
     let (mut stream, _) = listener.accept().expect("a connection");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
-    let read = |stream: &mut UnixStream| Control::read(stream).expect("a control frame");
+    let read = |stream: &mut UnixStream| ControlFrame::read(stream).expect("a control frame");
     read(&mut stream).expect(ControlKind::Ready).expect("READY");
     let mut accept = Vec::new();
     append_control(ControlKind::Accept, &mut accept);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use journal::{RealDisk, ZoneFolder};
+use journal::{RealDisk, StoreFolder};
 use nix::unistd::Uid;
 use tempfile::TempDir;
 use wire::NameBuf;
@@ -266,7 +266,7 @@ fn a_journal_from_before_there_were_marks_is_taken_as_it_is() {
     {
         // A journal of that time: without a mark.
         let folder = left.path().join("state/changes");
-        let folder = ZoneFolder::open(Arc::new(RealDisk), &folder).expect("a folder");
+        let folder = StoreFolder::open(Arc::new(RealDisk), &folder).expect("a folder");
         let apex: NameBuf = "example.".parse().expect("a name");
         let (mut store, stored) = folder.zone(apex.as_name()).expect("a store");
         let zone = stored.expect("a zone").load(&HashKey::new([1, 2, 3])).expect("a zone");

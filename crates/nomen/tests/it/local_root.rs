@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use recursion::LocalRecord;
 use testkit::keys::{SigningKey, Validity};
 use testkit::sign::sign_by;
-use testkit::{Chain, Record, name};
+use testkit::{Chain, ModelRecord, name};
 use wire::{Name, Ttl, Type};
 use zone::zonemd::{self, ZonemdHash};
 
@@ -42,23 +42,23 @@ impl Version<'_> {
     }
 
     /// Returns the records without signatures, with an empty digest.
-    fn records(&self) -> Vec<Record> {
+    fn records(&self) -> Vec<ModelRecord> {
         let Version { serial, expire, keys: [key, _], .. } = self;
         let (soa, ds) = (format!(". 3600 SOA a.root. admin. {serial} 3600 600 {expire} 60"), ds("example."));
         let lines =
             [&soa, &ds, ". 3600 NS a.root.", "a.root. 3600 A 10.53.0.1", "example. 3600 NS ns.example."];
         let lines = lines.iter().chain(&["ns.example. 3600 A 10.53.0.2"]).chain(self.more);
-        let mut records: Vec<Record> = lines
+        let mut records: Vec<ModelRecord> = lines
             .map(|line| {
                 let LocalRecord { owner, rtype, ttl, rdata } =
                     line.parse().unwrap_or_else(|e| panic!("{line}: {e}"));
-                Record { owner, rtype, ttl, rdata }
+                ModelRecord { owner, rtype, ttl, rdata }
             })
             .collect();
         let (owner, ttl) = (name("."), Ttl::from_secs(3600));
         let no_digest = [&serial.to_be_bytes()[..], &[1, 1], &[0; 48]].concat();
         for (rtype, rdata) in [(Type::DNSKEY, key.dnskey.clone()), (Type::ZONEMD, no_digest)] {
-            records.push(Record { owner, rtype, ttl, rdata });
+            records.push(ModelRecord { owner, rtype, ttl, rdata });
         }
         records
     }
@@ -69,7 +69,7 @@ impl Version<'_> {
     }
 
     /// Like `text`, with other records.
-    fn text_of(&self, records: &[Record]) -> String {
+    fn text_of(&self, records: &[ModelRecord]) -> String {
         let Version { keys: [key, of_digest], ends, .. } = self;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
         let at = |seconds: i64| u32::try_from(now + seconds).expect("before 2106");

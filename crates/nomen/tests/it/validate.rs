@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use recursion::LocalRecord;
 use testkit::keys::{SigningKey, Validity};
 use testkit::sign::sign_by;
-use testkit::{Chain, Record, name};
+use testkit::{Chain, ModelRecord, name};
 use wire::Type;
 use wire::rdata::view::{Dnskey, Ds};
 
@@ -56,14 +56,14 @@ pub(crate) fn signed_by(
 ) -> String {
     let record = |line: &str| {
         let LocalRecord { owner, rtype, ttl, rdata } = line.parse().unwrap_or_else(|e| panic!("{line}: {e}"));
-        Record { owner, rtype, ttl, rdata }
+        ModelRecord { owner, rtype, ttl, rdata }
     };
     let zone = name(apex);
-    let mut records: Vec<Record> = lines.iter().map(|line| record(line)).collect();
+    let mut records: Vec<ModelRecord> = lines.iter().map(|line| record(line)).collect();
     records.push(record(&format!("{apex} {SOA}")));
     let ttl = records[0].ttl;
     let rdatas = keys.iter().map(|key| key.dnskey.clone());
-    records.extend(rdatas.map(|rdata| Record { owner: zone, rtype: Type::DNSKEY, ttl, rdata }));
+    records.extend(rdatas.map(|rdata| ModelRecord { owner: zone, rtype: Type::DNSKEY, ttl, rdata }));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
     let at = |hours: i64| u32::try_from(now + 3600 * hours).expect("before 2106");
     let validity = Validity { inception: at(hours - 48), expiration: at(hours) };
@@ -73,7 +73,7 @@ pub(crate) fn signed_by(
         signers.iter().map(|key| key.sign(zone.as_name(), (owner, rtype, ttl), rdatas, validity)).collect()
     };
     let mut out = String::new();
-    for Record { owner, rtype, ttl, rdata } in sign_by(zone.as_name(), &records, chain, &sign) {
+    for ModelRecord { owner, rtype, ttl, rdata } in sign_by(zone.as_name(), &records, chain, &sign) {
         let data: String = rdata.iter().map(|byte| format!("{byte:02x}")).collect();
         let line = (owner, ttl.as_secs(), rtype, rdata.len());
         writeln!(out, "{} {} {} \\# {} {data}", line.0, line.1, line.2, line.3).expect("written");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resolver::Answer;
+use resolver::ScrubbedAnswer;
 use validator::{Response, Security, Validated};
 use wire::message::{Builder, Compressor, MAX_MESSAGE, Offset, Owner, Parser, Section};
 use wire::rdata::view::Rrsig;
@@ -32,7 +32,7 @@ impl Form {
 
     /// Returns where the chain leads on, if the answer does not include its end. For ANY and CNAME the first
     /// link is the answer.
-    pub(crate) fn leads_to(&self, answer: &Answer, validated: &Validated) -> Option<LowerNameBuf> {
+    pub(crate) fn leads_to(&self, answer: &ScrubbedAnswer, validated: &Validated) -> Option<LowerNameBuf> {
         let qtype = question_of(answer).ok().map(|(_, qtype)| qtype);
         let further = validated.leads_to.filter(|_| !matches!(qtype, Some(Type::ANY | Type::CNAME)));
         answer.leads_to.or(further.map(|name| name.as_name().to_lower()))
@@ -47,7 +47,7 @@ impl Form {
     /// the answer is secure.
     pub(crate) fn write(
         &mut self,
-        answer: &Answer,
+        answer: &ScrubbedAnswer,
         validated: &Validated,
         dnssec_ok: bool,
     ) -> Result<(Arc<[u8]>, bool), Unjoinable> {
@@ -61,7 +61,12 @@ impl Form {
         Ok((message, true))
     }
 
-    fn make(&self, answer: &Answer, validated: &Validated, dnssec_ok: bool) -> Result<Vec<u8>, Unjoinable> {
+    fn make(
+        &self,
+        answer: &ScrubbedAnswer,
+        validated: &Validated,
+        dnssec_ok: bool,
+    ) -> Result<Vec<u8>, Unjoinable> {
         let (mut header, mut parser) = Parser::new(&answer.message)?;
         let [_, answers, authorities, _] = header.counts();
         let is_secure = validated.security == Security::Secure;
@@ -113,7 +118,7 @@ fn is_hidden(rtype: Type, section: Section, qtype: Type) -> bool {
     matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3) && !asked
 }
 
-fn question_of(answer: &Answer) -> Result<(NameBuf, Type), Unjoinable> {
+fn question_of(answer: &ScrubbedAnswer) -> Result<(NameBuf, Type), Unjoinable> {
     let (_, mut parser) = Parser::new(&answer.message)?;
     let question = parser.question()?;
     Ok((question.name.to_buf(), question.qtype))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resolver::{Answer, AnsweredBy, Budget, LookupFailure, QueryKey, ReplyFault};
+use resolver::{AnsweredBy, Budget, LookupFailure, QueryKey, ReplyFault, ScrubbedAnswer};
 use validator::{BogusReason, Need, Progress, Response, Security, Validated, Validator};
 use wire::Rcode;
 
@@ -14,7 +14,7 @@ use crate::quota::{Spent, ValidationQuota};
 /// A validation.
 pub(crate) struct Job {
     /// The answer, or the second one.
-    pub(crate) answer: Arc<Answer>,
+    pub(crate) answer: Arc<ScrubbedAnswer>,
     /// The query, with CD clear.
     pub(crate) query_key: QueryKey,
     pub(crate) validator: Validator,
@@ -35,12 +35,12 @@ pub(crate) struct Job {
     /// `answer` is the first link of the received chain.
     is_cut: bool,
     /// Unused proofs from referrals: an answer and an index into its referrals.
-    referrals: Vec<(Arc<Answer>, usize)>,
+    referrals: Vec<(Arc<ScrubbedAnswer>, usize)>,
 }
 
 /// A job whose answer has not been parsed.
 pub(crate) struct Unread {
-    answer: Arc<Answer>,
+    answer: Arc<ScrubbedAnswer>,
     query_key: QueryKey,
     payer: Budget,
     quota: ValidationQuota,
@@ -106,7 +106,7 @@ impl Job {
     }
 
     /// Restarts with a second answer, unless it is malformed.
-    pub(crate) fn begin_again(&mut self, answer: Arc<Answer>) -> bool {
+    pub(crate) fn begin_again(&mut self, answer: Arc<ScrubbedAnswer>) -> bool {
         let Ok(response) = Response::read(&answer.message, answer.rcode) else { return false };
         self.validator = Validator::answer(response);
         self.note_referrals(&answer);
@@ -130,7 +130,7 @@ impl Job {
     }
 
     /// Records the source of a DS or DNSKEY, and its referrals.
-    pub(crate) fn hear(&mut self, need: Need, answer: &Arc<Answer>) {
+    pub(crate) fn hear(&mut self, need: Need, answer: &Arc<ScrubbedAnswer>) {
         self.heard.retain(|(known, _)| *known != need);
         self.heard.extend(answer.by.map(|by| (need, by)));
         self.note_referrals(answer);
@@ -141,14 +141,14 @@ impl Job {
         self.heard.iter().find(|(known, _)| known == need).map(|(_, by)| *by)
     }
 
-    fn note_referrals(&mut self, answer: &Arc<Answer>) {
+    fn note_referrals(&mut self, answer: &Arc<ScrubbedAnswer>) {
         self.referrals.extend((0..answer.referrals.len()).map(|at| (Arc::clone(answer), at)));
     }
 
     /// Takes a referral's proof for the DS that is needed. Each is used once.
     pub(crate) fn take_referral(&mut self, need: &Need) -> Option<Response> {
         let Need::Ds(name) = need else { return None };
-        let of = |(answer, at): &(Arc<Answer>, usize)| {
+        let of = |(answer, at): &(Arc<ScrubbedAnswer>, usize)| {
             answer.referrals.get(*at).is_some_and(|proof| proof.zone.as_name() == name.as_name())
         };
         let (answer, at) = self.referrals.swap_remove(self.referrals.iter().position(of)?);

@@ -1,6 +1,6 @@
 //! The first link of an alias chain, as an answer by itself.
 
-use resolver::Answer;
+use resolver::ScrubbedAnswer;
 use wire::message::{Builder, Compressor, MAX_MESSAGE, Offset, Owner, Parser, Section};
 use wire::{LowerNameBuf, Name, Rcode, Type};
 
@@ -8,9 +8,9 @@ use crate::message::Unjoinable;
 
 /// Returns the part of an answer up to the first alias, if there is more behind it; the alias's target is
 /// then looked up separately.
-pub(super) fn first_link(answer: &Answer) -> Option<Answer> {
+pub(super) fn first_link(answer: &ScrubbedAnswer) -> Option<ScrubbedAnswer> {
     let (message, target) = cut(answer).ok().flatten()?;
-    Some(Answer {
+    Some(ScrubbedAnswer {
         message: message.into(),
         rcode: Rcode::NOERROR,
         negative_ttl: None,
@@ -20,7 +20,7 @@ pub(super) fn first_link(answer: &Answer) -> Option<Answer> {
 }
 
 /// Returns the message with the first link and its proofs, and the link's target.
-fn cut(answer: &Answer) -> Result<Option<(Vec<u8>, LowerNameBuf)>, Unjoinable> {
+fn cut(answer: &ScrubbedAnswer) -> Result<Option<(Vec<u8>, LowerNameBuf)>, Unjoinable> {
     let (mut header, mut parser) = Parser::new(&answer.message)?;
     let [_, answers, authorities, _] = header.counts();
     header.set_rcode(Rcode::NOERROR);

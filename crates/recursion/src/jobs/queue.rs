@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use resolver::{Answer, Budget, ClientPrefix, LookupOutcome, QueryKey};
+use resolver::{Budget, ClientPrefix, LookupOutcome, QueryKey, ScrubbedAnswer};
 use validator::Response;
 
 use super::lock;
@@ -14,7 +14,7 @@ use crate::waiter::{Wanted, Who};
 
 /// An answer that must be validated before its waiter gets it.
 pub(crate) struct Candidate {
-    pub(crate) answer: Arc<Answer>,
+    pub(crate) answer: Arc<ScrubbedAnswer>,
     /// The query, with CD clear.
     pub(crate) query_key: QueryKey,
     /// The client's network.
@@ -33,7 +33,7 @@ pub(crate) struct Candidate {
 pub(crate) struct Came {
     pub(crate) response: Response,
     /// The answer that `response` was read from.
-    pub(crate) answer: Arc<Answer>,
+    pub(crate) answer: Arc<ScrubbedAnswer>,
 }
 
 /// A task for a validation thread.

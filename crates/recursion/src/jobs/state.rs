@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use resolver::{Answer, Budget, ClientPrefix};
+use resolver::{Budget, ClientPrefix, ScrubbedAnswer};
 use validator::{Need, Validated};
 use wire::{LowerNameBuf, Type};
 
@@ -64,7 +64,7 @@ impl State {
     }
 
     /// Returns the recent validation of this answer.
-    pub(crate) fn recent(&self, answer: &Arc<Answer>) -> Option<Arc<Finished>> {
+    pub(crate) fn recent(&self, answer: &Arc<ScrubbedAnswer>) -> Option<Arc<Finished>> {
         self.recent.iter().find(|known| Arc::ptr_eq(&known.received, answer)).cloned()
     }
 
@@ -111,7 +111,7 @@ pub(crate) struct Needed {
 /// A running validation and its waiters.
 pub(crate) struct Underway {
     /// The first answer.
-    pub(crate) received: Arc<Answer>,
+    pub(crate) received: Arc<ScrubbedAnswer>,
     /// The waiters. The first is charged.
     pub(crate) candidates: Vec<Candidate>,
     /// The job, if it rests.
@@ -125,9 +125,9 @@ pub(crate) fn key(wanted: &Wanted) -> Key {
 /// A completed validation.
 pub(crate) struct Finished {
     /// The first answer.
-    pub(crate) received: Arc<Answer>,
+    pub(crate) received: Arc<ScrubbedAnswer>,
     /// The answer that counts.
-    pub(crate) answer: Arc<Answer>,
+    pub(crate) answer: Arc<ScrubbedAnswer>,
     pub(crate) form: Mutex<Form>,
     pub(crate) validated: Validated,
     pub(crate) asked: Vec<Need>,

@@ -54,7 +54,7 @@ mod work;
 
 use std::sync::Arc;
 
-use resolver::{Answer, LookupFailure, ShedReason};
+use resolver::{LookupFailure, ScrubbedAnswer, ShedReason};
 use validator::Security;
 
 use crate::jobs::job::Job;
@@ -87,7 +87,7 @@ impl Service {
     pub(crate) fn validate(
         &self,
         policy: &Arc<Policy>,
-        answer: Arc<Answer>,
+        answer: Arc<ScrubbedAnswer>,
         unchecked: Unchecked,
         who: Who,
         at: Moment,

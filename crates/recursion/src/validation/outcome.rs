@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use cache::Now;
-use resolver::{Answer, AnsweredBy, LookupFailure, LookupOutcome, QueryKey, ReplyFault, ReportAgent};
+use resolver::{AnsweredBy, LookupFailure, LookupOutcome, QueryKey, ReplyFault, ReportAgent, ScrubbedAnswer};
 use validator::{BogusReason, Need, Security, Validated};
 use wire::{NameBuf, Ttl};
 
@@ -27,7 +27,7 @@ impl Service {
         turn: &Turn<'_>,
         job: Box<Job>,
         validated: Validated,
-        who: impl FnOnce(&mut State) -> Option<(Arc<Answer>, Vec<Candidate>)>,
+        who: impl FnOnce(&mut State) -> Option<(Arc<ScrubbedAnswer>, Vec<Candidate>)>,
     ) {
         self.learn(turn, &job, &validated);
         let form = Mutex::new(Form::of(job.validator.response(), &validated));
@@ -182,7 +182,7 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
 }
 
 /// Passes the verdict to a callback.
-fn tell(who: Who, answer: &Arc<Answer>, validated: &Validated, asked: &[Need]) {
+fn tell(who: Who, answer: &Arc<ScrubbedAnswer>, validated: &Validated, asked: &[Need]) {
     if let Who::Callback(told) = who {
         let Validated { security, at, .. } = *validated;
         let verdict = Verdict { security, at, asked: asked.to_vec() };

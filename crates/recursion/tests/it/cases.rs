@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use resolver::QueryKey;
-use testkit::tree::{Reply as TreeReply, covered};
+use testkit::tree::{TreeReply, covered};
 use wire::{Rcode, Ttl, Type};
 
 use crate::support::{Reply, ask};

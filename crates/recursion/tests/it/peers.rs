@@ -17,10 +17,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use resolver::QueryKey;
 use testkit::decode::decode;
 use testkit::keys::Validity;
-use testkit::network::{self, Port, Replies};
-use testkit::peers::{AD, CD, DO, Peer, PeerKind, PeerMinimisation, PeerRule, PeerSetup, ask_once};
-use testkit::tree::{Reply as TreeReply, Tree};
-use testkit::verdicts::{SCENARIO, Verdict, compare_with_peers};
+use testkit::network::{self, Port, ReplyFn};
+use testkit::peers::{AD, CD, DO, PeerKind, PeerMinimisation, PeerProcess, PeerRule, PeerSetup, ask_once};
+use testkit::tree::{Tree, TreeReply};
+use testkit::verdicts::{SCENARIO, ScenarioAnswers, compare_with_peers};
 use wire::NameBuf;
 use wire::message::Parser;
 
@@ -57,10 +57,10 @@ fn inside_a_case_is_played_by_others() {
     let folder = tmp.join("cases").join(number.to_string());
     let setup = setup(case, &tree);
     let build = tmp.parent().expect("the build folder");
-    let mut peers: Vec<Peer> = Vec::new();
+    let mut peers: Vec<PeerProcess> = Vec::new();
     for kind in PeerKind::ALL {
         let program = kind.program(build).expect("a program");
-        peers.push(Peer::start(kind, &program, &setup, &folder));
+        peers.push(PeerProcess::start(kind, &program, &setup, &folder));
     }
     peers.iter_mut().for_each(|peer| peer.wait(&folder));
     for step in case.steps {
@@ -93,7 +93,7 @@ fn setup(case: &Case, tree: &Tree) -> PeerSetup {
 }
 
 /// The upstream server: a resolver that does not validate.
-fn replies(tree: &Arc<Tree>, server: &Arc<Mutex<Server>>) -> Arc<Replies> {
+fn replies(tree: &Arc<Tree>, server: &Arc<Mutex<Server>>) -> Arc<ReplyFn> {
     let (tree, server) = (Arc::clone(tree), Arc::clone(server));
     Arc::new(move |query| {
         let (header, mut parser) = Parser::new(query).ok()?;
@@ -122,7 +122,7 @@ fn replies(tree: &Arc<Tree>, server: &Arc<Mutex<Server>>) -> Arc<Replies> {
 }
 
 /// Compares each peer's answer to a query with the case.
-fn verdict(case: &Case, question: &str, says: &str) -> Verdict {
+fn verdict(case: &Case, question: &str, says: &str) -> ScenarioAnswers {
     let Ask { name, qtype, dnssec_ok, checking_disabled, authentic, .. } = ask(question);
     let bits = [(dnssec_ok, DO), (checking_disabled, CD), (authentic, AD)];
     let flags = bits.into_iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
@@ -135,7 +135,7 @@ fn verdict(case: &Case, question: &str, says: &str) -> Verdict {
     let words: Vec<&str> = says.split(' ').collect();
     let ad = if words.contains(&"ad") { " ad" } else { "" };
     let answers = std::iter::once(format!("{}{ad}", words[0])).chain(theirs).collect();
-    Verdict { scenario: case.title.to_owned(), question: question.to_owned(), answers }
+    ScenarioAnswers { scenario: case.title.to_owned(), question: question.to_owned(), answers }
 }
 
 /// The response code and AD; no reply counts as SERVFAIL.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use resolver::QueryKey;
 use testkit::answers::Line;
 use testkit::name;
-use testkit::tree::{Reply as TreeReply, covered};
+use testkit::tree::{TreeReply, covered};
 use wire::{Rcode, Type};
 
 use crate::support::ask;

@@ -121,7 +121,7 @@ fn servers_that_failed_long_ago_are_waited_for() {
 
 #[test]
 fn there_is_an_age_at_which_answers_are_too_old() {
-    let mut world = World::with_cache(&cache::Config { max_stale: 100, ..cache_config() }, |policy| {
+    let mut world = World::with_cache(&cache::CacheConfig { max_stale: 100, ..cache_config() }, |policy| {
         policy.stale_after = Some(Duration::ZERO);
     });
     world.learn("www.example. A", &data(&WWW));

@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use cache::{Cache, Freshness};
-use engine::{Both, Config, Engine, Sources, Worker, WorkerState, Zones};
+use engine::{Both, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
 use exchange::{Clock, MAX_MESSAGE, Outcome, Packets, Transport};
 use recursion::{
     AccessAction, AccessRule, Cached, Domain, LocalConfig, LocalRecord, LookupCompletion, Lookups,
@@ -101,8 +101,8 @@ pub(crate) fn record(line: &str) -> LocalRecord {
 }
 
 /// A small cache.
-pub(crate) fn cache_config() -> cache::Config {
-    cache::Config { bytes: 1 << 20, ..cache::Config::default() }
+pub(crate) fn cache_config() -> cache::CacheConfig {
+    cache::CacheConfig { bytes: 1 << 20, ..cache::CacheConfig::default() }
 }
 
 impl World {
@@ -111,7 +111,7 @@ impl World {
         World::with_cache(&cache_config(), change)
     }
 
-    pub(crate) fn with_cache(config: &cache::Config, change: impl FnOnce(&mut PolicyConfig)) -> World {
+    pub(crate) fn with_cache(config: &cache::CacheConfig, change: impl FnOnce(&mut PolicyConfig)) -> World {
         let (key, start) = (testkit::key(), Instant::now());
         let mut policy = policy();
         change(&mut policy);
@@ -119,12 +119,12 @@ impl World {
         let service = Service::new(cache, start, &policy).expect("a policy");
         let noted = Noted::default();
         service.connect(Box::new(noted.clone()));
-        let records: Vec<testkit::Record> = ZONE.iter().map(|line| zone_record(line)).collect();
+        let records: Vec<testkit::ModelRecord> = ZONE.iter().map(|line| zone_record(line)).collect();
         let zone = testkit::build(testkit::name("local.example.").as_name(), &key, &records);
         let catalog = Catalog::new(&key).with([Change::Serve(Arc::new(zone))]).expect("one key");
         let memory = Both { first: Zones::new(Arc::new(catalog)), then: service.memory() };
         let sources = Sources { elsewhere: Some(service.source()), ..Sources::default() };
-        let engine = Arc::new(Engine::new(memory, sources, Config::default()));
+        let engine = Arc::new(Engine::new(memory, sources, EngineConfig::default()));
         let worker = Worker::new(Arc::clone(&engine), Arc::new(WorkerState::new(Waker::noop().clone())));
         let wall = Arc::new(AtomicU64::new(NOW.into()));
         let completion = completion(&service, &wall);
@@ -291,9 +291,9 @@ fn completion(service: &Arc<Service>, wall: &Arc<AtomicU64>) -> LookupCompletion
     service.settler_by(move |_| UnixTime::from_secs(wall.load(Relaxed)))
 }
 
-fn zone_record(line: &str) -> testkit::Record {
+fn zone_record(line: &str) -> testkit::ModelRecord {
     let LocalRecord { owner, rtype, ttl, rdata } = record(line);
-    testkit::Record { owner, rtype, ttl, rdata }
+    testkit::ModelRecord { owner, rtype, ttl, rdata }
 }
 
 /// A query key such as `www.example. A do cd`.

@@ -12,7 +12,7 @@ use resolver::{
     scrub,
 };
 use testkit::name;
-use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
+use testkit::tree::{NOW, Tree, TreeReply, covered};
 use validator::{InsecureReason, TrustAnchors};
 use wire::{Name, Rcode, Ttl, Type, UnixTime};
 
@@ -103,7 +103,7 @@ impl Validated {
                 let last = if other_than.is_some() { 2 } else { 1 };
                 let by = Some(AnsweredBy::Server(([192, 0, 2, last], 53).into()));
                 let (agent, referrals) = (self.agent(), self.referrals(query_key));
-                LookupOutcome::Answered(Arc::new(resolver::Answer { by, agent, referrals, ..answer }))
+                LookupOutcome::Answered(Arc::new(resolver::ScrubbedAnswer { by, agent, referrals, ..answer }))
             }
             // After a useless reply the resolver tries the next server in the same lookup.
             Err(_) if other_than.is_none() && self.second.is_some() => {
@@ -457,7 +457,8 @@ fn ad_of_servers_counts_for_nothing() {
         let LookupOutcome::Answered(answer) = with.outcome(&next) else { panic!("an answer") };
         let mut message = answer.message.to_vec();
         message[3] |= 0x20;
-        let answer = resolver::Answer { authentic: true, message: message.into(), ..(*answer).clone() };
+        let answer =
+            resolver::ScrubbedAnswer { authentic: true, message: message.into(), ..(*answer).clone() };
         with.world.end(&next, &LookupOutcome::Answered(Arc::new(answer)));
         with.run();
         assert!(!with.world.later().flags().contains("ad"), "{question}");

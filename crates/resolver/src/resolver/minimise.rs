@@ -12,7 +12,7 @@ use crate::delegations::Cut;
 use crate::query_key::QueryKey;
 use crate::random::Random;
 use crate::request::LookupSink;
-use crate::scrub::Answer;
+use crate::scrub::ScrubbedAnswer;
 
 /// Queries that add one label each; later ones divide the remaining labels (RFC 9156 §2.3).
 const ONE_LABEL: u16 = 4;
@@ -93,7 +93,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 }
 
 /// Returns how long an answer is valid: for a denial the SOA's time (RFC 2308 §5), otherwise the lowest TTL.
-pub(super) fn lifetime(answer: &Answer) -> Option<Duration> {
+pub(super) fn lifetime(answer: &ScrubbedAnswer) -> Option<Duration> {
     if let Some(ttl) = answer.negative_ttl {
         return Some(Duration::from_secs(ttl.as_secs().into()));
     }

@@ -15,7 +15,7 @@ use crate::query_key::{AnsweredBy, ReportAgent};
 use crate::random::Random;
 use crate::request::LookupSink;
 use crate::rules::{Rule, Way};
-use crate::scrub::{Answer, ReplyFault, Scope, scrub};
+use crate::scrub::{ReplyFault, Scope, ScrubbedAnswer, scrub};
 use crate::server::Ability;
 use crate::servers::ServerId;
 use crate::trace::{TraceEvent, TraceVerdict, TryChange};
@@ -300,7 +300,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
                 Ok(answer) => {
                     let agent = self.lookups.get_mut(&lookup).and_then(|lookup| lookup.agent_of(server));
                     let by = self.servers.address(server).map(AnsweredBy::Server);
-                    let answer = Answer { by, agent, ..answer };
+                    let answer = ScrubbedAnswer { by, agent, ..answer };
                     self.note_reply(id, rcode, TraceVerdict::Answer, now);
                     self.forget(id, actions);
                     self.end(lookup, LookupOutcome::Answered(Arc::new(answer)), now, actions);

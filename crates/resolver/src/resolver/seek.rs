@@ -20,7 +20,7 @@ use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::query_key::QueryKey;
 use crate::random::Random;
 use crate::request::LookupSink;
-use crate::scrub::{Answer, address, may_be_asked};
+use crate::scrub::{ScrubbedAnswer, address, may_be_asked};
 use crate::trace::TraceEvent;
 
 /// After this many first timeouts of an unmeasured server without an address, another server's address is
@@ -364,7 +364,7 @@ pub(super) fn plain(name: LowerName<'_>, qtype: Type) -> QueryKey {
 }
 
 /// Returns the addresses in an answer, and their TTL. A server's name must not be an alias (RFC 2181 §10.3).
-pub(super) fn addresses_in(answer: &Answer, qtype: Type) -> (Vec<IpAddr>, Option<Duration>) {
+pub(super) fn addresses_in(answer: &ScrubbedAnswer, qtype: Type) -> (Vec<IpAddr>, Option<Duration>) {
     let seconds = |ttl: u32| Some(Duration::from_secs(ttl.clamp(1, HOST_TTL).into()));
     let mut found = (Vec::new(), answer.negative_ttl.map_or(Some(NO_HOST), |ttl| seconds(ttl.as_secs())));
     let Ok((header, mut parser)) = Parser::new(&answer.message) else { return found };

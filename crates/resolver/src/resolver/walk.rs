@@ -25,7 +25,7 @@ use crate::query_key::{AnsweredBy, QueryKey, ReportAgent};
 use crate::random::Random;
 use crate::request::LookupSink;
 use crate::rules::Way;
-use crate::scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
+use crate::scrub::{Referral, ReferralProof, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
 use crate::scrub::{priming, referral, referral_proof, scrub};
 use crate::select::Asked;
 use crate::trace::{TraceEvent, TraceVerdict};
@@ -44,7 +44,7 @@ pub(super) enum Next {
     /// The next query has the whole name.
     Whole,
     /// The answer.
-    Answer(Answer),
+    Answer(ScrubbedAnswer),
     /// The parent's servers have these addresses of a zone's servers.
     Glue(Vec<(LowerNameBuf, IpAddr)>),
 }
@@ -310,7 +310,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
                 }
                 let iteration = lookup.and_then(|lookup| lookup.state.iteration_mut());
                 let referrals = iteration.map(|iteration| std::mem::take(&mut iteration.referrals));
-                let answer = Answer { by, agent, referrals: referrals.unwrap_or_default(), ..answer };
+                let answer = ScrubbedAnswer { by, agent, referrals: referrals.unwrap_or_default(), ..answer };
                 self.learn_start(id, cut, message, &answer, now);
                 let above = part.as_ref().and_then(|part| part.as_lower().parent());
                 self.learn_uncut(above, cut, || lifetime(&answer), now);
@@ -423,7 +423,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     }
 
     /// Caches the current servers of a rule's start zone from an answer for its NS records, if priming is on.
-    fn learn_start(&mut self, id: LookupId, cut: &Cut, message: &[u8], answer: &Answer, now: Instant) {
+    fn learn_start(
+        &mut self,
+        id: LookupId,
+        cut: &Cut,
+        message: &[u8],
+        answer: &ScrubbedAnswer,
+        now: Instant,
+    ) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let rule = self.rules.get(lookup.rule).map(|rule| &rule.way);
         let Some(Way::Iterate { start, prime: true, .. }) = rule else { return };

@@ -22,7 +22,7 @@ pub(crate) use referral::{address, may_be_asked};
 
 /// A scrubbed answer, fit for the cache and for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ScrubbedAnswer {
     /// The message, rebuilt: ID 0, QR, RD and RA set, the question in lower case at offset 12, no OPT. Owners
     /// and names in RDATA are compressed.
     pub message: Box<[u8]>,
@@ -106,7 +106,7 @@ pub fn scrub(
     query_key: &QueryKey,
     rcode: Rcode,
     scope: &Scope<'_>,
-) -> Result<Answer, ReplyFault> {
+) -> Result<ScrubbedAnswer, ReplyFault> {
     let mut records = Records::read(message, query_key.qclass, scope.sent)?;
     let mut kept = Kept::new(scope, query_key.dnssec_ok);
     let mut chain = Chain::follow(&mut records, query_key, scope, &mut kept)?;
@@ -138,7 +138,7 @@ pub fn scrub(
         kept.proofs(&mut records)?;
     }
     write(query_key, message, rcode, &kept, negative_ttl)
-        .map(|answer| Answer { leads_to: chain.leads_to, ..answer })
+        .map(|answer| ScrubbedAnswer { leads_to: chain.leads_to, ..answer })
         .map_err(|Full| ReplyFault::Malformed)
 }
 
@@ -199,7 +199,7 @@ fn write(
     rcode: Rcode,
     kept: &Kept,
     negative_ttl: Option<Ttl>,
-) -> Result<Answer, Full> {
+) -> Result<ScrubbedAnswer, Full> {
     let flags = Header::of(reply);
     let authentic = flags.is_some_and(|header| header.authentic_data());
     let authoritative = flags.is_some_and(|header| header.authoritative());
@@ -233,7 +233,17 @@ fn write(
     let len = b.finish();
     let message = buf.get(..len).unwrap_or_default().into();
     let (leads_to, by, agent, referrals) = (None, None, None, Vec::new());
-    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to, by, agent, referrals })
+    Ok(ScrubbedAnswer {
+        message,
+        rcode,
+        authentic,
+        authoritative,
+        negative_ttl,
+        leads_to,
+        by,
+        agent,
+        referrals,
+    })
 }
 
 /// A record that is kept.

@@ -18,12 +18,12 @@ const ROOM: usize = 512;
 /// The records of the answer and authority sections that have the right class and are no meta types.
 pub(super) struct Records<'m> {
     parser: Parser<'m>,
-    all: Vec<Found>,
+    all: Vec<SectionRecord>,
     /// The name as sent, if it had capital letters.
     sent: Option<NameBuf>,
 }
 
-struct Found {
+struct SectionRecord {
     section: Section,
     owner: NameBuf,
     rtype: Type,
@@ -60,7 +60,7 @@ impl<'m> Records<'m> {
                     lower_what_was_sent(&mut wire, sent.as_name());
                     owner = Name::from_wire(&wire).map_or(owner, Name::to_buf);
                 }
-                all.push(Found { section, owner, rtype: raw.rtype, raw, taken: false });
+                all.push(SectionRecord { section, owner, rtype: raw.rtype, raw, taken: false });
             }
         }
         Ok(Records { parser, all, sent })
@@ -108,7 +108,7 @@ impl<'m> Records<'m> {
 
     /// Whether the reply answers or denies `name`.
     pub(super) fn tells_of(&self, name: Name<'_>, domain: Name<'_>) -> bool {
-        let here = |found: &Found| found.section == Section::Answer && found.owner.as_name() == name;
+        let here = |found: &SectionRecord| found.section == Section::Answer && found.owner.as_name() == name;
         self.all.iter().any(here) || self.soa(name, domain).is_some()
     }
 
@@ -116,8 +116,9 @@ impl<'m> Records<'m> {
     /// server may be authoritative for, are no referral.
     pub(super) fn is_referral(&self, own: Option<OwnZones<'_>>) -> bool {
         let authority = || self.all.iter().filter(|found| found.section == Section::Authority);
-        let refers =
-            |found: &Found| found.rtype == Type::NS && !own.is_some_and(|own| own.has(found.owner.as_name()));
+        let refers = |found: &SectionRecord| {
+            found.rtype == Type::NS && !own.is_some_and(|own| own.has(found.owner.as_name()))
+        };
         authority().any(refers) && authority().all(|found| found.rtype != Type::SOA)
     }
 
@@ -142,7 +143,7 @@ impl<'m> Records<'m> {
     }
 
     /// Returns the records that match `wanted` and are not taken.
-    fn pick(&self, wanted: impl Fn(&Found) -> bool) -> Vec<usize> {
+    fn pick(&self, wanted: impl Fn(&SectionRecord) -> bool) -> Vec<usize> {
         let open = self.all.iter().enumerate().filter(|(_, found)| !found.taken && wanted(found));
         open.map(|(at, _)| at).collect()
     }
@@ -231,7 +232,8 @@ impl Kept {
     pub(super) fn set(&mut self, records: &mut Records<'_>, at: usize) -> Result<Ttl, ReplyFault> {
         let Some(found) = records.all.get(at) else { return Ok(Ttl::ZERO) };
         let (section, owner, rtype) = (found.section, found.owner, found.rtype);
-        let same = |found: &Found| (found.section, found.rtype) == (section, rtype) && found.owner == owner;
+        let same =
+            |found: &SectionRecord| (found.section, found.rtype) == (section, rtype) && found.owner == owner;
         let members = records.pick(same);
         let mut data: Vec<(Vec<u8>, Ttl)> = Vec::with_capacity(members.len());
         let mut ttl = Ttl::from_secs(self.settings.max_ttl);
@@ -284,7 +286,7 @@ impl Kept {
         ttl: Ttl,
     ) -> Result<(), ReplyFault> {
         let mut kept = 0;
-        let of_owner = |found: &Found| {
+        let of_owner = |found: &SectionRecord| {
             (found.section, found.rtype) == (section, Type::RRSIG) && found.owner.as_name() == owner
         };
         for at in records.pick(of_owner) {
@@ -317,7 +319,7 @@ impl Kept {
 
     /// Keeps all RRsets of `owner` in the answer section. Returns whether there are any.
     pub(super) fn all_at(&mut self, records: &mut Records<'_>, owner: Name<'_>) -> Result<bool, ReplyFault> {
-        let here = |found: &Found| found.section == Section::Answer && found.owner.as_name() == owner;
+        let here = |found: &SectionRecord| found.section == Section::Answer && found.owner.as_name() == owner;
         let all = records.pick(here);
         self.sets(records, &all)?;
         Ok(!all.is_empty())
@@ -327,7 +329,7 @@ impl Kept {
     pub(super) fn proofs(&mut self, records: &mut Records<'_>) -> Result<(), ReplyFault> {
         self.zones_of_proofs(records);
         let zones = self.zones.clone();
-        let proves = |found: &Found| {
+        let proves = |found: &SectionRecord| {
             let owner = found.owner.as_name();
             found.section == Section::Authority
                 && zones.iter().any(|zone| match found.rtype {
@@ -342,7 +344,7 @@ impl Kept {
 
     /// Records the signers of NSEC and NSEC3 records: in a denial without an SOA nothing else names the zone.
     fn zones_of_proofs(&mut self, records: &mut Records<'_>) {
-        let signs = |found: &Found| (found.section, found.rtype) == (Section::Authority, Type::RRSIG);
+        let signs = |found: &SectionRecord| (found.section, found.rtype) == (Section::Authority, Type::RRSIG);
         for at in records.pick(signs) {
             let owner = records.all.get(at).map(|found| found.owner);
             let rdata = records.rdata(at).unwrap_or_default();

@@ -23,8 +23,8 @@ use std::time::Duration;
 use exchange::Transport;
 use resolver::Minimisation;
 use testkit::network::{self, Port};
-use testkit::peers::{DO, Peer, PeerKind, PeerMinimisation, PeerRule, PeerSetup, ask_once};
-use testkit::verdicts::{SCENARIO, Verdict, compare_with_peers};
+use testkit::peers::{DO, PeerKind, PeerMinimisation, PeerProcess, PeerRule, PeerSetup, ask_once};
+use testkit::verdicts::{SCENARIO, ScenarioAnswers, compare_with_peers};
 use wire::message::{Header, Parser};
 use wire::{NameBuf, Type, rdata};
 
@@ -91,7 +91,7 @@ struct Stage {
     folder: PathBuf,
     play: Arc<Mutex<Play>>,
     setup: PeerSetup,
-    peers: Vec<Peer>,
+    peers: Vec<PeerProcess>,
     /// Open ports by address, and whether they are for TCP.
     ports: BTreeMap<(IpAddr, bool), Port>,
     addresses: BTreeSet<IpAddr>,
@@ -202,7 +202,7 @@ impl Stage {
         let build = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the build folder");
         for kind in PeerKind::ALL {
             let program = kind.program(build).expect("a program");
-            self.peers.push(Peer::start(kind, &program, &self.setup, &self.folder));
+            self.peers.push(PeerProcess::start(kind, &program, &self.setup, &self.folder));
         }
         self.peers.iter_mut().for_each(|peer| peer.wait(&self.folder));
         true
@@ -270,7 +270,7 @@ impl Stage {
             false => answer.to_string(),
         });
         let answers = std::iter::once(expected.to_string()).chain(theirs).collect();
-        println!("{}", Verdict { scenario: self.title.clone(), question, answers });
+        println!("{}", ScenarioAnswers { scenario: self.title.clone(), question, answers });
     }
 }
 

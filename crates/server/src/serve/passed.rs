@@ -11,7 +11,7 @@ use net::{BindError, Bound, Listener, ListenerConfig, PassedFault, PassedSocket}
 
 use config::Settings;
 use config::listen::Listen;
-use config::metrics::Metrics;
+use config::metrics::MetricsSection;
 use config::table::value::AddrPort;
 
 /// The number of the first passed descriptor.
@@ -236,7 +236,7 @@ impl PassedSockets {
     fn check(&self, settings: &Settings) -> Result<(), PassingFault> {
         let mut metrics = 0;
         for waiting in self.waiting.iter().filter(|waiting| !waiting.inherited) {
-            let for_metrics = |metrics: &Metrics| waiting.is_for(metrics.listen.0, Transport::Tcp);
+            let for_metrics = |metrics: &MetricsSection| waiting.is_for(metrics.listen.0, Transport::Tcp);
             let is_wanted = if settings.metrics.as_deref().is_some_and(for_metrics) {
                 metrics += 1;
                 metrics == 1

@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket as Socket2, Type};
 use super::passed::PassedSockets;
 use crate::privileges;
 use config::Settings;
-use config::metrics::Metrics;
+use config::metrics::MetricsSection;
 use control::socket::Socket;
 use telemetry::process::{UserIds, is_root};
 use zone_manager::zones::images;
@@ -192,7 +192,7 @@ pub(super) fn hint(e: &BindError) -> Option<String> {
 /// Returns the metrics listener, passed or bound, with a note for the operator if no interface has its
 /// address yet.
 pub(super) fn open_metrics(
-    metrics: &Metrics,
+    metrics: &MetricsSection,
     passed: &mut PassedSockets,
 ) -> io::Result<(TcpListener, Option<String>)> {
     let addr = metrics.listen.value;

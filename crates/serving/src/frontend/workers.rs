@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use engine::{Engine, Stats, Worker, WorkerState};
+use engine::{Engine, QueryStats, Worker, WorkerState};
 use exchange::{HandlerFactory, WorkerContext};
 
 use super::Served;
@@ -16,7 +16,7 @@ pub struct Accounts(Arc<Mutex<Vec<Arc<WorkerState>>>>);
 
 impl Accounts {
     /// Sums one figure over all workers' counters.
-    pub fn sum(&self, figure: impl Fn(&Stats) -> u64) -> u64 {
+    pub fn sum(&self, figure: impl Fn(&QueryStats) -> u64) -> u64 {
         lock(&self.0).iter().map(|account| figure(&account.stats)).sum()
     }
 }

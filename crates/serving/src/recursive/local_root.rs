@@ -411,7 +411,7 @@ impl RootCopy {
 mod tests {
     use testkit::keys::{SigningKey, Validity};
     use testkit::sign::sign_by;
-    use testkit::{Chain, Record, name};
+    use testkit::{Chain, ModelRecord, name};
     use wire::{Class, Header, Ttl, Type};
     use zone::zonemd::{self, ZonemdHash};
 
@@ -429,9 +429,9 @@ mod tests {
         Arc::new(testkit::build(Name::ROOT, &testkit::key(), &root_records(key, good)))
     }
 
-    fn root_records(key: &SigningKey, (inception, expiration): (u32, u32)) -> Vec<Record> {
+    fn root_records(key: &SigningKey, (inception, expiration): (u32, u32)) -> Vec<ModelRecord> {
         let (apex, ttl) = (name("."), Ttl::from_secs(3600));
-        let record = |rtype, rdata| Record { owner: apex, rtype, ttl, rdata };
+        let record = |rtype, rdata| ModelRecord { owner: apex, rtype, ttl, rdata };
         let server = name("a.root.").as_name().as_wire().to_vec();
         let numbers = [5u32, 3600, 600, 86_400, 60].map(u32::to_be_bytes).concat();
         let cut = name("example.");
@@ -440,14 +440,14 @@ mod tests {
             record(Type::NS, server.clone()),
             record(Type::DNSKEY, key.dnskey.clone()),
             record(Type::ZONEMD, [&5u32.to_be_bytes()[..], &[1, 1], &[0; 48]].concat()),
-            Record {
+            ModelRecord {
                 owner: cut,
                 rtype: Type::NS,
                 ttl,
                 rdata: name("ns.example.").as_name().as_wire().to_vec(),
             },
-            Record { owner: name("ns.example."), rtype: Type::A, ttl, rdata: vec![192, 0, 2, 1] },
-            Record {
+            ModelRecord { owner: name("ns.example."), rtype: Type::A, ttl, rdata: vec![192, 0, 2, 1] },
+            ModelRecord {
                 owner: cut,
                 rtype: Type::DS,
                 ttl,
@@ -510,21 +510,21 @@ mod tests {
 
     #[test]
     fn a_version_that_is_not_what_its_digest_was_made_of_does_not_count() {
-        let refused = |spoil: &dyn Fn(&mut Vec<Record>)| {
+        let refused = |spoil: &dyn Fn(&mut Vec<ModelRecord>)| {
             let mut records = root_records(&signing_key(), GOOD);
             spoil(&mut records);
             let zone = Arc::new(testkit::build(Name::ROOT, &testkit::key(), &records));
             judged(&zone, &trust(), GOOD.0).expect_err("refused")
         };
-        let glue = |records: &mut Vec<Record>| {
+        let glue = |records: &mut Vec<ModelRecord>| {
             let of_host = records.iter_mut().filter(|record| record.rtype == Type::A);
             of_host.for_each(|record| record.rdata = vec![192, 0, 2, 66]);
         };
         assert!(refused(&glue).contains("the digest in ZONEMD is not that of the zone"));
-        let without = |records: &mut Vec<Record>| records.retain(|record| record.rtype != Type::ZONEMD);
+        let without = |records: &mut Vec<ModelRecord>| records.retain(|record| record.rtype != Type::ZONEMD);
         assert_eq!(refused(&without), "serial 5: the zone has no ZONEMD");
         // Its digest is correct, but not signed.
-        let unsigned = |records: &mut Vec<Record>| {
+        let unsigned = |records: &mut Vec<ModelRecord>| {
             records.retain(|record| !record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes()));
         };
         assert!(refused(&unsigned).contains("its ZONEMD is bogus"));
@@ -661,7 +661,7 @@ mod tests {
     fn a_signature_that_nobody_made_keeps_no_version_in_use() {
         let mut records = root_records(&signing_key(), GOOD);
         // The digest does not cover its own signatures (RFC 8976 §3.3.1), so anyone may add some.
-        let covers = |record: &&Record| record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes());
+        let covers = |record: &&ModelRecord| record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes());
         let mut forged = records.iter().find(covers).cloned().expect("signed");
         // After the type, algorithm, labels and TTL; and in the signature itself.
         forged.rdata[8..12].copy_from_slice(&u32::MAX.wrapping_shr(1).to_be_bytes());

@@ -55,14 +55,14 @@ use store::CacheFile;
 use telemetry::audit::{LastResortLines, RecursionFailureLines};
 use telemetry::dnstap::{Dnstap, Tapped};
 use telemetry::repeated::log_repeated;
-use threads::spare::{Share, spare};
+use threads::spare::{CpuShare, spare};
 use threads::sync::lock;
 use wording::reason;
 
 /// The parameters of recursive service.
 pub struct Plan {
     /// The cache.
-    pub cache: cache::Config,
+    pub cache: cache::CacheConfig,
     /// Whether the cache takes all its memory at the start.
     pub preallocate: bool,
     /// Which clients may query, and how queries are answered.
@@ -433,7 +433,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
     let service = Arc::clone(service);
     let preallocate = move || {
         let began = Instant::now();
-        spare(Share::Tenth, || service.cache().preallocate());
+        spare(CpuShare::Tenth, || service.cache().preallocate());
         info!(milliseconds = began.elapsed().as_millis() as u64, "the cache's memory is allocated");
     };
     std::thread::Builder::new().name("cache-memory".into()).spawn(preallocate).map(drop)

@@ -4,7 +4,7 @@
 use std::sync::Weak;
 use std::time::Instant;
 
-use authority::{Aim, Ask, HashingLimit, PASSES, Scratch, answer};
+use authority::{AnswerLocation, Ask, HashingLimit, PASSES, Scratch, answer};
 use engine::Engine;
 use resolver::ServedZones;
 use wire::hash::HashedName;
@@ -25,7 +25,7 @@ impl ServedZones for OfEngine {
         let catalog = self.0.upgrade()?.catalog();
         let mut qname = HashedName::new();
         qname.set(catalog.key(), name.as_name());
-        let located = Aim::find(&catalog, &qname, Type::A, false)?.located();
+        let located = AnswerLocation::find(&catalog, &qname, Type::A, false)?.located();
         let zone = catalog.entry(located)?.name().as_name().to_lower();
         respond(&catalog, name.as_name(), Type::A, false, message).then_some(zone)
     }
@@ -42,9 +42,9 @@ pub(super) fn respond(
     let key = catalog.key();
     let mut qname = HashedName::new();
     qname.set(key, name);
-    let Some(mut aim) = Aim::find(catalog, &qname, qtype, dnssec_ok) else { return false };
+    let Some(mut location) = AnswerLocation::find(catalog, &qname, qtype, dnssec_ok) else { return false };
     for pass in 0..PASSES {
-        if !aim.prefetch(catalog, pass, &qname) {
+        if !location.prefetch(catalog, pass, &qname) {
             break;
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn respond(
     let hashing = HashingLimit::at(Instant::now());
     let (qname, max_chain, resolves) = (&qname, MAX_CHAIN, &|| false);
     let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
-    let answered = answer(&ask, &aim, &mut b, &mut Scratch::new()).is_ok() && !b.header().truncated();
+    let answered = answer(&ask, &location, &mut b, &mut Scratch::new()).is_ok() && !b.header().truncated();
     let len = b.finish();
     message.truncate(len);
     answered

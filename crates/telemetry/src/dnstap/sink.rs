@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dnstap::{Control, ControlKind, FrameFault, append_control, first_frame, resume};
+use dnstap::{ControlFrame, ControlKind, FrameFault, append_control, first_frame, resume};
 
 use wording::reason;
 
@@ -246,7 +246,7 @@ fn shake_hands(path: &Path) -> Result<UnixStream, FrameFault> {
     let mut say = Vec::new();
     append_control(ControlKind::Ready, &mut say);
     stream.write_all(&say)?;
-    Control::read(&mut stream)?.expect(ControlKind::Accept)?;
+    ControlFrame::read(&mut stream)?.expect(ControlKind::Accept)?;
     say.clear();
     append_control(ControlKind::Start, &mut say);
     stream.write_all(&say)?;
@@ -260,5 +260,5 @@ fn part(stream: &mut UnixStream, patience: Duration) -> Result<(), FrameFault> {
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;
     stream.write_all(&stop())?;
-    Control::read(stream)?.expect(ControlKind::Finish)
+    ControlFrame::read(stream)?.expect(ControlKind::Finish)
 }

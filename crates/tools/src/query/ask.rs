@@ -12,7 +12,7 @@ use super::words::Wanted;
 use wording::reason;
 
 /// A response with its source and timing.
-pub struct Received {
+pub struct ReceivedResponse {
     /// The message.
     pub message: Vec<u8>,
     /// The server that sent it.
@@ -24,7 +24,7 @@ pub struct Received {
 }
 
 /// Sends the query and waits for the response, as the options require.
-pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
+pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<ReceivedResponse, String> {
     let begun = Instant::now();
     let (message, tcp) = if wanted.tcp {
         (over_tcp(wanted, query)?, true)
@@ -38,7 +38,7 @@ pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
             (message, false)
         }
     };
-    Ok(Received { message, server: wanted.server, tcp, took: begun.elapsed() })
+    Ok(ReceivedResponse { message, server: wanted.server, tcp, took: begun.elapsed() })
 }
 
 /// Returns whether a message answers the query: a response with the same ID, and the same question if it has

@@ -351,14 +351,14 @@ pub fn outcome_json(validated: &Validated) -> Value {
 #[cfg(test)]
 mod tests {
     use testkit::name;
-    use testkit::tree::{Reply, Tree, UNIX_NOW};
+    use testkit::tree::{Tree, TreeReply, UNIX_NOW};
     use validator::Need;
 
     use super::*;
 
     /// Returns the chain of `question` in the test tree; `server` may change the replies to DS and DNSKEY
     /// queries.
-    fn chain(question: &str, server: fn(&Need, Reply) -> Option<Reply>) -> String {
+    fn chain(question: &str, server: fn(&Need, TreeReply) -> Option<TreeReply>) -> String {
         let (tree, mut budget) = (Tree::new(), budget());
         let anchors = tree.anchors();
         let mut chase = Chase::new(&anchors);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     /// Returns the reply with a changed last byte in the records of this type of `test.`.
-    fn forged(need: &Need, mut reply: Reply, rtype: Type) -> Option<Reply> {
+    fn forged(need: &Need, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
         let of_test = need.name() == name("test.").as_name() && need.rtype() == rtype;
         for line in reply.answer.iter_mut().filter(|line| of_test && line.rtype == rtype) {
             *line.rdata.last_mut().expect("data") ^= 1;

@@ -8,7 +8,7 @@ use validator::{
 };
 use wire::{LowerNameBuf, NameBuf, Rcode, Type, UnixTime};
 
-use super::ask::{self, Received};
+use super::ask::{self, ReceivedResponse};
 use super::steps::{Errand, Steps, WalkStep};
 use super::walk::{Walk, WalkFault};
 use super::words::Wanted;
@@ -33,7 +33,7 @@ pub enum Answerer<'w> {
 /// An answer from either source.
 pub struct Reply {
     /// The response as received.
-    pub received: Received,
+    pub received: ReceivedResponse,
     /// Its response code.
     pub rcode: Rcode,
     /// The part of it that is used.

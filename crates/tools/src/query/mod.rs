@@ -31,10 +31,10 @@ use wire::message::Full;
 
 use crate::args::QueryArgs;
 use crate::signing::{self, SignatureFault};
-use ask::Received;
+use ask::ReceivedResponse;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use message::{QuerySpec, QueryTooLong, print, yaml};
-use transfer::{Transfer, TransferFault, is_transfer};
+use transfer::{IncompleteTransfer, Transfer, is_transfer};
 use wording::reason;
 use words::{Form, Wanted, WordFault};
 
@@ -233,12 +233,12 @@ fn exchange_one(
 
 /// Queries the servers one after the other until one answers. With `past_failure`, SERVFAIL counts as no
 /// answer while there is a next server.
-fn ask_in_turn(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
+fn ask_in_turn(wanted: &Wanted, query: &[u8]) -> Result<ReceivedResponse, String> {
     let mut servers = std::iter::once(wanted.server).chain(wanted.others.iter().copied()).peekable();
     let mut last = Err("there is no server to ask".to_owned());
     while let Some(server) = servers.next() {
         let answer = ask::ask(&Wanted { server, ..wanted.clone() }, query);
-        let failed = |answer: &Received| print::rcode(&answer.message) == Ok(Rcode::SERVFAIL);
+        let failed = |answer: &ReceivedResponse| print::rcode(&answer.message) == Ok(Rcode::SERVFAIL);
         let done = answer.as_ref().is_ok_and(|answer| !wanted.past_failure || !failed(answer));
         if let (Err(message), Some(_)) = (&answer, servers.peek()) {
             eprintln!(";; {message}");
@@ -259,7 +259,12 @@ struct Signed {
 }
 
 /// Prints an answer. The short form, which programs read, omits an answer that is not authentic.
-fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut impl Write) -> io::Result<u8> {
+fn show(
+    wanted: &Wanted,
+    answer: &ReceivedResponse,
+    signed: Option<&Signed>,
+    out: &mut impl Write,
+) -> io::Result<u8> {
     let fault = signed.and_then(|signed| signed.fault.as_ref());
     let text = match wanted.form {
         Form::Full => {
@@ -304,7 +309,7 @@ fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut i
 }
 
 /// Returns the records of the short form, each with its server if that is wanted.
-fn short(wanted: &Wanted, records: &[String], answer: &Received) -> String {
+fn short(wanted: &Wanted, records: &[String], answer: &ReceivedResponse) -> String {
     let from = match wanted.identify {
         true => format!(" from server {} in {} ms.", answer.server.ip(), answer.took.as_millis()),
         false => String::new(),
@@ -313,7 +318,7 @@ fn short(wanted: &Wanted, records: &[String], answer: &Received) -> String {
 }
 
 /// Returns the addresses and times of an exchange, for YAML.
-fn passage(wanted: &Wanted, answer: &Received) -> yaml::Passage {
+fn passage(wanted: &Wanted, answer: &ReceivedResponse) -> yaml::Passage {
     let received = SystemTime::now();
     yaml::Passage {
         server: answer.server,
@@ -362,8 +367,8 @@ fn transfer(
     out.flush()?;
     Ok(match fault {
         None => EXIT_OK,
-        Some(TransferFault::Refused(..)) => EXIT_FAULTS,
-        Some(TransferFault::Signature(fault)) => fault.exit_code(),
+        Some(IncompleteTransfer::Refused(..)) => EXIT_FAULTS,
+        Some(IncompleteTransfer::Signature(fault)) => fault.exit_code(),
         Some(_) => EXIT_OUTSIDE,
     })
 }
@@ -373,7 +378,7 @@ fn end_of_transfer(
     wanted: &Wanted,
     transfer: &Transfer,
     key: Option<&TsigKey>,
-    fault: Option<&TransferFault>,
+    fault: Option<&IncompleteTransfer>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let Transfer { records, messages, bytes, .. } = transfer;
@@ -404,7 +409,9 @@ fn end_of_transfer(
     let (zone, qtype) = (wanted.query.name, wanted.query.qtype);
     match fault {
         None => {}
-        Some(fault @ (TransferFault::Refused(..) | TransferFault::Signature(_))) if *records == 0 => {
+        Some(fault @ (IncompleteTransfer::Refused(..) | IncompleteTransfer::Signature(_)))
+            if *records == 0 =>
+        {
             eprintln!("nomen: {qtype} of {zone} from {server}: {fault}");
         }
         Some(fault) => eprintln!(
@@ -416,8 +423,8 @@ fn end_of_transfer(
 }
 
 /// Returns size, server and time of the response, in the form of dig.
-fn footer(answer: &Received, signed: Option<&Signed>) -> String {
-    let Received { message, server, tcp, took } = answer;
+fn footer(answer: &ReceivedResponse, signed: Option<&Signed>) -> String {
+    let ReceivedResponse { message, server, tcp, took } = answer;
     let transport = if *tcp { "TCP" } else { "UDP" };
     let signed = match signed {
         None => String::new(),
@@ -440,7 +447,7 @@ fn verified_by(key: &TsigKey) -> String {
 }
 
 /// Adds server, transport and time to the fields of a message.
-pub fn with_origin(mut parts: Value, answer: &Received) -> Value {
+pub fn with_origin(mut parts: Value, answer: &ReceivedResponse) -> Value {
     parts["server"] = answer.server.to_string().into();
     parts["transport"] = if answer.tcp { "tcp" } else { "udp" }.into();
     parts["milliseconds"] = (answer.took.as_secs_f64() * 1000.0).into();

@@ -8,7 +8,7 @@ use resolver::{Referral, ReplyFault};
 use serde_json::{Value, json};
 use wire::{LowerNameBuf, NameBuf, Rcode, Type};
 
-use super::ask::Received;
+use super::ask::ReceivedResponse;
 use super::words::{Form, Wanted};
 use super::{footer, with_origin};
 use message::print;
@@ -107,20 +107,30 @@ impl<'o> Steps<'o> {
     }
 
     /// Records a reply that cannot be used.
-    pub fn useless(&mut self, step: &WalkStep, reply: &Received, fault: ReplyFault) -> io::Result<()> {
+    pub fn useless(
+        &mut self,
+        step: &WalkStep,
+        reply: &ReceivedResponse,
+        fault: ReplyFault,
+    ) -> io::Result<()> {
         self.keep(step, Some(reply), json!({"outcome": "no use", "fault": fault.to_string()}));
         self.line(&format!("{}{}: the reply cannot be used: {fault}", step.front(), step.server()))
     }
 
     /// Records a referral to the servers of a child zone.
-    pub fn referred(&mut self, step: &WalkStep, reply: &Received, referral: &Referral) -> io::Result<()> {
+    pub fn referred(
+        &mut self,
+        step: &WalkStep,
+        reply: &ReceivedResponse,
+        referral: &Referral,
+    ) -> io::Result<()> {
         let zone = NameBuf::from(referral.zone);
         self.keep(step, Some(reply), json!({"outcome": "referral", "refers_to": zone.to_string()}));
         self.received(step, reply, &format!(": refers to {zone}"))
     }
 
     /// Records the reply with the answer.
-    pub fn answered(&mut self, step: &WalkStep, reply: &Received) -> io::Result<()> {
+    pub fn answered(&mut self, step: &WalkStep, reply: &ReceivedResponse) -> io::Result<()> {
         self.keep(step, Some(reply), json!({"outcome": "answer"}));
         let rcode = print::rcode(&reply.message).unwrap_or(Rcode::FORMERR);
         self.received(
@@ -131,7 +141,7 @@ impl<'o> Steps<'o> {
     }
 
     /// Records the reply of the server that resolves the question.
-    pub fn resolved(&mut self, step: &WalkStep, reply: &Received) -> io::Result<()> {
+    pub fn resolved(&mut self, step: &WalkStep, reply: &ReceivedResponse) -> io::Result<()> {
         if step.errand != Errand::Question {
             return self.answered(step, reply);
         }
@@ -144,7 +154,7 @@ impl<'o> Steps<'o> {
         self.write(&(text + &stats))
     }
 
-    fn received(&mut self, step: &WalkStep, reply: &Received, what: &str) -> io::Result<()> {
+    fn received(&mut self, step: &WalkStep, reply: &ReceivedResponse, what: &str) -> io::Result<()> {
         if self.wanted.form != Form::Full {
             return Ok(());
         }
@@ -165,7 +175,7 @@ impl<'o> Steps<'o> {
         }
     }
 
-    fn keep(&mut self, step: &WalkStep, reply: Option<&Received>, outcome: Value) {
+    fn keep(&mut self, step: &WalkStep, reply: Option<&ReceivedResponse>, outcome: Value) {
         if self.wanted.form != Form::Json {
             return;
         }

@@ -21,7 +21,7 @@ use message::yaml::Passage;
 
 /// Why a transfer is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TransferFault {
+pub enum IncompleteTransfer {
     /// The server refuses it: the response code, and the text with the server's extended errors.
     Refused(Rcode, String),
     /// Connecting, sending or receiving failed, or the connection ended.
@@ -53,7 +53,7 @@ pub enum TransferFault {
     Signature(SignatureFault),
 }
 
-impl fmt::Display for TransferFault {
+impl fmt::Display for IncompleteTransfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(_, words) => write!(f, "the server refuses the transfer: {words}"),
@@ -76,7 +76,7 @@ impl fmt::Display for TransferFault {
     }
 }
 
-impl std::error::Error for TransferFault {}
+impl std::error::Error for IncompleteTransfer {}
 
 /// The progress of a transfer's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,32 +110,32 @@ impl Sequence {
     }
 
     /// Processes the next record: `soa` is its serial if it is the zone's SOA.
-    fn take(&mut self, soa: Option<Serial>) -> Result<(), TransferFault> {
+    fn take(&mut self, soa: Option<Serial>) -> Result<(), IncompleteTransfer> {
         let opening = self.opening;
         self.stage = match (self.stage, soa) {
             (Stage::Start, Some(serial)) => {
                 self.opening = serial;
                 Stage::Opened
             }
-            (Stage::Start, None) => return Err(TransferFault::NoOpeningSoa),
+            (Stage::Start, None) => return Err(IncompleteTransfer::NoOpeningSoa),
             (Stage::Opened | Stage::Zone, None) => Stage::Zone,
             (Stage::Opened | Stage::Zone, Some(serial)) if serial == opening => Stage::Closed,
             // A second SOA directly after the first begins the differences (RFC 1995 §4).
             (Stage::Opened, Some(serial)) if self.has == Some(serial) => Stage::Removing,
             (Stage::Opened | Stage::Zone, Some(closing)) => match self.has {
                 Some(reached) if self.stage == Stage::Opened => {
-                    return Err(TransferFault::Gap { reached, next: closing });
+                    return Err(IncompleteTransfer::Gap { reached, next: closing });
                 }
-                _ => return Err(TransferFault::OtherSerial { opening, closing }),
+                _ => return Err(IncompleteTransfer::OtherSerial { opening, closing }),
             },
             (Stage::Removing, Some(serial)) => Stage::Adding(serial),
             (Stage::Adding(reached), Some(next)) if next == reached => match reached == opening {
                 true => Stage::Closed,
                 false => Stage::Removing,
             },
-            (Stage::Adding(reached), Some(next)) => return Err(TransferFault::Gap { reached, next }),
+            (Stage::Adding(reached), Some(next)) => return Err(IncompleteTransfer::Gap { reached, next }),
             (stage @ (Stage::Removing | Stage::Adding(_)), None) => stage,
-            (Stage::Closed, _) => return Err(TransferFault::AfterTheEnd),
+            (Stage::Closed, _) => return Err(IncompleteTransfer::AfterTheEnd),
         };
         Ok(())
     }
@@ -168,22 +168,22 @@ pub struct Transfer {
     unproven: Vec<Vec<u8>>,
     /// Verified messages that the caller has not taken yet.
     ready: VecDeque<Vec<u8>>,
-    fault: Option<TransferFault>,
+    fault: Option<IncompleteTransfer>,
 }
 
 impl Transfer {
     /// Connects and sends the query; `verifier` is that of a signed query.
     ///
     /// # Errors
-    /// [`TransferFault::Link`].
+    /// [`IncompleteTransfer::Link`].
     pub fn begin(
         wanted: &Wanted,
         query: &[u8],
         verifier: Option<ResponseVerifier>,
-    ) -> Result<Self, TransferFault> {
+    ) -> Result<Self, IncompleteTransfer> {
         let begun = Instant::now();
-        let mut link = TcpLink::connect(wanted).map_err(TransferFault::Link)?;
-        link.send(query).map_err(TransferFault::Link)?;
+        let mut link = TcpLink::connect(wanted).map_err(IncompleteTransfer::Link)?;
+        link.send(query).map_err(IncompleteTransfer::Link)?;
         Ok(Self {
             records: 0,
             messages: 0,
@@ -221,7 +221,7 @@ impl Transfer {
     /// Returns the next message; `None` after the last one of a complete transfer. A fault in a message is
     /// reported by the call after the one that returns it. In a signed transfer, only messages that a
     /// signature covers are returned.
-    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, TransferFault> {
+    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, IncompleteTransfer> {
         loop {
             if let Some(message) = self.ready.pop_front() {
                 return Ok(Some(message));
@@ -239,8 +239,8 @@ impl Transfer {
             let proven = match (self.prove(&message), &followed) {
                 (Ok(proven), _) => proven,
                 // A refusal by a server that does not sign it.
-                (Err(SignatureFault::Unsigned(_)), Err(TransferFault::Refused(..))) => false,
-                (Err(fault), _) => return Err(TransferFault::Signature(fault)),
+                (Err(SignatureFault::Unsigned(_)), Err(IncompleteTransfer::Refused(..))) => false,
+                (Err(fault), _) => return Err(IncompleteTransfer::Signature(fault)),
             };
             self.fault = followed.err();
             self.unproven.push(message);
@@ -261,20 +261,20 @@ impl Transfer {
         Ok(proven)
     }
 
-    fn link_fault(&self, e: &io::Error) -> TransferFault {
-        TransferFault::Link(match e.kind() {
+    fn link_fault(&self, e: &io::Error) -> IncompleteTransfer {
+        IncompleteTransfer::Link(match e.kind() {
             io::ErrorKind::UnexpectedEof => "the server closed the connection".into(),
             _ => failure("ask", self.server, "TCP", e),
         })
     }
 
-    fn follow(&mut self, message: &[u8]) -> Result<(), TransferFault> {
+    fn follow(&mut self, message: &[u8]) -> Result<(), IncompleteTransfer> {
         if !belongs(&self.query, message) {
-            return Err(TransferFault::Foreign);
+            return Err(IncompleteTransfer::Foreign);
         }
         let rcode = print::rcode(message)?;
         if rcode != Rcode::NOERROR {
-            return Err(TransferFault::Refused(rcode, print::refusal(message)?));
+            return Err(IncompleteTransfer::Refused(rcode, print::refusal(message)?));
         }
         let (header, mut parser) = Parser::new(message)?;
         let [questions, answers, ..] = header.counts();
@@ -282,7 +282,7 @@ impl Transfer {
             parser.question()?;
         }
         if answers == 0 && self.records == 0 {
-            return Err(TransferFault::NoOpeningSoa);
+            return Err(IncompleteTransfer::NoOpeningSoa);
         }
         for _ in 0..answers {
             let record = parser.record()?;
@@ -301,7 +301,7 @@ impl Transfer {
     }
 }
 
-impl From<Malformed> for TransferFault {
+impl From<Malformed> for IncompleteTransfer {
     fn from(_: Malformed) -> Self {
         Self::Malformed
     }
@@ -318,7 +318,7 @@ mod tests {
 
     /// Follows records, written as `s7` for the zone's SOA of serial 7 and `r` for any other, and returns
     /// whether they are a complete transfer.
-    fn follow(has: Option<u32>, records: &str) -> Result<bool, TransferFault> {
+    fn follow(has: Option<u32>, records: &str) -> Result<bool, IncompleteTransfer> {
         let mut sequence = Sequence::new(has.map(Serial));
         for record in records.split_whitespace() {
             let serial = record.strip_prefix('s').map(|n| Serial(n.parse().expect("a serial")));
@@ -333,9 +333,9 @@ mod tests {
         assert_eq!(follow(None, "s7 r r"), Ok(false));
         assert_eq!(follow(None, "s7 r r s7"), Ok(true));
         assert_eq!(follow(None, "s7 s7"), Ok(true));
-        assert_eq!(follow(None, "r s7"), Err(TransferFault::NoOpeningSoa));
-        assert_eq!(follow(None, "s7 r s7 r"), Err(TransferFault::AfterTheEnd));
-        let other = TransferFault::OtherSerial { opening: Serial(7), closing: Serial(8) };
+        assert_eq!(follow(None, "r s7"), Err(IncompleteTransfer::NoOpeningSoa));
+        assert_eq!(follow(None, "s7 r s7 r"), Err(IncompleteTransfer::AfterTheEnd));
+        let other = IncompleteTransfer::OtherSerial { opening: Serial(7), closing: Serial(8) };
         assert_eq!(follow(None, "s7 r s8"), Err(other));
     }
 
@@ -355,9 +355,10 @@ mod tests {
 
     #[test]
     fn changes_that_do_not_follow_each_other_are_refused() {
-        let gap = |reached, next| Err(TransferFault::Gap { reached: Serial(reached), next: Serial(next) });
+        let gap =
+            |reached, next| Err(IncompleteTransfer::Gap { reached: Serial(reached), next: Serial(next) });
         assert_eq!(follow(Some(5), "s7 s4"), gap(5, 4));
         assert_eq!(follow(Some(5), "s7 s5 r s6 r s7"), gap(6, 7));
-        assert_eq!(follow(Some(5), "s7 s5 s7 r s7 r"), Err(TransferFault::AfterTheEnd));
+        assert_eq!(follow(Some(5), "s7 s5 s7 r s7 r"), Err(IncompleteTransfer::AfterTheEnd));
     }
 }

@@ -7,11 +7,11 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use resolver::{Answer, IterateRule, QueryKey, Referral, ReferralScope, ReplyFault, Scope};
+use resolver::{IterateRule, QueryKey, Referral, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
 use wire::message::Header;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Type};
 
-use super::ask::{self, Received};
+use super::ask::{self, ReceivedResponse};
 use super::server::addresses_in;
 use super::steps::{Errand, Steps, WalkStep};
 use super::words::Wanted;
@@ -73,15 +73,15 @@ type Candidate = (LowerNameBuf, SocketAddr);
 /// The answer that the walk reached.
 pub struct Reached {
     /// The response as received.
-    pub reply: Received,
+    pub reply: ReceivedResponse,
     /// The part of it that is used.
-    pub answer: Answer,
+    pub answer: ScrubbedAnswer,
 }
 
 /// The next step after the reply of a zone's server.
 enum Turn {
     Down(Referral),
-    Answer(Answer),
+    Answer(ScrubbedAnswer),
 }
 
 /// A walk, with the zones it has passed.
@@ -207,7 +207,7 @@ impl<'w> Walk<'w> {
         cut: &Cut,
         (name, qtype): (NameBuf, Type),
         depth: u8,
-    ) -> Result<(Received, Turn), WalkFault> {
+    ) -> Result<(ReceivedResponse, Turn), WalkFault> {
         let mut open = self.candidates(&cut.servers);
         let mut without: VecDeque<LowerNameBuf> =
             cut.servers.iter().filter(|(_, at)| at.is_empty()).map(|(host, _)| *host).collect();
@@ -307,7 +307,7 @@ impl<'w> Walk<'w> {
         name: NameBuf,
         qtype: Type,
         recursion_desired: bool,
-    ) -> Result<Result<Received, String>, WalkFault> {
+    ) -> Result<Result<ReceivedResponse, String>, WalkFault> {
         self.left = self.left.checked_sub(1).ok_or(WalkFault::TooMany)?;
         let query = QuerySpec { name, qtype, recursion_desired, ..self.wanted.query.clone() };
         let message = match query.message() {
@@ -330,7 +330,12 @@ impl<'w> Walk<'w> {
     }
 
     /// Decides the next step after a reply.
-    fn judge(&self, cut: &Cut, (name, qtype): (NameBuf, Type), reply: &Received) -> Result<Turn, ReplyFault> {
+    fn judge(
+        &self,
+        cut: &Cut,
+        (name, qtype): (NameBuf, Type),
+        reply: &ReceivedResponse,
+    ) -> Result<Turn, ReplyFault> {
         let message = &reply.message;
         let rcode = print::rcode(message).map_err(|_| ReplyFault::Malformed)?;
         let zone = cut.zone.as_name();

@@ -14,7 +14,7 @@ use crate::signing;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::report::{ConfigTexts, Diagnostic};
 use message::print;
-use script::{Command, ScriptReader};
+use script::{ScriptCommand, ScriptReader};
 use send::{Sender, UpdateOutcome};
 use wording::reason;
 
@@ -79,7 +79,7 @@ fn whole(mut session: Session, path: &Path, text: String) -> u8 {
             return session.code;
         }
     }
-    session.run(Command::Send);
+    session.run(ScriptCommand::Send);
     session.code
 }
 
@@ -102,7 +102,7 @@ fn interactive(mut session: Session) -> u8 {
             }
         }
     }
-    session.run(Command::Send);
+    session.run(ScriptCommand::Send);
     session.code
 }
 
@@ -116,28 +116,28 @@ struct Session {
 
 impl Session {
     /// Executes a command. Returns whether to continue.
-    fn run(&mut self, command: Command) -> bool {
+    fn run(&mut self, command: ScriptCommand) -> bool {
         match command {
-            Command::Server(text) => {
+            ScriptCommand::Server(text) => {
                 if let Err(fault) = self.sender.set_server(&text) {
                     return self.fail(EXIT_FAULTS, &fault.to_string());
                 }
             }
-            Command::Zone(name) => self.sender.zone = Some(name),
-            Command::Class(class) => self.sender.class = class,
-            Command::Key(key) => self.sender.key = Some(key),
-            Command::Record(record) => self.sender.records.push(record),
-            Command::Show => match self.sender.message().map(|message| print::full(&message)) {
+            ScriptCommand::Zone(name) => self.sender.zone = Some(name),
+            ScriptCommand::Class(class) => self.sender.class = class,
+            ScriptCommand::Key(key) => self.sender.key = Some(key),
+            ScriptCommand::Record(record) => self.sender.records.push(record),
+            ScriptCommand::Show => match self.sender.message().map(|message| print::full(&message)) {
                 Ok(Ok(text)) => say!(";; Outgoing update:\n{text}"),
                 _ => eprintln!("nomen: the update does not fit into a message"),
             },
-            Command::Send => return self.send(),
-            Command::Answer => match self.sender.answer.as_deref().map(print::full) {
+            ScriptCommand::Send => return self.send(),
+            ScriptCommand::Answer => match self.sender.answer.as_deref().map(print::full) {
                 Some(Ok(text)) => say!(";; Answer:\n{text}"),
                 _ => say!(";; no answer yet"),
             },
-            Command::Quit => return false,
-            Command::Ignored(why) => eprintln!("nomen: {why}"),
+            ScriptCommand::Quit => return false,
+            ScriptCommand::Ignored(why) => eprintln!("nomen: {why}"),
         }
         true
     }

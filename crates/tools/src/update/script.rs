@@ -15,7 +15,7 @@ use wording::did_you_mean;
 
 /// The command of a line.
 #[derive(Debug, Clone)]
-pub enum Command {
+pub enum ScriptCommand {
     /// Send updates to this server, written as after `@` in `nomen query`.
     Server(String),
     /// The zone to update.
@@ -108,9 +108,9 @@ impl ScriptReader {
         source: usize,
         text: &str,
         span: Range<usize>,
-    ) -> Result<Option<Command>, Diagnostic> {
+    ) -> Result<Option<ScriptCommand>, Diagnostic> {
         let mut words = Words::of(source, text, span.clone());
-        let Some(verb) = words.next() else { return Ok(Some(Command::Send)) };
+        let Some(verb) = words.next() else { return Ok(Some(ScriptCommand::Send)) };
         // Only at the start of a line: elsewhere a semicolon is data, as in nsupdate.
         if verb.bytes.starts_with(b";") && !verb.quoted {
             return Ok(None);
@@ -122,19 +122,23 @@ impl ScriptReader {
         }
     }
 
-    fn command(&mut self, verb: Token<'_>, words: &mut Words<'_>) -> Result<Option<Command>, Diagnostic> {
+    fn command(
+        &mut self,
+        verb: Token<'_>,
+        words: &mut Words<'_>,
+    ) -> Result<Option<ScriptCommand>, Diagnostic> {
         Ok(Some(match lower(verb).as_str() {
-            "server" => Command::Server(server(words)?),
-            "zone" => Command::Zone(words.name("the name of the zone")?),
+            "server" => ScriptCommand::Server(server(words)?),
+            "zone" => ScriptCommand::Zone(words.name("the name of the zone")?),
             "class" => {
                 self.class = words.class()?;
-                Command::Class(self.class)
+                ScriptCommand::Class(self.class)
             }
             "ttl" => {
                 self.ttl = Some(words.ttl()?);
                 return Ok(None);
             }
-            "key" => Command::Key(Arc::new(key(words)?)),
+            "key" => ScriptCommand::Key(Arc::new(key(words)?)),
             "prereq" => {
                 let kind = words.need("nxdomain, yxdomain, nxrrset or yxrrset")?;
                 self.prerequisite(kind, words)?
@@ -145,13 +149,13 @@ impl ScriptReader {
             }
             "add" | "delete" | "del" => self.update(verb, words)?,
             prerequisite if PREREQUISITES.contains(&prerequisite) => self.prerequisite(verb, words)?,
-            "show" => Command::Show,
-            "send" => Command::Send,
-            "answer" => Command::Answer,
-            "quit" => Command::Quit,
+            "show" => ScriptCommand::Show,
+            "send" => ScriptCommand::Send,
+            "answer" => ScriptCommand::Answer,
+            "quit" => ScriptCommand::Quit,
             "local" => {
                 words.rest();
-                Command::Ignored("`local` is ignored: the system chooses the address to send from")
+                ScriptCommand::Ignored("`local` is ignored: the system chooses the address to send from")
             }
             "debug" | "check-names" => {
                 words.rest();
@@ -170,7 +174,7 @@ impl ScriptReader {
         }))
     }
 
-    fn prerequisite(&self, kind: Token<'_>, words: &mut Words<'_>) -> Result<Command, Diagnostic> {
+    fn prerequisite(&self, kind: Token<'_>, words: &mut Words<'_>) -> Result<ScriptCommand, Diagnostic> {
         let (class, of_rrset) = match lower(kind).as_str() {
             "nxdomain" => (Class::NONE, false),
             "yxdomain" => (Class::ANY, false),
@@ -187,7 +191,7 @@ impl ScriptReader {
         }
         let class = if rdata.is_some() { self.class } else { class };
         let rdata = rdata.unwrap_or_default();
-        Ok(Command::Record(UpdateRecord {
+        Ok(ScriptCommand::Record(UpdateRecord {
             section: Section::Answer,
             owner,
             rtype,
@@ -197,7 +201,7 @@ impl ScriptReader {
         }))
     }
 
-    fn update(&self, kind: Token<'_>, words: &mut Words<'_>) -> Result<Command, Diagnostic> {
+    fn update(&self, kind: Token<'_>, words: &mut Words<'_>) -> Result<ScriptCommand, Diagnostic> {
         let section = Section::Authority;
         match lower(kind).as_str() {
             "add" => {
@@ -209,7 +213,14 @@ impl ScriptReader {
                 self.skip_class(words)?;
                 let rtype = words.rtype()?;
                 let rdata = words.data(rtype)?.ok_or_else(|| words.missing("the data of the record"))?;
-                Ok(Command::Record(UpdateRecord { section, owner, rtype, class: self.class, ttl, rdata }))
+                Ok(ScriptCommand::Record(UpdateRecord {
+                    section,
+                    owner,
+                    rtype,
+                    class: self.class,
+                    ttl,
+                    rdata,
+                }))
             }
             "delete" | "del" => {
                 let owner = words.name("a name")?;
@@ -221,7 +232,14 @@ impl ScriptReader {
                 let rdata = if rtype == Type::ANY { None } else { words.data(rtype)? };
                 let class = if rdata.is_some() { Class::NONE } else { Class::ANY };
                 let rdata = rdata.unwrap_or_default();
-                Ok(Command::Record(UpdateRecord { section, owner, rtype, class, ttl: Ttl::ZERO, rdata }))
+                Ok(ScriptCommand::Record(UpdateRecord {
+                    section,
+                    owner,
+                    rtype,
+                    class,
+                    ttl: Ttl::ZERO,
+                    rdata,
+                }))
             }
             _ => Err(words.fault(kind, "expected add or delete")),
         }
@@ -385,7 +403,7 @@ mod tests {
     use super::*;
 
     /// The command of the last line; earlier lines also take effect.
-    fn read(text: &str) -> Result<Option<Command>, (usize, String)> {
+    fn read(text: &str) -> Result<Option<ScriptCommand>, (usize, String)> {
         let mut reader = ScriptReader::default();
         let (mut start, mut last) = (0, Ok(None));
         for line in text.split('\n') {
@@ -397,7 +415,7 @@ mod tests {
 
     fn record(text: &str) -> String {
         match read(text) {
-            Ok(Some(Command::Record(UpdateRecord { section, owner, rtype, class, ttl, rdata }))) => {
+            Ok(Some(ScriptCommand::Record(UpdateRecord { section, owner, rtype, class, ttl, rdata }))) => {
                 let mut data = String::new();
                 if !rdata.is_empty() {
                     wire::rdata::write_text(rtype, &rdata, &mut data).expect("written");
@@ -432,15 +450,15 @@ mod tests {
 
     #[test]
     fn a_blank_line_sends_and_a_comment_does_nothing() {
-        assert!(matches!(read("  \t"), Ok(Some(Command::Send))));
+        assert!(matches!(read("  \t"), Ok(Some(ScriptCommand::Send))));
         assert!(matches!(read("; all of it"), Ok(None)));
-        assert!(matches!(read("show"), Ok(Some(Command::Show))));
-        assert!(matches!(read("local 192.0.2.1 53"), Ok(Some(Command::Ignored(_)))));
+        assert!(matches!(read("show"), Ok(Some(ScriptCommand::Show))));
+        assert!(matches!(read("local 192.0.2.1 53"), Ok(Some(ScriptCommand::Ignored(_)))));
         assert!(
-            matches!(read("server ns.example 5353"), Ok(Some(Command::Server(text))) if text == "ns.example#5353")
+            matches!(read("server ns.example 5353"), Ok(Some(ScriptCommand::Server(text))) if text == "ns.example#5353")
         );
         let key = read("key hmac-sha512:k.example c2VjcmV0");
-        let Ok(Some(Command::Key(key))) = key else { panic!("{key:?}") };
+        let Ok(Some(ScriptCommand::Key(key))) = key else { panic!("{key:?}") };
         assert_eq!(
             (key.name().to_string().as_str(), key.algorithm()),
             ("k.example.", TsigAlgorithm::HmacSha512)

@@ -14,7 +14,7 @@ use wire::rdata::view::Soa;
 use wire::{Class, NameBuf, Opcode, Rcode, Type};
 
 use super::script::UpdateRecord;
-use crate::query::ask::{Received, ask};
+use crate::query::ask::{ReceivedResponse, ask};
 use crate::query::words::{Wanted, WordFault, read_server};
 use crate::query::{located, server};
 use crate::signing::{self, SignatureFault};
@@ -50,7 +50,7 @@ pub struct UpdateOutcome {
     pub server: SocketAddr,
     /// Its response code.
     pub rcode: Rcode,
-    received: Received,
+    received: ReceivedResponse,
 }
 
 impl UpdateOutcome {

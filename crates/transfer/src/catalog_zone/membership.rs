@@ -19,7 +19,7 @@ pub struct MemberOf {
 
 /// Whether a member zone is the same zone as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum MemberIdentity {
     /// The same zone as before: its data and timers stay.
     Kept,
     /// New, or another zone of the same name: state of the earlier zone is to be discarded (RFC 9432 §5.4).
@@ -50,7 +50,7 @@ pub enum ListedIn {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// All zones that are now members.
-    pub members: BTreeMap<ZoneName, (MemberOf, Claim)>,
+    pub members: BTreeMap<ZoneName, (MemberOf, MemberIdentity)>,
     /// Ignored entries, in the order of the catalogs.
     pub conflicts: Vec<Conflict>,
 }
@@ -91,7 +91,7 @@ fn owner(
     before: &BTreeMap<ZoneName, MemberOf>,
     catalogs: &[(ZoneName, &CatalogZone)],
     settled: &Settled,
-) -> Result<Claim, ListedIn> {
+) -> Result<MemberIdentity, ListedIn> {
     let entry = |catalog: &ZoneName| {
         let (_, listed) = catalogs.iter().find(|(name, _)| name == catalog)?;
         listed.members.get(zone)
@@ -104,13 +104,13 @@ fn owner(
         let owner = goes_to.unwrap_or(&holder.catalog);
         return match *owner == of.catalog {
             // A change of ownership keeps the zone's state if its label is the same.
-            true if of.member.id == holder.member.id => Ok(Claim::Kept),
-            true => Ok(Claim::New),
+            true if of.member.id == holder.member.id => Ok(MemberIdentity::Kept),
+            true => Ok(MemberIdentity::New),
             false => Err(ListedIn::Catalog(owner.clone())),
         };
     }
     match settled.members.get(zone) {
         Some((first, _)) => Err(ListedIn::Catalog(first.catalog.clone())),
-        None => Ok(Claim::New),
+        None => Ok(MemberIdentity::New),
     }
 }

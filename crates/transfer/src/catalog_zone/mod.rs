@@ -12,7 +12,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub use membership::{Claim, Conflict, ListedIn, MemberOf, Settled, settle};
+pub use membership::{Conflict, ListedIn, MemberIdentity, MemberOf, Settled, settle};
 pub use produce::{base_records, member_label, record_change, version_step};
 pub use read::{CatalogFault, CatalogWarning, CatalogZone, Member};
 

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use testkit::{Record, build, key, name};
+use testkit::{ModelRecord, build, key, name};
 use wire::{Serial, Ttl, Type};
 use zone::Zone;
 use zone::store::{ChangeSet, ChangedRecords};
 
 use super::*;
 
-fn record(owner: &str, rtype: Type, rdata: &[u8]) -> Record {
-    Record { owner: name(owner), rtype, ttl: Ttl::ZERO, rdata: rdata.to_vec() }
+fn record(owner: &str, rtype: Type, rdata: &[u8]) -> ModelRecord {
+    ModelRecord { owner: name(owner), rtype, ttl: Ttl::ZERO, rdata: rdata.to_vec() }
 }
 
 /// `lines`: an owner name below the catalog zone, and the name of its PTR record, or a quoted text.
@@ -108,7 +108,7 @@ fn members(settled: &Settled) -> BTreeMap<ZoneName, MemberOf> {
 }
 
 /// The catalog zone that owns `z.`, whether it is the zone from before, and the number of conflicts.
-fn holder(settled: &Settled) -> (String, Claim, usize) {
+fn holder(settled: &Settled) -> (String, MemberIdentity, usize) {
     let (of, claim) = &settled.members[&zone_of("z.")];
     (shown(&of.catalog).to_string(), *claim, settled.conflicts.len())
 }
@@ -117,17 +117,23 @@ fn holder(settled: &Settled) -> (String, Claim, usize) {
 fn the_first_catalog_zone_gets_a_new_zone_and_keeps_it() {
     let both: Listed<'_> = &[("a.", &[("z.", "1", "")]), ("b.", &[("z.", "1", "")])];
     let first = settled(&BTreeMap::new(), both);
-    assert_eq!(holder(&first), ("a.".into(), Claim::New, 1));
+    assert_eq!(holder(&first), ("a.".into(), MemberIdentity::New, 1));
     let turned: Listed<'_> = &[both[1], both[0]];
-    assert_eq!(holder(&settled(&members(&first), turned)), ("a.".into(), Claim::Kept, 1));
+    assert_eq!(holder(&settled(&members(&first), turned)), ("a.".into(), MemberIdentity::Kept, 1));
     // If the first catalog no longer lists it, the second one lists another zone.
-    assert_eq!(holder(&settled(&members(&first), &[("a.", &[]), both[1]])), ("b.".into(), Claim::New, 0));
+    assert_eq!(
+        holder(&settled(&members(&first), &[("a.", &[]), both[1]])),
+        ("b.".into(), MemberIdentity::New, 0)
+    );
 }
 
 #[test]
 fn another_label_makes_it_another_zone() {
     let first = members(&settled(&BTreeMap::new(), &[("a.", &[("z.", "1", "")])]));
-    assert_eq!(holder(&settled(&first, &[("a.", &[("z.", "2", "")])])), ("a.".into(), Claim::New, 0));
+    assert_eq!(
+        holder(&settled(&first, &[("a.", &[("z.", "2", "")])])),
+        ("a.".into(), MemberIdentity::New, 0)
+    );
 }
 
 #[test]
@@ -137,11 +143,11 @@ fn a_change_of_ownership_keeps_the_zone_if_its_label_stays() {
         let catalogs: [ListedBy<'_>; 2] = [("a.", &[("z.", "1", "b.")]), ("b.", &[("z.", id, "")])];
         holder(&settled(&before, &catalogs))
     };
-    assert_eq!(moves("1"), ("b.".into(), Claim::Kept, 1));
-    assert_eq!(moves("2"), ("b.".into(), Claim::New, 1));
+    assert_eq!(moves("1"), ("b.".into(), MemberIdentity::Kept, 1));
+    assert_eq!(moves("2"), ("b.".into(), MemberIdentity::New, 1));
     // It is not passed on before the new owner lists it.
     let alone: Listed<'_> = &[("a.", &[("z.", "1", "b.")]), ("b.", &[])];
-    assert_eq!(holder(&settled(&before, alone)), ("a.".into(), Claim::Kept, 0));
+    assert_eq!(holder(&settled(&before, alone)), ("a.".into(), MemberIdentity::Kept, 0));
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn differences_that_are_sent_are_received() {
         })
         .collect();
     let apex = name("example.");
-    let soa = testkit::Record {
+    let soa = testkit::ModelRecord {
         owner: apex,
         rtype: Type::SOA,
         ttl: MINUTE,

@@ -153,7 +153,7 @@ impl RecordSource for DifferenceSequences {
 
 #[cfg(test)]
 mod tests {
-    use testkit::{Record, build, key, name};
+    use testkit::{ModelRecord, build, key, name};
     use wire::Ttl;
     use zone::store::ChangedRecords;
 
@@ -163,7 +163,7 @@ mod tests {
     fn zone(serial: u32) -> Arc<Zone> {
         let apex = name("example.");
         let rdata = testkit::random::soa(apex.as_name(), serial);
-        let soa = Record { owner: apex, rtype: Type::SOA, ttl: Ttl::from_secs(60), rdata };
+        let soa = ModelRecord { owner: apex, rtype: Type::SOA, ttl: Ttl::from_secs(60), rdata };
         Arc::new(build(apex.as_name(), &key(), &[soa]))
     }
 

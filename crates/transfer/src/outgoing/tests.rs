@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use exchange::{MessageStream, Next};
 use proptest::prelude::*;
-use testkit::{Record, build, key, name};
+use testkit::{ModelRecord, build, key, name};
 use wire::message::{Compressor, Header, MAX_MESSAGE, MAX_POINTERS, Owner, Parser, Section};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 use zone::Zone;
@@ -177,7 +177,7 @@ fn everything_there_is_goes_out() {
 #[test]
 fn pointers_stay_few_in_deep_names() {
     let apex = name("2.ip6.arpa.");
-    let mut all = vec![Record {
+    let mut all = vec![ModelRecord {
         owner: apex,
         rtype: Type::SOA,
         ttl: Ttl::from_secs(60),
@@ -188,7 +188,7 @@ fn pointers_stay_few_in_deep_names() {
         owner = NameBuf::prepend(&[b'0' + depth % 10], owner.as_name()).expect("short");
         let mut target = vec![1, b'h'];
         target.extend_from_slice(owner.as_name().as_wire());
-        all.push(Record { owner, rtype: Type::PTR, ttl: Ttl::from_secs(60), rdata: target });
+        all.push(ModelRecord { owner, rtype: Type::PTR, ttl: Ttl::from_secs(60), rdata: target });
     }
     check(build(apex.as_name(), &key(), &all), DEFAULT_LIMIT, apex.as_name());
 }
@@ -198,7 +198,7 @@ fn pointers_stay_few_in_deep_names() {
 fn hosts_of_a_delegation_are_pointed_at() {
     let (apex, mut all) = (name("example."), Vec::new());
     let mut add = |owner: &str, rtype, rdata: &[u8]| {
-        all.push(Record { owner: name(owner), rtype, ttl: Ttl::from_secs(60), rdata: rdata.to_vec() });
+        all.push(ModelRecord { owner: name(owner), rtype, ttl: Ttl::from_secs(60), rdata: rdata.to_vec() });
     };
     add("example.", Type::SOA, &testkit::random::soa(apex.as_name(), 1));
     for i in 0..20u8 {
@@ -231,7 +231,7 @@ fn hosts_of_a_delegation_are_pointed_at() {
 #[test]
 fn large_zones_fill_their_messages() {
     let apex = name("test.");
-    let all: Vec<Record> = testkit::tld::Tld::new(apex, 20_000).collect();
+    let all: Vec<ModelRecord> = testkit::tld::Tld::new(apex, 20_000).collect();
     for limit in [4096, DEFAULT_LIMIT, MAX_MESSAGE] {
         let zone = Arc::new(build(apex.as_name(), &key(), &all));
         let frame = frame_with_limit(apex.as_name(), Type::AXFR, limit);
@@ -242,14 +242,14 @@ fn large_zones_fill_their_messages() {
     }
 }
 
-fn tld(apex: NameBuf) -> Vec<Record> {
+fn tld(apex: NameBuf) -> Vec<ModelRecord> {
     testkit::tld::Tld::new(apex, 5_000).collect()
 }
 
 #[test]
 fn a_record_larger_than_the_limit_has_a_message_to_itself() {
     let apex = name("example.");
-    let mut all = vec![Record {
+    let mut all = vec![ModelRecord {
         owner: apex,
         rtype: Type::SOA,
         ttl: Ttl::from_secs(60),
@@ -257,7 +257,7 @@ fn a_record_larger_than_the_limit_has_a_message_to_itself() {
     }];
     let owner = name("large.example.");
     for (t, size) in [(65_280, 30_000), (65_281, 50_000)] {
-        all.push(Record { owner, rtype: Type(t), ttl: Ttl::from_secs(60), rdata: vec![7; size] });
+        all.push(ModelRecord { owner, rtype: Type(t), ttl: Ttl::from_secs(60), rdata: vec![7; size] });
     }
     check(build(apex.as_name(), &key(), &all), 4096, apex.as_name());
 }

@@ -1,6 +1,6 @@
 //! A small zone, and messages of arbitrary records.
 
-use testkit::{Record, build, key, name};
+use testkit::{ModelRecord, build, key, name};
 use wire::message::{Builder, Compressor, Header, Owner, Section};
 use wire::{Class, NameBuf, Opcode, Ttl, Type};
 use zone::Zone;
@@ -51,7 +51,7 @@ pub(crate) fn rdata_of(rtype: Type, number: u8) -> Vec<u8> {
 
 /// The zone before all updates: serial 5.
 pub(crate) fn zone() -> Zone {
-    let record = |owner: &str, rtype, rdata: Vec<u8>| Record {
+    let record = |owner: &str, rtype, rdata: Vec<u8>| ModelRecord {
         owner: name(owner),
         rtype,
         ttl: Ttl::from_secs(60),

@@ -1,7 +1,7 @@
 //! DS and DNSKEY that are bogus at one server and valid at another, and DS in referrals.
 
 use testkit::name;
-use testkit::tree::{Reply, UNIX_NOW};
+use testkit::tree::{TreeReply, UNIX_NOW};
 use validator::{
     BogusReason, Need, Progress, Security, TrustTable, Validated, Validation, ValidationBudget,
     ValidationLimit, ValidationLimits, ValidationSettings, Validator,
@@ -21,12 +21,12 @@ struct Run {
 
 /// The first server's response instead of an honest reply, and the second server's; `None`: there is none.
 struct Servers<'s> {
-    first: &'s dyn Fn(&Need, Reply) -> Reply,
-    second: &'s dyn Fn(&Need, Reply) -> Option<Reply>,
+    first: &'s dyn Fn(&Need, TreeReply) -> TreeReply,
+    second: &'s dyn Fn(&Need, TreeReply) -> Option<TreeReply>,
 }
 
 /// Validates an answer, with referrals to the zones in `referred`.
-fn run(answer: &Reply, servers: &Servers<'_>, referred: &[&str], table: &TrustTable) -> Run {
+fn run(answer: &TreeReply, servers: &Servers<'_>, referred: &[&str], table: &TrustTable) -> Run {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
     let by = Validation { settings: &settings, anchors: &anchors, now: UNIX_NOW };
     let mut budget = ValidationBudget::new(ValidationLimits { signatures: 48, ..Default::default() });
@@ -60,7 +60,7 @@ fn run(answer: &Reply, servers: &Servers<'_>, referred: &[&str], table: &TrustTa
 }
 
 /// Makes the signatures of one type invalid.
-fn forged(mut reply: Reply, rtype: Type) -> Reply {
+fn forged(mut reply: TreeReply, rtype: Type) -> TreeReply {
     if reply.qtype == rtype {
         let signatures = reply.lines_mut().filter(|line| line.rtype == Type::RRSIG);
         signatures.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
@@ -155,7 +155,7 @@ fn what_a_referral_says_of_ds_is_what_asking_for_them_says() {
 fn a_referral_that_proves_nothing_costs_a_question_and_nothing_else() {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
     let by = Validation { settings: &settings, anchors: &anchors, now: UNIX_NOW };
-    let forgeries: [&dyn Fn(Reply) -> Reply; 3] = [
+    let forgeries: [&dyn Fn(TreeReply) -> TreeReply; 3] = [
         &|reply| reply.without(|line| line.rtype == Type::RRSIG),
         &|mut reply| {
             let ds = reply.lines_mut().filter(|line| line.rtype == Type::DS);

@@ -3,7 +3,7 @@
 use testkit::answers::Line;
 use testkit::keys::SigningKey;
 use testkit::name;
-use testkit::tree::{NOW, Reply, VALID};
+use testkit::tree::{NOW, TreeReply, VALID};
 use validator::{InsecureReason, Need, Security, TrustAnchors, TrustTable, ValidationSettings, Validator};
 use wire::rdata::view::{Dnskey, Ds, SigAlgorithm};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
@@ -37,12 +37,12 @@ impl Zone {
         lines
     }
 
-    fn answer(&self, owner: NameBuf, rtype: Type, rdatas: Vec<Vec<u8>>) -> Reply {
+    fn answer(&self, owner: NameBuf, rtype: Type, rdatas: Vec<Vec<u8>>) -> TreeReply {
         let answer = self.signed(owner, rtype, rdatas);
         reply(owner, rtype, answer)
     }
 
-    fn dnskey(&self) -> Reply {
+    fn dnskey(&self) -> TreeReply {
         self.answer(self.apex, Type::DNSKEY, self.keys.iter().map(|key| key.dnskey.clone()).collect())
     }
 
@@ -51,19 +51,19 @@ impl Zone {
     }
 }
 
-fn reply(name: NameBuf, qtype: Type, answer: Vec<Line>) -> Reply {
-    Reply { name, qtype, rcode: Rcode::NOERROR, class: Class::IN, answer, authority: Vec::new() }
+fn reply(name: NameBuf, qtype: Type, answer: Vec<Line>) -> TreeReply {
+    TreeReply { name, qtype, rcode: Rcode::NOERROR, class: Class::IN, answer, authority: Vec::new() }
 }
 
 /// The state of an answer, with the requested records taken from `chain`.
 fn validate(
-    answer: &Reply,
+    answer: &TreeReply,
     anchors: &TrustAnchors,
     settings: &ValidationSettings,
-    others: &[Reply],
+    others: &[TreeReply],
 ) -> Security {
-    let mut other = |need: &Need, _: Reply| {
-        let fits = |reply: &&Reply| reply.name.as_name() == need.name() && reply.qtype == need.rtype();
+    let mut other = |need: &Need, _: TreeReply| {
+        let fits = |reply: &&TreeReply| reply.name.as_name() == need.name() && reply.qtype == need.rtype();
         others.iter().find(fits).cloned()
     };
     let validator = Validator::answer(answer.response());
@@ -71,7 +71,7 @@ fn validate(
 }
 
 /// Changes the last byte of the signature in the last line.
-fn forged(mut reply: Reply) -> Reply {
+fn forged(mut reply: TreeReply) -> TreeReply {
     let signature = reply.answer.last_mut().expect("a line");
     *signature.rdata.last_mut().expect("data") ^= 1;
     reply
@@ -92,7 +92,7 @@ fn every_supported_algorithm_makes_a_chain_with_every_other() {
         let answer = child.answer(www, Type::A, vec![vec![192, 0, 2, 1], vec![192, 0, 2, 2]]);
         let ds = parent.answer(child.apex, Type::DS, vec![child.ds()]);
         let chain = [parent.dnskey(), ds.clone(), child.dnskey()];
-        let state = |answer: &Reply, chain: &[Reply]| validate(answer, &anchors, &settings, chain);
+        let state = |answer: &TreeReply, chain: &[TreeReply]| validate(answer, &anchors, &settings, chain);
         assert_eq!(state(&answer, &chain), Security::Secure, "{above:?} above {below:?}");
         let bad = state(&forged(answer.clone()), &chain);
         assert!(matches!(bad, Security::Bogus(_)), "{above:?}: {bad:?}");
@@ -110,7 +110,7 @@ fn every_supported_algorithm_makes_a_chain_with_every_other() {
 }
 
 /// A zone signed with RSA and SHA-1: its DNSKEY, and an answer.
-fn sha1(algorithm: SigAlgorithm) -> (Vec<u8>, Reply, Reply) {
+fn sha1(algorithm: SigAlgorithm) -> (Vec<u8>, TreeReply, TreeReply) {
     let lines: Vec<Vec<u8>> = include_str!("sha1.txt")
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -140,7 +140,7 @@ fn rsa_with_sha1_is_insecure_unless_the_operator_wants_it() {
         let ds = dnssec::key::ds(zone.as_name(), &Dnskey::read(&dnskey).expect("a key"), Ds::SHA256);
         let ds = parent.answer(zone, Type::DS, vec![ds.expect("a digest type")]);
         let chain = [parent.dnskey(), ds, keys];
-        let state = |answer: &Reply, settings| validate(answer, &anchors, settings, &chain);
+        let state = |answer: &TreeReply, settings| validate(answer, &anchors, settings, &chain);
         // RFC 9905 §2: as if unsigned, whether the signature is valid or not.
         let strict = ValidationSettings::default();
         let insecure = Security::Insecure(InsecureReason::UnsupportedAlgorithm);
@@ -171,7 +171,7 @@ fn a_better_algorithm_beside_sha1_is_the_one_that_counts() {
 }
 
 /// An RRset with an Ed448 signature (RFC 8080 §4), of arbitrary bytes of the right length.
-fn ed448(zone: &Zone, owner: NameBuf, rtype: Type, rdatas: Vec<Vec<u8>>) -> Reply {
+fn ed448(zone: &Zone, owner: NameBuf, rtype: Type, rdatas: Vec<Vec<u8>>) -> TreeReply {
     let mut answer = zone.answer(owner, rtype, rdatas);
     let sig = &mut answer.answer.last_mut().expect("a line").rdata;
     sig[2] = ED448;
@@ -194,7 +194,7 @@ fn a_zone_signed_with_ed448_alone_is_insecure() {
     let settings = ValidationSettings::default();
     let (www, address) = (name("www.ed448."), vec![vec![192, 0, 2, 1]]);
     let answer = ed448(&zone, www, Type::A, address.clone());
-    let unsigned = Reply { answer: answer.answer[..1].to_vec(), ..answer.clone() };
+    let unsigned = TreeReply { answer: answer.answer[..1].to_vec(), ..answer.clone() };
     let alone = [
         parent.dnskey(),
         parent.answer(zone.apex, Type::DS, vec![ds.clone()]),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::answers::Line;
 use testkit::keys::{SigningKey, Validity};
 use testkit::name;
-use testkit::tree::{NOW, Reply, UNIX_NOW, VALID, covered};
+use testkit::tree::{NOW, TreeReply, UNIX_NOW, VALID, covered};
 use validator::{
     BogusReason, InsecureReason, Need, Response, Security, Trust, TrustAnchors, TrustTable, Validation,
     ValidationBudget, ValidationLimit, ValidationLimits, ValidationSettings, Validator,
@@ -48,13 +48,13 @@ fn nsec_data(next: &str, types: &[Type]) -> Vec<u8> {
     [name(next).as_name().as_wire(), &[0, 32], &map[..31], &[map[31] | 1]].concat()
 }
 
-fn query(qname: &str, qtype: Type, rcode: Rcode) -> Reply {
+fn query(qname: &str, qtype: Type, rcode: Rcode) -> TreeReply {
     let (answer, authority) = (Vec::new(), Vec::new());
-    Reply { name: name(qname), qtype, rcode, class: Class::IN, answer, authority }
+    TreeReply { name: name(qname), qtype, rcode, class: Class::IN, answer, authority }
 }
 
-pub(crate) fn denied(qname: &str, qtype: Type, rcode: Rcode, authority: Vec<Line>) -> Reply {
-    Reply { authority, ..query(qname, qtype, rcode) }
+pub(crate) fn denied(qname: &str, qtype: Type, rcode: Rcode, authority: Vec<Line>) -> TreeReply {
+    TreeReply { authority, ..query(qname, qtype, rcode) }
 }
 
 /// The lines of the RRsets of one type, with their signatures.
@@ -69,7 +69,7 @@ fn proof(qname: &str, qtype: Type) -> Vec<Line> {
 }
 
 /// Validates with the DNSKEY reply of one zone changed by `make`.
-fn with_dnskey(zone: &str, qname: &str, make: &dyn Fn(Reply) -> Reply) -> validator::Validated {
+fn with_dnskey(zone: &str, qname: &str, make: &dyn Fn(TreeReply) -> TreeReply) -> validator::Validated {
     let need = Need::Dnskey(name(zone));
     let settings = ValidationSettings::default();
     let honest = reply(qname, Type::A);
@@ -82,11 +82,11 @@ fn with_dnskey(zone: &str, qname: &str, make: &dyn Fn(Reply) -> Reply) -> valida
 fn class_1_one_trusted_key_does_not_make_the_set_trusted() {
     let foreign = SigningKey::new(999, SigningKey::ZSK);
     let zone = name("nsec.test.");
-    let added = |mut reply: Reply| {
+    let added = |mut reply: TreeReply| {
         reply.answer.push(line("nsec.test.", Type::DNSKEY, &foreign.dnskey));
         reply
     };
-    let resigned = |reply: Reply| {
+    let resigned = |reply: TreeReply| {
         let mut reply = added(reply);
         let keys: Vec<Vec<u8>> =
             reply.answer.iter().filter(|l| l.rtype == Type::DNSKEY).map(|l| l.rdata.clone()).collect();
@@ -97,7 +97,8 @@ fn class_1_one_trusted_key_does_not_make_the_set_trusted() {
         reply.answer.push(line("nsec.test.", Type::RRSIG, &sig.rdata));
         reply
     };
-    let state = |make: &dyn Fn(Reply) -> Reply| with_dnskey("nsec.test.", "www.nsec.test.", make).security;
+    let state =
+        |make: &dyn Fn(TreeReply) -> TreeReply| with_dnskey("nsec.test.", "www.nsec.test.", make).security;
     assert_eq!(state(&|reply| reply), Security::Secure);
     let bad = Security::Bogus(BogusReason::Signature(dnssec::verify::SigFault::BadSignature));
     assert_eq!(state(&added), bad);
@@ -141,7 +142,7 @@ fn class_3_fewer_labels_than_the_signer_has() {
         ]
     };
     for labels in [0, 1] {
-        let forged = Reply { answer: sig(labels), ..reply("www.nsec.test.", Type::A) };
+        let forged = TreeReply { answer: sig(labels), ..reply("www.nsec.test.", Type::A) };
         assert_bogus(&forged, BogusReason::Signature(dnssec::verify::SigFault::BadLabels));
     }
 }
@@ -249,7 +250,7 @@ fn class_8_an_empty_non_terminal_is_no_missing_name() {
     for zone in ["nsec.test.", "hash.test."] {
         let honest = reply(&format!("deep.ent.{zone}"), Type::A);
         assert_eq!((honest.rcode, security(&honest)), (Rcode::NOERROR, Security::Secure));
-        let forged = Reply { rcode: Rcode::NXDOMAIN, ..honest };
+        let forged = TreeReply { rcode: Rcode::NXDOMAIN, ..honest };
         assert_bogus(&forged, WRONG);
     }
 }
@@ -314,8 +315,12 @@ fn class_12_a_wildcard_for_a_name_that_is_there() {
         let here = name(&format!("here.wild.{zone}"));
         let mut answer = expanded.answer;
         answer.iter_mut().for_each(|line| line.owner = here);
-        let forged =
-            Reply { name: here, answer, authority: matching, ..reply(&format!("here.wild.{zone}"), Type::A) };
+        let forged = TreeReply {
+            name: here,
+            answer,
+            authority: matching,
+            ..reply(&format!("here.wild.{zone}"), Type::A)
+        };
         assert_bogus(&forged, WRONG);
     }
 }
@@ -327,7 +332,7 @@ fn class_13_only_what_was_asked_is_an_answer() {
     for (qname, qtype) in
         [("mail.nsec.test.", Type::A), ("www.nsec.test.", Type::TXT), ("zz.nsec.test.", Type::A)]
     {
-        let forged = Reply {
+        let forged = TreeReply {
             answer: www.answer.clone(),
             authority: www.authority.clone(),
             ..query(qname, qtype, Rcode::NOERROR)
@@ -359,9 +364,9 @@ fn class_14_a_signature_over_one_set_is_none_over_its_neighbour() {
 #[test]
 fn class_15_another_class_is_not_validated_as_in() {
     for class in [Class::CH, Class::HS, Class(0), Class::ANY] {
-        let answered = Reply { class, ..reply("www.nsec.test.", Type::A) };
+        let answered = TreeReply { class, ..reply("www.nsec.test.", Type::A) };
         assert_bogus(&answered, MISSING);
-        assert_bogus(&Reply { class, ..reply("nothing.nsec.test.", Type::A) }, MISSING);
+        assert_bogus(&TreeReply { class, ..reply("nothing.nsec.test.", Type::A) }, MISSING);
     }
     let mut message = reply("www.nsec.test.", Type::A).message();
     let qclass = 12 + name("www.nsec.test.").as_name().len() + 3;
@@ -379,7 +384,7 @@ fn class_16_an_alias_of_a_wildcard_needs_its_proof() {
     for zone in ["nsec.test.", "hash.test."] {
         let honest = reply(&format!("x.walias.{zone}"), Type::A);
         assert_eq!(security(&honest), Security::Secure);
-        let forged = Reply { authority: Vec::new(), ..honest };
+        let forged = TreeReply { authority: Vec::new(), ..honest };
         assert_bogus(&forged, MISSING);
     }
 }
@@ -448,7 +453,7 @@ fn class_20_the_proof_of_a_wildcard_is_part_of_what_is_covered() {
 fn class_21_a_cut_that_is_known_is_not_denied_by_the_zone_above() {
     let table = TrustTable::new(100);
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-    let run = |reply: &Reply, table: &TrustTable| {
+    let run = |reply: &TreeReply, table: &TrustTable| {
         let validator = Validator::answer(reply.response());
         TREE.run(validator, &settings, &anchors, table, &mut |_, reply| Some(reply)).validated.security
     };
@@ -482,12 +487,12 @@ fn class_24_what_opt_out_covers_is_never_secure() {
     assert_eq!(security(&honest), OPT_OUT);
     // Nor does it make existing names insecure: names with data have an NSEC3.
     let www = reply("www.opt.test.", Type::A).without(|line| line.rtype == Type::RRSIG);
-    let forged = Reply { authority: honest.authority, ..www };
+    let forged = TreeReply { authority: honest.authority, ..www };
     assert_bogus(&forged, BogusReason::Unsigned);
     let settings = ValidationSettings::default();
     let proof = reply("bare.opt.test.", Type::DS);
     let ended = TREE.validate_with(&forged, &settings, &mut |need, reply| match need {
-        Need::Ds(at) if *at == forged.name => Some(Reply { name: *at, ..proof.clone() }),
+        Need::Ds(at) if *at == forged.name => Some(TreeReply { name: *at, ..proof.clone() }),
         _ => Some(reply),
     });
     assert!(is_bogus(ended.validated.security), "{:?}", ended.validated);
@@ -534,7 +539,7 @@ fn class_26_times_of_signatures() {
     let at = |inception, expiration| {
         let validity = Validity { inception, expiration };
         let answer = signed_at("nsec.test.", "zz.nsec.test.", Type::A, &[&[192, 0, 2, 6]], validity);
-        let forged = Reply { answer, ..reply("zz.nsec.test.", Type::A) };
+        let forged = TreeReply { answer, ..reply("zz.nsec.test.", Type::A) };
         validate(&forged).validated
     };
     let sig = |fault| Security::Bogus(BogusReason::Signature(fault));
@@ -565,7 +570,7 @@ fn class_27_unsupported_ds_make_insecure_only_if_all_are() {
         let answer = signed("test.", "nsec.test.", Type::DS, ds);
         let settings = ValidationSettings::default();
         let ended = TREE.validate_with(&reply("www.nsec.test.", Type::A), &settings, &mut |need, reply| {
-            Some(if *need == Need::Ds(zone) { Reply { answer: answer.clone(), ..reply } } else { reply })
+            Some(if *need == Need::Ds(zone) { TreeReply { answer: answer.clone(), ..reply } } else { reply })
         });
         ended.validated.security
     };
@@ -588,7 +593,7 @@ fn class_27_unsupported_ds_make_insecure_only_if_all_are() {
 fn class_28_signatures_over_what_no_zone_holds() {
     for t in [Type::OPT, Type::ANY, Type::TSIG, Type::AXFR, Type(0), Type(128)] {
         let answer = signed("nsec.test.", "www.nsec.test.", t, &[b"x"]);
-        let forged = Reply { answer, ..query("www.nsec.test.", t, Rcode::NOERROR) };
+        let forged = TreeReply { answer, ..query("www.nsec.test.", t, Rcode::NOERROR) };
         let state = security(&forged);
         assert!(state != Security::Secure, "{t}: {state:?}");
     }
@@ -650,7 +655,7 @@ fn an_nsec_made_of_a_wildcard_proves_nothing() {
 #[test]
 fn referrals_teach_what_they_prove() {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-    let learned = |reply: Reply, child: &str| {
+    let learned = |reply: TreeReply, child: &str| {
         let table = TrustTable::new(100);
         let validator = Validator::referral(reply.response(), name(child).as_name());
         TREE.run(validator, &settings, &anchors, &table, &mut |_, reply| Some(reply));
@@ -708,7 +713,7 @@ fn limits_of_one_set_are_named() {
     let many: Vec<[u8; 4]> = (0..=256u32).map(u32::to_be_bytes).collect();
     let many: Vec<&[u8]> = many.iter().map(|a| &a[..]).collect();
     let answer = signed("nsec.test.", "zz.nsec.test.", Type::A, &many);
-    let reply_of = |answer| Reply { answer, ..reply("zz.nsec.test.", Type::A) };
+    let reply_of = |answer| TreeReply { answer, ..reply("zz.nsec.test.", Type::A) };
     assert_eq!(security(&reply_of(answer)), limit(ValidationLimit::RecordsPerSet));
     assert_eq!(
         security(&reply_of(signed("nsec.test.", "zz.nsec.test.", Type::A, &many[..256]))),
@@ -742,8 +747,8 @@ fn keys_that_may_not_sign_do_not() {
         let settings = ValidationSettings::default();
         let ended = TREE.validate_with(&reply("www.nsec.test.", Type::A), &settings, &mut |need, reply| {
             Some(match need {
-                Need::Ds(at) if *at == zone => Reply { answer: ds.clone(), ..reply },
-                Need::Dnskey(at) if *at == zone => Reply { answer: answer.clone(), ..reply },
+                Need::Ds(at) if *at == zone => TreeReply { answer: ds.clone(), ..reply },
+                Need::Dnskey(at) if *at == zone => TreeReply { answer: answer.clone(), ..reply },
                 _ => reply,
             })
         });

@@ -3,7 +3,7 @@
 //! one tag as fit into a message.
 
 use testkit::name;
-use testkit::tree::{Ended, Reply};
+use testkit::tree::{Ended, TreeReply};
 use validator::{BogusReason, Need, Security, TrustTable, ValidationLimit, ValidationSettings, Validator};
 use wire::rdata::view::Ds;
 use wire::{Rcode, Type};
@@ -36,7 +36,7 @@ fn colliding(keys: usize, tag: u16) -> Vec<Vec<u8>> {
 }
 
 /// A table with keys of one tag, and a reply with this many signatures.
-fn key_trap(keys: usize, signatures: usize) -> (TrustTable, Reply) {
+fn key_trap(keys: usize, signatures: usize) -> (TrustTable, TreeReply) {
     let zone = name("nsec.test.");
     let colliding = colliding(keys, TREE.keys(zone)[1].tag());
     let table = TrustTable::new(100);
@@ -136,7 +136,7 @@ fn hash_trap_costs_one_digest_of_each_key_that_is_looked_at() {
                 Need::Dnskey(at) if *at == zone => signed("nsec.test.", "nsec.test.", Type::DNSKEY, &keys),
                 _ => return Some(reply),
             };
-            Some(Reply { answer, ..reply })
+            Some(TreeReply { answer, ..reply })
         });
         let of = format!("{all_ds} DS, {} keys", keys.len());
         assert!(matches!(ended.validated.security, Security::Bogus(_)), "{of}: {:?}", ended.validated);
@@ -168,7 +168,7 @@ fn hash_trap_with_many_tags_costs_as_many_digests_as_ds_are_followed() {
             Need::Dnskey(at) if *at == zone => signed("nsec.test.", "nsec.test.", Type::DNSKEY, &keys),
             _ => return Some(reply),
         };
-        Some(Reply { answer, ..reply })
+        Some(TreeReply { answer, ..reply })
     });
     assert_eq!(ended.validated.security, limit(ValidationLimit::DsPerZone));
     assert_eq!(ended.budget.digests(), honest - 1 + 8 * 2);
@@ -180,7 +180,7 @@ fn hash_trap_with_many_tags_costs_as_many_digests_as_ds_are_followed() {
 fn a_chase_after_ds_ends_with_the_budget() {
     let deep = format!("{}nsec.test.", "a.".repeat(110));
     let answer = vec![line(&deep, Type::A, &[192, 0, 2, 1])];
-    let bare = Reply { answer, ..denied(&deep, Type::A, Rcode::NOERROR, Vec::new()) };
+    let bare = TreeReply { answer, ..denied(&deep, Type::A, Rcode::NOERROR, Vec::new()) };
     let settings = ValidationSettings::default();
     let ended = TREE.validate_with(&bare, &settings, &mut |need, reply| {
         let at = need.name().to_string();

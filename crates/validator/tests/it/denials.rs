@@ -2,7 +2,7 @@
 //! nonexistent ones. Wildcard expansions equal the answers of the zone's servers.
 
 use testkit::name;
-use testkit::tree::{Ended, Reply};
+use testkit::tree::{Ended, TreeReply};
 use validator::{
     DenialWork, ProvenDenials, Security, TrustTable, ValidationLimits, ValidationSettings, Validator,
 };
@@ -63,11 +63,11 @@ fn at(owner: &str, zone: &str) -> NameBuf {
     if owner == "@" { name(zone) } else { name(&format!("{owner}.{zone}")) }
 }
 
-fn validated(reply: &Reply, table: &TrustTable) -> Ended {
+fn validated(reply: &TreeReply, table: &TrustTable) -> Ended {
     validated_by(reply, table, &ValidationSettings::default())
 }
 
-fn validated_by(reply: &Reply, table: &TrustTable, settings: &ValidationSettings) -> Ended {
+fn validated_by(reply: &TreeReply, table: &TrustTable, settings: &ValidationSettings) -> Ended {
     let (validator, anchors) = (Validator::answer(reply.response()), TREE.anchors());
     TREE.run(validator, settings, &anchors, table, &mut |_, reply| Some(reply))
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use testkit::answers::Line;
 use testkit::name;
-use testkit::tree::{Reply, covered};
+use testkit::tree::{TreeReply, covered};
 use validator::{ReceivedSet, Response, Security, TrustTable, ValidationSettings, Validator};
 use wire::message::Section;
 use wire::{NameBuf, Rcode, Serial, Type};
@@ -31,7 +31,7 @@ fn said<'s>(sets: impl Iterator<Item = &'s ReceivedSet>) -> BTreeSet<Set> {
 
 /// A question, its honest answer and the keys of all zones on the way.
 struct Case {
-    honest: Reply,
+    honest: TreeReply,
     table: TrustTable,
     opt_out: bool,
 }
@@ -49,7 +49,7 @@ impl Case {
     }
 
     /// Validates a mutant of the honest answer; `made` describes it. Returns whether it was rejected.
-    fn judge(&self, mutant: &Reply, made: &str) -> bool {
+    fn judge(&self, mutant: &TreeReply, made: &str) -> bool {
         // A malformed response is not validated.
         let Ok(response) = Response::read(&mutant.message(), mutant.rcode) else { return true };
         let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
@@ -87,7 +87,7 @@ fn cases() -> impl Iterator<Item = Case> {
 }
 
 /// Applies `change` to each line of a reply in turn; it returns whether it changed the line.
-fn each_line(honest: &Reply, change: impl Fn(&mut Line) -> bool) -> Vec<Reply> {
+fn each_line(honest: &TreeReply, change: impl Fn(&mut Line) -> bool) -> Vec<TreeReply> {
     let lines = honest.answer.len() + honest.authority.len();
     let changed = |at: usize| {
         let mut mutant = honest.clone();
@@ -98,7 +98,7 @@ fn each_line(honest: &Reply, change: impl Fn(&mut Line) -> bool) -> Vec<Reply> {
 }
 
 /// The reply without its line number `at`.
-pub(crate) fn without_line(honest: &Reply, at: usize) -> Reply {
+pub(crate) fn without_line(honest: &TreeReply, at: usize) -> TreeReply {
     let mut seen = 0;
     honest.clone().without(|_| {
         seen += 1;
@@ -242,14 +242,14 @@ fn answers_to_one_question_given_to_another() {
                     continue;
                 }
                 let (name, qtype) = (asked.honest.name, asked.honest.qtype);
-                let mutant = Reply { name, qtype, ..answered.honest.clone() };
+                let mutant = TreeReply { name, qtype, ..answered.honest.clone() };
                 mutants += 1;
                 rejected += asked.judge(&mutant, "of another question") as u32;
                 // The answer with the proof of another one, and vice versa.
-                let crossed = Reply { answer: asked.honest.answer.clone(), ..mutant };
+                let crossed = TreeReply { answer: asked.honest.answer.clone(), ..mutant };
                 asked.judge(&crossed, "with the proof of another question");
                 let rcode = answered.honest.rcode;
-                let emptied = Reply { answer: Vec::new(), rcode, ..crossed };
+                let emptied = TreeReply { answer: Vec::new(), rcode, ..crossed };
                 asked.judge(&emptied, "nothing but the proof of another question");
             }
         }
@@ -271,12 +271,12 @@ fn proofs_of_the_zones_above_and_below() {
         "child.hash.test.",
         "bare.opt.test.",
     ];
-    let proofs: Vec<Reply> =
+    let proofs: Vec<TreeReply> =
         others.iter().flat_map(|other| [Type::A, Type::DS].map(|t| TREE.reply(name(other), t))).collect();
     let (mut mutants, mut rejected) = (0, 0);
     for case in cases() {
         for proof in &proofs {
-            let mut mutant = Reply { name: case.honest.name, qtype: case.honest.qtype, ..proof.clone() };
+            let mut mutant = TreeReply { name: case.honest.name, qtype: case.honest.qtype, ..proof.clone() };
             mutants += 1;
             rejected += case.judge(&mutant, "proof of another zone") as u32;
             mutant.authority.extend(case.honest.authority.clone());
@@ -312,7 +312,7 @@ fn signatures_out_of_their_time() {
 
 /// Signs the RRset of this RRSIG again, with the zone's key, for another time. Leaves RRsets of wildcards
 /// unchanged.
-fn resign(reply: &Reply, line: &mut Line, inception: u32, expiration: u32) -> bool {
+fn resign(reply: &TreeReply, line: &mut Line, inception: u32, expiration: u32) -> bool {
     let Some(rtype) = covered(line) else { return false };
     let sig = wire::rdata::view::Rrsig::read(&line.rdata).expect("an RRSIG");
     let owner = line.owner.as_name();
@@ -350,7 +350,7 @@ fn links_of_the_chain_taken_from_elsewhere() {
     let mut mutants = 0;
     for (owner, zone) in [("www", "nsec.test."), ("nothing", "hash.test."), ("www", "child.hash.test.")] {
         let honest = TREE.reply(name(&format!("{owner}.{zone}")), Type::A);
-        let forged = Reply {
+        let forged = TreeReply {
             answer: honest.answer.iter().filter(|l| l.rtype != Type::RRSIG).cloned().collect(),
             authority: Vec::new(),
             ..honest.clone()
@@ -367,7 +367,7 @@ fn links_of_the_chain_taken_from_elsewhere() {
                                     return Some(honest);
                                 }
                                 let mut bad =
-                                    Reply { name: n.name().to_buf(), qtype: n.rtype(), ..bad.clone() };
+                                    TreeReply { name: n.name().to_buf(), qtype: n.rtype(), ..bad.clone() };
                                 let owners = |line: &&mut Line| renamed && line.owner == name(other);
                                 bad.lines_mut()
                                     .filter(owners)

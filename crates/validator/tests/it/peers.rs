@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use testkit::answers::Line;
 use testkit::keys::Validity;
 use testkit::name;
-use testkit::tree::{Reply, Tree, covered};
+use testkit::tree::{Tree, TreeReply, covered};
 use validator::{
     Progress, Response, Security, TrustTable, Validation, ValidationBudget, ValidationLimits,
     ValidationSettings, Validator,
@@ -48,7 +48,7 @@ enum Verdict {
 struct Mutant {
     family: &'static str,
     detail: String,
-    reply: Reply,
+    reply: TreeReply,
 }
 
 fn now() -> u32 {
@@ -56,7 +56,7 @@ fn now() -> u32 {
 }
 
 /// Applies `change` to each line in turn, unless it changes nothing there.
-fn each_line(honest: &Reply, change: impl Fn(&mut Line)) -> Vec<(String, Reply)> {
+fn each_line(honest: &TreeReply, change: impl Fn(&mut Line)) -> Vec<(String, TreeReply)> {
     let lines = honest.answer.len() + honest.authority.len();
     let changed = |at: usize| {
         let mut mutant = honest.clone();
@@ -86,7 +86,7 @@ const OF_SIGNATURES: [Change; 8] = [
 ];
 
 /// Mutants of one honest reply; `number` selects among those of which there are too many.
-fn mutants_of(tree: &Tree, honest: &Reply, zone: &str, number: usize) -> Vec<Mutant> {
+fn mutants_of(tree: &Tree, honest: &TreeReply, zone: &str, number: usize) -> Vec<Mutant> {
     let mut all = Vec::new();
     let mut add = |family, detail: String, reply| all.push(Mutant { family, detail, reply });
     for at in 0..honest.answer.len() + honest.authority.len() {
@@ -114,8 +114,8 @@ fn mutants_of(tree: &Tree, honest: &Reply, zone: &str, number: usize) -> Vec<Mut
         add("a signature's field changed", format!("{line}: {what}"), mutant);
     }
     let rcode = if honest.rcode == Rcode::NOERROR { Rcode::NXDOMAIN } else { Rcode::NOERROR };
-    add("another response code", format!("{rcode}"), Reply { rcode, ..honest.clone() });
-    let bare = Reply { rcode, authority: Vec::new(), ..honest.clone() };
+    add("another response code", format!("{rcode}"), TreeReply { rcode, ..honest.clone() });
+    let bare = TreeReply { rcode, authority: Vec::new(), ..honest.clone() };
     add("another response code", format!("{rcode}, without proofs"), bare);
     let owner = NameBuf::prepend(b"nothing", name(zone).as_name()).expect("a name");
     for rtype in [honest.qtype, Type::NSEC, Type::SOA] {
@@ -129,16 +129,16 @@ fn mutants_of(tree: &Tree, honest: &Reply, zone: &str, number: usize) -> Vec<Mut
     for step in [1, 5, 11] {
         let (other, qtype) = QUESTIONS[(number + step) % QUESTIONS.len()];
         let other = tree.reply(name(&format!("{other}.{zone}")), qtype);
-        let whole = Reply { name: honest.name, qtype: honest.qtype, ..other.clone() };
+        let whole = TreeReply { name: honest.name, qtype: honest.qtype, ..other.clone() };
         add("another question's answer", format!("{} {qtype}", other.name), whole.clone());
-        let proof = Reply { answer: Vec::new(), ..whole };
+        let proof = TreeReply { answer: Vec::new(), ..whole };
         add("another question's proof", format!("{} {qtype}", other.name), proof);
     }
     all
 }
 
 /// Our verdict.
-fn ours(tree: &Tree, table: &TrustTable, reply: &Reply) -> Verdict {
+fn ours(tree: &Tree, table: &TrustTable, reply: &TreeReply) -> Verdict {
     let Ok(response) = Response::read(&reply.message(), reply.rcode) else { return Verdict::Bogus };
     let (settings, anchors) = (ValidationSettings::default(), tree.anchors());
     let by = Validation { settings: &settings, anchors: &anchors, now: UnixTime::from_secs(now().into()) };
@@ -163,7 +163,7 @@ fn ours(tree: &Tree, table: &TrustTable, reply: &Reply) -> Verdict {
 }
 
 /// The server: answers like the tree, and one question with the mutant.
-fn serve(socket: &UdpSocket, tree: &Tree, mutant: &Mutex<Option<Reply>>) {
+fn serve(socket: &UdpSocket, tree: &Tree, mutant: &Mutex<Option<TreeReply>>) {
     let mut query = [0; 4096];
     while let Ok((len, from)) = socket.recv_from(&mut query) {
         let Ok((header, mut parser)) = Parser::new(&query[..len]) else { continue };
@@ -172,7 +172,7 @@ fn serve(socket: &UdpSocket, tree: &Tree, mutant: &Mutex<Option<Reply>>) {
         let special = mutant.lock().expect("no panic").clone();
         let special = special.filter(|reply| reply.name == asked && reply.qtype == qtype);
         let reply = special.unwrap_or_else(|| tree.reply(asked, qtype));
-        let mut message = Reply { name: asked, ..reply }.message();
+        let mut message = TreeReply { name: asked, ..reply }.message();
         let rcode = message[3] & 0x0f;
         message[..2].copy_from_slice(&header.id().to_be_bytes());
         message[2] = 0x84 | u8::from(header.recursion_desired());
@@ -232,7 +232,7 @@ fn unbound(tree: &Tree, server: SocketAddr) -> (Kept, SocketAddr) {
 }
 
 /// The verdict of the resolver at an address; `None` if it does not respond.
-fn asked(socket: &UdpSocket, at: SocketAddr, reply: &Reply) -> Option<Verdict> {
+fn asked(socket: &UdpSocket, at: SocketAddr, reply: &TreeReply) -> Option<Verdict> {
     let mut header = Header::query(7);
     header.set_recursion_desired(true);
     header.set_counts([1, 0, 0, 1]);
@@ -252,7 +252,7 @@ fn asked(socket: &UdpSocket, at: SocketAddr, reply: &Reply) -> Option<Verdict> {
 }
 
 /// The verdict of delv.
-fn delv(anchors: &Path, server: SocketAddr, reply: &Reply) -> Verdict {
+fn delv(anchors: &Path, server: SocketAddr, reply: &TreeReply) -> Verdict {
     let output = Command::new("delv")
         .args(["-4", "-a", &anchors.display().to_string(), "+root=.", "@127.0.0.1", "-p"])
         .args([&server.port().to_string(), &reply.name.to_string(), &reply.qtype.to_string()])
@@ -315,7 +315,7 @@ fn peers_judge_the_same_mutants() {
     let tree = Arc::new(Tree::valid(validity));
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let server = socket.local_addr().expect("an address");
-    let mutant: Arc<Mutex<Option<Reply>>> = Arc::default();
+    let mutant: Arc<Mutex<Option<TreeReply>>> = Arc::default();
     std::thread::spawn({
         let (tree, mutant) = (Arc::clone(&tree), Arc::clone(&mutant));
         move || serve(&socket, &tree, &mutant)

@@ -2,7 +2,7 @@
 
 use testkit::answers::Line;
 use testkit::name;
-use testkit::tree::{Reply, covered};
+use testkit::tree::{TreeReply, covered};
 use validator::{BogusReason, Security};
 use wire::{NameBuf, Rcode, Type};
 
@@ -39,14 +39,14 @@ const QUESTIONS: [(&str, Type); 22] = [
 const WITH_RECORDS: [Rcode; 3] = [Rcode::NOERROR, Rcode::NXDOMAIN, Rcode::YXDOMAIN];
 
 /// Answers whose name a DNAME makes too long, directly and after an alias.
-fn too_long(zone: &str) -> [Reply; 2] {
+fn too_long(zone: &str) -> [TreeReply; 2] {
     let label = |letter: &str, len: usize| letter.repeat(len);
     let target = name(&format!("{}.{zone}", label("d", 63)));
     let dname = signed(zone, &format!("d.{zone}"), Type::DNAME, &[target.as_name().as_wire()]);
     let long = [label("a", 63), label("b", 63), label("c", 63), "d".to_owned(), zone.to_owned()].join(".");
     let long: NameBuf = long.parse().expect("a name");
     let alias = signed(zone, &format!("alias.{zone}"), Type::CNAME, &[long.as_name().as_wire()]);
-    let of = |asked: NameBuf, answer| Reply {
+    let of = |asked: NameBuf, answer| TreeReply {
         name: asked,
         answer,
         authority: Vec::new(),
@@ -64,14 +64,14 @@ fn a_response_code_that_signatures_prove_wrong_is_bogus() {
         for honest in all.chain(too_long(zone)) {
             assert!(WITH_RECORDS.contains(&honest.rcode));
             for rcode in WITH_RECORDS {
-                let changed = Reply { rcode, ..honest.clone() };
+                let changed = TreeReply { rcode, ..honest.clone() };
                 let (state, right) = (security(&changed), rcode == honest.rcode);
                 let expected = if right { state == Security::Secure } else { is_bogus(state) };
                 assert!(expected, "{} {} with {rcode}: {state:?}", honest.name, honest.qtype);
             }
         }
     }
-    let changed = Reply { rcode: Rcode::YXDOMAIN, ..reply("www.nsec.test.", Type::A) };
+    let changed = TreeReply { rcode: Rcode::YXDOMAIN, ..reply("www.nsec.test.", Type::A) };
     assert_eq!(security(&changed), Security::Bogus(BogusReason::Rcode));
 }
 
@@ -85,7 +85,7 @@ fn a_denial_without_its_soa_proves_its_response_code_and_no_other() {
         for honest in all.filter(|reply| reply.authority.iter().any(is_soa)) {
             denials += 1;
             for rcode in WITH_RECORDS {
-                let changed = Reply { rcode, ..honest.clone().without(is_soa) };
+                let changed = TreeReply { rcode, ..honest.clone().without(is_soa) };
                 let ended = validate(&changed).validated;
                 let (state, right) = (ended.security, rcode == honest.rcode);
                 // Nothing is proven about the target of an alias then, so the response code is not decided.
@@ -108,7 +108,7 @@ fn what_a_referral_has_is_no_secure_answer_with_any_response_code() {
     for zone in ["nsec.test.", "hash.test."] {
         let ns = name(&format!("ns.{zone}"));
         let own = signed(zone, zone, Type::NS, &[ns.as_name().as_wire()]);
-        let of = |asked: &str, authority: &[Line]| Reply {
+        let of = |asked: &str, authority: &[Line]| TreeReply {
             answer: Vec::new(),
             authority: authority.to_vec(),
             ..reply(&format!("{asked}{zone}"), Type::A)
@@ -126,14 +126,14 @@ fn what_a_referral_has_is_no_secure_answer_with_any_response_code() {
         ];
         for (what, changed) in all {
             for rcode in WITH_RECORDS {
-                let state = security(&Reply { rcode, ..changed.clone() });
+                let state = security(&TreeReply { rcode, ..changed.clone() });
                 assert!(is_bogus(state), "{zone}, servers of {what} with {rcode}: {state:?}");
             }
         }
         // Below a delegation that is proven to be insecure any of them may be true.
         let bare = TREE.referral(name(&format!("bare.{zone}"))).authority;
         for rcode in WITH_RECORDS {
-            let state = security(&Reply { rcode, ..of("www.bare.", &bare) });
+            let state = security(&TreeReply { rcode, ..of("www.bare.", &bare) });
             assert!(matches!(state, Security::Insecure(_)), "{zone} with {rcode}: {state:?}");
         }
     }
@@ -146,7 +146,7 @@ fn no_response_code_makes_an_insecure_zone_secure() {
         // One alias points into a signed zone.
         for (owner, qtype) in QUESTIONS.into_iter().filter(|(owner, _)| *owner != "gone.") {
             for rcode in WITH_RECORDS {
-                let changed = Reply { rcode, ..reply(&format!("{owner}{zone}"), qtype) };
+                let changed = TreeReply { rcode, ..reply(&format!("{owner}{zone}"), qtype) };
                 let state = security(&changed);
                 assert!(
                     matches!(state, Security::Insecure(_)),
@@ -162,7 +162,7 @@ fn no_response_code_makes_an_insecure_zone_secure() {
 fn no_error_is_secure_whatever_records_come_with_it() {
     for rcode in (0..=23).chain([256, 4095]).map(Rcode).filter(|rcode| !WITH_RECORDS.contains(rcode)) {
         for (owner, qtype) in QUESTIONS {
-            let changed = Reply { rcode, ..reply(&format!("{owner}nsec.test."), qtype) };
+            let changed = TreeReply { rcode, ..reply(&format!("{owner}nsec.test."), qtype) };
             assert_eq!(security(&changed), Security::Indeterminate, "{owner} {qtype} with {rcode}");
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use testkit::name;
-use testkit::tree::{Ended, Reply, Tree};
+use testkit::tree::{Ended, Tree, TreeReply};
 use validator::{BogusReason, InsecureReason, Security};
 use wire::Type;
 
@@ -11,17 +11,17 @@ use wire::Type;
 pub(crate) static TREE: LazyLock<Tree> = LazyLock::new(Tree::new);
 
 /// The honest answer to a question.
-pub(crate) fn reply(qname: &str, qtype: Type) -> Reply {
+pub(crate) fn reply(qname: &str, qtype: Type) -> TreeReply {
     TREE.reply(name(qname), qtype)
 }
 
 /// Validates a reply.
-pub(crate) fn validate(reply: &Reply) -> Ended {
+pub(crate) fn validate(reply: &TreeReply) -> Ended {
     TREE.validate(reply)
 }
 
 /// The security state of a reply.
-pub(crate) fn security(reply: &Reply) -> Security {
+pub(crate) fn security(reply: &TreeReply) -> Security {
     validate(reply).validated.security
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn is_bogus(security: Security) -> bool {
 }
 
 /// Asserts that an answer is bogus for this reason, and the honest answer is not.
-pub(crate) fn assert_bogus(reply: &Reply, reason: BogusReason) {
+pub(crate) fn assert_bogus(reply: &TreeReply, reason: BogusReason) {
     let honest = security(&TREE.reply(reply.name, reply.qtype));
     assert!(!is_bogus(honest), "{} {}: {honest:?} unchanged", reply.name, reply.qtype);
     let ended = validate(reply);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use exchange::unix_seconds;
-use journal::{StoreFault, ZoneFolder};
+use journal::{StoreFault, StoreFolder};
 use serde::Serialize;
 use tracing::warn;
 use wire::hash::HashKey;
@@ -86,7 +86,7 @@ pub(super) struct UnclearFiles(pub(super) Vec<PathBuf>);
 
 impl UnclearFiles {
     /// Whether one of them is the journal of this zone.
-    pub(super) fn contains(&self, folder: &ZoneFolder, apex: Name<'_>) -> bool {
+    pub(super) fn contains(&self, folder: &StoreFolder, apex: Name<'_>) -> bool {
         !self.0.is_empty() && self.0.contains(&folder.path(apex))
     }
 }

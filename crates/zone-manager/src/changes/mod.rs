@@ -56,7 +56,7 @@ use telemetry::audit::RefusalLog;
 
 use arc_swap::ArcSwap;
 use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply};
-use journal::{Disk, History, RealDisk, StoreFault, StoreSize, ZoneFolder};
+use journal::{Disk, History, RealDisk, StoreFault, StoreFolder, StoreSize};
 use tracing::{error, info, warn};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;
@@ -237,7 +237,7 @@ impl Shared {
 }
 
 /// Opens the stores of zones that updates change.
-fn open_stores(folder: ZoneFolder, shared: &Arc<Shared>, background: &Arc<Background>) -> ZoneStores {
+fn open_stores(folder: StoreFolder, shared: &Arc<Shared>, background: &Arc<Background>) -> ZoneStores {
     let theirs = Arc::clone(shared);
     let compacted = move |apex: &Apex, size| match size {
         Some(size) => theirs.set_size(apex, size),
@@ -619,9 +619,9 @@ impl Changes {
 fn open_folder(
     disk: Arc<dyn Disk>,
     state: &Path,
-) -> Result<(ZoneFolder, (HashSet<LowerNameBuf>, UnclearFiles)), StoreFault> {
+) -> Result<(StoreFolder, (HashSet<LowerNameBuf>, UnclearFiles)), StoreFault> {
     let (root, marks) = (state.join(FOLDER), state.join(MARKS));
-    let folder = ZoneFolder::open_marked(disk, &root, &marks)?;
+    let folder = StoreFolder::open_marked(disk, &root, &marks)?;
     let (zones, unclear) = folder.held()?;
     for path in &unclear {
         warn!(file = %path.display(), "the file does not name its zone, it may be damaged");

@@ -657,7 +657,7 @@ impl Worker {
 }
 
 /// Syncs the marks of a folder, and logs a failure.
-fn report_marks(folder: &journal::ZoneFolder) {
+fn report_marks(folder: &journal::StoreFolder) {
     if let Err(fault) = folder.sync_marks() {
         log_repeated!(
             error,

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use journal::{Disk, History, RealDisk, StoreFault, ZoneFolder};
+use journal::{Disk, History, RealDisk, StoreFault, StoreFolder};
 use tracing::{info, warn};
 use wire::hash::HashKey;
 use wire::{Name, Serial};
@@ -160,7 +160,7 @@ impl SecondaryStore {
 }
 
 /// Reads the stored version of a zone; `None` if there is none.
-fn load(folder: &ZoneFolder, name: Name<'_>, key: &HashKey) -> Result<Option<KeptVersion>, StoreFault> {
+fn load(folder: &StoreFolder, name: Name<'_>, key: &HashKey) -> Result<Option<KeptVersion>, StoreFault> {
     let (store, Some(stored)) = folder.zone(name)? else { return Ok(None) };
     if let Some(torn) = stored.torn_tail() {
         let (bytes, path) = (torn.bytes, stored.path().display());

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use journal::{Disk, History, Replacement, StoreFault, StoreSize, ZoneFolder, ZoneStore};
+use journal::{Disk, History, Replacement, StoreFault, StoreFolder, StoreSize, ZoneStore};
 use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
@@ -140,7 +140,7 @@ enum Writing {
 pub struct ZoneStores(Arc<Inner>);
 
 struct Inner {
-    folder: ZoneFolder,
+    folder: StoreFolder,
     /// Whether the folder has marks: stored changes were acknowledged.
     is_marked: bool,
     compacted: OnCompacted,
@@ -209,29 +209,29 @@ impl ZoneStores {
     /// Opens the folder, creating it if it does not exist.
     ///
     /// # Errors
-    /// As for [`ZoneFolder::open`].
+    /// As for [`StoreFolder::open`].
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
         background: Arc<Background>,
     ) -> Result<ZoneStores, StoreFault> {
-        let folder = ZoneFolder::open(disk, path)?;
+        let folder = StoreFolder::open(disk, path)?;
         Ok(Self::of(folder, false, Box::new(|_, _| ()), background))
     }
 
     /// Returns the stores of a folder with marks, which hold acknowledged changes. `compacted` runs on
     /// another thread after each compaction.
-    pub fn of_marked(folder: ZoneFolder, compacted: OnCompacted, background: Arc<Background>) -> ZoneStores {
+    pub fn of_marked(folder: StoreFolder, compacted: OnCompacted, background: Arc<Background>) -> ZoneStores {
         Self::of(folder, true, compacted, background)
     }
 
-    fn of(folder: ZoneFolder, is_marked: bool, compacted: OnCompacted, background: Arc<Background>) -> Self {
+    fn of(folder: StoreFolder, is_marked: bool, compacted: OnCompacted, background: Arc<Background>) -> Self {
         let (zones, idle) = (Mutex::default(), Condvar::new());
         ZoneStores(Arc::new(Inner { folder, is_marked, compacted, background, zones, idle }))
     }
 
     /// The folder. [`exclusively`](Self::exclusively) opens a store of it.
-    pub fn folder(&self) -> &ZoneFolder {
+    pub fn folder(&self) -> &StoreFolder {
         &self.0.folder
     }
 
@@ -275,7 +275,7 @@ impl ZoneStores {
 
     /// Runs `with_folder` on this thread once all tasks of the zone have ended, with its store closed. Tasks
     /// that arrive meanwhile wait.
-    pub fn exclusively<T>(&self, apex: &Apex, with_folder: impl FnOnce(&ZoneFolder) -> T) -> T {
+    pub fn exclusively<T>(&self, apex: &Apex, with_folder: impl FnOnce(&StoreFolder) -> T) -> T {
         let _reserved = self.0.reserve(apex);
         with_folder(&self.0.folder)
     }
@@ -638,7 +638,7 @@ fn make_ready(store: &mut ZoneStore, zone: &Zone) -> Result<(), StoreFault> {
 
 /// Stores a zone with an unusable journal again from the version in service, if that is the acknowledged one,
 /// so that nothing is lost. Returns whether the zone is stored.
-fn heal(folder: &ZoneFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
+fn heal(folder: &StoreFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
     let apex = served.apex().as_name();
     // A file that the system fails to open may be readable again later.
     if matches!(fault, StoreFault::Io { .. }) || folder.acknowledged(apex) != Some(served.serial()) {

@@ -14,7 +14,7 @@ use zone::scan::Severity;
 
 use crate::managed::Apex;
 use crate::managed::examination::{Examination, FirstExpiry, FlawText};
-use threads::spare::{Share, spare};
+use threads::spare::{CpuShare, spare};
 use threads::sync::lock;
 
 /// Most findings stored per zone.
@@ -167,7 +167,8 @@ impl Examiner {
             while let Some((apex, zone)) = wait(&theirs) {
                 let begun = Instant::now();
                 let examine = || examine(&zone, now());
-                let found = if zone.record_count() > FEW { spare(Share::Least, examine) } else { examine() };
+                let found =
+                    if zone.record_count() > FEW { spare(CpuShare::Least, examine) } else { examine() };
                 let took = begun.elapsed();
                 debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", zone.apex());
                 lock(&theirs.0).examined(&apex, took, Instant::now());

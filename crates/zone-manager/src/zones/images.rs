@@ -31,7 +31,7 @@ use crate::managed::state::ImageOrder;
 use crate::managed::{Apex, ZoneSpec, ZoneText};
 use telemetry::process::UserIds;
 use telemetry::repeated::log_repeated;
-use threads::spare::{Share, spare};
+use threads::spare::{CpuShare, spare};
 use wording::reason;
 
 /// File with the hash key.
@@ -395,7 +395,7 @@ fn write_one(state: &StateFolder, counts: &ImageCounts, order: &ImageOrder) {
         return;
     }
     let begun = Instant::now();
-    match spare(Share::Tenth, || state.write(&order.spec, &order.zone, &order.provenance)) {
+    match spare(CpuShare::Tenth, || state.write(&order.spec, &order.zone, &order.provenance)) {
         Ok((path, bytes)) => {
             counts.written.fetch_add(1, Relaxed);
             let milliseconds = begun.elapsed().as_millis() as u64;

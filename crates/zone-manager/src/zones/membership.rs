@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use transfer::catalog_zone::{
-    CatalogFault, CatalogZone, Claim, Conflict, ListedIn, Member, MemberOf, settle,
+    CatalogFault, CatalogZone, Conflict, ListedIn, Member, MemberIdentity, MemberOf, settle,
 };
 use wire::{Name, NameBuf};
 use zone::Zone;
@@ -263,10 +263,10 @@ impl Membership {
         }
         for (zone, (of, claim)) in &settled.members {
             let before = self.members.get(zone);
-            if *claim == Claim::New && before.is_some() {
+            if *claim == MemberIdentity::New && before.is_some() {
                 steps.reset.push(zone.clone());
             }
-            if *claim == Claim::New || before != Some(of) {
+            if *claim == MemberIdentity::New || before != Some(of) {
                 steps.wanted.extend(self.planned(zone, of));
             }
         }

@@ -12,7 +12,7 @@ use wire::{NameBuf, Serial, Type};
 use zone::Zone;
 use zone::check::{self, Flaw};
 use zone::scan::{
-    self, Limits, Progress, Record, Rejection, Remark, RemarkAt, ScanConfig, Severity, Sink, TextSource,
+    self, Limits, Record, Rejection, Remark, RemarkAt, ScanConfig, ScanProgress, Severity, Sink, TextSource,
 };
 
 use super::text::{ZoneFinding, from_fault};
@@ -156,7 +156,7 @@ impl Sink for Finder {
         remarks
     }
 
-    fn progress(&mut self, _: Progress) -> ControlFlow<()> {
+    fn progress(&mut self, _: ScanProgress) -> ControlFlow<()> {
         let done = self.is_other || self.hurries && self.open.iter().all(Option::is_none);
         if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use exchange::unix_seconds;
-use journal::{RealDisk, StoreFault, ZoneFolder};
+use journal::{RealDisk, StoreFault, StoreFolder};
 use tracing::info;
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Member, base_records, member_label, record_change, version_step,
@@ -399,7 +399,7 @@ fn read(stores: &ZoneStores, apex: &Apex, key: &HashKey) -> Result<(Arc<Zone>, M
 }
 
 fn open_or_begin(
-    folder: &ZoneFolder,
+    folder: &StoreFolder,
     apex: &Apex,
     key: &HashKey,
 ) -> Result<(Arc<Zone>, Members), ProduceFault> {

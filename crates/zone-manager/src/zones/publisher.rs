@@ -123,7 +123,7 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use engine::{Config, Sources, Zones};
+    use engine::{EngineConfig, Sources, Zones};
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl, Type};
     use zone::ZoneBuilder;
@@ -134,7 +134,7 @@ mod tests {
     fn a_zone_of_another_key_is_not_published_nor_what_was_to_go_with_it() {
         let [ours, other] = [[1, 2, 3], [4, 5, 6]].map(HashKey::new);
         let zones = serving::frontend::serving(Zones::new(Arc::new(Catalog::new(&ours))));
-        let engine = Arc::new(Engine::new(zones, Sources::default(), Config::default()));
+        let engine = Arc::new(Engine::new(zones, Sources::default(), EngineConfig::default()));
         let mut publisher = Publisher::new(Arc::clone(&engine));
         let [good, foreign] = ["good.", "foreign."].map(|name| name.parse::<NameBuf>().expect("a name"));
         let mut builder = ZoneBuilder::new(foreign.as_name(), &other);

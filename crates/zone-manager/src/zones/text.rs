@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use wire::hash::HashKey;
 use wire::{NameBuf, Type};
 use zone::image::Provenance;
-use zone::scan::{Fault, FaultKind, Limits, Progress, Severity, TextSource};
+use zone::scan::{Fault, FaultKind, Limits, ScanProgress, Severity, TextSource};
 use zone::store::ChangeSet;
 use zone::{LoadConfig, SourceFile, Zone};
 
@@ -140,7 +140,7 @@ fn read(
         }
     };
     let mut seen = 0;
-    let progress = |progress: Progress| {
+    let progress = |progress: ScanProgress| {
         meter.records.fetch_add(progress.records.saturating_sub(seen), Ordering::Relaxed);
         seen = progress.records;
         progress_count.fetch_add(1, Ordering::Relaxed);

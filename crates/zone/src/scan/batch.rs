@@ -5,7 +5,7 @@
 
 use super::entry::Scanner;
 use super::fault::{Fault, FaultKind, Severity};
-use super::{Place, Progress, Record, Rejection, ScanConfig, ScanReport, Sink, TextSource};
+use super::{Place, Record, Rejection, ScanConfig, ScanProgress, ScanReport, Sink, TextSource};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::Mutex;
@@ -27,12 +27,12 @@ const HEADER: usize = 18;
 pub struct RecordBatch {
     bytes: Vec<u8>,
     class: Class,
-    progress: Progress,
+    progress: ScanProgress,
 }
 
 impl RecordBatch {
     fn new(class: Class) -> Self {
-        RecordBatch { bytes: Vec::with_capacity(FULL + 4096), class, progress: Progress::default() }
+        RecordBatch { bytes: Vec::with_capacity(FULL + 4096), class, progress: ScanProgress::default() }
     }
 
     fn clear(&mut self) {
@@ -45,7 +45,7 @@ impl RecordBatch {
     }
 
     /// Returns the progress of the scan when the batch was sent.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> ScanProgress {
         self.progress
     }
 
@@ -138,7 +138,7 @@ impl Sink for Filler {
         Ok(())
     }
 
-    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+    fn progress(&mut self, progress: ScanProgress) -> ControlFlow<()> {
         self.batch.progress = progress;
         if self.gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -203,7 +203,7 @@ fn receive(
                 return taken;
             }
         }
-        if sink.progress(Progress { records: taken.records, ..batch.progress }).is_break() {
+        if sink.progress(ScanProgress { records: taken.records, ..batch.progress }).is_break() {
             taken.stopped = true;
             return taken;
         }

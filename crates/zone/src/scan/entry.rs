@@ -7,7 +7,7 @@ use super::lex::{self, Lexed};
 use super::simd::Level;
 use super::words::{self, TypeOrClass};
 use super::{
-    OpenSource, Place, Progress, Record, Remark, RemarkAt, ScanConfig, ScanReport, Sink, TextSource,
+    OpenSource, Place, Record, Remark, RemarkAt, ScanConfig, ScanProgress, ScanReport, Sink, TextSource,
 };
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -203,7 +203,8 @@ impl<'s, S: Sink> Scanner<'s, S> {
                 return Ok(());
             }
             let (read, records) = (self.report.bytes, self.report.records);
-            if let ControlFlow::Break(()) = self.sink.progress(Progress { read, total: self.total, records })
+            if let ControlFlow::Break(()) =
+                self.sink.progress(ScanProgress { read, total: self.total, records })
             {
                 return Err(Stop);
             }

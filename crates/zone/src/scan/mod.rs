@@ -257,7 +257,7 @@ impl Rejection {
 
 /// The progress of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ScanProgress {
     /// Bytes read from all files.
     pub read: u64,
     /// Bytes of all files opened so far; less than `read` if the size of one is unknown.
@@ -304,7 +304,7 @@ pub trait Sink {
     }
 
     /// Called for each block of a file, every few hundred KiB; `Break` ends the scan.
-    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+    fn progress(&mut self, progress: ScanProgress) -> ControlFlow<()> {
         let _ = progress;
         ControlFlow::Continue(())
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use testkit::answers::{Line, Served};
+use testkit::answers::{Line, ModelZones};
 use testkit::keys::SigningKey;
 use testkit::model::ModelZone;
 use testkit::random::soa;
 use testkit::sign::sign_by;
 use testkit::tree::VALID;
-use testkit::{Chain, Record, name};
+use testkit::{Chain, ModelRecord, name};
 use validator::TrustAnchors;
 use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
@@ -80,9 +80,9 @@ struct Plan {
 /// All zones.
 pub(super) struct Zones {
     pub(super) sites: Vec<Site>,
-    all: Served,
+    all: ModelZones,
     /// The zones that each server serves.
-    pub(super) hosts: Vec<Served>,
+    pub(super) hosts: Vec<ModelZones>,
     pub(super) anchors: TrustAnchors,
 }
 
@@ -122,7 +122,7 @@ impl Zones {
             });
         }
         let zones: Vec<ModelZone> = (0..plans.len()).map(|at| zone(&plans, at, dice)).collect();
-        let served = |zones| Served { zones, unloaded: Vec::new(), max_chain: 12 };
+        let served = |zones| ModelZones { zones, unloaded: Vec::new(), max_chain: 12 };
         let of_host = |host| {
             let serves = |at: &usize| plans[*at].hosts.contains(&host);
             served((0..plans.len()).filter(serves).map(|at| zones[at].clone()).collect())
@@ -229,7 +229,7 @@ fn plan(dice: &mut Dice) -> Vec<Plan> {
 fn zone(plans: &[Plan], at: usize, dice: &mut Dice) -> ModelZone {
     let plan = &plans[at];
     let apex = plan.apex;
-    let record = |owner: NameBuf, rtype, rdata| Record { owner, rtype, ttl: plan.ttl, rdata };
+    let record = |owner: NameBuf, rtype, rdata| ModelRecord { owner, rtype, ttl: plan.ttl, rdata };
     let mut all = vec![record(apex, Type::SOA, soa(apex.as_name(), 1))];
     for (below, child) in plans.iter().enumerate().filter(|(n, child)| *n == at || child.parent == at) {
         for ((server, home), host) in child.servers.iter().zip(child.hosts.iter().cycle()) {

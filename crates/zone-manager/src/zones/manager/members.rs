@@ -21,7 +21,7 @@ use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
 use crate::zones::produce::{Produced, Producer, ProducerEvent};
 use crate::zones::resolve::{WantedZones, added_zone};
 use config::zones::{ConfiguredZone, Templates};
-use config::{Rejected, read_zone};
+use config::{RejectedConfig, read_zone};
 use serving::recursive::LocalRoot;
 use telemetry::repeated::log_repeated;
 use threads::sync::{lock, read, write};
@@ -398,8 +398,9 @@ impl ZoneManager {
             return Err(ReloadFault::NoState);
         }
         let has_state = joining.state.is_some();
-        let zone = read_zone("zone add", text, &joining.templates, has_state)
-            .map_err(|Rejected { faults, .. }| unfit(faults.iter().map(|fault| fault.message.clone())))?;
+        let zone = read_zone("zone add", text, &joining.templates, has_state).map_err(
+            |RejectedConfig { faults, .. }| unfit(faults.iter().map(|fault| fault.message.clone())),
+        )?;
         let planned = added_zone(&zone, &joining.templates, &joining.keys)
             .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
         if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use engine::{Config, Sources, Zones};
+use engine::{EngineConfig, Sources, Zones};
 use zone::catalog::Catalog;
 
 use super::*;
@@ -26,7 +26,7 @@ impl SimulatedZones {
         background: &Arc<Background>,
     ) -> SimulatedZones {
         let zones = serving::frontend::serving(Zones::new(Arc::new(Catalog::new(key))));
-        let engine = Arc::new(Engine::new(zones, Sources::default(), Config::default()));
+        let engine = Arc::new(Engine::new(zones, Sources::default(), EngineConfig::default()));
         let (handle, inbox) = ZoneManagerHandle::new();
         let table = Arc::<ZoneTable>::default();
         let executor = Arc::new(Executor {

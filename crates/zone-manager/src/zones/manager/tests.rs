@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
-use engine::{Config, Sources, Zones};
+use engine::{EngineConfig, Sources, Zones};
 use tempfile::TempDir;
 use wire::NameBuf;
 use wire::hash::HashKey;
@@ -57,7 +57,7 @@ impl Rig {
         let folder = tempfile::tempdir().expect("a folder");
         let key = HashKey::new([1, 2, 3]);
         let zones_of = frontend::serving(Zones::new(Arc::new(Catalog::new(&key))));
-        let engine = Arc::new(Engine::new(zones_of, Sources::default(), Config::default()));
+        let engine = Arc::new(Engine::new(zones_of, Sources::default(), EngineConfig::default()));
         let path = folder.path().to_owned();
         let bounds = Arc::new(Mutex::new(ReloadBounds::default()));
         let of_next = Arc::clone(&bounds);

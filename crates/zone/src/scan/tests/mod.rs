@@ -37,7 +37,7 @@ impl Sink for Keep {
         Ok(())
     }
 
-    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+    fn progress(&mut self, progress: ScanProgress) -> ControlFlow<()> {
         self.blocks += 1;
         assert!(progress.total == 0 || progress.read <= progress.total);
         if self.break_after == Some(self.blocks) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

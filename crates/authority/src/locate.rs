@@ -23,7 +23,7 @@ pub const PASSES: usize = 2 + Search::STEPS;
 const NAMES: usize = 2;
 
 /// The zone and place where the answer to a query is looked up, with the results of the passes.
-pub struct Aim {
+pub struct AnswerLocation {
     located: Located,
     qtype: Type,
     dnssec_ok: bool,
@@ -49,15 +49,15 @@ fn prefetch_glue(zone: &Zone, cut: PrefetchedNode) {
     zone.prefetch_glue(zone.candidate(cut));
 }
 
-impl Aim {
-    /// Returns the aim of a query, if a zone of `catalog` covers its name. Prefetches the zone.
+impl AnswerLocation {
+    /// Returns the location of a query, if a zone of `catalog` covers its name. Prefetches the zone.
     #[inline]
     pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, dnssec_ok: bool) -> Option<Self> {
         let located = zone_for(catalog, qname, qtype)?;
         if catalog.is_large() {
             catalog.prefetch_located(located);
         }
-        Some(Aim { located, qtype, dnssec_ok, nodes: [None; NAMES], search: None })
+        Some(AnswerLocation { located, qtype, dnssec_ok, nodes: [None; NAMES], search: None })
     }
 
     /// Returns the zone's place in the catalog, and where in the zone the name is.
@@ -66,7 +66,7 @@ impl Aim {
         self.located
     }
 
-    /// Runs one pass, from 0 to [`PASSES`], for the query that this aim was found for in this catalog.
+    /// Runs one pass, from 0 to [`PASSES`], for the query that this location was found for in this catalog.
     /// Returns whether the next pass has anything to do.
     #[inline]
     pub fn prefetch(&mut self, catalog: &Catalog, pass: usize, qname: &HashedName) -> bool {

@@ -35,7 +35,7 @@ const LINK: usize = 18;
 const IPV6_MIN_MTU: usize = 1280;
 
 /// Open queues that receive frames, without workers.
-pub(crate) struct Front {
+pub(crate) struct XdpListener {
     sockets: Vec<QueueSocket>,
     attachment: Arc<Attachment>,
     listeners: Arc<[(SocketAddr, UdpSocket)]>,
@@ -44,14 +44,14 @@ pub(crate) struct Front {
 }
 
 /// One queue of a front.
-pub(crate) struct FrontQueue {
+pub(crate) struct ListenerQueue {
     socket: QueueSocket,
     attachment: Arc<Attachment>,
     listeners: Arc<[(SocketAddr, UdpSocket)]>,
     measures: Measures,
 }
 
-impl Front {
+impl XdpListener {
     /// Opens a socket on each queue and attaches the program. `listeners` are the sockets whose queries the
     /// front takes.
     pub(crate) fn open(
@@ -87,7 +87,7 @@ impl Front {
             sockets.push(socket);
         }
         let (attachment, listeners) = (Arc::new(attachment), listeners.into());
-        Ok(Front { sockets, attachment, listeners, measures, driver })
+        Ok(XdpListener { sockets, attachment, listeners, measures, driver })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -103,9 +103,9 @@ impl Front {
     }
 
     /// Returns the queues, one for each worker.
-    pub(crate) fn into_queues(self) -> impl Iterator<Item = FrontQueue> {
-        let Front { sockets, attachment, listeners, measures, .. } = self;
-        sockets.into_iter().map(move |socket| FrontQueue {
+    pub(crate) fn into_queues(self) -> impl Iterator<Item = ListenerQueue> {
+        let XdpListener { sockets, attachment, listeners, measures, .. } = self;
+        sockets.into_iter().map(move |socket| ListenerQueue {
             socket,
             attachment: Arc::clone(&attachment),
             listeners: Arc::clone(&listeners),
@@ -236,11 +236,11 @@ fn refusal(interface: &str, step: &'static str, cause: io::Error) -> BindRefusal
 
 /// Starts a worker thread on a queue.
 pub(crate) fn spawn<F: HandlerFactory>(
-    queue: FrontQueue,
+    queue: ListenerQueue,
     factory: Arc<F>,
     job: Job,
 ) -> io::Result<JoinHandle<()>> {
-    let FrontQueue { socket, attachment, listeners, measures } = queue;
+    let ListenerQueue { socket, attachment, listeners, measures } = queue;
     let mut endpoints = Vec::new();
     for (addr, socket) in listeners.iter() {
         endpoints.push(Endpoint::new(socket.try_clone()?, *addr, job.config.udp.max_reply));

@@ -76,7 +76,7 @@ pub(super) struct Turned {
 }
 
 /// Drives a core; the lock of [`Shared`] protects it.
-pub(super) trait Desk: Send {
+pub(super) trait SharedDriver: Send {
     /// Prepares the thread's sleep: acts on a request that came before it; a later one wakes it, or the
     /// thread that brings it acts. Returns for how long it may sleep.
     fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration>;
@@ -146,7 +146,7 @@ impl<D: ?Sized> Shared<D> {
     }
 }
 
-impl Shared<dyn Desk> {
+impl Shared<dyn SharedDriver> {
     /// Queues a request of a client queue; `send` puts it into the given queue. It goes to the workers' queue
     /// if workers drive the core and this thread is one, and otherwise to the thread's.
     pub(super) fn pass<T>(
@@ -165,7 +165,7 @@ impl Shared<dyn Desk> {
     }
 }
 
-impl<D: Desk + ?Sized> Shared<D> {
+impl<D: SharedDriver + ?Sized> Shared<D> {
     /// Runs the core's thread until `stop` is set.
     pub(super) fn run(&self, mut poll: Poll, events: usize) {
         let mut events = Events::with_capacity(events);
@@ -233,7 +233,7 @@ impl<D: Desk + ?Sized> Shared<D> {
 struct Remembered {
     /// The core that the worker drives. It drives one core; requests to another, for which it has no links,
     /// go to that one's thread.
-    desk: Option<Arc<Shared<dyn Desk>>>,
+    driver: Option<Arc<Shared<dyn SharedDriver>>>,
     /// The worker has brought a request since its last turn.
     brought: bool,
 }
@@ -246,13 +246,13 @@ thread_local! {
 
 /// Marks that a request is about to be queued for workers. Returns whether this thread is a worker of that
 /// core, and will take its turn.
-fn bring(desk: &Arc<Shared<dyn Desk>>) -> bool {
+fn bring(driver: &Arc<Shared<dyn SharedDriver>>) -> bool {
     REMEMBERED.with(|remembered| {
         let mut remembered = remembered.borrow_mut();
-        let Some(Remembered { desk: own, brought }) = &mut *remembered else { return false };
+        let Some(Remembered { driver: own, brought }) = &mut *remembered else { return false };
         // If the worker drives another core, its next turn shows whether that one still exists.
         *brought = true;
-        Arc::ptr_eq(own.get_or_insert_with(|| Arc::clone(desk)), desk)
+        Arc::ptr_eq(own.get_or_insert_with(|| Arc::clone(driver)), driver)
     })
 }
 
@@ -270,17 +270,17 @@ pub(super) fn has_brought() -> bool {
 /// to act on at once, and whether another thread held the lock.
 pub(super) fn turn(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
     // The core's actions may bring more requests, so nothing is borrowed meanwhile.
-    let desk = REMEMBERED.with(|it| {
+    let driver = REMEMBERED.with(|it| {
         let mut it = it.borrow_mut();
         let remembered = it.as_mut()?;
         remembered.brought = false;
-        remembered.desk.clone()
+        remembered.driver.clone()
     });
-    match desk.map(|desk| desk.turn(worker, most)) {
+    match driver.map(|driver| driver.turn(worker, most)) {
         None => (false, false),
         Some(None) => (false, true),
         Some(Some(turned)) if turned.gone => {
-            REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.desk = None));
+            REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.driver = None));
             worker.forget();
             (false, false)
         }
@@ -292,7 +292,7 @@ pub(super) fn turn(worker: &mut WorkerLinks, most: usize) -> (bool, bool) {
 pub(super) fn end(worker: &mut WorkerLinks) {
     // Later requests go to the core's thread.
     let remembered = REMEMBERED.with(RefCell::take);
-    if let Some(desk) = remembered.and_then(|remembered| remembered.desk) {
-        desk.leave(worker);
+    if let Some(driver) = remembered.and_then(|remembered| remembered.driver) {
+        driver.leave(worker);
     }
 }
