@@ -11,7 +11,7 @@ use super::table::read::At;
 use super::table::value::{AddrPort, Int, Time};
 
 keys! {
-    /// MetricsSection for Prometheus over HTTP at `/metrics`, and a status page at `/`. The section's presence turns
+    /// Metrics for Prometheus over HTTP at `/metrics`, and a status page at `/`. The section's presence turns
     /// it on.
     pub struct MetricsSection in "[metrics]" {
         /// Address to listen on. There is no access control: keep it on loopback or a management network. A

@@ -1,6 +1,6 @@
-//! Simulation of zones over their whole life: updates, zone files, transfers, produced catalog zones, folding,
-//! compaction, publishing and the stores run on one thread, in an order that a seed decides, over a disk that
-//! fails and loses power.
+//! Simulation of zones over their whole life: updates, zone files, transfers, produced catalog zones,
+//! folding, compaction, publishing and the stores run on one thread, in an order that a seed decides, over a
+//! disk that fails and loses power.
 //!
 //! Invariants, for any order and any time of the power loss:
 //!

@@ -164,7 +164,6 @@ const ROWS: &[Row] = &[
         ours: &[
             "wire",
             "exchange",
-            "dnssec",
             "validator",
             "zone",
             "authority",

@@ -320,8 +320,8 @@ impl Source {
         }
     }
 
-    /// Starts to fold the next version of the text, if that saves memory. `change` leads to it from the version
-    /// before; `None` if that is not known.
+    /// Starts to fold the next version of the text, if that saves memory. `change` leads to it from the
+    /// version before; `None` if that is not known.
     fn fold(&mut self, change: Option<&Arc<ChangeSet>>, zone: &Arc<Zone>) -> Option<FoldJob> {
         let Self::Text(text) = self else { return None };
         match change {

@@ -1,14 +1,15 @@
 //! Catalog zones that nomen produces (RFC 9432): the members of each, the next version when these change, and
-//! its store in the state folder with the history for IXFR. Used only by the manager thread, which waits for no
-//! write: stored and folded versions arrive as [`ProducerEvent`]. Other threads read only [`ProducedStores`].
+//! its store in the state folder with the history for IXFR. Used only by the manager thread, which waits for
+//! no write: stored and folded versions arrive as [`ProducerEvent`]. Other threads read only
+//! [`ProducedStores`].
 //!
 //! The zone itself is stored: its records have the labels of members and the serial number, so that both
 //! continue after a restart. A label is made of random numbers, so that no client finds a member by its name
 //! without a transfer of the zone.
 //!
 //! The configuration lists the zones of each catalog zone, and the newest version has their labels; the
-//! difference is the next version. It is on disk before it is served. Further versions may be made while it is
-//! stored.
+//! difference is the next version. It is on disk before it is served. Further versions may be made while it
+//! is stored.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
