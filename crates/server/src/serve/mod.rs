@@ -95,7 +95,8 @@ fn outside(message: String) -> StartFault {
 /// Returns the sockets that systemd or the previous server passes.
 fn passed_sockets(options: &ServeOptions, settings: &Settings) -> Result<PassedSockets, StartFault> {
     let taken = match options.take_over {
-        true => take_over::take_over(settings.control.socket.value.as_deref()).map_err(outside)?,
+        true => take_over::take_over(settings.control.socket.value.as_deref())
+            .map_err(|fault| outside(fault.to_string()))?,
         false => None,
     };
     PassedSockets::take(settings, taken).map_err(|fault| outside(fault.with_hint()))
