@@ -36,7 +36,7 @@ type CommandResult = Result<Value, CommandFault>;
 pub(crate) fn answer(parts: &Arc<ServerParts>, command: ControlCommand, lines: mpsc::Sender<AnswerLine>) {
     let parts = Arc::clone(parts);
     drop(tokio::spawn(async move {
-        let last = match execute(&parts, command, &lines).await {
+        let last = match execute(&parts, command, Pieces::new(&lines)).await {
             Ok(data) => AnswerLine::Done { ok: True, data },
             Err(fault) => fault.into(),
         };
@@ -45,12 +45,8 @@ pub(crate) fn answer(parts: &Arc<ServerParts>, command: ControlCommand, lines: m
     }));
 }
 
-/// Executes a command; sends a long output to `lines`.
-async fn execute(
-    parts: &Arc<ServerParts>,
-    command: ControlCommand,
-    lines: &mpsc::Sender<AnswerLine>,
-) -> CommandResult {
+/// Executes a command; sends a long output in pieces.
+async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Pieces) -> CommandResult {
     use ControlCommand as Verb;
     match command {
         Verb::Status => blocking(parts, |parts| Ok(status::status(parts))).await,
@@ -79,10 +75,7 @@ async fn execute(
             add_zone(parts, &NewZone { name, template, file, primaries, catalog, group }).await
         }
         Verb::ZoneRemove { name } => remove_zone(parts, zones::apex(&name)?).await,
-        Verb::ZoneDump { name } => {
-            let pieces = Pieces::new(lines);
-            blocking(parts, move |parts| zones::dump(parts, &name, pieces)).await
-        }
+        Verb::ZoneDump { name } => blocking(parts, move |parts| zones::dump(parts, &name, pieces)).await,
         Verb::Explain { name, rtype, dnssec } => {
             let question = Question::read(&name, &rtype, dnssec)?;
             blocking(parts, move |parts| explain::explain(parts, question)).await
@@ -91,10 +84,7 @@ async fn execute(
         Verb::CacheFlush { name, tree, rtype } => {
             recursive(parts, move |service| recursion::flush(service, &name, tree, rtype.as_deref())).await
         }
-        Verb::CacheDump => {
-            let pieces = Pieces::new(lines);
-            recursive(parts, |service| recursion::dump(service, pieces)).await
-        }
+        Verb::CacheDump => recursive(parts, |service| recursion::dump(service, pieces)).await,
         Verb::CacheSave { file } => recursive(parts, |service| recursion::save(service, file)).await,
         Verb::CacheLoad { file } => recursive(parts, |service| recursion::load(service, file)).await,
         Verb::ForwardList => recursive(parts, recursion::forward_list).await,

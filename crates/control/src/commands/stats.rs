@@ -9,7 +9,7 @@ use crate::metrics::{AllFigures, Format, render};
 use crate::parts::ServerParts;
 use serving::recursive::counts;
 
-/// Returns every counter, and every series of `/metrics` under its own name, except the buckets of histograms.
+/// Returns every counter, and every series of `/metrics` under its own name except buckets of histograms.
 pub(super) fn stats(parts: &ServerParts, figures: &AllFigures) -> Value {
     let mut all = counters(parts);
     all.extend(series(&render(figures, Format::Prometheus).unwrap_or_default()));
