@@ -4,6 +4,7 @@
 //! The answer to the command has the usual form and states the number of sockets; the descriptors follow, at
 //! most 64 with each byte.
 
+use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,8 +19,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::unix::OwnedWriteHalf;
 
+use crate::fault::CommandFault;
 use crate::protocol::{AnswerLine, True};
 use serving::frontend::Frontend;
+use wording::reason;
 
 /// Descriptors per message; the kernel allows 253.
 const AT_ONCE: usize = 64;
@@ -30,6 +33,37 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer line that is read, in bytes.
 const MAX_LINE: usize = 4096;
 
+/// Why the listening sockets of the running server are not received.
+#[derive(Debug)]
+pub enum ReceiveFault {
+    /// The connection failed.
+    Io(io::Error),
+    /// The server refuses, for this reason.
+    Refused(String),
+    /// The answer is not one of nomen.
+    Foreign,
+    /// The connection ended early.
+    Short {
+        /// The number of sockets that were received.
+        received: usize,
+        /// The number that the server announced.
+        wanted: usize,
+    },
+}
+
+impl fmt::Display for ReceiveFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "it does not hand its sockets over: {}", reason(error)),
+            Self::Refused(why) => f.write_str(why),
+            Self::Foreign => f.write_str("its answer is not one of nomen"),
+            Self::Short { received, wanted } => write!(f, "it hands over {received} of {wanted} sockets"),
+        }
+    }
+}
+
+impl std::error::Error for ReceiveFault {}
+
 /// Sends the listening sockets. Returns whether they were sent: if so, the listeners leave unread data in
 /// them.
 ///
@@ -39,8 +73,7 @@ pub(super) async fn give(frontend: &Frontend, writer: &mut OwnedWriteHalf) -> io
     let sockets = match frontend.sockets() {
         Ok(sockets) => sockets,
         Err(e) => {
-            let error = format!("the sockets cannot be handed over: {}", wording::reason(&e));
-            write(writer, &AnswerLine::Fault { ok: false, error, data: None }).await?;
+            write(writer, &CommandFault::HandOver(e).into()).await?;
             return Ok(false);
         }
     };
@@ -75,13 +108,12 @@ fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
 /// should have a read timeout.
 ///
 /// # Errors
-/// A text: the server's refusal, or the fault in its answer.
-pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, String> {
-    let broken = |e: io::Error| format!("it does not hand its sockets over: {}", wording::reason(&e));
-    let wanted = match serde_json::from_slice(&read_line(stream).map_err(broken)?) {
+/// [`ReceiveFault`].
+pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, ReceiveFault> {
+    let wanted = match serde_json::from_slice(&read_line(stream).map_err(ReceiveFault::Io)?) {
         Ok(AnswerLine::Done { data, .. }) => data.get("sockets").and_then(Value::as_u64).unwrap_or(0),
-        Ok(AnswerLine::Fault { error, .. }) => return Err(error),
-        Ok(AnswerLine::Text { .. }) | Err(_) => return Err("its answer is not one of nomen".into()),
+        Ok(AnswerLine::Fault { error, .. }) => return Err(ReceiveFault::Refused(error)),
+        Ok(AnswerLine::Text { .. }) | Err(_) => return Err(ReceiveFault::Foreign),
     };
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
     let mut sockets = Vec::new();
@@ -97,8 +129,8 @@ pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, String> {
                 sockets.extend(descriptors);
             }
         }
-        if read.map_err(|e| broken(e.into()))?.bytes == 0 || sockets.len() == before {
-            return Err(format!("it hands over {} of {wanted} sockets", sockets.len()));
+        if read.map_err(|e| ReceiveFault::Io(e.into()))?.bytes == 0 || sockets.len() == before {
+            return Err(ReceiveFault::Short { received: sockets.len(), wanted });
         }
     }
     Ok(sockets)
@@ -154,7 +186,7 @@ mod tests {
             let (mut ours, theirs) = StdStream::pair().expect("a pair");
             (&theirs).write_all(answer).expect("written");
             drop(theirs);
-            let fault = receive(&mut ours).expect_err("a fault");
+            let fault = receive(&mut ours).expect_err("a fault").to_string();
             assert!(fault.contains(wanted), "{fault}");
         }
     }

@@ -7,6 +7,7 @@
 //! | [`connections`] | operators' connections, and which of them is evicted for a new one |
 //! | [`socket`], [`protocol`] | the control socket; the commands on it and their answers |
 //! | [`listener`], `commands` | reads commands from the control socket; executes them |
+//! | `fault` | why a command is not executed |
 //! | [`hand_over`] | the listening sockets, sent to the next server on the control socket |
 //! | [`metrics`], [`page`] | metrics, and the status page |
 //! | [`http`] | the HTTP listener for both |
@@ -16,6 +17,7 @@
 
 mod commands;
 pub mod connections;
+mod fault;
 pub mod hand_over;
 pub mod http;
 pub mod in_force;

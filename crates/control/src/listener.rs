@@ -9,9 +9,10 @@ use tokio::sync::mpsc;
 
 use crate::commands;
 use crate::connections::ConnectionPlace;
+use crate::fault::CommandFault;
 use crate::hand_over;
 use crate::parts::ServerParts;
-use crate::protocol::{AnswerLine, ControlCommand};
+use crate::protocol::ControlCommand;
 
 /// Longest command, in bytes.
 const MAX_COMMAND: u64 = 64 * 1024;
@@ -59,12 +60,12 @@ async fn converse(
             return Ok(());
         }
         place.busy();
-        let command = if line.ends_with(b"\n") {
-            serde_json::from_slice::<ControlCommand>(&line).map_err(|e| format!("not a command: {e}"))
-        } else {
-            Err(format!("a command has one line of at most {MAX_COMMAND} bytes"))
+        let whole = line.ends_with(b"\n");
+        let command = match whole {
+            true => serde_json::from_slice(&line).map_err(CommandFault::NotACommand),
+            false => Err(CommandFault::TooLong(MAX_COMMAND)),
         };
-        if command == Ok(ControlCommand::HandOver) {
+        if matches!(command, Ok(ControlCommand::HandOver)) {
             if hand_over::give(&parts.frontend, &mut writer).await? {
                 let _ = stop.send("sockets handed over to another server").await;
             }
@@ -72,12 +73,11 @@ async fn converse(
             continue;
         }
         let (lines, mut waiting) = mpsc::channel(4);
-        let stopping = command == Ok(ControlCommand::Stop);
-        let whole = line.ends_with(b"\n");
+        let stopping = matches!(command, Ok(ControlCommand::Stop));
         match command {
             Ok(command) => commands::answer(&parts, command, lines),
-            Err(error) => {
-                let _ = lines.try_send(AnswerLine::Fault { ok: false, error, data: None });
+            Err(fault) => {
+                let _ = lines.try_send(fault.into());
                 // The answer ends when the last sender is dropped.
                 drop(lines);
             }

@@ -53,16 +53,34 @@ pub struct QuerySpec {
     pub cookie_bytes: Option<Vec<u8>>,
     /// EDNS flags besides DO.
     pub edns_flags: u16,
-    /// Further EDNS options: code and data.
-    pub options: Vec<(OptionCode, Vec<u8>)>,
+    /// Further EDNS options.
+    pub options: Vec<EdnsOption>,
     /// Request the zone's remaining expire time (RFC 7314).
     pub expire: bool,
     /// Request the version of the zone (RFC 9660).
     pub zone_version: bool,
     /// Pad the query to a multiple of this many bytes (RFC 7830).
     pub padding: Option<u16>,
-    /// Client subnet (RFC 7871): an address and the length of its prefix in bits.
-    pub subnet: Option<(IpAddr, u8)>,
+    /// Client subnet (RFC 7871).
+    pub subnet: Option<ClientSubnet>,
+}
+
+/// An EDNS option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdnsOption {
+    /// Its code.
+    pub code: OptionCode,
+    /// Its data.
+    pub data: Vec<u8>,
+}
+
+/// The subnet of a client (RFC 7871).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientSubnet {
+    /// An address in it.
+    pub address: IpAddr,
+    /// The length of its prefix in bits.
+    pub prefix: u8,
 }
 
 /// Header flags that only servers set, or that are reserved; queries with them are for testing servers.
@@ -185,10 +203,10 @@ fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
     if spec.zone_version {
         opt.option(b, OptionCode::ZONEVERSION, &[])?;
     }
-    if let Some((ip, length)) = spec.subnet {
-        write_subnet(b, &mut opt, ip, length)?;
+    if let Some(subnet) = spec.subnet {
+        write_subnet(b, &mut opt, subnet)?;
     }
-    for (code, data) in &spec.options {
+    for EdnsOption { code, data } in &spec.options {
         opt.option(b, *code, &[data])?;
     }
     if let Some(block) = spec.padding {
@@ -201,8 +219,9 @@ fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
 }
 
 /// Writes the client subnet: only the bytes that the length covers, with spare bits zero (RFC 7871 §6).
-fn write_subnet(b: &mut Builder<'_>, opt: &mut OptWriter, ip: IpAddr, length: u8) -> Result<(), Full> {
-    let (family, mut address) = match ip {
+fn write_subnet(b: &mut Builder<'_>, opt: &mut OptWriter, subnet: ClientSubnet) -> Result<(), Full> {
+    let length = subnet.prefix;
+    let (family, mut address) = match subnet.address {
         IpAddr::V4(ip) => (1u8, ip.octets().to_vec()),
         IpAddr::V6(ip) => (2, ip.octets().to_vec()),
     };

@@ -18,10 +18,17 @@ pub(crate) struct Shown {
     pub(crate) data: Vec<u8>,
 }
 
+/// A question as text.
+pub(crate) struct ShownQuestion {
+    pub(crate) name: String,
+    pub(crate) class: String,
+    pub(crate) qtype: Type,
+}
+
 /// A decoded message.
 pub(crate) struct Decoded<'m> {
     pub(crate) header: Header,
-    pub(crate) questions: Vec<(String, String, Type)>,
+    pub(crate) questions: Vec<ShownQuestion>,
     /// The name of the first question.
     qname: Option<NameBuf>,
     pub(crate) sections: [Vec<Shown>; 3],
@@ -37,7 +44,8 @@ impl<'m> Decoded<'m> {
         for _ in 0..counts[0] {
             let q = parser.question()?;
             parts.qname = parts.qname.or(Some(q.name.to_buf()));
-            parts.questions.push((q.name.to_string(), q.qclass.to_string(), q.qtype));
+            let (name, class) = (q.name.to_string(), q.qclass.to_string());
+            parts.questions.push(ShownQuestion { name, class, qtype: q.qtype });
         }
         for (section, count) in parts.sections.iter_mut().zip(&counts[1..]) {
             for _ in 0..*count {

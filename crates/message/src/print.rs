@@ -7,7 +7,7 @@ use wire::edns::OptionCode;
 use wire::message::Malformed;
 use wire::{Rcode, Type};
 
-use crate::decoded::{Decoded, Shown, flag_words, hex};
+use crate::decoded::{Decoded, Shown, ShownQuestion, flag_words, hex};
 use crate::style::{self, Style};
 
 /// Returns the response code, with the bits that EDNS adds.
@@ -51,7 +51,7 @@ pub fn chosen(message: &[u8], shown: MessageParts) -> Result<String, Malformed> 
     if !parts.questions.is_empty() && shown.question && shown.comments {
         out += "\n;; QUESTION SECTION:\n";
     }
-    for (name, class, qtype) in parts.questions.iter().filter(|_| shown.question) {
+    for ShownQuestion { name, class, qtype } in parts.questions.iter().filter(|_| shown.question) {
         let _ = writeln!(out, ";{name}\t\t{class}\t{qtype}");
     }
     let titles = ["ANSWER", "AUTHORITY", "ADDITIONAL"];
@@ -127,7 +127,7 @@ pub fn short(message: &[u8], style: &Style) -> Result<Vec<String>, Malformed> {
 /// Returns the data of the answer section without RRSIG records, unless the query is for them.
 pub fn short_unsigned(message: &[u8]) -> Result<String, Malformed> {
     let parts = Decoded::of(message)?;
-    let asked = parts.questions.iter().any(|(_, _, qtype)| *qtype == Type::RRSIG);
+    let asked = parts.questions.iter().any(|question| question.qtype == Type::RRSIG);
     let shown = parts.sections[0].iter().filter(|record| asked || record.rtype != Type::RRSIG);
     Ok(shown.map(|record| format!("{}\n", record.rdata)).collect())
 }
@@ -167,10 +167,10 @@ pub fn json(message: &[u8]) -> Result<Value, Malformed> {
         "CD": u8::from(header.checking_disabled()),
         "RCODE": parts.rcode().0,
         "RCODEname": parts.rcode().to_string(),
-        "QNAME": question.map(|q| q.0.clone()),
-        "QCLASSname": question.map(|q| q.1.clone()),
-        "QTYPE": question.map(|q| q.2.0),
-        "QTYPEname": question.map(|q| q.2.to_string()),
+        "QNAME": question.map(|q| q.name.clone()),
+        "QCLASSname": question.map(|q| q.class.clone()),
+        "QTYPE": question.map(|q| q.qtype.0),
+        "QTYPEname": question.map(|q| q.qtype.to_string()),
         "EDNS": edns,
         "answerRRs": section(&parts.sections[0]),
         "authorityRRs": section(&parts.sections[1]),

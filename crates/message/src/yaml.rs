@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use wire::message::Malformed;
 
-use crate::decoded::{Decoded, Shown, flag_words};
+use crate::decoded::{Decoded, Shown, ShownQuestion, flag_words};
 use crate::style::{self, Style};
 use wording::rfc3339;
 
@@ -63,7 +63,7 @@ pub fn response(message: &[u8], passage: &Passage, style: &Style) -> Result<Stri
     if !parts.questions.is_empty() {
         out += "      QUESTION_SECTION:\n";
     }
-    for (name, class, qtype) in &parts.questions {
+    for ShownQuestion { name, class, qtype } in &parts.questions {
         item(&mut out, &format!("{name} {class} {qtype}"));
     }
     for (title, section) in ["ANSWER", "AUTHORITY", "ADDITIONAL"].iter().zip(&parts.sections) {

@@ -16,8 +16,29 @@ use zone_manager::zones::manager::ZoneManagerHandle;
 /// Signals that are caught instead of ending the process.
 pub struct Signals {
     hangup: Signal,
-    /// SIGTERM and SIGINT; caught only once the server answers, so that they end a long start.
-    stop: Option<(Signal, Signal)>,
+    /// Caught only once the server answers, so that these signals end a long start.
+    stop: Option<StopSignals>,
+}
+
+/// The signals that stop the server.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn catch() -> std::io::Result<Self> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
+    }
+
+    /// Waits for one of them; returns its name.
+    async fn recv(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }
 
 impl Signals {
@@ -32,7 +53,7 @@ impl Signals {
     /// Catches the signals that stop the server. Must be called before the listeners start: until then a
     /// signal ends the process at once.
     pub fn catch_stop(&mut self) -> std::io::Result<()> {
-        self.stop = Some((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
+        self.stop = Some(StopSignals::catch()?);
         Ok(())
     }
 
@@ -61,24 +82,16 @@ impl Signals {
     }
 }
 
-async fn stopped(stop: &mut Option<(Signal, Signal)>) -> &'static str {
+async fn stopped(stop: &mut Option<StopSignals>) -> &'static str {
     match stop {
-        Some((terminate, interrupt)) => tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        },
+        Some(stop) => stop.recv().await,
         None => std::future::pending().await,
     }
 }
 
 /// Ends the process at the next SIGTERM or SIGINT, for operators who do not wait for the shutdown.
 pub async fn exit_at_next() -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    StopSignals::catch()?.recv().await;
     warn!("second request to stop: stopping at once");
     std::process::exit(1);
 }

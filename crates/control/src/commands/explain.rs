@@ -11,13 +11,16 @@ use cache::Freshness;
 use engine::{Engine, Worker, WorkerState};
 use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
 use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
-use resolver::{LookupOutcome, QueryKey, Trace};
+use resolver::{LookupFailure, LookupOutcome, QueryKey, Trace};
 use serde_json::{Value, json};
 use validator::{Need, Security};
 use wire::hash::HashedName;
 use wire::name::NameBuf;
 use wire::{Class, Type};
 
+use super::CommandResult;
+use crate::fault::{ArgumentFault, CommandFault};
+use crate::parts::ServerParts;
 use config::zone_name::zone_name;
 use message::{QuerySpec, print};
 use serving::frontend::Served;
@@ -26,39 +29,59 @@ use serving::recursive::Recursive;
 /// Longest wait for the answer of other servers; the resolver gives up earlier.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Explains a query of class IN.
-pub(super) fn explain(
-    engine: &Arc<Engine<Served>>,
-    recursive: Option<&Recursive>,
-    max_chain: u8,
-    name: &str,
-    rtype: &str,
-    dnssec: bool,
-) -> Result<Value, String> {
-    let name = zone_name(name).map_err(|fault| fault.to_string())?;
-    let rtype: Type = rtype.parse().map_err(|_| format!("`{rtype}` is no record type"))?;
+/// The query to explain, of class IN.
+#[derive(Clone, Copy)]
+pub(super) struct Question {
+    name: NameBuf,
+    qtype: Type,
+    dnssec_ok: bool,
+}
+
+impl Question {
+    /// Parses the query name and type.
+    ///
+    /// # Errors
+    /// If one of them is invalid.
+    pub(super) fn read(name: &str, qtype: &str, dnssec_ok: bool) -> Result<Self, ArgumentFault> {
+        let name = zone_name(name).map_err(ArgumentFault::Name)?;
+        let qtype = qtype.parse().map_err(|_| ArgumentFault::Type(qtype.to_owned()))?;
+        Ok(Self { name, qtype, dnssec_ok })
+    }
+
+    fn key(&self) -> QueryKey {
+        let Self { name, qtype, dnssec_ok } = *self;
+        let name = name.as_name().to_lower();
+        QueryKey { name, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false }
+    }
+}
+
+/// Explains a query.
+pub(super) fn explain(parts: &ServerParts, question: Question) -> CommandResult {
+    let (engine, Question { name, qtype, .. }) = (&parts.frontend.engine, question);
+    let recursive = parts.recursive.as_deref();
+    let max_chain = parts.in_force.settings().server.answers.max_chain.0;
     let mut hashed = HashedName::new();
     hashed.set(&engine.key(), name.as_name());
     if let Some(recursive) = recursive
-        && authority::lookup::zone_for(&engine.catalog(), &hashed, rtype).is_none()
+        && authority::lookup::zone_for(&engine.catalog(), &hashed, qtype).is_none()
     {
-        return beyond(engine, recursive, name, rtype, dnssec);
+        return beyond(engine, recursive, question);
     }
     let found =
-        authority::explain::explain(&engine.catalog(), &engine.key(), name.as_name(), rtype, max_chain);
+        authority::explain::explain(&engine.catalog(), &engine.key(), name.as_name(), qtype, max_chain);
     let mut steps: Vec<Value> = found.iter().map(json_of).collect();
     if let (Some(recursive), Some(target)) = (recursive, delegated(&found, name))
-        && let Some(resolved) = resolved(recursive, target, rtype, dnssec, &mut steps)?
+        && let Some(resolved) = resolved(recursive, Question { name: target, ..question }, &mut steps)?
     {
         // If a CNAME chain in a zone here leads to the target, the answer includes that chain.
         let answer = match target == name {
             true => resolved,
-            false => answer(engine, name, rtype, dnssec)?.text()?,
+            false => answer(engine, question)?.text()?,
         };
         return Ok(json!({"steps": steps, "answer": answer}));
     }
-    let answer = answer(engine, name, rtype, dnssec)?;
-    if is_transfer(rtype) {
+    let answer = answer(engine, question)?;
+    if is_transfer(qtype) {
         let outcome = match &answer {
             Answered::Message(message) => format!("a query for it gets {}", rcode(message)?),
             _ => "a query for it gets the zone".into(),
@@ -84,14 +107,10 @@ fn delegated(steps: &[Step], name: NameBuf) -> Option<NameBuf> {
 /// `None` if no rule covers the name, so that all clients receive the referral.
 fn resolved(
     recursive: &Recursive,
-    name: NameBuf,
-    qtype: Type,
-    dnssec_ok: bool,
+    question: Question,
     steps: &mut Vec<Value>,
-) -> Result<Option<String>, String> {
-    let service = &recursive.service;
-    let lower = name.as_name().to_lower();
-    let inquiry = QueryKey { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
+) -> Result<Option<String>, CommandFault> {
+    let (service, inquiry) = (&recursive.service, question.key());
     let inspection = service.inspect(&inquiry, service.now(Instant::now()));
     if inspection.local || inspection.rule.is_none() {
         return Ok(None);
@@ -103,25 +122,17 @@ fn resolved(
 }
 
 /// Explains a query that no zone here answers: from the cache, or else from a lookup now.
-fn beyond(
-    engine: &Arc<Engine<Served>>,
-    recursive: &Recursive,
-    name: NameBuf,
-    qtype: Type,
-    dnssec_ok: bool,
-) -> Result<Value, String> {
-    let service = &recursive.service;
-    let lower = name.as_name().to_lower();
-    let inquiry = QueryKey { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
+fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: Question) -> CommandResult {
+    let (service, inquiry) = (&recursive.service, question.key());
     let inspection = service.inspect(&inquiry, service.now(Instant::now()));
     let mut steps = vec![said("no-zone", "no zone here holds the name")];
     if inspection.local {
         steps.push(said("local", "it is a special-use name, or local data: answered here"));
-        return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?.text()?}));
+        return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
     if inspection.rule.is_none() {
         steps.push(said("no-rule", "no rule names servers for it"));
-        return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?.text()?}));
+        return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
     let answer = by_rule(service, inquiry, inspection, &mut steps)?;
     Ok(json!({"steps": steps, "answer": answer}))
@@ -134,7 +145,7 @@ fn by_rule(
     inquiry: QueryKey,
     inspection: Inspection,
     steps: &mut Vec<Value>,
-) -> Result<String, String> {
+) -> Result<String, CommandFault> {
     let Inspection { rule, validates, cached, failure, bogus, .. } = inspection;
     if let Some(rule) = rule {
         let covers = said("rule", format!("the rule for {} covers it", rule.as_name()));
@@ -170,13 +181,11 @@ fn by_rule(
         let found = format!("failure cached for {left} s: no server answered; asked anyway");
         steps.push(with(said("failed-before", found), "ttl", left));
     }
-    match live(service, inquiry, steps)? {
-        Ok(message) => {
-            dns64(service, &inquiry, &message, steps);
-            text(&message)
-        }
-        Err(nothing) => Ok(nothing),
+    let answered = live(service, inquiry, steps);
+    if let Answered::Message(message) = &answered {
+        dns64(service, &inquiry, message, steps);
     }
+    answered.text()
 }
 
 /// Adds the AAAA records that clients receive if none exist (DNS64), if the service synthesizes any.
@@ -188,11 +197,12 @@ fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<
     let of_a = QueryKey { qtype: Type::A, ..*inquiry };
     let fresh = service.inspect(&of_a, service.now(Instant::now())).cached;
     let cached = fresh.filter(|cached| matches!(cached.freshness, Freshness::Fresh(_)));
-    let addresses = match cached {
-        Some(cached) => Some(cached.message),
-        None => live(service, of_a, steps).ok().and_then(Result::ok),
+    let answered = match cached {
+        Some(cached) => Answered::Message(cached.message),
+        None => live(service, of_a, steps),
     };
-    for (address, made) in addresses.map(|message| service.dns64_made(&message)).unwrap_or_default() {
+    let Answered::Message(addresses) = answered else { return };
+    for (address, made) in service.dns64_made(&addresses) {
         let (kind, text) = match made {
             Dns64Made::Address(made) => ("dns64-made", format!("{made} is synthesized from {address}")),
             Dns64Made::Excluded => {
@@ -210,13 +220,8 @@ fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<
     }
 }
 
-/// Runs a lookup now. Returns the response, or a text that says why there is none; adds the lookup's steps to
-/// `steps`.
-fn live(
-    service: &Service,
-    inquiry: QueryKey,
-    steps: &mut Vec<Value>,
-) -> Result<Result<Vec<u8>, String>, String> {
+/// Runs a lookup now; adds its steps to `steps`.
+fn live(service: &Service, inquiry: QueryKey, steps: &mut Vec<Value>) -> Answered {
     let (told, outcome) = mpsc::channel();
     let trace = Trace::default();
     service.look_up(inquiry, Some(trace.clone()), move |outcome, verdict| {
@@ -234,7 +239,7 @@ fn live(
         Err(fault) => (Err(fault), None),
     };
     steps.extend(verdict.iter().flat_map(found));
-    Ok(match outcome {
+    match outcome {
         Ok(LookupOutcome::Answered(answer)) => {
             if service.withholds(&answer.message) {
                 let withheld = "private addresses are in it: clients get an answer without records";
@@ -245,11 +250,11 @@ fn live(
                 let wanted = format!("its servers announce the agent domain {domain} (RFC 9567)");
                 steps.push(with(said("report-channel", wanted), "agent", domain));
             }
-            Ok(answer.message.to_vec())
+            Answered::Message(answer.message.to_vec())
         }
-        Ok(LookupOutcome::Failed(failure)) => Err(format!(";; no answer: {failure}\n")),
-        Err(_) => Err(";; no answer: no reachable name server\n".into()),
-    })
+        Ok(LookupOutcome::Failed(failure)) => Answered::Failed(failure),
+        Err(_) => Answered::NoServer,
+    }
 }
 
 /// Returns the queries and the result of a validation as steps.
@@ -347,8 +352,8 @@ fn json_of_proof(Proof { owner, rtype, claim }: &Proof) -> Value {
     json!({"owner": owner.to_string(), "type": rtype.to_string(), "claim": claim, "denied": denied})
 }
 
-fn text(message: &[u8]) -> Result<String, String> {
-    print::full(message).map_err(|e| format!("the answer is broken: {e}"))
+fn text(message: &[u8]) -> Result<String, CommandFault> {
+    print::full(message).map_err(CommandFault::Answer)
 }
 
 /// Wakes the thread that waits for an answer.
@@ -360,10 +365,12 @@ impl Wake for Unpark {
     }
 }
 
-/// The outcome of a query in the query path.
+/// The outcome of a query in the query path, or of a lookup.
 enum Answered {
     /// A response.
     Message(Vec<u8>),
+    /// No response: the lookup failed.
+    Failed(LookupFailure),
     /// A stream of messages: a zone.
     Stream,
     /// No response: no reachable name server.
@@ -373,9 +380,10 @@ enum Answered {
 }
 
 impl Answered {
-    fn text(&self) -> Result<String, String> {
+    fn text(&self) -> Result<String, CommandFault> {
         Ok(match self {
             Self::Message(message) => return text(message),
+            Self::Failed(failure) => format!(";; no answer: {failure}\n"),
             Self::Stream => ";; the answer is a stream of messages\n".into(),
             Self::NoServer => ";; no answer: no reachable name server\n".into(),
             Self::Silence => ";; no reply\n".into(),
@@ -383,8 +391,8 @@ impl Answered {
     }
 }
 
-fn rcode(message: &[u8]) -> Result<String, String> {
-    print::refusal(message).map_err(|e| format!("the answer is broken: {e}"))
+fn rcode(message: &[u8]) -> Result<String, CommandFault> {
+    print::refusal(message).map_err(CommandFault::Answer)
 }
 
 /// Waits for the deferred answer of a lookup.
@@ -400,17 +408,13 @@ fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
 }
 
 /// Returns the answer of the query path, without counting the query.
-fn answer(
-    engine: &Arc<Engine<Served>>,
-    name: NameBuf,
-    qtype: Type,
-    dnssec_ok: bool,
-) -> Result<Answered, String> {
+fn answer(engine: &Arc<Engine<Served>>, question: Question) -> Result<Answered, CommandFault> {
+    let Question { name, qtype, dnssec_ok } = question;
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut worker = Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(waker)));
     let mut packets = Packets::new(Transport::Tcp, MAX_MESSAGE);
-    packets.push(&spec.message().map_err(|fault| fault.to_string())?);
+    packets.push(&spec.message().map_err(CommandFault::Query)?);
     packets.ask(&mut worker);
     if let Some(reply) = packets.reply(0) {
         return Ok(Answered::Message(reply.to_vec()));

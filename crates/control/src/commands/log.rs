@@ -1,17 +1,21 @@
 //! `nomen ctl log`: reopens log files, and changes what is logged until the configuration is read again.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::CommandResult;
+use crate::fault::{ArgumentFault, CommandFault};
+use crate::parts::ServerParts;
 use config::log::{LogLevel, LoggedQueries};
 use config::table::value::Word;
-use serving::frontend::Frontend;
 use telemetry::dnstap::Dnstap;
-use telemetry::logging::Logging;
 
 /// Reopens the files of the logs and of dnstap.
-pub(super) fn reopen(logging: &Logging, dnstap: Option<&Dnstap>) -> Result<Value, String> {
-    let log = logging.reopen().map_err(|fault| fault.to_string());
-    let dnstap = dnstap.map_or(Ok(None), Dnstap::reopen).map_err(|fault| fault.to_string());
+pub(super) fn reopen(parts: &ServerParts) -> CommandResult {
+    let logging = &parts.logging;
+    // One of them that fails does not keep the other from being reopened.
+    let log = logging.reopen().map_err(CommandFault::Log);
+    let dnstap = parts.frontend.dnstap.as_deref();
+    let dnstap = dnstap.map_or(Ok(None), Dnstap::reopen).map_err(CommandFault::Dnstap);
     let dnstap = log.and(dnstap)?;
     let mut reopened = json!({"log": logging.target()});
     if let Some(file) = logging.query_file() {
@@ -27,24 +31,21 @@ pub(super) fn reopen(logging: &Logging, dnstap: Option<&Dnstap>) -> Result<Value
 }
 
 /// Changes the log level.
-pub(super) fn set_level(logging: &Logging, level: &str) -> Result<Value, String> {
-    let words = LogLevel::WORDS;
-    let Some((word, level)) = words.iter().find(|(word, _)| *word == level) else {
-        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        return Err(format!("`{level}` is no level: there are {}", known.join(", ")));
-    };
-    logging.set_level(*level);
+pub(super) fn set_level(parts: &ServerParts, level: &str) -> CommandResult {
+    let known = LogLevel::WORDS.iter().find(|(word, _)| *word == level);
+    let (word, level) = known.ok_or_else(|| ArgumentFault::Level(level.to_owned()))?;
+    parts.logging.set_level(*level);
     Ok(json!({"level": word}))
 }
 
 /// Turns the query log on, for all queries or a share of them, or off.
-pub(super) fn set_queries(frontend: &Frontend, on: bool, share: Option<f64>) -> Result<Value, String> {
+pub(super) fn set_queries(parts: &ServerParts, on: bool, share: Option<f64>) -> CommandResult {
     let (queries, shown) = match (on, share) {
         (false, _) => (LoggedQueries::None, json!(false)),
         (true, None) => (LoggedQueries::All, json!(true)),
         (true, Some(share)) if share > 0.0 && share <= 1.0 => (LoggedQueries::Share(share), json!(share)),
-        (true, Some(share)) => return Err(format!("{share} is not a share above 0 and up to 1")),
+        (true, Some(share)) => return Err(ArgumentFault::Share(share).into()),
     };
-    frontend.log_queries(queries);
+    parts.frontend.log_queries(queries);
     Ok(json!({"queries": shown}))
 }

@@ -1,4 +1,4 @@
-//! Dispatches commands: each goes to the file for its part of the server, and is answered with JSON.
+//! Executes commands: each is executed by the file for its part of the server, and answered with JSON.
 
 mod explain;
 mod log;
@@ -14,196 +14,201 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::fault::CommandFault;
 use crate::metrics::figures;
 use crate::parts::ServerParts;
 use crate::protocol::{AnswerLine, ControlCommand, True};
-use serving::frontend::Frontend;
-use serving::recursive::Recursive;
+use explain::Question;
+use recursion::{NewRule, RecursiveParts};
 use transactions::TransactionVerb;
 use zone_manager::managed::Apex;
 use zone_manager::secondaries::ZoneOrder;
 use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
+use zones::NewZone;
 
-/// The answer to commands on recursive service if it is off.
-const OFF: &str = "recursive service is off: the configuration has no [resolver]";
+/// Size of the pieces of a long output, in bytes.
+const PIECE: usize = 64 * 1024;
+
+/// The result of a command.
+type CommandResult = Result<Value, CommandFault>;
 
 /// Starts answering a command; the channel closes after the last line.
-pub(super) fn answer(parts: &Arc<ServerParts>, command: ControlCommand, lines: mpsc::Sender<AnswerLine>) {
+pub(crate) fn answer(parts: &Arc<ServerParts>, command: ControlCommand, lines: mpsc::Sender<AnswerLine>) {
     let parts = Arc::clone(parts);
-    match command {
-        ControlCommand::Reload { force } => {
-            let removal = if force { Removal::Force } else { Removal::HoldBack };
-            drop(tokio::spawn(finish_reload(parts.manager.reload(removal), lines)));
-        }
-        ControlCommand::ZoneReload { name, force } => match zones::apex(&name) {
-            Ok(apex) if force => drop(tokio::spawn(take_file(parts, apex, lines))),
-            Ok(apex) => {
-                let result = parts.manager.reload_zone(apex.clone(), false);
-                drop(tokio::spawn(finish_zone(parts, apex, result, lines)));
-            }
-            Err(error) => send(&lines, Err(error)),
-        },
-        ControlCommand::ZoneAccept { name, from } => finish(zones::accept(parts, name, from), lines),
-        ControlCommand::ZoneThaw { name } => finish(zones::thaw(parts, name), lines),
-        ControlCommand::ZoneAdd { name, template, file, primaries, catalog, group } => {
-            let keys = [
-                ("template", template),
-                ("file", file),
-                ("catalog-member", catalog),
-                ("catalog-group", group),
-            ];
-            let text = zones::block(&name, keys, &primaries);
-            drop(tokio::spawn(finish_reload(parts.manager.add_zone(text), lines)));
-        }
-        ControlCommand::ZoneRemove { name } => match zones::apex(&name) {
-            Ok(apex) => {
-                let result = parts.manager.remove_zone(apex.clone());
-                drop(tokio::spawn(finish_zone(parts, apex, result, lines)));
-            }
-            Err(error) => send(&lines, Err(error)),
-        },
-        ControlCommand::ZoneDump { name } => {
-            tokio::task::spawn_blocking(move || zones::dump(&parts.table, &name, &lines));
-        }
-        ControlCommand::Stop => send(&lines, Ok(json!("stopping"))),
-        ControlCommand::CacheDump => {
-            tokio::task::spawn_blocking(move || match &parts.recursive {
-                Some(recursive) => recursion::dump(recursive, &lines),
-                None => send(&lines, Err(OFF.into())),
-            });
-        }
-        ControlCommand::Explain { name, rtype, dnssec } => {
-            tokio::task::spawn_blocking(move || {
-                let max_chain = parts.in_force.settings().server.answers.max_chain.0;
-                let (engine, recursive) = (&parts.frontend.engine, parts.recursive.as_deref());
-                send(&lines, explain::explain(engine, recursive, max_chain, &name, &rtype, dnssec));
-            });
-        }
-        ControlCommand::ZoneBegin { name } => transact(parts, name, lines, TransactionVerb::Begin),
-        ControlCommand::ZoneSet { name, record } => {
-            transact(parts, name, lines, TransactionVerb::Set(record))
-        }
-        ControlCommand::ZoneUnset { name, record } => {
-            transact(parts, name, lines, TransactionVerb::Unset(record))
-        }
-        ControlCommand::ZoneDiff { name } => transact(parts, name, lines, TransactionVerb::Diff),
-        ControlCommand::ZoneCommit { name } => transact(parts, name, lines, TransactionVerb::Commit),
-        ControlCommand::ZoneAbort { name } => transact(parts, name, lines, TransactionVerb::Abort),
-        // Listing a million zones takes long, so it runs on a blocking thread: this one handles signals.
-        other => {
-            tokio::task::spawn_blocking(move || {
-                let result = now(&parts, &other);
-                send(&lines, result);
-            });
-        }
-    }
-}
-
-/// Sends the result of a command when it has ended.
-fn finish(
-    command: impl Future<Output = Result<Value, String>> + Send + 'static,
-    lines: mpsc::Sender<AnswerLine>,
-) {
     drop(tokio::spawn(async move {
-        let result = command.await;
-        let _ = lines.send(last(result)).await;
+        let last = match execute(&parts, command, Pieces::new(&lines)).await {
+            Ok(data) => AnswerLine::Done { ok: True, data },
+            Err(fault) => fault.into(),
+        };
+        // The client may have disconnected.
+        let _ = lines.send(last).await;
     }));
 }
 
-/// Executes the commands that are answered at once.
-fn now(parts: &ServerParts, command: &ControlCommand) -> Result<Value, String> {
-    let ServerParts { frontend, table, images, recursive, logging, .. } = parts;
+/// Executes a command; sends a long output in pieces.
+async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Pieces) -> CommandResult {
+    use ControlCommand as Verb;
     match command {
-        ControlCommand::Status => Ok(status::status(parts)),
-        ControlCommand::Stats => {
-            let counters = stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging);
-            Ok(stats::with_figures(counters, &figures(parts)))
+        Verb::Status => blocking(parts, |parts| Ok(status::status(parts))).await,
+        Verb::Stats => blocking(parts, |parts| Ok(stats::stats(parts, &figures(parts)))).await,
+        Verb::Reload { force } => reload(parts, force).await,
+        Verb::ZoneList { failed } => blocking(parts, move |parts| Ok(zones::list(parts, failed))).await,
+        Verb::ZoneStatus { name } => blocking(parts, move |parts| zones::status(parts, &name)).await,
+        Verb::ZoneReload { name, force: false } => reload_zone(parts, zones::apex(&name)?).await,
+        Verb::ZoneReload { name, force: true } => take_file(parts, zones::apex(&name)?).await,
+        Verb::ZoneAccept { name, from } => zones::accept(parts, name, from).await,
+        Verb::ZoneFreeze { name } => blocking(parts, move |parts| zones::freeze(parts, &name)).await,
+        Verb::ZoneThaw { name } => zones::thaw(parts, name).await,
+        Verb::ZoneWrite { name, to, force } => {
+            blocking(parts, move |parts| zones::write(parts, &name, to.as_deref(), force)).await
         }
-        ControlCommand::ZoneList { failed } => Ok(zones::list(table, *failed)),
-        ControlCommand::ZoneStatus { name } => zones::status(parts, name),
-        ControlCommand::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
-        ControlCommand::ZoneRetransfer { name } => zones::order(parts, name, ZoneOrder::Retransfer),
-        ControlCommand::ZoneFreeze { name } => zones::freeze(parts, name),
-        ControlCommand::ZoneWrite { name, to, force } => zones::write(parts, name, to.as_deref(), *force),
-        ControlCommand::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
-        ControlCommand::LogReopen => log::reopen(logging, frontend.dnstap.as_deref()),
-        ControlCommand::LogLevel { level } => log::set_level(logging, level),
-        ControlCommand::LogQueries { on, share } => log::set_queries(frontend, *on, *share),
-        ControlCommand::Reload { .. }
-        | ControlCommand::ZoneReload { .. }
-        | ControlCommand::ZoneAccept { .. }
-        | ControlCommand::ZoneThaw { .. }
-        | ControlCommand::ZoneAdd { .. }
-        | ControlCommand::ZoneRemove { .. }
-        | ControlCommand::ZoneDump { .. }
-        | ControlCommand::ZoneBegin { .. }
-        | ControlCommand::ZoneSet { .. }
-        | ControlCommand::ZoneUnset { .. }
-        | ControlCommand::ZoneDiff { .. }
-        | ControlCommand::ZoneCommit { .. }
-        | ControlCommand::ZoneAbort { .. }
-        | ControlCommand::CacheDump
-        | ControlCommand::Explain { .. }
-        | ControlCommand::HandOver
-        | ControlCommand::Stop => Ok(Value::Null),
-        other => about_recursion(recursive.as_ref().ok_or(OFF)?, frontend, other),
+        Verb::ZoneBegin { name } => transact(parts, name, TransactionVerb::Begin).await,
+        Verb::ZoneSet { name, record } => transact(parts, name, TransactionVerb::Set(record)).await,
+        Verb::ZoneUnset { name, record } => transact(parts, name, TransactionVerb::Unset(record)).await,
+        Verb::ZoneDiff { name } => transact(parts, name, TransactionVerb::Diff).await,
+        Verb::ZoneCommit { name } => transact(parts, name, TransactionVerb::Commit).await,
+        Verb::ZoneAbort { name } => transact(parts, name, TransactionVerb::Abort).await,
+        Verb::ZoneRefresh { name } => order(parts, name, ZoneOrder::Refresh).await,
+        Verb::ZoneRetransfer { name } => order(parts, name, ZoneOrder::Retransfer).await,
+        Verb::ZoneNotify { name } => order(parts, name, ZoneOrder::Notify).await,
+        Verb::ZoneAdd { name, template, file, primaries, catalog, group } => {
+            add_zone(parts, &NewZone { name, template, file, primaries, catalog, group }).await
+        }
+        Verb::ZoneRemove { name } => remove_zone(parts, zones::apex(&name)?).await,
+        Verb::ZoneDump { name } => blocking(parts, move |parts| zones::dump(parts, &name, pieces)).await,
+        Verb::Explain { name, rtype, dnssec } => {
+            let question = Question::read(&name, &rtype, dnssec)?;
+            blocking(parts, move |parts| explain::explain(parts, question)).await
+        }
+        Verb::CacheStats => recursive(parts, recursion::cache_stats).await,
+        Verb::CacheFlush { name, tree, rtype } => {
+            recursive(parts, move |service| recursion::flush(service, &name, tree, rtype.as_deref())).await
+        }
+        Verb::CacheDump => recursive(parts, |service| recursion::dump(service, pieces)).await,
+        Verb::CacheSave { file } => recursive(parts, |service| recursion::save(service, file)).await,
+        Verb::CacheLoad { file } => recursive(parts, |service| recursion::load(service, file)).await,
+        Verb::ForwardList => recursive(parts, recursion::forward_list).await,
+        Verb::ForwardAdd { domain, servers, stub } => {
+            let rule = NewRule { domain, servers, stub };
+            recursive(parts, move |service| recursion::forward_add(service, &rule)).await
+        }
+        Verb::ForwardRemove { domain } => {
+            recursive(parts, move |service| recursion::forward_remove(service, &domain)).await
+        }
+        Verb::TrustAnchorList => recursive(parts, recursion::trust_anchor_list).await,
+        Verb::NtaList => recursive(parts, recursion::anchor_list).await,
+        Verb::NtaAdd { domain, time } => {
+            recursive(parts, move |service| recursion::anchor_add(service, &domain, &time)).await
+        }
+        Verb::NtaRemove { domain } => {
+            recursive(parts, move |service| recursion::anchor_remove(service, &domain)).await
+        }
+        Verb::LogReopen => blocking(parts, log::reopen).await,
+        Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,
+        Verb::LogQueries { on, share } => {
+            blocking(parts, move |parts| log::set_queries(parts, on, share)).await
+        }
+        Verb::HandOver | Verb::Stop => Ok(json!("stopping")),
     }
 }
 
-/// Executes a command on recursive service.
-fn about_recursion(
-    recursive: &Arc<Recursive>,
-    frontend: &Frontend,
-    command: &ControlCommand,
-) -> Result<Value, String> {
-    match command {
-        ControlCommand::CacheStats => Ok(recursion::cache_stats(recursive, frontend)),
-        ControlCommand::CacheFlush { name, tree, rtype } => {
-            recursion::flush(recursive, name, *tree, rtype.as_deref())
-        }
-        ControlCommand::CacheSave { file } => recursion::save(recursive, file.as_deref()),
-        ControlCommand::CacheLoad { file } => recursion::load(recursive, file.as_deref()),
-        ControlCommand::ForwardList => Ok(recursion::forward_list(recursive)),
-        ControlCommand::ForwardAdd { domain, servers, stub } => {
-            recursion::forward_add(recursive, &frontend.addresses(), domain, servers, *stub)
-        }
-        ControlCommand::ForwardRemove { domain } => recursion::forward_remove(recursive, domain),
-        ControlCommand::TrustAnchorList => Ok(recursion::trust_anchor_list(recursive)),
-        ControlCommand::NtaList => Ok(recursion::anchor_list(recursive)),
-        ControlCommand::NtaAdd { domain, time } => recursion::anchor_add(recursive, domain, time),
-        ControlCommand::NtaRemove { domain } => recursion::anchor_remove(recursive, domain),
-        _ => Ok(Value::Null),
+/// Sends a long output in pieces; waits while the client reads slowly.
+struct Pieces {
+    lines: mpsc::Sender<AnswerLine>,
+    piece: String,
+}
+
+impl Pieces {
+    fn new(lines: &mpsc::Sender<AnswerLine>) -> Self {
+        Self { lines: lines.clone(), piece: String::new() }
     }
+
+    /// Appends a line, or several without the last line feed. Returns whether the client is still connected.
+    fn push(&mut self, text: &str) -> bool {
+        self.piece.push_str(text);
+        self.piece.push('\n');
+        self.piece.len() < PIECE || self.send()
+    }
+
+    /// Sends what is left.
+    fn finish(mut self) {
+        if !self.piece.is_empty() {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) -> bool {
+        self.lines.blocking_send(AnswerLine::Text { text: std::mem::take(&mut self.piece) }).is_ok()
+    }
+}
+
+/// Executes a command on a blocking thread: listing a million zones takes long, and the thread of the runtime
+/// handles signals.
+async fn blocking(
+    parts: &Arc<ServerParts>,
+    work: impl FnOnce(&ServerParts) -> CommandResult + Send + 'static,
+) -> CommandResult {
+    let parts = Arc::clone(parts);
+    tokio::task::spawn_blocking(move || work(&parts)).await.unwrap_or(Err(CommandFault::Stopping))
+}
+
+/// Executes a command on recursive service, which may be off.
+async fn recursive(
+    parts: &Arc<ServerParts>,
+    work: impl FnOnce(RecursiveParts<'_>) -> CommandResult + Send + 'static,
+) -> CommandResult {
+    let of_service = |parts: &ServerParts| {
+        let recursive = parts.recursive.as_deref().ok_or(CommandFault::NotRecursive)?;
+        work(RecursiveParts { recursive, frontend: &parts.frontend })
+    };
+    blocking(parts, of_service).await
 }
 
 /// Executes a command on a transaction.
-fn transact(parts: Arc<ServerParts>, name: String, lines: mpsc::Sender<AnswerLine>, verb: TransactionVerb) {
-    tokio::task::spawn_blocking(move || {
-        let line = match transactions::transact(&parts, &name, &verb) {
-            Ok(data) => last(Ok(data)),
-            Err((error, data)) => AnswerLine::Fault { ok: false, error, data },
-        };
-        // The channel is empty, so there is room; the client may have disconnected.
-        let _ = lines.try_send(line);
-    });
+async fn transact(parts: &Arc<ServerParts>, name: String, verb: TransactionVerb) -> CommandResult {
+    blocking(parts, move |parts| transactions::transact(parts, &name, &verb)).await
 }
 
-/// Sends a one-line answer.
-pub(super) fn send(lines: &mpsc::Sender<AnswerLine>, result: Result<Value, String>) {
-    // The channel is empty, so there is room; the client may have disconnected.
-    let _ = lines.try_send(last(result));
+/// Orders a refresh, a retransfer or a NOTIFY of a zone.
+async fn order(parts: &Arc<ServerParts>, name: String, order: ZoneOrder) -> CommandResult {
+    blocking(parts, move |parts| zones::order(parts, &name, order)).await
 }
 
-/// Returns the last line of an answer.
-pub(super) fn last(result: Result<Value, String>) -> AnswerLine {
-    match result {
-        Ok(data) => AnswerLine::Done { ok: True, data },
-        Err(error) => AnswerLine::Fault { ok: false, error, data: None },
+/// Reads the configuration and changed zones again.
+async fn reload(parts: &ServerParts, force: bool) -> CommandResult {
+    let removal = if force { Removal::Force } else { Removal::HoldBack };
+    report(ended(parts.manager.reload(removal)).await)
+}
+
+/// Adds a zone.
+async fn add_zone(parts: &ServerParts, new: &NewZone) -> CommandResult {
+    report(ended(parts.manager.add_zone(new.block())).await)
+}
+
+/// Reads one zone again.
+async fn reload_zone(parts: &Arc<ServerParts>, apex: Apex) -> CommandResult {
+    let result = ended(parts.manager.reload_zone(apex.clone(), false)).await;
+    report_zone(parts, apex, result).await
+}
+
+/// Removes a zone that was added.
+async fn remove_zone(parts: &Arc<ServerParts>, apex: Apex) -> CommandResult {
+    let result = ended(parts.manager.remove_zone(apex.clone())).await;
+    report_zone(parts, apex, result).await
+}
+
+/// Reloads a zone from its file although updates have changed the zone.
+async fn take_file(parts: &Arc<ServerParts>, apex: Apex) -> CommandResult {
+    let result = ended(parts.manager.reload_zone(apex.clone(), true)).await;
+    match (result, zones::taken(parts, &apex).await) {
+        (Ok(_), Some(Err(why))) => Err(CommandFault::NotTaken(why)),
+        (Ok(round), Some(Ok(Some(taken)))) => {
+            let mut round = RoundReport::clone(&round);
+            round.taken(&apex, taken);
+            report(Ok(Arc::new(round)))
+        }
+        (result, _) => report_zone(parts, apex, result).await,
     }
-}
-
-async fn finish_reload(result: oneshot::Receiver<Reloaded>, lines: mpsc::Sender<AnswerLine>) {
-    report_reload(ended(result).await, lines).await;
 }
 
 /// Waits for the result of a reload.
@@ -213,49 +218,19 @@ async fn ended(result: oneshot::Receiver<Reloaded>) -> Reloaded {
 }
 
 /// Reports the result of a request about one zone, which may not exist.
-async fn finish_zone(
-    parts: Arc<ServerParts>,
-    apex: Apex,
-    result: oneshot::Receiver<Reloaded>,
-    lines: mpsc::Sender<AnswerLine>,
-) {
-    report_zone(parts, apex, ended(result).await, lines).await;
-}
-
-async fn report_zone(parts: Arc<ServerParts>, apex: Apex, result: Reloaded, lines: mpsc::Sender<AnswerLine>) {
+async fn report_zone(parts: &Arc<ServerParts>, apex: Apex, result: Reloaded) -> CommandResult {
     match result {
         Err(ReloadFault::NoSuchZone) => {
-            let looked = move || send(&lines, Err(zones::no_such_zone(&parts.table, &apex)));
-            drop(tokio::task::spawn_blocking(looked));
+            blocking(parts, move |parts| Err(zones::no_such_zone(&parts.table, &apex))).await
         }
-        result => report_reload(result, lines).await,
+        result => report(result),
     }
 }
 
-/// Reloads a zone from its file although updates have changed the zone.
-async fn take_file(parts: Arc<ServerParts>, apex: Apex, lines: mpsc::Sender<AnswerLine>) {
-    let result = ended(parts.manager.reload_zone(apex.clone(), true)).await;
-    match (result, zones::taken(&parts, &apex).await) {
-        (Ok(_), Some(Err(fault))) => drop(lines.send(last(Err(fault))).await),
-        (Ok(report), Some(Ok(Some(taken)))) => {
-            let mut report = RoundReport::clone(&report);
-            report.taken(&apex, taken);
-            report_reload(Ok(Arc::new(report)), lines).await;
-        }
-        (result, _) => report_zone(parts, apex, result, lines).await,
+fn report(result: Reloaded) -> CommandResult {
+    match result {
+        Ok(round) if round.complaint().is_some() => Err(CommandFault::Incomplete(round)),
+        Ok(round) => Ok(json!(*round)),
+        Err(fault) => Err(CommandFault::Reload(fault)),
     }
-}
-
-async fn report_reload(result: Reloaded, lines: mpsc::Sender<AnswerLine>) {
-    let line = match result {
-        Ok(report) => {
-            let data = json!(*report);
-            match report.complaint() {
-                Some(error) => AnswerLine::Fault { ok: false, error, data: Some(data) },
-                None => last(Ok(data)),
-            }
-        }
-        Err(fault) => last(Err(fault.to_string())),
-    };
-    let _ = lines.send(line).await;
 }

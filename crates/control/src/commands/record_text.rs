@@ -7,6 +7,7 @@ use zone::scan::{
     self, Excerpt, Fault, FaultKind, Limits, Record, Rejection, ScanConfig, Severity, Sink, TextSource,
 };
 
+use crate::fault::ArgumentFault;
 use zone_manager::changes::{SetRecord, UnsetRecords};
 
 /// The source's name in faults.
@@ -27,60 +28,77 @@ impl Sink for OneRecord {
     }
 }
 
-/// Parses `OWNER [TTL] [CLASS] TYPE DATA`; a relative owner name is below `apex`. Returns the record and
-/// warnings.
+/// What the text of a record says.
+pub(super) struct RecordText {
+    pub(super) record: SetRecord,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Parses `OWNER [TTL] [CLASS] TYPE DATA`; a relative owner name is below `apex`.
 ///
 /// # Errors
-/// The faults as text.
-pub(super) fn set_record(text: &str, apex: Name<'_>) -> Result<(SetRecord, Vec<String>), String> {
+/// The first fault of the text.
+pub(super) fn set_record(text: &str, apex: Name<'_>) -> Result<RecordText, ArgumentFault> {
     match scan_one(text, apex, None) {
-        Ok((mut record, faults)) => {
+        Ok(Scanned { mut record, mut warnings }) => {
             // In a zone file, an SOA without a TTL gets its MINIMUM; here it keeps its current TTL.
-            record.ttl.take_if(|_| faults.iter().any(|fault| fault.kind == FaultKind::TtlFromSoa));
-            let warnings = faults.iter().filter(|fault| fault.kind != FaultKind::TtlFromSoa);
-            Ok((record, warnings.map(|fault| fault.pretty().to_string()).collect()))
+            record.ttl.take_if(|_| warnings.iter().any(|fault| fault.kind == FaultKind::TtlFromSoa));
+            warnings.retain(|fault| fault.kind != FaultKind::TtlFromSoa);
+            Ok(RecordText { record, warnings: shown(&warnings) })
         }
         Err(fault) if fault.kind == FaultKind::NoTtl => {
-            let (record, faults) = scan_one(text, apex, Some(Ttl::ZERO)).map_err(|fault| shown(&fault))?;
-            let warnings = faults.iter().map(|fault| fault.pretty().to_string()).collect();
-            Ok((SetRecord { ttl: None, ..record }, warnings))
+            let Scanned { record, warnings } =
+                scan_one(text, apex, Some(Ttl::ZERO)).map_err(ArgumentFault::Record)?;
+            Ok(RecordText { record: SetRecord { ttl: None, ..record }, warnings: shown(&warnings) })
         }
-        Err(fault) => Err(shown(&fault)),
+        Err(fault) => Err(ArgumentFault::Record(fault)),
     }
+}
+
+fn shown(faults: &[Fault]) -> Vec<String> {
+    faults.iter().map(|fault| fault.pretty().to_string()).collect()
 }
 
 /// Parses `OWNER`, `OWNER TYPE`, or a whole record, whose TTL is ignored.
 ///
 /// # Errors
 /// As for [`set_record`].
-pub(super) fn unset_records(text: &str, apex: Name<'_>) -> Result<UnsetRecords, String> {
+pub(super) fn unset_records(text: &str, apex: Name<'_>) -> Result<UnsetRecords, ArgumentFault> {
     let words: Vec<Token<'_>> = tokens(text).collect();
     let (owner, rtype) = match words[..] {
         [owner] => (owner, None),
         [owner, rtype] => (owner, Some(rtype)),
         _ => {
-            let SetRecord { owner, rtype, rdata, .. } = set_record(text, apex)?.0;
+            let SetRecord { owner, rtype, rdata, .. } = set_record(text, apex)?.record;
             return Ok(UnsetRecords { owner, rtype: Some(rtype), rdata: Some(rdata) });
         }
     };
+    let bad = |fault| ArgumentFault::Record(Box::new(fault));
     let name = match owner {
         Token { bytes: b"@", quoted: false } => Ok(apex.to_buf()),
         Token { bytes, .. } => NameBuf::from_text(bytes, Some(apex)),
     };
     let name = name.map_err(|fault| {
-        shown(&fault_at(text, owner, FaultKind::BadOwner(fault), format!("not a domain name: {fault}")))
+        let message = format!("not a domain name: {fault}");
+        bad(fault_at(text, owner, FaultKind::BadOwner(fault), message))
     })?;
     let Some(word) = rtype else { return Ok(UnsetRecords { owner: name, rtype: None, rdata: None }) };
     let unknown = || {
         let text_of = String::from_utf8_lossy(word.bytes);
-        shown(&fault_at(text, word, FaultKind::UnknownType, format!("unknown record type `{text_of}`")))
+        bad(fault_at(text, word, FaultKind::UnknownType, format!("unknown record type `{text_of}`")))
     };
     let rtype = Type::from_text(word.bytes).ok().filter(|rtype| !rtype.is_meta()).ok_or_else(unknown)?;
     Ok(UnsetRecords { owner: name, rtype: Some(rtype), rdata: None })
 }
 
+/// The record of a text, as it was scanned.
+struct Scanned {
+    record: SetRecord,
+    warnings: Vec<Fault>,
+}
+
 /// Returns the record of a text with warnings, or the first error.
-fn scan_one(text: &str, apex: Name<'_>, ttl: Option<Ttl>) -> Result<(SetRecord, Vec<Fault>), Box<Fault>> {
+fn scan_one(text: &str, apex: Name<'_>, ttl: Option<Ttl>) -> Result<Scanned, Box<Fault>> {
     let limits = Limits { errors: 1, include_depth: 0, generated: 0, ..Limits::default() };
     let config = ScanConfig { default_ttl: ttl, limits, ..ScanConfig::new(apex) };
     let mut one = OneRecord::default();
@@ -94,7 +112,7 @@ fn scan_one(text: &str, apex: Name<'_>, ttl: Option<Ttl>) -> Result<(SetRecord, 
         let message = "there is no record: OWNER [TTL] TYPE DATA".into();
         Box::new(fault_at(text, whole, FaultKind::MissingType, message))
     };
-    one.0.map(|record| (record, faults)).ok_or_else(none)
+    one.0.map(|record| Scanned { record, warnings: faults }).ok_or_else(none)
 }
 
 /// Returns a fault at a word of a one-line text.
@@ -117,11 +135,6 @@ fn fault_at(text: &str, word: Token<'_>, kind: FaultKind, message: String) -> Fa
     }
 }
 
-/// Returns a fault as text of several lines.
-fn shown(fault: &Fault) -> String {
-    fault.pretty().to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,7 +144,9 @@ mod tests {
     }
 
     fn set(text: &str) -> Result<String, String> {
-        let (SetRecord { owner, rtype, ttl, rdata }, warnings) = set_record(text, apex().as_name())?;
+        let RecordText { record, warnings } =
+            set_record(text, apex().as_name()).map_err(|fault| fault.to_string())?;
+        let SetRecord { owner, rtype, ttl, rdata } = record;
         let mut data = String::new();
         wire::rdata::write_text(rtype, &rdata, &mut data).expect("written");
         let ttl = ttl.map_or("-".into(), |ttl| ttl.to_string());
@@ -139,7 +154,8 @@ mod tests {
     }
 
     fn unset(text: &str) -> Result<String, String> {
-        let UnsetRecords { owner, rtype, rdata } = unset_records(text, apex().as_name())?;
+        let unset = unset_records(text, apex().as_name()).map_err(|fault| fault.to_string());
+        let UnsetRecords { owner, rtype, rdata } = unset?;
         Ok(format!("{owner} {} {}", rtype.map_or("-".into(), |rtype| rtype.to_string()), rdata.is_some()))
     }
 

@@ -5,38 +5,48 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cache::{Freshness, Held, LoadFault};
+use cache::{Freshness, Held};
 use exchange::unix_now;
 use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use validator::AnchorState;
 use wire::{NameBuf, Type};
 
-use super::last;
-use crate::protocol::AnswerLine;
+use super::{CommandResult, Pieces};
+use crate::fault::{ArgumentFault, CommandFault};
 use config::table::value::parse_duration;
 use config::zone_name::zone_name;
 use message::print;
 use serving::frontend::Frontend;
 use serving::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
-use wording::reason;
 
-/// Size of the pieces of a long output, in bytes.
-const PIECE: usize = 64 * 1024;
+/// The parts that commands on recursive service use.
+#[derive(Clone, Copy)]
+pub(super) struct RecursiveParts<'p> {
+    pub(super) recursive: &'p Recursive,
+    pub(super) frontend: &'p Frontend,
+}
 
-fn name(text: &str) -> Result<NameBuf, String> {
-    zone_name(text).map_err(|fault| fault.to_string())
+/// A forwarding rule to add.
+pub(super) struct NewRule {
+    pub(super) domain: String,
+    pub(super) servers: Vec<SocketAddr>,
+    /// The servers are authoritative.
+    pub(super) stub: bool,
+}
+
+fn name(text: &str) -> Result<NameBuf, ArgumentFault> {
+    zone_name(text).map_err(ArgumentFault::Name)
 }
 
 /// Returns the counters of the cache.
-pub(super) fn cache_stats(recursive: &Recursive, frontend: &Frontend) -> Value {
+pub(super) fn cache_stats(RecursiveParts { recursive, frontend }: RecursiveParts<'_>) -> CommandResult {
     let cache = recursive.service.cache();
     let stats = cache.stats();
     let (accounts, service) = (&frontend.accounts, recursive.service.stats());
     let (hits, misses) = (accounts.sum(|stats| stats.cache_hits.get()), service.misses.get());
     let asked = hits + misses;
-    json!({
+    Ok(json!({
         "hits": hits,
         "negative_hits": accounts.sum(|stats| stats.cache_negative.get()),
         "misses": misses,
@@ -51,40 +61,37 @@ pub(super) fn cache_stats(recursive: &Recursive, frontend: &Frontend) -> Value {
         "refused_rank": stats.refused_rank,
         "refused_size": stats.refused_size,
         "file": recursive.file.as_ref().map(|file| file.path().display().to_string()),
-    })
+    }))
 }
 
 /// Flushes a name from the cache.
 pub(super) fn flush(
-    recursive: &Recursive,
+    RecursiveParts { recursive, .. }: RecursiveParts<'_>,
     text: &str,
     tree: bool,
     rtype: Option<&str>,
-) -> Result<Value, String> {
+) -> CommandResult {
     let name = name(text)?.as_name().to_lower();
-    let qtype: Option<Type> =
-        rtype.map(|text| text.parse().map_err(|_| format!("`{text}` is no record type"))).transpose()?;
+    let read = |text: &str| text.parse().map_err(|_| ArgumentFault::Type(text.to_owned()));
+    let qtype: Option<Type> = rtype.map(read).transpose()?;
     Ok(json!({"dropped": recursive.service.flush(name.as_lower(), tree, qtype)}))
 }
 
-/// Sends every entry as text; waits while the client reads slowly, and stops if it has disconnected.
-pub(super) fn dump(recursive: &Recursive, lines: &mpsc::Sender<AnswerLine>) {
+/// Sends every entry as text; stops if the client has disconnected.
+pub(super) fn dump(
+    RecursiveParts { recursive, .. }: RecursiveParts<'_>,
+    mut pieces: Pieces,
+) -> CommandResult {
     let service = &recursive.service;
-    let (mut piece, mut entries, mut whole) = (String::with_capacity(PIECE + 4096), 0u64, true);
+    let (mut entries, mut connected) = (0u64, true);
     service.cache().for_each(service.now(Instant::now()), |held| {
-        if !whole {
-            return;
-        }
-        entries += 1;
-        piece += &entry(held);
-        if piece.len() >= PIECE {
-            whole = lines.blocking_send(AnswerLine::Text { text: std::mem::take(&mut piece) }).is_ok();
+        if connected {
+            entries += 1;
+            connected = pieces.push(entry(held).trim_end_matches('\n'));
         }
     });
-    if !whole || (!piece.is_empty() && lines.blocking_send(AnswerLine::Text { text: piece }).is_err()) {
-        return;
-    }
-    let _ = lines.blocking_send(last(Ok(json!({"entries": entries}))));
+    pieces.finish();
+    Ok(json!({"entries": entries}))
 }
 
 /// Returns one entry: a line that describes it, and its records.
@@ -106,33 +113,36 @@ fn entry(held: &Held) -> String {
 }
 
 /// Saves the cache to a file.
-pub(super) fn save(recursive: &Recursive, path: Option<&str>) -> Result<Value, String> {
+pub(super) fn save(
+    RecursiveParts { recursive, .. }: RecursiveParts<'_>,
+    path: Option<String>,
+) -> CommandResult {
     let path = file(recursive, path)?;
     let saved = store::save(&path, &recursive.service);
-    let entries = saved.map_err(|e| format!("cannot write {}: {}", path.display(), reason(&e)))?;
+    let entries = saved.map_err(|error| CommandFault::CacheSave(path.clone(), error))?;
     Ok(json!({"entries": entries, "file": path.display().to_string()}))
 }
 
 /// Loads a file into the cache.
-pub(super) fn load(recursive: &Recursive, path: Option<&str>) -> Result<Value, String> {
+pub(super) fn load(
+    RecursiveParts { recursive, .. }: RecursiveParts<'_>,
+    path: Option<String>,
+) -> CommandResult {
     let path = file(recursive, path)?;
     let restored = store::load(&path, &recursive.service);
-    let restored = restored.map_err(|fault| match fault {
-        LoadFault::Io(e) => format!("cannot read {}: {}", path.display(), reason(&e)),
-        LoadFault::Foreign => format!("{} is not a file of a cache", path.display()),
-        fault => format!("{} cannot be read to its end: {fault}", path.display()),
-    })?;
+    let restored = restored.map_err(|fault| CommandFault::CacheLoad(path.clone(), fault))?;
     let file = path.display().to_string();
     Ok(json!({"kept": restored.kept, "left_out": restored.left_out, "file": file}))
 }
 
-fn file(recursive: &Recursive, path: Option<&str>) -> Result<PathBuf, String> {
-    let configured = recursive.file.as_ref().map(|file| file.path().to_owned());
-    path.map(PathBuf::from).or(configured).ok_or_else(|| "name a file: the configuration has none".into())
+/// Returns the file that a command names, or else the configured one.
+fn file(recursive: &Recursive, path: Option<String>) -> Result<PathBuf, ArgumentFault> {
+    let configured = || recursive.file.as_ref().map(|file| file.path().to_owned());
+    path.map(PathBuf::from).or_else(configured).ok_or(ArgumentFault::NoFile)
 }
 
 /// Returns every rule with the state of its servers; for iterated domains, the servers a lookup starts at.
-pub(super) fn forward_list(recursive: &Recursive) -> Value {
+pub(super) fn forward_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
     let known = recursive.forward.upstreams();
     let server = |upstream: &Upstream| {
         let stats = known.iter().find(|stats| stats.upstream == *upstream);
@@ -151,7 +161,7 @@ pub(super) fn forward_list(recursive: &Recursive) -> Value {
         json!({"domain": rule.domain.to_string(), "kind": "iterate", "begins_at": servers})
     };
     let (rules, starts) = recursive.rules();
-    Value::Array(rules.iter().map(rule).chain(starts.iter().map(start)).collect())
+    Ok(rules.iter().map(rule).chain(starts.iter().map(start)).collect())
 }
 
 fn server(stats: &UpstreamStats) -> Value {
@@ -170,46 +180,47 @@ fn server(stats: &UpstreamStats) -> Value {
 /// Adds a forwarding rule, which replaces an earlier rule for the same domain, until the configuration is
 /// read again.
 pub(super) fn forward_add(
-    recursive: &Recursive,
-    own: &[SocketAddr],
-    domain: &str,
-    servers: &[SocketAddr],
-    stub: bool,
-) -> Result<Value, String> {
+    RecursiveParts { recursive, frontend }: RecursiveParts<'_>,
+    NewRule { domain, servers, stub }: &NewRule,
+) -> CommandResult {
     let domain = name(domain)?;
     if servers.is_empty() {
-        return Err("name at least one server".into());
+        return Err(ArgumentFault::NoServers.into());
     }
-    if stub && domain.as_name().is_root() {
-        return Err("the root cannot be a stub zone: no server is authoritative for all names".into());
+    if *stub && domain.as_name().is_root() {
+        return Err(ArgumentFault::RootStub.into());
     }
+    let own = frontend.addresses();
     if let Some(address) = servers.iter().find(|&address| own.contains(address)) {
-        return Err(format!("nomen listens on {}@{} and would query itself", address.ip(), address.port()));
+        return Err(ArgumentFault::OwnAddress(*address).into());
     }
     let upstream = |&address: &SocketAddr| Upstream { address, reach: Reach::UdpThenTcp };
     let mut rule = ForwardRule::new(domain, servers.iter().map(upstream).collect());
     rule.recursion_desired = !stub;
-    recursive.put_rule(rule).map_err(|fault| fault.to_string())?;
+    recursive.put_rule(rule).map_err(CommandFault::Policy)?;
     Ok(json!("done, until the next reload"))
 }
 
 /// Removes the rule for a domain, which is then resolved like the names above it.
-pub(super) fn forward_remove(recursive: &Recursive, domain: &str) -> Result<Value, String> {
+pub(super) fn forward_remove(
+    RecursiveParts { recursive, .. }: RecursiveParts<'_>,
+    domain: &str,
+) -> CommandResult {
     let name = name(domain)?;
-    match recursive.drop_rule(name.as_name()).map_err(|fault| fault.to_string())? {
+    match recursive.drop_rule(name.as_name()).map_err(CommandFault::Policy)? {
         true => Ok(json!("done, until the next reload")),
-        false => Err(format!("there is no rule for {domain}")),
+        false => Err(CommandFault::NoRule(domain.to_owned())),
     }
 }
 
 /// Returns the negative trust anchors.
-pub(super) fn anchor_list(recursive: &Recursive) -> Value {
+pub(super) fn anchor_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
     let one = |(domain, left): (NameBuf, Option<Duration>)| json!({"domain": domain.to_string(), "seconds_left": left.map(|left| left.as_secs())});
-    Value::Array(recursive.negative_anchors().into_iter().map(one).collect())
+    Ok(recursive.negative_anchors().into_iter().map(one).collect())
 }
 
 /// Returns every key that is a trust anchor, was one, or may become one.
-pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
+pub(super) fn trust_anchor_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
     let (zones, now) = (recursive.followed_zones(), unix_now());
     let one = |ShownAnchor { zone, tag, algorithm, state, since }: ShownAnchor| {
         let followed = zones.iter().find(|(followed, ..)| *followed == zone);
@@ -230,25 +241,32 @@ pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
             "seconds_to_next": followed.map(|(.., next)| next.saturating_duration_since(now).as_secs()),
         })
     };
-    Value::Array(recursive.trust_anchors().into_iter().map(one).collect())
+    Ok(recursive.trust_anchors().into_iter().map(one).collect())
 }
 
 /// Adds a negative trust anchor for a domain; it expires after `time`.
-pub(super) fn anchor_add(recursive: &Recursive, domain: &str, time: &str) -> Result<Value, String> {
+pub(super) fn anchor_add(
+    RecursiveParts { recursive, .. }: RecursiveParts<'_>,
+    domain: &str,
+    time: &str,
+) -> CommandResult {
     let domain = name(domain)?;
-    let time = parse_duration(time).map_err(|fault| fault.to_string())?;
+    let time = parse_duration(time).map_err(ArgumentFault::Duration)?;
     if !(Duration::from_secs(1)..=LONGEST_NEGATIVE).contains(&time) {
-        return Err("the time is out of range: 1s to 7d".into());
+        return Err(ArgumentFault::DurationRange.into());
     }
-    recursive.put_negative_anchor(domain, time).map_err(|fault| fault.to_string())?;
+    recursive.put_negative_anchor(domain, time).map_err(CommandFault::Policy)?;
     Ok(json!("done; nothing in the domain is validated until then"))
 }
 
 /// Removes the negative trust anchor of a domain.
-pub(super) fn anchor_remove(recursive: &Recursive, domain: &str) -> Result<Value, String> {
+pub(super) fn anchor_remove(
+    RecursiveParts { recursive, .. }: RecursiveParts<'_>,
+    domain: &str,
+) -> CommandResult {
     let domain = name(domain)?;
-    match recursive.drop_negative_anchor(&domain).map_err(|fault| fault.to_string())? {
+    match recursive.drop_negative_anchor(&domain).map_err(CommandFault::Policy)? {
         true => Ok(json!("done")),
-        false => Err(format!("no negative trust anchor was added for {domain}")),
+        false => Err(CommandFault::NoNegativeAnchor(domain.to_string())),
     }
 }

@@ -6,18 +6,19 @@ use serde_json::{Map, Value};
 use wire::Rcode;
 
 use crate::metrics::{AllFigures, Format, render};
-use serving::frontend::Frontend;
-use serving::recursive::{Recursive, counts};
-use telemetry::logging::Logging;
-use zone_manager::zones::images::Images;
+use crate::parts::ServerParts;
+use serving::recursive::counts;
+
+/// Returns every counter, and every series of `/metrics` under its own name except buckets of histograms.
+pub(super) fn stats(parts: &ServerParts, figures: &AllFigures) -> Value {
+    let mut all = counters(parts);
+    all.extend(series(&render(figures, Format::Prometheus).unwrap_or_default()));
+    Value::Object(all)
+}
 
 /// Returns the counters as one flat object: names are paths, so that text output can be searched.
-pub(super) fn stats(
-    frontend: &Frontend,
-    images: Option<&Images>,
-    recursive: Option<&Recursive>,
-    logging: &Logging,
-) -> Value {
+fn counters(parts: &ServerParts) -> Map<String, Value> {
+    let ServerParts { frontend, images, recursive, logging, .. } = parts;
     let accounts = &frontend.accounts;
     let mut all = Map::new();
     let mut put = |name: String, value: u64| {
@@ -75,16 +76,7 @@ pub(super) fn stats(
             put(format!("net.{addr}.{carrier}.{name}"), value);
         }
     }
-    Value::Object(all)
-}
-
-/// Adds every series of `/metrics` under its own name, except the buckets of histograms.
-pub(super) fn with_figures(mut counters: Value, figures: &AllFigures) -> Value {
-    let text = render(figures, Format::Prometheus).unwrap_or_default();
-    if let Some(all) = counters.as_object_mut() {
-        all.extend(series(&text));
-    }
-    counters
+    all
 }
 
 /// Parses the series of a text in the format of Prometheus.

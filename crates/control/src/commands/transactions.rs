@@ -5,15 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use zone::store::ChangeSet;
 
-use super::record_text::{set_record, unset_records};
+use super::CommandResult;
+use super::record_text::{RecordText, set_record, unset_records};
 use super::zones::find;
+use crate::fault::CommandFault;
 use crate::parts::ServerParts;
-use zone_manager::changes::{Changes, TransactionFault};
+use zone_manager::changes::Changes;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::shown_change::ShownChange;
-
-/// Why a command failed, and details.
-pub(super) type CommandFault = (String, Option<Value>);
 
 /// A command on a transaction.
 #[derive(Debug)]
@@ -33,62 +32,34 @@ pub(super) enum TransactionVerb {
 }
 
 /// Executes a command on the transaction of a zone.
-pub(super) fn transact(
-    parts: &ServerParts,
-    name: &str,
-    verb: &TransactionVerb,
-) -> Result<Value, CommandFault> {
-    let plain = |fault: String| (fault, None);
-    let state = find(&parts.table, name).map_err(plain)?;
+pub(super) fn transact(parts: &ServerParts, name: &str, verb: &TransactionVerb) -> CommandResult {
+    let state = find(&parts.table, name)?;
     let changes = parts.changes.as_ref().filter(|changes| changes.takes_any(&state.spec.apex));
-    let changes = changes.ok_or_else(|| {
-        plain("the zone takes no changes: it has neither `allow-update` nor `update-policy`".into())
-    })?;
-    let done = act(changes, &state, verb);
-    done.map_err(|fault| match fault {
-        ActFault::Text(text) => (text, None),
-        ActFault::Transaction(TransactionFault::Conflict(meanwhile)) => {
-            let details = json!({"zone": state.spec.name().to_string(), "changes": ShownChange(&meanwhile)});
-            (TransactionFault::Conflict(meanwhile).to_string(), Some(details))
-        }
-        ActFault::Transaction(fault) => (fault.to_string(), None),
-    })
+    act(changes.ok_or(CommandFault::NoTransactions)?, &state, verb)
 }
 
-/// Why a command was not executed.
-enum ActFault {
-    /// The text of the record has a fault.
-    Text(String),
-    Transaction(TransactionFault),
-}
-
-impl From<TransactionFault> for ActFault {
-    fn from(fault: TransactionFault) -> Self {
-        Self::Transaction(fault)
-    }
-}
-
-fn act(changes: &Arc<Changes>, state: &ZoneStatus, verb: &TransactionVerb) -> Result<Value, ActFault> {
+fn act(changes: &Arc<Changes>, state: &ZoneStatus, verb: &TransactionVerb) -> CommandResult {
     let (apex, name) = (&state.spec.apex, state.spec.name());
+    let fault = |fault| CommandFault::Transaction { zone: name.to_string(), fault };
     let mut answer = json!({"zone": name.to_string()});
     match verb {
         TransactionVerb::Begin => {
-            let not_loaded = || ActFault::Text(format!("zone {name} is not loaded"));
+            let not_loaded = || CommandFault::NotLoaded(name.to_string());
             let served = state.zone.as_ref().ok_or_else(not_loaded)?;
-            answer["serial"] = changes.begin(apex, served)?.0.into();
+            answer["serial"] = changes.begin(apex, served).map_err(fault)?.0.into();
         }
         TransactionVerb::Set(text) => {
-            let (record, warnings) = set_record(text, name).map_err(ActFault::Text)?;
-            put_change(&mut answer, &changes.set(apex, &record)?);
+            let RecordText { record, warnings } = set_record(text, name)?;
+            put_change(&mut answer, &changes.set(apex, &record).map_err(fault)?);
             answer["warnings"] = warnings.into();
         }
         TransactionVerb::Unset(text) => {
-            let records = unset_records(text, name).map_err(ActFault::Text)?;
-            put_change(&mut answer, &changes.unset(apex, &records)?);
+            let records = unset_records(text, name)?;
+            put_change(&mut answer, &changes.unset(apex, &records).map_err(fault)?);
         }
-        TransactionVerb::Diff => put_change(&mut answer, &changes.difference(apex)?),
+        TransactionVerb::Diff => put_change(&mut answer, &changes.difference(apex).map_err(fault)?),
         TransactionVerb::Commit => {
-            let step = changes.commit(apex)?;
+            let step = changes.commit(apex).map_err(fault)?;
             answer["changed"] = step.is_some().into();
             if let Some(step) = step {
                 answer["from"] = step.from.0.into();
@@ -98,7 +69,7 @@ fn act(changes: &Arc<Changes>, state: &ZoneStatus, verb: &TransactionVerb) -> Re
             }
         }
         TransactionVerb::Abort => {
-            changes.abort(apex)?;
+            changes.abort(apex).map_err(fault)?;
             answer["aborted"] = true.into();
         }
     }

@@ -5,19 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use wire::{Name, Serial};
 
 use super::status::seconds;
-use super::{last, send};
+use super::{CommandResult, Pieces};
+use crate::fault::{ArgumentFault, CommandFault, ThawFault};
 use crate::parts::ServerParts;
-use crate::protocol::{AcceptedVersion, AnswerLine};
+use crate::protocol::AcceptedVersion;
 use config::table::value::quote;
 use config::zone_name::zone_name;
 use wording::did_you_mean;
-use zone_manager::changes::{
-    AcceptFault, Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile,
-};
+use zone_manager::changes::{Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile};
 use zone_manager::dump::dump_lines;
 use zone_manager::managed::examination::FlawText;
 use zone_manager::managed::{Apex, FileStamp, Origin, ZoneStatus, ZoneText};
@@ -28,34 +26,29 @@ use zone_manager::zones::manager::{ReloadFault, ZoneTable, unix_now};
 use zone_manager::zones::places;
 use zone_manager::zones::text::{self, Meter, ZoneFinding};
 
-/// Size of the pieces of a long output, in bytes.
-const PIECE: usize = 64 * 1024;
-
 /// Returns the apex of the zone that a command names.
-pub(super) fn apex(name: &str) -> Result<Apex, String> {
-    zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
+pub(super) fn apex(name: &str) -> Result<Apex, ArgumentFault> {
+    zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(ArgumentFault::Name)
 }
 
 /// Returns the state of the zone that a command names. If it does not exist, searches all names for a similar
 /// one.
-pub(super) fn find(table: &ZoneTable, name: &str) -> Result<Arc<ZoneStatus>, String> {
+pub(super) fn find(table: &ZoneTable, name: &str) -> Result<Arc<ZoneStatus>, CommandFault> {
     let apex = apex(name)?;
     table.get(&apex).ok_or_else(|| no_such_zone(table, &apex))
 }
 
-/// Returns the error for a zone that does not exist, with the most similar name.
-pub(super) fn no_such_zone(table: &ZoneTable, apex: &Apex) -> String {
+/// Returns the fault for a zone that does not exist, with the most similar name.
+pub(super) fn no_such_zone(table: &ZoneTable, apex: &Apex) -> CommandFault {
     let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
     let names: Vec<String> = table.all().iter().map(|state| state.spec.name().to_string()).collect();
-    match did_you_mean(&name, names.iter().map(String::as_str)) {
-        Some(near) => format!("there is no zone {name} here; did you mean \"{near}\"?"),
-        None => format!("there is no zone {name} here"),
-    }
+    let near = did_you_mean(&name, names.iter().map(String::as_str)).map(str::to_owned);
+    CommandFault::NoSuchZone { name, near }
 }
 
 /// Returns every zone, or those whose newest file version is not in service.
-pub(super) fn list(table: &ZoneTable, only_failed: bool) -> Value {
-    let mut states = table.all();
+pub(super) fn list(parts: &ServerParts, only_failed: bool) -> Value {
+    let mut states = parts.table.all();
     states.retain(|state| !only_failed || state.word() != "ok");
     states.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
     let rows = states.iter().map(|state| {
@@ -70,9 +63,17 @@ pub(super) fn list(table: &ZoneTable, only_failed: bool) -> Value {
     Value::Array(rows.collect())
 }
 
-/// Returns the state of a zone as a word, its serial, and the fault of its newest version. For a copy of the
-/// root zone this is the version that the resolver uses, which may differ from the version in the zone table.
-fn standing(parts: &ServerParts, state: &ZoneStatus) -> (&'static str, Option<Serial>, Option<String>) {
+/// The state of a zone in short.
+struct Standing {
+    word: &'static str,
+    serial: Option<Serial>,
+    /// The fault of its newest version.
+    fault: Option<String>,
+}
+
+/// Returns the state of a zone. For a copy of the root zone this is the version that the resolver uses, which
+/// may differ from the version in the zone table.
+fn standing(parts: &ServerParts, state: &ZoneStatus) -> Standing {
     let copy = parts.recursive.as_ref().filter(|_| state.spec.origin == Origin::LocalRoot);
     let copy = copy.and_then(|recursive| recursive.local_root.status());
     let (word, serial) = match &copy {
@@ -81,11 +82,12 @@ fn standing(parts: &ServerParts, state: &ZoneStatus) -> (&'static str, Option<Se
         _ => (state.word(), state.zone.as_ref().map(|zone| zone.serial())),
     };
     let fault = state.fault.as_deref().map(ToString::to_string);
-    (word, serial, fault.or_else(|| copy.filter(|copy| copy.word != "missing")?.fault))
+    let fault = fault.or_else(|| copy.filter(|copy| copy.word != "missing")?.fault);
+    Standing { word, serial, fault }
 }
 
 /// Returns the state of one zone.
-pub(super) fn status(parts: &ServerParts, name: &str) -> Result<Value, String> {
+pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
     let ServerParts { frontend, table, secondaries, changes, in_force, .. } = parts;
     let changes = changes.as_deref();
     let (engine, state) = (&frontend.engine, find(table, name)?);
@@ -97,7 +99,7 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> Result<Value, String> {
     let per_zone = in_force.settings().counts_per_zone();
     let file = state.spec.text.file();
     let known = changes.zip(file).and_then(|(changes, file)| changes.file_state(&state.spec.apex, file));
-    let (word, serial, fault) = standing(parts, &state);
+    let Standing { word, serial, fault } = standing(parts, &state);
     Ok(json!({
         "name": name.to_string(),
         "state": word,
@@ -157,27 +159,43 @@ fn findings(state: &ZoneStatus, known: &[FlawText]) -> Value {
     Value::Array(rows.collect())
 }
 
-/// Returns the `[[zone]]` block of a zone to add: its name, the keys that are set, and its primaries.
-pub(super) fn block<const N: usize>(
-    name: &str,
-    keys: [(&str, Option<String>); N],
-    primaries: &[String],
-) -> String {
-    let mut text = format!("[[zone]]\nname = {}\n", quote(name));
-    for (key, value) in keys {
-        text += &value.map(|value| format!("{key} = {}\n", quote(&value))).unwrap_or_default();
+/// A zone to add, with the keys that are given.
+pub(super) struct NewZone {
+    pub(super) name: String,
+    pub(super) template: Option<String>,
+    pub(super) file: Option<String>,
+    pub(super) primaries: Vec<String>,
+    /// The catalog zone that lists it.
+    pub(super) catalog: Option<String>,
+    /// Its group in the catalog zone.
+    pub(super) group: Option<String>,
+}
+
+impl NewZone {
+    /// Returns its `[[zone]]` block.
+    pub(super) fn block(&self) -> String {
+        let mut text = format!("[[zone]]\nname = {}\n", quote(&self.name));
+        let keys = [
+            ("template", &self.template),
+            ("file", &self.file),
+            ("catalog-member", &self.catalog),
+            ("catalog-group", &self.group),
+        ];
+        for (key, value) in keys {
+            text += &value.as_ref().map(|value| format!("{key} = {}\n", quote(value))).unwrap_or_default();
+        }
+        if !self.primaries.is_empty() {
+            let all: Vec<String> = self.primaries.iter().map(|peer| quote(peer)).collect();
+            text += &format!("primaries = [{}]\n", all.join(", "));
+        }
+        text
     }
-    if !primaries.is_empty() {
-        let all: Vec<String> = primaries.iter().map(|peer| quote(peer)).collect();
-        text += &format!("primaries = [{}]\n", all.join(", "));
-    }
-    text
 }
 
 /// Orders a refresh, a retransfer or a NOTIFY of a zone.
-pub(super) fn order(parts: &ServerParts, name: &str, order: ZoneOrder) -> Result<Value, String> {
+pub(super) fn order(parts: &ServerParts, name: &str, order: ZoneOrder) -> CommandResult {
     let state = find(&parts.table, name)?;
-    parts.secondaries.order(&state.spec.apex, order).map_err(|fault| fault.to_string())?;
+    parts.secondaries.order(&state.spec.apex, order).map_err(CommandFault::Order)?;
     let ordered = match order {
         ZoneOrder::Refresh => "refresh",
         ZoneOrder::Retransfer => "retransfer",
@@ -187,17 +205,15 @@ pub(super) fn order(parts: &ServerParts, name: &str, order: ZoneOrder) -> Result
 }
 
 /// Returns the update service, if the zone accepts updates.
-fn changes_of<'p>(parts: &'p ServerParts, state: &ZoneStatus) -> Result<&'p Changes, String> {
+fn changes_of<'p>(parts: &'p ServerParts, state: &ZoneStatus) -> Result<&'p Changes, CommandFault> {
     let changes = parts.changes.as_deref().filter(|changes| changes.takes_any(&state.spec.apex));
-    let why = "the zone takes no updates: it has neither `allow-update` nor `update-policy`";
-    changes.ok_or_else(|| why.into())
+    changes.ok_or(CommandFault::NoUpdates)
 }
 
 /// Stops accepting updates for a zone, and writes its current version to its file.
-pub(super) fn freeze(parts: &ServerParts, name: &str) -> Result<Value, String> {
+pub(super) fn freeze(parts: &ServerParts, name: &str) -> CommandResult {
     let state = find(&parts.table, name)?;
-    let frozen = changes_of(parts, &state)?.freeze(&state.spec.apex);
-    let file = frozen.map_err(|fault| format!("the zone is not frozen: {fault}"))?;
+    let file = changes_of(parts, &state)?.freeze(&state.spec.apex).map_err(CommandFault::NotFrozen)?;
     let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": true, "was": file.is_none()});
     if let Some(file) = file {
         put_file(&mut answer, &file);
@@ -213,24 +229,25 @@ fn put_file(answer: &mut Value, file: &CurrentFile) {
 }
 
 /// Loads a zone from its file, and accepts updates again.
-pub(super) async fn thaw(parts: Arc<ServerParts>, name: String) -> Result<Value, String> {
+pub(super) async fn thaw(parts: &Arc<ServerParts>, name: String) -> CommandResult {
     let table = Arc::clone(&parts.table);
     let found = tokio::task::spawn_blocking(move || find(&table, &name)).await;
-    let state = found.map_err(|_| ReloadFault::Stopping.to_string())??;
+    let state = found.map_err(|_| CommandFault::Stopping)??;
     let apex = &state.spec.apex;
     let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": false, "was": false});
-    if !changes_of(&parts, &state)?.is_frozen(apex) {
+    if !changes_of(parts, &state)?.is_frozen(apex) {
         return Ok(answer);
     }
-    let stays = |why: String| format!("the zone stays frozen: {why}");
-    let held = on_changes(&parts, apex, |changes, apex| changes.hold(apex)).await.unwrap_or(false);
+    let stays = CommandFault::StaysFrozen;
+    let held = on_changes(parts, apex, |changes, apex| changes.hold(apex)).await.unwrap_or(false);
     if !held && state.zone.is_some() {
-        return Err(stays("it cannot be changed, the log says why".into()));
+        return Err(stays(ThawFault::NotHeld));
     }
     let reloaded = parts.manager.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
-    let taken = taken(&parts, apex).await;
-    reloaded.map_err(|fault| stays(fault.to_string()))?;
-    if let Some(TakenFile { step, dropped, more_dropped }) = taken.transpose().map_err(stays)?.flatten() {
+    let taken = taken(parts, apex).await;
+    reloaded.map_err(|fault| stays(ThawFault::Reload(fault)))?;
+    let taken = taken.transpose().map_err(|why| stays(ThawFault::NotTaken(why)))?.flatten();
+    if let Some(TakenFile { step, dropped, more_dropped }) = taken {
         answer["dropped"] = dropped.into();
         answer["more_dropped"] = Some(more_dropped).filter(|more| *more > 0).into();
         answer["from"] = step.from.0.into();
@@ -238,25 +255,21 @@ pub(super) async fn thaw(parts: Arc<ServerParts>, name: String) -> Result<Value,
         answer["removed"] = step.removed.into();
         answer["added"] = step.added.into();
     }
-    changes_of(&parts, &state)?.thaw(apex).map_err(|fault| stays(fault.to_string()))?;
+    changes_of(parts, &state)?.thaw(apex).map_err(|fault| stays(ThawFault::File(fault)))?;
     answer["was"] = true.into();
     Ok(answer)
 }
 
 /// Accepts an older version of a zone whose journal is damaged, and puts it into service.
-pub(super) async fn accept(
-    parts: Arc<ServerParts>,
-    name: String,
-    from: AcceptedVersion,
-) -> Result<Value, String> {
-    let theirs = Arc::clone(&parts);
+pub(super) async fn accept(parts: &Arc<ServerParts>, name: String, from: AcceptedVersion) -> CommandResult {
+    let theirs = Arc::clone(parts);
     let accepted = tokio::task::spawn_blocking(move || {
         let state = find(&theirs.table, &name)?;
         accept_now(&theirs, &state, from).map(|accepted| (state, accepted))
     });
-    let (state, accepted) = accepted.await.map_err(|_| ReloadFault::Stopping.to_string())??;
+    let (state, accepted) = accepted.await.map_err(|_| CommandFault::Stopping)??;
     let reloaded = parts.manager.reload_zone(state.spec.apex.clone(), false).await;
-    reloaded.unwrap_or(Err(ReloadFault::Stopping)).map_err(|fault| fault.to_string())?;
+    reloaded.unwrap_or(Err(ReloadFault::Stopping)).map_err(CommandFault::Reload)?;
     // The client's working folder may differ from this process's.
     let aside =
         accepted.aside.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
@@ -271,25 +284,29 @@ pub(super) async fn accept(
     }))
 }
 
-fn accept_now(parts: &ServerParts, state: &ZoneStatus, from: AcceptedVersion) -> Result<Accepted, String> {
+fn accept_now(
+    parts: &ServerParts,
+    state: &ZoneStatus,
+    from: AcceptedVersion,
+) -> Result<Accepted, CommandFault> {
     let (apex, key) = (&state.spec.apex, parts.frontend.engine.key());
     let changes = parts.changes.as_deref().filter(|changes| changes.damage(apex).is_some());
-    let changes = changes.ok_or_else(|| AcceptFault::NotDamaged.to_string())?;
+    let changes = changes.ok_or(CommandFault::NotDamaged)?;
     let accepted = match from {
         AcceptedVersion::Journal => changes.accept_journal(apex, &key),
         AcceptedVersion::File => {
-            let path = state.spec.text.file().ok_or_else(|| FileFault::NoFile.to_string())?;
+            let path = state.spec.text.file().ok_or(CommandFault::File(FileFault::NoFile))?;
             let stamp = FileStamp::of(path);
             let zone = text::build(&state.spec, &key, None, (&Meter::default(), &AtomicU64::new(0)))
                 .map(|built| built.zone);
-            let zone = zone.map_err(|fault| format!("the zone's file cannot be accepted:\n{fault}"))?;
+            let zone = zone.map_err(|fault| CommandFault::UnreadableFile(Box::new(fault)))?;
             if let Some(fault) = state.spec.objection(&zone) {
-                return Err(format!("the zone's file cannot be accepted: {fault}"));
+                return Err(CommandFault::UnfitFile(fault));
             }
             changes.accept_file(apex, zone, &stamp)
         }
     };
-    accepted.map_err(|fault| format!("nothing is accepted: {fault}"))
+    accepted.map_err(CommandFault::NotAccepted)
 }
 
 /// Returns the result of loading a zone from its file; `None` if it was not loaded.
@@ -308,22 +325,20 @@ async fn on_changes<T: Send + 'static>(
 }
 
 /// Writes a zone to its own file or to another file.
-pub(super) fn write(parts: &ServerParts, name: &str, to: Option<&str>, force: bool) -> Result<Value, String> {
+pub(super) fn write(parts: &ServerParts, name: &str, to: Option<&str>, force: bool) -> CommandResult {
     let state = find(&parts.table, name)?;
     let own = state.spec.text.file().filter(|_| matches!(state.spec.text, ZoneText::File(_)));
     let real = |path: &Path| path.canonicalize().ok();
     let to = to.map(Path::new).filter(|to| own.and_then(real).is_none_or(|own| real(to) != Some(own)));
     let file = match (to, parts.changes.as_deref()) {
-        (None, Some(changes)) => {
-            changes.write_file(&state.spec.apex, force).map_err(|fault| fault.to_string())?
-        }
+        (None, Some(changes)) => changes.write_file(&state.spec.apex, force).map_err(CommandFault::File)?,
         (to, _) => {
-            let zone = state.zone.as_deref().ok_or_else(|| format!("zone {name} is not loaded"))?;
+            let zone = state.zone.as_deref().ok_or_else(|| CommandFault::NotLoaded(name.to_owned()))?;
             if let Some(to) = to {
-                written::write(zone, to, force, |_| true).map_err(|fault| fault.to_string())?;
+                written::write(zone, to, force, |_| true).map_err(CommandFault::Write)?;
             }
             CurrentFile {
-                path: to.or(own).ok_or_else(|| FileFault::NoFile.to_string())?.to_owned(),
+                path: to.or(own).ok_or(CommandFault::File(FileFault::NoFile))?.to_owned(),
                 serial: zone.serial(),
                 records: zone.record_count(),
                 written: to.is_some(),
@@ -335,28 +350,11 @@ pub(super) fn write(parts: &ServerParts, name: &str, to: Option<&str>, force: bo
     Ok(answer)
 }
 
-/// Sends a zone's records in pieces; waits while the client reads slowly, and stops if it has disconnected.
-pub(super) fn dump(table: &ZoneTable, name: &str, lines: &mpsc::Sender<AnswerLine>) {
-    let state = match find(table, name) {
-        Ok(state) => state,
-        Err(error) => return send(lines, Err(error)),
-    };
-    let Some(zone) = &state.zone else {
-        return send(lines, Err(format!("zone {name} is not loaded")));
-    };
-    let mut piece = String::with_capacity(PIECE + 1024);
-    let whole = dump_lines(zone, &mut |line| {
-        piece.push_str(line);
-        piece.push('\n');
-        piece.len() < PIECE
-            || lines.blocking_send(AnswerLine::Text { text: std::mem::take(&mut piece) }).is_ok()
-    });
-    if !whole {
-        return;
-    }
-    if !piece.is_empty() && lines.blocking_send(AnswerLine::Text { text: piece }).is_err() {
-        return;
-    }
-    let data = json!({"zone": zone.apex().to_string(), "records": zone.record_count()});
-    let _ = lines.blocking_send(last(Ok(data)));
+/// Sends a zone's records in pieces; stops if the client has disconnected.
+pub(super) fn dump(parts: &ServerParts, name: &str, mut pieces: Pieces) -> CommandResult {
+    let state = find(&parts.table, name)?;
+    let zone = state.zone.as_ref().ok_or_else(|| CommandFault::NotLoaded(name.to_owned()))?;
+    dump_lines(zone, &mut |line| pieces.push(line));
+    pieces.finish();
+    Ok(json!({"zone": zone.apex().to_string(), "records": zone.record_count()}))
 }

@@ -24,7 +24,7 @@ pub use process::ProcessFigures;
 pub use queries::QueryFigures;
 pub use recursion::RecursionFigures;
 pub use secondaries::SecondaryFigures;
-pub use text::{Buckets, Format, MetricType, Printer};
+pub use text::{Bucket, Buckets, Format, MetricType, Printer};
 pub use transfers::TransferFigures;
 pub use updates::UpdateFigures;
 pub use zones::ZoneFigures;

@@ -8,7 +8,7 @@ use exchange::Transport;
 use wire::Rcode;
 use wire::edns::ErrorInfo;
 
-use super::{Buckets, Figures, MetricType, Printer};
+use super::{Bucket, Buckets, Figures, MetricType, Printer};
 use serving::frontend::{Accounts, Frontend};
 
 /// Counters of the workers, the query log and dnstap.
@@ -114,14 +114,17 @@ fn failures(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
 fn histograms(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     let sizes = Transport::ALL.iter().enumerate().map(|(t, transport)| {
         let bounds = SIZE_BOUNDS.iter().map(|b| *b as f64).chain([f64::INFINITY]);
-        let counts = bounds.enumerate().map(|(i, bound)| (bound, accounts.sum(|s| s.sizes[t][i].get())));
+        let bucket =
+            |(i, bound): (usize, f64)| Bucket { bound, count: accounts.sum(|s| s.sizes[t][i].get()) };
+        let counts = bounds.enumerate().map(bucket);
         let sum = accounts.sum(|s| s.bytes_out[t].get()) as f64;
         ([("transport", transport.label().into())], Buckets { counts: counts.collect(), sum })
     });
     out.histogram("response_size_bytes", "Size of replies, by transport", sizes)?;
     let help = "Time from the receipt of a batch of queries to its replies, once for each query";
     let bounds = LATENCY_BOUNDS.iter().map(|b| *b as f64 / 1e9).chain([f64::INFINITY]);
-    let counts = bounds.enumerate().map(|(i, bound)| (bound, accounts.sum(|s| s.latency[i].get())));
+    let bucket = |(i, bound): (usize, f64)| Bucket { bound, count: accounts.sum(|s| s.latency[i].get()) };
+    let counts = bounds.enumerate().map(bucket);
     let sum = accounts.sum(|s| s.latency_sum.get()) as f64 / 1e9;
     out.histogram("latency_seconds", help, std::iter::once(([], Buckets { counts: counts.collect(), sum })))
 }

@@ -10,7 +10,7 @@ use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
 use validator::AnchorState;
 use wire::NameBuf;
 
-use super::{Buckets, Figures, MetricType, Printer};
+use super::{Bucket, Buckets, Figures, MetricType, Printer};
 use serving::frontend::Frontend;
 use serving::recursive::{LocalRootStatus, Recursive, recursion_counts};
 
@@ -84,26 +84,19 @@ fn local_root(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     )
 }
 
-/// A state's label, and whether a key is in that state. An anchor without a stored state is valid.
-type AnchorPlace = (&'static str, fn(AnchorState) -> bool);
-
-const ANCHOR_STATES: [AnchorPlace; 5] = [
-    ("pending", |state| matches!(state, AnchorState::Pending { .. })),
-    ("valid", |state| state == AnchorState::Valid),
-    ("missing", |state| state == AnchorState::Missing),
-    ("revoked", |state| matches!(state, AnchorState::Revoked { .. })),
-    ("removed", |state| state == AnchorState::Removed),
-];
+/// The words of the states of keys, in printing order.
+const ANCHOR_STATES: [&str; 5] = ["pending", "valid", "missing", "revoked", "removed"];
 
 fn trust_anchors(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let anchors = recursive.trust_anchors();
     let zones: BTreeSet<NameBuf> = anchors.iter().map(|anchor| anchor.zone).collect();
     let series = zones.iter().flat_map(|zone| {
         let of_zone = anchors.iter().filter(move |anchor| anchor.zone == *zone);
-        let states: Vec<AnchorState> =
-            of_zone.map(|anchor| anchor.state.unwrap_or(AnchorState::Valid)).collect();
-        ANCHOR_STATES.map(|(word, is_in)| {
-            let count = states.iter().filter(|state| is_in(**state)).count() as u64;
+        // An anchor without a stored state is valid.
+        let words: Vec<&str> =
+            of_zone.map(|anchor| anchor.state.unwrap_or(AnchorState::Valid).word()).collect();
+        ANCHOR_STATES.map(|word| {
+            let count = words.iter().filter(|one| **one == word).count() as u64;
             ([("zone", zone.to_string().into()), ("state", word.into())], count)
         })
     });
@@ -169,21 +162,49 @@ fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     )
 }
 
-/// A counter of one upstream: its name, its description, and how to read it.
-type UpstreamFigure = (&'static str, &'static str, fn(&UpstreamStats) -> u64);
+/// A counter of one upstream.
+struct UpstreamFigure {
+    name: &'static str,
+    help: &'static str,
+    read: fn(&UpstreamStats) -> u64,
+}
 
 const UPSTREAM_FIGURES: [UpstreamFigure; 6] = [
-    ("upstream_udp_queries", "Queries sent to this server over UDP", |s| s.udp.get()),
-    ("upstream_tcp_queries", "Queries sent to this server over TCP", |s| s.tcp.get()),
-    ("upstream_probes", "Queries sent to test whether this server answers again", |s| s.probes.get()),
-    ("upstream_timeouts", "Queries that this server did not answer in time", |s| s.timeouts.get()),
-    ("upstream_failures", "Sockets and connections to this server that failed", |s| s.failures.get()),
-    ("upstream_bad_replies", "Replies of this server that could not be used", |s| s.bad_replies.get()),
+    UpstreamFigure {
+        name: "upstream_udp_queries",
+        help: "Queries sent to this server over UDP",
+        read: |s| s.udp.get(),
+    },
+    UpstreamFigure {
+        name: "upstream_tcp_queries",
+        help: "Queries sent to this server over TCP",
+        read: |s| s.tcp.get(),
+    },
+    UpstreamFigure {
+        name: "upstream_probes",
+        help: "Queries sent to test whether this server answers again",
+        read: |s| s.probes.get(),
+    },
+    UpstreamFigure {
+        name: "upstream_timeouts",
+        help: "Queries that this server did not answer in time",
+        read: |s| s.timeouts.get(),
+    },
+    UpstreamFigure {
+        name: "upstream_failures",
+        help: "Sockets and connections to this server that failed",
+        read: |s| s.failures.get(),
+    },
+    UpstreamFigure {
+        name: "upstream_bad_replies",
+        help: "Replies of this server that could not be used",
+        read: |s| s.bad_replies.get(),
+    },
 ];
 
 fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
-    for (name, help, figure) in UPSTREAM_FIGURES {
-        let series = all.iter().map(|stats| ([("server", stats.upstream.to_string().into())], figure(stats)));
+    for UpstreamFigure { name, help, read } in UPSTREAM_FIGURES {
+        let series = all.iter().map(|stats| ([("server", stats.upstream.to_string().into())], read(stats)));
         out.family(name, help, MetricType::Counter, series)?;
     }
     let failing =
@@ -193,6 +214,7 @@ fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     let round_trips = all.iter().map(|stats| {
         let bound = |&ms: &u64| if ms == u64::MAX { f64::INFINITY } else { ms as f64 / 1000.0 };
         let counts = RTT_BUCKETS.iter().map(bound).zip(stats.rtt.iter().map(|count| count.get()));
+        let counts = counts.map(|(bound, count)| Bucket { bound, count });
         let sum = Duration::from_micros(stats.rtt_sum.get()).as_secs_f64();
         ([("server", stats.upstream.to_string().into())], Buckets { counts: counts.collect(), sum })
     });

@@ -63,12 +63,20 @@ impl fmt::Display for MetricValue {
     }
 }
 
+/// One bucket of a histogram.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bucket {
+    /// Its upper bound.
+    pub bound: f64,
+    /// The number of observations above the previous bound and not above this one.
+    pub count: u64,
+}
+
 /// The contents of one series of a histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Buckets {
-    /// Upper bounds, the last of them infinite, each with the number of observations above the previous bound
-    /// and not above this one.
-    pub counts: Vec<(f64, u64)>,
+    /// By rising bound, the last of them infinite.
+    pub counts: Vec<Bucket>,
     /// The sum of all observed values.
     pub sum: f64,
 }
@@ -137,9 +145,9 @@ impl Printer<'_> {
         self.head(name, "", "histogram", help)?;
         for (labels, buckets) in series {
             let mut count = 0;
-            for (bound, more) in &buckets.counts {
-                count += more;
-                let bound = self.bound(*bound);
+            for bucket in &buckets.counts {
+                count += bucket.count;
+                let bound = self.bound(bucket.bound);
                 self.sample(name, "_bucket", &labels, Some(&bound), count.into())?;
             }
             self.sample(name, "_sum", &labels, None, buckets.sum.into())?;
@@ -302,7 +310,9 @@ mod tests {
 
     #[test]
     fn buckets_add_up() {
-        let buckets = Buckets { counts: vec![(0.000_01, 1), (2.0, 2), (f64::INFINITY, 3)], sum: 1.5 };
+        let counts = [(0.000_01, 1), (2.0, 2), (f64::INFINITY, 3)];
+        let counts = counts.map(|(bound, count)| Bucket { bound, count }).to_vec();
+        let buckets = Buckets { counts, sum: 1.5 };
         let print = |out: &mut Printer<'_>| {
             out.histogram("x_seconds", "Times", std::iter::once(([("a", "b".into())], buckets)))
         };

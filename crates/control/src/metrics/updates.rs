@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{Buckets, Figures, MetricType, Printer};
+use super::{Bucket, Buckets, Figures, MetricType, Printer};
 use zone_manager::changes::{Changes, RCODES, SYNC_BOUNDS, UpdateCounts};
 
 /// Counters of dynamic updates.
@@ -40,7 +40,8 @@ impl Figures for UpdateFigures {
 fn syncs(counts: &UpdateCounts, out: &mut Printer<'_>) -> fmt::Result {
     let help = "Duration of one sync to disk, which stores all changes waiting for it";
     let bounds = SYNC_BOUNDS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-    let counts_of = bounds.zip(counts.syncs.iter().map(|count| count.load(Relaxed))).collect();
+    let bucket = |(bound, count): (f64, &AtomicU64)| Bucket { bound, count: count.load(Relaxed) };
+    let counts_of = bounds.zip(&counts.syncs).map(bucket).collect();
     let sum = Duration::from_micros(counts.sync_time.load(Relaxed)).as_secs_f64();
     out.histogram("journal_sync_seconds", help, std::iter::once(([], Buckets { counts: counts_of, sum })))
 }

@@ -16,10 +16,9 @@ use crate::parts::ServerParts;
 use rates::{Samples, Totals};
 use telemetry::process::resident_memory;
 use threads::sync::lock;
-use view::{Snapshot, ZoneRow};
+use view::{SecondaryRow, Snapshot, StateCount, ZoneRow};
+use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
-use zone_manager::managed::{Apex, ZoneStatus};
-use zone_manager::secondaries::SecondaryStatus;
 use zone_manager::zones::manager::unix_now;
 
 /// Interval between samples of the counters.
@@ -96,7 +95,7 @@ impl StatusPage {
     fn snapshot(&self) -> Snapshot {
         let ServerParts { frontend, table, secondaries, recursive, in_force, process, .. } = &self.parts;
         let (totals, now) = (self.totals(), Instant::now());
-        let [whole, minute] = lock(&self.samples).stretches(now, &totals);
+        let rates = lock(&self.samples).stretches(now, &totals);
         let zones = table.all();
         let count = |word| zones.iter().filter(|zone| zone.word() == word).count();
         let folders = table.folders();
@@ -111,18 +110,21 @@ impl StatusPage {
             .map(|key| format!("{} {}: a change waits for the next start", key.section, key.key));
         let notes = folders.held.iter().map(ToString::to_string).chain(broken).chain(refused);
         let listeners = frontend.listeners();
+        let of_primaries = || {
+            let worst = secondaries.worst(ZONES).into_iter();
+            worst.map(|(apex, status)| SecondaryRow { apex, status }).collect()
+        };
         Snapshot {
             uptime: process.since.elapsed(),
             now: SystemTime::now(),
             memory: resident_memory(),
             listeners: listeners.iter().map(|one| format!("{} {}", one.local, one.carrier)).collect(),
             connections: frontend.tcp_limits.current() as u64,
-            whole,
-            minute,
+            rates,
             recursive: recursive.is_some(),
-            states: ZoneStatus::WORDS.map(|word| (word, count(word))),
+            states: ZoneStatus::WORDS.map(|word| StateCount { word, zones: count(word) }),
             zones: worst(zones, unix_now()),
-            secondaries: if secondaries.has_peers() { secondaries.worst(ZONES) } else { Vec::new() },
+            secondaries: if secondaries.has_peers() { of_primaries() } else { Vec::new() },
             last_reload: table.last_reload(),
             notes: notes.chain(pending).take(FAULTS).collect(),
         }
@@ -154,6 +156,3 @@ fn urgency(state: &ZoneStatus, now: i64) -> u8 {
         _ => 5,
     }
 }
-
-/// A secondary zone as the page shows it.
-type SecondaryRow = (Apex, SecondaryStatus);

@@ -50,33 +50,50 @@ impl Stretch {
     }
 }
 
+/// The counts of the page: since the start, and over the last minute or as much of it as has passed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Stretches {
+    pub(super) whole: Stretch,
+    pub(super) minute: Stretch,
+}
+
+/// A sample of the counters.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at: Instant,
+    totals: Totals,
+}
+
 /// Samples of the counters, for as long as they are needed.
 #[derive(Debug)]
 pub(super) struct Samples {
     begun: Instant,
-    kept: VecDeque<(Instant, Totals)>,
+    kept: VecDeque<Sample>,
 }
 
 impl Samples {
     /// Returns samples that begin at `begun`, with all counters zero.
     pub(super) fn new(begun: Instant) -> Self {
-        Samples { begun, kept: VecDeque::from([(begun, Totals::default())]) }
+        Samples { begun, kept: VecDeque::from([Sample { at: begun, totals: Totals::default() }]) }
     }
 
     /// Stores a sample; of the samples from before the last minute, keeps only the newest.
     pub(super) fn take(&mut self, now: Instant, totals: Totals) {
-        self.kept.push_back((now, totals));
-        while self.kept.get(1).is_some_and(|(at, _)| now.saturating_duration_since(*at) >= STRETCH) {
+        self.kept.push_back(Sample { at: now, totals });
+        while self.kept.get(1).is_some_and(|next| now.saturating_duration_since(next.at) >= STRETCH) {
             self.kept.pop_front();
         }
     }
 
-    /// Returns the counts since the start, and over the last minute or as much of it as has passed.
-    pub(super) fn stretches(&self, now: Instant, totals: &Totals) -> [Stretch; 2] {
-        let (at, then) = self.kept.front().copied().unwrap_or((self.begun, Totals::default()));
-        let stretch =
-            |at, then| Stretch { took: now.saturating_duration_since(at), counted: totals.since(&then) };
-        [stretch(self.begun, Totals::default()), stretch(at, then)]
+    /// Returns the counts up to `now`, when the counters are `totals`.
+    pub(super) fn stretches(&self, now: Instant, totals: &Totals) -> Stretches {
+        let start = Sample { at: self.begun, totals: Totals::default() };
+        let oldest = self.kept.front().copied().unwrap_or(start);
+        let since = |Sample { at, totals: then }: Sample| Stretch {
+            took: now.saturating_duration_since(at),
+            counted: totals.since(&then),
+        };
+        Stretches { whole: since(start), minute: since(oldest) }
     }
 }
 
@@ -93,20 +110,20 @@ mod tests {
         let begun = Instant::now();
         let mut samples = Samples::new(begun);
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let [all, last] = samples.stretches(at(10), &queries(50));
+        let Stretches { whole: all, minute: last } = samples.stretches(at(10), &queries(50));
         assert_eq!((all.took, last.took), (Duration::from_secs(10), Duration::from_secs(10)));
         assert!((last.rate(last.counted.queries) - 5.0).abs() < 1e-9);
         // A hundred a second for five minutes, then nothing.
         for second in (5..=300).step_by(5) {
             samples.take(at(second), queries(second * 100));
         }
-        let [all, last] = samples.stretches(at(300), &queries(30_000));
+        let Stretches { whole: all, minute: last } = samples.stretches(at(300), &queries(30_000));
         assert_eq!((last.took, last.counted.queries), (STRETCH, 6_000));
         assert!((all.rate(all.counted.queries) - 100.0).abs() < 1e-9);
         for second in (305..=400).step_by(5) {
             samples.take(at(second), queries(30_000));
         }
-        let [all, last] = samples.stretches(at(400), &queries(30_000));
+        let Stretches { whole: all, minute: last } = samples.stretches(at(400), &queries(30_000));
         assert_eq!((all.counted.queries, last.counted.queries), (30_000, 0));
         assert!(samples.kept.len() <= 14, "{}", samples.kept.len());
     }
@@ -114,7 +131,7 @@ mod tests {
     #[test]
     fn no_time_is_no_rate() {
         let begun = Instant::now();
-        let [all, _] = Samples::new(begun).stretches(begun, &queries(5));
+        let Stretches { whole: all, .. } = Samples::new(begun).stretches(begun, &queries(5));
         assert!(all.rate(5).abs() < f64::EPSILON);
     }
 }

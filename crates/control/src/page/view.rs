@@ -7,10 +7,11 @@ use engine::stats::RCODES;
 use wire::{Name, Rcode};
 
 use super::html::Html;
-use super::rates::Stretch;
-use super::{FAULTS, SecondaryRow, ZONES, urgency};
+use super::rates::{Stretch, Stretches};
+use super::{FAULTS, ZONES, urgency};
 use zone_manager::managed::examination::SignatureAge;
-use zone_manager::managed::{ZoneStatus, ZoneText};
+use zone_manager::managed::{Apex, ZoneStatus, ZoneText};
+use zone_manager::secondaries::SecondaryStatus;
 use zone_manager::zones::manager::LastReload;
 
 /// Largest number of response codes shown, the most frequent first.
@@ -23,18 +24,27 @@ pub(super) struct Snapshot {
     pub(super) memory: Option<u64>,
     pub(super) listeners: Vec<String>,
     pub(super) connections: u64,
-    /// Since the start.
-    pub(super) whole: Stretch,
-    /// Over the last minute.
-    pub(super) minute: Stretch,
+    pub(super) rates: Stretches,
     pub(super) recursive: bool,
-    /// The number of zones in each state.
-    pub(super) states: [(&'static str, usize); ZoneStatus::WORDS.len()],
+    pub(super) states: [StateCount; ZoneStatus::WORDS.len()],
     pub(super) zones: Vec<ZoneRow>,
     pub(super) secondaries: Vec<SecondaryRow>,
     pub(super) last_reload: Option<LastReload>,
     /// Other matters that need the operator's attention.
     pub(super) notes: Vec<String>,
+}
+
+/// The number of zones in one state.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StateCount {
+    pub(super) word: &'static str,
+    pub(super) zones: usize,
+}
+
+/// A secondary zone as the page shows it.
+pub(super) struct SecondaryRow {
+    pub(super) apex: Apex,
+    pub(super) status: SecondaryStatus,
 }
 
 /// A zone as the page shows it.
@@ -123,7 +133,7 @@ pub(super) fn page(shown: &Snapshot) -> String {
 }
 
 fn traffic(shown: &Snapshot, html: &mut Html) {
-    let (whole, minute) = (&shown.whole, &shown.minute);
+    let Stretches { whole, minute } = &shown.rates;
     let row = |html: &mut Html, bad: bool, what: &dyn Display, count: u64, last: u64| {
         html.row(bad, &[what, &count, &rate(whole.rate(count)), &rate(minute.rate(last))]);
     };
@@ -154,9 +164,9 @@ fn traffic(shown: &Snapshot, html: &mut Html) {
 }
 
 fn zones(shown: &Snapshot, html: &mut Html) {
-    let total: usize = shown.states.iter().map(|(_, count)| count).sum();
-    let states = shown.states.iter().filter(|(_, count)| *count > 0);
-    let states: Vec<String> = states.map(|(word, count)| format!("{count} {word}")).collect();
+    let total: usize = shown.states.iter().map(|state| state.zones).sum();
+    let states = shown.states.iter().filter(|state| state.zones > 0);
+    let states: Vec<String> = states.map(|state| format!("{} {}", state.zones, state.word)).collect();
     html.heading("Zones");
     match states[..] {
         [] => html.paragraph("There are none."),
@@ -184,7 +194,7 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
     }
     html.table(&["zone", "state", "serial", "confirmed", "next refresh", "expires", "last fault"]);
     let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
-    for (apex, zone) in &shown.secondaries {
+    for SecondaryRow { apex, status: zone } in &shown.secondaries {
         let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
         let confirmed = zone.confirmed.map_or_else(dash, |when| ago(shown.now, at(when)));
         let next = zone.next_refresh.map_or_else(|| "under way".into(), |when| until(shown.now, at(when)));
@@ -267,7 +277,7 @@ mod tests {
 
     use super::*;
     use crate::page::rates::Totals;
-    use zone_manager::secondaries::{PrimaryFault, SecondaryStatus};
+    use zone_manager::secondaries::PrimaryFault;
     use zone_manager::zones::manager::ReloadFault;
     use zone_manager::zones::report::{BadFile, RoundReport};
 
@@ -293,12 +303,11 @@ mod tests {
             memory: Some(5 << 20),
             listeners: vec![evil()],
             connections: 1,
-            whole: stretch(),
-            minute: stretch(),
+            rates: Stretches { whole: stretch(), minute: stretch() },
             recursive: true,
-            states: ZoneStatus::WORDS.map(|word| (word, usize::from(word == "failed"))),
+            states: ZoneStatus::WORDS.map(|word| StateCount { word, zones: usize::from(word == "failed") }),
             zones: vec![row],
-            secondaries: vec![(b"\x08<script>\0".as_slice().into(), status)],
+            secondaries: vec![SecondaryRow { apex: b"\x08<script>\0".as_slice().into(), status }],
             last_reload: Some(last_reload),
             notes: vec![evil()],
         }

@@ -1,6 +1,7 @@
 //! Opens everything that needs privileges, then gives them up.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
@@ -9,15 +10,66 @@ use net::{BindError, Bound, Listener, ListenerConfig, XdpConfig};
 use socket2::{Domain, Protocol, Socket as Socket2, Type};
 
 use super::passed::PassedSockets;
-use crate::privileges;
+use crate::privileges::{self, PrivilegeFault, UserFault};
 use config::Settings;
 use config::metrics::MetricsSection;
-use control::socket::Socket;
+use config::table::value::AddrPort;
+use control::socket::{Socket, SocketFault};
 use telemetry::process::{UserIds, is_root};
 use zone_manager::zones::images;
 
 /// Connections for metrics that the kernel queues until they are accepted.
 const METRICS_BACKLOG: i32 = 128;
+
+/// Why the start ends while sockets are opened and privileges given up.
+#[derive(Debug)]
+pub(super) enum OpenFault {
+    /// The configured user or group has no number.
+    User(UserFault),
+    /// An address cannot be listened on.
+    Listen(BindError),
+    /// A passed socket cannot be listened on.
+    Passed(BindError),
+    /// There is no address to listen on.
+    NoAddress,
+    /// The address for metrics cannot be listened on.
+    MetricsSection(AddrPort, io::Error),
+    /// There is no control socket.
+    Control(SocketFault),
+    /// The process runs as root, and cannot become another user.
+    StaysRoot(PrivilegeFault),
+    /// Capabilities cannot be given up.
+    Privileges(PrivilegeFault),
+}
+
+impl fmt::Display for OpenFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(fault) => fault.fmt(f),
+            Self::Listen(e) => match hint(e) {
+                Some(hint) => write!(f, "{e}\n  hint: {hint}"),
+                None => e.fmt(f),
+            },
+            Self::Passed(e) => e.fmt(f),
+            Self::NoAddress => f.write_str("there is no address to listen on"),
+            Self::MetricsSection(addr, e) => {
+                write!(f, "cannot listen on {addr} for metrics: {}", wording::reason(e))?;
+                match e.kind() {
+                    io::ErrorKind::AddrNotAvailable => f.write_str(
+                        "\n  hint: see this machine's addresses with `ip address`, or set `freebind = true` \
+                        in [metrics]",
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            Self::Control(fault) => fault.fmt(f),
+            Self::StaysRoot(fault) => {
+                write!(f, "refusing to run with privileges that cannot be given up: {fault}")
+            }
+            Self::Privileges(fault) => fault.fmt(f),
+        }
+    }
+}
 
 /// Everything that was opened before privileges were given up.
 pub(super) struct Sockets {
@@ -35,13 +87,11 @@ impl Sockets {
         settings: &Settings,
         built_in: bool,
         mut passed: PassedSockets,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, OpenFault> {
         raise_descriptor_limit();
         let wanted = &settings.server.privileges;
         let ids = match wanted.user.as_deref() {
-            Some(user) => {
-                Some(privileges::find(user, wanted.group.as_deref()).map_err(|fault| fault.to_string())?)
-            }
+            Some(user) => Some(privileges::find(user, wanted.group.as_deref()).map_err(OpenFault::User)?),
             None => None,
         };
         let (mut notes, are_passed) = (passed.notes(), !passed.is_empty());
@@ -74,14 +124,22 @@ pub(super) fn open(
     passed.listener(addr, transport, config).unwrap_or_else(|| Listener::bind(addr, transport, config))
 }
 
-/// Opens a listener as [`open`] does, for an address that no interface may have yet. Returns a note for the
-/// operator in that case: the listener receives queries as soon as an interface has the address.
+/// An open socket.
+pub(super) struct Opened<T> {
+    socket: T,
+    /// A note for the operator, if no interface has the address yet.
+    note: Option<String>,
+}
+
+/// Opens a listener as [`open`] does, for an address that no interface may have yet: the listener receives
+/// queries as soon as an interface has the address.
 pub(super) fn open_early(
-    (addr, transport): (SocketAddr, Transport),
+    addr: SocketAddr,
+    transport: Transport,
     freebind: bool,
     config: &ListenerConfig,
     passed: &mut PassedSockets,
-) -> Result<(Bound, Option<String>), BindError> {
+) -> Result<Opened<Bound>, BindError> {
     match open(addr, transport, config, passed) {
         Err(e) if freebind && e.fault == net::BindFault::NoSuchAddress => {
             let early = ListenerConfig { freebind: true, ..config.clone() };
@@ -89,9 +147,9 @@ pub(super) fn open_early(
                 "listening on {transport} {addr}, which no interface has yet: queries are answered as soon \
                 as one has it"
             );
-            Ok((Listener::bind(addr, transport, &early)?, Some(note)))
+            Ok(Opened { socket: Listener::bind(addr, transport, &early)?, note: Some(note) })
         }
-        opened => opened.map(|bound| (bound, None)),
+        opened => opened.map(|socket| Opened { socket, note: None }),
     }
 }
 
@@ -101,14 +159,14 @@ fn bind(
     built_in: bool,
     passed: &mut PassedSockets,
     notes: &mut Vec<String>,
-) -> Result<Vec<Bound>, String> {
+) -> Result<Vec<Bound>, OpenFault> {
     let config = settings.net_config();
     if !passed.is_empty() && !settings.names_addresses() {
-        return passed.listeners(&config).into_iter().map(|bound| bound.map_err(|e| e.to_string())).collect();
+        return passed.listeners(&config).into_iter().map(|bound| bound.map_err(OpenFault::Passed)).collect();
     }
     let mut bound = Vec::new();
-    // Interfaces with an AF_XDP front, each with the indexes of its listeners.
-    let mut fronts: BTreeMap<String, (XdpConfig, Vec<usize>)> = BTreeMap::new();
+    // By interface.
+    let mut fronts: BTreeMap<String, XdpFront> = BTreeMap::new();
     for listen in &settings.listens {
         let xdp = listen.xdp_config();
         for (addr, transport) in
@@ -116,40 +174,48 @@ fn bind(
         {
             // Every machine has the built-in addresses.
             let freebind = *listen.freebind && !built_in;
-            match open_early((addr.value.0, transport), freebind, &config, passed) {
-                Ok((socket, note)) => {
+            match open_early(addr.value.0, transport, freebind, &config, passed) {
+                Ok(Opened { socket, note }) => {
                     notes.extend(note);
                     if let (Transport::Udp, Some(xdp)) = (transport, &xdp) {
-                        let front = || (xdp.clone(), Vec::new());
-                        fronts.entry(xdp.interface.clone()).or_insert_with(front).1.push(bound.len());
+                        let front = || XdpFront { config: xdp.clone(), listeners: Vec::new() };
+                        let front = fronts.entry(xdp.interface.clone()).or_insert_with(front);
+                        front.listeners.push(bound.len());
                     }
                     bound.push(socket);
                 }
                 // The built-in configuration includes IPv6, which the machine may lack.
                 Err(e) if built_in && addr.value.0.is_ipv6() && is_missing(&e) => notes.push(e.to_string()),
-                Err(e) => return Err(with_hint(&e)),
+                Err(e) => return Err(OpenFault::Listen(e)),
             }
         }
     }
     if bound.is_empty() {
-        return Err("there is no address to listen on".into());
+        return Err(OpenFault::NoAddress);
     }
     put_fronts(&fronts, &config, &mut bound, notes);
     Ok(bound)
 }
 
+/// An AF_XDP front on an interface.
+struct XdpFront {
+    config: XdpConfig,
+    /// The indexes of the listeners behind it.
+    listeners: Vec<usize>,
+}
+
 /// Puts the configured AF_XDP fronts before their listeners; if a front cannot be opened, the sockets receive
 /// its queries, with a note for the operator.
 fn put_fronts(
-    fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
+    fronts: &BTreeMap<String, XdpFront>,
     config: &ListenerConfig,
     bound: &mut Vec<Bound>,
     notes: &mut Vec<String>,
 ) {
     let mut opened = Vec::new();
-    for (interface, (xdp, listeners)) in fronts {
-        let behind: Vec<&Bound> = listeners.iter().filter_map(|&at| bound.get(at)).collect();
-        match Listener::xdp(&behind, config, xdp) {
+    for (interface, front) in fronts {
+        let behind: Vec<&Bound> = front.listeners.iter().filter_map(|&at| bound.get(at)).collect();
+        match Listener::xdp(&behind, config, &front.config) {
             Ok(front) => opened.push(front),
             Err(e) => {
                 notes.push(format!("no AF_XDP on {interface}, its queries go through the sockets: {e}"))
@@ -162,11 +228,6 @@ fn put_fronts(
 
 fn is_missing(e: &BindError) -> bool {
     matches!(e.fault, net::BindFault::NoSuchAddress | net::BindFault::NoSuchFamily)
-}
-
-/// Returns the error as one sentence, and the hint as another.
-fn with_hint(e: &BindError) -> String {
-    hint(e).map_or_else(|| e.to_string(), |hint| format!("{e}\n  hint: {hint}"))
 }
 
 /// Returns what the operator can do about an address that cannot be opened.
@@ -189,12 +250,11 @@ pub(super) fn hint(e: &BindError) -> Option<String> {
     })
 }
 
-/// Returns the metrics listener, passed or bound, with a note for the operator if no interface has its
-/// address yet.
+/// Returns the metrics listener, passed or bound.
 pub(super) fn open_metrics(
     metrics: &MetricsSection,
     passed: &mut PassedSockets,
-) -> io::Result<(TcpListener, Option<String>)> {
+) -> io::Result<Opened<TcpListener>> {
     let addr = metrics.listen.value;
     match passed.stream(addr.0).map_or_else(|| TcpListener::bind(addr.0), Ok) {
         Err(e) if *metrics.freebind && e.kind() == io::ErrorKind::AddrNotAvailable => {
@@ -202,9 +262,9 @@ pub(super) fn open_metrics(
                 "listening on {addr} for metrics, which no interface has yet: requests are answered as soon \
                 as one has it"
             );
-            Ok((bind_early(addr.0)?, Some(note)))
+            Ok(Opened { socket: bind_early(addr.0)?, note: Some(note) })
         }
-        opened => opened.map(|socket| (socket, None)),
+        opened => opened.map(|socket| Opened { socket, note: None }),
     }
 }
 
@@ -222,23 +282,13 @@ fn bind_metrics(
     settings: &Settings,
     passed: &mut PassedSockets,
     notes: &mut Vec<String>,
-) -> Result<Option<TcpListener>, String> {
+) -> Result<Option<TcpListener>, OpenFault> {
     let Some(metrics) = &settings.metrics else { return Ok(None) };
-    let addr = metrics.listen.value;
-    let opened = open_metrics(metrics, passed).and_then(|(socket, note)| {
+    let opened = open_metrics(metrics, passed).and_then(|Opened { socket, note }| {
         notes.extend(note);
         socket.set_nonblocking(true).map(|()| Some(socket))
     });
-    opened.map_err(|e| {
-        let hint = match e.kind() {
-            io::ErrorKind::AddrNotAvailable => {
-                "\n  hint: see this machine's addresses with `ip address`, or set `freebind = true` in \
-                [metrics]"
-            }
-            _ => "",
-        };
-        format!("cannot listen on {addr} for metrics: {}{hint}", wording::reason(&e))
-    })
+    opened.map_err(|e| OpenFault::MetricsSection(metrics.listen.value, e))
 }
 
 fn bind_control(
@@ -246,7 +296,7 @@ fn bind_control(
     built_in: bool,
     ids: Option<UserIds>,
     notes: &mut Vec<String>,
-) -> Result<Option<Socket>, String> {
+) -> Result<Option<Socket>, OpenFault> {
     if !*settings.control.enable {
         return Ok(None);
     }
@@ -258,23 +308,22 @@ fn bind_control(
             notes.push(format!("no control socket: {e}"));
             Ok(None)
         }
-        Err(e) => Err(e.to_string()),
+        Err(e) => Err(OpenFault::Control(e)),
     }
 }
 
-fn give_up_privileges(ids: Option<UserIds>, notes: &mut Vec<String>) -> Result<(), String> {
+fn give_up_privileges(ids: Option<UserIds>, notes: &mut Vec<String>) -> Result<(), OpenFault> {
     match ids {
-        Some(ids) if is_root() => privileges::become_user(ids)
-            .map_err(|e| format!("refusing to run with privileges that cannot be given up: {e}")),
+        Some(ids) if is_root() => privileges::become_user(ids).map_err(OpenFault::StaysRoot),
         Some(_) => {
             notes.push("`user` has no effect: nomen was not started as root".into());
-            privileges::lock_down()
+            privileges::lock_down().map_err(OpenFault::Privileges)
         }
         None if is_root() => {
             notes.push("running as root: set `user` in [server] so that root is given up".into());
             Ok(())
         }
-        None => privileges::lock_down(),
+        None => privileges::lock_down().map_err(OpenFault::Privileges),
     }
 }
 

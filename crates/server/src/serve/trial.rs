@@ -100,7 +100,7 @@ fn listeners(settings: &Settings, running: bool, passed: &mut PassedSockets, fau
     let config = settings.net_config();
     for listen in &settings.listens {
         for (addr, proto) in listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value))) {
-            match open_early((addr.value.0, proto), *listen.freebind, &config, passed) {
+            match open_early(addr.value.0, proto, *listen.freebind, &config, passed) {
                 Err(e) if !(running && matches!(e.fault, BindFault::AddressInUse)) => {
                     let fault = Diagnostic::at(addr.place.as_ref(), e.to_string());
                     faults.push(match hint(&e) {

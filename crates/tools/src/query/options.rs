@@ -9,8 +9,8 @@ use wire::Opcode;
 use wire::edns::OptionCode;
 
 use super::words::{Form, Wanted, WordFault, name_of};
-use message::Style;
 use message::print::MessageParts;
+use message::{ClientSubnet, EdnsOption, Style};
 use wording::did_you_mean;
 
 /// The names of the options.
@@ -308,12 +308,12 @@ fn opcode(text: &str) -> Result<Opcode, WordFault> {
 }
 
 /// Parses `CODE` or `CODE:HEX`; the code is a number or a name.
-fn edns_option(text: &str) -> Result<(OptionCode, Vec<u8>), WordFault> {
+fn edns_option(text: &str) -> Result<EdnsOption, WordFault> {
     let fault = || WordFault::EdnsOption(text.to_owned());
     let (code, data) = text.split_once(':').unwrap_or((text, ""));
     let named = EDNS_NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(code)).map(|(_, code)| *code);
     let code = named.or_else(|| code.parse().ok().map(OptionCode)).ok_or_else(fault)?;
-    Ok((code, unhex(data).ok_or_else(fault)?))
+    Ok(EdnsOption { code, data: unhex(data).ok_or_else(fault)? })
 }
 
 fn cookie(text: &str) -> Result<Vec<u8>, WordFault> {
@@ -329,13 +329,13 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Parses an address and its prefix length; `0` means no address (RFC 7871 §7.1.2).
-fn subnet(text: &str) -> Result<(IpAddr, u8), WordFault> {
+fn subnet(text: &str) -> Result<ClientSubnet, WordFault> {
     let (ip, length) = text.split_once('/').map_or((text, None), |(ip, l)| (ip, Some(l)));
     let (ip, length) = if ip == "0" { ("0.0.0.0", length.or(Some("0"))) } else { (ip, length) };
     let ip: IpAddr = ip.parse().map_err(|_| WordFault::Subnet(text.to_owned()))?;
     let most = if ip.is_ipv4() { 32 } else { 128 };
     let length = length.map_or(Ok(most), |l| number("subnet", l, 0, most))?;
-    Ok((ip, length as u8))
+    Ok(ClientSubnet { address: ip, prefix: length as u8 })
 }
 
 impl Wanted {

@@ -1,0 +1,267 @@
+//! Why a command is not executed, with the texts that operators see.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cache::LoadFault;
+use message::QueryTooLong;
+use recursion::PolicyFault;
+use serde_json::{Value, json};
+use wire::message::Malformed;
+use zone::scan::Fault;
+
+use crate::protocol::AnswerLine;
+use config::log::LogLevel;
+use config::table::value::{NoDuration, Word};
+use config::zone_name::ZoneNameFault;
+use telemetry::dnstap::SinkFault;
+use telemetry::logging::LogFault;
+use wording::reason;
+use zone_manager::changes::{AcceptFault, FileFault, TransactionFault};
+use zone_manager::managed::ZoneFault;
+use zone_manager::secondaries::OrderFault;
+use zone_manager::shown_change::ShownChange;
+use zone_manager::written::WriteFault;
+use zone_manager::zones::manager::ReloadFault;
+use zone_manager::zones::report::RoundReport;
+
+/// An argument of a command that is not accepted.
+#[derive(Debug)]
+pub(crate) enum ArgumentFault {
+    /// This is not the name of a zone or a domain.
+    Name(ZoneNameFault),
+    /// This is not a record type.
+    Type(String),
+    /// This is not a log level.
+    Level(String),
+    /// This is not a share of all queries.
+    Share(f64),
+    /// This is not a duration.
+    Duration(NoDuration),
+    /// The duration of a negative trust anchor is out of range.
+    DurationRange,
+    /// The text of a record has a fault.
+    Record(Box<Fault>),
+    /// A forwarding rule has no servers.
+    NoServers,
+    /// The root is given as a stub zone.
+    RootStub,
+    /// nomen itself listens on the address of this server.
+    OwnAddress(SocketAddr),
+    /// No file is given, and none is configured.
+    NoFile,
+}
+
+impl fmt::Display for ArgumentFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(fault) => fault.fmt(f),
+            Self::Type(text) => write!(f, "`{text}` is no record type"),
+            Self::Level(text) => {
+                let known: Vec<&str> = LogLevel::WORDS.iter().map(|(word, _)| *word).collect();
+                write!(f, "`{text}` is no level: there are {}", known.join(", "))
+            }
+            Self::Share(share) => write!(f, "{share} is not a share above 0 and up to 1"),
+            Self::Duration(fault) => fault.fmt(f),
+            Self::DurationRange => f.write_str("the time is out of range: 1s to 7d"),
+            Self::Record(fault) => fault.pretty().fmt(f),
+            Self::NoServers => f.write_str("name at least one server"),
+            Self::RootStub => {
+                f.write_str("the root cannot be a stub zone: no server is authoritative for all names")
+            }
+            Self::OwnAddress(address) => {
+                write!(f, "nomen listens on {}@{} and would query itself", address.ip(), address.port())
+            }
+            Self::NoFile => f.write_str("name a file: the configuration has none"),
+        }
+    }
+}
+
+/// Why a frozen zone stays frozen.
+#[derive(Debug)]
+pub(crate) enum ThawFault {
+    /// The thread of updates does not hold the zone.
+    NotHeld,
+    /// The zone is not reloaded.
+    Reload(ReloadFault),
+    /// The zone does not take its file, for this reason.
+    NotTaken(String),
+    /// The end of the freeze cannot be noted.
+    File(FileFault),
+}
+
+impl fmt::Display for ThawFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotHeld => f.write_str("it cannot be changed, the log says why"),
+            Self::Reload(fault) => fault.fmt(f),
+            Self::NotTaken(why) => f.write_str(why),
+            Self::File(fault) => fault.fmt(f),
+        }
+    }
+}
+
+/// Why a command is not executed, or only in part.
+#[derive(Debug)]
+pub(crate) enum CommandFault {
+    /// The line is not a command.
+    NotACommand(serde_json::Error),
+    /// The line is longer than this many bytes, or has no end.
+    TooLong(u64),
+    /// An argument is not accepted.
+    Argument(ArgumentFault),
+    /// The server is stopping.
+    Stopping,
+    /// Recursive service is not configured.
+    NotRecursive,
+    /// There is no zone of this name.
+    NoSuchZone {
+        /// The name.
+        name: String,
+        /// The most similar name of a zone.
+        near: Option<String>,
+    },
+    /// No version of this zone is in service.
+    NotLoaded(String),
+    /// Neither transactions nor updates are configured for the zone; a transaction is wanted.
+    NoTransactions,
+    /// Neither transactions nor updates are configured for the zone.
+    NoUpdates,
+    /// The forwarding rules have none for this domain.
+    NoRule(String),
+    /// No negative trust anchor was added for this domain.
+    NoNegativeAnchor(String),
+    /// A reload or a change of the set of zones fails.
+    Reload(ReloadFault),
+    /// A reload has ended, and left something for the operator to fix.
+    Incomplete(Arc<RoundReport>),
+    /// The zone does not take its file, for this reason.
+    NotTaken(String),
+    /// The order to the secondary zone is not carried out.
+    Order(OrderFault),
+    /// The zone is not frozen.
+    NotFrozen(FileFault),
+    /// The zone is not thawed.
+    StaysFrozen(ThawFault),
+    /// The zone's own file is not written.
+    File(FileFault),
+    /// Another file is not written.
+    Write(WriteFault),
+    /// The zone's journal is not damaged.
+    NotDamaged,
+    /// The zone's file, which is to be accepted, cannot be read.
+    UnreadableFile(Box<ZoneFault>),
+    /// The zone's file, which is to be accepted, is not a zone that can be served.
+    UnfitFile(Arc<ZoneFault>),
+    /// No version is accepted in place of the journal.
+    NotAccepted(AcceptFault),
+    /// A step of a transaction fails.
+    Transaction {
+        /// The zone.
+        zone: String,
+        /// Why.
+        fault: TransactionFault,
+    },
+    /// Rules or anchors of recursive service cannot be changed.
+    Policy(PolicyFault),
+    /// The cache is not written to its file.
+    CacheSave(PathBuf, io::Error),
+    /// The file of a cache cannot be read.
+    CacheLoad(PathBuf, LoadFault),
+    /// A log file cannot be reopened.
+    Log(LogFault),
+    /// The file of dnstap cannot be reopened.
+    Dnstap(SinkFault),
+    /// The query to explain does not fit into a message.
+    Query(QueryTooLong),
+    /// The answer to the explained query cannot be parsed.
+    Answer(Malformed),
+    /// The listening sockets cannot be sent.
+    HandOver(io::Error),
+}
+
+impl fmt::Display for CommandFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotACommand(error) => write!(f, "not a command: {error}"),
+            Self::TooLong(most) => write!(f, "a command has one line of at most {most} bytes"),
+            Self::Argument(fault) => fault.fmt(f),
+            Self::Stopping => ReloadFault::Stopping.fmt(f),
+            Self::NotRecursive => {
+                f.write_str("recursive service is off: the configuration has no [resolver]")
+            }
+            Self::NoSuchZone { name, near: None } => write!(f, "there is no zone {name} here"),
+            Self::NoSuchZone { name, near: Some(near) } => {
+                write!(f, "there is no zone {name} here; did you mean \"{near}\"?")
+            }
+            Self::NotLoaded(name) => write!(f, "zone {name} is not loaded"),
+            Self::NoTransactions => {
+                f.write_str("the zone takes no changes: it has neither `allow-update` nor `update-policy`")
+            }
+            Self::NoUpdates => {
+                f.write_str("the zone takes no updates: it has neither `allow-update` nor `update-policy`")
+            }
+            Self::NoRule(domain) => write!(f, "there is no rule for {domain}"),
+            Self::NoNegativeAnchor(domain) => write!(f, "no negative trust anchor was added for {domain}"),
+            Self::Reload(fault) => fault.fmt(f),
+            Self::Incomplete(report) => f.write_str(&report.complaint().unwrap_or_default()),
+            Self::NotTaken(why) => f.write_str(why),
+            Self::Order(fault) => fault.fmt(f),
+            Self::NotFrozen(fault) => write!(f, "the zone is not frozen: {fault}"),
+            Self::StaysFrozen(fault) => write!(f, "the zone stays frozen: {fault}"),
+            Self::File(fault) => fault.fmt(f),
+            Self::Write(fault) => fault.fmt(f),
+            Self::NotDamaged => AcceptFault::NotDamaged.fmt(f),
+            Self::UnreadableFile(fault) => write!(f, "the zone's file cannot be accepted:\n{fault}"),
+            Self::UnfitFile(fault) => write!(f, "the zone's file cannot be accepted: {fault}"),
+            Self::NotAccepted(fault) => write!(f, "nothing is accepted: {fault}"),
+            Self::Transaction { fault, .. } => fault.fmt(f),
+            Self::Policy(fault) => fault.fmt(f),
+            Self::CacheSave(path, error) => {
+                write!(f, "cannot write {}: {}", path.display(), reason(error))
+            }
+            Self::CacheLoad(path, LoadFault::Io(error)) => {
+                write!(f, "cannot read {}: {}", path.display(), reason(error))
+            }
+            Self::CacheLoad(path, LoadFault::Foreign) => {
+                write!(f, "{} is not a file of a cache", path.display())
+            }
+            Self::CacheLoad(path, fault) => {
+                write!(f, "{} cannot be read to its end: {fault}", path.display())
+            }
+            Self::Log(fault) => fault.fmt(f),
+            Self::Dnstap(fault) => fault.fmt(f),
+            Self::Query(fault) => fault.fmt(f),
+            Self::Answer(fault) => write!(f, "the answer is broken: {fault}"),
+            Self::HandOver(error) => write!(f, "the sockets cannot be handed over: {}", reason(error)),
+        }
+    }
+}
+
+impl CommandFault {
+    /// Returns what was done nevertheless, or the fault in detail, if there is more than the text.
+    fn data(&self) -> Option<Value> {
+        match self {
+            Self::Incomplete(report) => Some(json!(**report)),
+            Self::Transaction { zone, fault: TransactionFault::Conflict(meanwhile) } => {
+                Some(json!({"zone": zone, "changes": ShownChange(meanwhile)}))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<ArgumentFault> for CommandFault {
+    fn from(fault: ArgumentFault) -> Self {
+        Self::Argument(fault)
+    }
+}
+
+impl From<CommandFault> for AnswerLine {
+    fn from(fault: CommandFault) -> Self {
+        AnswerLine::Fault { ok: false, error: fault.to_string(), data: fault.data() }
+    }
+}

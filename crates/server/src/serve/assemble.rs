@@ -1,0 +1,240 @@
+//! Makes the parts of the server and connects them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tracing::warn;
+use wire::hash::HashKey;
+
+use super::{StartFault, outside};
+use crate::config_source::{ConfigSource, Prepared};
+use config::Adopt;
+use config::Settings;
+use control::in_force::InForce;
+use control::parts::ServerParts;
+use serving::frontend::Frontend;
+use serving::recursive::{LocalRoot, Recursive, plan};
+use telemetry::dnstap::Dnstap;
+use telemetry::logging::Logging;
+use telemetry::process::Process;
+use threads::background::Background;
+use zone_manager::changes::Changes;
+use zone_manager::secondaries::Secondaries;
+use zone_manager::stores::differences::Differences;
+use zone_manager::stores::produced::ProducedStores;
+use zone_manager::transfers::{Histories, Transfers};
+use zone_manager::zones::images::{Images, StateFolder};
+use zone_manager::zones::manager::{
+    AcceptZones, ZoneManager, ZoneManagerHandle, ZoneManagerInbox, ZoneManagerParts, ZoneTable,
+};
+use zone_manager::zones::resolve::WantedZones;
+
+/// All parts of the server, not serving yet.
+pub(super) struct Assembled {
+    pub(super) zones: ZoneManager,
+    /// The zones to load first.
+    pub(super) wanted: WantedZones,
+    pub(super) parts: ServerParts,
+}
+
+/// Makes the parts of the server and connects them.
+pub(super) fn assemble(
+    source: &ConfigSource,
+    Prepared { settings, zones: wanted }: Prepared,
+    logging: Logging,
+    process: Process,
+) -> Result<Assembled, StartFault> {
+    let state = settings.server.storage.folder().filter(|_| !source.is_built_in());
+    let HashState { key, images } = open_state(&settings, state.as_deref());
+    let frontend = start_frontend(&key, &settings, &logging)?;
+    let (manager, inbox) = ZoneManagerHandle::new();
+    let basis = Basis {
+        settings: &settings,
+        wanted: &wanted,
+        state: state.as_deref(),
+        frontend: &frontend,
+        manager,
+        table: Arc::default(),
+        local_root: Arc::default(),
+        background: Background::new(),
+    };
+    let recursive = basis.start_recursive()?;
+    let secondaries = basis.start_secondaries()?;
+    let changes = basis.start_changes()?;
+    secondaries.forward_updates(&frontend.engine);
+    let differences = basis.open_differences();
+    let Basis { manager, table, local_root, background, .. } = basis;
+    let produced = Arc::<ProducedStores>::default();
+    let histories = Histories {
+        changes: changes.clone(),
+        differences: differences.clone(),
+        secondaries: Arc::clone(&secondaries),
+        produced: Arc::clone(&produced),
+    };
+    let transfers = Transfers::start(&frontend.engine, &settings, histories);
+    let logging = Arc::new(logging);
+    let always: [Arc<dyn Adopt>; 4] =
+        [frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
+    let adopting = adopting(always, changes.as_ref(), frontend.dnstap.as_ref(), recursive.as_ref());
+    let in_force = Arc::new(InForce::new(source.to_string(), settings, adopting));
+    let parts = ServerParts {
+        frontend,
+        table,
+        manager,
+        images,
+        recursive,
+        transfers,
+        secondaries,
+        changes,
+        differences,
+        in_force,
+        logging,
+        process,
+        background,
+        connections: Arc::default(),
+    };
+    let zones = start_manager(&parts, source.clone(), inbox, local_root, produced, state)?;
+    Ok(Assembled { zones, wanted, parts })
+}
+
+/// What several parts of the server are made with.
+struct Basis<'b> {
+    settings: &'b Settings,
+    wanted: &'b WantedZones,
+    /// The state folder, if there is one.
+    state: Option<&'b Path>,
+    frontend: &'b Frontend,
+    manager: ZoneManagerHandle,
+    table: Arc<ZoneTable>,
+    local_root: Arc<LocalRoot>,
+    background: Arc<Background>,
+}
+
+impl Basis<'_> {
+    /// Starts recursive service, if it is on.
+    fn start_recursive(&self) -> Result<Option<Arc<Recursive>>, StartFault> {
+        let Some(plan) = plan(self.settings) else { return Ok(None) };
+        let (frontend, local_root) = (self.frontend, Arc::clone(&self.local_root));
+        let started =
+            Recursive::start(plan, &frontend.engine, frontend.dnstap.clone(), self.state, local_root);
+        started.map(Some).map_err(|fault| outside(fault.to_string()))
+    }
+
+    /// Starts secondary zones, which are stored in the state folder if there is one.
+    fn start_secondaries(&self) -> Result<Arc<Secondaries>, StartFault> {
+        let Self { settings, wanted, state, frontend, background, .. } = self;
+        if state.is_none() && wanted.peers.any_taken() {
+            warn!(
+                "zones from primaries are not stored on disk, a restart transfers them again: set `state-dir` \
+                in [server]"
+            );
+        }
+        let zones = (self.manager.publishing(), Arc::clone(&self.local_root));
+        let started = Secondaries::start(&frontend.engine, settings, *state, background, zones);
+        started.map_err(|fault| outside(fault.to_string()))
+    }
+
+    /// Starts dynamic updates if there is a state folder to store them in. An unusable folder is an error
+    /// only if zones would be served without acknowledged updates, or allowed updates would be refused.
+    fn start_changes(&self) -> Result<Option<Arc<Changes>>, StartFault> {
+        let Self { settings, wanted, frontend, background, .. } = self;
+        let Some(state) = self.state else { return Ok(None) };
+        let zones = (self.manager.publishing(), Arc::clone(self.table.states()));
+        match Changes::start(&frontend.engine, settings, state, background, zones) {
+            Ok(changes) => {
+                changes.allow(&wanted.updates);
+                Ok(Some(changes))
+            }
+            Err(fault) if wanted.updates.is_empty() && !Changes::are_in(state) => {
+                warn!("no dynamic updates: {fault}");
+                Ok(None)
+            }
+            Err(fault) => Err(outside(fault.to_string())),
+        }
+    }
+
+    /// Opens the store of the differences of zone files. Without it, changed zone files are transferred in
+    /// full.
+    fn open_differences(&self) -> Option<Arc<Differences>> {
+        let opened = Differences::open(self.state?, &self.background);
+        opened.inspect_err(|fault| warn!("differences of zone files are not stored for IXFR: {fault}")).ok()
+    }
+}
+
+/// Returns the zone manager, whose thread does not run yet.
+fn start_manager(
+    parts: &ServerParts,
+    source: ConfigSource,
+    inbox: ZoneManagerInbox,
+    local_root: Arc<LocalRoot>,
+    produced: Arc<ProducedStores>,
+    state: Option<PathBuf>,
+) -> Result<ZoneManager, StartFault> {
+    let in_force = Arc::clone(&parts.in_force);
+    let parts_of = ZoneManagerParts {
+        engine: Arc::clone(&parts.frontend.engine),
+        table: Arc::clone(&parts.table),
+        prepare: Box::new(move |accept: &AcceptZones<'_>| source.renew(&in_force, accept)),
+        images: parts.images.clone(),
+        secondaries: Some(Arc::clone(&parts.secondaries)),
+        transfers: Some(Arc::clone(&parts.transfers)),
+        changes: parts.changes.clone(),
+        differences: parts.differences.clone(),
+        local_root: Some(local_root),
+        produced,
+        state,
+        background: Arc::clone(&parts.background),
+    };
+    let started = ZoneManager::start(&parts.manager, inbox, parts_of);
+    started.map_err(|e| outside(format!("cannot start the thread that puts zones into service: {e}")))
+}
+
+/// Returns the parts that a reload updates.
+fn adopting(
+    always: [Arc<dyn Adopt>; 4],
+    changes: Option<&Arc<Changes>>,
+    dnstap: Option<&Arc<Dnstap>>,
+    recursive: Option<&Arc<Recursive>>,
+) -> Vec<Arc<dyn Adopt>> {
+    let mut all = always.to_vec();
+    all.extend(changes.map(|part| Arc::clone(part) as Arc<dyn Adopt>));
+    all.extend(dnstap.map(|part| Arc::clone(part) as Arc<dyn Adopt>));
+    all.extend(recursive.map(|part| Arc::clone(part) as Arc<dyn Adopt>));
+    all
+}
+
+/// Starts the frontend with its logs, without listeners.
+fn start_frontend(
+    key: &HashKey,
+    settings: &Settings,
+    logging: &Logging,
+) -> Result<Arc<Frontend>, StartFault> {
+    let dnstap = settings.dnstap.as_ref().and_then(|dnstap| dnstap.config()).map(Dnstap::start).transpose();
+    let dnstap = dnstap.map_err(|fault| outside(fault.to_string()))?.map(Arc::new);
+    let frontend = Frontend::new(key, settings, logging.query_file().cloned(), dnstap);
+    frontend.map(Arc::new).map_err(|e| outside(format!("cannot start the query log: {e}")))
+}
+
+/// The hash key, and the images that were made under it if they are wanted.
+struct HashState {
+    key: HashKey,
+    images: Option<Arc<Images>>,
+}
+
+/// Opens the state folder for images. Without a usable folder the key is new and there are no images.
+fn open_state(settings: &Settings, state: Option<&Path>) -> HashState {
+    let storage = &settings.server.storage;
+    let without = || HashState { key: HashKey::random(), images: None };
+    let Some(folder) = state.filter(|_| *storage.images) else { return without() };
+    let opened = StateFolder::open(folder).map_err(|fault| fault.to_string()).and_then(|state| {
+        let key = state.key;
+        let images = Images::start(state, storage.image_min_records.0).map(Arc::new);
+        images
+            .map(|images| HashState { key, images: Some(images) })
+            .map_err(|e| format!("cannot start a thread: {e}"))
+    });
+    opened.unwrap_or_else(|fault| {
+        warn!("zones are read from text, their images are not used: {fault}");
+        without()
+    })
+}
