@@ -13,7 +13,7 @@ use crate::table::read::Reader;
 use crate::table::value::{Seconds, Size, Time, Value, quote};
 
 /// Longest lifetime of any entry, in seconds.
-const LONGEST: u32 = cache::CacheConfig::LONGEST;
+const MAX_LIFETIME_SECS: u32 = cache::CacheConfig::MAX_LIFETIME_SECS;
 /// Longest lifetime of a cached failure, in seconds (RFC 9520 §3.2).
 const LONGEST_FAILURE: u32 = 300;
 
@@ -36,14 +36,14 @@ keys! {
         /// against what the zones' owners want.
         restart "min-ttl" min_ttl: Seconds<0, 3600> = Seconds(0), example "5s";
         /// Longest time that answers with data are kept, whatever their TTL.
-        restart "max-ttl" max_ttl: Seconds<0, LONGEST> = Seconds(86_400), example "12h";
+        restart "max-ttl" max_ttl: Seconds<0, MAX_LIFETIME_SECS> = Seconds(86_400), example "12h";
         /// Longest time that it is kept that a name or its data do not exist (RFC 2308 §5).
-        restart "max-negative-ttl" max_negative_ttl: Seconds<0, LONGEST> = Seconds(10_800), example "1h";
+        restart "max-negative-ttl" max_negative_ttl: Seconds<0, MAX_LIFETIME_SECS> = Seconds(10_800), example "1h";
         /// Time that it is kept that no server had an answer (RFC 9520 §3.2).
         restart "failure-ttl" failure_ttl: Seconds<1, LONGEST_FAILURE> = Seconds(2), example "10s";
         /// Time that answers are kept beyond their end, to be served where no server answers (RFC 8767).
         /// "0s": none are.
-        restart "serve-stale" serve_stale: Seconds<0, LONGEST> = Seconds(86_400), example "3d";
+        restart "serve-stale" serve_stale: Seconds<0, MAX_LIFETIME_SECS> = Seconds(86_400), example "3d";
         /// TTL of the records in such an answer (RFC 8767 §4).
         restart "stale-answer-ttl" stale_answer_ttl: Seconds<1, 3600> = Seconds(30), example "20s";
     }

@@ -16,7 +16,7 @@ use super::words::Wanted;
 use server::message::{QuerySpec, print};
 
 /// Largest number of names in a chain.
-const NAMES: usize = 4096;
+const MAX_NAMES: usize = 4096;
 
 /// Returns the budget of a chase's validation.
 pub fn budget() -> ValidationBudget {
@@ -135,7 +135,7 @@ impl<'a> Chase<'a> {
         Chase {
             anchors,
             settings: ValidationSettings { skew: 0, ..ValidationSettings::default() },
-            table: TrustTable::new(NAMES),
+            table: TrustTable::new(MAX_NAMES),
             budget: budget(),
             now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
             learned: Vec::new(),
