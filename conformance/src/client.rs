@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Maximum number of unanswered messages to one server.
-const WINDOW: usize = 64;
+const MAX_UNANSWERED: usize = 64;
 /// How often a datagram is sent before giving up.
-pub(crate) const TRIES: u32 = 4;
+pub(crate) const MAX_SENDS: u32 = 4;
 /// Number of messages written to a connection before their answers are read.
 pub(crate) const PIPELINE: usize = 24;
 
@@ -22,7 +22,7 @@ pub(crate) fn udp(
 ) -> std::io::Result<Vec<Option<Vec<u8>>>> {
     let mut answers = vec![None; messages.len()];
     let all: Vec<_> = (0..messages.len()).collect();
-    udp_some(server, messages, &all, &mut answers, patience, TRIES)?;
+    udp_some(server, messages, &all, &mut answers, patience, MAX_SENDS)?;
     Ok(answers)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn udp_some(
     let mut flying: VecDeque<(usize, u32, Instant)> = VecDeque::new();
     let mut buffer = vec![0; 65_536];
     loop {
-        while flying.len() < WINDOW {
+        while flying.len() < MAX_UNANSWERED {
             let Some((i, tries)) = todo.pop_front() else { break };
             if let Err(error) = socket.send(&messages[i])
                 && !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::WouldBlock)
@@ -107,7 +107,7 @@ pub(crate) fn bursts(
     let failed = |e: std::io::Error| e.to_string();
     let socket = connected(server).map_err(failed)?;
     let mut buffer = vec![0; 65_536];
-    for burst in indices.chunks(WINDOW) {
+    for burst in indices.chunks(MAX_UNANSWERED) {
         pause(true)?;
         let sent = burst.iter().try_for_each(|&i| socket.send(&messages[i]).map(drop));
         pause(false)?;
@@ -227,7 +227,8 @@ mod tests {
     fn a_reply_counts_that_comes_while_its_message_waits_to_be_sent_again() {
         // All of the first window are without answer, so those of the second have their turn before message 0
         // has its second, and the reply comes then.
-        let messages: Vec<Vec<u8>> = (0..2 * WINDOW as u16).map(|id| id.to_be_bytes().to_vec()).collect();
+        let messages: Vec<Vec<u8>> =
+            (0..2 * MAX_UNANSWERED as u16).map(|id| id.to_be_bytes().to_vec()).collect();
         let all: Vec<usize> = (0..messages.len()).collect();
         let patience = Duration::from_millis(300);
         let (server, thread) = slow_server(patience * 3 / 2, patience * 5);

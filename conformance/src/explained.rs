@@ -624,13 +624,13 @@ fn fits_or_not(view: &View<'_>) -> bool {
     let whole = view.case.replies.iter().filter_map(|(_, r)| r.answer()).filter(|a| !a.has(flag::TC));
     let Some(fullest) = whole.max_by_key(|a| a.len) else { return false };
     let chained = view.mine.sections[0].iter().any(|r| r.rtype == rtype::DNAME);
-    let slack = SLACK + if chained { made_names(fullest).min(MADE) } else { 0 };
+    let slack = COMPRESSION_SLACK + if chained { made_names(fullest).min(MADE) } else { 0 };
     let same_code = view.mine.rcode == view.theirs.rcode || truncated_chain(view);
     same_code && room(view).is_some_and(|room| fullest.len + slack > room)
 }
 
 /// Largest difference between two servers' compression, in bytes.
-const SLACK: usize = 60;
+const COMPRESSION_SLACK: usize = 60;
 
 /// Largest additional difference for names synthesized from DNAMEs, in bytes.
 const MADE: usize = 200;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Time between the first answer to the last query and the first query's repetition: TTLs have decreased by
 /// then.
-const PAUSE: Duration = Duration::from_millis(2100);
+const REPEAT_PAUSE: Duration = Duration::from_millis(2100);
 
 /// Replies of one server to a list of queries.
 type Replies = Vec<Option<Vec<u8>>>;
@@ -120,7 +120,7 @@ impl Round {
         queries.extend(repeated);
         let first = Pass { replies: first, slack: slack(born) };
         let end = Instant::now();
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(REPEAT_PAUSE);
         let waited = end.elapsed().as_secs() as u32;
         let second = Pass { replies: ask(servers, &queries)?, slack: slack(born) };
         Ok(Self { queries, upstream: truth, first, second, waited })

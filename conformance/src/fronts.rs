@@ -197,7 +197,7 @@ impl Fronts<'_> {
             indices.retain(|&i| replies[i].is_none());
         }
         for some in indices.chunks(PER_CLIENT) {
-            client::udp_some(front.address, messages, some, &mut replies, RESEND_TIMEOUT, client::TRIES)
+            client::udp_some(front.address, messages, some, &mut replies, RESEND_TIMEOUT, client::MAX_SENDS)
                 .map_err(failed)?;
         }
         client::udp_some(front.address, messages, &silent, &mut replies, SILENCE, 1).map_err(failed)?;

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 }
 
 const HELP: &str = "usage: cargo xtask tidy\n\n  tidy   check headers, crate edges, unsafe, lengths, widths, \
-                    words, panics, links, threads and the changelog;\n         \
+                    words, type names, panics, links, threads and the changelog;\n         \
                     prints `path:line: what is wrong and how to mend it` and exits 1 on any fault";
 
 /// Runs every check on the checkout that this binary was built from.

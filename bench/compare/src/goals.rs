@@ -82,7 +82,7 @@ pub(crate) struct Goal {
 /// Number of clients for goals that do not mention one.
 const USUAL: &str = "fixed rate, 20 clients";
 /// Minimum number of records of a zone for goals about 4 million records.
-const BIG: u64 = 4_000_000;
+const BIG_ZONE_RECORDS: u64 = 4_000_000;
 /// Minimum number of records of a zone for goals about 35 million records.
 const LARGE: u64 = 35_000_000;
 /// Minimum number of zones of a secondary for goals about very many zones.
@@ -95,7 +95,8 @@ const COLD: &str = "50000";
 const UNSIGNED: [&str; 5] = ["one-name", "delegations", "nxdomain", "zones-10k", "zones-100k"];
 
 /// Numbers of clients in workloads with few cached names.
-const MANY: [&str; 6] = ["1 client", "10 clients", "50 clients", "100 clients", "200 clients", "500 clients"];
+const CLIENT_COUNTS: [&str; 6] =
+    ["1 client", "10 clients", "50 clients", "100 clients", "200 clients", "500 clients"];
 /// Microseconds of user CPU that an answer with signatures may take in addition.
 const LARGER: f64 = 0.1;
 /// The loads over veth.
@@ -266,7 +267,7 @@ impl Judge<'_> {
 
     /// Goals for cached answers of a forwarder.
     fn cached(&mut self) {
-        for (workload, counts) in [("cached-100", &MANY[..]), ("cached-200k", &["20 clients"])] {
+        for (workload, counts) in [("cached-100", &CLIENT_COUNTS[..]), ("cached-200k", &["20 clients"])] {
             self.cached_answers(workload, counts, 0.0);
         }
     }
@@ -274,9 +275,10 @@ impl Judge<'_> {
     /// Goals for the same answers with signatures, validated: being larger, they may take a little more user
     /// CPU.
     fn validated(&mut self) {
-        for (workload, plain, counts) in
-            [("validated-100", "cached-100", &MANY[..]), ("validated-200k", "cached-200k", &["20 clients"])]
-        {
+        for (workload, plain, counts) in [
+            ("validated-100", "cached-100", &CLIENT_COUNTS[..]),
+            ("validated-200k", "cached-200k", &["20 clients"]),
+        ] {
             self.cached_answers(workload, counts, LARGER);
             for clients in counts {
                 self.larger((workload, &format!("saturated, {clients}")), plain);
@@ -579,7 +581,7 @@ impl Judge<'_> {
     fn start(&self, server: &str, large: bool, pick: fn(&Loading) -> Vec<f64>) -> Option<Series> {
         let mut starts = self.results.loading.iter();
         let row = starts.find(|loading| {
-            let sizes = if large { LARGE..u64::MAX } else { BIG..LARGE };
+            let sizes = if large { LARGE..u64::MAX } else { BIG_ZONE_RECORDS..LARGE };
             loading.zones.starts_with("delegations-")
                 && sizes.contains(&loading.records)
                 && loading.server == server
@@ -600,7 +602,7 @@ fn many(figures: &Figures) -> Option<Moved> {
 
 /// Returns the transfer figures of a big zone.
 fn big(figures: &Figures) -> Option<Moved> {
-    figures.moved.filter(|moved| moved.records.is_some_and(|records| records >= BIG as f64))
+    figures.moved.filter(|moved| moved.records.is_some_and(|records| records >= BIG_ZONE_RECORDS as f64))
 }
 
 fn is_peer(kind: &Kind) -> bool {

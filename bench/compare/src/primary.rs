@@ -16,7 +16,7 @@ use crate::sys;
 use crate::zones::{SERIAL, ZoneSet};
 
 /// Longest wait for a query before it checks whether to stop.
-const PAUSE: Duration = Duration::from_millis(20);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of records of the old version: those at the apex.
 const APEX: usize = 5;
 
@@ -93,7 +93,7 @@ impl Primary {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let socket = UdpSocket::bind(address).context(busy)?;
-        socket.set_read_timeout(Some(PAUSE))?;
+        socket.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let shared = Arc::new(Shared {
             versions: versions.clone(),
             is_new: AtomicBool::new(false),
@@ -253,7 +253,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> {
 
 /// Reads `bytes` completely; returns false if the server has closed the connection, or the primary stops.
 fn read_whole(stream: &mut TcpStream, bytes: &mut [u8], shared: &Shared) -> Result<bool> {
-    stream.set_read_timeout(Some(PAUSE))?;
+    stream.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
     let mut at = 0;
     while at < bytes.len() {
         match stream.read(&mut bytes[at..]) {
@@ -269,7 +269,7 @@ fn read_whole(stream: &mut TcpStream, bytes: &mut [u8], shared: &Shared) -> Resu
 
 /// Writes all bytes, unless the primary stops before.
 fn write_whole(stream: &mut TcpStream, mut bytes: &[u8], shared: &Shared) -> Result<()> {
-    stream.set_write_timeout(Some(PAUSE))?;
+    stream.set_write_timeout(Some(STOP_CHECK_INTERVAL))?;
     while !bytes.is_empty() && !shared.is_over() {
         match stream.write(bytes) {
             Ok(count) => bytes = &bytes[count..],

@@ -21,15 +21,15 @@ use crate::sys;
 use crate::zones::{SERIAL, ZoneSet};
 
 /// Longest wait for a query before it checks whether to stop.
-const PAUSE: Duration = Duration::from_millis(20);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of unanswered NOTIFY messages.
 const ANNOUNCED: usize = 64;
 /// Time after which an unanswered NOTIFY is sent again.
-const AGAIN: Duration = Duration::from_secs(1);
+const NOTIFY_RETRY: Duration = Duration::from_secs(1);
 /// REFRESH of versions that are not to be refreshed, in seconds.
 const RARELY: u32 = 86_400;
 /// How much later than REFRESH after the last query a zone may be queried: timers count whole seconds.
-const GRACE: Duration = Duration::from_secs(1);
+const REFRESH_GRACE: Duration = Duration::from_secs(1);
 /// Number of records of a zone.
 pub(crate) const RECORDS: u64 = 9;
 /// The first version whose REFRESH is short.
@@ -280,7 +280,7 @@ impl Provider {
         for asked in &self.shared.asked {
             let behind = asked.behind(now, refresh);
             found.latest = found.latest.max(behind);
-            found.late += u64::from(behind > GRACE.as_secs_f64());
+            found.late += u64::from(behind > REFRESH_GRACE.as_secs_f64());
         }
         found
     }
@@ -290,7 +290,7 @@ impl Provider {
     pub(crate) fn announce(&self, server: SocketAddr, over: &AtomicBool) -> Result<()> {
         let socket = UdpSocket::bind((self.address.ip(), 0))?;
         socket.connect(server).context(|| format!("cannot notify {server}"))?;
-        socket.set_read_timeout(Some(PAUSE))?;
+        socket.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let mut waiting: VecDeque<usize> = (0..self.shared.zones.len()).collect();
         let mut unheard: HashMap<u16, (usize, Instant)> = HashMap::new();
         let (mut id, mut message, mut buffer) = (0u16, Vec::new(), [0; 4096]);
@@ -316,7 +316,7 @@ impl Provider {
                     }
                 }
                 _ => unheard.retain(|_, (place, sent)| {
-                    let is_late = sent.elapsed() > AGAIN;
+                    let is_late = sent.elapsed() > NOTIFY_RETRY;
                     if is_late && !self.has_sent(*place) {
                         waiting.push_back(*place);
                     }
@@ -350,7 +350,7 @@ struct Sockets {
 const DATAGRAMS: Token = Token(0);
 const CONNECTIONS: Token = Token(1);
 /// Tokens below those of connections.
-const FIRST: usize = 2;
+const FIRST_CONNECTION: usize = 2;
 
 impl Sockets {
     fn open(
@@ -367,12 +367,12 @@ impl Sockets {
     fn work(&mut self) -> Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.shared.is_over() {
-            self.poll.poll(&mut events, Some(PAUSE))?;
+            self.poll.poll(&mut events, Some(STOP_CHECK_INTERVAL))?;
             for event in &events {
                 match event.token() {
                     DATAGRAMS => self.answer_datagrams(),
                     CONNECTIONS => self.accept()?,
-                    Token(token) => self.serve(token - FIRST),
+                    Token(token) => self.serve(token - FIRST_CONNECTION),
                 }
             }
         }
@@ -397,7 +397,7 @@ impl Sockets {
                 self.lines.push(None);
                 self.lines.len() - 1
             });
-            let line = Line::open(stream, self.poll.registry(), Token(place + FIRST))?;
+            let line = Line::open(stream, self.poll.registry(), Token(place + FIRST_CONNECTION))?;
             self.lines[place] = Some(line);
             self.serve(place);
         }

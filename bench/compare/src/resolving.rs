@@ -33,7 +33,7 @@ const MAX_IN_FLIGHT: usize = 60_000;
 /// Maximum number of passes over the names until all are cached.
 const PASSES: usize = 6;
 /// Interval of memory samples.
-const LOOK: Duration = Duration::from_millis(100);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A server with the upstream that it forwards to.
 #[derive(Clone, Copy)]
@@ -247,7 +247,7 @@ impl Ground<'_> {
             if left.is_zero() {
                 return seen;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(SAMPLE_INTERVAL));
         }
     }
 

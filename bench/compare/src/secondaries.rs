@@ -19,17 +19,17 @@ use crate::workloads::Phase;
 use crate::zones::ZoneSet;
 
 /// Interval of samples of the server.
-const LOOK: Duration = Duration::from_millis(50);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Pause between two batches of queries if few of the zones were found.
-const PAUSE: Duration = Duration::from_millis(10);
+const BATCH_PAUSE: Duration = Duration::from_millis(10);
 /// Number of found zones in a batch above which the next one follows at once.
-const MANY: usize = 32;
+const FULL_BATCH_ZONES: usize = 32;
 /// Longest wait for the work that a server continues after it serves all zones.
 const WORKING: Duration = Duration::from_secs(120);
 /// Zones due for a refresh per second, if there are enough.
-const RATE: u64 = 2000;
+const REFRESHES_PER_SECOND: u64 = 2000;
 /// How often zones are due while they are watched.
-const TIMES: u32 = 2;
+const REFRESHES: u32 = 2;
 /// Additional time of watching.
 const MORE: Duration = Duration::from_secs(2);
 
@@ -48,7 +48,7 @@ pub(crate) struct Secondaries<'a> {
 pub(crate) fn zones(plan: &Plan, set: &ZoneSet) -> Arc<SmallZones> {
     // Knot accepts no less than 2 seconds.
     let least = if plan.is_timed() { 10 } else { 2 };
-    let refresh = (set.zones.len() as u64 / RATE).clamp(least, 86_400) as u32;
+    let refresh = (set.zones.len() as u64 / REFRESHES_PER_SECOND).clamp(least, 86_400) as u32;
     Arc::new(SmallZones::of(set, refresh))
 }
 
@@ -88,14 +88,14 @@ impl Secondaries<'_> {
     pub(crate) fn refresh(&self, server: &Server) -> Result<(Load, Figures)> {
         self.renew(server, DUE)?;
         self.provider.forget();
-        let watched = Duration::from_secs(u64::from(self.zones.refresh() * TIMES)) + MORE;
+        let watched = Duration::from_secs(u64::from(self.zones.refresh() * REFRESHES)) + MORE;
         let (load, mut figures) = self.measured(server, Ledger::open(server.group()), false, || {
             let began = Instant::now();
             while began.elapsed() < watched {
                 if sys::interrupted() {
                     return Err(Failure::new("interrupted"));
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(SAMPLE_INTERVAL);
             }
             Ok(began.elapsed().as_secs_f64())
         })?;
@@ -139,10 +139,10 @@ impl Secondaries<'_> {
         let mut looked = Instant::now();
         while sweep.left() > 0 {
             let found = sweep.ask(&can_be);
-            if found < MANY {
-                std::thread::sleep(PAUSE);
+            if found < FULL_BATCH_ZONES {
+                std::thread::sleep(BATCH_PAUSE);
             }
-            if looked.elapsed() > LOOK {
+            if looked.elapsed() > SAMPLE_INTERVAL {
                 // Threads that bind themselves to a CPU do so after the start.
                 server.pin(self.settings.cpu);
                 looked = Instant::now();
@@ -179,7 +179,7 @@ impl Secondaries<'_> {
             let looking = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     ledger.look();
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(SAMPLE_INTERVAL);
                 }
                 ledger.look();
                 ledger

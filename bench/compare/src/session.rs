@@ -109,7 +109,7 @@ impl Plan {
 /// Number of queries that must be answered before a server counts as started.
 const PROBES: usize = 16;
 /// Longest wait for the first answer of a server without zones.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of queries that our own client repeats.
 const TIMED: usize = 300_000;
 /// Number of servers with answers from which on one that differs is left out at once.
@@ -442,7 +442,7 @@ impl<'a> Scene<'a> {
     fn start(&self, kind: Kind, settings: &Settings) -> Result<Server> {
         let plan = self.plan;
         // A server without zones does not load any.
-        let most = if self.stage.base.forwards() { START } else { plan.patience };
+        let most = if self.stage.base.forwards() { START_TIMEOUT } else { plan.patience };
         let patience = most.min(plan.patience);
         let server = servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), patience)?;
         if plan.is_timed() {

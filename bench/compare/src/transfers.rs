@@ -20,11 +20,11 @@ use crate::zones::{SERIAL, ZoneSet};
 /// Number of transfers in one turn, whose median is taken.
 const REPEATS: usize = 3;
 /// Time after which no further transfer begins.
-const ENOUGH: Duration = Duration::from_secs(30);
+const LAST_START: Duration = Duration::from_secs(30);
 /// Time after which a NOTIFY is sent again.
-const AGAIN: Duration = Duration::from_secs(1);
+const NOTIFY_RETRY: Duration = Duration::from_secs(1);
 /// Interval of samples of the server.
-const LOOK: Duration = Duration::from_millis(50);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Transfers a zone from a server several times.
 pub(crate) fn out(plan: &Plan, server: &Server, zones: &ZoneSet) -> Result<(Load, Figures)> {
@@ -32,7 +32,7 @@ pub(crate) fn out(plan: &Plan, server: &Server, zones: &ZoneSet) -> Result<(Load
     let repeats = if plan.is_timed() { REPEATS } else { 1 };
     let (began, mut figures) = (Instant::now(), Vec::new());
     let mut load = Load::default();
-    while figures.len() < repeats && (figures.is_empty() || began.elapsed() < ENOUGH) {
+    while figures.len() < repeats && (figures.is_empty() || began.elapsed() < LAST_START) {
         let mut connection = Connection::open(server.address)?;
         let watch = Watch::start(server.group());
         let taken = connection.take(&zone.name, plan.patience, |_| {})?;
@@ -130,7 +130,7 @@ fn serve(
         } else {
             std::thread::sleep(Duration::from_millis(1));
         }
-        if sent.asked.is_none() && notified.elapsed() > AGAIN {
+        if sent.asked.is_none() && notified.elapsed() > NOTIFY_RETRY {
             primary.notify(server)?;
             notified = Instant::now();
         }
@@ -178,7 +178,7 @@ impl Asking {
 fn watch(group: u32, done: &AtomicBool) -> Ledger {
     let mut ledger = Ledger::open(group);
     while !done.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(SAMPLE_INTERVAL);
         ledger.look();
     }
     ledger

@@ -19,7 +19,7 @@ use crate::sys;
 /// Time after which a client repeats an unanswered update.
 const RESEND_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it sends the same update.
-const TRIES: u32 = 5;
+const MAX_SENDS: u32 = 5;
 /// Interval of checks for clients that have waited too long. A check costs more with more clients, and on a
 /// machine with few CPUs the clients' own CPU time can become the limit.
 const LOOKS: Duration = Duration::from_millis(100);
@@ -210,7 +210,7 @@ impl Lines {
     fn send_again(&mut self) -> Result<()> {
         for line in &mut self.lines {
             if line.sent.is_some_and(|sent| self.looked - sent > RESEND_TIMEOUT * line.tries) {
-                if line.tries == TRIES {
+                if line.tries == MAX_SENDS {
                     return Err(Failure::new("no reply to an update"));
                 }
                 line.tries += 1;

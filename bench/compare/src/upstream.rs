@@ -22,7 +22,7 @@ const SOCKET_BUFFER: usize = 8 << 20;
 /// TTL of all records, in seconds: long enough that nothing expires during a run.
 const TTL: u32 = 3600;
 /// Longest wait for a query before it checks whether to stop.
-const PAUSE: Duration = Duration::from_millis(50);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The first number of names for measurements; lower ones are those that servers are compared with.
 const FIRST_UNUSED: u64 = 1 << 20;
@@ -60,7 +60,7 @@ impl Upstream {
     pub(crate) fn start(address: SocketAddr, cpu: usize, delay: Duration) -> Result<Upstream> {
         let socket = UdpSocket::bind(address).context(|| format!("upstream: cannot listen on {address}"))?;
         sys::widen_buffers(&socket, SOCKET_BUFFER);
-        socket.set_read_timeout(Some(PAUSE))?;
+        socket.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let address = socket.local_addr()?;
         let (counts, done) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
         let mut threads = Vec::new();
@@ -80,9 +80,9 @@ impl Upstream {
     pub(crate) fn passing_on(address: SocketAddr, cpu: usize, origin: SocketAddr) -> Result<Upstream> {
         let socket = UdpSocket::bind(address).context(|| format!("upstream: cannot listen on {address}"))?;
         sys::widen_buffers(&socket, SOCKET_BUFFER);
-        socket.set_read_timeout(Some(PAUSE))?;
+        socket.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let way = namespaces::socket(None, origin)?;
-        way.set_read_timeout(Some(PAUSE))?;
+        way.set_read_timeout(Some(STOP_CHECK_INTERVAL))?;
         let address = socket.local_addr()?;
         let (counts, done) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
         let (count, stop) = (counts.clone(), done.clone());

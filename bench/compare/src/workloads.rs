@@ -106,7 +106,7 @@ pub(crate) struct Sizes {
 }
 
 /// Number of names of `cached-100`, `cached-veth`, `validated-100` and `validated-veth`.
-const FEW: u64 = 100;
+const FEW_NAMES: u64 = 100;
 
 /// Malicious queries per second of `attacks`.
 pub(crate) const ATTACK_RATE: u64 = 150;
@@ -330,7 +330,7 @@ impl Base {
             }
             // The servers do not load the origin's zone.
             Base::Validating(workload) => {
-                let zones = maker.validated(workload.known(sizes).unwrap_or(FEW))?;
+                let zones = maker.validated(workload.known(sizes).unwrap_or(FEW_NAMES))?;
                 Ok(ZoneSet { key: workload.name(), records: 0, ..zones })
             }
         }
@@ -499,7 +499,7 @@ impl Workload {
             | Workload::CachedVeth
             | Workload::Validated100
             | Workload::ValidatedVeth
-            | Workload::Overload => Some(FEW),
+            | Workload::Overload => Some(FEW_NAMES),
             Workload::Cached200k | Workload::Validated200k => Some(sizes.cached),
             Workload::Flood => Some(sizes.client),
             _ => None,
@@ -557,12 +557,14 @@ impl Workload {
             Workload::AxfrIn => format!("AXFR from a primary, {} records", sizes.names * 4 + 5),
             Workload::Secondaries => format!("secondary of {} small zones", sizes.taken),
             Workload::Update => format!("durable updates of a zone of {} records", sizes.updated * 4 + 5),
-            Workload::Cached100 => format!("resolvers, {FEW} names, all cached"),
-            Workload::CachedVeth => format!("resolvers, {FEW} cached names, kxdpgun over veth"),
+            Workload::Cached100 => format!("resolvers, {FEW_NAMES} names, all cached"),
+            Workload::CachedVeth => format!("resolvers, {FEW_NAMES} cached names, kxdpgun over veth"),
             Workload::Cached200k => format!("resolvers, {} cached names, Zipf", sizes.cached),
-            Workload::Validated100 => format!("resolvers, {FEW} names with DO, all cached and validated"),
+            Workload::Validated100 => {
+                format!("resolvers, {FEW_NAMES} names with DO, all cached and validated")
+            }
             Workload::ValidatedVeth => {
-                format!("resolvers, {FEW} names with DO, cached and validated, kxdpgun over veth")
+                format!("resolvers, {FEW_NAMES} names with DO, cached and validated, kxdpgun over veth")
             }
             Workload::Validated200k => {
                 format!("resolvers, {} names with DO, cached and validated, Zipf", sizes.cached)
@@ -572,7 +574,9 @@ impl Workload {
                 format!("resolvers, a flood of new names beside a client of {} names, Zipf", sizes.client)
             }
             Workload::Overload => {
-                format!("resolvers, twice their capacity of new names beside a client of {FEW} cached names")
+                format!(
+                    "resolvers, twice their capacity of new names beside a client of {FEW_NAMES} cached names"
+                )
             }
             Workload::Cold => format!("resolvers from the root on, {} names, empty caches", sizes.cold),
             Workload::Attacks => {
@@ -702,7 +706,7 @@ impl Workload {
             | Workload::CachedVeth
             | Workload::Validated100
             | Workload::ValidatedVeth
-            | Workload::Overload => Mix::Even { count: FEW, known: self.which() },
+            | Workload::Overload => Mix::Even { count: FEW_NAMES, known: self.which() },
             Workload::Cached200k | Workload::Validated200k => {
                 Mix::Popular(Zipf::new(sizes.cached), self.which())
             }

@@ -14,7 +14,7 @@ const QNAME: &str = "www.some-customer.example.com.";
 const HOUR: Ttl = Ttl::from_secs(3600);
 const TWO_DAYS: Ttl = Ttl::from_secs(172_800);
 /// Number of names in the message that is full of them.
-const MANY: usize = 100;
+const MANY_NAMES: usize = 100;
 
 pub(crate) fn pieces() -> Vec<Piece> {
     let mut pieces = decompression();
@@ -105,8 +105,8 @@ fn compression() -> Vec<Piece> {
     let (mut names, mut buf) = (Compressor::small(), vec![0; 4096]);
     let referral = Piece::new("compress/referral", move || referral(black_box(&mut buf), &mut names, &input));
 
-    let (mut names, mut buf, hosts) = (Compressor::large(), vec![0; 8192], hosts(MANY));
-    let many = Piece::new(format!("compress/{MANY}-names"), move || {
+    let (mut names, mut buf, hosts) = (Compressor::large(), vec![0; 8192], hosts(MANY_NAMES));
+    let many = Piece::new(format!("compress/{MANY_NAMES}-names"), move || {
         let mut b = Builder::new(black_box(&mut buf), 8192, Header::query(1), &mut names);
         for host in &hosts {
             b.name(black_box(host.as_name())).expect("fits");

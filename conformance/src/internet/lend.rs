@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// Number of questions from which on the small Internet has its full size; for fewer it has one zone below
 /// each top-level domain.
-const MANY: usize = 2000;
+const FULL_SIZE_QUESTIONS: usize = 2000;
 
 /// What is lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) fn run(
 pub(crate) type Lent = (Sites, Vec<Server>, Vec<(&'static str, Vec<Query>)>);
 
 fn internet(programs: &BTreeMap<Kind, PathBuf>, count: usize, seed: u64, dir: &Path) -> Result<Lent, String> {
-    let per_tld = if count < MANY { 1 } else { Extent::default().per_tld };
+    let per_tld = if count < FULL_SIZE_QUESTIONS { 1 } else { Extent::default().per_tld };
     let sites = Sites::make(&dir.join("zones"), seed, Extent { per_tld, hosts: count * 4 / 5, only4: true })?;
     let hosts = servers::start_hosts(programs, &HOSTS, &sites, dir)?;
     let different = |own| queries::different(&sites.sound(own), count, seed);

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Number of queries after which resolvers are restarted.
-const ROUND: usize = 4000;
+const QUERIES_PER_RUN: usize = 4000;
 /// Time after which an unanswered query is sent again: several times this is longer than a resolver tries to
 /// reach unavailable servers.
 const RESEND_TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,7 +89,8 @@ impl Run<'_> {
         let mut generator = queries::Generator::new(sites, self.arguments.seed);
         let mut left = count;
         while left > 0 {
-            let mut queries: Vec<_> = (0..left.min(ROUND)).map(|_| generator.next_query()).collect();
+            let mut queries: Vec<_> =
+                (0..left.min(QUERIES_PER_RUN)).map(|_| generator.next_query()).collect();
             left -= queries.len();
             let mut resolvers = servers::start_resolvers(programs, sites, dir)?;
             let cold = whole(&resolvers, &mut queries)?;

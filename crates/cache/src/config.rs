@@ -72,8 +72,8 @@ pub enum ConfigFault {
     Shards,
     /// A `min` is greater than its `max`.
     Bounds,
-    /// A time exceeds [`CacheConfig::LONGEST`], or failures would be cached for less than 1 or more than 300
-    /// seconds.
+    /// A time exceeds [`CacheConfig::MAX_LIFETIME_SECS`], or failures would be cached for less than 1 or more
+    /// than 300 seconds.
     Time,
 }
 
@@ -92,7 +92,7 @@ impl std::error::Error for ConfigFault {}
 
 impl CacheConfig {
     /// Longest time that an entry may be kept, fresh or stale: 30 days.
-    pub const LONGEST: u32 = 30 * 86_400;
+    pub const MAX_LIFETIME_SECS: u32 = 30 * 86_400;
 
     /// Longest time for failures, in seconds (RFC 9520 §3.2).
     const LONGEST_FAILURE: u32 = 300;
@@ -103,11 +103,13 @@ impl CacheConfig {
             if bounds.min > bounds.max {
                 return Err(ConfigFault::Bounds);
             }
-            if bounds.max > Self::LONGEST {
+            if bounds.max > Self::MAX_LIFETIME_SECS {
                 return Err(ConfigFault::Time);
             }
         }
-        if self.max_stale > Self::LONGEST || self.failure.min < 1 || self.failure.max > Self::LONGEST_FAILURE
+        if self.max_stale > Self::MAX_LIFETIME_SECS
+            || self.failure.min < 1
+            || self.failure.max > Self::LONGEST_FAILURE
         {
             return Err(ConfigFault::Time);
         }
@@ -132,7 +134,7 @@ mod tests {
             config.check().err()
         };
         assert_eq!(with(|c| c.negative.min = 10_801), Some(ConfigFault::Bounds));
-        assert_eq!(with(|c| c.positive.max = CacheConfig::LONGEST + 1), Some(ConfigFault::Time));
+        assert_eq!(with(|c| c.positive.max = CacheConfig::MAX_LIFETIME_SECS + 1), Some(ConfigFault::Time));
         assert_eq!(with(|c| c.max_stale = u32::MAX), Some(ConfigFault::Time));
         assert_eq!(with(|c| c.failure.min = 0), Some(ConfigFault::Time));
         assert_eq!(with(|c| c.failure.max = 301), Some(ConfigFault::Time));

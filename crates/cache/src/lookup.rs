@@ -85,7 +85,7 @@ pub(crate) struct Staleness {
 }
 
 /// Uses from which on an entry is popular.
-const POPULAR: u64 = 2;
+const POPULAR_USES: u64 = 2;
 
 /// An entry that matches the key.
 struct Match {
@@ -269,7 +269,8 @@ impl Shard {
             Freshness::Fresh(left) => left as u64 * 10 <= head.lifetime() as u64,
             Freshness::Stale(_) => false,
         };
-        let prefetch = ending && held.uses() >= POPULAR && !held.is_announced() && !head.flags.is_failure();
+        let prefetch =
+            ending && held.uses() >= POPULAR_USES && !held.is_announced() && !head.flags.is_failure();
         let after = if prefetch { held.used().announced() } else { held.used() };
         // The exchange fails if another thread has counted a use, or if the entry was dropped.
         after != held && self.index.exchange(&self.lines, slot, held, after) && prefetch

@@ -30,7 +30,7 @@ const MOST_APPENDED_AGAIN: usize = 1024;
 /// Slots that are checked at once for entries to drop. Then other writers may take the mutex: a shard has
 /// some 200,000 slots, each of which needs another memory access. An entry never changes its slot, so none is
 /// missed.
-const AT_ONCE: usize = 4096;
+const SLOTS_PER_LOCK: usize = 4096;
 
 /// One shard.
 pub(crate) struct Shard {
@@ -312,9 +312,9 @@ impl Shard {
             return 0;
         }
         let slots = self.index.slots();
-        for first in (0..slots).step_by(AT_ONCE) {
+        for first in (0..slots).step_by(SLOTS_PER_LOCK) {
             let mut writers = self.writers();
-            for slot in first..slots.min(first + AT_ONCE) {
+            for slot in first..slots.min(first + SLOTS_PER_LOCK) {
                 let held = self.index.load(&self.lines, slot);
                 let words = self.words(held.which(), held.at());
                 let Some(head) = Head::read(words).filter(|_| !held.is_empty()) else { continue };

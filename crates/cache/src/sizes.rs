@@ -10,7 +10,7 @@ use crate::lines::{LINE, Lines};
 const BYTES_PER_SLOT: usize = 2 * LINE;
 
 /// Least bytes of a shard.
-const LEAST: usize = 64 << 10;
+const MIN_SHARD_BYTES: usize = 64 << 10;
 
 /// Bytes per shard, if the configuration does not set their number. Each shard begins at a huge page where
 /// the system has them, so many shards take much memory while they are empty; and few are enough for the
@@ -18,7 +18,7 @@ const LEAST: usize = 64 << 10;
 const BYTES_PER_SHARD: usize = 32 << 20;
 
 /// Most shards, if chosen by size, and if configured.
-const SHARDS: (usize, usize) = (64, 256);
+const MAX_SHARDS: (usize, usize) = (64, 256);
 
 /// Most lines in one shard: a position must have enough bits left for laps.
 const MOST_LINES: usize = 1 << 24;
@@ -42,13 +42,13 @@ impl Sizes {
         config.check()?;
         let bytes = config.bytes;
         let shards = match config.shards {
-            0 => (bytes / BYTES_PER_SHARD).clamp(1, SHARDS.0).next_power_of_two(),
-            n if n.is_power_of_two() && n <= SHARDS.1 => n,
+            0 => (bytes / BYTES_PER_SHARD).clamp(1, MAX_SHARDS.0).next_power_of_two(),
+            n if n.is_power_of_two() && n <= MAX_SHARDS.1 => n,
             _ => return Err(ConfigFault::Shards),
         };
         let each = bytes / shards;
-        if each < LEAST {
-            return Err(ConfigFault::TooFewBytes { least: LEAST * shards });
+        if each < MIN_SHARD_BYTES {
+            return Err(ConfigFault::TooFewBytes { least: MIN_SHARD_BYTES * shards });
         }
         let fixed = shard + Lines::bytes_for(0);
         let left = each.saturating_sub(fixed);

@@ -4,19 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Largest default of the memory of one transfer in bytes, however large the machine is.
-const LARGEST: u64 = 16 << 30;
+const MAX_TRANSFER_BYTES: u64 = 16 << 30;
 /// The memory in bytes that is assumed if the system does not report it.
-const UNKNOWN: u64 = 4 << 30;
+const ASSUMED_MEMORY_BYTES: u64 = 4 << 30;
 
 /// Returns the default of the memory in bytes that all incoming transfers may take together, with the zones
 /// built from them: half of the memory available to the process.
 pub fn usual_memory() -> u64 {
-    machine_memory(Path::new("/")).unwrap_or(UNKNOWN) / 2
+    machine_memory(Path::new("/")).unwrap_or(ASSUMED_MEMORY_BYTES) / 2
 }
 
 /// Returns the default of the largest size of one transfer, in bytes.
 pub fn usual_size() -> u64 {
-    (usual_memory() / 2).min(LARGEST)
+    (usual_memory() / 2).min(MAX_TRANSFER_BYTES)
 }
 
 /// Returns the memory available to the process in bytes: the machine's, or the limit of its control group.

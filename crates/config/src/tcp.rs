@@ -58,8 +58,8 @@ impl Tcp {
 
     /// Returns the idle timeout in units of 100 ms, as sent to clients (RFC 7828 §3.1).
     pub fn keepalive(&self) -> u16 {
-        const UNIT: Duration = Duration::from_millis(100);
-        u16::try_from(self.idle.0.as_millis() / UNIT.as_millis()).unwrap_or(u16::MAX)
+        const KEEPALIVE_UNIT: Duration = Duration::from_millis(100);
+        u16::try_from(self.idle.0.as_millis() / KEEPALIVE_UNIT.as_millis()).unwrap_or(u16::MAX)
     }
 
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {

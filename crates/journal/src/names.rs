@@ -3,8 +3,8 @@
 //! A store is `SHARD/NAME.zone`, in lower case. SHARD is two hexadecimal digits of a hash of the zone's name,
 //! so that no folder has too many files. NAME keeps letters, digits, `-` and `_`, separates labels by dots,
 //! and encodes any other byte as `%` and two hexadecimal digits. The root is `@`. A NAME of more than
-//! [`LONGEST`] bytes is cut to that length, and `~` and 32 hexadecimal digits of a hash follow: the file
-//! itself names the zone it holds.
+//! [`MAX_STEM_BYTES`] bytes is cut to that length, and `~` and 32 hexadecimal digits of a hash follow: the
+//! file itself names the zone it holds.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// Longest file name before its hash, in bytes: with hash and extension it fits the 255 bytes of file
 /// systems.
-const LONGEST: usize = 200;
+const MAX_STEM_BYTES: usize = 200;
 /// Extension of a store.
 pub(crate) const STORE: &str = ".zone";
 /// Extension of a store that is being written.
@@ -93,8 +93,8 @@ fn file_name(apex: LowerName<'_>) -> String {
     if name.is_empty() {
         name.push('@');
     }
-    if name.len() > LONGEST {
-        name.truncate(LONGEST);
+    if name.len() > MAX_STEM_BYTES {
+        name.truncate(MAX_STEM_BYTES);
         let _ = write!(name, "~{:032x}", xxh3_128(apex.as_wire()));
     }
     name
@@ -130,7 +130,7 @@ mod tests {
             let file = format!("{}{STORE}", of(text));
             assert_eq!(apex_of(&file), Some(name.as_name().to_lower()), "{file}");
         }
-        let long = format!("{}~{:032x}{STORE}", "a".repeat(LONGEST), 1);
+        let long = format!("{}~{:032x}{STORE}", "a".repeat(MAX_STEM_BYTES), 1);
         for file in
             ["a.new", "A.zone", "a..zone", ".zone", "%61.zone", "%4.zone", "%zz.zone", "a b.zone", &long]
         {
@@ -147,6 +147,6 @@ mod tests {
         });
         assert!(names.iter().all(|name| name.len() + STORE.len().max(ASIDE.len()) <= 255));
         assert_ne!(names[0], names[1]);
-        assert_eq!(names[0][..LONGEST], names[1][..LONGEST]);
+        assert_eq!(names[0][..MAX_STEM_BYTES], names[1][..MAX_STEM_BYTES]);
     }
 }

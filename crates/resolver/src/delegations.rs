@@ -24,7 +24,7 @@ use crate::scrub::Referral;
 
 /// How long a failed lookup of an address is not repeated, at first; doubled after each further failure
 /// (RFC 9520 §3.2).
-const FAILED: Duration = Duration::from_secs(5);
+const FIRST_FAILURE_PAUSE: Duration = Duration::from_secs(5);
 /// Longest time that a failed lookup of an address is not repeated.
 const FAILED_MOST: Duration = Duration::from_secs(300);
 
@@ -227,7 +227,7 @@ impl Delegations {
         let mut host = self.hosts.peek(name).cloned().unwrap_or_default();
         let found = &mut host[family(qtype)];
         let failures = if ttl.is_some() { 0 } else { (found.failures + 1).min(16) };
-        let pause = || FAILED.saturating_mul(1 << (failures - 1)).min(FAILED_MOST);
+        let pause = || FIRST_FAILURE_PAUSE.saturating_mul(1 << (failures - 1)).min(FAILED_MOST);
         *found = CachedAddresses { addresses, until: Some(now + ttl.unwrap_or_else(pause)), failures };
         let bytes = size_of::<Host>() + host.iter().map(|found| found.addresses.len() * 17).sum::<usize>();
         self.hosts.insert(name, host, bytes, most / 4);

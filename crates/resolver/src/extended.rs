@@ -7,9 +7,9 @@ use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::message::Parser;
 
 /// Most extended errors read of one reply.
-const ERRORS: usize = 4;
+const MAX_ERRORS: usize = 4;
 /// Most characters kept of an error's text.
-const TEXT: usize = 120;
+const MAX_TEXT_CHARS: usize = 120;
 
 /// An extended error of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) fn read(message: &[u8]) -> Vec<UpstreamError> {
         if record.rtype == Type::OPT {
             let Ok(edns) = Edns::parse(message, &record) else { return Vec::new() };
             let errors = edns.options.filter(|(code, _)| *code == OptionCode::EXTENDED_ERROR);
-            return errors.filter_map(|(_, data)| error(data)).take(ERRORS).collect();
+            return errors.filter_map(|(_, data)| error(data)).take(MAX_ERRORS).collect();
         }
     }
     Vec::new()
@@ -47,7 +47,7 @@ fn error(data: &[u8]) -> Option<UpstreamError> {
     let (code, text) = data.split_first_chunk()?;
     let text = String::from_utf8_lossy(text);
     // RFC 8914 §2: it may end in a null byte.
-    let text = text.trim_end_matches('\0').chars().take(TEXT).map(printable).collect();
+    let text = text.trim_end_matches('\0').chars().take(MAX_TEXT_CHARS).map(printable).collect();
     Some(UpstreamError { info: ErrorInfo(u16::from_be_bytes(*code)), text })
 }
 
@@ -112,6 +112,6 @@ mod tests {
         let long = [&b"\0\0"[..], &[b'a'; 5000]].concat();
         let all = [(OptionCode::EXTENDED_ERROR, long.as_slice()); 9];
         let shown = shown(&all);
-        assert_eq!((shown.len(), shown[0].matches('a').count()), (ERRORS, TEXT));
+        assert_eq!((shown.len(), shown[0].matches('a').count()), (MAX_ERRORS, MAX_TEXT_CHARS));
     }
 }

@@ -19,7 +19,7 @@ use crate::query::ReplyMismatch;
 use crate::scrub::ReplyFault;
 
 /// Most steps kept per request; forged messages could add any number.
-const STEPS: usize = 256;
+const MAX_TRACE_STEPS: usize = 256;
 
 /// The log of one request: see [`LookupRequest::trace`](crate::LookupRequest::trace). Clones share the steps.
 /// It is complete when the request's client is settled.
@@ -34,7 +34,7 @@ impl Trace {
 
     fn push(&self, step: TraceStep) {
         let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if steps.len() < STEPS {
+        if steps.len() < MAX_TRACE_STEPS {
             steps.push(step);
         }
     }
@@ -446,10 +446,10 @@ mod tests {
     fn a_trace_does_not_grow_for_ever() {
         let (trace, now) = (Trace::default(), Instant::now());
         let tracer = Tracer::new(trace.clone(), now);
-        for _ in 0..STEPS * 4 {
+        for _ in 0..MAX_TRACE_STEPS * 4 {
             tracer.note(now, TraceEvent::Configured);
         }
         tracer.settled(now, &LookupOutcome::Failed(LookupFailure::NoReply));
-        assert_eq!(trace.steps().len(), STEPS);
+        assert_eq!(trace.steps().len(), MAX_TRACE_STEPS);
     }
 }

@@ -17,7 +17,7 @@ const OTHERS: usize = 128;
 /// has not closed yet.
 const PER_WORKER: usize = 32;
 /// Interval of the check for sockets that could not be opened.
-const INTERVAL: Duration = Duration::from_secs(10);
+const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The descriptor shares of the parts of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl DescriptorShares {
 /// Logs, at most every ten seconds, how many sockets to other servers could not be opened for lack of file
 /// descriptors; `exhausted` returns their number since the start.
 pub async fn watch(exhausted: impl Fn() -> u64 + Send) {
-    let (mut ticks, mut before) = (tokio::time::interval(INTERVAL), exhausted());
+    let (mut ticks, mut before) = (tokio::time::interval(SOCKET_CHECK_INTERVAL), exhausted());
     loop {
         ticks.tick().await;
         let now = exhausted();

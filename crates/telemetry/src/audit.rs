@@ -167,14 +167,14 @@ impl AskedChange {
 #[derive(Debug, Default)]
 pub struct FailureLines {
     /// By the INFO-CODE of the extended error; the last one is for none.
-    failures: [Gate; KINDS],
+    failures: [Gate; GATED_INFO_CODES],
     signatures: Gate,
     /// Requests refused before a zone is looked up.
     stopped: [Gate; STOPPED.len()],
 }
 
 /// INFO-CODEs with their own gate; all others share the last one.
-const KINDS: usize = 32;
+const GATED_INFO_CODES: usize = 32;
 
 /// The names of requests that are refused before a zone is looked up.
 const STOPPED: [&str; 3] = ["transfer", "NOTIFY", "update"];
@@ -223,7 +223,7 @@ impl FailureLog for FailureLines {
         if query.role == Role::Recursion {
             return;
         }
-        let kind = info.map_or(KINDS - 1, |info| usize::from(info.0).min(KINDS - 1));
+        let kind = info.map_or(GATED_INFO_CODES - 1, |info| usize::from(info.0).min(GATED_INFO_CODES - 1));
         let Some(others) = self.failures[kind].admit_at(query.received) else { return };
         let (name, client) = (query.qname(), query.client.peer.ip());
         let qtype = query.request.question.map(|question| question.qtype.to_string());

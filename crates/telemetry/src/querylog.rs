@@ -16,7 +16,7 @@ use crate::logging::{QUERIES, QueryFile};
 use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
 
 /// Approximate size of the queue, in bytes.
-const QUEUE: usize = 4 << 20;
+const QUEUE_BYTES: usize = 4 << 20;
 
 /// One answered query; its bytes are QNAME and the names of the zone and of the TSIG key.
 struct LogRecord {
@@ -52,7 +52,7 @@ impl QueryLogger {
     /// # Errors
     /// The system's error if it refuses the thread.
     pub fn start(file: Option<QueryFile>) -> std::io::Result<Self> {
-        let (queue, thread) = WriterThread::start("query-log", QUEUE, Lines(file.clone()))?;
+        let (queue, thread) = WriterThread::start("query-log", QUEUE_BYTES, Lines(file.clone()))?;
         Ok(Self { queue, thread, file })
     }
 

@@ -17,9 +17,9 @@ use crate::trail::{RefusalCount, Trail};
 use threads::sync::lock;
 
 /// The interval in force, in milliseconds.
-static INTERVAL: AtomicU64 = AtomicU64::new(60_000);
+static INTERVAL_MILLIS: AtomicU64 = AtomicU64::new(60_000);
 /// Lines that were not logged because they repeat.
-static HELD: AtomicU64 = AtomicU64::new(0);
+static HELD_LINES: AtomicU64 = AtomicU64::new(0);
 /// Refused requests without a line of their own in the audit file.
 static REFUSALS_HELD: AtomicU64 = AtomicU64::new(0);
 /// Largest number of distinct objects at a time; lines about further objects of a kind are counted together.
@@ -158,12 +158,12 @@ static SHARED: LazyLock<(Mutex<Shared>, Condvar)> = LazyLock::new(Default::defau
 
 /// Returns the least time between two lines of a kind about an object.
 pub fn interval() -> Duration {
-    Duration::from_millis(INTERVAL.load(Relaxed))
+    Duration::from_millis(INTERVAL_MILLIS.load(Relaxed))
 }
 
 /// Sets this interval. Lines that are held back stay due at their old time.
 pub fn set_interval(interval: Duration) {
-    INTERVAL.store(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    INTERVAL_MILLIS.store(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX), Relaxed);
     let mut shared = lock(&SHARED.0);
     shared.repeats.interval = interval;
     shared.trail.set_interval(interval);
@@ -176,13 +176,13 @@ pub fn set_audit_refusals(per_client: usize) {
 
 /// Counts a line that is not logged because it repeats.
 pub fn count_held() {
-    HELD.fetch_add(1, Relaxed);
+    HELD_LINES.fetch_add(1, Relaxed);
 }
 
 /// Returns the number of lines not logged because they repeat; most are included in the number of a logged
 /// line.
 pub fn held() -> u64 {
-    HELD.load(Relaxed)
+    HELD_LINES.load(Relaxed)
 }
 
 /// Returns the number of refused requests that have no line of their own in the audit file.

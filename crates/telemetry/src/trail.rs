@@ -38,7 +38,7 @@ macro_rules! audit {
 pub use audit;
 
 /// The line limit of all clients together, as a multiple of the limit of one.
-const TOGETHER: usize = 100;
+const ALL_CLIENTS_FACTOR: usize = 100;
 /// Largest number of clients counted one by one in an interval; requests of further clients are counted
 /// together.
 const MAX_CLIENTS: usize = 4096;
@@ -112,7 +112,7 @@ impl Trail {
         }
         self.end.get_or_insert(now + self.interval);
         let is_known = self.clients.contains_key(&client) || self.clients.len() < MAX_CLIENTS;
-        let room = if is_known { self.per_client.saturating_mul(TOGETHER) } else { 0 };
+        let room = if is_known { self.per_client.saturating_mul(ALL_CLIENTS_FACTOR) } else { 0 };
         let refusals = if is_known { self.clients.entry(client).or_default() } else { &mut self.others };
         if refusals.lines < self.per_client && self.lines < room {
             refusals.lines += 1;
@@ -188,10 +188,13 @@ mod tests {
         let (mut trail, now) = (Trail::default(), Instant::now());
         trail.set_per_client(3);
         let lines = (0..10_000).filter(|i| trail.admit(client(*i), "NOTIFY", now)).count();
-        assert_eq!((lines, trail.clients.len()), (3 * TOGETHER, MAX_CLIENTS));
+        assert_eq!((lines, trail.clients.len()), (3 * ALL_CLIENTS_FACTOR, MAX_CLIENTS));
         let counts = trail.due(now, true);
         let all: u64 = counts.iter().map(|count| count.not_logged).sum();
-        assert_eq!((counts.len(), all), (MAX_CLIENTS - 3 * TOGETHER + 1, 10_000 - 3 * TOGETHER as u64));
+        assert_eq!(
+            (counts.len(), all),
+            (MAX_CLIENTS - 3 * ALL_CLIENTS_FACTOR + 1, 10_000 - 3 * ALL_CLIENTS_FACTOR as u64)
+        );
         let others = RefusalCount {
             client: None,
             not_logged: 10_000 - MAX_CLIENTS as u64,

@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use threads::sync::lock;
 
 /// Number of piles that a worker tries before it drops a record.
-const TRIES: usize = 4;
+const PILE_TRIES: usize = 4;
 /// Fewest piles, and most. More than workers, so that the first one is nearly always free.
-const PILES: (usize, usize) = (4, 64);
+const PILE_LIMITS: (usize, usize) = (4, 64);
 /// Average bytes of a record besides itself, which determine how many records fit.
 const TYPICAL_BYTES: usize = 64;
 /// Time between two rounds while records arrive.
-const ROUND: Duration = Duration::from_millis(5);
+const ROUND_INTERVAL: Duration = Duration::from_millis(5);
 /// Records in one round after which the next round follows at once.
-const MANY: usize = 4096;
+const FULL_ROUND_RECORDS: usize = 4096;
 /// Time without records after which the thread sleeps until it is woken.
 const IDLE_BEFORE_SLEEP: Duration = Duration::from_secs(1);
 /// Interval between checks whether the writer is ready again.
@@ -96,7 +96,7 @@ fn number() -> usize {
 impl<R> WorkerQueue<R> {
     fn new(room: usize) -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        let count = (2 * threads).next_power_of_two().clamp(PILES.0, PILES.1);
+        let count = (2 * threads).next_power_of_two().clamp(PILE_LIMITS.0, PILE_LIMITS.1);
         let places = (0..count).map(|_| Place(Mutex::new(Pile::new(room / count)))).collect();
         WorkerQueue {
             places,
@@ -109,7 +109,7 @@ impl<R> WorkerQueue<R> {
     /// Adds a record and its bytes, which are copied from `parts` in order.
     pub fn put(&self, record: impl Fn() -> R, parts: &[&[u8]]) {
         let home = number();
-        let left = (home..home + TRIES).any(|place| {
+        let left = (home..home + PILE_TRIES).any(|place| {
             // The number of piles is a power of two, and at least the number of tries.
             let place = &self.places[place & (self.places.len() - 1)];
             place.try_lock().is_some_and(|mut pile| pile.push(&record, parts))
@@ -243,11 +243,11 @@ fn write<R, W: RecordWriter<R>>(
             thread::park_timeout(WRITER_RETRY_INTERVAL);
         } else if count > 0 {
             last = Instant::now();
-            if count < MANY {
-                thread::park_timeout(ROUND);
+            if count < FULL_ROUND_RECORDS {
+                thread::park_timeout(ROUND_INTERVAL);
             }
         } else if last.elapsed() < IDLE_BEFORE_SLEEP {
-            thread::park_timeout(ROUND);
+            thread::park_timeout(ROUND_INTERVAL);
         } else if !queue.asleep.swap(true, Relaxed) {
             // Check the piles once more: earlier records cause no wake-up.
         } else {
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_dropped_and_counted_and_the_rest_waits() {
         let (queue, thread) = start(true);
-        let large = vec![7; ROOM / PILES.1 / 2];
+        let large = vec![7; ROOM / PILE_LIMITS.1 / 2];
         let mut put = 0;
         while queue.dropped() == 0 {
             queue.put(|| put, &[&large]);

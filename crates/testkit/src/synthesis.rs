@@ -18,7 +18,7 @@ const MAX_RECORDS: usize = 16;
 /// Labels of owner names; the last one is only in questions.
 const LABELS: [&[u8]; 5] = [b"a", b"*", b"b", b"c", b"q"];
 /// Maximum number of labels below the apex.
-const DEPTH: usize = 3;
+const MAX_LABELS_BELOW: usize = 3;
 const TYPES: [Type; 5] = [Type::A, Type::TXT, Type::CNAME, Type::DS, Type::NS];
 const TTLS: [u32; 2] = [3600, 60];
 /// When all answers are stored, in seconds.
@@ -110,14 +110,14 @@ fn record(choices: &mut Choices<'_>, apex: NameBuf) -> ModelRecord {
 }
 
 fn below(choices: &mut Choices<'_>, apex: NameBuf) -> NameBuf {
-    let labels = (0..choices.below(DEPTH + 1)).map(|_| choices.pick(&LABELS[..4]));
+    let labels = (0..choices.below(MAX_LABELS_BELOW + 1)).map(|_| choices.pick(&LABELS[..4]));
     labels.fold(apex, |name, label| NameBuf::prepend(label, name.as_name()).unwrap_or(name))
 }
 
-/// Returns every name of up to [`DEPTH`] labels below the apex.
+/// Returns every name of up to [`MAX_LABELS_BELOW`] labels below the apex.
 fn names() -> Vec<NameBuf> {
     let (mut all, mut from) = (vec![name("z.")], 0);
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_LABELS_BELOW {
         let above = from..all.len();
         from = all.len();
         for at in above {

@@ -8,7 +8,7 @@ use crate::zones::{APEXES, chain, record, settle};
 use crate::{Chain, ModelRecord, name};
 
 /// Maximum number of edits of one text.
-const STEPS: usize = 16;
+const MAX_EDITS: usize = 16;
 /// Maximum number of initial records, not counting those that signing adds.
 const MAX_RECORDS: usize = 30;
 /// The name of the included file.
@@ -48,7 +48,7 @@ pub fn edit_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(NameBu
         unsigned.truncate(unsigned.len().div_ceil(2).max(2));
         text.lines = signed(&unsigned, chain.as_ref());
     }
-    for _ in 0..STEPS {
+    for _ in 0..MAX_EDITS {
         if choices.is_over() {
             return;
         }

@@ -10,7 +10,7 @@ use crate::network;
 use crate::peers::PeerKind;
 
 /// Number of scenarios that run in parallel: they spend nearly all their time waiting for silent servers.
-const TOGETHER: usize = 16;
+const PARALLEL_SCENARIOS: usize = 16;
 /// How often a scenario in which the peers agree against the expected result is repeated, alone.
 const REPLAYS: usize = 2;
 
@@ -102,7 +102,7 @@ fn play(title: &str, inside: &str) -> Vec<ScenarioAnswers> {
 fn play_all(titles: &[&String], inside: &str) -> Vec<ScenarioAnswers> {
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..TOGETHER {
+        for _ in 0..PARALLEL_SCENARIOS {
             scope.spawn(|| {
                 while let Some(title) = titles.get(next.fetch_add(1, Relaxed)) {
                     let said = play(title, inside);

@@ -12,7 +12,7 @@ use crate::zones::{APEXES, chain, record, settle};
 use crate::{Chain, ModelRecord, build, key, name};
 
 /// Maximum number of changes of one zone.
-const STEPS: usize = 24;
+const MAX_CHANGES: usize = 24;
 /// Maximum number of initial records, not counting those that signing adds.
 const MAX_RECORDS: usize = 40;
 
@@ -49,7 +49,7 @@ pub fn change_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(&Arc
     let served = settle(apex, unsigned.clone(), chain.as_ref());
     let mut whole = Arc::new(build(apex.as_name(), &key(), &served));
     let mut version = Arc::clone(&whole);
-    for _ in 0..STEPS {
+    for _ in 0..MAX_CHANGES {
         if choices.is_over() {
             return;
         }

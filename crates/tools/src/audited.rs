@@ -10,7 +10,7 @@ use wire::text::write_time;
 
 /// Largest number of faults of one kind that are shown individually; of more, this many are named as
 /// examples.
-const EXAMPLES: usize = 3;
+const MAX_EXAMPLES: usize = 3;
 
 /// Faults of one kind.
 struct Group {
@@ -39,7 +39,7 @@ impl AuditSum {
             let (earliest, latest) = group.expire.unwrap_or((time, time));
             group.expire = Some((earlier(time, earliest), later(time, latest)));
         }
-        if group.first.len() < EXAMPLES {
+        if group.first.len() < MAX_EXAMPLES {
             group.first.push(finding);
         }
     }
@@ -48,7 +48,7 @@ impl AuditSum {
     /// found.
     pub fn tell(&self, say: &mut dyn FnMut(&Finding, String)) {
         for group in self.order.iter().filter_map(|kind| self.groups.get(kind)) {
-            match group.count > EXAMPLES as u64 {
+            match group.count > MAX_EXAMPLES as u64 {
                 true => group.first.iter().take(1).for_each(|first| say(first, group.sum(first))),
                 false => group.first.iter().for_each(|finding| say(finding, one(finding))),
             }

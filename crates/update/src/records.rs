@@ -24,7 +24,7 @@ pub(crate) struct Datum {
 }
 
 /// RRsets of up to this many records are compared record by record.
-const FEW: usize = 8;
+const MAX_PAIRWISE_RECORDS: usize = 8;
 
 /// The records of one type.
 type Set = Arc<Vec<Datum>>;
@@ -223,7 +223,7 @@ fn both<'a>(
 /// Adds the records of `these` that `those` lack to a change.
 fn only(from: &Records, these: Option<&Set>, those: Option<&Set>, rtype: Type, to: &mut ChangedRecords) {
     let (these, those) = (these.map_or(&[][..], |set| &set[..]), those.map_or(&[][..], |set| &set[..]));
-    let many: BTreeSet<&Datum> = those.iter().filter(|_| those.len() > FEW).collect();
+    let many: BTreeSet<&Datum> = those.iter().filter(|_| those.len() > MAX_PAIRWISE_RECORDS).collect();
     let is_there = |datum: &Datum| if many.is_empty() { those.contains(datum) } else { many.contains(datum) };
     for datum in these.iter().filter(|datum| !is_there(datum)) {
         to.push(from.owner.as_name(), rtype, datum.ttl, &datum.rdata);

@@ -303,7 +303,7 @@ impl<'z> Checker<'_, 'z> {
         self.targets(set, &mut |checker, target| {
             let (zone, owner) = (checker.zone, checker.node.owner().as_name());
             let mut at = target.to_buf();
-            for _ in 0..CHAIN {
+            for _ in 0..MAX_CHAIN {
                 if at.as_name() == owner {
                     return checker.report(FlawKind::CnameLoop, Type::CNAME, Some(target));
                 }
@@ -407,7 +407,7 @@ fn has_wrong_digest(ds: &[u8]) -> bool {
 }
 
 /// The longest chain of CNAMEs that is followed to find a loop.
-const CHAIN: usize = 32;
+const MAX_CHAIN: usize = 32;
 
 /// Whether every label may be one of a host name (RFC 1123 §2.1): letters, digits and hyphens. `*` is
 /// allowed, since a wildcard may match hosts; so is `_`, since names with it are no host names but widely

@@ -19,7 +19,7 @@ use crate::store::{ChangeSet, Note, NoteKind, Updated, Zone, ZoneUpdate, diff_wi
 
 /// Size in bytes below which text is read on the caller's thread: a second thread would cost more than it
 /// saves.
-const SMALL: u64 = 256 * 1024;
+const SMALL_TEXT_BYTES: u64 = 256 * 1024;
 
 /// Settings for loading a zone.
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,7 +124,7 @@ pub fn reload(
 
 /// Whether a text is read on the caller's thread, and its zone built whole.
 fn is_small(source: &TextSource<'_>) -> bool {
-    source.size().is_some_and(|size| size < SMALL)
+    source.size().is_some_and(|size| size < SMALL_TEXT_BYTES)
 }
 
 fn read<P: FnMut(ScanProgress) -> ControlFlow<()>>(

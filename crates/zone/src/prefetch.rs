@@ -15,14 +15,14 @@ pub(crate) fn line(bytes: &[u8], at: usize) {
 }
 
 /// Distance of prefetching ahead of a walk through memory, in bytes: some nodes.
-const AHEAD: usize = 768;
+const PREFETCH_DISTANCE: usize = 768;
 
 /// Prefetches what a walk through `bytes` in steps of a node will soon reach. The processor's own prefetching
 /// ends at each page.
 #[inline]
 pub(crate) fn ahead(bytes: &[u8]) {
-    line(bytes, AHEAD);
-    line(bytes, AHEAD + LINE);
+    line(bytes, PREFETCH_DISTANCE);
+    line(bytes, PREFETCH_DISTANCE + LINE);
 }
 
 /// Prefetches the cache line of the start of `value`.

@@ -18,7 +18,7 @@ const SIMPLE: u8 = 1;
 /// Bytes of ZONEMD RDATA before the digest: serial number, scheme, hash algorithm.
 const HEAD: usize = 6;
 /// Bytes collected before they are hashed.
-const PIECE: usize = 64 * 1024;
+const HASHED_BYTES: usize = 64 * 1024;
 
 /// A hash algorithm of ZONEMD (RFC 8976 §2.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,7 +151,7 @@ pub fn records(zone: &Zone, hashes: &[ZonemdHash]) -> Vec<Vec<u8>> {
 pub fn digests(zone: &Zone, hashes: &[ZonemdHash]) -> Vec<Vec<u8>> {
     let contexts = hashes.iter().map(|hash| digest::Context::new(hash.algorithm())).collect();
     let mut pass =
-        Pass { contexts, piece: Vec::with_capacity(2 * PIECE), set: Vec::new(), records: Vec::new() };
+        Pass { contexts, piece: Vec::with_capacity(2 * HASHED_BYTES), set: Vec::new(), records: Vec::new() };
     for node in zone {
         pass.node(node, node.owner() == zone.apex());
     }
@@ -222,7 +222,7 @@ impl Pass {
             piece.extend_from_slice(&set[start..end]);
         }
         set.clear();
-        if self.piece.len() >= PIECE {
+        if self.piece.len() >= HASHED_BYTES {
             self.hash();
         }
     }

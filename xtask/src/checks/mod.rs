@@ -7,6 +7,7 @@ mod header;
 mod length;
 mod links;
 mod map;
+mod names;
 mod panics;
 mod places;
 mod threads;
@@ -65,6 +66,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Fault>, String> {
     faults.extend(words::check(&tree));
     faults.extend(links::check(&tree));
     faults.extend(map::check(&metadata, &tree));
+    faults.extend(names::check(&tree));
     faults.extend(threads::check(&tree));
     faults.extend(places::check(&tree, root));
     faults.extend(changelog::check(&tree));

@@ -13,7 +13,7 @@ use crate::table::read::Reader;
 use crate::table::value::{Seconds, Size, Time, Value, quote};
 
 /// Longest lifetime of any entry, in seconds.
-const LONGEST: u32 = cache::CacheConfig::LONGEST;
+const MAX_LIFETIME_SECS: u32 = cache::CacheConfig::MAX_LIFETIME_SECS;
 /// Longest lifetime of a cached failure, in seconds (RFC 9520 §3.2).
 const LONGEST_FAILURE: u32 = 300;
 
@@ -37,14 +37,14 @@ keys! {
         /// overrides what the zones' operators intend.
         restart "min-ttl" min_ttl: Seconds<0, 3600> = Seconds(0), example "5s";
         /// Longest time that answers with data are cached, whatever their TTL.
-        restart "max-ttl" max_ttl: Seconds<0, LONGEST> = Seconds(86_400), example "12h";
+        restart "max-ttl" max_ttl: Seconds<0, MAX_LIFETIME_SECS> = Seconds(86_400), example "12h";
         /// Longest time that negative answers are cached (RFC 2308 §5).
-        restart "max-negative-ttl" max_negative_ttl: Seconds<0, LONGEST> = Seconds(10_800), example "1h";
+        restart "max-negative-ttl" max_negative_ttl: Seconds<0, MAX_LIFETIME_SECS> = Seconds(10_800), example "1h";
         /// Time that a resolution failure is cached (RFC 9520 §3.2).
         restart "failure-ttl" failure_ttl: Seconds<1, LONGEST_FAILURE> = Seconds(2), example "10s";
         /// Time that expired answers stay cached, to be served if no server answers (RFC 8767). "0s": none
         /// do.
-        restart "serve-stale" serve_stale: Seconds<0, LONGEST> = Seconds(86_400), example "3d";
+        restart "serve-stale" serve_stale: Seconds<0, MAX_LIFETIME_SECS> = Seconds(86_400), example "3d";
         /// TTL of the records in an expired answer (RFC 8767 §4).
         restart "stale-answer-ttl" stale_answer_ttl: Seconds<1, 3600> = Seconds(30), example "20s";
     }

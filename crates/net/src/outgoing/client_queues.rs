@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The number of client queues.
 const CLIENT_QUEUES: usize = 256;
 /// The divisor of the limit that yields each client queue's guaranteed share; the share is at least one.
-const SHARE: usize = 16;
+const SHARE_DIVISOR: usize = 16;
 /// Capacity that an empty client queue keeps, in requests.
 const EMPTY_QUEUE_CAPACITY: usize = 16;
 
@@ -47,7 +47,7 @@ impl Waiting {
     /// that hold less than their share are still admitted, up to twice the limit. Threads that call this
     /// concurrently may exceed it.
     pub(super) fn admits(&self, client_queue: ClientQueue, most: usize) -> bool {
-        let (all, share) = (self.all.load(Relaxed), (most / SHARE).max(1));
+        let (all, share) = (self.all.load(Relaxed), (most / SHARE_DIVISOR).max(1));
         all < most || (all < most.saturating_mul(2) && self.of(client_queue).load(Relaxed) < share)
     }
 
@@ -152,7 +152,7 @@ mod tests {
                 .count()
         };
         assert_eq!(fill(flood), 64);
-        assert_eq!(fill(single), 64 / SHARE);
+        assert_eq!(fill(single), 64 / SHARE_DIVISOR);
         assert_eq!(fill(flood), 0);
         waiting.remove(single);
         assert_eq!(fill(single), 1);

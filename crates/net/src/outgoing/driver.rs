@@ -22,13 +22,13 @@ use super::socket::{BUFFER, LinkProgress, LinkSocket, is_exhausted};
 const WAKE: Token = Token(0);
 /// Links read before the workers whose queries they answer are woken: as many as the replies that one system
 /// call sends.
-const TOGETHER: usize = 64;
+const LINKS_PER_WAKE: usize = 64;
 /// Most requests taken before sockets are read.
-const REQUESTS: usize = 256;
+const REQUESTS_BEFORE_READS: usize = 256;
 
 /// Longest sleep while requests come now and then, so that nearly no request has to wake the thread because
 /// of a deadline.
-const NAP: Duration = Duration::from_millis(25);
+const MAX_NAP: Duration = Duration::from_millis(25);
 /// Time after the last request from which on the thread sleeps until an event.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
@@ -298,7 +298,7 @@ impl<C: Core> Driver<C> {
         let busy = self.take_requests(1, waiting, now) > 0 || !self.again.is_empty();
         let busy = busy.then_some(now);
         let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < IDLE_AFTER);
-        let until = [busy, self.core.deadline(), nap.map(|_| now + NAP)].into_iter().flatten().min();
+        let until = [busy, self.core.deadline(), nap.map(|_| now + MAX_NAP)].into_iter().flatten().min();
         self.sleep = Sleep::until(until);
         until.map(|until| until.saturating_duration_since(now))
     }
@@ -434,11 +434,11 @@ impl<C: Core> Driver<C> {
     /// Acts on all events and waiting requests.
     fn work(&mut self, events: &Events, waiting: &Waiting) {
         let now = Instant::now();
-        self.take_requests(REQUESTS, waiting, now);
+        self.take_requests(REQUESTS_BEFORE_READS, waiting, now);
         self.note_ready(events);
         let mut left = self.again.len();
         while left > 0 {
-            let together = left.min(TOGETHER);
+            let together = left.min(LINKS_PER_WAKE);
             wake_together(|| self.read_links(together, now));
             left -= together;
         }

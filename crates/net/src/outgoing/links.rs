@@ -19,7 +19,7 @@ use mio::{Events, Poll, Token, Waker};
 use super::port::Ports;
 use super::predictor::ReplyPredictor;
 use super::socket::{BUFFER, DatagramLink, is_exhausted};
-use super::stock::{BUNCH, Stock};
+use super::stock::{SOCKETS_PER_REFILL, Stock};
 use crate::ready::Ready;
 
 /// The token of the mailbox; links have the other tokens.
@@ -28,8 +28,8 @@ const MAIL: Token = Token(usize::MAX);
 const LINKS_READ: usize = 32;
 /// The most links that a worker waits for by their own descriptors. With so few, that costs less than adding
 /// each to the set and reading the set.
-const APART: usize = 4;
-const _: () = assert!(APART < Ready::MAX_DESCRIPTORS);
+const MAX_LINKS_APART: usize = 4;
+const _: () = assert!(MAX_LINKS_APART < Ready::MAX_DESCRIPTORS);
 /// Index of the set among the descriptors that are waited for; the links apart follow.
 const SET: usize = 0;
 /// Bytes of the message buffer that stay allocated.
@@ -302,7 +302,7 @@ impl WorkerLinks {
 
     /// Makes sure that a wait ends when the link is readable.
     fn wait_for(&mut self, link: Link) {
-        let few = self.open.len() <= APART;
+        let few = self.open.len() <= MAX_LINKS_APART;
         let Some(WorkerLink { socket, waited_for, .. }) = self.open.get_mut(&link) else { return };
         match waited_for {
             WaitedFor::Not if few => {
@@ -495,7 +495,7 @@ impl WorkerLinks {
     /// Closes the sockets of closed links and opens new ones, once there are enough: in a row each takes the
     /// kernel less time.
     pub(super) fn tidy(&mut self) {
-        if self.closed.len() >= BUNCH {
+        if self.closed.len() >= SOCKETS_PER_REFILL {
             self.closed.clear();
             self.stock.fill();
         }
@@ -613,12 +613,12 @@ mod tests {
     #[test]
     fn many_links_are_waited_for_in_the_set() {
         let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
-        let all = APART as u64 + 2;
+        let all = MAX_LINKS_APART as u64 + 2;
         (1..=all).for_each(|link| ask(&mut links, link, to));
         links.carry_out(false);
         let from: Vec<SocketAddr> =
             (0..all).map(|_| other.recv_from(&mut [0; 8]).expect("all are sent").1).collect();
-        assert!(links.descriptors().len() <= 1 + APART, "{:?}", links.descriptors());
+        assert!(links.descriptors().len() <= 1 + MAX_LINKS_APART, "{:?}", links.descriptors());
         other.send_to(b"reply", from[from.len() - 1]).expect("it is sent");
         assert!(wait(&mut links).has(SET));
         assert_eq!(heard(&mut links), [(all, Ok(b"reply".to_vec()))]);
@@ -643,7 +643,7 @@ mod tests {
     fn sockets_are_closed_and_opened_in_bunches_and_each_link_has_one_of_its_own() {
         let ((other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
         let (mut ports, mut sockets) = (HashSet::new(), Vec::new());
-        for link in 1..=3 * BUNCH as u64 {
+        for link in 1..=3 * SOCKETS_PER_REFILL as u64 {
             ask(&mut links, link, to);
             links.carry_out(false);
             ports.insert(other.recv_from(&mut [0; 8]).expect("it is sent").1.port());
@@ -652,9 +652,9 @@ mod tests {
             links.tidy();
             sockets.push(links.closed.len());
         }
-        assert_eq!(sockets[..BUNCH + 2], [1, 2, 3, 4, 5, 6, 7, 0, 1, 2]);
+        assert_eq!(sockets[..SOCKETS_PER_REFILL + 2], [1, 2, 3, 4, 5, 6, 7, 0, 1, 2]);
         // Two random ports are equal now and then.
-        assert!(ports.len() >= 3 * BUNCH - 2, "{ports:?}");
+        assert!(ports.len() >= 3 * SOCKETS_PER_REFILL - 2, "{ports:?}");
         ask(&mut links, 0, to);
         links.order(Action::Close { link: Link(0) });
         links.carry_out(false);

@@ -12,7 +12,7 @@ use crate::ready::Ready;
 
 /// Requests that a worker acts on in one turn, minus the replies: more would delay queries answered from
 /// memory.
-const TURN: usize = 4;
+const REQUESTS_PER_TURN: usize = 4;
 /// The same while memory answers no queries: datagrams sent together cost less.
 const LONG_TURN: usize = 32;
 
@@ -20,7 +20,7 @@ const LONG_TURN: usize = 32;
 const KEPT_OUT: Duration = Duration::from_micros(100);
 /// Turns after the last answer from memory from which on they are long: some milliseconds, so that a client
 /// with a few hundred cache hits per second never meets a long one.
-const CALM: u32 = 64;
+const CALM_TURNS: u32 = 64;
 
 /// Outgoing state of one worker, used on the thread that it was created on.
 pub(crate) struct WorkerOutbound {
@@ -104,13 +104,13 @@ impl WorkerOutbound {
 
     /// Whether memory has answered no query in the last turns.
     pub(crate) fn is_calm(&self) -> bool {
-        self.calm > CALM
+        self.calm > CALM_TURNS
     }
 
     /// Runs a turn: acts on a few replies and a few requests.
     pub(crate) fn turn(&mut self) {
         self.calm = self.calm.saturating_add(1);
-        let most = if self.is_calm() { LONG_TURN } else { TURN };
+        let most = if self.is_calm() { LONG_TURN } else { REQUESTS_PER_TURN };
         let Some(links) = &mut self.links else { return };
         // If it panics, the rest is for the next turn.
         self.more = true;

@@ -7,22 +7,22 @@ use std::net::{IpAddr, SocketAddr};
 use socket2::Socket;
 
 /// The lowest port used.
-const LOWEST: u16 = 1024;
+const LOWEST_PORT: u16 = 1024;
 /// Ports tried before the kernel chooses: where many are taken, it still finds a free one.
-const TRIES: usize = 16;
+const PORT_TRIES: usize = 16;
 /// Random bytes fetched from the system at once.
-const FETCHED: usize = 512;
+const RANDOM_BYTES: usize = 512;
 
 /// A source of random ports.
 pub(super) struct Ports {
     /// Random bytes of the system, each used once.
-    bytes: [u8; FETCHED],
+    bytes: [u8; RANDOM_BYTES],
     used: usize,
 }
 
 impl Ports {
     pub(super) fn new() -> Self {
-        Ports { bytes: [0; FETCHED], used: FETCHED }
+        Ports { bytes: [0; RANDOM_BYTES], used: RANDOM_BYTES }
     }
 
     /// Binds a socket to a random port of `ip`.
@@ -30,7 +30,7 @@ impl Ports {
     /// # Errors
     /// The system's, if this host does not have the address.
     pub(super) fn bind(&mut self, socket: &Socket, ip: IpAddr) -> io::Result<()> {
-        for _ in 0..TRIES {
+        for _ in 0..PORT_TRIES {
             match socket.bind(&SocketAddr::new(ip, self.port()?).into()) {
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
                 // Some systems reserve ports.
@@ -41,10 +41,10 @@ impl Ports {
         socket.bind(&SocketAddr::new(ip, 0).into())
     }
 
-    /// Returns a port from [`LOWEST`] on, all equally likely.
+    /// Returns a port from [`LOWEST_PORT`] on, all equally likely.
     fn port(&mut self) -> io::Result<u16> {
         loop {
-            if self.used == FETCHED {
+            if self.used == RANDOM_BYTES {
                 getrandom::fill(&mut self.bytes).map_err(io::Error::other)?;
                 self.used = 0;
             }
@@ -53,7 +53,7 @@ impl Ports {
             };
             self.used += 2;
             let port = u16::from_ne_bytes(bytes);
-            if port >= LOWEST {
+            if port >= LOWEST_PORT {
                 return Ok(port);
             }
         }
@@ -82,7 +82,7 @@ mod tests {
         let (mut ports, mut ranges) = (Ports::new(), [0u32; 63]);
         for _ in 0..SAMPLES {
             let (_, port) = bind(&mut ports)?;
-            ranges[usize::from((port - LOWEST) / 1024)] += 1;
+            ranges[usize::from((port - LOWEST_PORT) / 1024)] += 1;
         }
         let expected = (SAMPLES / ranges.len()) as f64;
         let statistic: f64 = ranges.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
@@ -97,7 +97,7 @@ mod tests {
         let bound: Vec<_> = (0..200).map(|_| bind(&mut ports)).collect::<io::Result<_>>()?;
         let taken: HashSet<u16> = bound.iter().map(|(_, port)| *port).collect();
         assert_eq!(taken.len(), bound.len());
-        assert!(taken.iter().all(|&port| port >= LOWEST));
+        assert!(taken.iter().all(|&port| port >= LOWEST_PORT));
         Ok(())
     }
 }

@@ -3,11 +3,11 @@
 //! cost of waiting is saved. A read costs a fraction of that, but with distant servers it is in vain.
 
 /// Reads without a reply that one with a reply makes up for.
-const WORTH: u8 = 4;
+const REPLY_WEIGHT: u8 = 4;
 /// Highest confidence that replies arrive soon.
-const SURE: u8 = 64;
+const MAX_CONFIDENCE: u8 = 64;
 /// While replies do not arrive soon, one of this many links is read early all the same.
-const SAMPLE: u8 = 128;
+const SAMPLED_ONE_IN: u8 = 128;
 
 /// Results of early reads, recent ones weighing most.
 #[derive(Debug, Default)]
@@ -20,14 +20,14 @@ pub(super) struct ReplyPredictor {
 impl ReplyPredictor {
     /// Returns whether a link that is being opened is read before it is waited for.
     pub(super) fn expects_reply(&mut self) -> bool {
-        self.opened = (self.opened + 1) % SAMPLE;
+        self.opened = (self.opened + 1) % SAMPLED_ONE_IN;
         self.confidence > 0 || self.opened == 0
     }
 
     /// Notes the result of an early read.
     pub(super) fn note(&mut self, came: bool) {
         self.confidence = match came {
-            true => self.confidence.saturating_add(WORTH).min(SURE),
+            true => self.confidence.saturating_add(REPLY_WEIGHT).min(MAX_CONFIDENCE),
             false => self.confidence.saturating_sub(1),
         };
     }

@@ -19,7 +19,7 @@ use super::sync::{AtomicBool, Events, Mutex, MutexGuard, Poll, Waker, fence, thr
 
 /// Most requests that other threads act on during one sleep of the core's thread. For more they wake it,
 /// since they have other work.
-const BROUGHT: usize = 4;
+const MAX_REQUESTS_ASLEEP: usize = 4;
 
 /// A sleep of the core's thread.
 #[derive(Default)]
@@ -38,14 +38,14 @@ impl Sleep {
 
     /// Returns the number of requests that other threads may still act on.
     pub(super) fn left(&self) -> usize {
-        BROUGHT.saturating_sub(self.brought)
+        MAX_REQUESTS_ASLEEP.saturating_sub(self.brought)
     }
 
     /// Counts `taken` requests that other threads have acted on. Returns whether the thread may sleep on;
     /// `deadline` is the core's next one.
     pub(super) fn goes_on(&mut self, taken: usize, deadline: Option<Instant>) -> bool {
         self.brought += taken;
-        self.brought < BROUGHT && self.ends_by(deadline)
+        self.brought < MAX_REQUESTS_ASLEEP && self.ends_by(deadline)
     }
 
     /// Whether the sleeping thread wakes without an event before the core's deadline.

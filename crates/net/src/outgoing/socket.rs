@@ -19,7 +19,7 @@ use crate::framing::{Framed, frame};
 const MOST_UNSENT: usize = 1 << 20;
 
 /// Reads of one link before other links are read.
-const READS: usize = 16;
+const READS_PER_LINK: usize = 16;
 
 /// Whether a link could not be opened because the process or the system has no file descriptor left.
 pub(super) fn is_exhausted(error: &io::Error) -> bool {
@@ -201,7 +201,7 @@ impl LinkSocket {
     /// # Errors
     /// The reason why the link has ended. Messages read before have been passed on.
     pub(super) fn ready(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<LinkProgress> {
-        for _ in 0..READS {
+        for _ in 0..READS_PER_LINK {
             let read = match self {
                 LinkSocket::Datagrams(socket) => socket.receive(buffer).map(|n| take(&buffer[..n])),
                 LinkSocket::Stream(upstream) => upstream.exchange(buffer, take).map(|()| true),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Number of sockets that are opened together.
-pub(super) const BUNCH: usize = 8;
+pub(super) const SOCKETS_PER_REFILL: usize = 8;
 
 /// Datagram sockets without a port and without a peer. A link binds its socket to a random port when it takes
 /// it: before, there is no port that could be found by probing, and nothing can be sent to the socket.
@@ -40,7 +40,7 @@ impl Stock {
         {
             if wanted {
                 // If the system refuses a descriptor, the next link gets the error.
-                let missing = BUNCH.saturating_sub(sockets.len());
+                let missing = SOCKETS_PER_REFILL.saturating_sub(sockets.len());
                 sockets.extend((0..missing).map_while(|_| open(domain).ok()));
             }
         }
@@ -72,16 +72,17 @@ mod tests {
         let to = SocketAddr::from(([127, 0, 0, 1], 53));
         let first = stock.take(to).expect("a descriptor");
         stock.fill();
-        assert_eq!((stock.v4.len(), stock.v6.len()), (BUNCH, 0));
+        assert_eq!((stock.v4.len(), stock.v6.len()), (SOCKETS_PER_REFILL, 0));
         let mut taken = vec![first.as_raw_fd()];
-        let sockets: Vec<Socket> = (0..BUNCH + 2).map(|_| stock.take(to).expect("a descriptor")).collect();
+        let sockets: Vec<Socket> =
+            (0..SOCKETS_PER_REFILL + 2).map(|_| stock.take(to).expect("a descriptor")).collect();
         taken.extend(sockets.iter().map(AsRawFd::as_raw_fd));
         taken.sort_unstable();
         taken.dedup();
-        assert_eq!((taken.len(), stock.v4.len()), (BUNCH + 3, 0));
+        assert_eq!((taken.len(), stock.v4.len()), (SOCKETS_PER_REFILL + 3, 0));
         stock.fill();
         stock.fill();
-        assert_eq!(stock.v4.len(), BUNCH);
+        assert_eq!(stock.v4.len(), SOCKETS_PER_REFILL);
         stock.clear();
         assert_eq!(stock.v4.len(), 0);
     }

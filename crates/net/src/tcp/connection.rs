@@ -28,9 +28,9 @@ use crate::guard::Guarded;
 use crate::stats::WorkerStats;
 
 /// Bytes read at once: the longest message and its length prefix.
-const READ: usize = MAX_MESSAGE + 2;
+const READ_BUFFER_BYTES: usize = MAX_MESSAGE + 2;
 /// Rounds of reading and writing before other connections are polled.
-const ROUNDS: usize = 4;
+const ROUNDS_PER_POLL: usize = 4;
 /// Unsent bytes up to which streams are pulled.
 const STREAM_AHEAD: usize = 64 * 1024;
 /// Capacity above which the buffer for incomplete messages is freed once empty.
@@ -72,8 +72,8 @@ pub(super) struct Stage<F: HandlerFactory> {
 impl<F: HandlerFactory> SharedBuffers<F> {
     pub(crate) fn new(guarded: Guarded<F>) -> Self {
         SharedBuffers {
-            input: vec![0; READ],
-            spare: Vec::with_capacity(READ),
+            input: vec![0; READ_BUFFER_BYTES],
+            spare: Vec::with_capacity(READ_BUFFER_BYTES),
             stage: Stage {
                 guarded,
                 envelopes: Vec::with_capacity(BATCH),
@@ -136,7 +136,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         let mut moved = true;
         let mut rounds = 0;
         while moved {
-            if rounds == ROUNDS {
+            if rounds == ROUNDS_PER_POLL {
                 cx.waker().wake_by_ref();
                 break;
             }
@@ -224,7 +224,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             (n, used > 0)
         } else {
             // Grows with the bytes received, not with the announced length.
-            let room = before.clamp(512, READ);
+            let room = before.clamp(512, READ_BUFFER_BYTES);
             self.life.partial.resize(before + room, 0);
             let mut buffer = ReadBuf::new(&mut self.life.partial[before..]);
             let poll = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);

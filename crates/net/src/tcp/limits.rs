@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::event::ConnectionEvent;
 
 /// Idle connections noted for eviction in one pass over all of them.
-const CANDIDATES: usize = 64;
+const EVICTION_CANDIDATES: usize = 64;
 
 /// Timeouts of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +232,7 @@ impl Table {
             .map(|(&id, entry)| (entry.stamp.load(Ordering::Relaxed), id))
             .filter(|&(stamp, _)| stamp != BUSY)
             .collect();
-        let keep = idle.len().min(CANDIDATES);
+        let keep = idle.len().min(EVICTION_CANDIDATES);
         if keep > 0 && keep < idle.len() {
             idle.select_nth_unstable(keep - 1);
         }

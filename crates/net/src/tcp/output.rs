@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 
 /// Capacity above which an empty buffer is freed.
-const KEEP: usize = 256 * 1024;
+const MAX_KEPT_CAPACITY: usize = 256 * 1024;
 
 /// Bytes before a message: its length.
 const FRAME: usize = 2;
@@ -68,7 +68,7 @@ impl Output {
     pub(crate) fn return_to(&mut self, spare: &mut Vec<u8>) {
         if self.end == 0 && self.buffer.capacity() > 0 {
             let buffer = std::mem::take(&mut self.buffer);
-            if spare.capacity() == 0 && buffer.capacity() <= KEEP {
+            if spare.capacity() == 0 && buffer.capacity() <= MAX_KEPT_CAPACITY {
                 *spare = buffer;
             }
         }

@@ -15,7 +15,7 @@ use super::event::{ConnectionEvent, Late};
 use crate::stats::WorkerStats;
 
 /// Most late answers written together.
-const LATE: usize = 16;
+const MAX_LATE_BATCH: usize = 16;
 
 /// The event sender of each connection of a worker, by its number.
 pub(super) type Events = Rc<RefCell<HashMap<u64, UnboundedSender<ConnectionEvent>>>>;
@@ -67,11 +67,11 @@ impl<F: HandlerFactory> Returns<F> {
         }
     }
 
-    /// Passes on up to [`LATE`] answers. Returns whether more are ready.
+    /// Passes on up to [`MAX_LATE_BATCH`] answers. Returns whether more are ready.
     fn some(&mut self) -> bool {
         let mut buffers = self.buffers.borrow_mut();
         let stage = buffers.stage();
-        let measures = (MAX_MESSAGE, MAX_MESSAGE, LATE);
+        let measures = (MAX_MESSAGE, MAX_MESSAGE, MAX_LATE_BATCH);
         let mut replies = LateReplies::new(&mut stage.output, measures, &mut self.replies, Clock::System);
         let more = stage.guarded.late(&mut replies);
         let events = self.events.borrow();

@@ -34,7 +34,7 @@ use crate::sys;
 /// Consecutive errors after which a listening socket is reopened.
 const ERRORS_TOLERATED: u32 = 16;
 /// First and longest pause after errors of accepting.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// Longest pause while descriptors are short: they become free as connections end, and clients are waiting.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// Time without a shortage after which the next one is reported again.
@@ -310,7 +310,7 @@ impl<F: HandlerFactory> Acceptor<F> {
 
     /// Opens a new socket for the same address, however long it takes; `None` once a stop is requested.
     async fn rebind(&self, stop: &mut watch::Receiver<bool>) -> Option<TcpListener> {
-        let (mut pause, longest) = PAUSE;
+        let (mut pause, longest) = ACCEPT_PAUSE;
         let mut reported = false;
         self.job.socket.clear();
         loop {
@@ -342,14 +342,14 @@ async fn again(kept: &TcpListener, stop: &mut watch::Receiver<bool>) -> Option<T
     tokio::select! {
         biased;
         _ = stop.wait_for(|&stopped| stopped) => None,
-        () = tokio::time::sleep(PAUSE.1) => kept.try_clone().ok(),
+        () = tokio::time::sleep(ACCEPT_PAUSE.1) => kept.try_clone().ok(),
     }
 }
 
 /// Returns the pause after an error of accepting, the `errors`-th in a row; or the error, if the socket must
 /// be reopened.
 fn pause_after(error: io::Error, errors: u32) -> io::Result<Duration> {
-    let (first, longest) = PAUSE;
+    let (first, longest) = ACCEPT_PAUSE;
     let pause = first.saturating_mul(1 << errors.min(8)).min(longest);
     match error.raw_os_error() {
         None => Ok(Duration::ZERO),

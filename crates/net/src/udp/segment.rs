@@ -7,16 +7,16 @@ use std::net::{IpAddr, SocketAddr};
 const MAX_REPLIES_A_SEND: usize = 64;
 /// Longest reply in a group, in bytes. With its headers each must fit a packet, which is limited to 1280
 /// bytes on our IPv6 sockets.
-const LONGEST: usize = 1232;
+const MAX_REPLY_BYTES: usize = 1232;
 /// Most bytes in a send, below the limit of the length field of either family.
-const MOST_BYTES: usize = 65_000;
+const MAX_GROUP_BYTES: usize = 65_000;
 /// Size of the table of open groups, a power of two; a reply looks up its group in one place only.
-const PLACES: usize = 256;
+const GROUP_SLOTS: usize = 256;
 /// Smallest batch that is grouped, and the smallest that shows how many flows there are.
-const SHALLOW: usize = 4;
-const DEEP: usize = 32;
+const MIN_GROUPED_BATCH: usize = 4;
+const DEEP_BATCH: usize = 32;
 /// Number of batches sent without grouping after a deep batch in which few replies could be joined.
-const PAUSE: u32 = 15;
+const UNGROUPED_BATCHES: u32 = 15;
 
 /// A reply to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -71,21 +71,21 @@ impl Plan {
     /// Groups `replies`.
     #[inline]
     pub(crate) fn make(&mut self, replies: &[QueuedReply]) {
-        if self.pause > 0 || replies.len() < SHALLOW {
+        if self.pause > 0 || replies.len() < MIN_GROUPED_BATCH {
             self.pause = self.pause.saturating_sub(1);
             return self.singly(replies.len());
         }
         self.groups.clear();
         self.membership.clear();
         self.places.clear();
-        self.places.resize(PLACES, 0);
+        self.places.resize(GROUP_SLOTS, 0);
         for (i, reply) in replies.iter().enumerate() {
             let place = &mut self.places[place(reply)];
             let open = self.groups.get_mut(usize::from(*place)).filter(|group| {
                 let first = &replies[group.first];
                 first.len == reply.len
-                    && reply.len <= LONGEST
-                    && group.count < MAX_REPLIES_A_SEND.min(MOST_BYTES / reply.len)
+                    && reply.len <= MAX_REPLY_BYTES
+                    && group.count < MAX_REPLIES_A_SEND.min(MAX_GROUP_BYTES / reply.len)
                     && first.peer == reply.peer
                     && first.local == reply.local
             });
@@ -102,8 +102,8 @@ impl Plan {
             }
         }
         // Less than one in four was joined: grouping is not worthwhile.
-        if replies.len() >= DEEP && self.groups.len() * 4 > replies.len() * 3 {
-            self.pause = PAUSE;
+        if replies.len() >= DEEP_BATCH && self.groups.len() * 4 > replies.len() * 3 {
+            self.pause = UNGROUPED_BATCHES;
         }
         let mut start = 0;
         for group in &mut self.groups {
@@ -134,7 +134,7 @@ fn place(reply: &QueuedReply) -> usize {
     let key = address ^ u64::from(reply.peer.port()) << 32 ^ (reply.len as u64) << 48;
     // The top bits of a product depend on all bits of the factor (the odd number nearest 2^64 over the golden
     // ratio).
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.trailing_zeros())) as usize
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GROUP_SLOTS.trailing_zeros())) as usize
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
         let one: Vec<_> = (0..64).map(|i| reply(i, 4000, 40)).collect();
         let mut plan = Plan::default();
         plan.make(&many);
-        for _ in 0..PAUSE {
+        for _ in 0..UNGROUPED_BATCHES {
             plan.make(&one);
             assert_eq!(plan.groups.len(), 64);
         }

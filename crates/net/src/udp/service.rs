@@ -24,12 +24,12 @@ const ERRORS_TOLERATED: u32 = 8;
 const DRAIN_STEP: Duration = Duration::from_millis(5);
 /// Batch size from which on slow queries are deferred, while others are answered from memory: these would be
 /// delayed.
-const BURST: usize = 8;
+const DEFERRING_BATCH: usize = 8;
 /// Most consecutive full batches before other work: in the middle of a burst it shows whether other clients
 /// send queries that memory answers.
-const FULL: u32 = 4;
+const MAX_FULL_BATCHES: u32 = 4;
 /// Most deferred queries continued at a time.
-const RESUMED: usize = 8;
+const MAX_RESUMED: usize = 8;
 
 /// A datagram worker without its back end.
 pub(crate) struct DatagramService<F: HandlerFactory> {
@@ -150,7 +150,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
         let stats: &WorkerStats = &self.job.stats;
         let mut batch = datagrams.batch();
-        if n >= BURST && !self.outbound.is_calm() {
+        if n >= DEFERRING_BATCH && !self.outbound.is_calm() {
             batch.let_put_off();
             self.put_off = true;
         }
@@ -169,7 +169,8 @@ impl<F: HandlerFactory> DatagramService<F> {
     /// work.
     #[inline]
     fn is_in_a_burst(&mut self, n: usize) -> bool {
-        self.full = if n >= self.job.config.udp.batch && self.full < FULL { self.full + 1 } else { 0 };
+        self.full =
+            if n >= self.job.config.udp.batch && self.full < MAX_FULL_BATCHES { self.full + 1 } else { 0 };
         self.full > 0
     }
 
@@ -178,7 +179,7 @@ impl<F: HandlerFactory> DatagramService<F> {
     #[inline]
     fn take_turn<D: Datagrams>(&mut self, datagrams: &mut D) {
         if self.put_off {
-            self.put_off = self.guarded.resume(&mut datagrams.late(), RESUMED);
+            self.put_off = self.guarded.resume(&mut datagrams.late(), MAX_RESUMED);
             self.settle(datagrams);
         }
         if !self.outbound.is_due() {

@@ -24,7 +24,7 @@ const GET_FLAGS: u32 = 0x25;
 const TAKES_TAGS_OFF: u32 = 1 << 8;
 
 /// Drivers whose senders may leave a checksum unfinished, since there is no wire in between.
-const UNFINISHED: [&str; 3] = ["veth", "virtio_net", "tun"];
+const UNFINISHED_CHECKSUM_DRIVERS: [&str; 3] = ["veth", "virtio_net", "tun"];
 
 /// A network interface that carries Ethernet frames.
 #[derive(Clone, Debug)]
@@ -66,7 +66,8 @@ impl Interface {
         let mut link = [0; 6];
         link.copy_from_slice(&hardware[2..8]);
         let mtu = number(ask(socket, name, libc::SIOCGIFMTU)?) as usize;
-        let unfinished_checksums = driver(socket, name).is_ok_and(|d| UNFINISHED.contains(&d.as_str()));
+        let unfinished_checksums =
+            driver(socket, name).is_ok_and(|d| UNFINISHED_CHECKSUM_DRIVERS.contains(&d.as_str()));
         let queues = queues(socket, name).unwrap_or(1).max(1);
         let hides_tags = takes_tags_off(socket, name).unwrap_or(false) && has_vlans(name);
         Ok(Interface { index, link, mtu, queues, unfinished_checksums, hides_tags })

@@ -25,11 +25,11 @@ use crate::refusal::{BindFault, BindRefusal};
 use crate::udp::{DatagramService, Endpoint};
 
 /// Groups of frames for replies: the most batches of replies in transit at a time.
-const GROUPS: usize = 8;
+const REPLY_GROUPS: usize = 8;
 /// Bytes that the kernel reserves at the start of a received frame (`XDP_PACKET_HEADROOM`).
 const KERNEL_HEADROOM: usize = 256;
 /// Bytes of the link layer with a tag.
-const LINK: usize = 18;
+const LINK_LAYER_BYTES: usize = 18;
 /// Longest IPv6 packet that every link carries (RFC 8200 §5). Routers do not fragment IPv6 packets, and the
 /// front gets no information about the path MTU, so replies keep to it.
 const IPV6_MIN_MTU: usize = 1280;
@@ -77,7 +77,7 @@ impl XdpListener {
             frame: measures.frame,
             receive: xdp.frames.clamp(64, 1 << 16).next_power_of_two(),
             group: measures.batch,
-            groups: GROUPS,
+            groups: REPLY_GROUPS,
         };
         let mut sockets = Vec::new();
         for queue in 0..queues {
@@ -139,7 +139,7 @@ fn targets(
 }
 
 fn measures(interface: &Interface, targets: &[(IpAddr, u16)], config: &ListenerConfig) -> Measures {
-    let frame = if interface.mtu + LINK > 2048 - KERNEL_HEADROOM { 4096 } else { 2048 };
+    let frame = if interface.mtu + LINK_LAYER_BYTES > 2048 - KERNEL_HEADROOM { 4096 } else { 2048 };
     let mut room = config.udp.max_reply.min(frame - HEADROOM);
     for (ip, _) in targets {
         let packet = match ip {
@@ -196,7 +196,7 @@ fn open_queue(
     copy: XdpCopy,
 ) -> Result<QueueSocket, StepError> {
     let open = |zero_copy| QueueSocket::open(QueueChoice { interface, queue, zero_copy }, layout);
-    let deadline = Instant::now() + RELEASE;
+    let deadline = Instant::now() + QUEUE_RELEASE_TIMEOUT;
     loop {
         let opened = match copy {
             XdpCopy::ZeroCopy => open(true),
@@ -214,7 +214,7 @@ fn open_queue(
 
 /// The kernel releases the queue of a closed socket with a delay: the timeout for that, and the interval of
 /// retries.
-const RELEASE: Duration = Duration::from_millis(500);
+const QUEUE_RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
 /// Returns the error of a failed step, in the operator's terms.

@@ -27,7 +27,7 @@ use crate::udp::{Datagrams, Endpoint, Tally, count_send_error, stride};
 const SEND_WAIT: Duration = Duration::from_millis(10);
 const SEND_WAITS: u32 = 5;
 /// Most late answers written together.
-const LATE: usize = 16;
+const MAX_LATE_BATCH: usize = 16;
 /// Waits per reading of the kernel's counters, which are also read whenever nothing was received.
 const WAITS_PER_READING: u32 = 256;
 
@@ -216,12 +216,12 @@ impl Datagrams for Queue {
 
     fn late(&mut self) -> LateReplies<'_> {
         let room = self.endpoints.iter().map(Endpoint::max_reply).min().unwrap_or(0);
-        self.late_output.resize(LATE * room, 0);
-        LateReplies::new(&mut self.late_output, (room, room, LATE), &mut self.late, Clock::System)
+        self.late_output.resize(MAX_LATE_BATCH * room, 0);
+        LateReplies::new(&mut self.late_output, (room, room, MAX_LATE_BATCH), &mut self.late, Clock::System)
     }
 
     fn send_late(&mut self) -> u64 {
-        let room = self.late_output.len() / LATE;
+        let room = self.late_output.len() / MAX_LATE_BATCH;
         let settled = self.late.len() as u64;
         let mut tally = Tally::default();
         for ((to, outcome), buffer) in self.late.drain(..).zip(self.late_output.chunks_exact(room.max(1))) {

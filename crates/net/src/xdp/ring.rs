@@ -16,12 +16,12 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 /// Bytes of a huge page.
-const HUGE: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 impl Mapping {
     /// Returns at least `len` bytes of zeroed memory, in huge pages if the system has some free.
     pub(super) fn anonymous(len: usize) -> io::Result<Self> {
-        let huge = len.next_multiple_of(HUGE);
+        let huge = len.next_multiple_of(HUGE_PAGE_BYTES);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         if let Ok(mapping) = Mapping::new(huge, flags | libc::MAP_HUGETLB, -1, 0) {
             return Ok(mapping);

@@ -17,7 +17,7 @@ const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Kernel memory for replies in transit, in bytes.
 const SEND_BUFFER: libc::c_int = 8 << 20;
 /// Most consecutive calls that make the kernel continue sending when it reports that there is more.
-const KICKS: u32 = 64;
+const MAX_KICKS: u32 = 64;
 
 /// Layout of a socket's memory.
 #[derive(Clone, Copy, Debug)]
@@ -240,7 +240,7 @@ impl QueueSocket {
 
     /// Makes the kernel send the frames that it has not taken yet.
     pub(super) fn kick(&mut self) {
-        for _ in 0..KICKS {
+        for _ in 0..MAX_KICKS {
             if !self.outgoing.needs_wakeup() || !self.outgoing.waiting() {
                 return;
             }

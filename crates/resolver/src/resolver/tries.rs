@@ -19,7 +19,7 @@ use crate::servers::ServerId;
 use crate::trace::{CookieSent, TraceEvent};
 
 /// Failed links to a server in one lookup after which it counts as unreachable.
-const REFUSALS: u32 = 2;
+const MAX_REFUSALS: u32 = 2;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Queries the next server, if there is one and a try is left.
@@ -244,7 +244,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             asked.refused += u32::from(error == io::ErrorKind::ConnectionRefused);
             // A single refusal is not enough: the server may be starting, and an attacker that guesses a port
             // can forge one.
-            asked.spent |= refused && asked.broken >= REFUSALS;
+            asked.spent |= refused && asked.broken >= MAX_REFUSALS;
         }
         // For a connection the error may come from another router (ICMP), which must not decide which servers
         // are used.

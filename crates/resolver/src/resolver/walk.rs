@@ -33,7 +33,7 @@ use crate::trace::{TraceEvent, TraceVerdict};
 /// Interval between two attempts to prime a rule.
 const PRIME_AGAIN: Duration = Duration::from_secs(60);
 /// Most referrals of a lookup whose proofs are kept: no sensible path has more zones.
-const PROOFS: usize = 16;
+const MAX_PROOFS: usize = 16;
 
 /// The consequence of a reply in one step.
 pub(super) enum Next {
@@ -353,7 +353,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             }
             // A client that has set both bits validates the answer.
             let validates = question.dnssec_ok && question.checking_disabled;
-            let proof = (validates && referrals < PROOFS)
+            let proof = (validates && referrals < MAX_PROOFS)
                 .then(|| referral_proof(message, &referral.zone, question, &scope));
             return Ok(Next::Down(referral, proof.flatten().map(Box::new)));
         }

@@ -7,7 +7,7 @@ use super::{ReplyFault, Scope};
 use crate::query_key::QueryKey;
 
 /// Links followed, CNAME and DNAME together. Other resolvers stop at 11 to 16.
-const LINKS: usize = 16;
+const MAX_LINKS: usize = 16;
 
 /// The end of a chain.
 pub(super) struct Chain {
@@ -66,7 +66,7 @@ impl Chain {
         kept: &mut Kept,
     ) -> Result<Chain, ReplyFault> {
         let mut end: NameBuf = query_key.name.into();
-        for _ in 0..=LINKS {
+        for _ in 0..=MAX_LINKS {
             let name = end.as_name();
             kept.passes(name);
             if !name.is_at_or_below(scope.domain) {

@@ -10,10 +10,10 @@ use wire::{Class, Name, NameBuf, Ttl, Type};
 use super::{KeptRecord, OwnZones, ReplyFault, Scope};
 
 /// Most RRsets kept at one name, or as proofs. Each link of a chain needs at most three proofs.
-const SETS: usize = 64;
+const MAX_SETS: usize = 64;
 
 /// Initial capacity in bytes, enough for owners and RDATA of most answers.
-const ROOM: usize = 512;
+const INITIAL_CAPACITY: usize = 512;
 
 /// The records of the answer and authority sections that have the right class and are no meta types.
 pub(super) struct Records<'m> {
@@ -187,7 +187,12 @@ impl Kept {
             records_per_set: scope.records_per_set,
             max_ttl: scope.max_ttl,
         };
-        Kept { settings, bytes: Vec::with_capacity(ROOM), records: Vec::with_capacity(8), ..Kept::default() }
+        Kept {
+            settings,
+            bytes: Vec::with_capacity(INITIAL_CAPACITY),
+            records: Vec::with_capacity(8),
+            ..Kept::default()
+        }
     }
 
     /// Lowers the highest TTL of the records kept from now on, in seconds.
@@ -367,7 +372,7 @@ impl Kept {
         for &at in members {
             if records.all.get(at).is_some_and(|found| !found.taken) {
                 sets += 1;
-                if sets > SETS {
+                if sets > MAX_SETS {
                     return Err(ReplyFault::SetTooLarge);
                 }
                 self.set(records, at)?;

@@ -34,7 +34,7 @@ const LET_GO: Duration = Duration::from_secs(1);
 const LET_GO_STEP: Duration = Duration::from_millis(2);
 
 /// Longest wait at the end for the query log, and for dnstap.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The sources that answer at once: zones, and for other names the cache of recursive service.
 pub type Served = Both<Zones, Cached>;
@@ -229,9 +229,9 @@ impl Frontend {
         for listener in listeners {
             listener.join();
         }
-        self.query_logger.flush(LAST_WORDS);
+        self.query_logger.flush(FLUSH_TIMEOUT);
         if let Some(dnstap) = &self.dnstap {
-            dnstap.finish(LAST_WORDS);
+            dnstap.finish(FLUSH_TIMEOUT);
         }
     }
 }

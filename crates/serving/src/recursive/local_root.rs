@@ -30,7 +30,7 @@ use telemetry::repeated::log_repeated;
 use threads::sync::{lock, read, write};
 
 /// Most steps of a validation, which needs the DNSKEY of the root and nothing else.
-const STEPS: usize = 4;
+const MAX_VALIDATION_STEPS: usize = 4;
 
 /// The trust anchors and settings by which a version is validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -360,11 +360,11 @@ impl RootCopy {
         let Some(anchors) = &trust.anchors else { return Ok(()) };
         let by = Validation { settings: &trust.settings, anchors, now };
         let (table, mut budget) =
-            (TrustTable::new(STEPS), ValidationBudget::new(ValidationLimits::default()));
+            (TrustTable::new(MAX_VALIDATION_STEPS), ValidationBudget::new(ValidationLimits::default()));
         let cannot = || "its ZONEMD cannot be validated".to_owned();
         let response = self.response(Name::ROOT, Type::ZONEMD).ok_or_else(cannot)?;
         let mut validator = Validator::answer(response);
-        for _ in 0..STEPS {
+        for _ in 0..MAX_VALIDATION_STEPS {
             match validator.step(&by, &table, &mut budget) {
                 Progress::Done(validated) => {
                     return match validated.security {

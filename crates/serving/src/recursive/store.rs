@@ -21,7 +21,7 @@ use threads::sync::lock;
 use wording::reason;
 
 /// Duration of reading or writing the file from which it is logged.
-const LONG: Duration = Duration::from_secs(1);
+const SLOW_FILE_ACCESS: Duration = Duration::from_secs(1);
 
 /// The cache file and its thread.
 pub struct CacheFile {
@@ -85,7 +85,7 @@ fn load_at_start(path: &Path, service: &Service) {
 fn save_and_say(path: &Path, service: &Service) {
     let began = Instant::now();
     match save(path, service) {
-        Ok(entries) if began.elapsed() > LONG => {
+        Ok(entries) if began.elapsed() > SLOW_FILE_ACCESS => {
             let milliseconds = began.elapsed().as_millis() as u64;
             info!(entries, milliseconds, "cache saved to {}", path.display());
         }
@@ -116,7 +116,7 @@ impl<R: Read> Read for Progress<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(to)?;
         self.done += read as u64;
-        if self.said.elapsed() > LONG {
+        if self.said.elapsed() > SLOW_FILE_ACCESS {
             self.said = Instant::now();
             info!("reading the cache's file: {} of {} MB", self.done / 1_000_000, self.bytes / 1_000_000);
         }

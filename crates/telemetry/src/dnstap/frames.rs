@@ -16,7 +16,7 @@ use crate::repeated::log_repeated;
 use crate::worker_queue::RecordWriter;
 
 /// Bytes of encoded frames that are written before a round is over.
-const ENOUGH: usize = 64 * 1024;
+const ROUND_BYTES: usize = 64 * 1024;
 
 /// A copied message. Its bytes are the zone's name followed by the message.
 pub(super) struct Seen {
@@ -196,7 +196,7 @@ impl RecordWriter<Seen> for Frames {
             let _ = self.blank.encode(out);
         });
         self.count += 1;
-        if self.waiting.len() >= ENOUGH {
+        if self.waiting.len() >= ROUND_BYTES {
             self.write_out();
         }
     }

@@ -24,7 +24,7 @@ pub use sink::SinkFault;
 pub use upstream::Tapped;
 
 /// Longest wait for the file to be reopened.
-const REOPEN: Duration = Duration::from_secs(5);
+const REOPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Counters shared with the writing thread.
 #[derive(Default)]
@@ -114,7 +114,7 @@ impl Dnstap {
     /// If the file cannot be opened: frames then still go to the old one.
     pub fn reopen(&self) -> Result<Option<String>, SinkFault> {
         let Destination::File(path) = &self.destination else { return Ok(None) };
-        let reopened = self.thread.ask(REOPEN, Frames::reopen);
+        let reopened = self.thread.ask(REOPEN_TIMEOUT, Frames::reopen);
         reopened.unwrap_or(Err(SinkFault::Busy)).map(|()| Some(path.display().to_string()))
     }
 

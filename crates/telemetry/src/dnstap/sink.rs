@@ -12,7 +12,7 @@ use dnstap::{ControlFrame, ControlKind, FrameFault, append_control, first_frame,
 use wording::reason;
 
 /// Interval between attempts to connect to the collector: the first, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Longest wait for a collector's answer, and for a write to it.
 const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -85,7 +85,7 @@ impl Sink {
 
     /// Returns the sink for the collector on this socket, not connected yet.
     pub(super) fn socket(path: &Path) -> Self {
-        let to = To::Socket { stream: None, pause: PAUSES.0, next: Instant::now() };
+        let to = To::Socket { stream: None, pause: RECONNECT_PAUSES.0, next: Instant::now() };
         Sink { path: path.to_owned(), to }
     }
 
@@ -107,12 +107,12 @@ impl Sink {
         Some(match shake_hands(&self.path) {
             Ok(connected) => {
                 *stream = Some(connected);
-                *pause = PAUSES.0;
+                *pause = RECONNECT_PAUSES.0;
                 Ok(())
             }
             Err(fault) => {
                 *next = now + *pause;
-                *pause = (*pause * 2).min(PAUSES.1);
+                *pause = (*pause * 2).min(RECONNECT_PAUSES.1);
                 Err(SinkFault::Collector(fault))
             }
         })

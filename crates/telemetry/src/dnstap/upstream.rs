@@ -16,7 +16,7 @@ use super::Dnstap;
 use super::frames::Seen;
 
 /// Largest number of outstanding queries per link whose time is stored: a connection has some tens at a time.
-const UNANSWERED: usize = 256;
+const MAX_OUTSTANDING: usize = 256;
 
 /// A core whose messages are copied.
 pub struct Tapped<C> {
@@ -115,7 +115,7 @@ impl Tap {
             false => DnstapKind::ResolverQuery,
         };
         let id = header.id().to_be_bytes();
-        if open.sent.len() == UNANSWERED {
+        if open.sent.len() == MAX_OUTSTANDING {
             open.sent.remove(0);
         }
         open.sent.push((id, now));

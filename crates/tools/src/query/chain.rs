@@ -20,8 +20,8 @@ use wire::{NameBuf, Serial, Type};
 use super::chase::{Chase, ChasedAnswer, budget};
 
 /// Largest number of signatures shown per RRset, and of RRsets per response.
-const SIGNATURES: usize = 8;
-const SETS: usize = 16;
+const MAX_SIGNATURES: usize = 8;
+const MAX_SETS: usize = 16;
 
 /// Flag of a revoked key (RFC 5011 §3).
 const REVOKE: u16 = 0x0080;
@@ -93,10 +93,15 @@ impl Chase<'_> {
         for ChasedAnswer { response, validated } in &self.links {
             let covered = validated.covers.iter().filter_map(|at| response.sets.get(*at));
             let before = steps.len();
-            steps.extend(covered.take(SETS).map(|set| self.of_set(set)));
+            steps.extend(covered.take(MAX_SETS).map(|set| self.of_set(set)));
             if steps.len() == before {
                 steps.extend(
-                    response.sets.iter().filter(|set| is_telling(set)).take(SETS).map(|set| self.of_set(set)),
+                    response
+                        .sets
+                        .iter()
+                        .filter(|set| is_telling(set))
+                        .take(MAX_SETS)
+                        .map(|set| self.of_set(set)),
                 );
             }
         }
@@ -125,7 +130,7 @@ impl Chase<'_> {
         steps.push(ChainStep { says: said, ..step });
         if set.is_none() {
             let proofs = response.sets.iter().filter(|set| is_telling(set) && set.rtype != Type::SOA);
-            steps.extend(proofs.take(SETS).map(|set| self.of_set(set)));
+            steps.extend(proofs.take(MAX_SETS).map(|set| self.of_set(set)));
         }
         // The DNSKEY records could not be obtained.
         if let Some(says) = self.said_of(name).filter(|_| is_last) {
@@ -169,7 +174,7 @@ impl Chase<'_> {
             rtype => step.records = set.rdatas.iter().map(|rdata| text_of(rtype, rdata)).collect(),
         }
         step.signatures =
-            set.signatures.iter().take(SIGNATURES).map(|sig| self.shown_signature(set, sig)).collect();
+            set.signatures.iter().take(MAX_SIGNATURES).map(|sig| self.shown_signature(set, sig)).collect();
         step
     }
 

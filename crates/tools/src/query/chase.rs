@@ -15,7 +15,7 @@ use super::words::Wanted;
 use message::{QuerySpec, print};
 
 /// Largest number of names in a chain.
-const NAMES: usize = 4096;
+const MAX_NAMES: usize = 4096;
 
 /// Returns the budget of a chase's validation.
 pub fn budget() -> ValidationBudget {
@@ -134,7 +134,7 @@ impl<'a> Chase<'a> {
         Chase {
             anchors,
             settings: ValidationSettings { skew: 0, ..ValidationSettings::default() },
-            table: TrustTable::new(NAMES),
+            table: TrustTable::new(MAX_NAMES),
             budget: budget(),
             now: unix_now(),
             learned: Vec::new(),

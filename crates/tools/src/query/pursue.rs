@@ -15,7 +15,7 @@ use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use message::print;
 
 /// Largest number of aliases followed from one answer to the next.
-const ALIASES: usize = 16;
+const MAX_ALIASES: usize = 16;
 
 /// The end of the alias chain.
 struct End {
@@ -70,7 +70,7 @@ fn pursue(wanted: &Wanted, chase: &mut Option<Chase<'_>>, steps: &mut Steps<'_>)
     };
     let (mut name, qtype) = (wanted.query.name, wanted.query.qtype);
     let mut end = End { short: String::new(), rcode: Rcode::NOERROR, open: None };
-    for _ in 0..ALIASES {
+    for _ in 0..MAX_ALIASES {
         let reply = source.ask(steps, Errand::Question, name, qtype)?;
         end.rcode = reply.rcode;
         end.short += &print::short_unsigned(&reply.received.message).unwrap_or_default();

@@ -18,12 +18,12 @@ use super::words::Wanted;
 use message::{QuerySpec, print};
 
 /// Largest number of queries of one walk, including those for proofs and addresses.
-const QUERIES: u32 = 300;
+const MAX_QUERIES: u32 = 300;
 /// Largest depth of nested lookups of servers' addresses.
-const DEPTH: u8 = 7;
+const MAX_DEPTH: u8 = 7;
 /// Largest number of servers considered per zone, and of addresses per server.
-const SERVERS: usize = 13;
-const ADDRESSES: usize = 6;
+const MAX_SERVERS: usize = 13;
+const MAX_ADDRESSES: usize = 6;
 
 /// Why a walk fails.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl fmt::Display for WalkFault {
             Self::NoRoot(server, why) => write!(f, "{server} does not say who the root servers are: {why}"),
             Self::NoAnswer(zone) => write!(f, "no server of {zone} has an answer"),
             Self::NoAddress(zone) => write!(f, "no server of {zone} has an address that can be asked"),
-            Self::TooMany => write!(f, "the walk takes more than {QUERIES} queries"),
+            Self::TooMany => write!(f, "the walk takes more than {MAX_QUERIES} queries"),
             Self::Output(e) => write!(f, "cannot write: {}", wording::reason(e)),
         }
     }
@@ -104,7 +104,7 @@ impl<'w> Walk<'w> {
         let guide = wanted.has_server.then_some(wanted.server);
         let loopback = guide.is_some_and(|guide| guide.ip().is_loopback());
         let (cuts, looked_up) = (Vec::new(), HashMap::new());
-        let mut walk = Walk { wanted, guide, loopback, cuts, looked_up, left: QUERIES };
+        let mut walk = Walk { wanted, guide, loopback, cuts, looked_up, left: MAX_QUERIES };
         let servers = match guide {
             Some(guide) => walk.ask_guide(guide, steps)?,
             None => {
@@ -285,7 +285,7 @@ impl<'w> Walk<'w> {
                 (true, Some(guide)) => {
                     self.exchange(guide, name, qtype, true)?.ok().map(|reply| reply.message)
                 }
-                _ if depth >= DEPTH => None,
+                _ if depth >= MAX_DEPTH => None,
                 _ => match self.find_at(steps, Errand::Address, (name, qtype), depth + 1) {
                     Ok(reached) => Some(reached.reply.message),
                     Err(fault @ (WalkFault::TooMany | WalkFault::Output(_))) => return Err(fault),
@@ -295,7 +295,7 @@ impl<'w> Walk<'w> {
             found.extend(message.and_then(|message| addresses_in(&message).ok()).into_iter().flatten());
         }
         found.retain(|ip| !ip.is_unspecified() && !ip.is_multicast() && (self.loopback || !ip.is_loopback()));
-        found.truncate(ADDRESSES);
+        found.truncate(MAX_ADDRESSES);
         self.looked_up.insert(host, found.clone());
         Ok(found)
     }
@@ -322,8 +322,8 @@ impl<'w> Walk<'w> {
             zone,
             name,
             class: self.wanted.query.qclass,
-            servers: SERVERS,
-            addresses: ADDRESSES,
+            servers: MAX_SERVERS,
+            addresses: MAX_ADDRESSES,
             loopback: self.loopback,
             max_ttl: u32::MAX,
         }

@@ -9,13 +9,13 @@ use wire::name::{MAX_LABELS, MAX_NAME};
 use wire::{Class, LowerName, Name, Ttl, Type};
 use zone::store::{COMPILED_HEAD, Node, NodeAddress, NodeFlags, RrSet};
 
-use super::names::{DEEPEST, Standing, StandingNames};
+use super::names::{MAX_TARGET_POINTERS, Standing, StandingNames};
 
 /// Names of one RRset that later ones may point at: as many as the snapshot's compression has.
 const RECORD_NAMES: usize = 64;
 
 /// Hosts of one delegation whose positions are stored.
-const HOSTS: usize = 16;
+const MAX_HOSTS: usize = 16;
 
 /// Most bytes that are rolled back so that records with names in common stay in one message.
 const MOST_TAKEN_BACK: usize = 1024;
@@ -95,7 +95,7 @@ impl MessageScratch {
             names: StandingNames::new(),
             owner: LabelPlaces::new(),
             name: LabelPlaces::new(),
-            hosts: Vec::with_capacity(HOSTS),
+            hosts: Vec::with_capacity(MAX_HOSTS),
         }
     }
 }
@@ -238,7 +238,7 @@ impl<'b> TransferMessage<'b> {
     pub(super) fn names_host(&mut self, host: NodeAddress) {
         let MessageScratch { name, hosts, .. } = &mut *self.scratch;
         let standing = name.standing[0];
-        if hosts.len() < HOSTS && name.count > 0 && standing.is_within_reach() {
+        if hosts.len() < MAX_HOSTS && name.count > 0 && standing.is_within_reach() {
             hosts.push((host, standing));
         }
     }
@@ -505,7 +505,7 @@ impl Pen<'_> {
             }
             return Ok(parent);
         }
-        if parent.depth > DEEPEST {
+        if parent.depth > MAX_TARGET_POINTERS {
             return self.name_at_length(bytes, places, left, parent);
         }
         let (first, last) = (places.starts[0] as usize, places.starts[left - 1] as usize);

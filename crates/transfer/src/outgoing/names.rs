@@ -21,7 +21,7 @@ const OFFSET_BITS: u32 = 14;
 const DEPTH_BITS: u32 = 3;
 /// Most pointers in a name that another name may end in: the other name has one more, and an owner may be
 /// only a pointer to that.
-pub(super) const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
+pub(super) const MAX_TARGET_POINTERS: u8 = MAX_POINTERS as u8 - 2;
 
 const _: () = assert!(Offset::REACH == 1 << OFFSET_BITS && MAX_POINTERS <= 1 << DEPTH_BITS);
 

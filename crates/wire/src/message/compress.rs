@@ -25,10 +25,10 @@ const GONE: u16 = u16::MAX;
 
 /// Most slots probed for a suffix, starting at that of its hash. Even in a table at its fill limit hardly any
 /// suffix is further away.
-const REACHED: usize = 64;
+const MAX_PROBES: usize = 64;
 /// Most candidates with an equal hash compared for all suffixes of one name. Usually the only candidate is
 /// the match.
-const COMPARED: u32 = 16;
+const MAX_COMPARED: u32 = 16;
 
 /// The set of names that a message contains.
 pub struct Compressor {
@@ -78,7 +78,7 @@ impl Compressor {
         if self.used == 0 {
             return None;
         }
-        let mut left = Left { deepest: DEEPEST, compared: COMPARED };
+        let mut left = Left { deepest: MAX_TARGET_POINTERS, compared: MAX_COMPARED };
         (0..suffixes.count).find_map(|labels| {
             let (suffix, hash) = (suffixes.wire(labels), suffixes.hashes[labels]);
             let found = self.probe(message, suffix, hash, &mut left).and_then(Offset::pointer);
@@ -91,7 +91,7 @@ impl Compressor {
     fn probe(&self, message: &[u8], suffix: &[u8], hash: u16, left: &mut Left) -> Option<Offset> {
         let mask = self.slots.len() - 1;
         let (first, mut too_deep) = (hash as usize, false);
-        for at in first..first + REACHED {
+        for at in first..first + MAX_PROBES {
             let slot = self.slots[at & mask];
             if slot.offset == 0 {
                 break;
@@ -122,7 +122,7 @@ impl Compressor {
                 return;
             }
             let first = hash as usize;
-            let slot = (first..first + REACHED).find(|at| self.slots[at & mask].offset == 0);
+            let slot = (first..first + MAX_PROBES).find(|at| self.slots[at & mask].offset == 0);
             if let Some(at) = slot {
                 self.slots[at & mask] = Slot { hash, offset: offset as u16 };
                 self.used += 1;
@@ -199,7 +199,7 @@ fn bytes(name: &[u8], at: usize, length: usize) -> u64 {
 
 /// Most pointers in a suffix that a name may point at: the name has one more, and an owner may be only a
 /// pointer to the name.
-const DEEPEST: usize = MAX_POINTERS - 2;
+const MAX_TARGET_POINTERS: usize = MAX_POINTERS - 2;
 
 /// The number of pointers that a reader of `offset` in our own `message` follows to find `name` there; `None`
 /// if another name is there.
@@ -263,10 +263,10 @@ mod tests {
             message.extend_from_slice(name.as_name().as_wire());
             written += 80;
         }
-        assert!(written > 5000 && names.used == REACHED, "{} of {written} are kept", names.used);
+        assert!(written > 5000 && names.used == MAX_PROBES, "{} of {written} are kept", names.used);
         // Another name is compared with a few of them, not once for each of its suffixes.
         let other = colliding(80, 1000);
-        let mut left = Left { deepest: DEEPEST, compared: COMPARED };
+        let mut left = Left { deepest: MAX_TARGET_POINTERS, compared: MAX_COMPARED };
         let other = suffixes(&other, 4711);
         let found = (0..80).find_map(|at| names.probe(&message, other.wire(at), 4711, &mut left));
         assert_eq!((found, left.compared), (None, 0));

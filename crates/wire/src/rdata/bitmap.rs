@@ -9,7 +9,7 @@ use crate::rr::Type;
 use crate::text::write_ascii;
 
 /// Most bytes of the map of one window.
-const WINDOW: usize = 32;
+const MAX_WINDOW_BYTES: usize = 32;
 
 /// Checks that windows ascend, hold 1 to 32 bytes and do not end with a zero byte.
 pub(super) fn validate(mut map: &[u8]) -> Result<(), Malformed> {
@@ -17,7 +17,7 @@ pub(super) fn validate(mut map: &[u8]) -> Result<(), Malformed> {
     while let [window, len, rest @ ..] = map {
         let bytes = rest.get(..*len as usize).ok_or(Malformed)?;
         if (*window as usize) < next_window
-            || bytes.len() > WINDOW
+            || bytes.len() > MAX_WINDOW_BYTES
             || bytes.last().is_none_or(|&last| last == 0)
         {
             return Err(Malformed);
@@ -77,7 +77,7 @@ impl fmt::Debug for TypeBitmap<'_> {
 
 /// Reads mnemonics up to the last token, in any order.
 pub(super) fn parse(cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
-    let mut window = [0u8; WINDOW];
+    let mut window = [0u8; MAX_WINDOW_BYTES];
     let first = cursor.position();
     while !cursor.at_end() {
         let Type(number) = cursor.rtype()?;
@@ -99,7 +99,7 @@ fn parse_high(cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), Text
         let Type(number) = cursor.rtype()?;
         set(&mut windows, number);
     }
-    for (number, window) in (0..=u8::MAX).zip(windows.chunks(WINDOW)) {
+    for (number, window) in (0..=u8::MAX).zip(windows.chunks(MAX_WINDOW_BYTES)) {
         push_window(number, window, out);
     }
     Ok(())

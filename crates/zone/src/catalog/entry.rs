@@ -12,7 +12,7 @@ use super::trie::COUNTS;
 use crate::store::Zone;
 
 /// Longest name stored in the entry itself, in bytes.
-const ROOM: usize = 39;
+const INLINE_NAME_BYTES: usize = 39;
 
 /// One zone of a catalog, in one cache line. Clones share the zone, its query counter and its expiry.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ struct Lasting {
 /// A name in wire form, inside the entry if it is short enough.
 #[derive(Clone)]
 enum EntryName {
-    Short(NonZeroU8, [u8; ROOM]),
+    Short(NonZeroU8, [u8; INLINE_NAME_BYTES]),
     Long(Arc<[u8]>),
 }
 
@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<Option<ZoneEntry>>() == 64);
 impl EntryName {
     fn new(name: LowerName<'_>) -> Self {
         let lower = name.as_wire();
-        let mut room = [0; ROOM];
+        let mut room = [0; INLINE_NAME_BYTES];
         match (room.get_mut(..lower.len()), NonZeroU8::new(lower.len() as u8)) {
             (Some(start), Some(len)) => {
                 start.copy_from_slice(lower);

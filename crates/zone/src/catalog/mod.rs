@@ -67,7 +67,7 @@ pub use entry::ZoneEntry;
 use trie::{Entries, Trie, Way};
 
 /// Catalogs of up to this many zones stay in the processor's caches: nothing is prefetched.
-const FEW: usize = 16;
+const MAX_UNPREFETCHED_ZONES: usize = 16;
 
 /// A zone's place in one catalog.
 ///
@@ -142,7 +142,7 @@ impl Catalog {
     /// [`prefetch_located`](Self::prefetch_located) are worthwhile.
     #[inline]
     pub fn is_large(&self) -> bool {
-        self.len() > FEW
+        self.len() > MAX_UNPREFETCHED_ZONES
     }
 
     /// Prefetches what [`locate`](Self::locate) will most likely read.

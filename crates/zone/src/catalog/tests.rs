@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wire::hash::{HashKey, HashedName};
 use wire::{NameBuf, Ttl, Type};
 
-use super::trie::{FEWEST, MAX_SHARD_ZONES, WIDE};
+use super::trie::{MAX_SHARD_ZONES, MIN_PAGE_ZONES, ROOT_NODES};
 use super::{Catalog, Change};
 use crate::store::{Zone, ZoneBuilder};
 
@@ -105,11 +105,11 @@ fn a_shard_is_split_when_it_is_full_and_joined_when_few_are_left() {
     let split = with(&full, [Change::Unload(Box::new(numbered(MAX_SHARD_ZONES)))]);
     assert!(split.trie.parts().len() > 1);
     let mut catalog = split;
-    for number in (FEWEST..=MAX_SHARD_ZONES).rev() {
+    for number in (MIN_PAGE_ZONES..=MAX_SHARD_ZONES).rev() {
         assert!(catalog.trie.parts().len() > 1, "{} zones", catalog.len());
         catalog = with(&catalog, [Change::Remove(Box::new(numbered(number)))]);
     }
-    assert_eq!((catalog.len(), catalog.trie.parts().len()), (FEWEST, 1));
+    assert_eq!((catalog.len(), catalog.trie.parts().len()), (MIN_PAGE_ZONES, 1));
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn a_page_becomes_a_shard_when_few_are_left() {
     const LEFT: usize = 5000;
     let full = catalog(200_000);
     let less = with(&full, (LEFT..200_000).map(numbered).map(Box::new).map(Change::Remove));
-    assert!(full.trie.parts().len() > 2 * WIDE);
-    assert_eq!((less.len(), less.trie.parts().len()), (LEFT, WIDE));
+    assert!(full.trie.parts().len() > 2 * ROOT_NODES);
+    assert_eq!((less.len(), less.trie.parts().len()), (LEFT, ROOT_NODES));
 }
 
 #[test]

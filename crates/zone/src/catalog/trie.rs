@@ -12,23 +12,23 @@ use super::entry::ZoneEntry;
 use crate::prefetch::{self, Part};
 
 /// Nodes of the root, so many that tens of thousands of zones are below it without a page.
-pub(super) const WIDE: usize = 1024;
+pub(super) const ROOT_NODES: usize = 1024;
 /// Nodes of a page: few, so that the shards of a new page are not nearly empty.
-const NARROW: usize = 32;
+const PAGE_NODES: usize = 32;
 /// Most pages between root and shard. A shard below them grows without limit: then there are a hundred
 /// million zones, or a key with colliding hashes.
-const LEVELS: u32 = 2;
+const MAX_PAGE_LEVELS: u32 = 2;
 /// Most zones of a shard that can be split.
 pub(super) const MAX_SHARD_ZONES: usize = 128;
 /// Zones of a page below which it becomes one shard: fewer than the limit of a shard, so that adding and
 /// removing one zone does not split and join each time.
-pub(super) const FEWEST: usize = MAX_SHARD_ZONES / 2;
+pub(super) const MIN_PAGE_ZONES: usize = MAX_SHARD_ZONES / 2;
 
 /// The path to the shard of a hash: the node of the root and of each page, from the highest bits down.
 pub(super) type Way = u32;
 
 /// The bits of a path that root and pages use.
-pub(super) const WAY_BITS: u32 = WIDE.ilog2() + LEVELS * NARROW.ilog2();
+pub(super) const WAY_BITS: u32 = ROOT_NODES.ilog2() + MAX_PAGE_LEVELS * PAGE_NODES.ilog2();
 
 /// Returns the path to the shard of `hash`: its low half, byte by byte from the lowest. Names that differ in
 /// a few digits differ most evenly there. The high half selects the place in the shard.
@@ -56,7 +56,7 @@ fn rest<const N: usize>(way: Way) -> Way {
 
 /// Returns the selected node of a page that has `level` pages above it.
 fn turn_at(level: u32, hash: NameHash) -> usize {
-    turn::<NARROW>(rest::<WIDE>(way(hash)) << (level * NARROW.ilog2()))
+    turn::<PAGE_NODES>(rest::<ROOT_NODES>(way(hash)) << (level * PAGE_NODES.ilog2()))
 }
 
 /// A place in a shard; half of them are free.
@@ -77,7 +77,7 @@ fn beside(at: usize, places: usize) -> usize {
 /// The trie: its root.
 #[derive(Clone)]
 pub(super) struct Trie {
-    nodes: [TrieNode; WIDE],
+    nodes: [TrieNode; ROOT_NODES],
     /// Whether all zones are in one shard: then every node is that one.
     alone: bool,
 }
@@ -94,7 +94,7 @@ enum TrieNode {
 const _: () = assert!(size_of::<TrieNode>() == 16);
 
 struct Page {
-    nodes: [TrieNode; NARROW],
+    nodes: [TrieNode; PAGE_NODES],
     /// Number of zones below.
     zones: usize,
 }
@@ -104,13 +104,13 @@ impl Trie {
     pub(super) fn new(mut entries: Vec<ZoneEntry>) -> Trie {
         let alone = entries.len() <= MAX_SHARD_ZONES;
         if alone {
-            let shard = TrieNode::new(entries, LEVELS);
+            let shard = TrieNode::new(entries, MAX_PAGE_LEVELS);
             return Trie { nodes: array::from_fn(|_| shard.clone()), alone };
         }
         entries.sort_unstable_by_key(|entry| order(entry.hash));
         let mut entries = entries.into_iter();
         let nodes = array::from_fn(|at| {
-            let zones = entries.as_slice().partition_point(|entry| turn::<WIDE>(way(entry.hash)) <= at);
+            let zones = entries.as_slice().partition_point(|entry| turn::<ROOT_NODES>(way(entry.hash)) <= at);
             TrieNode::of_next(zones, &mut entries, 0)
         });
         Trie { nodes, alone }
@@ -119,13 +119,13 @@ impl Trie {
     /// Returns the places of the shard at the end of a path.
     #[inline]
     fn places(&self, way: Way) -> &[ShardSlot] {
-        let (mut node, mut way) = (&self.nodes[turn::<WIDE>(way)], rest::<WIDE>(way));
+        let (mut node, mut way) = (&self.nodes[turn::<ROOT_NODES>(way)], rest::<ROOT_NODES>(way));
         loop {
             match node {
                 TrieNode::Shard(places) => return places,
-                TrieNode::Page(page) => node = &page.nodes[turn::<NARROW>(way)],
+                TrieNode::Page(page) => node = &page.nodes[turn::<PAGE_NODES>(way)],
             }
-            way = rest::<NARROW>(way);
+            way = rest::<PAGE_NODES>(way);
         }
     }
 
@@ -156,9 +156,9 @@ impl Trie {
         if let (true, TrieNode::Shard(places)) = (self.alone, &self.nodes[0]) {
             return entries_with(places, steps, census).map(Trie::new);
         }
-        let turn = |step: &CatalogStep| turn::<WIDE>(way(step.hash));
+        let turn = |step: &CatalogStep| turn::<ROOT_NODES>(way(step.hash));
         let nodes = nodes_with(&self.nodes, steps, turn, 0, census)?;
-        if census.zones() <= FEWEST {
+        if census.zones() <= MIN_PAGE_ZONES {
             return Some(Trie::new(entries(&nodes).cloned().collect()));
         }
         Some(Trie { nodes, alone: false })
@@ -193,7 +193,7 @@ impl TrieNode {
     /// Returns a node with `level` pages above it, of the next `zones` of `entries`. If they are more than a
     /// shard holds, they are sorted by [`order`].
     fn of_next(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>, level: u32) -> TrieNode {
-        if zones <= MAX_SHARD_ZONES || level == LEVELS {
+        if zones <= MAX_SHARD_ZONES || level == MAX_PAGE_LEVELS {
             return TrieNode::Shard(shard(zones, entries));
         }
         let mut left = zones;
@@ -218,7 +218,7 @@ impl TrieNode {
         let before = census.zones();
         let nodes = nodes_with(&page.nodes, steps, |step| turn_at(level, step.hash), level + 1, census)?;
         let zones = page.zones + census.zones() - before;
-        if zones <= FEWEST {
+        if zones <= MIN_PAGE_ZONES {
             return Some(TrieNode::new(entries(&nodes).cloned().collect(), level));
         }
         Some(TrieNode::Page(Arc::new(Page { nodes, zones })))

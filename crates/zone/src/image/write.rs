@@ -17,7 +17,7 @@ pub const TEMPORARY: &str = ".unfinished-";
 
 /// Bytes after which written data is synced to the disk, so that other programs do not have to wait for all
 /// of it at the end.
-const PORTION: usize = 64 << 20;
+const SYNC_BYTES: usize = 64 << 20;
 
 /// Distinguishes the temporary files of one process.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -71,7 +71,7 @@ fn write_new(path: &Path, zone: &Zone, provenance: &Provenance) -> io::Result<u6
     Ok(len)
 }
 
-/// Syncs written data to the disk after every [`PORTION`].
+/// Syncs written data to the disk after every [`SYNC_BYTES`].
 struct Portions<'a> {
     file: &'a File,
     unsynced: usize,
@@ -79,9 +79,9 @@ struct Portions<'a> {
 
 impl Write for Portions<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(&bytes[..bytes.len().min(PORTION)])?;
+        let written = self.file.write(&bytes[..bytes.len().min(SYNC_BYTES)])?;
         self.unsynced += written;
-        if self.unsynced >= PORTION {
+        if self.unsynced >= SYNC_BYTES {
             self.file.sync_data()?;
             self.unsynced = 0;
         }

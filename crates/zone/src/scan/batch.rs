@@ -16,7 +16,7 @@ use wire::name::Name;
 use wire::rr::{Class, Type};
 
 /// Size in bytes at which a batch is sent.
-const FULL: usize = 128 * 1024;
+const FULL_BATCH_BYTES: usize = 128 * 1024;
 /// Most batches in flight.
 const IN_FLIGHT: usize = 4;
 /// Bytes before each record: owner length (0: as before), flags, type, RDLENGTH, TTL, file, line.
@@ -32,7 +32,11 @@ pub struct RecordBatch {
 
 impl RecordBatch {
     fn new(class: Class) -> Self {
-        RecordBatch { bytes: Vec::with_capacity(FULL + 4096), class, progress: ScanProgress::default() }
+        RecordBatch {
+            bytes: Vec::with_capacity(FULL_BATCH_BYTES + 4096),
+            class,
+            progress: ScanProgress::default(),
+        }
     }
 
     fn clear(&mut self) {
@@ -132,7 +136,7 @@ impl Sink for Filler {
     #[inline]
     fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         self.batch.push(record);
-        if self.batch.bytes.len() >= FULL {
+        if self.batch.bytes.len() >= FULL_BATCH_BYTES {
             self.send();
         }
         Ok(())

@@ -11,7 +11,7 @@ use wire::name::NameBuf;
 use wire::text::Token;
 
 /// Deepest nesting of included files with any configuration: each level takes stack and a file descriptor.
-const DEEPEST: usize = 64;
+const MAX_INCLUDE_DEPTH: usize = 64;
 
 impl<S: Sink> Scanner<'_, S> {
     /// Carries out a directive: an entry whose first token begins with `$`.
@@ -101,9 +101,11 @@ impl<S: Sink> Scanner<'_, S> {
         let Some(dir) = &file.include_dir else {
             return Err(Trouble::at(token, FaultKind::IncludeForbidden, "$INCLUDE is allowed only in files"));
         };
-        if file.depth >= limits.include_depth.min(DEEPEST) {
-            let message =
-                format!("files include each other more than {} deep", limits.include_depth.min(DEEPEST));
+        if file.depth >= limits.include_depth.min(MAX_INCLUDE_DEPTH) {
+            let message = format!(
+                "files include each other more than {} deep",
+                limits.include_depth.min(MAX_INCLUDE_DEPTH)
+            );
             return Err(Trouble::at(token, FaultKind::IncludeTooDeep, message)
                 .with_note("perhaps a file includes itself"));
         }

@@ -19,7 +19,7 @@ use wire::text::Token;
 /// The greatest value of the range, as in BIND.
 const MAX_RANGE_VALUE: i64 = i32::MAX as i64;
 /// The widest field, as in BIND.
-const WIDEST: usize = 127;
+const MAX_FIELD_WIDTH: usize = 127;
 
 /// `start-stop/step`.
 struct Range {
@@ -114,7 +114,7 @@ impl GenerateTemplate {
 fn modifier(text: &[u8]) -> Option<TemplatePiece> {
     let mut parts = std::str::from_utf8(text).ok()?.split(',');
     let offset = parts.next()?.parse::<i32>().ok()?.into();
-    let width = parts.next().map_or(Some(0), |w| w.parse().ok().filter(|&w| w <= WIDEST))?;
+    let width = parts.next().map_or(Some(0), |w| w.parse().ok().filter(|&w| w <= MAX_FIELD_WIDTH))?;
     let base = match parts.next() {
         None => b'd',
         Some(base) => *base.as_bytes().first().filter(|b| base.len() == 1 && b"doxXnN".contains(b))?,

@@ -9,7 +9,7 @@ use super::simd::{BLOCK, Level};
 use std::io::{self, Read};
 
 /// Bytes read and indexed at a time. Window and index together stay in the second-level cache.
-const STEP: usize = 256 * 1024;
+const READ_BYTES: usize = 256 * 1024;
 /// Bytes after the data: the final line feed, and the blanks that fill the last block.
 const SLACK: usize = 2 * BLOCK;
 /// The mark that some editors put before UTF-8 text.
@@ -77,8 +77,9 @@ impl<R: Read> Window<R> {
     /// `limit` is the longest text of one entry in bytes; `size_hint` the file's size, if known.
     pub(super) fn new(from: R, level: Level, limit: usize, size_hint: Option<u64>) -> Self {
         // A little more than the file's size, so that the first read also reaches its end.
-        let size =
-            size_hint.and_then(|n| usize::try_from(n).ok()).map_or(STEP, |n| n.saturating_add(1).min(STEP));
+        let size = size_hint
+            .and_then(|n| usize::try_from(n).ok())
+            .map_or(READ_BYTES, |n| n.saturating_add(1).min(READ_BYTES));
         Window {
             from,
             buffer: vec![0; size.max(BLOCK) + SLACK],
@@ -123,8 +124,8 @@ impl<R: Read> Window<R> {
             return Ok(Advance::TooLong);
         }
         let room = self.buffer.len() - SLACK;
-        if self.filled + STEP.min(room) / 2 > room {
-            let more = room.saturating_mul(2).min(self.limit + STEP).max(room);
+        if self.filled + READ_BYTES.min(room) / 2 > room {
+            let more = room.saturating_mul(2).min(self.limit + READ_BYTES).max(room);
             self.buffer.resize(more + SLACK, 0);
         }
         self.fill()?;

@@ -12,7 +12,7 @@ pub(super) enum TypeOrClass {
 /// Slots of the table: a power of two, several times the number of mnemonics.
 const SLOTS: usize = 512;
 /// Longest text of a key in bytes.
-const LONGEST: usize = 15;
+const MAX_KEY_BYTES: usize = 15;
 /// Spreads the keys over the table. Any odd number works; with this one no mnemonic is more than three slots
 /// after the first slot of its search.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -37,7 +37,7 @@ static TABLE: [TableSlot; SLOTS] = {
             let (text, class) = classes[i - TYPES.len()];
             (text.as_bytes(), TypeOrClass::Class(class))
         };
-        assert!(text.len() <= LONGEST, "the key holds fifteen bytes");
+        assert!(text.len() <= MAX_KEY_BYTES, "the key holds fifteen bytes");
         let mut key = 0;
         let mut at = text.len();
         while at > 0 {
@@ -89,7 +89,7 @@ fn key(text: &[u8]) -> Option<u128> {
         [] => return None,
         _ => {
             let mut bytes = [0; 16];
-            bytes.get_mut(..text.len()).filter(|_| text.len() <= LONGEST)?.copy_from_slice(text);
+            bytes.get_mut(..text.len()).filter(|_| text.len() <= MAX_KEY_BYTES)?.copy_from_slice(text);
             u128::from_le_bytes(bytes)
         }
     };

@@ -186,7 +186,7 @@ pub(super) fn below(flags: u16) -> u16 {
 }
 
 /// Most targets of one node that are awaited, and most nodes that may follow it before the rest is looked up.
-const AWAITED: usize = 16;
+const MAX_AWAITED: usize = 16;
 
 /// The targets in the zone of the last node that has any: their nodes may follow.
 #[derive(Default)]
@@ -211,10 +211,10 @@ struct AwaitedTarget {
 impl Awaited {
     /// Awaits the targets of a node.
     fn begin(&mut self, at: NodeAddress, blob: &[u8], apex: Name<'_>) {
-        (self.node, self.patience, self.more) = (at, AWAITED, false);
+        (self.node, self.patience, self.more) = (at, MAX_AWAITED, false);
         let Awaited { targets, more, names, rdata, .. } = self;
         each_target(Node::of_blob(blob), apex, rdata, |slot, target| {
-            if targets.len() == AWAITED {
+            if targets.len() == MAX_AWAITED {
                 *more = true;
                 return;
             }

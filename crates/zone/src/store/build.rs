@@ -19,7 +19,7 @@ use super::room::Room;
 use super::{Zone, blob};
 
 /// Most notes stored; see [`ZoneBuilder::notes_left_out`].
-const NOTES: usize = 1000;
+const MAX_NOTES: usize = 1000;
 
 /// The reason why a record cannot be in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(super) struct Gatherer {
 
 impl Gatherer {
     fn new(apex: Name<'_>) -> Self {
-        let (encoder, notes, pending) = (Encoder::new(), Notes::new(NOTES), Pending::new());
+        let (encoder, notes, pending) = (Encoder::new(), Notes::new(MAX_NOTES), Pending::new());
         Gatherer { apex: apex.to_lower(), encoder, notes, pending }
     }
 

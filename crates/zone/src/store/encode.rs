@@ -47,7 +47,7 @@ struct Known {
 
 /// Maximum pointers in a suffix that a name may point at: that name has one more, and the owner of another
 /// record may be a pointer to that name.
-const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
+const MAX_TARGET_POINTERS: u8 = MAX_POINTERS as u8 - 2;
 
 /// Rank of an RRset within its node: the types that are queried most come first.
 fn rank(t: Type) -> u32 {
@@ -296,7 +296,7 @@ impl Encoder {
     /// Writes the name of `len` bytes that starts at `from` in [`Pending::bytes`], compressed.
     fn name(&mut self, pending: &Pending, from: usize, len: usize, start: usize) {
         let owner = pending.written_owner().as_wire();
-        let (mut at, own, mut deepest) = (0, self.dictionary.len(), DEEPEST);
+        let (mut at, own, mut deepest) = (0, self.dictionary.len(), MAX_TARGET_POINTERS);
         while at < len {
             let suffix = &pending.bytes[from + at..from + len];
             let here = self.blob.len() - start;

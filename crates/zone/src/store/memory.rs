@@ -8,7 +8,7 @@ use bytes::Bytes;
 use memmap2::MmapMut;
 
 /// Pieces of at least this many bytes are mapped: one huge page.
-pub(crate) const BIG: usize = 2 << 20;
+pub(crate) const MIN_MAPPED_BYTES: usize = 2 << 20;
 /// Alignment of pieces of fixed size, and of frozen ones of at least a [`PAGE`]: a cache line.
 const LINE: usize = 64;
 /// Smaller pieces are not aligned, to save memory: there may be very many.
@@ -36,7 +36,7 @@ impl Region {
 
     /// Returns `len` zero bytes, the first at the start of a cache line.
     pub(crate) fn zeroed(len: usize) -> Self {
-        if len >= BIG
+        if len >= MIN_MAPPED_BYTES
             && let Some(map) = map(len)
         {
             return Region { room: Backing::Big { map, len }, limit: len };
@@ -64,7 +64,7 @@ impl Region {
     #[inline]
     pub(crate) fn extend(&mut self, more: &[u8]) {
         let needed = self.len() + more.len();
-        if needed >= BIG {
+        if needed >= MIN_MAPPED_BYTES {
             self.make_room(needed);
         }
         match &mut self.room {
@@ -155,12 +155,12 @@ impl AsRef<[u8]> for Frozen {
 
 /// Returns the bytes of memory that `len` frozen bytes take: whole huge pages if they are mapped.
 pub(crate) fn taken(len: usize) -> usize {
-    if len >= BIG { len.next_multiple_of(BIG) } else { len }
+    if len >= MIN_MAPPED_BYTES { len.next_multiple_of(MIN_MAPPED_BYTES) } else { len }
 }
 
 /// Returns a mapping of whole huge pages with at least `len` bytes, if the system allows one.
 fn map(len: usize) -> Option<MmapMut> {
-    let map = MmapMut::map_anon(len.checked_next_multiple_of(BIG)?).ok()?;
+    let map = MmapMut::map_anon(len.checked_next_multiple_of(MIN_MAPPED_BYTES)?).ok()?;
     // Without huge pages it is ordinary memory.
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn bytes_stay_as_they_move_from_small_to_big() {
-        for limit in [0, BIG / 2, 3 * BIG, 9 * BIG] {
+        for limit in [0, MIN_MAPPED_BYTES / 2, 3 * MIN_MAPPED_BYTES, 9 * MIN_MAPPED_BYTES] {
             let mut memory = Region::growing(limit);
             let mut expected = Vec::new();
             for i in 0u32..900 {
@@ -181,7 +181,7 @@ mod tests {
                 memory.extend(&piece);
                 expected.extend_from_slice(&piece);
             }
-            assert!(expected.len() > BIG);
+            assert!(expected.len() > MIN_MAPPED_BYTES);
             assert!(matches!(memory.room, Backing::Big { .. }));
             memory.as_mut()[5000] ^= 0xff;
             expected[5000] ^= 0xff;
@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn pieces_of_fixed_size_begin_at_a_line() {
-        for len in [64, 128, 4096, 64 * 1000, BIG - 64, BIG, BIG + 64] {
+        for len in [64, 128, 4096, 64 * 1000, MIN_MAPPED_BYTES - 64, MIN_MAPPED_BYTES, MIN_MAPPED_BYTES + 64]
+        {
             let memory = Region::zeroed(len);
             assert_eq!(memory.len(), len);
             assert!(memory.as_ref().iter().all(|&byte| byte == 0));
@@ -207,7 +208,7 @@ mod tests {
         let _between: Vec<Vec<u8>> = (0..40).map(|i| vec![0; 16 * i]).collect();
         let frozen: Vec<Bytes> = (0..40)
             .map(|i| {
-                let mut memory = Region::growing(BIG);
+                let mut memory = Region::growing(MIN_MAPPED_BYTES);
                 memory.extend(&vec![7; PAGE + 16 * i]);
                 memory.freeze()
             })
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn shortened_memory_has_what_came_first() {
-        for len in [100, 5 * BIG] {
+        for len in [100, 5 * MIN_MAPPED_BYTES] {
             let mut memory = Region::zeroed(len);
             memory.as_mut()[..4].copy_from_slice(b"abcd");
             assert_eq!(memory.shortened(2 * len).shortened(3).freeze()[..], *b"abc");
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn small_memory_is_no_larger_than_what_is_in_it() {
-        let mut memory = Region::growing(BIG);
+        let mut memory = Region::growing(MIN_MAPPED_BYTES);
         memory.extend(&[7; 100]);
         memory.extend(&[8; 100]);
         let frozen = memory.freeze();

@@ -22,11 +22,11 @@ use super::index::IndexRoom;
 /// Number of piles: the number of values of eight bits.
 pub(super) const PILES: usize = 256;
 /// Largest number of names in one list.
-const FEW: usize = 4096;
+const MAX_LIST_NAMES: usize = 4096;
 /// Names in one allocation of a pile.
 const BLOCK: usize = 512;
 /// Number of names after which the index is prepared for more, each time.
-const EXPECTED: usize = 1 << 16;
+const INDEX_STEP_NAMES: usize = 1 << 16;
 
 /// A name: the bits of its hash that the index uses, and the address of its blob.
 pub(super) type Hashed = (NameHash, NodeAddress);
@@ -114,13 +114,13 @@ impl HashedNames {
             HashedNames::Many(names) => {
                 names.piles[pile_of(hash)].push(hash, at);
                 names.count += 1;
-                if names.count.is_multiple_of(EXPECTED) {
+                if names.count.is_multiple_of(INDEX_STEP_NAMES) {
                     names.room.expect(names.count);
                 }
             }
             HashedNames::Few(names) => {
                 names.push((hash, at));
-                if names.len() > FEW {
+                if names.len() > MAX_LIST_NAMES {
                     self.divide();
                 }
             }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn all_that_the_index_looks_at_comes_back_of_few_names_and_of_many() {
         let key = HashKey::new([11, 22, 33]);
-        for count in [1, FEW, FEW + 1, 2 * BLOCK * PILES] {
+        for count in [1, MAX_LIST_NAMES, MAX_LIST_NAMES + 1, 2 * BLOCK * PILES] {
             let hash = |i: usize| key.child(key.root(), &(i as u64).to_le_bytes());
             let mut names = HashedNames::new();
             names.extend((0..count).map(|i| (hash(i), NodeAddress(u32::MAX - i as u32))));

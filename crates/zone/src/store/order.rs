@@ -108,7 +108,7 @@ pub(super) fn all(zone: &Zone) -> Order {
 }
 
 /// An iteration over a zone with at most this many nodes sorts them itself and does not store the order.
-const SMALL: u64 = 64;
+const MAX_UNSTORED_NODES: u64 = 64;
 
 /// The rest of an iteration over the nodes of a base in canonical order.
 #[derive(Clone)]
@@ -140,7 +140,7 @@ pub struct Iter<'a> {
 impl<'a> Iter<'a> {
     pub(super) fn new(zone: &'a Zone) -> Self {
         let rest = match zone.all.get() {
-            None if zone.nodes <= SMALL => Ordered::Made(all(zone).nodes.into_iter()),
+            None if zone.nodes <= MAX_UNSTORED_NODES => Ordered::Made(all(zone).nodes.into_iter()),
             _ => Ordered::Kept(zone.order().nodes().iter()),
         };
         let left = zone.nodes as usize;

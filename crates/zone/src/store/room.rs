@@ -3,7 +3,7 @@
 use super::build::BuildError;
 
 /// Change in bytes after which the caller is asked again.
-const STEP: usize = 256 << 10;
+const STEP_BYTES: usize = 256 << 10;
 
 /// Asks the caller of a builder, or of a change, whether a number of bytes may be taken.
 pub(super) struct Room<'a> {
@@ -23,7 +23,7 @@ impl<'a> Room<'a> {
     /// # Errors
     /// [`BuildError::OutOfMemory`] if they may not be taken.
     pub(super) fn takes(&mut self, bytes: usize) -> Result<(), BuildError> {
-        if bytes.abs_diff(self.asked) < STEP || self.may_take(bytes) {
+        if bytes.abs_diff(self.asked) < STEP_BYTES || self.may_take(bytes) {
             return Ok(());
         }
         Err(BuildError::OutOfMemory)
@@ -45,13 +45,13 @@ mod tests {
         let mut asked = Vec::new();
         let mut ask = |bytes| {
             asked.push(bytes);
-            bytes < 4 * STEP
+            bytes < 4 * STEP_BYTES
         };
         let mut room = Room::new(&mut ask);
-        for bytes in [1, STEP, STEP + 1, 3 * STEP, STEP] {
+        for bytes in [1, STEP_BYTES, STEP_BYTES + 1, 3 * STEP_BYTES, STEP_BYTES] {
             assert_eq!(room.takes(bytes), Ok(()), "{bytes}");
         }
-        assert_eq!(room.takes(4 * STEP), Err(BuildError::OutOfMemory));
-        assert_eq!(asked, [STEP, 3 * STEP, STEP, 4 * STEP]);
+        assert_eq!(room.takes(4 * STEP_BYTES), Err(BuildError::OutOfMemory));
+        assert_eq!(asked, [STEP_BYTES, 3 * STEP_BYTES, STEP_BYTES, 4 * STEP_BYTES]);
     }
 }

@@ -14,7 +14,7 @@ use super::parallel::each;
 /// Targets looked up together: their buckets of the index are prefetched before the first is read.
 const BATCH: usize = 32;
 /// Nodes per thread whose targets are found before the results are stored.
-const AT_ONCE: usize = 1 << 16;
+const NODES_PER_ROUND: usize = 1 << 16;
 
 /// Looks up the targets of these nodes in the zone and stores the addresses of the target nodes in the
 /// RRsets.
@@ -26,9 +26,9 @@ pub(super) fn resolve(
     threads: usize,
     nodes: &[NodeAddress],
 ) {
-    for nodes in nodes.chunks(AT_ONCE * threads) {
+    for nodes in nodes.chunks(NODES_PER_ROUND * threads) {
         let search = TargetSearch { arena, index, apex, key };
-        let parts = nodes.chunks(AT_ONCE).collect();
+        let parts = nodes.chunks(NODES_PER_ROUND).collect();
         for target in each(threads, parts, |part| search.part(part)).iter().flatten() {
             arena.blob_mut(target.at)[target.slot..target.slot + 4].copy_from_slice(&target.found);
         }

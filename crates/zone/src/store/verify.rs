@@ -35,7 +35,7 @@ pub(crate) struct ZoneCounts {
 }
 
 /// Bytes of the index that a thread verifies at a time.
-const PIECE: usize = 1 << 20;
+const INDEX_PIECE_BYTES: usize = 1 << 20;
 
 /// Maximum pointers in a name of an RRset: the owners of other records may point at it.
 const MOST_POINTERS: usize = MAX_POINTERS - 1;
@@ -77,8 +77,8 @@ pub(super) fn parts(parts: &ZoneParts, apex: LowerName<'_>, threads: usize) -> R
         return Err(Unsound("a record's target is no node"));
     }
     let is_node = |at: NodeAddress| starts.has(at);
-    in_parallel(threads, parts.index.len().div_ceil(PIECE), |i| {
-        let piece = &parts.index[i * PIECE..parts.index.len().min((i + 1) * PIECE)];
+    in_parallel(threads, parts.index.len().div_ceil(INDEX_PIECE_BYTES), |i| {
+        let piece = &parts.index[i * INDEX_PIECE_BYTES..parts.index.len().min((i + 1) * INDEX_PIECE_BYTES)];
         let sound = index::is_sound(piece, is_node);
         if sound { Ok(()) } else { Err(Unsound("an entry of the index is no node")) }
     })?;

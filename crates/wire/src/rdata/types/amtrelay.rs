@@ -44,7 +44,7 @@ impl Special for DiscoveryAndRelay {
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let optional = cursor.number(1)? as u8;
-        let kind = cursor.number(relay::LAST)? as u8;
+        let kind = cursor.number(relay::MAX_RELAY_TYPE)? as u8;
         out.push(optional << 7 | kind);
         Relay::of(kind).ok_or(TextFaultKind::BadMnemonic)?.parse(cursor, out)
     }

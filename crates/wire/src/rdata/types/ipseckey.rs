@@ -49,7 +49,7 @@ impl Special for Gateway {
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
-        let kind = cursor.number(relay::LAST)? as u8;
+        let kind = cursor.number(relay::MAX_RELAY_TYPE)? as u8;
         let algorithm = cursor.number(u8::MAX as u64)? as u8;
         out.extend_from_slice(&[kind, algorithm]);
         Relay::of(kind).ok_or(TextFaultKind::BadMnemonic)?.parse(cursor, out)

@@ -33,7 +33,7 @@ const BASE: i64 = 10_000_000;
 /// Defaults of size, horizontal and vertical precision in text: 1 m, 10 km, 10 m (RFC 1876 §3).
 const DEFAULTS: [u8; 3] = [0x12, 0x16, 0x13];
 /// The largest size or precision that mantissa and exponent can express, in cm.
-const LARGEST: u64 = 9_000_000_000;
+const MAX_SIZE_CM: u64 = 9_000_000_000;
 
 struct Location;
 
@@ -171,8 +171,8 @@ fn altitude(word: &[u8]) -> Result<u32, TextFaultKind> {
 /// A size or precision as mantissa and exponent; drops digits that the mantissa cannot hold.
 fn size_from(word: &[u8]) -> Result<u8, TextFaultKind> {
     let (mut mantissa, mut exponent) = (metres(word)?, 0);
-    if mantissa > LARGEST {
-        return Err(TextFaultKind::OutOfRange { min: 0, max: LARGEST / 100 });
+    if mantissa > MAX_SIZE_CM {
+        return Err(TextFaultKind::OutOfRange { min: 0, max: MAX_SIZE_CM / 100 });
     }
     while mantissa > 9 {
         (mantissa, exponent) = (mantissa / 10, exponent + 1);

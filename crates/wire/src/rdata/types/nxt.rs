@@ -22,14 +22,15 @@ pub(super) static LAYOUT: Layout = Layout::new(
 );
 
 /// Bytes that hold the types below 128.
-const LONGEST: usize = 16;
+const MAX_BITMAP_BYTES: usize = 16;
 
 struct OldBitmap;
 
 impl Special for OldBitmap {
     /// Bit 0 would indicate another format, which was never defined (RFC 2535 §5.2).
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
-        let well_formed = rest.len() <= LONGEST && rest.first().is_none_or(|&first| first & 0x80 == 0);
+        let well_formed =
+            rest.len() <= MAX_BITMAP_BYTES && rest.first().is_none_or(|&first| first & 0x80 == 0);
         if well_formed { Ok(rest.len()) } else { Err(Malformed) }
     }
 
@@ -39,7 +40,7 @@ impl Special for OldBitmap {
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
-        let mut map = [0u8; LONGEST];
+        let mut map = [0u8; MAX_BITMAP_BYTES];
         while !cursor.at_end() {
             match cursor.rtype()?.0 {
                 number @ 1..=127 => map[number as usize / 8] |= 0x80 >> (number % 8),

@@ -10,7 +10,7 @@ use crate::rdata::parse::Cursor;
 use crate::text;
 
 /// The greatest defined type number.
-pub(super) const LAST: u64 = 3;
+pub(super) const MAX_RELAY_TYPE: u64 = 3;
 
 /// The forms of a gateway or relay (RFC 4025 §2.3, RFC 8777 §4.2.3).
 #[derive(Clone, Copy, PartialEq, Eq)]

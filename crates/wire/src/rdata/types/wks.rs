@@ -69,13 +69,13 @@ const SERVICES: &[(u16, &str)] = &[
 ];
 
 /// Bytes of a map with one bit for every port.
-const LONGEST: usize = 65_536 / 8;
+const MAX_MAP_BYTES: usize = 65_536 / 8;
 
 struct Ports;
 
 impl Special for Ports {
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
-        if rest.len() <= LONGEST { Ok(rest.len()) } else { Err(Malformed) }
+        if rest.len() <= MAX_MAP_BYTES { Ok(rest.len()) } else { Err(Malformed) }
     }
 
     /// Text lists the ports, but not how many zero bytes follow them.

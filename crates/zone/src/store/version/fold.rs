@@ -5,7 +5,7 @@ use crate::store::room::Room;
 use crate::store::{BuildError, Zone, ZoneBuilder};
 
 /// Bytes of nodes between two checks of the memory.
-const LOOK: usize = 64 << 10;
+const MEMORY_CHECK_BYTES: usize = 64 << 10;
 
 impl Zone {
     /// Returns the same zone with a base of its own, already sorted, and no overlay; its first change costs
@@ -36,7 +36,7 @@ impl Zone {
                 builder.add_blob(node.blob());
             }
             added += node.blob().len();
-            if added >= LOOK {
+            if added >= MEMORY_CHECK_BYTES {
                 added = 0;
                 room.takes(beside + builder.memory())?;
             }

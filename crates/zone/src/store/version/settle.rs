@@ -13,12 +13,12 @@ use crate::store::node::{INHERITED, NodeFlags};
 use crate::store::{blob, order};
 
 /// A zone is built anew if more than this many nodes change at once and they are more than an eighth of it.
-pub(super) const MANY: usize = 4096;
+pub(super) const REBUILD_NODES: usize = 4096;
 
 impl Draft<'_> {
     /// Whether rebuilding is cheaper than changing so many nodes one by one.
     pub(super) fn is_too_much(&self, nodes: usize) -> bool {
-        nodes > MANY && nodes > self.from.order().nodes().len() / 8
+        nodes > REBUILD_NODES && nodes > self.from.order().nodes().len() / 8
     }
 
     /// Replaces the records of a name by those in `blob`, as encoded, or removes them. Returns the node's

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 /// Slots per page, and pages per page of a higher level.
-const WIDE: usize = 1 << BITS;
+const PAGE_SLOTS: usize = 1 << BITS;
 const BITS: u32 = 5;
 /// Maximum slots: the number of addresses of one chunk, minus the last address, which means no node.
 pub(super) const MAX_SLOTS: u32 = (1 << super::super::arena::CHUNK_BITS) - 1;
@@ -67,9 +67,9 @@ impl Slots {
         let (mut page, mut shift) = (&*self.root, self.height * BITS);
         loop {
             match page {
-                Page::Pages(pages) => page = &pages[(slot >> shift) as usize % WIDE],
+                Page::Pages(pages) => page = &pages[(slot >> shift) as usize % PAGE_SLOTS],
                 Page::Slots(slots) => {
-                    return match &slots[slot as usize % WIDE] {
+                    return match &slots[slot as usize % PAGE_SLOTS] {
                         Slot::Node(blob) => blob,
                         Slot::Free(_) => &[],
                     };
@@ -116,7 +116,7 @@ impl Slots {
 
     /// Appends a free slot that is in no list.
     fn grow(&mut self) {
-        if self.len as usize == WIDE << (self.height * BITS) {
+        if self.len as usize == PAGE_SLOTS << (self.height * BITS) {
             self.root = Arc::new(Page::Pages(vec![Arc::clone(&self.root)]));
             self.height += 1;
         }
@@ -126,7 +126,7 @@ impl Slots {
             match page {
                 Page::Slots(slots) => return slots.push(Slot::Free(END)),
                 Page::Pages(pages) => {
-                    let at = (len >> shift) as usize % WIDE;
+                    let at = (len >> shift) as usize % PAGE_SLOTS;
                     if at == pages.len() {
                         let leaf = shift == BITS;
                         pages.push(Arc::new(if leaf {
@@ -147,8 +147,8 @@ impl Slots {
         let mut page = Arc::make_mut(&mut self.root);
         loop {
             match page {
-                Page::Slots(slots) => return &mut slots[slot as usize % WIDE],
-                Page::Pages(pages) => page = Arc::make_mut(&mut pages[(slot >> shift) as usize % WIDE]),
+                Page::Slots(slots) => return &mut slots[slot as usize % PAGE_SLOTS],
+                Page::Pages(pages) => page = Arc::make_mut(&mut pages[(slot >> shift) as usize % PAGE_SLOTS]),
             }
             shift -= BITS;
         }
@@ -157,7 +157,7 @@ impl Slots {
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         // Each page has a parent, except the root; each blob has two counters in front.
-        let pages = (self.len as usize).div_ceil(WIDE) * 33 / 32 + 1;
+        let pages = (self.len as usize).div_ceil(PAGE_SLOTS) * 33 / 32 + 1;
         let counters = 2 * size_of::<usize>();
         let slots = self.len as usize * size_of::<Slot>();
         self.bytes + slots + self.used as usize * counters + pages * (size_of::<Page>() + counters)

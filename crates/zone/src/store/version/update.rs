@@ -19,7 +19,7 @@ use wire::hash::HashKey;
 use wire::{LowerName, LowerNameBuf, Name, Ttl, Type};
 
 use super::apply::Touched;
-use super::settle::MANY;
+use super::settle::REBUILD_NODES;
 use super::{ChangeError, ChangeSet};
 use crate::store::arena::NodeAddress;
 use crate::store::build::{AddError, BuildError, Gatherer, ZoneBuilder};
@@ -156,7 +156,7 @@ impl Zone {
 
 /// Whether rebuilding a zone is cheaper than changing so many names.
 fn is_too_much(zone: &Zone, names: usize) -> bool {
-    names > MANY && names as u64 > zone.node_count() / 8
+    names > REBUILD_NODES && names as u64 > zone.node_count() / 8
 }
 
 /// The version in service, and the differences found so far between it and the new records.
