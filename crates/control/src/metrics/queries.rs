@@ -20,17 +20,17 @@ impl Figures for QueryFigures {
         let dropped = self.0.query_logger.dropped();
         out.counter(
             "query_log_dropped",
-            "Queries missing from the query log because its queue was full",
+            "Queries missing from the query log because its queue was full or its file could not be written",
             dropped,
         )?;
         if let Some(dnstap) = &self.0.dnstap {
             out.counter(
                 "dnstap_frames",
-                "dnstap frames written to the file or the collector",
+                "Frames written by dnstap to its file or collector",
                 dnstap.written(),
             )?;
             let help =
-                "dnstap messages dropped because the queue was full, or lost on the way to the collector";
+                "Messages dropped by dnstap because its queue was full, or lost on the way to the collector";
             out.counter("dnstap_dropped", help, dnstap.dropped())?;
             let connected = f64::from(u8::from(dnstap.is_connected()));
             out.gauge("dnstap_connected", "1 while dnstap has a file or a collector to write to", connected)?;

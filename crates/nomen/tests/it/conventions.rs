@@ -420,7 +420,11 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
         "Where a zone has `primaries` or `notify`; see [TRANSFERS.md](TRANSFERS.md).",
         &["secondary_", "transfers_received", "zones_expired", "notify_"],
     ),
-    ("Dynamic updates", "With a state folder; see [UPDATES.md](UPDATES.md).", &["updates", "journal_"]),
+    (
+        "Dynamic updates",
+        "With a state folder; see [UPDATES.md](UPDATES.md).",
+        &["updates", "journal_", "zone_file_"],
+    ),
     (
         "Recursive service",
         "With `[resolver]`; see [RESOLVING.md](RESOLVING.md).",
