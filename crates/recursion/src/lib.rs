@@ -12,7 +12,7 @@
 //! | `query_state` | the state of one client's query until its reply |
 //! | `completion` | passes lookup outcomes to the cache and the waiting clients |
 //! | `policy` | the operator's settings, compiled |
-//! | `prefix` | address prefixes |
+//! | `prefix` | tables of address prefixes |
 //! | `access` | access control |
 //! | `local` | special-use names and local data |
 //! | `validation` | validates answers before clients get them |
@@ -60,7 +60,6 @@ pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
 pub use policy::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
-pub use prefix::{Prefix, PrefixFault};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use reports::Unreported;
 pub use service::{FailureReport, LastResortReport, Lookups, Service};

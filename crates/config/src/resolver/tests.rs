@@ -7,13 +7,14 @@ use std::path::Path;
 use dnssec::{TrustAnchors, ValidationLimits, ValidationSettings};
 use exchange::Transport;
 use recursion::{
-    Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, Prefix, PrivateConfig,
+    Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, PrivateConfig,
     SpecialOff, ValidationConfig,
 };
 use resolver::{
     BudgetLimits, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule, Minimisation, Reach,
     StartServer, Upstream,
 };
+use wire::Prefix;
 
 use super::*;
 use crate::Settings;
