@@ -211,7 +211,7 @@ pub(super) fn anchor_list(recursive: &Recursive) -> Value {
 pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
     let (zones, now) = (recursive.followed_zones(), store::wall());
     let one = |ShownAnchor { zone, tag, algorithm, state, since }: ShownAnchor| {
-        let followed = zones.iter().find(|(followed, ..)| *followed == zone);
+        let followed = zones.iter().find(|followed| followed.zone == zone);
         let until = match state {
             Some(AnchorState::Pending { until }) => Some(until),
             _ => None,
@@ -225,8 +225,8 @@ pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
             "seconds_in_state": since.map(|since| now.saturating_sub(since)),
             "seconds_to_trust": until.map(|until| until.saturating_sub(now)),
             "followed": followed.is_some(),
-            "seconds_since_seen": followed.and_then(|(_, seen, _)| *seen).map(|seen| now.saturating_sub(seen)),
-            "seconds_to_next": followed.map(|(.., next)| next.saturating_sub(now)),
+            "seconds_since_seen": followed.and_then(|of| of.seen).map(|seen| now.saturating_sub(seen)),
+            "seconds_to_next": followed.map(|of| of.next.saturating_sub(now)),
         })
     };
     Value::Array(recursive.trust_anchors().into_iter().map(one).collect())

@@ -118,7 +118,7 @@ fn trust_anchors(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
         series,
     )?;
     let seen = recursive.followed_zones();
-    let seen = seen.iter().map(|(zone, seen, _)| ([("zone", zone.to_string().into())], seen.unwrap_or(0)));
+    let seen = seen.iter().map(|of| ([("zone", of.zone.to_string().into())], of.seen.unwrap_or(0)));
     out.family(
         "trust_anchor_seen_timestamp_seconds",
         "When the keys of a zone whose trust anchors are followed were seen last with a good signature, in \
