@@ -170,15 +170,11 @@ fn pipeline(
     stream.set_nodelay(true)?;
     let mut out = Vec::new();
     for &i in group {
-        out.extend_from_slice(&(messages[i].len() as u16).to_be_bytes());
-        out.extend_from_slice(&messages[i]);
+        out.extend_from_slice(&framed(&messages[i]));
     }
     stream.write_all(&out)?;
     for _ in group {
-        let mut len = [0; 2];
-        stream.read_exact(&mut len)?;
-        let mut answer = vec![0; usize::from(u16::from_be_bytes(len))];
-        stream.read_exact(&mut answer)?;
+        let answer = read_message(&mut stream)?;
         if answer.len() >= 2 {
             let id = usize::from(u16::from_be_bytes([answer[0], answer[1]]));
             if group.contains(&id) {
@@ -187,6 +183,20 @@ fn pipeline(
         }
     }
     Ok(())
+}
+
+/// Returns a message with its length before it (RFC 1035 §4.2.2).
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+}
+
+/// Reads the next message of a stream, without its length.
+pub(crate) fn read_message(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut len = [0; 2];
+    stream.read_exact(&mut len)?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut message)?;
+    Ok(message)
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! Transfers a whole zone from a server (AXFR, RFC 5936) as fast as possible: counts it, and checks as much
 //! as costs next to nothing. Its contents can be summed up, to be compared with the expected ones.
 
-use std::io::{BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Context, Failure, Result};
 use crate::message::{Edns, Place, each_answer, kind, read_name, serial_at, write_query};
-use crate::sys;
+use crate::{sys, tcp};
 
 /// Size of one read from the kernel, in bytes.
 const BUFFER: usize = 1 << 20;
@@ -32,15 +31,13 @@ pub(crate) struct Taken {
 }
 
 /// A connection to a server. Closing it is not part of the transfer that is measured.
-pub(crate) struct Connection(BufReader<TcpStream>);
+pub(crate) struct Connection(tcp::Connection);
 
 impl Connection {
     /// Connects.
     pub(crate) fn open(server: SocketAddr) -> Result<Connection> {
-        let stream = TcpStream::connect(server).context(|| format!("cannot reach {server}"))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SILENCE))?;
-        Ok(Connection(BufReader::with_capacity(BUFFER, stream)))
+        let connection = tcp::Connection::open(server, SILENCE, BUFFER);
+        Ok(Connection(connection.context(|| format!("cannot reach {server}"))?))
     }
 
     /// Transfers a zone; calls `each` with every message after checking it.
@@ -50,24 +47,19 @@ impl Connection {
         patience: Duration,
         mut each: impl FnMut(&[u8]),
     ) -> Result<Taken> {
-        let mut query = vec![0, 0];
+        let mut query = Vec::new();
         write_query(&mut query, zone, kind::AXFR, Edns::None);
-        let length = (query.len() - 2) as u16;
-        query[..2].copy_from_slice(&length.to_be_bytes());
-        query[2..4].copy_from_slice(&ID);
+        query[..2].copy_from_slice(&ID);
         let began = Instant::now();
-        self.0.get_mut().write_all(&query)?;
+        self.0.send(&query)?;
         let (mut taken, mut ends) = (Taken::default(), Ends::default());
-        let mut buffer = vec![0; usize::from(u16::MAX)];
+        let mut message = Vec::with_capacity(usize::from(u16::MAX));
         while !ends.is_whole() {
-            let mut length = [0; 2];
-            self.0.read_exact(&mut length).context(|| "the transfer broke off".to_string())?;
-            let message = &mut buffer[..usize::from(u16::from_be_bytes(length))];
-            self.0.read_exact(message).context(|| "the transfer broke off".to_string())?;
+            self.0.receive(&mut message).context(|| "the transfer broke off".to_string())?;
             taken.messages += 1;
             taken.bytes += 2 + message.len() as u64;
-            ends.add(message).map_err(Failure::new)?;
-            each(message);
+            ends.add(&message).map_err(Failure::new)?;
+            each(&message);
             if sys::interrupted() || began.elapsed() > patience {
                 return Err(Failure::new(if sys::interrupted() { "interrupted" } else { "took too long" }));
             }

@@ -2,16 +2,15 @@
 //! microsecond of the generator counts. The server's resources are measured in `measure.rs`.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io::Write;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::failure::{Context, Failure, Result};
-use crate::namespaces;
-use crate::sys;
+use crate::{namespaces, sys, tcp};
 
 /// Results of a load generator.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -450,18 +449,15 @@ fn connect_until(server: SocketAddr, queries: &[Vec<u8>], first: usize, end: Ins
     seen
 }
 
+/// Size of one read of a connection from the kernel, in bytes: as long as most responses.
+const BUFFER: usize = 2048;
+
 fn one_connection(server: SocketAddr, query: &[u8]) -> std::io::Result<(u8, usize)> {
-    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(2))?;
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    stream.set_nodelay(true)?;
-    sys::reset_on_close(&stream)?;
-    let mut message = (query.len() as u16).to_be_bytes().to_vec();
-    message.extend_from_slice(query);
-    stream.write_all(&message)?;
-    let mut length = [0; 2];
-    stream.read_exact(&mut length)?;
-    let mut response = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut response)?;
+    let mut connection = tcp::Connection::open(server, Duration::from_secs(2), BUFFER)?;
+    sys::reset_on_close(connection.stream())?;
+    connection.send(query)?;
+    let mut response = Vec::new();
+    connection.receive(&mut response)?;
     let rcode = response.get(3).map(|byte| byte & 15);
     rcode.map(|rcode| (rcode, response.len())).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }

@@ -31,6 +31,7 @@ mod session;
 mod stream;
 mod sweep;
 mod sys;
+mod tcp;
 mod transfers;
 mod updating;
 mod upstream;

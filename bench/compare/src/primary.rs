@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crate::failure::{Context, Result};
 use crate::message::{Edns, kind, read_name, write_query};
 use crate::stream::{SoaReply, Stream};
-use crate::sys;
 use crate::zones::{SERIAL, ZoneSet};
+use crate::{sys, tcp};
 
 /// Longest wait for a query before it checks whether to stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -233,7 +233,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> {
         let (is_new, version) = shared.current();
         if request.qtype == kind::SOA || request.has == Some(version.serial) {
             let reply = version.soa.answering(request.id, request.qtype);
-            stream.write_all(&[&(reply.len() as u16).to_be_bytes()[..], &reply].concat())?;
+            stream.write_all(&tcp::framed(&reply))?;
             continue;
         }
         let mut zone = lock(&version.stream);

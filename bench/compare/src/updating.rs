@@ -13,8 +13,7 @@ use crate::answers::exchange;
 use crate::failure::{Context, Failure, Result};
 use crate::load::{Latency, Load, named};
 use crate::message::{Edns, kind, summarise, write_query};
-use crate::namespaces;
-use crate::sys;
+use crate::{namespaces, sys, tcp};
 
 /// Time after which a client repeats an unanswered update.
 const RESEND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -261,8 +260,7 @@ impl Line {
             Way::Datagrams(socket) => drop(socket.send(&self.message)),
             // Only one small update is in flight at a time, so there is always room for it.
             Way::Stream(stream) => {
-                let length = (self.message.len() as u16).to_be_bytes();
-                stream.write_all(&[&length[..], &self.message].concat())?;
+                stream.write_all(&tcp::framed(&self.message))?;
             }
         }
         Ok(())

@@ -1,11 +1,13 @@
 //! A relay between resolvers and the server of all zones: it forwards everything and counts queries. A second
 //! socket counts queries and never answers.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::client;
 
 /// Address of the relay: the only address of all zones' servers.
 pub(crate) const RELAY: Ipv4Addr = Ipv4Addr::new(198, 18, 66, 1);
@@ -74,23 +76,13 @@ fn datagrams(socket: &UdpSocket, server: SocketAddr, counted: &Counted) {
     }
 }
 
-fn connection(mut client: TcpStream, server: SocketAddr, counted: &Counted) -> Option<()> {
-    let mut way = TcpStream::connect(server).ok()?;
+fn connection(mut client: TcpStream, server: SocketAddr, counted: &Counted) -> std::io::Result<()> {
+    let mut way = TcpStream::connect(server)?;
     loop {
-        let query = message(&mut client)?;
-        counted.add(&query[2..]);
-        way.write_all(&query).ok()?;
-        let reply = message(&mut way)?;
-        client.write_all(&reply).ok()?;
+        let query = client::read_message(&mut client)?;
+        counted.add(&query);
+        way.write_all(&client::framed(&query))?;
+        let reply = client::read_message(&mut way)?;
+        client.write_all(&client::framed(&reply))?;
     }
-}
-
-/// Reads a message, including its length field.
-fn message(stream: &mut TcpStream) -> Option<Vec<u8>> {
-    let mut message = vec![0; 2];
-    stream.read_exact(&mut message).ok()?;
-    let len = usize::from(u16::from_be_bytes([message[0], message[1]]));
-    message.resize(2 + len, 0);
-    stream.read_exact(&mut message[2..]).ok()?;
-    Some(message)
 }

@@ -55,6 +55,14 @@ struct Writers {
     stats: CacheStats,
 }
 
+/// An entry in the index.
+struct Indexed {
+    /// Its slot, and the slot's content.
+    slot: usize,
+    held: Slot,
+    head: Head,
+}
+
 /// The oldest entry of a log.
 struct Oldest {
     at: Position,
@@ -137,8 +145,8 @@ impl Shard {
         self.log(which).words(&self.lines, at)
     }
 
-    /// Returns the slot and head of an entry. The caller must hold the mutex.
-    fn entry_of(&self, subject: &Subject, name: &[u8]) -> Option<(usize, Slot, Head)> {
+    /// Returns an entry. The caller must hold the mutex.
+    fn entry_of(&self, subject: &Subject, name: &[u8]) -> Option<Indexed> {
         let full_hash = subject.full_hash();
         self.index.held(&self.lines, subject.hash).filter(|(_, held)| held.may_be(full_hash)).find_map(
             |(slot, held)| {
@@ -147,7 +155,7 @@ impl Shard {
                 let same = head.subject == *subject
                     && head.name_len as usize == name.len()
                     && entry::is_named(words, name);
-                same.then_some((slot, held, head))
+                same.then_some(Indexed { slot, held, head })
             },
         )
     }
@@ -163,18 +171,18 @@ impl Shard {
         let rival = rival(head);
         let before = self.entry_of(&head.subject, draft.name);
         let denied = rival.and_then(|rival| self.entry_of(&rival, draft.name));
-        let outranks = |held: &(usize, Slot, Head)| held.2.until > now && held.2.rank > head.rank;
+        let outranks = |other: &Indexed| other.head.until > now && other.head.rank > head.rank;
         if before.iter().chain(&denied).any(outranks) {
             writers.stats.refused_rank += 1;
             return Err(Refused::Credibility);
         }
-        if let Some((slot, _, old)) = denied {
-            self.drop_entry(&mut writers, slot, &old);
+        if let Some(Indexed { slot, head, .. }) = denied {
+            self.drop_entry(&mut writers, slot, &head);
         }
         let full_hash = head.subject.full_hash();
         let (which, uses) = match before {
             // The new entry keeps the uses of the old one.
-            Some((_, held, _)) => (held.which(), held.uses()),
+            Some(Indexed { held, .. }) => (held.which(), held.uses()),
             None if writers.ghost.recall(full_hash) => (Which::Main, 0),
             None => (Which::Small, 0),
         };
@@ -184,8 +192,8 @@ impl Shard {
         };
         // Making room may have dropped or moved the old entry.
         let slot = match self.entry_of(&head.subject, draft.name) {
-            Some((slot, _, old)) => {
-                writers.discount(&old);
+            Some(Indexed { slot, head, .. }) => {
+                writers.discount(&head);
                 slot
             }
             None => self.free_slot(&mut writers, head.subject.hash),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
-use recursion::Prefix;
+use wire::Prefix;
 
 /// One address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,11 +5,10 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use recursion::{Prefix, PrefixFault};
 use toml::Spanned;
 use toml::de::DeValue;
 use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, read_keys};
-use wire::{LowerNameBuf, NameBuf};
+use wire::{LowerNameBuf, NameBuf, Prefix, PrefixFault};
 
 use super::report::{ConfigPlace, Diagnostic};
 use super::table::keys;

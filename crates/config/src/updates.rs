@@ -90,7 +90,7 @@ impl Value for PolicyRule {
         };
         let mut words = vec![action.to_owned()];
         words.extend(self.client.key.as_ref().map(|key| format!("key:{key}")));
-        words.extend(self.client.network.map(|(address, bits)| format!("{address}/{bits}")));
+        words.extend(self.client.network.map(|network| network.to_string()));
         if words.len() == 1 {
             words.push("any".into());
         }
@@ -116,10 +116,7 @@ impl Value for PolicyRule {
 pub fn rule_of(grant: &TransferGrant) -> PolicyRule {
     PolicyRule {
         action: GrantOrDeny::Grant,
-        client: RuleClient {
-            key: grant.key().map(|key| key.as_name().to_buf()),
-            network: grant.from().map(|network| (network.address(), network.len())),
-        },
+        client: RuleClient { key: grant.key().map(|key| key.as_name().to_buf()), network: grant.from() },
         names: NameRelation::Zone,
         types: RuleTypes::Usual,
     }

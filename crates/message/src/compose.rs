@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use wire::edns::{OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Full, Header, Owner, Section};
 use wire::name::{Name, NameBuf};
-use wire::{Class, Opcode, Serial, Ttl, Type};
+use wire::{Class, Opcode, Prefix, Serial, Ttl, Type};
 
 /// Size of the buffer for any query, in bytes.
 const QUERY_ROOM: usize = 2048;
@@ -62,7 +62,7 @@ pub struct QuerySpec {
     /// Pad the query to a multiple of this many bytes (RFC 7830).
     pub padding: Option<u16>,
     /// Client subnet (RFC 7871).
-    pub subnet: Option<ClientSubnet>,
+    pub subnet: Option<Prefix>,
 }
 
 /// An EDNS option.
@@ -72,15 +72,6 @@ pub struct EdnsOption {
     pub code: OptionCode,
     /// Its data.
     pub data: Vec<u8>,
-}
-
-/// The subnet of a client (RFC 7871).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientSubnet {
-    /// An address in it.
-    pub address: IpAddr,
-    /// The length of its prefix in bits.
-    pub prefix: u8,
 }
 
 /// Header flags that only servers set, or that are reserved; queries with them are for testing servers.
@@ -218,16 +209,13 @@ fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
     Ok(())
 }
 
-/// Writes the client subnet: only the bytes that the length covers, with spare bits zero (RFC 7871 §6).
-fn write_subnet(b: &mut Builder<'_>, opt: &mut OptWriter, subnet: ClientSubnet) -> Result<(), Full> {
-    let length = subnet.prefix;
-    let (family, mut address) = match subnet.address {
+/// Writes the client subnet: only the bytes that the length covers (RFC 7871 §6).
+fn write_subnet(b: &mut Builder<'_>, opt: &mut OptWriter, subnet: Prefix) -> Result<(), Full> {
+    let length = subnet.len();
+    let (family, mut address) = match subnet.address() {
         IpAddr::V4(ip) => (1u8, ip.octets().to_vec()),
         IpAddr::V6(ip) => (2, ip.octets().to_vec()),
     };
     address.truncate(usize::from(length).div_ceil(8));
-    if let (Some(last), 1..) = (address.last_mut(), length % 8) {
-        *last &= 0xff << (8 - length % 8);
-    }
     opt.option(b, OptionCode::SUBNET, &[&[0, family, length, 0], &address])
 }

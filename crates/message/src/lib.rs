@@ -10,5 +10,5 @@ pub mod print;
 pub mod style;
 pub mod yaml;
 
-pub use compose::{ClientSubnet, EdnsOption, QuerySpec, QueryTooLong};
+pub use compose::{EdnsOption, QuerySpec, QueryTooLong};
 pub use style::Style;

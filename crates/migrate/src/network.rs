@@ -3,29 +3,21 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A network prefix.
+use wire::Prefix;
+
+/// A network prefix; one of a single address is printed as that address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Network {
-    v6: bool,
-    /// The address, in its lowest bits for IPv4.
-    bits: u128,
-    len: u8,
-}
+pub(crate) struct Network(Prefix);
 
 impl Network {
     /// The network with this prefix length that contains an address.
     pub(crate) fn of(address: IpAddr, len: u8) -> Option<Self> {
-        let (v6, bits) = match address {
-            IpAddr::V4(v4) => (false, u128::from(u32::from(v4))),
-            IpAddr::V6(v6) => (true, u128::from(v6)),
-        };
-        let network = Self { v6, bits, len };
-        (len <= network.width()).then(|| Self { bits: bits & !network.host_mask(), ..network })
+        Prefix::of(address, len).map(Self)
     }
 
     /// All addresses of both families.
     pub(crate) fn all() -> [Self; 2] {
-        [false, true].map(|v6| Self { v6, bits: 0, len: 0 })
+        [Prefix::ALL_V4, Prefix::ALL_V6].map(Self)
     }
 
     /// All addresses outside these networks; `None` if that takes too many networks.
@@ -35,56 +27,37 @@ impl Network {
         (left.len() < MAX_PASSES).then_some(left)
     }
 
-    fn width(self) -> u8 {
-        if self.v6 { 128 } else { 32 }
-    }
-
-    fn host_mask(self) -> u128 {
-        u128::MAX.checked_shr(u32::from(128 - self.width() + self.len)).unwrap_or(0)
-    }
-
-    fn last(self) -> u128 {
-        self.bits | self.host_mask()
-    }
-
     pub(crate) fn covers(self, other: Self) -> bool {
-        self.v6 == other.v6 && self.len <= other.len && other.bits & !self.host_mask() == self.bits
+        self.0.covers(&other.0)
     }
 
     /// The prefix length.
     pub(crate) fn length(self) -> u8 {
-        self.len
-    }
-
-    /// The address, if there is only one.
-    pub(crate) fn single(self) -> Option<IpAddr> {
-        (self.len == self.width()).then(|| self.address())
+        self.0.len()
     }
 
     /// Whether it is within IPv4 addresses mapped into IPv6, which nomen treats as the IPv4 addresses. The
     /// other programs do not.
     pub(crate) fn is_mapped(self) -> bool {
-        self.v6 && self.len >= 96 && self.bits >> 32 == 0xffff
+        self.0.to_canonical() != self.0
     }
 
-    fn address(self) -> IpAddr {
-        match self.v6 {
-            true => Ipv6Addr::from(self.bits).into(),
-            false => Ipv4Addr::from(u32::try_from(self.bits).unwrap_or(0)).into(),
-        }
+    /// The address, if there is only one.
+    pub(crate) fn single(self) -> Option<IpAddr> {
+        self.0.is_single().then(|| self.0.address())
     }
 
-    fn halves(self) -> [Self; 2] {
-        let len = self.len + 1;
-        let lower = Self { len, ..self };
-        [lower, Self { bits: self.bits | (lower.host_mask() + 1), ..lower }]
+    /// The two networks that are one bit longer; none of a single address.
+    fn halves(self) -> impl Iterator<Item = Self> {
+        let ends = [self.0.address(), self.0.last()];
+        ends.into_iter().filter_map(move |end| Self::of(end, self.0.len() + 1))
     }
 
     /// Appends the rest of the network without another one.
     fn without(self, other: Self, out: &mut Vec<Self>) {
         if other.covers(self) {
         } else if self.covers(other) {
-            self.halves().into_iter().for_each(|half| half.without(other, out));
+            self.halves().for_each(|half| half.without(other, out));
         } else {
             out.push(self);
         }
@@ -102,9 +75,8 @@ impl Network {
             }
             Err(_) => return None,
         };
-        let width = if address.is_ipv4() { 32 } else { 128 };
         match len {
-            None => Self::of(address, width),
+            None => Some(Self(Prefix::single(address))),
             Some(len) if len.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Self::of(address, len.parse().ok()?)
             }
@@ -132,23 +104,26 @@ impl Network {
 
     /// The networks that cover the addresses from `first` to `last`.
     fn range(first: IpAddr, last: IpAddr) -> Option<Vec<Self>> {
-        let first = Self::of(first, if first.is_ipv4() { 32 } else { 128 })?;
-        let last = Self::of(last, first.width()).filter(|last| last.bits >= first.bits)?;
+        if first.is_ipv4() != last.is_ipv4() || first > last {
+            return None;
+        }
         let (mut out, mut next) = (Vec::new(), Some(first));
-        while let Some(mut network) = next {
+        while let Some(first) = next {
             // The largest network that starts here and ends within the range.
-            while let Some(len) = network.len.checked_sub(1) {
-                let wider = Self { len, ..network };
-                if wider.bits & wider.host_mask() != 0 || wider.last() > last.bits {
-                    break;
-                }
-                network = wider;
-            }
-            out.push(network);
-            let end = network.last();
-            next = (end < last.bits).then(|| Self { bits: end + 1, len: first.width(), ..first });
+            let fits = |network: &Prefix| network.address() == first && network.last() <= last;
+            let largest = (0..=128).filter_map(|len| Prefix::of(first, len)).find(fits)?;
+            out.push(Self(largest));
+            next = after(largest.last()).filter(|next| *next <= last);
         }
         Some(out)
+    }
+}
+
+/// Returns the next address.
+fn after(address: IpAddr) -> Option<IpAddr> {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
+        IpAddr::V6(v6) => v6.to_bits().checked_add(1).map(|bits| Ipv6Addr::from_bits(bits).into()),
     }
 }
 
@@ -156,7 +131,7 @@ impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.single() {
             Some(address) => address.fmt(f),
-            None => write!(f, "{}/{}", self.address(), self.len),
+            None => self.0.fmt(f),
         }
     }
 }

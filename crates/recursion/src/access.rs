@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use exchange::{Client, TRANSPORTS, Transport};
+use wire::Prefix;
 
-use crate::prefix::{LOOPBACK, PRIVATE, Prefix, PrefixMasks};
+use crate::prefix::{LOOPBACK, PRIVATE, PrefixMasks};
 
 /// Most rules: each has a bit in a mask.
 const MAX_RULES: usize = 64;

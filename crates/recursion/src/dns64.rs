@@ -10,9 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::message::{
     Builder, Compressor, HEADER_LEN, MAX_MESSAGE, Offset, Owner, Parser, QUESTION_TAIL, RECORD_HEAD, Section,
 };
-use wire::{Class, Header, LowerName, LowerNameBuf, Malformed, NameBuf, Rcode, Ttl, Type};
+use wire::{Class, Header, LowerName, LowerNameBuf, Malformed, NameBuf, Prefix, Rcode, Ttl, Type};
 
-use crate::prefix::{Prefix, PrefixMasks, v4};
+use crate::prefix::{PrefixMasks, v4};
 
 /// Settings of DNS64.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `prefix`, `access` | address prefixes; access control |
+//! | `prefix`, `access` | tables of address prefixes; access control |
 //! | `cache_views` | finds the rule that covers a name |
 //! | `local` | special-use names and local data |
 //! | `private` | filters private addresses from upstream answers |
@@ -81,7 +81,6 @@ pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
 pub use policy::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
-pub use prefix::{Prefix, PrefixFault};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};
 pub use stats::{RecursionStats, ReportStats, Unreported, ValidationStats};

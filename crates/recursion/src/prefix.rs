@@ -1,113 +1,8 @@
-//! Address prefixes, and a table that maps an address to the prefixes that contain it.
+//! Special prefixes, and a table that maps an address to the prefixes that contain it.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
 
-/// An address prefix such as `192.0.2.0/24` or `2001:db8::/32`. Bits behind the length are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Prefix {
-    address: IpAddr,
-    len: u8,
-}
-
-/// Why a text is not a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrefixFault {
-    /// The part before the slash is not an IP address.
-    Address,
-    /// The part after the slash is not a valid prefix length for the address.
-    Length,
-    /// Bits behind the length are set; the prefix without them is given.
-    HostBits(Prefix),
-}
-
-impl fmt::Display for PrefixFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address => f.write_str("not an IP address"),
-            Self::Length => f.write_str("the length is not a number of bits that the address has"),
-            Self::HostBits(meant) => write!(f, "there are bits behind the length; the network is {meant}"),
-        }
-    }
-}
-impl std::error::Error for PrefixFault {}
-
-impl Prefix {
-    /// Returns the prefix of length `len` that contains `address`. IPv4-mapped IPv6 addresses stay IPv6.
-    pub fn of(address: IpAddr, len: u8) -> Option<Prefix> {
-        let cut = |bits: u128, width: u8| {
-            let host = width.checked_sub(len)?;
-            Some(if len == 0 { 0 } else { bits >> host << host })
-        };
-        let address = match address {
-            IpAddr::V4(v4) => IpAddr::V4((cut(v4.to_bits().into(), 32)? as u32).into()),
-            IpAddr::V6(v6) => IpAddr::V6(cut(v6.to_bits(), 128)?.into()),
-        };
-        Some(Prefix { address, len })
-    }
-
-    /// Returns the IPv4 prefix if this is an IPv4-mapped IPv6 prefix (RFC 4291 §2.5.5.2):
-    /// `::ffff:192.0.2.0/120` becomes `192.0.2.0/24`. Other prefixes are unchanged, also those that contain
-    /// more than mapped addresses.
-    pub fn to_canonical(self) -> Prefix {
-        match (self.address.to_canonical(), self.len.checked_sub(MAPPED_LEN)) {
-            (address @ IpAddr::V4(_), Some(len)) if self.address.is_ipv6() => Prefix { address, len },
-            _ => self,
-        }
-    }
-
-    /// Whether it contains every address of `other`.
-    pub fn covers(&self, other: &Prefix) -> bool {
-        self.len <= other.len && self.contains(other.address)
-    }
-
-    /// Its first address.
-    pub fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    /// Its length in bits.
-    pub fn len(&self) -> u8 {
-        self.len
-    }
-
-    /// Whether it contains every address of its family (length 0).
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Whether it contains `address`. Addresses of the other family never match.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.address.is_ipv4() == address.is_ipv4() && Prefix::of(address, self.len) == Some(*self)
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = PrefixFault;
-
-    /// Parses `ADDRESS/LENGTH`, or an address alone.
-    fn from_str(text: &str) -> Result<Self, PrefixFault> {
-        let (address, len) = text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
-        let address: IpAddr = address.parse().map_err(|_| PrefixFault::Address)?;
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        let len = match len {
-            None => whole,
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().map_err(|_| PrefixFault::Length)?
-            }
-            Some(_) => return Err(PrefixFault::Length),
-        };
-        let prefix = Prefix::of(address, len).ok_or(PrefixFault::Length)?;
-        if prefix.address == address { Ok(prefix) } else { Err(PrefixFault::HostBits(prefix)) }
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.len)
-    }
-}
+use wire::Prefix;
 
 /// Private prefixes: RFC 1918, carriers' shared space (RFC 6598), link-local (RFC 3927, RFC 4291 §2.5.6) and
 /// unique local (RFC 4193).
@@ -122,21 +17,21 @@ pub(crate) const PRIVATE: [Prefix; 7] = [
 ];
 
 /// Loopback addresses (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
-pub(crate) const LOOPBACK: [Prefix; 2] =
-    [v4([127, 0, 0, 0], 8), Prefix { address: IpAddr::V6(Ipv6Addr::LOCALHOST), len: 128 }];
+pub(crate) const LOOPBACK: [Prefix; 2] = [v4([127, 0, 0, 0], 8), cut(IpAddr::V6(Ipv6Addr::LOCALHOST), 128)];
 
-/// Length in bits of the prefix of IPv4-mapped IPv6 addresses (RFC 4291 §2.5.5.2).
-const MAPPED_LEN: u8 = 96;
-
-/// Makes an IPv4 prefix. No bit behind the length may be set.
+/// Returns the IPv4 prefix of an address, with at most 32 bits.
 pub(crate) const fn v4(address: [u8; 4], len: u8) -> Prefix {
     let [a, b, c, d] = address;
-    Prefix { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), len }
+    cut(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), len)
 }
 
-/// Makes an IPv6 prefix from the first 16 bits of its addresses.
+/// Returns an IPv6 prefix from the first 16 bits of its addresses.
 const fn v6(first: u16, len: u8) -> Prefix {
-    Prefix { address: IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)), len }
+    cut(IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)), len)
+}
+
+const fn cut(address: IpAddr, len: u8) -> Prefix {
+    Prefix::of(address, len).expect("a length that the address has")
 }
 
 /// Prefixes numbered 0 to 63; one search finds all that contain an address.
@@ -154,15 +49,14 @@ impl PrefixMasks {
     pub(crate) fn new<'p>(networks: impl Iterator<Item = (u8, &'p Prefix)>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (number, prefix) in networks.filter(|(number, _)| *number < 64) {
-            match prefix.address {
-                IpAddr::V4(first) => {
-                    let host = u32::MAX.checked_shr(prefix.len.into()).unwrap_or(0);
-                    v4.push((first.to_bits(), (first.to_bits() | host).checked_add(1), number));
+            match (prefix.address(), prefix.last()) {
+                (IpAddr::V4(first), IpAddr::V4(last)) => {
+                    v4.push((first.to_bits(), last.to_bits().checked_add(1), number));
                 }
-                IpAddr::V6(first) => {
-                    let host = u128::MAX.checked_shr(prefix.len.into()).unwrap_or(0);
-                    v6.push((first.to_bits(), (first.to_bits() | host).checked_add(1), number));
+                (IpAddr::V6(first), IpAddr::V6(last)) => {
+                    v6.push((first.to_bits(), last.to_bits().checked_add(1), number));
                 }
+                _ => {}
             }
         }
         PrefixMasks { v4: Ranges::new(v4), v6: Ranges::new(v6) }
@@ -261,47 +155,12 @@ pub(crate) mod tests {
             probe in address(),
         ) {
             let masks = PrefixMasks::new(networks.iter().map(|(number, prefix)| (*number, prefix)));
-            let edges = networks.iter().map(|(_, prefix)| prefix.address);
+            let edges = networks.iter().map(|(_, prefix)| prefix.address());
             for address in edges.chain([probe]) {
                 let fits = networks.iter().filter(|(_, prefix)| prefix.contains(address));
                 let walked = fits.fold(0, |mask, (number, _)| mask | 1u64 << number);
                 prop_assert_eq!(masks.mask(address), walked);
             }
         }
-    }
-
-    #[test]
-    fn mapped_networks_are_those_of_ipv4() {
-        let canonical = |text: &str| text.parse::<Prefix>().expect("a network").to_canonical().to_string();
-        assert_eq!(canonical("::ffff:192.0.2.0/120"), "192.0.2.0/24");
-        assert_eq!(canonical("::ffff:0:0/96"), "0.0.0.0/0");
-        assert_eq!(canonical("::fffe:0:0/95"), "::fffe:0:0/95");
-        assert_eq!(canonical("::/0"), "::/0");
-        assert_eq!(canonical("192.0.2.0/24"), "192.0.2.0/24");
-    }
-
-    #[test]
-    fn text_is_a_network_or_says_what_is_wrong() {
-        let read = |text: &str| text.parse::<Prefix>().map(|prefix| prefix.to_string());
-        assert_eq!(read("192.0.2.0/24"), Ok("192.0.2.0/24".into()));
-        assert_eq!(read("192.0.2.1"), Ok("192.0.2.1/32".into()));
-        assert_eq!(read("::/0"), Ok("::/0".into()));
-        assert_eq!(read("2001:db8::/32"), Ok("2001:db8::/32".into()));
-        assert_eq!(read("192.0.2/24"), Err(PrefixFault::Address));
-        assert_eq!(read("192.0.2.0/33"), Err(PrefixFault::Length));
-        assert_eq!(read("192.0.2.0/+8"), Err(PrefixFault::Length));
-        assert_eq!(read("192.0.2.0/"), Err(PrefixFault::Length));
-        let meant = Prefix::of([192, 0, 2, 0].into(), 24).expect("a network");
-        assert_eq!("192.0.2.1/24".parse(), Err::<Prefix, _>(PrefixFault::HostBits(meant)));
-    }
-
-    #[test]
-    fn addresses_of_the_other_family_are_in_no_network() {
-        let all: Prefix = "0.0.0.0/0".parse().expect("a network");
-        assert!(all.contains([192, 0, 2, 1].into()));
-        assert!(!all.contains("2001:db8::1".parse().expect("an address")));
-        let net: Prefix = "2001:db8::/33".parse().expect("a network");
-        assert!(net.contains("2001:db8:7fff::".parse().expect("an address")));
-        assert!(!net.contains("2001:db8:8000::".parse().expect("an address")));
     }
 }

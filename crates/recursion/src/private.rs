@@ -6,9 +6,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::message::{Parser, RawRecord};
-use wire::{Class, LowerNameBuf, Malformed, Name, Type};
+use wire::{Class, LowerNameBuf, Malformed, Name, Prefix, Type};
 
-use crate::prefix::{LOOPBACK, PRIVATE, Prefix, PrefixMasks, v4};
+use crate::prefix::{LOOPBACK, PRIVATE, PrefixMasks, v4};
 
 /// Settings of the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

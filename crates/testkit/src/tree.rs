@@ -56,11 +56,18 @@ enum Ds {
     Digest(u8),
 }
 
-/// Returns the zones, with their chains and DS.
-fn specification() -> Vec<(&'static str, Option<Chain>, Ds)> {
+/// A zone of the tree.
+struct Specified {
+    apex: &'static str,
+    chain: Option<Chain>,
+    ds: Ds,
+}
+
+/// Returns the zones.
+fn specification() -> Vec<Specified> {
     let nsec3 =
         |opt_out, iterations, salt: &[u8]| Some(Chain::Nsec3 { opt_out, iterations, salt: salt.to_vec() });
-    vec![
+    let zones = [
         (".", Some(Chain::Nsec), Ds::None),
         ("test.", Some(Chain::Nsec), Ds::Good),
         ("nsec.test.", Some(Chain::Nsec), Ds::Good),
@@ -78,7 +85,8 @@ fn specification() -> Vec<(&'static str, Option<Chain>, Ds)> {
         ("plain.test.", None, Ds::None),
         ("child.plain.test.", Some(Chain::Nsec), Ds::Good),
         ("slow.test.", nsec3(false, 50, b"\xab\xcd"), Ds::Good),
-    ]
+    ];
+    zones.into_iter().map(|(apex, chain, ds)| Specified { apex, chain, ds }).collect()
 }
 
 /// Makes a record of a zone. The owner and the name in the RDATA are relative to `apex` unless they end in a
@@ -226,17 +234,19 @@ impl Tree {
             [SigningKey::new(2 * seed, SigningKey::KSK), SigningKey::new(2 * seed + 1, SigningKey::ZSK)]
         };
         let keys: BTreeMap<NameBuf, _> =
-            zones.iter().zip(seeds).map(|((apex, ..), seed)| (name(apex), key(seed))).collect();
+            zones.iter().zip(seeds).map(|(zone, seed)| (name(zone.apex), key(seed))).collect();
         let mut tree =
             Tree { served: ModelZones { zones: Vec::new(), unloaded: Vec::new(), max_chain: 8 }, keys };
-        for (apex, chain, _) in &zones {
+        for Specified { apex, chain, .. } in &zones {
             let at = name(apex);
             let mut records = vec![record(apex, "@", Type::SOA, &soa(at.as_name(), 1), None)];
             records.push(record(apex, "@", Type::NS, &[], Some("ns.test.")));
             if *apex != "." {
                 records.extend(leaf(apex));
             }
-            for (child, _, ds) in zones.iter().filter(|(child, ..)| parent(&zones, child) == Some(*apex)) {
+            for Specified { apex: child, ds, .. } in
+                zones.iter().filter(|zone| parent(&zones, zone.apex) == Some(*apex))
+            {
                 records.push(record(apex, child, Type::NS, &[], Some(&format!("ns.{child}"))));
                 records.extend(tree.ds(child, *ds));
             }
@@ -368,9 +378,9 @@ impl Tree {
 }
 
 /// Returns the closest zone above `child`.
-fn parent(zones: &[(&'static str, Option<Chain>, Ds)], child: &str) -> Option<&'static str> {
+fn parent(zones: &[Specified], child: &str) -> Option<&'static str> {
     let child = name(child);
     let above = |apex: &str| child.as_name().is_at_or_below(name(apex).as_name()) && child != name(apex);
-    let above = zones.iter().map(|(apex, ..)| *apex).filter(|apex| above(apex));
+    let above = zones.iter().map(|zone| zone.apex).filter(|apex| above(apex));
     above.max_by_key(|apex| name(apex).as_name().label_count())
 }

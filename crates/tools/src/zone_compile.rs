@@ -18,7 +18,7 @@ use zone_manager::zones::text::{self, Meter};
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneCompileArgs) -> u8 {
     match prepare(args) {
-        Ok((state, specs, least)) => compile(&state, &specs, least),
+        Ok(task) => compile(&task),
         Err((message, code)) => {
             eprintln!("{}", message.trim_end());
             code
@@ -26,8 +26,15 @@ pub fn run(args: &ZoneCompileArgs) -> u8 {
     }
 }
 
-/// Returns the state folder, the zones to compile, and the least number of records per zone.
-fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), (String, u8)> {
+/// What is to be compiled.
+struct CompileTask {
+    state: StateFolder,
+    specs: Vec<ZoneSpec>,
+    /// Least number of records of a zone that gets an image.
+    least: u64,
+}
+
+fn prepare(args: &ZoneCompileArgs) -> Result<CompileTask, (String, u8)> {
     let faults = |message: String| (message, EXIT_FAULTS);
     let accepted = config::read_files(&args.config)
         .map_err(|rejected| (rejected.to_string(), exit_code(&rejected.faults)))?;
@@ -39,7 +46,7 @@ fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), 
         true => (specs, storage.image_min_records.0),
         false => (chosen(specs, &args.names).map_err(faults)?, 0),
     };
-    Ok((open(storage)?, specs, least))
+    Ok(CompileTask { state: open(storage)?, specs, least })
 }
 
 fn open(storage: &Storage) -> Result<StateFolder, (String, u8)> {
@@ -68,7 +75,7 @@ fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, Strin
 }
 
 /// Compiles zones one after the other; several threads read each of them.
-fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
+fn compile(CompileTask { state, specs, least }: &CompileTask) -> u8 {
     let (mut code, mut small) = (EXIT_OK, 0);
     for spec in specs {
         let (name, begun) = (spec.name(), Instant::now());
@@ -83,7 +90,7 @@ fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
             }
         };
         built.warnings.iter().for_each(|warning| eprintln!("{warning}"));
-        if built.zone.record_count() < least {
+        if built.zone.record_count() < *least {
             small += 1;
             continue;
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use wire::{LowerName, Name, NameBuf, Type};
+use wire::{LowerName, Name, NameBuf, Prefix, PrefixFault, Type};
 
 /// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub enum GrantOrDeny {
 pub struct RuleClient {
     /// The name of the TSIG key that signs the request.
     pub key: Option<NameBuf>,
-    /// The network of the client's address: an address and its prefix length.
-    pub network: Option<(IpAddr, u8)>,
+    /// The network of the client's address. An IPv4-mapped IPv6 address counts as IPv4.
+    pub network: Option<Prefix>,
 }
 
 /// The owner names that a rule matches.
@@ -127,9 +127,9 @@ impl UpdatePolicy {
         let of_key = key.as_ref().and_then(|key| self.of_key.get(key));
         let mut numbers: Vec<usize> = of_key.into_iter().flatten().chain(&self.of_all).copied().collect();
         numbers.sort_unstable();
-        let from_there = |rule: &&PolicyRule| match rule.client.network {
-            Some((network, bits)) => is_in(requester.address, network, bits),
-            None => true,
+        let address = requester.address.to_canonical();
+        let from_there = |rule: &&PolicyRule| {
+            rule.client.network.is_none_or(|network| network.to_canonical().contains(address))
         };
         let rules = numbers.into_iter().filter_map(|number| self.rules.get(number)).filter(from_there);
         Permission { rules: rules.collect(), key }
@@ -194,16 +194,6 @@ impl RuleTypes {
             Self::Only(types) => types.contains(&rtype),
         }
     }
-}
-
-/// Whether an address is in a network. An IPv4-mapped IPv6 address counts as IPv4.
-fn is_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
-    let differ = match (address.to_canonical(), network.to_canonical()) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        _ => return false,
-    };
-    differ >= u32::from(bits)
 }
 
 /// Why a rule's text is invalid, with the word concerned.
@@ -316,13 +306,12 @@ fn one_type(word: &str) -> Result<Type, RuleFault> {
     found.ok_or_else(|| RuleFault::Type(word.to_owned()))
 }
 
-/// Parses an address, or an address and a prefix length.
-fn network(word: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = word.split_once('/').map_or((word, None), |(address, bits)| (address, Some(bits)));
-    let address: IpAddr = address.parse().ok()?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let bits = bits.map_or(Some(most), |bits| bits.parse().ok())?;
-    (bits <= most).then_some((address, bits))
+/// Parses an address, or an address and a prefix length. Bits behind the length are ignored.
+fn network(word: &str) -> Option<Prefix> {
+    match word.parse() {
+        Ok(network) | Err(PrefixFault::HostBits(network)) => Some(network),
+        Err(PrefixFault::Address | PrefixFault::Length) => None,
+    }
 }
 
 #[cfg(test)]
@@ -431,6 +420,15 @@ mod tests {
         assert!(!ask(None, "2001:db8::2", Type::TXT));
         assert!(ask(None, "2001:db8::2", Type::MX));
         assert!(!ask(None, "192.0.2.1", Type::MX));
+    }
+
+    #[test]
+    fn bits_behind_a_networks_length_are_ignored_and_mapped_networks_are_those_of_ipv4() {
+        let rules = policy(&["grant 192.0.2.7/24 zone TXT", "grant ::ffff:198.51.100.0/120 zone TXT"]);
+        let ask = |address| permits(&rules, None, address, "x.example.", Type::TXT);
+        assert!(ask("192.0.2.1"));
+        assert!(ask("198.51.100.9"));
+        assert!(!ask("198.51.101.9"));
     }
 
     #[test]

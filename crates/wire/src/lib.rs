@@ -12,6 +12,7 @@
 //! | [`rr`] | record types and classes with their mnemonics |
 //! | `serial`, `ttl`, `unix_time` | numbers with special arithmetic: [`Serial`], [`Ttl`], [`UnixTime`] |
 //! | `malformed` | the parse error [`Malformed`] |
+//! | `prefix` | address prefixes: [`Prefix`] |
 //! | [`message`] | layout, header, parser, builder with compression |
 //! | [`edns`] | OPT: sizes, flags, options, extended errors |
 //! | [`rdata`] | one file per record type: layout, validation, text; views of the types that other crates use |
@@ -28,6 +29,7 @@ pub mod hash;
 mod malformed;
 pub mod message;
 pub mod name;
+mod prefix;
 pub mod rdata;
 pub mod rr;
 mod serial;
@@ -39,6 +41,7 @@ pub use hash::NameHash;
 pub use malformed::Malformed;
 pub use message::{Header, Opcode, Rcode};
 pub use name::{LowerName, LowerNameBuf, Name, NameBuf, ZoneName};
+pub use prefix::{Prefix, PrefixFault};
 pub use rr::{Class, Type};
 pub use serial::Serial;
 pub use ttl::Ttl;

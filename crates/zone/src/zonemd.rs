@@ -7,6 +7,7 @@
 //! DNSSEC validation of the ZONEMD record itself (RFC 8976 §4, steps 1 and 2) is not done here.
 
 use std::fmt;
+use std::ops::Range;
 
 use aws_lc_rs::digest;
 use wire::{Class, Serial, Ttl, Type, rdata};
@@ -166,8 +167,14 @@ struct Pass {
     piece: Vec<u8>,
     /// The RDATA of the records of one type at one name, in canonical form and concatenated.
     set: Vec<u8>,
-    /// Start, end and TTL of each record in `set`.
-    records: Vec<(usize, usize, Ttl)>,
+    /// The records in `set`.
+    records: Vec<RecordInSet>,
+}
+
+/// A record in [`Pass::set`].
+struct RecordInSet {
+    rdata: Range<usize>,
+    ttl: Ttl,
 }
 
 impl Pass {
@@ -204,22 +211,22 @@ impl Pass {
         let start = self.set.len();
         record.copy_to(&mut self.set);
         rdata::canonical(rtype, &mut self.set[start..]);
-        self.records.push((start, self.set.len(), record.ttl()));
+        self.records.push(RecordInSet { rdata: start..self.set.len(), ttl: record.ttl() });
     }
 
     /// Writes the records of one type in canonical order (RFC 4034 §6.3).
     fn end_of_set(&mut self, owner: &[u8], rtype: Type) {
         let Pass { piece, set, records, .. } = self;
         if records.len() > 1 {
-            records.sort_unstable_by(|(a, b, _), (c, d, _)| set[*a..*b].cmp(&set[*c..*d]));
+            records.sort_unstable_by(|a, b| set[a.rdata.clone()].cmp(&set[b.rdata.clone()]));
         }
-        for (start, end, ttl) in records.drain(..) {
+        for RecordInSet { rdata, ttl } in records.drain(..) {
             piece.extend_from_slice(owner);
             piece.extend_from_slice(&rtype.0.to_be_bytes());
             piece.extend_from_slice(&Class::IN.0.to_be_bytes());
             piece.extend_from_slice(&ttl.as_secs().to_be_bytes());
-            piece.extend_from_slice(&((end - start) as u16).to_be_bytes());
-            piece.extend_from_slice(&set[start..end]);
+            piece.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+            piece.extend_from_slice(&set[rdata]);
         }
         set.clear();
         if self.piece.len() >= HASHED_BYTES {

@@ -1,9 +1,8 @@
 //! `[[resolver.access]]`: access to recursion.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use exchange::Transport;
-use recursion::{Access, AccessAction, AccessRule, Prefix};
+use recursion::{Access, AccessAction, AccessRule};
+use wire::Prefix;
 
 use super::networks::NetworkOr;
 use crate::interfaces::Interfaces;
@@ -65,10 +64,9 @@ impl AccessBlock {
 }
 
 fn networks(from: NetworkOr<Clients>, interfaces: &Interfaces) -> Vec<Prefix> {
-    let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
     match from {
         NetworkOr::Network(network) => vec![network],
-        NetworkOr::Word(Clients::Any) => all.into_iter().filter_map(|first| Prefix::of(first, 0)).collect(),
+        NetworkOr::Word(Clients::Any) => vec![Prefix::ALL_V4, Prefix::ALL_V6],
         // The default rules without attached networks allow this machine only.
         NetworkOr::Word(Clients::Loopback) => {
             Access::default_rules(&[]).into_iter().flat_map(|rule| rule.from).collect()

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use recursion::{
-    Dns64, Dns64Config, Dns64Fault, LocalConfig, LocalRecord, Prefix, PrivateConfig, SpecialName, SpecialOff,
+    Dns64, Dns64Config, Dns64Fault, LocalConfig, LocalRecord, PrivateConfig, SpecialName, SpecialOff,
 };
 use toml::Spanned;
 use toml::de::DeValue;
-use wire::{LowerNameBuf, NameBuf};
+use wire::{LowerNameBuf, NameBuf, Prefix};
 
 use super::networks::NetworkOr;
 use crate::report::{ConfigPlace, Diagnostic};

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use recursion::{Prefix, PrefixFault};
+use wire::{Prefix, PrefixFault};
 
 use crate::report::Diagnostic;
 use crate::table::read::Reader;

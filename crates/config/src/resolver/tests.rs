@@ -6,7 +6,7 @@ use std::path::Path;
 
 use exchange::Transport;
 use recursion::{
-    Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, Prefix, PrivateConfig,
+    Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, PrivateConfig,
     SpecialOff, ValidationConfig,
 };
 use resolver::{
@@ -14,6 +14,7 @@ use resolver::{
     StartServer, Upstream,
 };
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
+use wire::Prefix;
 
 use super::*;
 use crate::Settings;

@@ -223,7 +223,7 @@ pub(super) fn anchor_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>) 
 pub(super) fn trust_anchor_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
     let (zones, now) = (recursive.followed_zones(), unix_now());
     let one = |ShownAnchor { zone, tag, algorithm, state, since }: ShownAnchor| {
-        let followed = zones.iter().find(|(followed, ..)| *followed == zone);
+        let followed = zones.iter().find(|followed| followed.zone == zone);
         let until = match state {
             Some(AnchorState::Pending { until }) => Some(until),
             _ => None,
@@ -237,8 +237,8 @@ pub(super) fn trust_anchor_list(RecursiveParts { recursive, .. }: RecursiveParts
             "seconds_in_state": since.map(|since| now.saturating_duration_since(since).as_secs()),
             "seconds_to_trust": until.map(|until| until.saturating_duration_since(now).as_secs()),
             "followed": followed.is_some(),
-            "seconds_since_seen": followed.and_then(|(_, seen, _)| *seen).map(|seen| now.saturating_duration_since(seen).as_secs()),
-            "seconds_to_next": followed.map(|(.., next)| next.saturating_duration_since(now).as_secs()),
+            "seconds_since_seen": followed.and_then(|of| of.seen).map(|seen| now.saturating_duration_since(seen).as_secs()),
+            "seconds_to_next": followed.map(|of| of.next.saturating_duration_since(now).as_secs()),
         })
     };
     Ok(recursive.trust_anchors().into_iter().map(one).collect())

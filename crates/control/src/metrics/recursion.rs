@@ -107,9 +107,8 @@ fn trust_anchors(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
         series,
     )?;
     let seen = recursive.followed_zones();
-    let seen = seen
-        .iter()
-        .map(|(zone, seen, _)| ([("zone", zone.to_string().into())], seen.unwrap_or_default().as_secs()));
+    let seen =
+        seen.iter().map(|of| ([("zone", of.zone.to_string().into())], of.seen.unwrap_or_default().as_secs()));
     out.family(
         "trust_anchor_seen_timestamp_seconds",
         "When the keys of a zone with followed trust anchors were last seen with a valid signature, in \

@@ -186,6 +186,17 @@ pub(super) fn work(recursive: &Weak<Recursive>, orders: &Receiver<AnchorOrder>, 
     }
 }
 
+/// A zone whose trust anchors are followed. Times are in seconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub struct FollowedZone {
+    /// The zone.
+    pub zone: NameBuf,
+    /// When its keys were last seen with a good signature.
+    pub seen: Option<UnixTime>,
+    /// When they are queried next.
+    pub next: UnixTime,
+}
+
 /// A trust anchor, or a key that may become one, as shown to the operator.
 pub struct ShownAnchor {
     /// Its zone.
@@ -322,11 +333,15 @@ impl Recursive {
         shown
     }
 
-    /// Returns the zones whose anchors are followed: when their keys were last seen with a good signature,
-    /// and when they are queried next.
-    pub fn followed_zones(&self) -> Vec<(NameBuf, Option<UnixTime>, UnixTime)> {
+    /// Returns the zones whose anchors are followed.
+    pub fn followed_zones(&self) -> Vec<FollowedZone> {
         let decided = lock(&self.decided);
-        decided.points.iter().map(|(zone, point)| (*zone, point.seen(), point.next())).collect()
+        let one = |(zone, point): (&NameBuf, &TrustPoint)| FollowedZone {
+            zone: *zone,
+            seen: point.seen(),
+            next: point.next(),
+        };
+        decided.points.iter().map(one).collect()
     }
 }
 

@@ -43,7 +43,7 @@ use wire::{Name, NameBuf};
 use crate::descriptors::DescriptorShares;
 use crate::frontend::Served;
 use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
-pub use anchors::{LONGEST_NEGATIVE, ShownAnchor};
+pub use anchors::{FollowedZone, LONGEST_NEGATIVE, ShownAnchor};
 use config::Adopt;
 use config::Settings;
 use config::interfaces::Interfaces;

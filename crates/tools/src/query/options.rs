@@ -5,12 +5,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use wire::Opcode;
 use wire::edns::OptionCode;
+use wire::{Opcode, Prefix};
 
 use super::words::{Form, Wanted, WordFault, name_of};
 use message::print::MessageParts;
-use message::{ClientSubnet, EdnsOption, Style};
+use message::{EdnsOption, Style};
 use wording::did_you_mean;
 
 /// The names of the options.
@@ -329,13 +329,13 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Parses an address and its prefix length; `0` means no address (RFC 7871 §7.1.2).
-fn subnet(text: &str) -> Result<ClientSubnet, WordFault> {
+fn subnet(text: &str) -> Result<Prefix, WordFault> {
     let (ip, length) = text.split_once('/').map_or((text, None), |(ip, l)| (ip, Some(l)));
     let (ip, length) = if ip == "0" { ("0.0.0.0", length.or(Some("0"))) } else { (ip, length) };
     let ip: IpAddr = ip.parse().map_err(|_| WordFault::Subnet(text.to_owned()))?;
     let most = if ip.is_ipv4() { 32 } else { 128 };
     let length = length.map_or(Ok(most), |l| number("subnet", l, 0, most))?;
-    Ok(ClientSubnet { address: ip, prefix: length as u8 })
+    Prefix::of(ip, length as u8).ok_or_else(|| WordFault::Subnet(text.to_owned()))
 }
 
 impl Wanted {

@@ -1,6 +1,10 @@
 //! Walks from the root servers to the server that answers, referral by referral, with glue if there is some.
 //! `resolver` judges each reply, as for the server's own lookups; this file has only the exchanges and their
 //! order.
+//!
+//! The core of `resolver` is no fit for the exchanges: it chooses servers at random and by their speed, sends
+//! parts of names in mixed case with cookies of its own to port 53, and keeps of a reply what an answer needs.
+//! A walk asks one server after the other exactly what the command line says, and prints whole replies.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -65,6 +69,13 @@ struct Cut {
     zone: NameBuf,
     /// Each server with its addresses, if they are known.
     servers: Vec<(LowerNameBuf, Vec<IpAddr>)>,
+}
+
+/// What a walk looks for.
+#[derive(Debug, Clone, Copy)]
+struct Question {
+    name: NameBuf,
+    qtype: Type,
 }
 
 /// An address to query, with the server's name.
@@ -166,14 +177,14 @@ impl<'w> Walk<'w> {
         name: NameBuf,
         qtype: Type,
     ) -> Result<Reached, WalkFault> {
-        self.find_at(steps, errand, (name, qtype), 0)
+        self.find_at(steps, errand, Question { name, qtype }, 0)
     }
 
     fn find_at(
         &mut self,
         steps: &mut Steps<'_>,
         errand: Errand,
-        question: (NameBuf, Type),
+        question: Question,
         depth: u8,
     ) -> Result<Reached, WalkFault> {
         let mut cut = self.closest(question);
@@ -190,7 +201,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Returns the closest known zone; for DS a zone above the name, which has them (RFC 4035 §3.1.4.1).
-    fn closest(&self, (name, qtype): (NameBuf, Type)) -> Cut {
+    fn closest(&self, Question { name, qtype }: Question) -> Cut {
         let has = |cut: &&Cut| {
             let zone = cut.zone.as_name();
             zone.is_root() || name.as_name().is_at_or_below(zone) && (qtype != Type::DS || cut.zone != name)
@@ -205,9 +216,10 @@ impl<'w> Walk<'w> {
         steps: &mut Steps<'_>,
         errand: Errand,
         cut: &Cut,
-        (name, qtype): (NameBuf, Type),
+        question: Question,
         depth: u8,
     ) -> Result<(ReceivedResponse, Turn), WalkFault> {
+        let Question { name, qtype } = question;
         let mut open = self.candidates(&cut.servers);
         let mut without: VecDeque<LowerNameBuf> =
             cut.servers.iter().filter(|(_, at)| at.is_empty()).map(|(host, _)| *host).collect();
@@ -232,7 +244,7 @@ impl<'w> Walk<'w> {
                         continue;
                     }
                 };
-                match self.judge(cut, (name, qtype), &reply) {
+                match self.judge(cut, question, &reply) {
                     Ok(Turn::Down(referral)) => {
                         steps.referred(&step, &reply, &referral)?;
                         return Ok((reply, Turn::Down(referral)));
@@ -286,7 +298,7 @@ impl<'w> Walk<'w> {
                     self.exchange(guide, name, qtype, true)?.ok().map(|reply| reply.message)
                 }
                 _ if depth >= MAX_DEPTH => None,
-                _ => match self.find_at(steps, Errand::Address, (name, qtype), depth + 1) {
+                _ => match self.find_at(steps, Errand::Address, Question { name, qtype }, depth + 1) {
                     Ok(reached) => Some(reached.reply.message),
                     Err(fault @ (WalkFault::TooMany | WalkFault::Output(_))) => return Err(fault),
                     Err(WalkFault::NoRoot(..) | WalkFault::NoAnswer(_) | WalkFault::NoAddress(_)) => None,
@@ -330,12 +342,8 @@ impl<'w> Walk<'w> {
     }
 
     /// Decides the next step after a reply.
-    fn judge(
-        &self,
-        cut: &Cut,
-        (name, qtype): (NameBuf, Type),
-        reply: &ReceivedResponse,
-    ) -> Result<Turn, ReplyFault> {
+    fn judge(&self, cut: &Cut, question: Question, reply: &ReceivedResponse) -> Result<Turn, ReplyFault> {
+        let Question { name, qtype } = question;
         let message = &reply.message;
         let rcode = print::rcode(message).map_err(|_| ReplyFault::Malformed)?;
         let zone = cut.zone.as_name();

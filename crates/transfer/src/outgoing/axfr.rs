@@ -28,9 +28,19 @@ pub fn soa_only(zone: Arc<Zone>, frame: TransferFrame) -> Box<dyn MessageStream>
 /// The position of the next record in the zone.
 enum ZonePlace {
     FirstSoa,
-    /// The node, `None` for the first; the index of its RRset; the offset in its records and signatures.
-    Node(Option<NodeAddress>, usize, usize),
+    Node(NodePlace),
     LastSoa,
+}
+
+/// A position in a zone's nodes.
+#[derive(Clone, Copy, Default)]
+struct NodePlace {
+    /// `None` for the first node.
+    node: Option<NodeAddress>,
+    /// Index of the node's RRset.
+    set: usize,
+    /// Index in the RRset's records and signatures.
+    record: usize,
 }
 
 /// All records of a zone, SOA first and last.
@@ -48,12 +58,8 @@ impl ZoneRecords {
     /// Writes the nodes from a position on. `Err` has the position of what no longer fits. The records of a
     /// name and those below it that it occludes (a delegation and its glue) stay in one message where
     /// possible: in another message their names would have to be written again.
-    fn nodes(
-        &mut self,
-        message: &mut TransferMessage<'_>,
-        from: (Option<NodeAddress>, usize, usize),
-    ) -> Result<(), ZonePlace> {
-        let (first, mut set_from, mut at) = from;
+    fn nodes(&mut self, message: &mut TransferMessage<'_>, from: NodePlace) -> Result<(), NodePlace> {
+        let NodePlace { node: first, set: mut set_from, record: mut at } = from;
         let mut together = None;
         for node in self.zone.stored_from(first) {
             let is_apex = node.flags().contains(NodeFlags::APEX);
@@ -82,9 +88,10 @@ impl ZoneRecords {
                             }
                         }
                         Err(_) => {
-                            let place = ZonePlace::Node(Some(node.address()), number, at);
+                            let place = NodePlace { node: Some(node.address()), set: number, record: at };
                             let before = together.filter(|(_, mark)| message.take_back(*mark));
-                            return Err(before.map_or(place, |(node, _)| ZonePlace::Node(Some(node), 0, 0)));
+                            let start_of = |node| NodePlace { node: Some(node), ..NodePlace::default() };
+                            return Err(before.map_or(place, |(node, _)| start_of(node)));
                         }
                     }
                 }
@@ -102,16 +109,14 @@ impl RecordSource for ZoneRecords {
             if !put_soa(&self.zone, message, &mut self.names) {
                 return false;
             }
-            self.place = ZonePlace::Node(None, 0, 0);
+            self.place = ZonePlace::Node(NodePlace::default());
         }
-        if let ZonePlace::Node(node, set, at) = self.place {
-            self.place = match self.nodes(message, (node, set, at)) {
-                Ok(()) => ZonePlace::LastSoa,
-                Err(place) => place,
-            };
-            if let ZonePlace::Node(..) = self.place {
+        if let ZonePlace::Node(from) = self.place {
+            if let Err(place) = self.nodes(message, from) {
+                self.place = ZonePlace::Node(place);
                 return false;
             }
+            self.place = ZonePlace::LastSoa;
         }
         put_soa(&self.zone, message, &mut self.names)
     }

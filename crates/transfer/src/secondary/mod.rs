@@ -21,7 +21,7 @@ pub use queries::{
 };
 pub use scheduler::{PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler};
 pub use zone::{
-    SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryRules, SecondaryState, SecondaryZone,
+    LastFault, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryRules, SecondaryState, SecondaryZone,
 };
 
 /// Returns an unpredictable random number on each call.

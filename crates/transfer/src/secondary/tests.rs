@@ -90,7 +90,8 @@ fn primaries_are_tried_in_turn_then_retried() {
     assert_eq!(event(&mut zone, rcode(Rcode::REFUSED), START + 1002), probe(2));
     assert_eq!(event(&mut zone, failed(), START + 1003), None);
     assert_eq!(zone.due(), START + 1103, "after the retry time");
-    assert_eq!(zone.last_fault(), Some((START + 1003, 2, &SecondaryFault::Unreachable)));
+    let fault = LastFault { at: START + 1003, primary: 2, fault: SecondaryFault::Unreachable };
+    assert_eq!(zone.last_fault(), Some(&fault));
     assert_eq!(zone.poll(START + 1103), probe(0));
     assert_eq!(event(&mut zone, failed(), START + 1104), probe(1));
     assert_eq!(event(&mut zone, probed(Serial(5)), START + 1105), None);

@@ -180,7 +180,18 @@ pub struct SecondaryZone {
     /// Consecutive rounds in which every primary failed.
     failures: u32,
     expired: bool,
-    last_fault: Option<Box<(u64, usize, SecondaryFault)>>,
+    last_fault: Option<Box<LastFault>>,
+}
+
+/// The last fault of a zone's primaries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastFault {
+    /// Its time, in seconds since 1970.
+    pub at: u64,
+    /// The primary's index.
+    pub primary: usize,
+    /// The fault.
+    pub fault: SecondaryFault,
 }
 
 impl SecondaryZone {
@@ -292,9 +303,9 @@ impl SecondaryZone {
         self.phase != Phase::Idle
     }
 
-    /// The last fault: time, primary's index, and fault; `None` once a primary has succeeded again.
-    pub fn last_fault(&self) -> Option<(u64, usize, &SecondaryFault)> {
-        self.last_fault.as_deref().map(|(at, primary, fault)| (*at, *primary, fault))
+    /// Returns the last fault; `None` once a primary has succeeded again.
+    pub fn last_fault(&self) -> Option<&LastFault> {
+        self.last_fault.as_deref()
     }
 
     /// Returns the action due at `now`.
@@ -412,7 +423,7 @@ impl SecondaryZone {
     ) -> Option<SecondaryAction> {
         let (Phase::Probing | Phase::Transferring(_)) = self.phase else { return None };
         let instead = matches!(self.phase, Phase::Transferring(AskedFor::Ixfr(_))) && asks_for_axfr(&fault);
-        self.last_fault = Some(Box::new((now, self.primary, fault)));
+        self.last_fault = Some(Box::new(LastFault { at: now, primary: self.primary, fault }));
         if instead {
             self.phase = Phase::Transferring(AskedFor::Axfr);
             return Some(SecondaryAction::Transfer { primary: self.primary, asked: AskedFor::Axfr });

@@ -10,8 +10,8 @@ use resolver::Random;
 use tracing::{Level, info, warn};
 use transfer::incoming::AskedFor;
 use transfer::secondary::{
-    PrimaryId, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryId, SecondaryState, SecondaryZone,
-    SoaReply,
+    LastFault, PrimaryId, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryId, SecondaryState,
+    SecondaryZone, SoaReply,
 };
 use wire::Serial;
 use zone::Zone;
@@ -107,9 +107,9 @@ impl RefreshState {
         notify: Vec<String>,
         now: u64,
     ) -> SecondaryStatus {
-        let fault = timers.last_fault().map(|(at, primary, fault)| PrimaryFault {
-            primary: peers.primaries.get(primary).map(ToString::to_string).unwrap_or_default(),
-            at,
+        let fault = timers.last_fault().map(|LastFault { at, primary, fault }| PrimaryFault {
+            primary: peers.primaries.get(*primary).map(ToString::to_string).unwrap_or_default(),
+            at: *at,
             fault: fault.to_string(),
         });
         SecondaryStatus {
@@ -456,7 +456,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                     log_repeated!(info, INFO, about, "zone {}: a primary can be used again", name(apex));
                 }
             }
-            Some((_, primary, fault)) => {
+            Some(&LastFault { primary, ref fault, .. }) => {
                 let text = fault.to_string();
                 taken.logged.resize(taken.logged.len().max(primary + 1), None);
                 if let Some(logged) = taken.logged.get_mut(primary)
