@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use exchange::unix_now;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use wire::{Name, Serial};
@@ -24,7 +25,7 @@ use zone_manager::managed::{Apex, FileStamp, Origin, ZoneStatus, ZoneText};
 use zone_manager::secondaries::ZoneOrder;
 use zone_manager::written;
 use zone_manager::zones::examiner;
-use zone_manager::zones::manager::{ReloadFault, ZoneTable, unix_now};
+use zone_manager::zones::manager::{ReloadFault, ZoneTable};
 use zone_manager::zones::places;
 use zone_manager::zones::text::{self, Meter, ZoneFinding};
 
@@ -123,7 +124,7 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "findings": examined.map(|found| findings(&state, &found.findings)),
         "more_findings": examined.map(|found| found.more).filter(|more| *more > 0),
         "signatures": first.map(|first| first.age(unix_now()).word()),
-        "signatures_end": first.map(|first| first.at),
+        "signatures_end": first.map(|first| first.at.as_secs()),
         "catalog": catalog,
         "transfers": secondaries.status(&state.spec.apex),
         "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),

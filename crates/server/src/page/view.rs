@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::stats::RCODES;
-use wire::{Name, Rcode};
+use wire::{Name, Rcode, UnixTime};
 
 use super::html::Html;
 use super::rates::Stretch;
@@ -51,7 +51,7 @@ pub(super) struct ZoneRow {
 }
 
 impl ZoneRow {
-    pub(super) fn of(state: &ZoneStatus, now: i64) -> ZoneRow {
+    pub(super) fn of(state: &ZoneStatus, now: UnixTime) -> ZoneRow {
         let signatures = state.examined.as_ref().and_then(|found| found.signatures);
         let signatures = signatures.filter(|first| first.age(now) != SignatureAge::Valid);
         let note = match (&state.fault, signatures) {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use journal::{StoreFault, ZoneFolder};
 use serde::Serialize;
 use tracing::warn;
@@ -190,7 +190,7 @@ impl Changes {
             return Err(no_serial());
         }
         let policy = self.shared.rules.load().get(apex).map(|rules| rules.serial).unwrap_or_default();
-        let (now, next) = (unix_seconds(), policy.next(acknowledged, unix_seconds()));
+        let (now, next) = (unix_now(), policy.next(acknowledged, unix_now()));
         let change = with_serial(ChangeSet::default(), &zone, &zone, next, policy, now);
         let changed = zone.apply(&change).ok().and_then(|zone| zone.folded().ok());
         let ahead = changed.filter(|zone| is_ahead(zone.serial())).ok_or_else(no_serial)?;

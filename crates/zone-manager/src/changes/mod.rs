@@ -62,7 +62,7 @@ use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateReques
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
 use wire::message::Builder;
-use wire::{LowerNameBuf, Name, Rcode, Serial};
+use wire::{LowerNameBuf, Name, Rcode, Serial, UnixTime};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -220,12 +220,12 @@ impl Shared {
     }
 
     /// Records changes of a zone, and why the last one is not stored, for operators.
-    fn note(&self, apex: &Apex, changes: usize, now: u64, fault: Option<String>) {
+    fn note(&self, apex: &Apex, changes: usize, now: UnixTime, fault: Option<String>) {
         let mut zones = lock(&self.zones);
         let known = zones.entry(apex.clone()).or_default();
         known.changes += changes as u64;
         if changes > 0 {
-            known.last = now;
+            known.last = now.as_secs();
         }
         if changes > 0 || fault.is_some() {
             known.fault = fault;

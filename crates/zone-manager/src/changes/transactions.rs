@@ -14,7 +14,7 @@ use serde::Serialize;
 use update::{is_signed, is_signers};
 use wire::rdata::is_same;
 use wire::rdata::view::Soa;
-use wire::{Name, NameBuf, Ttl, Type};
+use wire::{Name, NameBuf, Ttl, Type, UnixTime};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
 
@@ -172,7 +172,7 @@ impl Work {
         &self,
         newest: &Zone,
         rules: &ZoneUpdates,
-        now: u64,
+        now: UnixTime,
     ) -> Result<Option<ChangeSet>, TransactionFault> {
         // Each change has a new serial number, which is no conflict.
         let ignored = IgnoredParts { serial: true, dnssec: false };
@@ -582,7 +582,7 @@ mod tests {
                 ChangeJob::Commit(Box::new(CommitOrder { work, rules: Arc::default(), reply }))
             })
             .collect();
-        let course = Course::of(&base, &jobs, 0).expect("a version");
+        let course = Course::of(&base, &jobs, UnixTime::EPOCH).expect("a version");
         let ends: Vec<String> = course.decided.iter().map(in_words).collect();
         assert_eq!(ends, ["7 to 8", "conflict", "8 to 9"]);
         assert_eq!((course.zone.serial().0, course.steps.len(), course.changes().count()), (9, 2, 2));

@@ -36,14 +36,14 @@ use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use engine::{Engine, Source};
-use exchange::unix_seconds;
+use exchange::unix_now;
 use journal::History;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use resolver::ChaCha;
 use tracing::warn;
 use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
-use wire::{Name, Serial};
+use wire::{Name, Serial, UnixTime};
 use zone::Zone;
 
 use crate::fold::FoldJob;
@@ -193,11 +193,11 @@ impl CoreHost for Arc<Desk> {
         self.keeping.news(apex.clone(), news);
     }
 
-    fn expires(&self, apex: &Apex, at: Option<u64>) {
+    fn expires(&self, apex: &Apex, at: Option<UnixTime>) {
         self.keeping.expires(apex.clone(), at);
     }
 
-    fn keep(&self, apex: &Apex, keep: Keep, at: u64) {
+    fn keep(&self, apex: &Apex, keep: Keep, at: UnixTime) {
         if let Some(store) = &self.store {
             store.keep(apex.clone(), keep, at);
         }
@@ -207,8 +207,8 @@ impl CoreHost for Arc<Desk> {
         self.unread.looked(apex);
     }
 
-    fn wall(&self) -> u64 {
-        unix_seconds()
+    fn wall(&self) -> UnixTime {
+        unix_now()
     }
 }
 
@@ -247,7 +247,7 @@ impl Secondaries {
             local_root,
             background: Arc::clone(background),
         });
-        let epoch = (Instant::now(), unix_seconds());
+        let epoch = (Instant::now(), unix_now());
         let (random, of_core) = (ChaCha::new(seed), Arc::clone(&counts));
         let core =
             SecondaryCore::new(Arc::clone(&desk), random, engine.key(), limits(settings), of_core, epoch);
@@ -416,7 +416,7 @@ impl Secondaries {
     pub fn has_expired(&self, apex: &Apex, kept: &KeptVersion) -> bool {
         let rules = read(&self.rules).get(apex).map(|peers| peers.rules.clone()).unwrap_or_default();
         let timers = SecondaryZone::kept(rules, kept.zone.soa(), kept.confirmed, &mut || 0);
-        timers.expires().is_some_and(|expires| expires <= unix_seconds())
+        timers.expires().is_some_and(|expires| expires <= unix_now())
     }
 
     /// Memory of incoming transfers.

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use journal::{DEFAULT_HISTORY, DiskFile, RealDisk};
 use tempfile::TempDir;
 use wire::hash::HashKey;
-use wire::{NameBuf, Ttl, Type};
+use wire::{NameBuf, Ttl, Type, UnixTime};
 use zone::ZoneBuilder;
 use zone::store::diff;
 
@@ -163,7 +163,11 @@ fn changes_and_histories_go_on_during_a_compaction() {
     store(&stores, "busy", step(&last, &next));
     assert_eq!(steps(&stores, "busy", serial), Some(vec![serial + 1]));
     // A version that does not follow waits for the compaction; reads meanwhile wait for nothing.
-    let other = order(&stores, "busy", StoreOrder::Version(zone("busy", serial + 9, 1), None, Some(5)));
+    let other = order(
+        &stores,
+        "busy",
+        StoreOrder::Version(zone("busy", serial + 9, 1), None, Some(UnixTime::from_secs(5))),
+    );
     assert_eq!(steps(&stores, "busy", serial), Some(vec![serial + 1]));
     assert!(other.try_recv().is_err());
     disk.close(None);
@@ -173,7 +177,7 @@ fn changes_and_histories_go_on_during_a_compaction() {
     let stores = open_again(&folder, &disk);
     let (_, stored) = stores.folder().zone(Name::from_wire(&apex("busy")).expect("a name")).expect("opened");
     let stored = stored.expect("a version");
-    assert_eq!((stored.serial(), stored.confirmed()), (Serial(serial + 9), Some(5)));
+    assert_eq!((stored.serial(), stored.confirmed()), (Serial(serial + 9), Some(UnixTime::from_secs(5))));
 }
 
 /// Opens the folder again once the threads of an earlier run have dropped it.

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use journal::{RealDisk, StoreFault, ZoneFolder};
 use tracing::info;
 use transfer::catalog_zone::{
@@ -329,7 +329,7 @@ fn open_or_begin(
         return Ok((Arc::new(zone), listed.members));
     }
     let mut builder = ZoneBuilder::new(shown(apex), key);
-    let serial = SerialPolicy::UnixTime.next(Serial(0), unix_seconds());
+    let serial = SerialPolicy::UnixTime.next(Serial(0), unix_now());
     for record in base_records(shown(apex), serial)?.iter() {
         let added = builder.add(record.owner, record.rtype, record.ttl, record.rdata);
         added.map_err(ProduceFault::Record)?;
@@ -387,7 +387,7 @@ impl Catalog {
             return Ok(());
         }
         let (apex, before) = (shown(&self.plan.apex), zone.serial());
-        let after = SerialPolicy::UnixTime.next(before, unix_seconds());
+        let after = SerialPolicy::UnixTime.next(before, unix_now());
         let mut change = version_step(apex, before, after);
         for (zone, member) in &steps {
             record_change(apex, shown(zone), members.get(zone), member.as_ref(), &mut change)?;

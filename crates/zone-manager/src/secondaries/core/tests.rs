@@ -43,11 +43,11 @@ impl CoreHost for Arc<Mutex<Done>> {
             SecondaryNews::Expired => "expired".into(),
         });
     }
-    fn expires(&self, _: &Apex, at: Option<u64>) {
-        lock(self).expires = at.map(|at| at - START);
+    fn expires(&self, _: &Apex, at: Option<UnixTime>) {
+        lock(self).expires = at.map(|at| at.as_secs() - START);
     }
-    fn keep(&self, _: &Apex, keep: Keep, at: u64) {
-        let after = at - START;
+    fn keep(&self, _: &Apex, keep: Keep, at: UnixTime) {
+        let after = at.as_secs() - START;
         lock(self).kept.push(match keep {
             Keep::Version(zone, changes) => {
                 format!("{} with {:?} at {after}", zone.serial(), changes.map(|changes| changes.len()))
@@ -57,8 +57,8 @@ impl CoreHost for Arc<Mutex<Done>> {
         });
     }
     fn looked(&self, _: &Apex) {}
-    fn wall(&self) -> u64 {
-        START
+    fn wall(&self) -> UnixTime {
+        UnixTime::from_secs(START)
     }
 }
 
@@ -147,8 +147,8 @@ impl Rig {
         let (done, now) = (Arc::new(Mutex::new(Done::default())), Instant::now());
         let limits = super::super::limits(&config::Settings::default());
         let counts = Arc::<SecondaryCounts>::default();
-        let core =
-            SecondaryCore::new(Arc::clone(&done), Zeros, key(), limits, Arc::clone(&counts), (now, START));
+        let epoch = (now, UnixTime::from_secs(START));
+        let core = SecondaryCore::new(Arc::clone(&done), Zeros, key(), limits, Arc::clone(&counts), epoch);
         let mut rig = Rig { core, done, now, counts, open: HashMap::new() };
         rig.request(SecondaryRequest::Configure(rules));
         rig
@@ -423,7 +423,10 @@ fn a_zone_expires_and_comes_back_when_a_primary_confirms_it() {
 
 #[test]
 fn what_was_kept_goes_on_where_it_was() {
-    let kept = |confirmed| Some(KeptVersion { zone: zone(5, 0), confirmed, expired: false });
+    let kept = |seconds| {
+        let confirmed = UnixTime::from_secs(seconds);
+        Some(KeptVersion { zone: zone(5, 0), confirmed, expired: false })
+    };
     let mut rig = Rig::new(example(TWO));
     rig.request(SecondaryRequest::Begin(apex(), kept(START - 400)));
     rig.pass(599);
