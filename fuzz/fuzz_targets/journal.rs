@@ -14,7 +14,7 @@ use journal::StoreFolder;
 use libfuzzer_sys::fuzz_target;
 use testkit::disk::SimulatedDisk;
 use testkit::{ModelRecord, build, key, name};
-use wire::{Ttl, Type};
+use wire::{Ttl, Type, UnixTime};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use zone::Zone;
 use zone::store::diff;
@@ -36,7 +36,7 @@ static STORE: LazyLock<(std::path::PathBuf, Vec<u8>)> = LazyLock::new(|| {
             store.compact(&pair[1]).expect("compacted");
         }
     }
-    store.confirmed(1_700_000_000).expect("noted");
+    store.confirmed(UnixTime::from_secs(1_700_000_000)).expect("noted");
     let is_store = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "zone");
     let path = disk.files().into_iter().find(is_store).expect("a file");
     let bytes = disk.bytes(&path).expect("its bytes");

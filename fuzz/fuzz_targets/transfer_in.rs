@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 use transfer::incoming::{AskedFor, IncomingTransfer, Received, SentRequest, TransferLimits};
 use transfer::outgoing::{TransferFrame, axfr};
 use wire::message::{Header, MAX_MESSAGE};
-use wire::{Name, Serial};
+use wire::{Name, Serial, UnixTime};
 use zone::Zone;
 
 const APEX: &[u8] = b"\x07example\0";
@@ -34,7 +34,9 @@ fn sent_on(zone: Arc<Zone>) -> Zone {
     let (mut stream, mut out) = (axfr(zone, frame), vec![0; MAX_MESSAGE]);
     let mut transfer = transfer(AskedFor::Axfr);
     while let Next::Message(len) = stream.next(&mut out) {
-        if let Some(Received::Zone(zone)) = transfer.message(&out[..len], 0).expect("our own message") {
+        if let Some(Received::Zone(zone)) =
+            transfer.message(&out[..len], UnixTime::EPOCH).expect("our own message")
+        {
             assert_eq!(stream.next(&mut out), Next::End);
             return zone.build().expect("a zone");
         }
@@ -66,7 +68,7 @@ fuzz_target!(|data: &[u8]| {
         let len = (u16::from_be_bytes(*len) as usize).min(behind.len());
         let (message, later) = behind.split_at(len);
         rest = later;
-        let Ok(received) = transfer.message(message, 0) else { return };
+        let Ok(received) = transfer.message(message, UnixTime::EPOCH) else { return };
         match received {
             None => {}
             Some(Received::Zone(zone)) => {

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, find, read_keys, sign_request, verify};
-use wire::Name;
 use wire::message::{HEADER_LEN, MAX_MESSAGE};
+use wire::{Name, UnixTime};
 
-const NOW: u64 = 1_700_000_000;
+const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
 /// The name of the key in the corpus.
 const KEY: &[u8] = b"\x03key\x07example\0";
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use update::{Requester, SerialPolicy, UpdateLimits, UpdatePolicy, UpdateRequest, Updater};
-use wire::{NameBuf, Ttl, Type};
+use wire::{NameBuf, Ttl, Type, UnixTime};
 use zone::store::ChangeSet;
 use zone::{Zone, ZoneBuilder};
 
@@ -77,7 +77,7 @@ fuzz_target!(|data: &[u8]| {
         rest = later;
         let Ok(request) = UpdateRequest::read(message, UpdateLimits { records: 100 }) else { continue };
         let before = updater.serial();
-        match updater.apply(&request, &permission, serial, 1_795_327_230) {
+        match updater.apply(&request, &permission, serial, UnixTime::from_secs(1_795_327_230)) {
             Ok(Some(change)) => {
                 assert_eq!((change.before, change.after), (before, updater.serial()));
                 assert_eq!(before.compare(change.after), Some(Ordering::Less));

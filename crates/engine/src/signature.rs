@@ -1,7 +1,7 @@
 //! Signed queries (RFC 8945): whether the TSIG is valid, and the signature of the reply. Every reply to a
 //! query signed with a known key is signed.
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use transfer::tsig::{TsigError, TsigKeys, Verified, verify};
 use wire::Rcode;
 use wire::message::Offset;
@@ -21,7 +21,7 @@ impl Signature {
     /// Verifies the TSIG record that starts at offset `at` of `packet`.
     #[cold]
     pub(crate) fn of(packet: &[u8], at: Offset, keys: &TsigKeys) -> Signature {
-        match verify(packet, at, keys, unix_seconds()) {
+        match verify(packet, at, keys, unix_now()) {
             Ok(verified) => Signature::Good(verified),
             Err(error) => Signature::Bad(error),
         }
@@ -56,7 +56,7 @@ impl Signature {
     /// Returns its new length, which is the old one if there is no room.
     #[cold]
     pub(crate) fn append(&self, rcode: Rcode, out: &mut [u8], len: usize) -> usize {
-        let now = unix_seconds();
+        let now = unix_now();
         let signed = match self {
             Signature::Good(verified) => verified.signer().sign(out, len, now),
             // Only NOTAUTH is about the TSIG: other response codes have other reasons.

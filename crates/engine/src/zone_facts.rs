@@ -1,7 +1,7 @@
 //! EXPIRE (RFC 7314) and ZONEVERSION (RFC 9660) of a zone, for clients that request them in OPT: how much
 //! longer the zone may be served, and its serial. Ordinary queries do not call this.
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use wire::edns::OptionCode;
 use wire::{Serial, Type};
 use zone::Zone;
@@ -35,7 +35,8 @@ impl ZoneFacts {
     pub fn of(entry: &ZoneEntry, zone: &Zone, at_apex: bool) -> ZoneFacts {
         let most = zone.soa().expire;
         let expire = entry.expires().map_or(most, |at| {
-            u32::try_from(at.saturating_sub(unix_seconds())).map_or(most, |left| left.min(most))
+            u32::try_from(at.saturating_duration_since(unix_now()).as_secs())
+                .map_or(most, |left| left.min(most))
         });
         let labels = entry.name().label_count() as u8;
         ZoneFacts { labels, serial: zone.serial(), expire, at_apex }

@@ -30,8 +30,3 @@ impl Clock {
 pub fn unix_now() -> UnixTime {
     SystemTime::now().into()
 }
-
-/// Returns the current wall-clock time in seconds since 1970.
-pub fn unix_seconds() -> u64 {
-    unix_now().as_secs()
-}

@@ -50,7 +50,7 @@ mod transport;
 
 pub use batch::{Batch, Envelope, Queries, Query, Replies};
 pub use client::{Client, ReturnAddress};
-pub use clock::{Clock, unix_now, unix_seconds};
+pub use clock::{Clock, unix_now};
 pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, WorkerContext};
 pub use late::{LateQueue, LateReplies, wake_together};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use wire::{LowerName, LowerNameBuf, Name, Serial};
+use wire::{LowerName, LowerNameBuf, Name, Serial, UnixTime};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::fault::{StoreFault, damaged};
@@ -48,8 +48,7 @@ pub(crate) struct Header {
 /// The time at which a primary confirmed a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Confirmed {
-    /// Seconds since 1970.
-    pub(crate) at: u64,
+    pub(crate) at: UnixTime,
     pub(crate) serial: Serial,
 }
 
@@ -72,7 +71,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 impl Confirmed {
     pub(crate) fn to_bytes(self, nonce: u64) -> [u8; SUM_AT - CONFIRMED_AT] {
         let mut bytes = [0; SUM_AT - CONFIRMED_AT];
-        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
+        bytes[..8].copy_from_slice(&self.at.as_secs().to_le_bytes());
         bytes[8..12].copy_from_slice(&self.serial.0.to_le_bytes());
         let sum = xxh3_64_with_seed(&bytes[..16], nonce);
         bytes[16..].copy_from_slice(&sum.to_le_bytes());
@@ -83,7 +82,10 @@ impl Confirmed {
     pub(crate) fn of_header(bytes: &[u8; HEADER as usize], nonce: u64) -> Option<Confirmed> {
         let bytes = &bytes[CONFIRMED_AT..SUM_AT];
         let is_whole = u64_at(bytes, 16) == xxh3_64_with_seed(&bytes[..16], nonce);
-        is_whole.then(|| Confirmed { at: u64_at(bytes, 0), serial: Serial(u32_at(bytes, 8)) })
+        is_whole.then(|| Confirmed {
+            at: UnixTime::from_secs(u64_at(bytes, 0)),
+            serial: Serial(u32_at(bytes, 8)),
+        })
     }
 }
 
@@ -164,7 +166,7 @@ mod tests {
         };
         let apex: wire::NameBuf = "example.".parse().expect("a name");
         let apex = apex.as_name().to_lower();
-        let confirmed = Confirmed { at: 1_700_000_000, serial: Serial(7) };
+        let confirmed = Confirmed { at: UnixTime::from_secs(1_700_000_000), serial: Serial(7) };
         let bytes = header.to_bytes(apex.as_lower(), Some(confirmed));
         let path = Path::new("x");
         assert_eq!(Header::read(&bytes, path).expect("a header"), (header, apex));

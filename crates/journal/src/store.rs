@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use wire::{Name, Serial};
+use wire::{Name, Serial, UnixTime};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -287,12 +287,12 @@ impl ZoneStore {
         Ok(serial)
     }
 
-    /// Records that a primary has confirmed the newest acknowledged version, at a time in seconds since 1970.
+    /// Records that a primary has confirmed the newest acknowledged version.
     /// Not synced: after a crash the previous time, or none, may be recorded.
     ///
     /// # Errors
     /// [`StoreFault::NoBase`] and [`StoreFault::Io`]; neither affects the stored zone.
-    pub fn confirmed(&mut self, at: u64) -> Result<(), StoreFault> {
+    pub fn confirmed(&mut self, at: UnixTime) -> Result<(), StoreFault> {
         let path = self.open.paths().store;
         let contents = self.contents.as_mut().ok_or(StoreFault::NoBase)?;
         let confirmed = Confirmed { at, serial: contents.acknowledged.serial };

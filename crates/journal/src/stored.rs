@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use wire::hash::HashKey;
-use wire::{LowerNameBuf, Serial};
+use wire::{LowerNameBuf, Serial, UnixTime};
 use zone::{Zone, ZoneBuilder};
 
 use crate::disk::DiskFile;
@@ -155,8 +155,8 @@ impl StoreContents {
         self.serial
     }
 
-    /// When a primary last confirmed the newest version, in seconds since 1970; `None` if unknown.
-    pub fn confirmed(&self) -> Option<u64> {
+    /// When a primary last confirmed the newest version; `None` if unknown.
+    pub fn confirmed(&self) -> Option<UnixTime> {
         self.confirmed.map(|confirmed| confirmed.at)
     }
 

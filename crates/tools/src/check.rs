@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
+use exchange::unix_now;
 use wire::hash::HashKey;
 
-use super::judge::{self, ZoneVerdict, judge, now, text_of};
+use super::judge::{self, ZoneVerdict, judge, text_of};
 use crate::args::CheckArgs;
 use crate::print_out;
 use config::Settings;
@@ -154,7 +155,8 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs, rules: &InnerRules) -
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(spec) = specs.get(at) else { return };
-                    let examined = judge(spec, &key, args.errors, args.dnssec.then(now), false);
+                    let examined =
+                        judge(spec, &key, args.errors, args.dnssec.then(|| unix_now().to_serial()), false);
                     let code = judge::exit_code(&examined, args.fail_on);
                     let idle = examined.zone.as_ref().map_or_else(Vec::new, |zone| rules.idle(zone));
                     // The thread that prints exists while there are zones.

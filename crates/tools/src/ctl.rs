@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -14,6 +14,7 @@ use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use control::protocol::{AcceptedVersion, AnswerLine, ControlCommand};
 use control::socket::default_paths;
+use wire::UnixTime;
 use wording::{moment, reason};
 
 /// Runs the command; returns the exit code.
@@ -296,16 +297,16 @@ const TIMES: [&str; 9] = [
 /// Returns the value of a key on one line: times as date, time and age.
 fn value_text(key: &str, value: &Value) -> String {
     match value.as_u64().filter(|_| TIMES.contains(&key)) {
-        Some(seconds) => moment_and_age(seconds, unix_seconds()),
+        Some(seconds) => moment_and_age(UnixTime::from_secs(seconds), unix_now()),
         None => flat(value),
     }
 }
 
-/// Returns a time in seconds since 1970 as text, with its age at `now`.
-fn moment_and_age(seconds: u64, now: u64) -> String {
-    let age = in_days(seconds.abs_diff(now));
-    let age = if seconds > now { format!("in {age}") } else { format!("{age} ago") };
-    format!("{} ({age})", moment(seconds))
+/// Returns a time as text, with its age at `now`.
+fn moment_and_age(time: UnixTime, now: UnixTime) -> String {
+    let age = in_days(time.abs_diff(now).as_secs());
+    let age = if time > now { format!("in {age}") } else { format!("{age} ago") };
+    format!("{} ({age})", moment(time))
 }
 
 /// Returns the changes of a zone, one line per record, after the warnings.
@@ -462,9 +463,9 @@ mod tests {
 
     #[test]
     fn times_inside_an_answer_were_seconds_since_1970() {
-        let now = 1_795_369_660;
-        assert_eq!(moment_and_age(now - 192, now), "2026-11-22 17:44:28 UTC (3m12s ago)");
-        assert_eq!(moment_and_age(now + 90_000, now), "2026-11-23 18:47:40 UTC (in 1d1h)");
+        let (now, unix) = (1_795_369_660, UnixTime::from_secs);
+        assert_eq!(moment_and_age(unix(now - 192), unix(now)), "2026-11-22 17:44:28 UTC (3m12s ago)");
+        assert_eq!(moment_and_age(unix(now + 90_000), unix(now)), "2026-11-23 18:47:40 UTC (in 1d1h)");
         let status = serde_json::json!({"transfers": {"confirmed": now, "expires": 4_000_000_000_u64, "fault":
             {"at": now, "fault": "no answer"}, "serial": 7}});
         let verb = CtlVerb::Zone(CtlZone::Status { name: "example".into() });

@@ -1,11 +1,10 @@
 //! All checks of `nomen zone check` beyond single records: the zone as a whole, and with `--dnssec` its
 //! signatures and proofs. `zone_manager::zones::places` locates each finding.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use authority::audit::audit;
-use wire::Type;
+use exchange::unix_now;
 use wire::hash::HashKey;
+use wire::{Serial, Type, UnixTime};
 use zone::Zone;
 use zone::check;
 use zone::scan::RemarkAt;
@@ -18,14 +17,19 @@ use config::peers::{ZonemdPolicy, too_many_iterations};
 use wording::moment;
 use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::examiner::SignatureEnds;
-use zone_manager::zones::manager::unix_now;
 use zone_manager::zones::places::{self, Subject, Unplaced};
 use zone_manager::zones::text::{Examined, Meter, examine};
 
 /// Reads a zone and runs all checks, with about `shown` findings of each kind reported at most. With
-/// `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With
+/// `audit_at`, DNSSEC is checked as of that time. With
 /// `zonemd`, or if the configuration requires it, the zone must have a correct digest (RFC 8976).
-pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>, zonemd: bool) -> Examined {
+pub fn judge(
+    spec: &ZoneSpec,
+    key: &HashKey,
+    shown: usize,
+    audit_at: Option<Serial>,
+    zonemd: bool,
+) -> Examined {
     let mut examined = examine(spec, key, shown, &Meter::default());
     let mut unplaced = Vec::new();
     if let Some(zone) = &examined.zone {
@@ -58,7 +62,7 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
         }
         if let Some(time) = audit_at {
             let mut sum = AuditSum::default();
-            audit(zone, wire::Serial(time), &mut |finding| sum.add(finding));
+            audit(zone, time, &mut |finding| sum.add(finding));
             sum.tell(&mut |finding, message| {
                 let subject = Subject::at(zone, finding.owner, finding.rtype);
                 keep(Unplaced::new(finding.kind.is_error(), &message, subject));
@@ -72,12 +76,12 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
 
 /// Returns a report on expired signatures, and whether it is an error. Used when DNSSEC is not checked
 /// otherwise.
-fn expired(zone: &Zone, now: i64) -> Option<(bool, String)> {
+fn expired(zone: &Zone, now: UnixTime) -> Option<(bool, String)> {
     let SignatureEnds { all, ended, last } = SignatureEnds::of(zone, now);
     match ended {
         0 => None,
         _ if ended == all => {
-            let last = moment(u64::try_from(last).unwrap_or_default());
+            let last = moment(last);
             Some((
                 true,
                 format!("all {all} signatures of the zone have expired, the last on {last}: sign it again"),
@@ -125,11 +129,6 @@ impl ZoneVerdict {
 /// Returns the exit code for one zone: by its findings, or because its file could not be opened.
 pub fn exit_code(examined: &Examined, fail_on: FailOn) -> u8 {
     if examined.unread() { EXIT_OUTSIDE } else { ZoneVerdict::on(examined).exit_code(fail_on) }
-}
-
-/// Returns the time in seconds since 1970 modulo 2^32, as signatures count it.
-pub fn now() -> u32 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as u32)
 }
 
 /// Returns the findings of one zone as text, which is empty if there are none.

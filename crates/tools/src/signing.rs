@@ -7,14 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use transfer::tsig::{
     ResponseError, ResponseVerifier, TsigAlgorithm, TsigKey, TsigKeyError, TsigRcode, find, read_keys,
     sign_request,
 };
 use wire::message::{Full, MAX_MESSAGE};
 use wire::name::NameTextError;
-use wire::{Name, NameBuf, Rcode};
+use wire::{Name, NameBuf, Rcode, UnixTime};
 
 use crate::args::KeyArgs;
 use config::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE, EXIT_USAGE};
@@ -132,7 +132,7 @@ pub fn sign(key: Option<&Arc<TsigKey>>, message: &mut Vec<u8>) -> Result<Option<
     let Some(key) = key else { return Ok(None) };
     let len = message.len();
     message.resize(MAX_MESSAGE, 0);
-    let signed = sign_request(key, message, len, unix_seconds());
+    let signed = sign_request(key, message, len, unix_now());
     message.truncate(signed.as_ref().map_or(len, |(end, _)| *end));
     signed.map(|(_, verifier)| Some(verifier))
 }
@@ -148,8 +148,8 @@ pub enum SignatureFault {
     Bad {
         /// The fault.
         error: ResponseError,
-        /// The local time of the verification, in seconds since 1970.
-        now: u64,
+        /// The local time of the verification.
+        now: UnixTime,
     },
 }
 
@@ -192,16 +192,16 @@ impl fmt::Display for SignatureFault {
 }
 impl std::error::Error for SignatureFault {}
 
-/// The times of two clocks that disagree, in seconds since 1970.
+/// The times of two clocks that disagree.
 struct Clocks {
-    theirs: u64,
-    ours: u64,
+    theirs: UnixTime,
+    ours: UnixTime,
 }
 
 impl fmt::Display for Clocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Clocks { theirs, ours } = self;
-        let (apart, way) = (ours.abs_diff(*theirs), if ours > theirs { "ahead" } else { "behind" });
+        let (apart, way) = (ours.abs_diff(*theirs).as_secs(), if ours > theirs { "ahead" } else { "behind" });
         write!(f, "its clock says {theirs} and ours {ours}: ours is {apart} seconds {way}")
     }
 }
@@ -212,7 +212,7 @@ impl fmt::Display for Clocks {
 /// # Errors
 /// [`SignatureFault`].
 pub fn verify(verifier: &mut ResponseVerifier, message: &[u8]) -> Result<bool, SignatureFault> {
-    let now = unix_seconds();
+    let now = unix_now();
     let tsig_at = find(message).map_err(|_| SignatureFault::Malformed)?;
     verifier.message(message, tsig_at, now).map_err(|error| match error {
         ResponseError::Unsigned => unsigned(message),
@@ -288,14 +288,17 @@ mod tests {
     fn both_clocks_are_named_where_they_disagree() {
         let refused = |error, server_time| SignatureFault::Bad {
             error: ResponseError::Refused { error, authentic: true, server_time },
-            now: 1_000,
+            now: UnixTime::from_secs(1_000),
         };
-        let fault = refused(TsigRcode::BADTIME, Some(4_600));
+        let fault = refused(TsigRcode::BADTIME, Some(UnixTime::from_secs(4_600)));
         assert_eq!(
             (fault.to_string().as_str(), fault.exit_code()),
             ("BADTIME, its clock says 4600 and ours 1000: ours is 3600 seconds behind", EXIT_FAULTS)
         );
-        let fault = SignatureFault::Bad { error: ResponseError::BadTime(400), now: 1_000 };
+        let fault = SignatureFault::Bad {
+            error: ResponseError::BadTime(UnixTime::from_secs(400)),
+            now: UnixTime::from_secs(1_000),
+        };
         assert_eq!(
             (fault.to_string().as_str(), fault.exit_code()),
             ("BADTIME, its clock says 400 and ours 1000: ours is 600 seconds ahead", EXIT_OUTSIDE)

@@ -1,13 +1,15 @@
 //! `nomen zone check`: checks one zone's file without a configuration.
 
 use authority::audit::is_meant_to_be_signed;
+use exchange::unix_now;
 use serde_json::json;
 use wire::hash::HashKey;
 
-use super::judge::{ZoneVerdict, exit_code, judge, now, text_of};
+use super::judge::{ZoneVerdict, exit_code, judge, text_of};
 use super::zone_spec;
 use crate::args::ZoneCheckArgs;
 use config::exit_status::EXIT_USAGE;
+use wire::Serial;
 use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::text::{Examined, ZoneFinding};
 
@@ -20,7 +22,7 @@ pub fn run(args: &ZoneCheckArgs) -> u8 {
             return EXIT_USAGE;
         }
     };
-    let audit_at = args.dnssec.then(|| args.at.unwrap_or_else(now));
+    let audit_at = args.dnssec.then(|| args.at.map_or_else(|| unix_now().to_serial(), Serial));
     let examined = judge(&spec, &HashKey::random(), args.errors, audit_at, args.zonemd);
     if args.json {
         say!("{:#}", json_of(&spec, &examined));

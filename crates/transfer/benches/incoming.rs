@@ -11,7 +11,7 @@ use transfer::incoming::{AskedFor, IncomingTransfer, Received, ReceivedZone, Sen
 use transfer::outgoing::{DEFAULT_LIMIT, TransferFrame, axfr};
 use wire::hash::HashKey;
 use wire::message::{Header, MAX_MESSAGE};
-use wire::{NameBuf, Type};
+use wire::{NameBuf, Type, UnixTime};
 use zone::ZoneBuilder;
 
 const ID: u16 = 1;
@@ -40,7 +40,9 @@ fn take(apex: NameBuf, key: &HashKey, messages: &[Vec<u8>]) -> ReceivedZone {
     let request = SentRequest { id: ID, apex, asked: AskedFor::Axfr, datagram: false };
     let mut transfer = IncomingTransfer::new(request, key, TransferLimits::default(), None);
     for message in messages {
-        if let Some(Received::Zone(zone)) = transfer.message(message, 0).expect("a good transfer") {
+        if let Some(Received::Zone(zone)) =
+            transfer.message(message, UnixTime::EPOCH).expect("a good transfer")
+        {
             return zone;
         }
     }

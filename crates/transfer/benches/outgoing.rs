@@ -12,8 +12,10 @@ use transfer::outgoing::{TransferFrame, axfr};
 use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, find, sign_request, verify};
 use wire::hash::HashKey;
 use wire::message::{Header, MAX_MESSAGE};
-use wire::{NameBuf, Type};
+use wire::{NameBuf, Type, UnixTime};
 use zone::{LoadConfig, Zone, ZoneBuilder};
+
+const NOW: UnixTime = UnixTime::from_secs(1);
 
 fn build(apex: NameBuf) -> Zone {
     let key = HashKey::new([1, 2, 3]);
@@ -41,11 +43,11 @@ fn frame(apex: NameBuf, signed: bool, limit: usize) -> TransferFrame {
     let keys = TsigKeys::new([key.clone()]).expect("one key");
     let len = request.len();
     request.resize(len + 300, 0);
-    let (len, _) = sign_request(&Arc::new(key), &mut request, len, 1).expect("room");
+    let (len, _) = sign_request(&Arc::new(key), &mut request, len, NOW).expect("room");
     request.truncate(len);
     let at = find(&request).expect("a message").expect("TSIG");
-    let signer = verify(&request, at, &keys, 1).expect("a good signature").signer();
-    TransferFrame::answering(&request, limit).expect("a request").signed(signer, Box::new(|| 1))
+    let signer = verify(&request, at, &keys, NOW).expect("a good signature").signer();
+    TransferFrame::answering(&request, limit).expect("a request").signed(signer, Box::new(|| NOW))
 }
 
 /// Writes all messages; returns their number and bytes.

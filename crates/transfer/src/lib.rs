@@ -2,7 +2,7 @@
 //!
 //! This crate has signed messages, whole zones and their differences as messages, and the timing of a
 //! secondary's queries. It does not have sockets (`net`), access control (`engine`) or zone storage
-//! (`zone-manager`). Callers pass in the time, in seconds since 1970.
+//! (`zone-manager`). Callers pass in the time.
 //!
 //! | module | holds |
 //! |---|---|

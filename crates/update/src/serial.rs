@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use wire::Serial;
+use wire::{Serial, UnixTime};
 
 /// Method for the serial of the next version. Each serial is greater than the one before (RFC 1982): if the
 /// clock yields no greater serial, all methods increment by one.
@@ -22,12 +22,12 @@ pub enum SerialPolicy {
 }
 
 impl SerialPolicy {
-    /// The serial that follows `current`. `now` is in seconds since 1970.
-    pub fn next(self, current: Serial, now: u64) -> Serial {
+    /// The serial that follows `current`.
+    pub fn next(self, current: Serial, now: UnixTime) -> Serial {
         let wanted = match self {
             Self::Increment => None,
             // RFC 4034 §3.1.5: such a time wraps from 4294967295 to 0.
-            Self::UnixTime => Some(Serial(now as u32)),
+            Self::UnixTime => Some(now.to_serial()),
             Self::Date => date(now).map(Serial),
         };
         let greater = |serial: &Serial| serial.0 != 0 && serial.compare(current) == Some(Ordering::Greater);
@@ -38,11 +38,11 @@ impl SerialPolicy {
     }
 }
 
-/// YYYYMMDD00 for a time in seconds since 1970; `None` if it exceeds 32 bits.
-fn date(now: u64) -> Option<u32> {
+/// YYYYMMDD00 for a time; `None` if it exceeds 32 bits.
+fn date(now: UnixTime) -> Option<u32> {
     // Days since 1 March of the year 0, in eras of 400 years; years begin in March, so that the leap day is
     // the last one.
-    let days = now / 86_400 + 719_468;
+    let days = now.as_secs() / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -76,7 +76,11 @@ mod tests {
             (SerialPolicy::Date, NOW as u32, 2_026_112_200),
             (SerialPolicy::UnixTime, 2_026_112_200, 2_026_112_201),
         ] {
-            assert_eq!(policy.next(Serial(current), NOW), Serial(next), "{policy:?} {current}");
+            assert_eq!(
+                policy.next(Serial(current), UnixTime::from_secs(NOW)),
+                Serial(next),
+                "{policy:?} {current}"
+            );
         }
     }
 
@@ -91,7 +95,7 @@ mod tests {
             (NOW, Some(2_026_112_200)),
             (u64::MAX, None),
         ] {
-            assert_eq!(date(now), expected, "{now}");
+            assert_eq!(date(UnixTime::from_secs(now)), expected, "{now}");
         }
     }
 
@@ -101,7 +105,7 @@ mod tests {
             for (policy, now) in [SerialPolicy::Increment, SerialPolicy::UnixTime, SerialPolicy::Date]
                 .into_iter().flat_map(|policy| [(policy, now), (policy, soon)])
             {
-                let next = policy.next(Serial(current), now);
+                let next = policy.next(Serial(current), UnixTime::from_secs(now));
                 prop_assert_eq!(next.compare(Serial(current)), Some(Ordering::Greater));
                 prop_assert_ne!(next, Serial(0));
             }

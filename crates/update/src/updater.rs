@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wire::rdata::view::Soa;
-use wire::{Name, NameBuf, Serial, Ttl, Type};
+use wire::{Name, NameBuf, Serial, Ttl, Type, UnixTime};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet};
 
@@ -64,11 +64,10 @@ impl Updater {
     /// Applies a request: completely and in order, or not at all (RFC 2136 §3.7). Returns its changes, with
     /// the next serial in the SOA, or `None` if nothing changed; the serial then stays, too.
     ///
-    /// `now` is in seconds since 1970. Ignores what RFC 2136 §3.4.2 requires to be ignored: a CNAME beside
-    /// other data and other data beside a CNAME, an SOA whose serial is not greater, and the deletion of the
-    /// SOA and of the zone's last NS. Also ignores a DS at the apex, where it has no meaning (RFC 4035 §2.4).
-    /// An accepted SOA keeps its serial. Records that differ only in the letter case of names are equal, and
-    /// the existing one stays.
+    /// Ignores what RFC 2136 §3.4.2 requires to be ignored: a CNAME beside other data and other data beside a
+    /// CNAME, an SOA whose serial is not greater, and the deletion of the SOA and of the zone's last NS. Also
+    /// ignores a DS at the apex, where it has no meaning (RFC 4035 §2.4). An accepted SOA keeps its serial.
+    /// Records that differ only in the letter case of names are equal, and the existing one stays.
     ///
     /// # Errors
     /// [`UpdateFault`], and nothing has changed: see the order of checks in the [crate's
@@ -78,7 +77,7 @@ impl Updater {
         request: &UpdateRequest,
         permission: &Permission<'_>,
         serial: SerialPolicy,
-        now: u64,
+        now: UnixTime,
     ) -> Result<Option<ChangeSet>, UpdateFault> {
         if request.zone() != self.zone.apex() {
             return Err(Kind::OtherZone.into());
@@ -239,7 +238,7 @@ impl Step<'_> {
     }
 
     /// Commits the request's changes, if there are any.
-    fn finish(mut self, policy: SerialPolicy, now: u64) -> Result<Option<ChangeSet>, UpdateFault> {
+    fn finish(mut self, policy: SerialPolicy, now: UnixTime) -> Result<Option<ChangeSet>, UpdateFault> {
         let apex = Arc::clone(&self.updater.apex);
         let (mut at_apex, mut elsewhere) = (ChangeSet::default(), ChangeSet::default());
         for (name, known) in &self.names {

@@ -11,7 +11,7 @@ use update::{
     Requester, SerialPolicy, UpdateFault, UpdateFaultKind as Kind, UpdateLimits, UpdatePolicy, UpdateRequest,
     Updater,
 };
-use wire::{Class, Rcode, Serial, Ttl, Type};
+use wire::{Class, Rcode, Serial, Ttl, Type, UnixTime};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -35,7 +35,7 @@ fn policy(rules: &[&str]) -> UpdatePolicy {
 fn apply(updater: &mut Updater, raws: &[Raw], rules: &[&str]) -> Result<Option<ChangeSet>, UpdateFault> {
     let policy = policy(rules);
     let permission = policy.permission(Requester { key: None, address: [127, 0, 0, 1].into() });
-    updater.apply(&read(raws)?, &permission, SerialPolicy::Increment, 0)
+    updater.apply(&read(raws)?, &permission, SerialPolicy::Increment, UnixTime::EPOCH)
 }
 
 const ALL: &[&str] = &["grant any zone ANY"];

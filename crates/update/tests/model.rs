@@ -14,11 +14,11 @@ use testkit::choices::Choices;
 use testkit::versions::assert_same;
 use testkit::{build, key, name};
 use update::{Requester, SerialPolicy, UpdateLimits, UpdatePolicy, UpdateRequest, Updater};
-use wire::{Class, NameBuf, Rcode, Serial, Ttl, Type};
+use wire::{Class, NameBuf, Rcode, Serial, Ttl, Type, UnixTime};
 use zone::Zone;
 use zone::store::diff;
 
-const NOW: u64 = 1_795_327_230;
+const NOW: UnixTime = UnixTime::from_secs(1_795_327_230);
 
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000)

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use wire::UnixTime;
+
 /// Returns the text of an I/O error for operators, without the number.
 pub fn reason(error: &std::io::Error) -> String {
     match error.kind() {
@@ -19,29 +21,29 @@ pub fn reason(error: &std::io::Error) -> String {
 /// Returns a time in the form of RFC 3339, in UTC, with milliseconds.
 pub fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    match calendar(since.as_secs()) {
+    match calendar(UnixTime::from(time)) {
         Some([date, clock]) => format!("{date}T{clock}.{:03}Z", since.subsec_millis()),
         None => format!("{}", since.as_secs()),
     }
 }
 
-/// Returns the date and time in UTC of a time in seconds since 1970.
-pub fn moment(unix_seconds: u64) -> String {
-    match calendar(unix_seconds) {
+/// Returns the date and time in UTC; after the year 2105, seconds since 1970.
+pub fn moment(time: UnixTime) -> String {
+    match calendar(time) {
         Some([date, clock]) => format!("{date} {clock} UTC"),
-        None => unix_seconds.to_string(),
+        None => time.to_string(),
     }
 }
 
-/// Returns date and time of day, in UTC, of a time in seconds since 1970; `None` after the year 2105.
-fn calendar(unix_seconds: u64) -> Option<[String; 2]> {
+/// Returns date and time of day, in UTC; `None` after the year 2105.
+fn calendar(time: UnixTime) -> Option<[String; 2]> {
     struct Digits(u32);
     impl fmt::Display for Digits {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             wire::text::write_time(self.0, f)
         }
     }
-    let digits = Digits(u32::try_from(unix_seconds).ok()?).to_string();
+    let digits = Digits(u32::try_from(time.as_secs()).ok()?).to_string();
     let part = |from, to| digits.get(from..to).unwrap_or_default();
     let date = format!("{}-{}-{}", part(0, 4), part(4, 6), part(6, 8));
     Some([date, format!("{}:{}:{}", part(8, 10), part(10, 12), part(12, 14))])
@@ -99,9 +101,9 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_calendar() {
-        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(moment(1_795_369_660), "2026-11-22 17:47:40 UTC");
-        assert_eq!(moment(u64::MAX), u64::MAX.to_string());
+        assert_eq!(moment(UnixTime::EPOCH), "1970-01-01 00:00:00 UTC");
+        assert_eq!(moment(UnixTime::from_secs(1_795_369_660)), "2026-11-22 17:47:40 UTC");
+        assert_eq!(moment(UnixTime::from_secs(u64::MAX)), u64::MAX.to_string());
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_795_369_660, 5_999_999);
         assert_eq!(rfc3339(time), "2026-11-22T17:47:40.005Z");
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use exchange::unix_now;
 use serde_json::{Value, json};
 use wire::UnixTime;
 
@@ -10,7 +11,6 @@ use crate::parts::ServerParts;
 use telemetry::process::resident_memory;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
-use zone_manager::zones::manager::unix_now;
 
 /// Largest number of files shown whose names are not zone names.
 const REFUSED: usize = 20;

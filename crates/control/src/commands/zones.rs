@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use exchange::unix_now;
 use serde_json::{Value, json};
-use wire::{Name, Serial};
+use wire::Serial;
 
 use super::status::seconds;
 use super::{CommandResult, Pieces};
@@ -22,13 +23,13 @@ use zone_manager::managed::{Apex, FileStamp, Origin, ZoneStatus, ZoneText};
 use zone_manager::secondaries::ZoneOrder;
 use zone_manager::written;
 use zone_manager::zones::examiner;
-use zone_manager::zones::manager::{ReloadFault, ZoneTable, unix_now};
+use zone_manager::zones::manager::{ReloadFault, ZoneTable};
 use zone_manager::zones::places;
 use zone_manager::zones::text::{self, Meter, ZoneFinding};
 
 /// Returns the apex of the zone that a command names.
 pub(super) fn apex(name: &str) -> Result<Apex, ArgumentFault> {
-    zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(ArgumentFault::Name)
+    zone_name(name).map(|n| n.as_name().into()).map_err(ArgumentFault::Name)
 }
 
 /// Returns the state of the zone that a command names. If it does not exist, searches all names for a similar
@@ -40,7 +41,7 @@ pub(super) fn find(table: &ZoneTable, name: &str) -> Result<Arc<ZoneStatus>, Com
 
 /// Returns the fault for a zone that does not exist, with the most similar name.
 pub(super) fn no_such_zone(table: &ZoneTable, apex: &Apex) -> CommandFault {
-    let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+    let name = apex.to_string();
     let names: Vec<String> = table.all().iter().map(|state| state.spec.name().to_string()).collect();
     let near = did_you_mean(&name, names.iter().map(String::as_str)).map(str::to_owned);
     CommandFault::NoSuchZone { name, near }
@@ -125,12 +126,12 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
         "findings": examined.map(|found| findings(&state, &found.findings)),
         "more_findings": examined.map(|found| found.more).filter(|more| *more > 0),
         "signatures": first.map(|first| first.age(unix_now()).word()),
-        "signatures_end": first.map(|first| first.at),
+        "signatures_end": first.map(|first| first.at.as_secs()),
         "catalog": catalog,
         "transfers": secondaries.status(&state.spec.apex),
         "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),
         "transaction": changes.and_then(|changes| changes.transaction(&state.spec.apex)),
-        "frozen": changes.map(|changes| changes.is_frozen(&state.spec.apex)).filter(|frozen| *frozen),
+        "frozen": changes.map(|changes| changes.is_frozen(state.spec.apex.as_wire())).filter(|frozen| *frozen),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
 }
@@ -235,7 +236,7 @@ pub(super) async fn thaw(parts: &Arc<ServerParts>, name: String) -> CommandResul
     let state = found.map_err(|_| CommandFault::Stopping)??;
     let apex = &state.spec.apex;
     let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": false, "was": false});
-    if !changes_of(parts, &state)?.is_frozen(apex) {
+    if !changes_of(parts, &state)?.is_frozen(apex.as_wire()) {
         return Ok(answer);
     }
     let stays = CommandFault::StaysFrozen;

@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Figures, MetricType, Printer, unix};
 use crate::in_force::InForce;
 use engine::Engine;
+use exchange::unix_now;
 use serving::frontend::Served;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 use zone_manager::zones::images::{ImageCounts, Images};
-use zone_manager::zones::manager::{ZoneTable, unix_now};
+use zone_manager::zones::manager::ZoneTable;
 use zone_manager::zones::membership::CatalogStatus;
 
 /// Metrics of zones.
@@ -127,7 +128,7 @@ impl ZoneFigures {
         out.family("zone_loaded_timestamp_seconds", help, MetricType::Gauge, loaded)?;
         let expiries = all.iter().filter_map(|state| {
             let first = state.examined.as_ref()?.signatures?;
-            Some(([label(state)], u64::try_from(first.at).unwrap_or(0)))
+            Some(([label(state)], first.at.as_secs()))
         });
         out.family(
             "zone_signature_expiry_timestamp_seconds",

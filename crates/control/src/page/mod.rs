@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::stats::RCODES;
-use exchange::Transport;
+use exchange::{Transport, unix_now};
 
 use crate::parts::ServerParts;
 use rates::{Samples, Totals};
 use telemetry::process::resident_memory;
 use threads::sync::lock;
 use view::{SecondaryRow, Snapshot, StateCount, ZoneRow};
+use wire::UnixTime;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
-use zone_manager::zones::manager::unix_now;
 
 /// Interval between samples of the counters.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -132,7 +132,7 @@ impl StatusPage {
 }
 
 /// Returns the zones that are shown: those with faults first, then by name.
-fn worst(mut zones: Vec<Arc<ZoneStatus>>, now: i64) -> Vec<ZoneRow> {
+fn worst(mut zones: Vec<Arc<ZoneStatus>>, now: UnixTime) -> Vec<ZoneRow> {
     let order = |a: &Arc<ZoneStatus>, b: &Arc<ZoneStatus>| {
         urgency(a, now).cmp(&urgency(b, now)).then_with(|| a.spec.name().cmp(&b.spec.name()))
     };
@@ -145,7 +145,7 @@ fn worst(mut zones: Vec<Arc<ZoneStatus>>, now: i64) -> Vec<ZoneRow> {
 }
 
 /// Returns how urgently a zone needs the operator's attention; 0 is the most urgent.
-fn urgency(state: &ZoneStatus, now: i64) -> u8 {
+fn urgency(state: &ZoneStatus, now: UnixTime) -> u8 {
     let signatures = state.examined.as_ref().and_then(|found| found.signatures).map(|first| first.age(now));
     match (state.word(), signatures) {
         ("failed" | "expired", _) => 0,

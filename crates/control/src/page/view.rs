@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::stats::RCODES;
-use wire::{Name, Rcode};
+use wire::{Rcode, UnixTime};
 
 use super::html::Html;
 use super::rates::{Stretch, Stretches};
@@ -61,7 +61,7 @@ pub(super) struct ZoneRow {
 }
 
 impl ZoneRow {
-    pub(super) fn of(state: &ZoneStatus, now: i64) -> ZoneRow {
+    pub(super) fn of(state: &ZoneStatus, now: UnixTime) -> ZoneRow {
         let signatures = state.examined.as_ref().and_then(|found| found.signatures);
         let signatures = signatures.filter(|first| first.age(now) != SignatureAge::Valid);
         let note = match (&state.fault, signatures) {
@@ -195,7 +195,6 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
     html.table(&["zone", "state", "serial", "confirmed", "next refresh", "expires", "last fault"]);
     let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
     for SecondaryRow { apex, status: zone } in &shown.secondaries {
-        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
         let confirmed = zone.confirmed.map_or_else(dash, |when| ago(shown.now, at(when)));
         let next = zone.next_refresh.map_or_else(|| "under way".into(), |when| until(shown.now, at(when)));
         let expires = zone.expires.map_or_else(dash, |when| until(shown.now, at(when)));
@@ -204,7 +203,7 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
         });
         let state = zone.state.unwrap_or("–");
         let bad = state != "fresh" || zone.fault.is_some();
-        html.row(bad, &[&name, &state, &number(zone.serial), &confirmed, &next, &expires, &fault]);
+        html.row(bad, &[&apex, &state, &number(zone.serial), &confirmed, &next, &expires, &fault]);
     }
     html.end_table();
 }
@@ -307,7 +306,10 @@ mod tests {
             recursive: true,
             states: ZoneStatus::WORDS.map(|word| StateCount { word, zones: usize::from(word == "failed") }),
             zones: vec![row],
-            secondaries: vec![SecondaryRow { apex: b"\x08<script>\0".as_slice().into(), status }],
+            secondaries: vec![SecondaryRow {
+                apex: wire::Name::of_checked(b"\x08<script>\0").into(),
+                status,
+            }],
             last_reload: Some(last_reload),
             notes: vec![evil()],
         }

@@ -13,7 +13,7 @@ use transfer::tsig::{ResponseVerifier, TsigAlgorithm, TsigKey, TsigKeys, sign_re
 use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Header, Offset, Owner, Parser, Section};
-use wire::{Class, NameBuf, Opcode, Rcode, Ttl, Type};
+use wire::{Class, NameBuf, Opcode, Rcode, Ttl, Type, UnixTime};
 use zone::catalog::Catalog;
 
 /// Answers by the type asked for.
@@ -228,7 +228,7 @@ pub(crate) fn signing_key() -> TsigKey {
 }
 
 /// Returns the query signed at this time, and the verifier of its reply.
-pub(crate) fn signed(query: &[u8], at: u64) -> (Vec<u8>, ResponseVerifier) {
+pub(crate) fn signed(query: &[u8], at: UnixTime) -> (Vec<u8>, ResponseVerifier) {
     let mut signed = [query, &[0; 200]].concat();
     let (len, verifier) =
         sign_request(&Arc::new(signing_key()), &mut signed, query.len(), at).expect("there is room");

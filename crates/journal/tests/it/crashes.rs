@@ -12,6 +12,7 @@ use std::path::Path;
 use journal::{Replacement, StoreContents, StoreFault, StoreFolder, WRITTEN_TOGETHER, ZoneStore};
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
 use testkit::key;
+use wire::UnixTime;
 
 use super::*;
 
@@ -57,7 +58,7 @@ struct Run {
     /// Other versions that may be found after a crash.
     doubtful: Vec<Version>,
     /// Times at which versions were confirmed.
-    confirmed: BTreeMap<Version, Vec<u64>>,
+    confirmed: BTreeMap<Version, Vec<UnixTime>>,
     content: u32,
     faults: u32,
     /// Whether the folder has a marks file.
@@ -203,7 +204,7 @@ impl Run {
     }
 
     fn confirm(&mut self) {
-        let at = self.chance.below(1 << 40);
+        let at = UnixTime::from_secs(self.chance.below(1 << 40));
         let Some((_, store)) = &mut self.store else { return };
         let result = store.confirmed(at);
         if let Some(version) = self.acknowledged {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use testkit::choices::Choices;
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
 use testkit::{key, name};
+use wire::UnixTime;
 use zone::store::ChangeSet;
 
 use super::*;
@@ -41,7 +42,7 @@ fn a_zone_and_its_changes_come_back_from_a_real_disk() {
             assert_eq!(store.acknowledged(), Some(serial(1)));
         }
         assert_eq!(store.sync().expect("synced"), serial(5));
-        store.confirmed(1_700_000_000).expect("noted");
+        store.confirmed(UnixTime::from_secs(1_700_000_000)).expect("noted");
         assert!(matches!(folder.zone(apex().as_name()), Err(StoreFault::AlreadyOpen(_))));
         assert!(matches!(
             StoreFolder::open(Arc::new(RealDisk), &root),
@@ -52,7 +53,7 @@ fn a_zone_and_its_changes_come_back_from_a_real_disk() {
     let (mut store, stored) = folder.zone(name("EXAMPLE.").as_name()).expect("a store");
     let stored = stored.expect("a zone");
     assert_eq!((stored.serial(), base_serial(&stored)), (serial(5), serial(1)));
-    assert_eq!((stored.confirmed(), stored.torn_tail()), (Some(1_700_000_000), None));
+    assert_eq!((stored.confirmed(), stored.torn_tail()), (Some(UnixTime::from_secs(1_700_000_000)), None));
     assert_eq!(serials(stored.changes()), steps(1, 5));
     assert!(is_same(&stored.load(&key()).expect("a zone"), &versions[4]));
     assert_eq!(serials(store.history(serial(3)).expect("read").expect("known")), steps(3, 5));

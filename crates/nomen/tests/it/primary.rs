@@ -7,12 +7,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use transfer::incoming::{AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimits};
 use transfer::tsig::{ResponseError, TsigKey, TsigRcode, read_keys, sign_request};
 use wire::hash::HashKey;
-use wire::{NameBuf, Rcode};
+use wire::{NameBuf, Rcode, UnixTime};
 use zone::Zone;
 
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, text};
@@ -23,8 +23,8 @@ pub(crate) const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-
 const AUDIT: &str = "[log]\naudit-file = \"audit.log\"\n";
 const KEY: &str = "key-files = [\"transfer.key\"]\n";
 
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+fn now() -> UnixTime {
+    SystemTime::now().into()
 }
 
 fn key() -> Arc<TsigKey> {

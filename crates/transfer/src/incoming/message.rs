@@ -1,7 +1,7 @@
 //! Reads one message of a transfer: header, question, signature, and each record.
 
 use wire::message::{Header, Malformed, Offset, POINTER, Parser, RawRecord};
-use wire::{Class, NameBuf, Opcode, Rcode, Type, rdata};
+use wire::{Class, NameBuf, Opcode, Rcode, Type, UnixTime, rdata};
 
 use super::fault::{TransferFault, TransferLimit, TransferLimits};
 use super::sequence::Sequence;
@@ -70,7 +70,12 @@ impl MessageReader {
     }
 
     /// Reads a message and passes its records to `to`.
-    pub(super) fn read(&mut self, message: &[u8], now: u64, to: &mut Sequence) -> Result<(), TransferFault> {
+    pub(super) fn read(
+        &mut self,
+        message: &[u8],
+        now: UnixTime,
+        to: &mut Sequence,
+    ) -> Result<(), TransferFault> {
         self.count(message)?;
         let (header, mut parser) = Parser::new(message)?;
         if header.id() != self.id || !header.is_response() || header.opcode() != Opcode::QUERY {
@@ -139,7 +144,7 @@ impl MessageReader {
         message: &[u8],
         header: Header,
         tsig_at: Option<Offset>,
-        now: u64,
+        now: UnixTime,
     ) -> Result<(), TransferFault> {
         let verified = match &mut self.verifier {
             Some(verifier) => verifier.message(message, tsig_at, now).map_err(TransferFault::Tsig),

@@ -17,7 +17,7 @@ mod sequence;
 mod tests;
 
 use wire::hash::HashKey;
-use wire::{NameBuf, Serial};
+use wire::{NameBuf, Serial, UnixTime};
 use zone::store::{BuildError, ChangeSet};
 use zone::{Zone, ZoneBuilder};
 
@@ -123,9 +123,9 @@ impl IncomingTransfer {
         self
     }
 
-    /// Processes the next message. `now` is in seconds since 1970. Returns the content once it is complete.
+    /// Processes the next message. Returns the content once it is complete.
     /// Must not be called again after that, or after a fault.
-    pub fn message(&mut self, message: &[u8], now: u64) -> Result<Option<Received>, TransferFault> {
+    pub fn message(&mut self, message: &[u8], now: UnixTime) -> Result<Option<Received>, TransferFault> {
         self.reader.read(message, now, &mut self.sequence)?;
         let received = self.sequence.end_of_message()?;
         if received.is_some() {

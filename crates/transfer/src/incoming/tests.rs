@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use testkit::{build, key, name};
 use wire::edns::{OptionCode, opt_with_options};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Owner, Section};
-use wire::{Class, Name, Rcode, Ttl, Type};
+use wire::{Class, Name, Rcode, Ttl, Type, UnixTime};
 use zone::store::ChangedRecords;
 
 use super::*;
@@ -16,6 +16,7 @@ use crate::tsig;
 
 const MINUTE: Ttl = Ttl::from_secs(60);
 const ID: u16 = 0x4242;
+const NOW: UnixTime = UnixTime::from_secs(10);
 
 /// A record of a test response.
 type Made<'a> = (&'a str, Type, Class, Vec<u8>);
@@ -65,7 +66,7 @@ fn outcome(what: AskedFor, messages: &[&[Made<'_>]]) -> Result<Option<Received>,
     let mut transfer = transfer(what);
     let mut received = None;
     for records in messages {
-        received = transfer.message(&message(records), 0)?;
+        received = transfer.message(&message(records), NOW)?;
     }
     Ok(received)
 }
@@ -94,15 +95,15 @@ proptest! {
         let all = messages(axfr(zone.clone(), frame_with_limit(apex.as_name(), Type::AXFR, limit)));
         let (last, before) = all.split_last().expect("messages");
         for message in before {
-            prop_assert!(transfer.message(message, 0).expect("good").is_none());
+            prop_assert!(transfer.message(message, NOW).expect("good").is_none());
         }
-        let Ok(Some(Received::Zone(received))) = transfer.message(last, 0) else { panic!("no zone") };
+        let Ok(Some(Received::Zone(received))) = transfer.message(last, NOW) else { panic!("no zone") };
         prop_assert_eq!(received.serial(), zone.serial());
         match received.build() {
             Ok(received) => prop_assert_eq!(of_zone(&received), of_zone(&zone)),
             Err(fault) => prop_assert!(matches!(fault, TransferFault::BadZone(_)), "{}", fault),
         }
-        prop_assert!(transfer.message(last, 0).is_err(), "nothing comes after the end");
+        prop_assert!(transfer.message(last, NOW).is_err(), "nothing comes after the end");
     }
 
     #[test]
@@ -116,7 +117,7 @@ proptest! {
             bytes[4..12].copy_from_slice(&[0, 0, 0, 2, 0, 0, 0, 0]);
         }
         let mut transfer = transfer(if ixfr { FROM_1 } else { AXFR });
-        let _ = transfer.message(&bytes, 0);
+        let _ = transfer.message(&bytes, NOW);
     }
 
     /// One byte of a valid transfer is changed: the outcome is a fault or a zone, never a panic.
@@ -130,7 +131,7 @@ proptest! {
         all[number][at / 7 % len] = to;
         let mut transfer = IncomingTransfer::new(asked(apex.as_name(), AXFR), &key(), TransferLimits::default(), None);
         for message in &all {
-            match transfer.message(message, 0) {
+            match transfer.message(message, NOW) {
                 Ok(None) => {}
                 Ok(Some(Received::Zone(zone))) => {
                     let _ = zone.build();
@@ -200,7 +201,7 @@ fn differences_that_are_sent_are_received() {
         let mut received = None;
         for message in messages(ixfr(zone.clone(), Serial(1), steps.clone(), frame)) {
             assert!(received.is_none());
-            received = transfer.message(&message, 0).expect("good");
+            received = transfer.message(&message, NOW).expect("good");
         }
         let Some(Received::Differences(received)) = received else { panic!("{received:?}") };
         assert!(received.iter().eq(steps.iter().map(Arc::as_ref)));
@@ -217,10 +218,10 @@ fn the_soa_alone_says_that_nothing_changed() {
     let mut request = asked(name("example.").as_name(), FROM_1);
     request.datagram = true;
     let mut transfer = IncomingTransfer::new(request, &key(), TransferLimits::default(), None);
-    let received = transfer.message(&message(&[soa(2)]), 0);
+    let received = transfer.message(&message(&[soa(2)]), NOW);
     assert!(matches!(received, Ok(Some(Received::SoaOnly(Serial(2))))), "{received:?}");
     let mut transfer = IncomingTransfer::new(request, &key(), TransferLimits::default(), None);
-    let cut = transfer.message(&message(&[soa(2), soa(1), a("a.example.", 1)]), 0);
+    let cut = transfer.message(&message(&[soa(2), soa(1), a("a.example.", 1)]), NOW);
     assert_eq!(cut.expect_err("no end"), TransferFault::Truncated);
 }
 
@@ -230,7 +231,7 @@ fn headers_and_questions_that_are_not_ours_are_refused() {
     let check = |change: &dyn Fn(&mut Header), question| {
         let mut header = Header::query(ID).reply();
         change(&mut header);
-        transfer(AXFR).message(&message_with(header, question, &good), 0).map(|_| ())
+        transfer(AXFR).message(&message_with(header, question, &good), NOW).map(|_| ())
     };
     assert_eq!(check(&|_| (), None), Ok(()));
     assert_eq!(check(&|_| (), Some(Type::AXFR)), Ok(()));
@@ -243,13 +244,13 @@ fn headers_and_questions_that_are_not_ours_are_refused() {
     }
     let mut twice = message_with(Header::query(ID).reply(), Some(Type::AXFR), &good);
     twice[5] = 2;
-    assert_eq!(transfer(AXFR).message(&twice, 0).expect_err("two"), TransferFault::OtherQuestion);
+    assert_eq!(transfer(AXFR).message(&twice, NOW).expect_err("two"), TransferFault::OtherQuestion);
     let mut notify = message(&good);
     notify[2] |= 4 << 3;
-    assert_eq!(transfer(AXFR).message(&notify, 0).expect_err("NOTIFY"), TransferFault::NotTheResponse);
+    assert_eq!(transfer(AXFR).message(&notify, NOW).expect_err("NOTIFY"), TransferFault::NotTheResponse);
     let mut more = message(&good);
     more.push(0);
-    assert_eq!(transfer(AXFR).message(&more, 0).expect_err("a byte"), TransferFault::Malformed);
+    assert_eq!(transfer(AXFR).message(&more, NOW).expect_err("a byte"), TransferFault::Malformed);
     assert_eq!(fault(AXFR, &[&[]]), TransferFault::Empty);
     assert_eq!(fault(AXFR, &[&[soa(1)], &[]]), TransferFault::Empty);
 }
@@ -329,8 +330,8 @@ fn endless_transfers_end_at_the_limits() {
     };
     let until_fault = |what, limits, first: &[Made<'_>], next: &dyn Fn(u32) -> Vec<Made<'static>>| {
         let mut transfer = transfer_with(what, limits);
-        transfer.message(&message(first), 0).expect("good");
-        let mut results = (0..10_000).map(|n| transfer.message(&message(&next(n)), 0));
+        transfer.message(&message(first), NOW).expect("good");
+        let mut results = (0..10_000).map(|n| transfer.message(&message(&next(n)), NOW));
         results.find_map(Result::err).expect("a limit")
     };
     let hosts = |_| vec![a("a.example.", 1); 20];
@@ -359,11 +360,11 @@ fn an_endless_zone_took_several_times_the_memory_of_its_limit() {
     let owners: [fn(u32) -> String; 2] = [|n| format!("h{n}.example."), |_| "h.example.".to_owned()];
     for owner in owners {
         let mut transfer = transfer_with(AXFR, limits);
-        transfer.message(&message(&[soa(1)]), 0).expect("good");
+        transfer.message(&message(&[soa(1)]), NOW).expect("good");
         let fault = (0..10_000).find_map(|n| {
             let owners: Vec<String> = (0..20).map(|i| owner(20 * n + i)).collect();
             let records: Vec<Made<'_>> = owners.iter().map(|owner| a(owner, 1)).collect();
-            transfer.message(&message(&records), 0).err()
+            transfer.message(&message(&records), NOW).err()
         });
         assert_eq!(fault, Some(TransferFault::Limit(TransferLimit::Bytes)));
         assert!(transfer.bytes() < limits.bytes * 2 / 3, "{} bytes came", transfer.bytes());
@@ -381,10 +382,10 @@ fn signatures_are_verified_as_messages_come() {
         let mut request = crate::outgoing::tests::request(apex.as_name(), Type::AXFR);
         let len = request.len();
         request.resize(len + 200, 0);
-        let (len, verifier) = tsig::sign_request(&secret, &mut request, len, 10).expect("room");
+        let (len, verifier) = tsig::sign_request(&secret, &mut request, len, NOW).expect("room");
         request.truncate(len);
         let at = tsig::find(&request).expect("a message").expect("TSIG");
-        (verifier, tsig::verify(&request, at, &keys, 10).expect("good").signer())
+        (verifier, tsig::verify(&request, at, &keys, NOW).expect("good").signer())
     };
     let plain = [message(&[soa(1)]), message(&[a("a.example.", 1)]), message(&[soa(1)])];
     let outcome = |signed: [bool; 3], damaged: Option<usize>| {
@@ -396,13 +397,13 @@ fn signatures_are_verified_as_messages_come() {
             let mut buf = message.clone();
             if signed[number] {
                 buf.resize(message.len() + 200, 0);
-                let len = signer.sign(&mut buf, message.len(), 10).expect("room");
+                let len = signer.sign(&mut buf, message.len(), NOW).expect("room");
                 buf.truncate(len);
             }
             if damaged == Some(number) {
                 buf[message.len() - 1] ^= 1;
             }
-            received = transfer.message(&buf, 10);
+            received = transfer.message(&buf, NOW);
             if received.is_err() {
                 break;
             }
@@ -421,8 +422,8 @@ fn signatures_are_verified_as_messages_come() {
     let (_, mut signer) = sign();
     let mut buf = plain[0].clone();
     buf.resize(plain[0].len() + 200, 0);
-    let len = signer.sign(&mut buf, plain[0].len(), 10).expect("room");
-    assert_eq!(transfer(AXFR).message(&buf[..len], 10).expect_err("signed"), TransferFault::UnexpectedTsig);
+    let len = signer.sign(&mut buf, plain[0].len(), NOW).expect("room");
+    assert_eq!(transfer(AXFR).message(&buf[..len], NOW).expect_err("signed"), TransferFault::UnexpectedTsig);
 }
 
 #[test]
@@ -431,7 +432,7 @@ fn a_zone_older_than_the_one_held_is_refused_at_its_first_soa() {
     for what in [AskedFor::Axfr, AskedFor::Ixfr(Serial(5))] {
         let taken = |serial: u32| {
             let mut transfer = transfer(what).not_older_than(Some(Serial(5)));
-            transfer.message(&first(serial), 0)
+            transfer.message(&first(serial), NOW)
         };
         let older = |sent: u32| TransferFault::Older { sent: Serial(sent), held: Serial(5) };
         assert_eq!(taken(4).expect_err("older"), older(4), "{what:?}");
@@ -441,7 +442,7 @@ fn a_zone_older_than_the_one_held_is_refused_at_its_first_soa() {
         );
         assert!(taken(6).is_ok(), "{what:?}");
     }
-    assert!(transfer(AskedFor::Axfr).message(&first(4), 0).is_ok(), "without a version, any is taken");
+    assert!(transfer(AskedFor::Axfr).message(&first(4), NOW).is_ok(), "without a version, any is taken");
 }
 
 #[test]
@@ -452,7 +453,7 @@ fn of_two_opt_records_the_first_was_believed() {
         let mut message = [message(&[soa(2), a("h.example.", 1), soa(2)]), opts].concat();
         (message[9], message[11]) = (authorities, additionals);
         let mut transfer = transfer(AXFR);
-        let received = transfer.message(&message, 0).map(|received| received.is_some());
+        let received = transfer.message(&message, NOW).map(|received| received.is_some());
         (received, transfer.expire())
     };
     assert_eq!(outcome(0, 1), (Ok(true), Some(256)));
@@ -464,6 +465,6 @@ fn of_two_opt_records_the_first_was_believed() {
     for (records, last) in [(vec![soa(2), a("h.example.", 1)], false), (vec![soa(2)], true)] {
         let mut message = [message(&records), opt.clone()].concat();
         message[11] = 1;
-        assert_eq!(transfer.message(&message, 0).map(|received| received.is_some()), Ok(last));
+        assert_eq!(transfer.message(&message, NOW).map(|received| received.is_some()), Ok(last));
     }
 }

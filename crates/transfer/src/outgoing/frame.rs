@@ -1,7 +1,7 @@
 //! The parts of a transfer beside its records: header, question, OPT, TSIG.
 
 use wire::message::{HEADER_LEN, Header, Malformed, Offset, Parser};
-use wire::{LowerNameBuf, Serial, Type};
+use wire::{LowerNameBuf, Serial, Type, UnixTime};
 
 use crate::tsig::ResponseSigner;
 
@@ -9,8 +9,8 @@ use crate::tsig::ResponseSigner;
 /// beyond this could not be pointed at.
 pub const DEFAULT_LIMIT: usize = Offset::REACH;
 
-/// Returns the time in seconds since 1970.
-pub type TransferClock = Box<dyn FnMut() -> u64 + Send>;
+/// Returns the current time.
+pub type TransferClock = Box<dyn FnMut() -> UnixTime + Send>;
 
 /// The signer of a transfer's messages, and its clock.
 pub(super) struct Signing {

@@ -6,7 +6,7 @@ use exchange::{MessageStream, Next};
 use proptest::prelude::*;
 use testkit::{ModelRecord, build, key, name};
 use wire::message::{Compressor, Header, MAX_MESSAGE, MAX_POINTERS, Owner, Parser, Section};
-use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
+use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, UnixTime};
 use zone::Zone;
 
 use super::*;
@@ -272,15 +272,16 @@ fn the_first_message_has_opt_and_every_message_a_signature() {
     let mut asked = request(apex.as_name(), Type::AXFR);
     let len = asked.len();
     asked.resize(len + 200, 0);
-    let (len, mut verifier) = tsig::sign_request(&secret, &mut asked, len, 1000).expect("room");
+    let after = |seconds| UnixTime::from_secs(1000 + seconds);
+    let (len, mut verifier) = tsig::sign_request(&secret, &mut asked, len, after(0)).expect("room");
     asked.truncate(len);
     let at = tsig::find(&asked).expect("a message").expect("TSIG");
-    let verified = tsig::verify(&asked, at, &keys, 1000).expect("a good signature");
+    let verified = tsig::verify(&asked, at, &keys, after(0)).expect("a good signature");
     let opt = [0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0];
-    let mut time = 1000;
+    let mut messages_signed = 0;
     let clock = Box::new(move || {
-        time += 10;
-        time
+        messages_signed += 1;
+        after(10 * messages_signed)
     });
     let frame = TransferFrame::answering(&asked, 4096).expect("a request").with_opt(&opt);
     let all = messages(axfr(zone.clone(), frame.signed(verified.signer(), clock)));
@@ -289,7 +290,7 @@ fn the_first_message_has_opt_and_every_message_a_signature() {
         assert!(message.len() <= 4096);
         let additional = Header::of(message).expect("a header").counts()[3];
         assert_eq!(additional, if number == 0 { 2 } else { 1 });
-        let now = 1010 + 10 * number as u64;
+        let now = after(10 * (number as u64 + 1));
         assert_eq!(verifier.message(message, tsig::find(message).expect("a message"), now), Ok(()));
     }
     assert_eq!(verifier.end(), Ok(()));

@@ -14,6 +14,8 @@ mod scheduler;
 mod tests;
 mod zone;
 
+use std::time::Duration;
+
 pub use notify::{NotifyRules, NotifySender};
 pub use queries::{
     AskExpire, Notification, SoaReply, notify_query, notify_reply, read_notify, read_soa_reply, soa_query,
@@ -27,7 +29,8 @@ pub use zone::{
 /// Returns an unpredictable random number on each call.
 pub type RandomNumbers<'r> = &'r mut dyn FnMut() -> u32;
 
-/// `seconds`, less up to a tenth at random, so that zones that began together spread out.
-fn with_jitter(seconds: u64, random: RandomNumbers<'_>) -> u64 {
-    seconds - random() as u64 % (seconds / 10 + 1)
+/// `wait` in whole seconds, less up to a tenth at random, so that zones that began together spread out.
+fn with_jitter(wait: Duration, random: RandomNumbers<'_>) -> Duration {
+    let seconds = wait.as_secs();
+    Duration::from_secs(seconds - random() as u64 % (seconds / 10 + 1))
 }

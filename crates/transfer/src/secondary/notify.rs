@@ -1,6 +1,10 @@
 //! NOTIFY to the secondaries of one zone (RFC 1996 §3.6), repeated until each has replied or its tries are
 //! used up.
 
+use std::time::Duration;
+
+use wire::UnixTime;
+
 use super::{RandomNumbers, with_jitter};
 
 /// Number and spacing of NOTIFY messages; times are in seconds.
@@ -25,12 +29,11 @@ impl Default for NotifyRules {
 #[derive(Clone, Copy, Debug, Default)]
 struct NotifyAttempts {
     /// When to send next; `None` if nothing is to be sent.
-    next: Option<u64>,
+    next: Option<UnixTime>,
     sent: u32,
 }
 
-/// NOTIFY state of one zone: the secondaries still to be notified of its last change. Times are in seconds
-/// since 1970.
+/// NOTIFY state of one zone: the secondaries still to be notified of its last change.
 #[derive(Debug)]
 pub struct NotifySender {
     rules: NotifyRules,
@@ -45,17 +48,17 @@ impl NotifySender {
     }
 
     /// Notifies every secondary of a change of the zone, starting with the first try.
-    pub fn changed(&mut self, now: u64) {
+    pub fn changed(&mut self, now: UnixTime) {
         self.secondaries.fill(NotifyAttempts { next: Some(now), sent: 0 });
     }
 
     /// When the next NOTIFY is due.
-    pub fn due(&self) -> Option<u64> {
+    pub fn due(&self) -> Option<UnixTime> {
         self.secondaries.iter().filter_map(|told| told.next).min()
     }
 
     /// Returns the next secondary to send to, if one is due at `now`. Call until it returns `None`.
-    pub fn poll(&mut self, now: u64, random: RandomNumbers<'_>) -> Option<usize> {
+    pub fn poll(&mut self, now: UnixTime, random: RandomNumbers<'_>) -> Option<usize> {
         let rules = self.rules;
         let due = |told: &NotifyAttempts| told.next.is_some_and(|next| next <= now);
         loop {
@@ -66,7 +69,8 @@ impl NotifySender {
             }
             let wait =
                 ((rules.first_wait.max(1) as u64) << told.sent.min(30)).min(rules.most_wait.max(1) as u64);
-            told.next = Some(now.saturating_add(with_jitter(wait, random).max(1)));
+            let wait = with_jitter(Duration::from_secs(wait), random).max(Duration::from_secs(1));
+            told.next = Some(now.saturating_add(wait));
             told.sent += 1;
             return Some(number);
         }
@@ -83,7 +87,7 @@ impl NotifySender {
     /// Makes a deferred NOTIFY due at once.
     pub fn take_up(&mut self, secondary: usize) {
         if let Some(told) = self.secondaries.get_mut(secondary) {
-            told.next = Some(0);
+            told.next = Some(UnixTime::EPOCH);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
+use wire::UnixTime;
+
 use super::RandomNumbers;
 use super::zone::{SecondaryAction, SecondaryEvent, SecondaryZone};
 
@@ -34,7 +36,7 @@ struct Entry {
     zone: SecondaryZone,
     primaries: Box<[PrimaryId]>,
     /// The time of its entry in the heap; `None` if it has none.
-    queued: Option<u64>,
+    queued: Option<UnixTime>,
     /// The primary whose slot it holds.
     holds: Option<PrimaryId>,
     /// The action for which it waits for a slot.
@@ -58,7 +60,7 @@ pub struct SecondaryScheduler {
     /// `None` for a removed zone.
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
-    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    heap: BinaryHeap<Reverse<(UnixTime, u32)>>,
     loads: HashMap<PrimaryId, PrimaryLoad>,
     running: usize,
     /// Primaries with waiting zones, each once.
@@ -126,10 +128,10 @@ impl SecondaryScheduler {
         Some(&self.entries.get(id.0 as usize)?.as_ref()?.zone)
     }
 
-    /// When [`poll`](Self::poll) has an action, unless an event comes first; seconds since 1970.
-    pub fn due(&mut self) -> Option<u64> {
+    /// When [`poll`](Self::poll) has an action, unless an event comes first.
+    pub fn due(&mut self) -> Option<UnixTime> {
         if !self.ready.is_empty() {
-            return Some(0);
+            return Some(UnixTime::EPOCH);
         }
         while let Some(&Reverse((at, id))) = self.heap.peek() {
             if self.is_current(at, id) {
@@ -141,15 +143,15 @@ impl SecondaryScheduler {
     }
 
     /// A lower bound of [`due`](Self::due), which may include an outdated entry of the heap.
-    pub fn next_due(&self) -> Option<u64> {
+    pub fn next_due(&self) -> Option<UnixTime> {
         match self.ready.is_empty() {
             true => self.heap.peek().map(|Reverse((at, _))| *at),
-            false => Some(0),
+            false => Some(UnixTime::EPOCH),
         }
     }
 
     /// Returns the next action, if there is one at `now`. Call until it returns `None`.
-    pub fn poll(&mut self, now: u64) -> Option<(SecondaryId, SecondaryAction)> {
+    pub fn poll(&mut self, now: UnixTime) -> Option<(SecondaryId, SecondaryAction)> {
         while self.ready.is_empty() {
             if self.due().is_none_or(|at| at > now) {
                 return None;
@@ -164,7 +166,13 @@ impl SecondaryScheduler {
     }
 
     /// Handles an event of a zone; [`poll`](Self::poll) returns the resulting action.
-    pub fn event(&mut self, id: SecondaryId, event: SecondaryEvent, now: u64, random: RandomNumbers<'_>) {
+    pub fn event(
+        &mut self,
+        id: SecondaryId,
+        event: SecondaryEvent,
+        now: UnixTime,
+        random: RandomNumbers<'_>,
+    ) {
         let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let action = entry.zone.event(event, now, random);
         self.act(id, action);
@@ -253,16 +261,17 @@ impl SecondaryScheduler {
     /// Puts a zone into the heap for its next time.
     fn queue(&mut self, id: SecondaryId) {
         let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
-        let due = entry.zone.due();
-        if due != u64::MAX && entry.queued != Some(due) {
+        if let Some(due) = entry.zone.due()
+            && entry.queued != Some(due)
+        {
             entry.queued = Some(due);
             self.heap.push(Reverse((due, id.0)));
         }
     }
 
     /// Whether an entry of the heap is still valid.
-    fn is_current(&self, at: u64, id: u32) -> bool {
+    fn is_current(&self, at: UnixTime, id: u32) -> bool {
         let entry = self.entries.get(id as usize).and_then(Option::as_ref);
-        entry.is_some_and(|entry| entry.queued == Some(at) && entry.zone.due() == at)
+        entry.is_some_and(|entry| entry.queued == Some(at) && entry.zone.due() == Some(at))
     }
 }

@@ -6,12 +6,17 @@ use proptest::prelude::*;
 use testkit::name;
 use wire::edns::{OptionCode, opt_with_options};
 use wire::rdata::view::SoaNumbers;
-use wire::{Rcode, Serial};
+use wire::{Rcode, Serial, UnixTime};
 
 use super::*;
 use crate::incoming::{AskedFor, TransferFault};
 
-const START: u64 = 1_700_000_000;
+const START: UnixTime = UnixTime::from_secs(1_700_000_000);
+
+/// The time this many seconds after [`START`].
+fn at(seconds: u64) -> UnixTime {
+    START.saturating_add(Duration::from_secs(seconds))
+}
 
 fn soa(serial: u32) -> SoaNumbers {
     SoaNumbers { serial: Serial(serial), refresh: 1000, retry: 100, expire: 5000, minimum: 60 }
@@ -26,7 +31,7 @@ fn none() -> impl FnMut() -> u32 {
     || 0
 }
 
-fn event(zone: &mut SecondaryZone, event: SecondaryEvent, now: u64) -> Option<SecondaryAction> {
+fn event(zone: &mut SecondaryZone, event: SecondaryEvent, now: UnixTime) -> Option<SecondaryAction> {
     zone.event(event, now, &mut none())
 }
 
@@ -59,6 +64,10 @@ fn probe(primary: usize) -> Option<SecondaryAction> {
     Some(SecondaryAction::Probe { primary })
 }
 
+fn due(zone: &SecondaryZone) -> UnixTime {
+    zone.due().expect("a time")
+}
+
 /// A zone that has had version 5 since [`START`].
 fn loaded(primaries: usize) -> SecondaryZone {
     SecondaryZone::kept(rules(primaries), soa(5), START, &mut none())
@@ -67,51 +76,51 @@ fn loaded(primaries: usize) -> SecondaryZone {
 #[test]
 fn a_zone_is_loaded_then_refreshed() {
     let mut zone = SecondaryZone::new(rules(1), START);
-    assert_eq!((zone.state(START), zone.due()), (SecondaryState::NeverLoaded, START));
+    assert_eq!((zone.state(START), zone.due()), (SecondaryState::NeverLoaded, Some(START)));
     assert_eq!(zone.poll(START), axfr(0));
     assert_eq!(zone.poll(START), None, "one thing at a time");
-    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(5), None), START + 3), None);
-    assert_eq!((zone.state(START + 3), zone.due()), (SecondaryState::Fresh, START + 1003));
-    assert_eq!(zone.poll(START + 1002), None);
-    assert_eq!(zone.poll(START + 1003), probe(0));
-    assert_eq!(event(&mut zone, probed(Serial(5)), START + 1004), None);
-    assert_eq!(zone.due(), START + 2004);
-    assert_eq!(zone.poll(START + 2004), probe(0));
-    assert_eq!(event(&mut zone, probed(Serial(6)), START + 2005), ixfr(0, 5));
-    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6), None), START + 2006), None);
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(5), None), at(3)), None);
+    assert_eq!((zone.state(at(3)), zone.due()), (SecondaryState::Fresh, Some(at(1003))));
+    assert_eq!(zone.poll(at(1002)), None);
+    assert_eq!(zone.poll(at(1003)), probe(0));
+    assert_eq!(event(&mut zone, probed(Serial(5)), at(1004)), None);
+    assert_eq!(zone.due(), Some(at(2004)));
+    assert_eq!(zone.poll(at(2004)), probe(0));
+    assert_eq!(event(&mut zone, probed(Serial(6)), at(2005)), ixfr(0, 5));
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6), None), at(2006)), None);
     assert_eq!(zone.soa().map(|soa| soa.serial), Some(Serial(6)));
 }
 
 #[test]
 fn primaries_are_tried_in_turn_then_retried() {
     let mut zone = loaded(3);
-    assert_eq!(zone.poll(START + 1000), probe(0));
-    assert_eq!(event(&mut zone, failed(), START + 1001), probe(1));
-    assert_eq!(event(&mut zone, rcode(Rcode::REFUSED), START + 1002), probe(2));
-    assert_eq!(event(&mut zone, failed(), START + 1003), None);
-    assert_eq!(zone.due(), START + 1103, "after the retry time");
-    let fault = LastFault { at: START + 1003, primary: 2, fault: SecondaryFault::Unreachable };
+    assert_eq!(zone.poll(at(1000)), probe(0));
+    assert_eq!(event(&mut zone, failed(), at(1001)), probe(1));
+    assert_eq!(event(&mut zone, rcode(Rcode::REFUSED), at(1002)), probe(2));
+    assert_eq!(event(&mut zone, failed(), at(1003)), None);
+    assert_eq!(zone.due(), Some(at(1103)), "after the retry time");
+    let fault = LastFault { at: at(1003), primary: 2, fault: SecondaryFault::Unreachable };
     assert_eq!(zone.last_fault(), Some(&fault));
-    assert_eq!(zone.poll(START + 1103), probe(0));
-    assert_eq!(event(&mut zone, failed(), START + 1104), probe(1));
-    assert_eq!(event(&mut zone, probed(Serial(5)), START + 1105), None);
+    assert_eq!(zone.poll(at(1103)), probe(0));
+    assert_eq!(event(&mut zone, failed(), at(1104)), probe(1));
+    assert_eq!(event(&mut zone, probed(Serial(5)), at(1105)), None);
     assert_eq!(zone.last_fault(), None);
-    assert_eq!(zone.poll(START + 2105), probe(1), "the one that was of use");
+    assert_eq!(zone.poll(at(2105)), probe(1), "the one that was of use");
 }
 
 #[test]
 fn other_rules_leave_version_and_timers_and_begin_anew_what_was_under_way() {
-    let zone = loaded(2).under(rules(1), START + 10);
-    assert_eq!((zone.soa(), zone.next(), zone.checked()), (Some(soa(5)), START + 1000, Some(START)));
+    let zone = loaded(2).under(rules(1), at(10));
+    assert_eq!((zone.soa(), zone.next(), zone.checked()), (Some(soa(5)), at(1000), Some(START)));
     let mut zone = loaded(2);
-    assert_eq!(zone.poll(START + 1000), probe(0));
-    assert_eq!(event(&mut zone, failed(), START + 1001), probe(1));
-    let mut zone = zone.under(rules(1), START + 1002);
+    assert_eq!(zone.poll(at(1000)), probe(0));
+    assert_eq!(event(&mut zone, failed(), at(1001)), probe(1));
+    let mut zone = zone.under(rules(1), at(1002));
     assert_eq!((zone.is_under_way(), zone.last_fault()), (false, None));
-    assert_eq!(zone.poll(START + 1002), probe(0), "whom it was with may be gone");
+    assert_eq!(zone.poll(at(1002)), probe(0), "whom it was with may be gone");
     let mut zone = loaded(1).under(SecondaryRules { expire: 0..=2000, ..rules(1) }, START);
-    assert_eq!(zone.expires(), Some(START + 2000));
-    assert_eq!(zone.poll(START + 2000), Some(SecondaryAction::Expire));
+    assert_eq!(zone.expires(), Some(at(2000)));
+    assert_eq!(zone.poll(at(2000)), Some(SecondaryAction::Expire));
     assert_eq!(zone.expires(), None);
 }
 
@@ -125,7 +134,7 @@ fn higher_limits_let_those_go_on_that_wait() {
     let begun = |scheduler: &mut SecondaryScheduler| std::iter::from_fn(|| scheduler.poll(START)).count();
     assert_eq!((begun(&mut scheduler), scheduler.load()), (1, (1, 4)));
     scheduler.set_limits(SecondaryLimits { in_all: 4, per_primary: 3 });
-    assert_eq!(scheduler.next_due(), Some(0));
+    assert_eq!(scheduler.next_due(), Some(UnixTime::EPOCH));
     assert_eq!((begun(&mut scheduler), scheduler.load()), (2, (3, 2)));
     scheduler.set_limits(one);
     assert_eq!((begun(&mut scheduler), scheduler.load()), (0, (3, 2)));
@@ -139,28 +148,28 @@ fn the_whole_zone_is_asked_for_where_differences_fail() {
         TransferFault::BrokenChain { reached: Serial(5), found: Serial(4) },
     ] {
         let mut zone = loaded(2);
-        zone.poll(START + 1000);
-        assert_eq!(event(&mut zone, probed(Serial(9)), START + 1000), ixfr(0, 5));
+        zone.poll(at(1000));
+        assert_eq!(event(&mut zone, probed(Serial(9)), at(1000)), ixfr(0, 5));
         let fault = SecondaryEvent::Failed(SecondaryFault::Transfer(fault));
-        assert_eq!(event(&mut zone, fault, START + 1000), axfr(0));
-        assert_eq!(event(&mut zone, failed(), START + 1000), probe(1), "then the next primary");
+        assert_eq!(event(&mut zone, fault, at(1000)), axfr(0));
+        assert_eq!(event(&mut zone, failed(), at(1000)), probe(1), "then the next primary");
     }
     let mut zone = loaded(2);
-    zone.poll(START + 1000);
-    event(&mut zone, probed(Serial(9)), START + 1000);
-    assert_eq!(event(&mut zone, rcode(Rcode::REFUSED), START + 1000), probe(1), "AXFR would be refused, too");
+    zone.poll(at(1000));
+    event(&mut zone, probed(Serial(9)), at(1000));
+    assert_eq!(event(&mut zone, rcode(Rcode::REFUSED), at(1000)), probe(1), "AXFR would be refused, too");
     let mut zone =
         SecondaryZone::kept(SecondaryRules { ixfr: false, ..rules(1) }, soa(5), START, &mut none());
-    zone.poll(START + 1000);
-    assert_eq!(event(&mut zone, probed(Serial(9)), START + 1000), axfr(0));
+    zone.poll(at(1000));
+    assert_eq!(event(&mut zone, probed(Serial(9)), at(1000)), axfr(0));
 }
 
 #[test]
 fn serials_are_compared_as_rfc_1982_has_it() {
     let probed = |ours: u32, theirs: u32| {
         let mut zone = SecondaryZone::kept(rules(1), soa(ours), START, &mut none());
-        zone.poll(START + 1000);
-        let action = event(&mut zone, probed(Serial(theirs)), START + 1000);
+        zone.poll(at(1000));
+        let action = event(&mut zone, probed(Serial(theirs)), at(1000));
         (action.is_some(), zone.last_fault().is_some())
     };
     assert_eq!(probed(u32::MAX, 0), (true, false), "newer");
@@ -173,14 +182,14 @@ fn serials_are_compared_as_rfc_1982_has_it() {
 #[test]
 fn a_zone_expires_and_comes_back() {
     let mut zone = loaded(1);
-    let mut now = START + 1000;
-    while now < START + 5000 {
+    let mut now = at(1000);
+    while now < at(5000) {
         assert_eq!(zone.poll(now), probe(0));
         assert_eq!(event(&mut zone, failed(), now), None);
-        assert_eq!(zone.state(now + 1), SecondaryState::Stale);
-        now = zone.due();
+        assert_eq!(zone.state(now.saturating_add(Duration::from_secs(1))), SecondaryState::Stale);
+        now = due(&zone);
     }
-    assert_eq!(now, START + 5000);
+    assert_eq!(now, at(5000));
     assert_eq!(zone.poll(now), Some(SecondaryAction::Expire));
     assert_eq!(zone.state(now), SecondaryState::Expired);
     assert_eq!(zone.poll(now), probe(0), "it goes on asking");
@@ -188,10 +197,10 @@ fn a_zone_expires_and_comes_back() {
     assert_eq!(zone.state(now), SecondaryState::Fresh);
     // A zone expires at once, even with work under way.
     let mut zone = loaded(1);
-    zone.poll(START + 1000);
-    assert_eq!(zone.due(), START + 5000);
-    assert_eq!(zone.poll(START + 5000), Some(SecondaryAction::Expire));
-    assert_eq!(zone.due(), u64::MAX);
+    zone.poll(at(1000));
+    assert_eq!(zone.due(), Some(at(5000)));
+    assert_eq!(zone.poll(at(5000)), Some(SecondaryAction::Expire));
+    assert_eq!(zone.due(), None);
 }
 
 #[test]
@@ -199,10 +208,10 @@ fn a_zone_that_was_never_loaded_is_tried_less_and_less_often() {
     let mut zone = SecondaryZone::new(SecondaryRules { retry: 10..=100, ..rules(1) }, START);
     let mut waits = Vec::new();
     for _ in 0..6 {
-        let now = zone.due();
+        let now = due(&zone);
         assert_eq!(zone.poll(now), axfr(0));
         assert_eq!(event(&mut zone, failed(), now), None);
-        waits.push(zone.due() - now);
+        waits.push(due(&zone).saturating_duration_since(now).as_secs());
     }
     assert_eq!(waits, [10, 20, 40, 80, 100, 100]);
 }
@@ -212,35 +221,31 @@ fn times_stay_within_bounds() {
     let rules =
         SecondaryRules { refresh: 5000..=6000, retry: 200..=300, expire: 10_000..=20_000, ..rules(1) };
     let mut zone = SecondaryZone::kept(rules, soa(5), START, &mut none());
-    assert_eq!(zone.due(), START + 5000);
-    zone.poll(START + 5000);
-    event(&mut zone, failed(), START + 5000);
-    assert_eq!(zone.due(), START + 5200);
-    assert_eq!(zone.state(START + 9_999), SecondaryState::Stale);
-    zone.poll(START + 9_999);
-    assert_eq!(zone.poll(START + 10_000), Some(SecondaryAction::Expire));
+    assert_eq!(zone.due(), Some(at(5000)));
+    zone.poll(at(5000));
+    event(&mut zone, failed(), at(5000));
+    assert_eq!(zone.due(), Some(at(5200)));
+    assert_eq!(zone.state(at(9_999)), SecondaryState::Stale);
+    zone.poll(at(9_999));
+    assert_eq!(zone.poll(at(10_000)), Some(SecondaryAction::Expire));
 }
 
 #[test]
 fn notify_asks_the_primary_that_sent_it() {
     let mut zone = loaded(3);
-    assert_eq!(event(&mut zone, notified(Some(2), Some(6)), START + 10), probe(2));
+    assert_eq!(event(&mut zone, notified(Some(2), Some(6)), at(10)), probe(2));
     // Events during a query are handled after it, once.
-    assert_eq!(event(&mut zone, notified(Some(1), Some(7)), START + 11), None);
-    assert_eq!(event(&mut zone, notified(Some(1), None), START + 11), None);
-    assert_eq!(event(&mut zone, probed(Serial(6)), START + 12), ixfr(2, 5));
-    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6), None), START + 13), probe(1));
-    assert_eq!(event(&mut zone, probed(Serial(6)), START + 14), None);
+    assert_eq!(event(&mut zone, notified(Some(1), Some(7)), at(11)), None);
+    assert_eq!(event(&mut zone, notified(Some(1), None), at(11)), None);
+    assert_eq!(event(&mut zone, probed(Serial(6)), at(12)), ixfr(2, 5));
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6), None), at(13)), probe(1));
+    assert_eq!(event(&mut zone, probed(Serial(6)), at(14)), None);
     assert!(!zone.is_under_way());
     // A version that is not newer is ignored.
     for serial in [6, 5] {
-        assert_eq!(event(&mut zone, notified(Some(0), Some(serial)), START + 15), None);
+        assert_eq!(event(&mut zone, notified(Some(0), Some(serial)), at(15)), None);
     }
-    assert_eq!(
-        event(&mut zone, notified(Some(9), None), START + 16),
-        probe(1),
-        "no such primary: the usual one"
-    );
+    assert_eq!(event(&mut zone, notified(Some(9), None), at(16)), probe(1), "no such primary: the usual one");
 }
 
 #[test]
@@ -258,7 +263,7 @@ fn answers_that_nobody_waits_for_change_nothing() {
     let mut zone = loaded(2);
     assert_eq!(event(&mut zone, probed(Serial(9)), START), None);
     assert_eq!(event(&mut zone, failed(), START), None);
-    assert!(zone.last_fault().is_none() && zone.due() == START + 1000);
+    assert!(zone.last_fault().is_none() && zone.due() == Some(at(1000)));
 }
 
 proptest! {
@@ -267,7 +272,7 @@ proptest! {
     fn a_zone_is_never_stuck(events in prop::collection::vec((0..8u8, 0..2000u64, any::<u32>()), 0..60)) {
         let (mut zone, mut now) = (SecondaryZone::new(rules(2), START), START);
         for (what, later, number) in events {
-            now += later;
+            now = now.saturating_add(Duration::from_secs(later));
             let mut random = || number;
             let under_way = zone.is_under_way();
             match what {
@@ -279,14 +284,14 @@ proptest! {
                 _ => { zone.event(SecondaryEvent::Retransfer, now, &mut random); }
             }
             if !zone.is_under_way() {
-                prop_assert!(zone.due() < u64::MAX && zone.due() <= now + 2_419_200);
+                prop_assert!(zone.due() <= Some(now.saturating_add(Duration::from_secs(2_419_200))));
             }
         }
     }
 
     #[test]
     fn jitter_takes_off_up_to_a_tenth(seconds in 0..1u64 << 33, number: u32) {
-        let jittered = with_jitter(seconds, &mut || number);
+        let jittered = with_jitter(Duration::from_secs(seconds), &mut || number).as_secs();
         prop_assert!(jittered <= seconds && jittered >= seconds - seconds / 10);
     }
 }
@@ -324,7 +329,7 @@ fn many_zones_share_few_places() {
     }
     assert_eq!(loaded, ZONES - ZONES / 20);
     assert_eq!(scheduler.load(), (10, (ZONES / 20) as usize - 10));
-    assert_eq!(scheduler.due(), Some(START + 1000));
+    assert_eq!(scheduler.due(), Some(at(1000)));
 }
 
 #[test]
@@ -343,8 +348,8 @@ fn a_zone_takes_its_place_along_to_the_next_primary() {
     assert!(scheduler.remove(first).is_some() && scheduler.remove(first).is_none());
     assert_eq!(scheduler.load(), (1, 0));
     scheduler.event(second, SecondaryEvent::Transferred(soa(3), None), START, &mut random);
-    assert_eq!((scheduler.load(), scheduler.due()), ((0, 0), Some(START + 1000)));
-    assert_eq!(scheduler.poll(START + 1000), Some((second, probe(0).expect("an action"))));
+    assert_eq!((scheduler.load(), scheduler.due()), ((0, 0), Some(at(1000))));
+    assert_eq!(scheduler.poll(at(1000)), Some((second, probe(0).expect("an action"))));
 }
 
 #[test]
@@ -360,12 +365,12 @@ fn notify_is_sent_again_until_somebody_replies() {
     let mut sent = Vec::new();
     while let Some(now) = sender.due() {
         while let Some(secondary) = sender.poll(now, &mut random) {
-            sent.push((secondary, now - START));
+            sent.push((secondary, now.saturating_duration_since(START).as_secs()));
         }
     }
     assert_eq!(sent, [(1, 2), (1, 6), (1, 14), (1, 30)], "five in all, each wait twice as long");
-    sender.changed(START + 500);
-    assert_eq!(sender.poll(START + 500, &mut random), Some(0), "a new change begins anew");
+    sender.changed(at(500));
+    assert_eq!(sender.poll(at(500), &mut random), Some(0), "a new change begins anew");
 }
 
 #[test]
@@ -426,13 +431,12 @@ fn messages_are_read_back() {
 /// Versions that expire after 5000 seconds, and the primary's EXPIRE (RFC 7314 §4).
 #[test]
 fn secondaries_in_a_chain_do_not_lengthen_each_others_life() {
-    let life = u64::from(soa(5).expire);
+    let life = Duration::from_secs(soa(5).expire.into());
     let mut zone = SecondaryZone::new(rules(1), START);
-    let at = |seconds| START + seconds;
     assert_eq!(zone.poll(START), axfr(0));
     // A transfer: the primary's EXPIRE counts instead of the SOA's.
     event(&mut zone, SecondaryEvent::Transferred(soa(5), Some(700)), at(0));
-    assert_eq!((zone.expires(), zone.vouched()), (Some(at(700)), Some(at(700) - life)));
+    assert_eq!((zone.expires(), zone.vouched()), (Some(at(700)), Some(at(700).saturating_sub(life))));
     // The same version with a smaller EXPIRE: ours stays.
     zone.event(SecondaryEvent::Refresh, at(100), &mut none());
     event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(500) }), at(100));
@@ -447,10 +451,10 @@ fn secondaries_in_a_chain_do_not_lengthen_each_others_life() {
     // Never more than the SOA's expire, which also counts if EXPIRE is absent.
     zone.event(SecondaryEvent::Refresh, at(400), &mut none());
     event(&mut zone, SecondaryEvent::Unchanged(Some(u32::MAX)), at(400));
-    assert_eq!(zone.expires(), Some(at(400) + life));
+    assert_eq!(zone.expires(), Some(at(400).saturating_add(life)));
     zone.event(SecondaryEvent::Refresh, at(500), &mut none());
     event(&mut zone, probed(Serial(5)), at(500));
-    assert_eq!(zone.expires(), Some(at(500) + life));
+    assert_eq!(zone.expires(), Some(at(500).saturating_add(life)));
     // Another version starts over.
     zone.event(SecondaryEvent::Retransfer, at(600), &mut none());
     event(&mut zone, SecondaryEvent::Transferred(soa(6), Some(50)), at(600));
@@ -466,11 +470,11 @@ fn a_zone_that_expired_with_its_primary_stays_expired() {
     let mut zone = SecondaryZone::new(rules(1), START);
     zone.poll(START);
     event(&mut zone, SecondaryEvent::Transferred(soa(5), Some(10)), START);
-    assert_eq!(zone.poll(START + 10), Some(SecondaryAction::Expire));
-    zone.event(SecondaryEvent::Refresh, START + 11, &mut none());
-    event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(0) }), START + 11);
-    assert_eq!((zone.state(START + 11), zone.expires()), (SecondaryState::Expired, None));
-    zone.event(SecondaryEvent::Refresh, START + 12, &mut none());
-    event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(5) }), START + 12);
-    assert_eq!((zone.state(START + 12), zone.expires()), (SecondaryState::Fresh, Some(START + 17)));
+    assert_eq!(zone.poll(at(10)), Some(SecondaryAction::Expire));
+    zone.event(SecondaryEvent::Refresh, at(11), &mut none());
+    event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(0) }), at(11));
+    assert_eq!((zone.state(at(11)), zone.expires()), (SecondaryState::Expired, None));
+    zone.event(SecondaryEvent::Refresh, at(12), &mut none());
+    event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(5) }), at(12));
+    assert_eq!((zone.state(at(12)), zone.expires()), (SecondaryState::Fresh, Some(at(17))));
 }

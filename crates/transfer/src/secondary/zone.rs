@@ -10,9 +10,10 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wire::rdata::view::SoaNumbers;
-use wire::{Rcode, Serial};
+use wire::{Rcode, Serial, UnixTime};
 
 use super::queries::SoaReply;
 use super::{RandomNumbers, with_jitter};
@@ -158,19 +159,19 @@ struct Wish {
     whole: bool,
 }
 
-/// The timers of one zone; see the module. Times are in seconds since 1970.
+/// The timers of one zone; see the module.
 #[derive(Debug)]
 pub struct SecondaryZone {
     rules: Arc<SecondaryRules>,
     soa: Option<SoaNumbers>,
     /// When a primary last confirmed that our version is the newest.
-    checked: u64,
+    checked: UnixTime,
     /// When the zone's first primary last confirmed the version, as far as known: the zone expires the SOA's
     /// EXPIRE seconds after that. A primary that is itself a secondary sends the remaining time in EXPIRE
     /// (RFC 7314).
-    vouched: u64,
+    vouched: UnixTime,
     /// When to query again, unless work is under way.
-    next: u64,
+    next: UnixTime,
     phase: Phase,
     /// The primary queried now, or first the next time; and the number of primaries tried.
     primary: usize,
@@ -186,8 +187,8 @@ pub struct SecondaryZone {
 /// The last fault of a zone's primaries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastFault {
-    /// Its time, in seconds since 1970.
-    pub at: u64,
+    /// Its time.
+    pub at: UnixTime,
     /// The primary's index.
     pub primary: usize,
     /// The fault.
@@ -196,12 +197,12 @@ pub struct LastFault {
 
 impl SecondaryZone {
     /// A zone without a version: a query is due at once. Zones may share their rules.
-    pub fn new(rules: impl Into<Arc<SecondaryRules>>, now: u64) -> SecondaryZone {
+    pub fn new(rules: impl Into<Arc<SecondaryRules>>, now: UnixTime) -> SecondaryZone {
         SecondaryZone {
             rules: rules.into(),
             soa: None,
-            checked: 0,
-            vouched: 0,
+            checked: UnixTime::EPOCH,
+            vouched: UnixTime::EPOCH,
             next: now,
             phase: Phase::Idle,
             primary: 0,
@@ -218,7 +219,7 @@ impl SecondaryZone {
     pub fn kept(
         rules: impl Into<Arc<SecondaryRules>>,
         soa: SoaNumbers,
-        vouched: u64,
+        vouched: UnixTime,
         random: RandomNumbers<'_>,
     ) -> SecondaryZone {
         let mut zone = SecondaryZone::new(rules, vouched);
@@ -230,7 +231,7 @@ impl SecondaryZone {
 
     /// Applies other rules, which may have other primaries. Results of work under way are ignored, and the
     /// work starts again.
-    pub fn under(mut self, rules: impl Into<Arc<SecondaryRules>>, now: u64) -> SecondaryZone {
+    pub fn under(mut self, rules: impl Into<Arc<SecondaryRules>>, now: UnixTime) -> SecondaryZone {
         if self.phase != Phase::Idle || self.last_fault.is_some() || self.soa.is_none() {
             self.next = now;
         }
@@ -240,18 +241,17 @@ impl SecondaryZone {
         self
     }
 
-    /// When [`poll`](Self::poll) has an action, unless an event comes first.
-    pub fn due(&self) -> u64 {
+    /// When [`poll`](Self::poll) has an action, unless an event comes first; `None` if an event must.
+    pub fn due(&self) -> Option<UnixTime> {
         match (self.phase, self.expires()) {
-            (Phase::Idle, Some(expires)) => self.next.min(expires),
-            (Phase::Idle, None) => self.next,
-            (_, Some(expires)) => expires,
-            (_, None) => u64::MAX,
+            (Phase::Idle, Some(expires)) => Some(self.next.min(expires)),
+            (Phase::Idle, None) => Some(self.next),
+            (_, expires) => expires,
         }
     }
 
     /// The state of the zone at `now`.
-    pub fn state(&self, now: u64) -> SecondaryState {
+    pub fn state(&self, now: UnixTime) -> SecondaryState {
         match self.soa {
             None => SecondaryState::NeverLoaded,
             Some(_) if self.expired => SecondaryState::Expired,
@@ -266,30 +266,30 @@ impl SecondaryZone {
     }
 
     /// When a primary last confirmed that our version is the newest; `None` without a version.
-    pub fn checked(&self) -> Option<u64> {
+    pub fn checked(&self) -> Option<UnixTime> {
         self.soa.map(|_| self.checked)
     }
 
     /// When the zone's first primary last confirmed our version, as far as known; this timer has to be
     /// stored. Without EXPIRE (RFC 7314) it is when a primary last confirmed that our version is the newest.
     /// `None` without a version.
-    pub fn vouched(&self) -> Option<u64> {
+    pub fn vouched(&self) -> Option<UnixTime> {
         self.soa.map(|_| self.vouched)
     }
 
     /// When primaries are queried again, unless work is under way.
-    pub fn next(&self) -> u64 {
+    pub fn next(&self) -> UnixTime {
         self.next
     }
 
     /// When the zone expires; `None` if it has expired, or has no version.
-    pub fn expires(&self) -> Option<u64> {
+    pub fn expires(&self) -> Option<UnixTime> {
         let soa = self.soa.filter(|_| !self.expired)?;
         Some(self.vouched.saturating_add(self.life(soa)))
     }
 
-    /// Seconds for which a version with this SOA may be served after its first primary confirmed it.
-    fn life(&self, soa: SoaNumbers) -> u64 {
+    /// How long a version with this SOA may be served after its first primary confirmed it.
+    fn life(&self, soa: SoaNumbers) -> Duration {
         within(soa.expire, &self.rules.expire)
     }
 
@@ -309,7 +309,7 @@ impl SecondaryZone {
     }
 
     /// Returns the action due at `now`.
-    pub fn poll(&mut self, now: u64) -> Option<SecondaryAction> {
+    pub fn poll(&mut self, now: UnixTime) -> Option<SecondaryAction> {
         if self.expires().is_some_and(|expires| now >= expires) {
             self.expired = true;
             return Some(SecondaryAction::Expire);
@@ -321,14 +321,14 @@ impl SecondaryZone {
     pub fn event(
         &mut self,
         event: SecondaryEvent,
-        now: u64,
+        now: UnixTime,
         random: RandomNumbers<'_>,
     ) -> Option<SecondaryAction> {
         match event {
             SecondaryEvent::Probed(reply) => self.probed(reply, now, random),
             SecondaryEvent::Transferred(soa, expire) => {
                 // The remaining time of the previous version does not count.
-                (self.soa, self.vouched) = (Some(soa), 0);
+                (self.soa, self.vouched) = (Some(soa), UnixTime::EPOCH);
                 self.refreshed(expire, now, random)
             }
             SecondaryEvent::Unchanged(expire) => self.refreshed(expire, now, random),
@@ -377,7 +377,7 @@ impl SecondaryZone {
     fn probed(
         &mut self,
         SoaReply { serial: theirs, expire }: SoaReply,
-        now: u64,
+        now: UnixTime,
         random: RandomNumbers<'_>,
     ) -> Option<SecondaryAction> {
         if self.phase != Phase::Probing {
@@ -400,11 +400,11 @@ impl SecondaryZone {
     fn refreshed(
         &mut self,
         expire: Option<u32>,
-        now: u64,
+        now: UnixTime,
         random: RandomNumbers<'_>,
     ) -> Option<SecondaryAction> {
-        let life = self.soa.map_or(0, |soa| self.life(soa));
-        let left = expire.map_or(life, |left| life.min(left.into()));
+        let life = self.soa.map_or(Duration::ZERO, |soa| self.life(soa));
+        let left = expire.map_or(life, |left| life.min(Duration::from_secs(left.into())));
         let vouched = now.saturating_sub(life - left);
         self.vouched = if self.expired { vouched } else { vouched.max(self.vouched) };
         self.checked = now;
@@ -418,7 +418,7 @@ impl SecondaryZone {
     fn failed(
         &mut self,
         fault: SecondaryFault,
-        now: u64,
+        now: UnixTime,
         random: RandomNumbers<'_>,
     ) -> Option<SecondaryAction> {
         let (Phase::Probing | Phase::Transferring(_)) = self.phase else { return None };
@@ -435,7 +435,7 @@ impl SecondaryZone {
         }
         let wait = self.retry();
         self.failures = self.failures.saturating_add(1);
-        self.next = now.saturating_add(with_jitter(wait, random).max(1));
+        self.next = now.saturating_add(with_jitter(wait, random).max(Duration::from_secs(1)));
         self.end_of_round()
     }
 
@@ -444,17 +444,18 @@ impl SecondaryZone {
         self.wish.wanted.then(|| self.begin())
     }
 
-    fn refresh(&self) -> u64 {
-        self.soa.map_or(0, |soa| within(soa.refresh, &self.rules.refresh))
+    fn refresh(&self) -> Duration {
+        self.soa.map_or(Duration::ZERO, |soa| within(soa.refresh, &self.rules.refresh))
     }
 
     /// The wait after a round in which every primary failed.
-    fn retry(&self) -> u64 {
+    fn retry(&self) -> Duration {
         match self.soa {
             Some(soa) => within(soa.retry, &self.rules.retry),
             None => {
                 let least = (*self.rules.retry.start()).max(1) as u64;
-                (least << self.failures.min(30)).min(*self.rules.retry.end() as u64).max(1)
+                let most = *self.rules.retry.end() as u64;
+                Duration::from_secs((least << self.failures.min(30)).min(most).max(1))
             }
         }
     }
@@ -486,6 +487,6 @@ fn asks_for_axfr(fault: &SecondaryFault) -> bool {
     )
 }
 
-fn within(seconds: u32, bounds: &RangeInclusive<u32>) -> u64 {
-    seconds.min(*bounds.end()).max(*bounds.start()) as u64
+fn within(seconds: u32, bounds: &RangeInclusive<u32>) -> Duration {
+    Duration::from_secs(seconds.min(*bounds.end()).max(*bounds.start()).into())
 }

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::{constant_time, hmac};
 use wire::message::{HEADER_LEN, Header, Malformed, Offset};
-use wire::{Class, Name};
+use wire::{Class, Name, UnixTime};
 
 use super::TsigRcode;
 use super::key::TsigKey;
@@ -38,7 +38,7 @@ pub(super) struct Variables<'a> {
     pub(super) owner: Name<'a>,
     /// In lower case.
     pub(super) algorithm: Name<'a>,
-    pub(super) time: u64,
+    pub(super) time: UnixTime,
     pub(super) fudge: u16,
     pub(super) error: TsigRcode,
     pub(super) other: &'a [u8],
@@ -104,7 +104,7 @@ impl Digest {
     }
 
     /// Adds the timers of the record; a message after the first adds no other variables (RFC 8945 §5.3.1).
-    pub(super) fn timers(&mut self, time: u64, fudge: u16) {
+    pub(super) fn timers(&mut self, time: UnixTime, fudge: u16) {
         self.0.update(&time_bytes(time));
         self.0.update(&fudge.to_be_bytes());
     }

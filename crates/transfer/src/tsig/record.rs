@@ -1,7 +1,7 @@
 //! The TSIG record on the wire (RFC 8945 §4.2).
 
 use wire::message::{Full, HEADER_LEN, Header, Malformed, Offset, Parser, RECORD_HEAD};
-use wire::{Class, LowerNameBuf, Name, Type};
+use wire::{Class, LowerNameBuf, Name, Type, UnixTime};
 
 use super::TsigRcode;
 
@@ -16,8 +16,7 @@ pub(super) struct TsigRecord<'m> {
     /// The key's name.
     pub(super) owner: LowerNameBuf,
     pub(super) algorithm: LowerNameBuf,
-    /// Seconds since 1970.
-    pub(super) time: u64,
+    pub(super) time: UnixTime,
     /// Seconds.
     pub(super) fudge: u16,
     pub(super) mac: &'m [u8],
@@ -43,6 +42,7 @@ impl<'m> TsigRecord<'m> {
         let algorithm = Name::parse(rest.0).map_err(|_| Malformed)?;
         rest.take(algorithm.len())?;
         let time = (rest.u16()? as u64) << 32 | (rest.u16()? as u64) << 16 | rest.u16()? as u64;
+        let time = UnixTime::from_secs(time);
         let fudge = rest.u16()?;
         let mac_len = rest.u16()? as usize;
         let mac = rest.take(mac_len)?;
@@ -80,8 +80,7 @@ pub(super) struct NewTsig<'a> {
     /// The key's name.
     pub(super) owner: Name<'a>,
     pub(super) algorithm: Name<'a>,
-    /// Seconds since 1970.
-    pub(super) time: u64,
+    pub(super) time: UnixTime,
     /// Seconds.
     pub(super) fudge: u16,
     pub(super) mac: &'a [u8],
@@ -96,8 +95,8 @@ pub(super) fn record_len(owner: usize, algorithm: usize, mac: usize, other: usiz
 }
 
 /// The 48 bits of a time, in wire form.
-pub(super) fn time_bytes(time: u64) -> [u8; 6] {
-    let [_, _, bytes @ ..] = (time & TIME_MASK).to_be_bytes();
+pub(super) fn time_bytes(time: UnixTime) -> [u8; 6] {
+    let [_, _, bytes @ ..] = (time.as_secs() & TIME_MASK).to_be_bytes();
     bytes
 }
 

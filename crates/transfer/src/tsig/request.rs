@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wire::message::{Full, Offset};
-use wire::{LowerNameBuf, Rcode};
+use wire::{LowerNameBuf, Rcode, UnixTime};
 
 use super::TsigRcode;
 use super::digest::{Digest, Mac, Variables};
@@ -71,7 +72,7 @@ pub struct TsigRefusal {
     owner: LowerNameBuf,
     algorithm: LowerNameBuf,
     /// As in the request.
-    time: u64,
+    time: UnixTime,
     fudge: u16,
     /// The signer, if the request's MAC was correct.
     signer: Option<ResponseSigner>,
@@ -94,12 +95,12 @@ impl TsigRefusal {
 
     /// BADTIME carries the server's time (RFC 8945 §5.2.3).
     fn other_len(&self) -> usize {
-        if self.error == TsigRcode::BADTIME { time_bytes(0).len() } else { 0 }
+        if self.error == TsigRcode::BADTIME { time_bytes(UnixTime::EPOCH).len() } else { 0 }
     }
 
     /// Appends the record to the response, the message of `len` bytes at the start of `buf`, and returns its
-    /// new length. `now` is in seconds since 1970. On [`Full`] the message is unchanged.
-    pub fn append(&self, buf: &mut [u8], len: usize, now: u64) -> Result<usize, Full> {
+    /// new length. On [`Full`] the message is unchanged.
+    pub fn append(&self, buf: &mut [u8], len: usize, now: UnixTime) -> Result<usize, Full> {
         let server_time = time_bytes(now);
         let other = &server_time[..self.other_len()];
         match &self.signer {
@@ -127,10 +128,10 @@ impl TsigRefusal {
     }
 }
 
-/// Verifies `request`, whose TSIG record starts at `at` and ends it. `now` is in seconds since 1970.
+/// Verifies `request`, whose TSIG record starts at `at` and ends it.
 ///
 /// Checks in the order of RFC 8945 §5.2: key, MAC, time, length of the MAC.
-pub fn verify(request: &[u8], at: Offset, keys: &TsigKeys, now: u64) -> Result<Verified, TsigError> {
+pub fn verify(request: &[u8], at: Offset, keys: &TsigKeys, now: UnixTime) -> Result<Verified, TsigError> {
     let record = TsigRecord::read(request, at).map_err(|_| TsigError::Malformed)?;
     let refused = |error, signer| {
         let TsigRecord { owner, algorithm, time, fudge, .. } = record;
@@ -151,7 +152,7 @@ pub fn verify(request: &[u8], at: Offset, keys: &TsigKeys, now: u64) -> Result<V
         return Err(refused(TsigRcode::BADSIG, None));
     }
     let verified = Verified { key: key.clone(), mac: Mac::of(record.mac, len) };
-    if record.time.abs_diff(now) > record.fudge as u64 {
+    if record.time.abs_diff(now) > Duration::from_secs(record.fudge.into()) {
         return Err(refused(TsigRcode::BADTIME, Some(verified.signer())));
     }
     if len < key.mac_len() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use wire::UnixTime;
 use wire::message::{Full, MAX_MESSAGE};
 
 use super::digest::{Digest, Mac, Variables};
@@ -12,8 +13,7 @@ use super::{FUDGE, TsigRcode};
 
 /// The signed fields beside the key.
 pub(super) struct Stamp<'a> {
-    /// Seconds since 1970.
-    pub(super) time: u64,
+    pub(super) time: UnixTime,
     /// Seconds.
     pub(super) fudge: u16,
     pub(super) error: TsigRcode,
@@ -21,7 +21,7 @@ pub(super) struct Stamp<'a> {
 }
 
 impl Stamp<'_> {
-    fn at(time: u64) -> Stamp<'static> {
+    fn at(time: UnixTime) -> Stamp<'static> {
         Stamp { time, fudge: FUDGE, error: TsigRcode::NOERROR, other: &[] }
     }
 }
@@ -53,8 +53,8 @@ impl ResponseSigner {
     }
 
     /// Appends the TSIG record to the next message, the `len` bytes at the start of `buf`, and returns its
-    /// new length. `now` is in seconds since 1970. On [`Full`] message and signer are unchanged.
-    pub fn sign(&mut self, buf: &mut [u8], len: usize, now: u64) -> Result<usize, Full> {
+    /// new length. On [`Full`] message and signer are unchanged.
+    pub fn sign(&mut self, buf: &mut [u8], len: usize, now: UnixTime) -> Result<usize, Full> {
         self.sign_with(buf, len, Stamp::at(now))
     }
 
@@ -84,12 +84,12 @@ impl ResponseSigner {
 }
 
 /// Signs a request, the `len` bytes at the start of `buf`, with `key`: appends the TSIG record and returns
-/// the new length and the verifier of the response. `now` is in seconds since 1970.
+/// the new length and the verifier of the response.
 pub fn sign_request(
     key: &Arc<TsigKey>,
     buf: &mut [u8],
     len: usize,
-    now: u64,
+    now: UnixTime,
 ) -> Result<(usize, ResponseVerifier), Full> {
     let mut signer = ResponseSigner::new(key.clone(), None);
     let end = signer.sign(buf, len, now)?;

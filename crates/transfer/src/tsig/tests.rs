@@ -1,14 +1,15 @@
 //! Signing and verifying: against messages signed by another implementation, and all faults in RFC 8945.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use wire::message::{HEADER_LEN, Header, Offset};
-use wire::{NameBuf, Rcode};
+use wire::{NameBuf, Rcode, UnixTime};
 
 use super::*;
 
-const NOW: u64 = 1_700_000_000;
+const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
 const SECRET: &str = "c2VjcmV0IG9mIHRoZSB0ZXN0cyBvZiB0cmFuc2ZlcnM=";
 /// Messages signed by dnspython.
 const VECTORS: &str = include_str!("vectors.txt");
@@ -66,7 +67,7 @@ fn extended<T>(message: &[u8], change: impl FnOnce(&mut [u8], usize) -> (usize, 
     (buf, value)
 }
 
-fn request_with(key: &Arc<TsigKey>, now: u64) -> (Vec<u8>, ResponseVerifier) {
+fn request_with(key: &Arc<TsigKey>, now: UnixTime) -> (Vec<u8>, ResponseVerifier) {
     extended(&query(), |buf, len| sign_request(key, buf, len, now).expect("room"))
 }
 
@@ -74,7 +75,7 @@ fn request() -> (Vec<u8>, ResponseVerifier) {
     request_with(&key(), NOW)
 }
 
-fn signed(signer: &mut ResponseSigner, message: &[u8], now: u64) -> Vec<u8> {
+fn signed(signer: &mut ResponseSigner, message: &[u8], now: UnixTime) -> Vec<u8> {
     extended(message, |buf, len| (signer.sign(buf, len, now).expect("room"), ())).0
 }
 
@@ -82,12 +83,12 @@ fn at(message: &[u8]) -> Offset {
     find(message).expect("a message").expect("a TSIG record")
 }
 
-fn check(message: &[u8], keys: &TsigKeys, now: u64) -> Result<Verified, TsigError> {
+fn check(message: &[u8], keys: &TsigKeys, now: UnixTime) -> Result<Verified, TsigError> {
     verify(message, at(message), keys, now)
 }
 
 /// The error of a rejected request, and the response with it.
-fn refusal(message: &[u8], keys: &TsigKeys, now: u64) -> (TsigRcode, Vec<u8>) {
+fn refusal(message: &[u8], keys: &TsigKeys, now: UnixTime) -> (TsigRcode, Vec<u8>) {
     let Err(error) = check(message, keys, now) else { panic!("verified") };
     assert_eq!(error.rcode(), Rcode::NOTAUTH);
     let TsigError::Refused(refusal) = error else { panic!("{error}") };
@@ -211,10 +212,10 @@ fn another_secret_is_badsig() {
 #[test]
 fn a_time_beyond_the_fudge_is_badtime_and_signed() {
     let (message, _) = request();
-    for time in [NOW - 300, NOW + 300] {
+    for time in [NOW.saturating_sub(Duration::from_secs(300)), NOW.saturating_add(Duration::from_secs(300))] {
         assert!(check(&message, &keys(), time).is_ok());
     }
-    for time in [NOW - 301, NOW + 301] {
+    for time in [NOW.saturating_sub(Duration::from_secs(301)), NOW.saturating_add(Duration::from_secs(301))] {
         let (error, reply) = refusal(&message, &keys(), time);
         assert_eq!(error, TsigRcode::BADTIME);
         assert_eq!(record::TsigRecord::read(&reply, at(&reply)).expect("a record").time, NOW);
@@ -308,9 +309,9 @@ fn a_key_that_takes_cut_macs_makes_them_too() {
 fn checks_come_in_the_order_of_the_rfc() {
     let other =
         TsigKey::new(name("key.example.").as_name(), TsigAlgorithm::HmacSha256, b"guess").expect("key");
-    let (late, _) = request_with(&Arc::new(other), NOW - 5000);
+    let (late, _) = request_with(&Arc::new(other), NOW.saturating_sub(Duration::from_secs(5000)));
     assert_eq!(refusal(&late, &keys(), NOW).0, TsigRcode::BADSIG);
-    let (late, _) = request_with(&key(), NOW - 5000);
+    let (late, _) = request_with(&key(), NOW.saturating_sub(Duration::from_secs(5000)));
     let late_and_cut = with_mac(&late, |mac| mac[..16].to_vec());
     assert_eq!(refusal(&late_and_cut, &keys(), NOW).0, TsigRcode::BADTIME);
     assert_eq!(refusal(&late_and_cut, &TsigKeys::default(), NOW).0, TsigRcode::BADKEY);
@@ -432,8 +433,11 @@ fn responses_with_another_key_or_time_are_refused() {
     let (message, mut verifier) = request();
     assert_eq!(verifier.message(&reply, Some(at(&reply)), NOW), Err(ResponseError::OtherKey));
     let mut signer = check(&message, &keys(), NOW).expect("good").signer();
-    let reply = signed(&mut signer, &response(Rcode::NOERROR), NOW - 301);
-    assert_eq!(verifier.message(&reply, Some(at(&reply)), NOW), Err(ResponseError::BadTime(NOW - 301)));
+    let reply = signed(&mut signer, &response(Rcode::NOERROR), NOW.saturating_sub(Duration::from_secs(301)));
+    assert_eq!(
+        verifier.message(&reply, Some(at(&reply)), NOW),
+        Err(ResponseError::BadTime(NOW.saturating_sub(Duration::from_secs(301))))
+    );
 }
 
 #[test]
@@ -584,6 +588,7 @@ proptest! {
     ) {
         let key = Arc::new(TsigKey::new(name("k.").as_name(), algorithm, &secret).expect("a key"));
         let keys = TsigKeys::new([TsigKey::clone(&key)]).expect("one");
+        let now = UnixTime::from_secs(now);
         let (message, mut verifier) = request_with(&key, now);
         let mut signer = check(&message, &keys, now).expect("good").signer();
         for _ in 0..replies {

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use wire::UnixTime;
 use wire::message::Offset;
 
 use super::digest::{Digest, Mac, Variables};
@@ -24,8 +26,8 @@ pub enum ResponseError {
     OtherKey,
     /// The MAC is wrong.
     BadSignature,
-    /// The time signed is too far from the current time; in seconds since 1970.
-    BadTime(u64),
+    /// The time signed is too far from the current time.
+    BadTime(UnixTime),
     /// The MAC is shorter than the key accepts.
     Truncated,
     /// The server rejected the signature of the request.
@@ -34,8 +36,8 @@ pub enum ResponseError {
         error: TsigRcode,
         /// Whether the server signed this response, so that the error is authentic.
         authentic: bool,
-        /// The server's time for BADTIME, in seconds since 1970.
-        server_time: Option<u64>,
+        /// The server's time for BADTIME.
+        server_time: Option<UnixTime>,
     },
 }
 
@@ -84,13 +86,12 @@ impl ResponseVerifier {
     }
 
     /// Verifies the next message. `tsig_at` is the offset of its TSIG record, if it has one: the last record,
-    /// as [`find`](super::find) returns it. `now` is in seconds since 1970. Must not be called again after an
-    /// error.
+    /// as [`find`](super::find) returns it. Must not be called again after an error.
     pub fn message(
         &mut self,
         message: &[u8],
         tsig_at: Option<Offset>,
-        now: u64,
+        now: UnixTime,
     ) -> Result<(), ResponseError> {
         let Some(at) = tsig_at else { return self.unsigned(message) };
         let record = TsigRecord::read(message, at).map_err(|_| ResponseError::Malformed)?;
@@ -117,10 +118,12 @@ impl ResponseVerifier {
         }
         if record.error != TsigRcode::NOERROR {
             let server_time = record.other.first_chunk::<6>().filter(|_| record.error == TsigRcode::BADTIME);
-            let server_time = server_time.map(|t| t.iter().fold(0, |time, &byte| time << 8 | byte as u64));
+            let server_time = server_time.map(|[a, b, c, d, e, f]| {
+                UnixTime::from_secs(u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]))
+            });
             return Err(ResponseError::Refused { error: record.error, authentic: true, server_time });
         }
-        if record.time.abs_diff(now) > record.fudge as u64 {
+        if record.time.abs_diff(now) > Duration::from_secs(record.fudge.into()) {
             return Err(ResponseError::BadTime(record.time));
         }
         if len < self.key.mac_len() {

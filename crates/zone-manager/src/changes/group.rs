@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use journal::StoreFault;
 use update::{Requester, UpdateFault, Updater};
-use wire::{Serial, Type};
+use wire::{Serial, Type, UnixTime};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, diff};
 
@@ -97,11 +97,11 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Decides jobs on a version; `now` is in seconds since 1970.
+    /// Decides jobs on a version.
     ///
     /// # Errors
     /// The changes do not result in a valid zone; no job is decided then.
-    pub(super) fn of(zone: &Arc<Zone>, jobs: &[ChangeJob], now: u64) -> Result<Course, ChangeError> {
+    pub(super) fn of(zone: &Arc<Zone>, jobs: &[ChangeJob], now: UnixTime) -> Result<Course, ChangeError> {
         let mut course = Course { decided: Vec::new(), zone: Arc::clone(zone), steps: Vec::new() };
         let mut updater = Updater::new(zone);
         for job in jobs {
@@ -151,7 +151,7 @@ impl Course {
     fn commit(
         &mut self,
         order: &CommitOrder,
-        now: u64,
+        now: UnixTime,
     ) -> Result<Option<(Arc<ChangeSet>, u64)>, TransactionFault> {
         let Some(change) = order.work.change_of(&self.zone, &order.rules, now)? else { return Ok(None) };
         let change = Arc::new(change);
@@ -159,7 +159,7 @@ impl Course {
         Ok(Some((change, records)))
     }
 
-    fn file(&mut self, job: &FileJob, now: u64) -> Result<Option<(Arc<ChangeSet>, u64)>, ChangeError> {
+    fn file(&mut self, job: &FileJob, now: UnixTime) -> Result<Option<(Arc<ChangeSet>, u64)>, ChangeError> {
         let change = diff(&self.zone, &job.zone);
         let change = with_serial(change, &self.zone, &job.zone, job.zone.serial(), job.rules.serial, now);
         if change.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wire::Serial;
+use wire::{Serial, UnixTime};
 use zone::Zone;
 
 use super::Reply;
@@ -63,8 +63,8 @@ impl Phase {
 pub(super) struct Group {
     pub(super) jobs: Vec<ChangeJob>,
     pub(super) course: Course,
-    /// The time at which they were decided, in seconds since 1970.
-    pub(super) now: u64,
+    /// When they were decided.
+    pub(super) now: UnixTime,
 }
 
 /// A zone that changes.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use update::SerialPolicy;
 use wire::rdata::view::Soa;
-use wire::{Serial, Type};
+use wire::{Serial, Type, UnixTime};
 use zone::Zone;
 use zone::store::{ChangeSet, ChangedRecords};
 
@@ -17,7 +17,7 @@ pub(super) fn with_serial(
     new: &Zone,
     wanted: Serial,
     policy: SerialPolicy,
-    now: u64,
+    now: UnixTime,
 ) -> ChangeSet {
     let before = old.serial();
     let own = Some(wanted).filter(|wanted| before.compare(*wanted) == Some(Ordering::Less));

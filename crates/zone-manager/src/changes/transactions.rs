@@ -14,7 +14,7 @@ use serde::Serialize;
 use update::{is_signed, is_signers};
 use wire::rdata::is_same;
 use wire::rdata::view::Soa;
-use wire::{Name, NameBuf, Ttl, Type};
+use wire::{Name, NameBuf, Ttl, Type, UnixTime};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
 
@@ -172,7 +172,7 @@ impl Work {
         &self,
         newest: &Zone,
         rules: &ZoneUpdates,
-        now: u64,
+        now: UnixTime,
     ) -> Result<Option<ChangeSet>, TransactionFault> {
         // Each change has a new serial number, which is no conflict.
         let ignored = IgnoredParts { serial: true, dnssec: false };
@@ -444,7 +444,7 @@ impl Transactions {
     }
 
     /// State of a transaction, for operators.
-    pub(super) fn status(&self, apex: &[u8], now: Instant) -> Option<OpenTransaction> {
+    pub(super) fn status(&self, apex: &Apex, now: Instant) -> Option<OpenTransaction> {
         let open = lock(&self.open);
         let Transaction { work, bytes, used, .. } = open.zones.get(apex)?;
         let idle = now.saturating_duration_since(*used).as_secs();
@@ -473,7 +473,7 @@ fn drop_idle(open: &mut Open, idle: Duration, now: Instant) {
     open.zones.retain(|apex, transaction| {
         let is_idle = now.saturating_duration_since(transaction.used) >= idle && !transaction.committing;
         if is_idle {
-            let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+            let name = apex.as_name();
             log_repeated!(
                 warn,
                 WARN,
@@ -520,7 +520,7 @@ mod tests {
     }
 
     fn apex(name: &str) -> Apex {
-        name.parse::<NameBuf>().expect("a name").as_name().as_wire().into()
+        name.parse::<NameBuf>().expect("a name").as_name().into()
     }
 
     fn address(owner: &str, last: u8) -> SetRecord {
@@ -582,7 +582,7 @@ mod tests {
                 ChangeJob::Commit(Box::new(CommitOrder { work, rules: Arc::default(), reply }))
             })
             .collect();
-        let course = Course::of(&base, &jobs, 0).expect("a version");
+        let course = Course::of(&base, &jobs, UnixTime::EPOCH).expect("a version");
         let ends: Vec<String> = course.decided.iter().map(in_words).collect();
         assert_eq!(ends, ["7 to 8", "conflict", "8 to 9"]);
         assert_eq!((course.zone.serial().0, course.steps.len(), course.changes().count()), (9, 2, 2));

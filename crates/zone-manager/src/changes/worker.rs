@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use engine::Refusal;
-use exchange::unix_seconds;
+use exchange::unix_now;
 use journal::StoreFault;
 use tracing::{debug, info};
-use wire::{Name, Serial};
+use wire::{Name, Serial, UnixTime};
 use zone::Zone;
 
 use super::answers::{Outcome, Settled, answer, commit_end, not_kept, send_answers};
@@ -385,7 +385,7 @@ impl Worker {
         // the first change of a zone has the zone written as a whole.
         let is_alone = zone.is_stored && self.storing == 0 && !self.others;
         let on_thread = if is_alone { OnThread::This } else { OnThread::Background };
-        let (jobs, now) = (queue.take_jobs(TOGETHER), unix_seconds());
+        let (jobs, now) = (queue.take_jobs(TOGETHER), unix_now());
         let course = match Course::of(&version, &jobs, now) {
             Ok(course) => course,
             Err(error) => {
@@ -478,7 +478,7 @@ impl Worker {
         jobs: Vec<ChangeJob>,
         course: Option<Course>,
         fault: Option<KeepFault>,
-        now: u64,
+        now: UnixTime,
     ) {
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
         let before = zone.version.serial();
@@ -566,7 +566,7 @@ impl Worker {
             let fault = format!("its file is not applied, the change cannot be stored: {fault}");
             let about = ("file not taken", &*name.to_string());
             log_repeated!(error, ERROR, about, "zone {name}: {fault}");
-            self.shared.note(&apex, 0, 0, Some(fault.clone()));
+            self.shared.note(&apex, 0, UnixTime::EPOCH, Some(fault.clone()));
             return Err(fault);
         };
         self.files.note_read(&apex, file.as_ref(), read.serial());
@@ -670,5 +670,5 @@ fn report_marks(folder: &journal::StoreFolder) {
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }

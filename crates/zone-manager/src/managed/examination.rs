@@ -1,10 +1,13 @@
 //! Findings about a version in service: flaws of the zone as a whole, and how long its signatures are valid.
 
 use std::fmt;
+use std::time::Duration;
 
-/// Signatures expire soon if they end within this many seconds, or within a quarter of their lifetime if that
-/// is less. Three days leave a weekend to renew them.
-const SOON: i64 = 3 * 86_400;
+use wire::UnixTime;
+
+/// Signatures expire soon if they end within this time, or within a quarter of their lifetime if that is less.
+/// Three days leave a weekend to renew them.
+const SOON: Duration = Duration::from_secs(3 * 86_400);
 
 /// Result of examining one version of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,10 +32,10 @@ pub struct FlawText {
 /// Expiration time and lifetime of the signature that expires first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstExpiry {
-    /// Expiration time, in seconds since 1970.
-    pub at: i64,
-    /// Seconds from inception to expiration.
-    pub lifetime: i64,
+    /// Expiration time.
+    pub at: UnixTime,
+    /// The time from inception to expiration.
+    pub lifetime: Duration,
 }
 
 /// How close the signatures of a zone are to their expiration.
@@ -67,15 +70,15 @@ impl fmt::Display for SignatureAge {
 /// The expiration time in the presentation format of RRSIG: `YYYYMMDDHHmmSS`, UTC (RFC 4034 §3.2).
 impl fmt::Display for FirstExpiry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        wire::text::write_time(self.at as u32, f)
+        wire::text::write_time(self.at.to_serial().0, f)
     }
 }
 
 impl FirstExpiry {
-    /// State of the signature at `now`, in seconds since 1970.
-    pub fn age(&self, now: i64) -> SignatureAge {
-        match self.at - now {
-            ..=0 => SignatureAge::Expired,
+    /// State of the signature at `now`.
+    pub fn age(&self, now: UnixTime) -> SignatureAge {
+        match self.at.saturating_duration_since(now) {
+            Duration::ZERO => SignatureAge::Expired,
             left if left < SOON.min(self.lifetime / 4) => SignatureAge::Expiring,
             _ => SignatureAge::Valid,
         }
@@ -88,13 +91,15 @@ mod tests {
 
     #[test]
     fn what_ends_soon_depends_on_the_lifetime() {
-        let month = FirstExpiry { at: 0, lifetime: 30 * 86_400 };
-        let day = FirstExpiry { at: 0, lifetime: 86_400 };
-        assert_eq!(month.age(-SOON), SignatureAge::Valid);
-        assert_eq!(month.age(1 - SOON), SignatureAge::Expiring);
-        assert_eq!(day.age(1 - SOON), SignatureAge::Valid);
-        assert_eq!(day.age(-1), SignatureAge::Expiring);
-        assert_eq!(day.age(0), SignatureAge::Expired);
-        assert_eq!(FirstExpiry { at: 1_700_000_000, lifetime: 1 }.to_string(), "20231114221320");
+        let (at, days) = (UnixTime::from_secs(1_700_000_000), |days: u64| Duration::from_secs(days * 86_400));
+        let [month, day] = [30, 1].map(|lifetime| FirstExpiry { at, lifetime: days(lifetime) });
+        let before = |time| at.saturating_sub(time);
+        let (second, within) = (Duration::from_secs(1), SOON - Duration::from_secs(1));
+        assert_eq!(month.age(before(SOON)), SignatureAge::Valid);
+        assert_eq!(month.age(before(within)), SignatureAge::Expiring);
+        assert_eq!(day.age(before(within)), SignatureAge::Valid);
+        assert_eq!(day.age(before(second)), SignatureAge::Expiring);
+        assert_eq!(day.age(at), SignatureAge::Expired);
+        assert_eq!(month.to_string(), "20231114221320");
     }
 }

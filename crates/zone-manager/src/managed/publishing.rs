@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 
+use wire::UnixTime;
 use zone::Zone;
 use zone::catalog::Change;
 
@@ -28,8 +29,8 @@ pub(crate) enum Publishing {
     Once(OncePublished),
     /// An event of a secondary zone.
     News(Apex, SecondaryNews),
-    /// When a secondary zone expires, in seconds since 1970.
-    Expires(Apex, Option<u64>),
+    /// When a secondary zone expires.
+    Expires(Apex, Option<UnixTime>),
     /// Updates change this zone from now on.
     Claim(Apex, ClaimReply),
     /// The claim of this zone has ended.
@@ -113,8 +114,8 @@ impl PublishHandle {
         let _ = self.0.send(Publishing::News(apex, news));
     }
 
-    /// Reports when a secondary zone expires, in seconds since 1970.
-    pub fn expires(&self, apex: Apex, at: Option<u64>) {
+    /// Reports when a secondary zone expires.
+    pub fn expires(&self, apex: Apex, at: Option<UnixTime>) {
         // As above.
         let _ = self.0.send(Publishing::Expires(apex, at));
     }

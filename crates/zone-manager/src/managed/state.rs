@@ -28,7 +28,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use wire::Serial;
+use wire::{Serial, UnixTime};
 use zone::Zone;
 use zone::catalog::Change;
 use zone::image::Provenance;
@@ -92,8 +92,8 @@ pub enum Looked {
 pub struct KeptVersion {
     /// The version.
     pub zone: Arc<Zone>,
-    /// When a primary last confirmed it as the newest, in seconds since 1970.
-    pub confirmed: u64,
+    /// When a primary last confirmed it as the newest.
+    pub confirmed: UnixTime,
     /// Whether that time is past the zone's expire interval.
     pub expired: bool,
 }
@@ -672,8 +672,7 @@ impl ZoneState {
         let mut actions = vec![ZoneAction::Begin(kept.clone())];
         match kept {
             Some(KeptVersion { zone, confirmed, expired: false }) => {
-                let at = SystemTime::UNIX_EPOCH + Duration::from_secs(confirmed);
-                actions.extend(self.news(SecondaryNews::Received(zone), at));
+                actions.extend(self.news(SecondaryNews::Received(zone), confirmed.into()));
             }
             Some(KeptVersion { zone, .. }) => {
                 self.change(|state| (state.zone, state.expired) = (None, Some(zone)));
@@ -746,7 +745,7 @@ mod tests {
 
     fn state() -> ZoneState {
         let spec = ZoneSpec {
-            apex: apex().as_name().as_wire().into(),
+            apex: apex().as_name().into(),
             text: file("a"),
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
@@ -1045,13 +1044,13 @@ mod tests {
     }
 
     fn kept(expired: bool) -> Looked {
-        Looked::Kept(Some(KeptVersion { zone: snapshot(7), confirmed: 1, expired }))
+        Looked::Kept(Some(KeptVersion { zone: snapshot(7), confirmed: UnixTime::from_secs(1), expired }))
     }
 
     /// Returns the state of a secondary zone after its stored version was read, and the actions of that.
     fn secondary(kept: Looked) -> (ZoneState, Vec<String>) {
         let spec = ZoneSpec {
-            apex: apex().as_name().as_wire().into(),
+            apex: apex().as_name().into(),
             text: ZoneText::Primaries,
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),

@@ -9,6 +9,7 @@ use super::examination::SignatureAge;
 use super::state::ZoneState;
 use super::{Apex, ZoneSpec, ZoneStatus};
 use threads::sync::read;
+use wire::UnixTime;
 
 /// A zone and its state.
 pub(crate) struct ManagedZone {
@@ -27,18 +28,18 @@ impl ManagedZone {
 
 impl ManagedZone {
     /// Logs if the signatures of the version in service have come closer to expiry since the last check.
-    pub(crate) fn look_at_signatures(&mut self, now: i64) {
+    pub(crate) fn look_at_signatures(&mut self, now: UnixTime) {
         let state = self.state.status();
         let Some(examined) = &state.examined else { return };
         let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
         let before = std::mem::replace(&mut self.signatures, age);
         let Some(first) = examined.signatures.filter(|_| age > before) else { return };
-        let (name, hours) = (state.spec.name(), (first.at - now) / 3600);
+        let (name, hours) = (state.spec.name(), first.at.abs_diff(now).as_secs() / 3600);
         match age {
             SignatureAge::Valid => {}
             SignatureAge::Expiring => warn!("zone {name}: a signature expires in {hours} hours, at {first}"),
             SignatureAge::Expired => {
-                error!("zone {name}: a signature expired {} hours ago, at {first}", -hours)
+                error!("zone {name}: a signature expired {hours} hours ago, at {first}")
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
 };
@@ -152,7 +152,7 @@ fn transfer(
     let mut messages = Messages::new(stream, job, begun);
     let received = loop {
         let message = messages.next(share)?;
-        let taken = incoming.message(message, unix_seconds());
+        let taken = incoming.message(message, unix_now());
         (figures.records, figures.bytes) = (incoming.records(), incoming.bytes());
         figures.expire = incoming.expire();
         share.takes(incoming.memory()).map_err(out_of_memory)?;
@@ -179,7 +179,7 @@ fn request(
     let mut len = transfer_query(&mut buf, job.id, apex, job.asked, &soa, expire).map_err(full)?;
     let mut verifier = None;
     if let Some(key) = &job.primary.key {
-        let (signed, theirs) = sign_request(key, &mut buf, len, unix_seconds()).map_err(full)?;
+        let (signed, theirs) = sign_request(key, &mut buf, len, unix_now()).map_err(full)?;
         (len, verifier) = (signed, Some(theirs));
     }
     let framed = [&(len as u16).to_be_bytes()[..], &buf[..len]].concat();

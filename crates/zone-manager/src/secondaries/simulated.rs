@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use exchange::Core;
 use journal::{Disk, StoreFault};
 use resolver::Random;
+use wire::UnixTime;
 use wire::hash::HashKey;
 use zone::Zone;
 use zone::store::diff;
@@ -25,8 +26,8 @@ use crate::managed::state::{KeptVersion, SecondaryNews};
 use threads::background::Background;
 use threads::sync::lock;
 
-/// When the simulation begins, in seconds since 1970.
-const START: u64 = 1_700_000_000;
+/// When the simulation begins.
+const START: UnixTime = UnixTime::from_secs(1_700_000_000);
 
 /// The services of the core.
 #[derive(Clone)]
@@ -51,14 +52,14 @@ impl CoreHost for Host {
     fn news(&self, apex: &Apex, news: SecondaryNews) {
         self.manager.news(apex.clone(), news);
     }
-    fn expires(&self, apex: &Apex, at: Option<u64>) {
+    fn expires(&self, apex: &Apex, at: Option<UnixTime>) {
         self.manager.expires(apex.clone(), at);
     }
-    fn keep(&self, apex: &Apex, keep: Keep, at: u64) {
+    fn keep(&self, apex: &Apex, keep: Keep, at: UnixTime) {
         self.store.keep(apex.clone(), keep, at);
     }
     fn looked(&self, _: &Apex) {}
-    fn wall(&self) -> u64 {
+    fn wall(&self) -> UnixTime {
         START
     }
 }

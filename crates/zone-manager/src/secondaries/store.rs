@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use journal::{Disk, History, RealDisk, StoreFault, StoreFolder};
 use tracing::{info, warn};
 use wire::hash::HashKey;
-use wire::{Name, Serial};
+use wire::{Name, Serial, UnixTime};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -69,8 +69,8 @@ impl SecondaryStore {
         Ok(Arc::new(SecondaryStore { stores, counts: Arc::clone(counts), removing: Mutex::default() }))
     }
 
-    /// Queues a write of a zone; `at` is the time of the confirmation, in seconds since 1970.
-    pub(super) fn keep(self: &Arc<Self>, apex: Apex, keep: Keep, at: u64) {
+    /// Queues a write of a zone; `at` is the time of the confirmation.
+    pub(super) fn keep(self: &Arc<Self>, apex: Apex, keep: Keep, at: UnixTime) {
         let is_version = matches!(keep, Keep::Version(..));
         let (order, removes) = match keep {
             Keep::Version(zone, changes) => (StoreOrder::Version(zone, changes, Some(at)), false),
@@ -137,7 +137,7 @@ impl SecondaryStore {
         if lock(&self.removing).contains_key(apex) {
             return None;
         }
-        let (begun, name) = (Instant::now(), Name::from_wire(apex).ok()?);
+        let (begun, name) = (Instant::now(), apex.as_name());
         let kept = self.stores.exclusively(apex, |folder| {
             load(folder, name, key).unwrap_or_else(|fault| {
                 let aside = match &fault {
@@ -170,14 +170,13 @@ fn load(folder: &StoreFolder, name: Name<'_>, key: &HashKey) -> Result<Option<Ke
     drop(store);
     // A crash may have lost the time of the confirmation; the version was received when the file was last
     // written.
-    let written = || stored.path().metadata().and_then(|about| about.modified()).ok();
-    let written = || Some(written()?.duration_since(UNIX_EPOCH).ok()?.as_secs());
-    let confirmed = stored.confirmed().or_else(written).unwrap_or(0);
+    let written = || stored.path().metadata().and_then(|about| about.modified()).ok().map(UnixTime::from);
+    let confirmed = stored.confirmed().or_else(written).unwrap_or_default();
     Ok(Some(KeptVersion { zone, confirmed, expired: false }))
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }
 
 #[cfg(test)]
@@ -193,7 +192,7 @@ mod tests {
     }
 
     fn apex() -> Apex {
-        b"\x07example\0".as_slice().into()
+        Name::of_checked(b"\x07example\0").into()
     }
 
     fn zone(serial: u32) -> Arc<Zone> {
@@ -220,10 +219,10 @@ mod tests {
     fn next_run(folder: &TempDir, keeps: Vec<(Keep, u64)>) -> Option<(u32, u64)> {
         {
             let store = open(folder);
-            keeps.into_iter().for_each(|(keep, at)| store.keep(apex(), keep, at));
+            keeps.into_iter().for_each(|(keep, at)| store.keep(apex(), keep, UnixTime::from_secs(at)));
             store.flush();
         }
-        open(folder).load(&apex(), &key()).map(|kept| (kept.zone.serial().0, kept.confirmed))
+        open(folder).load(&apex(), &key()).map(|kept| (kept.zone.serial().0, kept.confirmed.as_secs()))
     }
 
     fn step(from: u32, to: u32) -> Keep {

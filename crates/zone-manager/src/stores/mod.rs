@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use journal::{Disk, History, Replacement, StoreFault, StoreFolder, StoreSize, ZoneStore};
-use wire::{Name, Serial};
+use wire::{Serial, UnixTime};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -44,10 +44,10 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub enum StoreOrder {
     /// Stores this version: by the changes that lead to it if the store has the version before, else as a
-    /// whole. The last field is when a primary confirmed the version, in seconds since 1970.
-    Version(Arc<Zone>, Option<Vec<Arc<ChangeSet>>>, Option<u64>),
-    /// Stores when a primary confirmed the stored version, in seconds since 1970.
-    Confirmed(u64),
+    /// whole. The last field is when a primary confirmed the version.
+    Version(Arc<Zone>, Option<Vec<Arc<ChangeSet>>>, Option<UnixTime>),
+    /// Stores when a primary confirmed the stored version.
+    Confirmed(UnixTime),
     /// Stores a change of a zone whose records are not in the store, with at least so many bytes of earlier
     /// changes. If the store does not end at the version before the change, it starts again from there.
     Change(Arc<ChangeSet>, u64),
@@ -121,7 +121,7 @@ struct Finish {
     written: Result<(), StoreFault>,
     /// For a version that was written as a whole: when a primary confirmed it, and the receiver of the
     /// order's end.
-    version: Option<(Option<u64>, Stored)>,
+    version: Option<(Option<UnixTime>, Stored)>,
 }
 
 /// The long write of a zone in progress.
@@ -429,7 +429,7 @@ impl Inner {
     /// Opens the store of a zone; `served` is the version in service. The module's documentation says what
     /// happens to an unusable file.
     fn open_store(&self, apex: &Apex, served: Option<&Arc<Zone>>) -> Result<ZoneStore, StoreFault> {
-        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+        let name = apex.as_name();
         let opened = self.folder.zone(name).or_else(|fault| {
             if matches!(fault, StoreFault::Io { .. }) {
                 return Err(fault);
@@ -510,7 +510,7 @@ impl Inner {
         self: &Arc<Self>,
         apex: &Apex,
         mut store: ZoneStore,
-        (zone, confirmed, stored): (Arc<Zone>, Option<u64>, Stored),
+        (zone, confirmed, stored): (Arc<Zone>, Option<UnixTime>, Stored),
         writing: Writing,
     ) -> ZoneStore {
         if writing == Writing::Base {
@@ -544,7 +544,7 @@ impl Inner {
         zone: Arc<Zone>,
         mut replacement: Replacement,
         writing: Writing,
-        version: Option<(Option<u64>, Stored)>,
+        version: Option<(Option<UnixTime>, Stored)>,
     ) {
         if let Some(zone) = lock(&self.zones).by_apex.get_mut(apex) {
             zone.writing = writing;
@@ -587,7 +587,7 @@ impl Inner {
     }
 
     fn not_compacted(&self, apex: &Apex, fault: &StoreFault) {
-        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+        let name = apex.as_name();
         let about = ("compaction", &*name.to_string());
         log_repeated!(warn, WARN, about, "zone {name}: its store cannot be compacted: {fault}");
         (self.compacted)(apex, None);
@@ -671,7 +671,7 @@ fn append(store: &mut ZoneStore, changes: &[Arc<ChangeSet>], zone: &Zone) -> boo
     all.and_then(|()| store.sync()).is_ok_and(|serial| serial == zone.serial())
 }
 
-fn confirm(store: &mut ZoneStore, at: Option<u64>) -> Result<(), StoreFault> {
+fn confirm(store: &mut ZoneStore, at: Option<UnixTime>) -> Result<(), StoreFault> {
     at.map_or(Ok(()), |at| store.confirmed(at))
 }
 

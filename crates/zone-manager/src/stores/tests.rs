@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use journal::{DEFAULT_HISTORY, DiskFile, RealDisk};
 use tempfile::TempDir;
 use wire::hash::HashKey;
-use wire::{NameBuf, Ttl, Type};
+use wire::{NameBuf, Ttl, Type, UnixTime};
 use zone::ZoneBuilder;
 use zone::store::diff;
 
@@ -83,7 +83,7 @@ impl Disk for GatedDisk {
 
 fn apex(label: &str) -> Apex {
     let name: NameBuf = format!("{label}.").parse().expect("a name");
-    name.as_name().as_wire().into()
+    name.as_name().into()
 }
 
 /// A zone with this many TXT records beside its SOA.
@@ -163,7 +163,11 @@ fn changes_and_histories_go_on_during_a_compaction() {
     store(&stores, "busy", step(&last, &next));
     assert_eq!(steps(&stores, "busy", serial), Some(vec![serial + 1]));
     // A version that does not follow waits for the compaction; reads meanwhile wait for nothing.
-    let other = order(&stores, "busy", StoreOrder::Version(zone("busy", serial + 9, 1), None, Some(5)));
+    let other = order(
+        &stores,
+        "busy",
+        StoreOrder::Version(zone("busy", serial + 9, 1), None, Some(UnixTime::from_secs(5))),
+    );
     assert_eq!(steps(&stores, "busy", serial), Some(vec![serial + 1]));
     assert!(other.try_recv().is_err());
     disk.close(None);
@@ -171,9 +175,9 @@ fn changes_and_histories_go_on_during_a_compaction() {
     assert!(stores.flush());
     drop(stores);
     let stores = open_again(&folder, &disk);
-    let (_, stored) = stores.folder().zone(Name::from_wire(&apex("busy")).expect("a name")).expect("opened");
+    let (_, stored) = stores.folder().zone(apex("busy").as_name()).expect("opened");
     let stored = stored.expect("a version");
-    assert_eq!((stored.serial(), stored.confirmed()), (Serial(serial + 9), Some(5)));
+    assert_eq!((stored.serial(), stored.confirmed()), (Serial(serial + 9), Some(UnixTime::from_secs(5))));
 }
 
 /// Opens the folder again once the threads of an earlier run have dropped it.

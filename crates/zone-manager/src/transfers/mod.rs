@@ -18,7 +18,7 @@ use std::sync::{Arc, RwLock, Weak};
 use std::time::Instant;
 
 use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
-use exchange::{MessageStream, Next, unix_seconds};
+use exchange::{MessageStream, Next, unix_now};
 use tracing::{Level, debug, info, warn};
 use transfer::outgoing::{
     DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
@@ -309,7 +309,7 @@ fn frame(asked: &Asked<'_>, facts: ZoneFacts, udp_size: u16) -> Option<TransferF
         frame = frame.with_opt(&opt_with_options(udp_size, client.dnssec_ok, &options));
     }
     if let Some(verified) = asked.verified {
-        frame = frame.signed(verified.signer(), Box::new(unix_seconds));
+        frame = frame.signed(verified.signer(), Box::new(unix_now));
     }
     Some(frame)
 }

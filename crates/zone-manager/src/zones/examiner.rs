@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::debug;
-use wire::Type;
+use wire::{Serial, Type, UnixTime};
 use zone::Zone;
 use zone::check::{Flaw, check};
 use zone::scan::Severity;
@@ -27,8 +27,8 @@ const FEW: u64 = 1000;
 const SHORT: Duration = Duration::from_micros(100);
 const REST: u32 = 99;
 
-/// Examines a zone; `now` is in seconds since 1970.
-pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
+/// Examines a zone as of `now`.
+pub(super) fn examine(zone: &Zone, now: UnixTime) -> Examination {
     let mut found = Examination::default();
     check(zone, &mut |flaw: Flaw| match found.findings.len() < FINDINGS_KEPT {
         true => {
@@ -50,14 +50,14 @@ pub struct SignatureEnds {
     pub all: u64,
     /// Number of expired signatures.
     pub ended: u64,
-    /// The latest expiration time, in seconds since 1970.
-    pub last: i64,
+    /// The latest expiration time.
+    pub last: UnixTime,
 }
 
 impl SignatureEnds {
     /// Counts the signatures of a zone.
-    pub fn of(zone: &Zone, now: i64) -> Self {
-        let mut ends = Self { last: i64::MIN, ..Self::default() };
+    pub fn of(zone: &Zone, now: UnixTime) -> Self {
+        let mut ends = Self::default();
         for (at, _) in times(zone, now) {
             ends.all += 1;
             ends.ended += u64::from(at <= now);
@@ -69,7 +69,7 @@ impl SignatureEnds {
 
 /// Returns the signature that expires first. Signature times are serial numbers (RFC 4034 §3.1.5), so `now`
 /// selects the 68-year range that is meant.
-fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
+fn first_expiry(zone: &Zone, now: UnixTime) -> Option<FirstExpiry> {
     let mut first: Option<FirstExpiry> = None;
     for (at, lifetime) in times(zone, now) {
         if first.is_none_or(|first| at < first.at) {
@@ -79,17 +79,16 @@ fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
     first
 }
 
-/// Returns the expiration time of each signature of a zone, in seconds since 1970, and its lifetime in
-/// seconds.
-fn times(zone: &Zone, now: i64) -> impl Iterator<Item = (i64, i64)> {
+/// Returns the expiration time of each signature of a zone, and its lifetime.
+fn times(zone: &Zone, now: UnixTime) -> impl Iterator<Item = (UnixTime, Duration)> {
     let sets = zone.iter().flat_map(|node| node.rrsets()).filter(|set| set.rtype() != Type::RRSIG);
     sets.flat_map(|set| set.sig_rdatas()).filter_map(move |signature| {
         // RFC 4034 §3.1: eight bytes, then the expiration, then the inception.
         let times = <&[u8; 8]>::try_from(signature.compiled().get(8..16)?).ok()?;
         let [a, b, c, d, e, f, g, h] = *times;
         let (end, begin) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
-        let at = now + i64::from(end.wrapping_sub(now as u32) as i32);
-        Some((at, i64::from(end.wrapping_sub(begin) as i32).max(0)))
+        let lifetime = u64::try_from(end.wrapping_sub(begin) as i32).unwrap_or(0);
+        Some((now.nearest(Serial(end)), Duration::from_secs(lifetime)))
     })
 }
 
@@ -156,7 +155,7 @@ impl Examiner {
     /// # Errors
     /// Those of the system, if it refuses a thread.
     pub(super) fn start(
-        now: impl Fn() -> i64 + Send + Sync + 'static,
+        now: impl Fn() -> UnixTime + Send + Sync + 'static,
         done: impl Fn(Apex, Arc<Zone>, Arc<Examination>) -> bool + Send + 'static,
     ) -> std::io::Result<Examiner> {
         let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
@@ -221,8 +220,8 @@ fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(Apex, Arc<Zone>)>
 mod tests {
     use std::ops::ControlFlow;
 
-    use wire::NameBuf;
     use wire::hash::HashKey;
+    use wire::{Name, NameBuf};
     use zone::LoadConfig;
     use zone::scan::TextSource;
 
@@ -246,9 +245,9 @@ mod tests {
 
     #[test]
     fn flaws_are_found_and_counted() {
-        assert_eq!(examine(&zone(HOSTS), 0), Examination::default());
+        assert_eq!(examine(&zone(HOSTS), UnixTime::EPOCH), Examination::default());
         let many: String = (0..15).map(|i| format!("h{i} MX 1 nowhere{i}\n")).collect();
-        let found = examine(&zone(&format!("{HOSTS}{many}")), 0);
+        let found = examine(&zone(&format!("{HOSTS}{many}")), UnixTime::EPOCH);
         assert_eq!((found.findings.len(), found.more), (FINDINGS_KEPT, 5));
         assert_eq!(
             found.findings[0],
@@ -264,7 +263,8 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let versions: [Arc<Zone>; 3] = std::array::from_fn(|_| Arc::new(zone(HOSTS)));
         let order = |at: usize| Arc::clone(&versions[at]);
-        let (one, other): (Apex, Apex) = (b"\x03one\0"[..].into(), b"\x05other\0"[..].into());
+        let (one, other): (Apex, Apex) =
+            (Name::of_checked(b"\x03one\0").into(), Name::of_checked(b"\x05other\0").into());
         let woken = [(&one, 0), (&other, 1), (&one, 2)].map(|(of, at)| queue.add(of.clone(), order(at), now));
         assert_eq!(woken, [true, false, false]);
         let mut next = |now| queue.next(now);
@@ -288,9 +288,10 @@ mod tests {
                 signature(time - 100, time + 700),
                 signature(time - 100, time + 300)
             );
-            let expected = FirstExpiry { at: time + 300, lifetime: 400 };
-            assert_eq!(first_expiry(&zone(&text), time), Some(expected), "{time}");
+            let unix = |seconds: i64| UnixTime::from_secs(seconds.unsigned_abs());
+            let expected = FirstExpiry { at: unix(time + 300), lifetime: Duration::from_secs(400) };
+            assert_eq!(first_expiry(&zone(&text), unix(time)), Some(expected), "{time}");
         }
-        assert_eq!(first_expiry(&zone(HOSTS), 0), None);
+        assert_eq!(first_expiry(&zone(HOSTS), UnixTime::EPOCH), None);
     }
 }

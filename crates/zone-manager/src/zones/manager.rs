@@ -15,6 +15,7 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Engine;
+use exchange::unix_now;
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
@@ -522,12 +523,6 @@ impl ZoneManager {
             self.unpublished = Some(fault);
         }
     }
-}
-
-/// Returns the seconds since 1970.
-pub fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// Returns the zones that the configuration no longer has and that are not being added.

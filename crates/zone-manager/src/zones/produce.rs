@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use exchange::unix_seconds;
+use exchange::unix_now;
 use journal::{RealDisk, StoreFault, StoreFolder};
 use tracing::info;
 use transfer::catalog_zone::{
@@ -178,8 +178,8 @@ struct Work {
     last: u64,
 }
 
-fn shown(apex: &[u8]) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+fn shown(apex: &Apex) -> Name<'_> {
+    apex.as_name()
 }
 
 impl Producer {
@@ -214,7 +214,7 @@ impl Producer {
     }
 
     /// Whether nomen produces a catalog zone.
-    pub fn makes(&self, apex: &[u8]) -> bool {
+    pub fn makes(&self, apex: &Apex) -> bool {
         self.catalogs.contains_key(apex)
     }
 
@@ -411,7 +411,7 @@ fn open_or_begin(
         return Ok((Arc::new(zone), listed.members));
     }
     let mut builder = ZoneBuilder::new(shown(apex), key);
-    let serial = SerialPolicy::UnixTime.next(Serial(0), unix_seconds());
+    let serial = SerialPolicy::UnixTime.next(Serial(0), unix_now());
     for record in base_records(shown(apex), serial)?.iter() {
         let added = builder.add(record.owner, record.rtype, record.ttl, record.rdata);
         added.map_err(ProduceFault::Record)?;
@@ -426,7 +426,7 @@ impl Work {
     fn store(&mut self, stores: &ZoneStores, zone: Arc<Zone>, changes: Option<Vec<Arc<ChangeSet>>>) -> u64 {
         self.last += 1;
         let (number, events) = (self.last, Arc::clone(&self.events));
-        let apex = Apex::from(zone.apex().as_wire());
+        let apex = Apex::from(zone.apex());
         let of = apex.clone();
         let stored = move |result: Result<bool, StoreFault>| {
             events(ProducerEvent::Stored(of, number, result.map(drop)));
@@ -480,7 +480,7 @@ impl Catalog {
         let (before, mut changes) = (zone.serial(), None);
         if !steps.is_empty() {
             let apex = shown(&self.plan.apex);
-            let after = SerialPolicy::UnixTime.next(before, unix_seconds());
+            let after = SerialPolicy::UnixTime.next(before, unix_now());
             let mut change = version_step(apex, before, after);
             for (zone, member) in &steps {
                 record_change(apex, shown(zone), members.get(zone), member.as_ref(), &mut change)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Engine, WrongCatalogKey};
 use serving::frontend::Served;
-use wire::Name;
+use wire::UnixTime;
 use zone::Zone;
 use zone::catalog::{Catalog, Change, WrongKey};
 
@@ -23,7 +23,7 @@ pub(super) struct Publisher {
     /// When the steps must be published.
     deadline: Option<Instant>,
     /// Expiry times of zones, to set once the steps are published.
-    expiries: Vec<(Apex, Option<u64>)>,
+    expiries: Vec<(Apex, Option<UnixTime>)>,
     /// Replaced catalogs that workers may still be reading.
     retired: Vec<Arc<Catalog>>,
 }
@@ -95,9 +95,9 @@ impl Publisher {
         Ok(served)
     }
 
-    /// Sets when a zone expires, in seconds since 1970, once the zone is in the catalog, for which the steps
+    /// Sets when a zone expires, once the zone is in the catalog, for which the steps
     /// added so far may have to be published.
-    pub(super) fn set_expires(&mut self, apex: Apex, at: Option<u64>) {
+    pub(super) fn set_expires(&mut self, apex: Apex, at: Option<UnixTime>) {
         self.expiries.push((apex, at));
         if self.steps.is_empty() {
             self.note_expiries();
@@ -107,7 +107,7 @@ impl Publisher {
     fn note_expiries(&mut self) {
         let catalog = self.engine.catalog();
         for (apex, at) in self.expiries.drain(..) {
-            if let Some(entry) = catalog.get(Name::of_checked(&apex)) {
+            if let Some(entry) = catalog.get(apex.as_name()) {
                 entry.set_expires(at);
             }
         }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 
+use exchange::unix_now;
 use tracing::error;
 use zone::Zone;
 
 use super::executor::{Executor, log};
 use super::images::Images;
-use super::manager::{ZoneTable, unix_now};
+use super::manager::ZoneTable;
 use super::publisher::Publisher;
 use crate::managed::Apex;
 use crate::managed::examination::{Examination, SignatureAge};

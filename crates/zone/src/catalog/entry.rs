@@ -6,7 +6,7 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use wire::{LowerName, NameHash};
+use wire::{LowerName, NameHash, UnixTime, ZoneName};
 
 use super::trie::COUNTS;
 use crate::store::Zone;
@@ -30,7 +30,7 @@ pub struct ZoneEntry {
 #[derive(Default)]
 struct Lasting {
     queries: AtomicU64,
-    /// When the zone expires, in seconds since 1970; 0 if it does not.
+    /// When the zone expires, as a [`UnixTime`]; 0 if it does not.
     expires: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ struct Lasting {
 #[derive(Clone)]
 enum EntryName {
     Short(NonZeroU8, [u8; INLINE_NAME_BYTES]),
-    Long(Arc<[u8]>),
+    Long(ZoneName),
 }
 
 const _: () = assert!(size_of::<Option<ZoneEntry>>() == 64);
@@ -52,16 +52,18 @@ impl EntryName {
                 start.copy_from_slice(lower);
                 EntryName::Short(len, room)
             }
-            _ => EntryName::Long(lower.into()),
+            _ => EntryName::Long(name.into()),
         }
     }
 
     #[inline]
     fn as_lower(&self) -> LowerName<'_> {
-        LowerName::of_checked(match self {
-            EntryName::Short(len, name) => name.get(..len.get() as usize).unwrap_or_default(),
-            EntryName::Long(name) => name,
-        })
+        match self {
+            EntryName::Short(len, name) => {
+                LowerName::of_checked(name.get(..len.get() as usize).unwrap_or_default())
+            }
+            EntryName::Long(name) => name.as_lower(),
+        }
     }
 }
 
@@ -100,22 +102,21 @@ impl ZoneEntry {
         self.lasting.queries.load(Relaxed)
     }
 
-    /// Returns when a secondary zone expires unless a primary responds, in seconds since 1970; `None` for
-    /// other zones.
-    pub fn expires(&self) -> Option<u64> {
-        Some(self.lasting.expires.load(Relaxed)).filter(|at| *at > 0)
+    /// Returns when a secondary zone expires unless a primary responds; `None` for other zones.
+    pub fn expires(&self) -> Option<UnixTime> {
+        Some(UnixTime::from_secs(self.lasting.expires.load(Relaxed))).filter(|at| *at > UnixTime::EPOCH)
     }
 
     /// Sets when the zone expires, in this and all later catalogs that have the zone.
-    pub fn set_expires(&self, at: Option<u64>) {
-        self.lasting.expires.store(at.unwrap_or_default(), Relaxed);
+    pub fn set_expires(&self, at: Option<UnixTime>) {
+        self.lasting.expires.store(at.unwrap_or_default().as_secs(), Relaxed);
     }
 
     /// Returns the bytes of memory beyond the cache line, without the snapshot's.
     pub(super) fn memory(&self) -> usize {
         let name = match &self.name {
             EntryName::Short(..) => 0,
-            EntryName::Long(name) => (COUNTS + name.len()).next_multiple_of(align_of::<usize>()),
+            EntryName::Long(name) => (COUNTS + name.as_wire().len()).next_multiple_of(align_of::<usize>()),
         };
         name + COUNTS + size_of::<Lasting>()
     }

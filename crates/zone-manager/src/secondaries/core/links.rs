@@ -14,7 +14,7 @@ use transfer::secondary::{
     soa_query,
 };
 use transfer::tsig::{self, ResponseVerifier, sign_request};
-use wire::Rcode;
+use wire::{Rcode, UnixTime};
 
 use super::targets::PeerReply;
 use super::{CoreHost, Moment, PeeredZone, SecondaryCore, name};
@@ -259,7 +259,11 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
 }
 
 /// Verifies the signature of a reply.
-fn verified(verifier: Option<&mut ResponseVerifier>, message: &[u8], now: u64) -> Result<(), TransferFault> {
+fn verified(
+    verifier: Option<&mut ResponseVerifier>,
+    message: &[u8],
+    now: UnixTime,
+) -> Result<(), TransferFault> {
     let Some(verifier) = verifier else { return Ok(()) };
     let tsig_at = tsig::find(message)?;
     let verified = verifier.message(message, tsig_at, now).and_then(|()| verifier.end());

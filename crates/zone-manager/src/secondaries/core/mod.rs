@@ -25,7 +25,7 @@ use transfer::secondary::{
     NotifyRules, NotifySender, PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler, SecondaryState,
 };
 use wire::hash::HashKey;
-use wire::{Name, Serial};
+use wire::{Name, Serial, UnixTime};
 use zone::Zone;
 
 use super::counts::{SecondaryCounts, StateCounts};
@@ -105,18 +105,17 @@ pub(super) trait CoreHost: Send + 'static {
     /// Reports an event of a zone.
     fn news(&self, apex: &Apex, news: SecondaryNews);
 
-    /// Reports when a zone expires, in seconds since 1970; `None` if it has expired, or is no longer a
-    /// secondary zone.
-    fn expires(&self, apex: &Apex, at: Option<u64>);
+    /// Reports when a zone expires; `None` if it has expired, or is no longer a secondary zone.
+    fn expires(&self, apex: &Apex, at: Option<UnixTime>);
 
-    /// Queues a write to the store of a zone; `at` is the time of the confirmation, in seconds since 1970.
-    fn keep(&self, apex: &Apex, keep: Keep, at: u64);
+    /// Queues a write to the store of a zone; `at` is the time of the confirmation.
+    fn keep(&self, apex: &Apex, keep: Keep, at: UnixTime);
 
     /// Reports that a NOTIFY of this zone is being handled: the next one is to be reported again.
     fn looked(&self, apex: &Apex);
 
-    /// Returns the seconds since 1970, for signatures.
-    fn wall(&self) -> u64;
+    /// Returns the current wall-clock time, for signatures.
+    fn wall(&self) -> UnixTime;
 }
 
 /// A zone with other servers.
@@ -129,7 +128,7 @@ struct PeeredZone {
 
 impl PeeredZone {
     /// Time of the zone's entry in [`SecondaryCore::telling`].
-    fn telling(&self) -> Option<u64> {
+    fn telling(&self) -> Option<UnixTime> {
         self.told.as_ref()?.due()
     }
 }
@@ -141,8 +140,8 @@ pub(super) struct SecondaryCore<S, R> {
     counts: Arc<SecondaryCounts>,
     key: HashKey,
     limits: CoreLimits,
-    /// One moment as an instant and in seconds since 1970, for conversion.
-    epoch: (Instant, u64),
+    /// One moment by both clocks, for conversion.
+    epoch: (Instant, UnixTime),
     zones: HashMap<Apex, PeeredZone>,
     scheduler: SecondaryScheduler,
     by_id: HashMap<SecondaryId, Apex>,
@@ -151,7 +150,7 @@ pub(super) struct SecondaryCore<S, R> {
     /// When links time out.
     deadlines: BTreeSet<(Instant, Link)>,
     /// When zones have a NOTIFY due.
-    telling: BTreeSet<(u64, Apex)>,
+    telling: BTreeSet<(UnixTime, Apex)>,
     /// Number of outstanding NOTIFYs.
     in_flight: usize,
     /// The targets of outstanding NOTIFYs, with the NOTIFYs that wait for them.
@@ -170,18 +169,18 @@ struct Moment<'a> {
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
-    /// Returns a core without zones. `now` is `unix` seconds since 1970.
+    /// Returns a core without zones. `now` and `unix` are the same moment.
     pub(super) fn new(
         surroundings: S,
         random: R,
         key: HashKey,
         limits: CoreLimits,
         counts: Arc<SecondaryCounts>,
-        (now, unix): (Instant, u64),
+        (now, unix): (Instant, UnixTime),
     ) -> Self {
         SecondaryCore {
             surroundings,
@@ -205,22 +204,23 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Converts an instant to seconds since 1970.
-    fn unix(&self, now: Instant) -> u64 {
+    /// Converts an instant to wall-clock time.
+    fn unix(&self, now: Instant) -> UnixTime {
         let (start, unix) = self.epoch;
-        unix + now.saturating_duration_since(start).as_secs()
+        unix.saturating_add(now.saturating_duration_since(start))
     }
 
-    /// Converts seconds since 1970 to an instant.
-    fn instant(&self, unix: u64) -> Instant {
+    /// Converts wall-clock time to an instant.
+    fn instant(&self, unix: UnixTime) -> Instant {
         let (start, epoch) = self.epoch;
-        let after = Duration::from_secs(unix.saturating_sub(epoch));
+        let after = unix.saturating_duration_since(epoch);
         // Times centuries away are checked again after a day.
         start.checked_add(after).unwrap_or(start + Duration::from_secs(86_400))
     }
 
     fn configure(&mut self, rules: &PeerRules, at: &mut Moment<'_>) {
-        let gone: Vec<Apex> = self.zones.keys().filter(|apex| rules.get(apex).is_none()).cloned().collect();
+        let gone: Vec<Apex> =
+            self.zones.keys().filter(|apex| rules.get(apex.as_wire()).is_none()).cloned().collect();
         gone.iter().for_each(|apex| self.leave(apex, at));
         rules.iter().for_each(|(apex, peers)| self.peer(apex, peers, at));
     }

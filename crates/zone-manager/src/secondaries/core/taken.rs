@@ -13,7 +13,7 @@ use transfer::secondary::{
     LastFault, PrimaryId, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryId, SecondaryState,
     SecondaryZone, SoaReply,
 };
-use wire::Serial;
+use wire::{Serial, UnixTime};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -50,7 +50,7 @@ pub(super) struct RefreshState {
     logged: Vec<Option<String>>,
     last_transfer: Option<Transferred>,
     /// When the zone expires, as last reported.
-    expires: Option<u64>,
+    expires: Option<UnixTime>,
 }
 
 /// A transfer in progress.
@@ -63,7 +63,7 @@ struct Fetch {
 
 /// The transfer that brought the version at hand, in compact form.
 struct Transferred {
-    at: u64,
+    at: UnixTime,
     /// The primary's index.
     primary: u32,
     kind: &'static str,
@@ -79,7 +79,7 @@ impl Transferred {
         let Transferred { at, kind, records, bytes, milliseconds, .. } = *self;
         let primary = peers.primaries.get(self.primary as usize).map(ToString::to_string).unwrap_or_default();
         let (from, to) = (self.from.map(|from| from.0), self.to.0);
-        LastTransfer { at, primary, kind, from, to, records, bytes, milliseconds }
+        LastTransfer { at: at.as_secs(), primary, kind, from, to, records, bytes, milliseconds }
     }
 }
 
@@ -99,17 +99,17 @@ impl RefreshState {
         }
     }
 
-    /// Returns the status at a time in seconds since 1970.
+    /// Returns the status at `now`.
     pub(super) fn status(
         &self,
         timers: &SecondaryZone,
         peers: &ZonePeers,
         notify: Vec<String>,
-        now: u64,
+        now: UnixTime,
     ) -> SecondaryStatus {
         let fault = timers.last_fault().map(|LastFault { at, primary, fault }| PrimaryFault {
             primary: peers.primaries.get(*primary).map(ToString::to_string).unwrap_or_default(),
-            at: *at,
+            at: at.as_secs(),
             fault: fault.to_string(),
         });
         SecondaryStatus {
@@ -117,9 +117,9 @@ impl RefreshState {
             serial: timers.soa().map(|soa| soa.serial.0),
             primaries: peers.primaries.iter().map(ToString::to_string).collect(),
             under_way: timers.is_under_way(),
-            confirmed: timers.checked(),
-            next_refresh: Some(timers.next()).filter(|_| !timers.is_under_way()),
-            expires: timers.expires(),
+            confirmed: timers.checked().map(UnixTime::as_secs),
+            next_refresh: Some(timers.next().as_secs()).filter(|_| !timers.is_under_way()),
+            expires: timers.expires().map(UnixTime::as_secs),
             fault,
             last_transfer: self.last_transfer.as_ref().map(|last| last.status(peers)),
             notify,
@@ -174,7 +174,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// When a zone's first primary last confirmed the version at hand.
-    fn vouched(&self, apex: &Apex) -> Option<u64> {
+    fn vouched(&self, apex: &Apex) -> Option<UnixTime> {
         let taken = self.zones.get(apex)?.taken.as_ref()?;
         self.scheduler.zone(taken.id)?.vouched()
     }
@@ -442,7 +442,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Logs the last fault of a zone's primaries if it has changed, and the recovery.
-    fn log_fault(&mut self, apex: &Apex, now: u64) {
+    fn log_fault(&mut self, apex: &Apex, now: UnixTime) {
         let SecondaryCore { zones, scheduler, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
         let Some(taken) = &mut zone.taken else { return };

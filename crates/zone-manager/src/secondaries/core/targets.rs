@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use transfer::secondary::NotifySender;
-use wire::{Rcode, Serial};
+use wire::{Rcode, Serial, UnixTime};
 
 use super::{CoreHost, Moment, PeeredZone, Published, SecondaryCore, sender};
 use crate::managed::Apex;
@@ -28,7 +28,7 @@ pub(super) struct NotifyState {
     /// The version in service, if there was one, and the data of its SOA.
     soa: Option<(Serial, Box<[u8]>)>,
     /// Time of the zone's entry in [`SecondaryCore::telling`].
-    due: Option<u64>,
+    due: Option<UnixTime>,
     /// The last reply of each target.
     pub(super) replies: Vec<PeerReply>,
 }
@@ -79,7 +79,7 @@ impl NotifyState {
         self
     }
 
-    pub(super) fn due(&self) -> Option<u64> {
+    pub(super) fn due(&self) -> Option<UnixTime> {
         self.due
     }
 

@@ -43,11 +43,11 @@ impl CoreHost for Arc<Mutex<Done>> {
             SecondaryNews::Expired => "expired".into(),
         });
     }
-    fn expires(&self, _: &Apex, at: Option<u64>) {
-        lock(self).expires = at.map(|at| at - START);
+    fn expires(&self, _: &Apex, at: Option<UnixTime>) {
+        lock(self).expires = at.map(|at| at.as_secs() - START);
     }
-    fn keep(&self, _: &Apex, keep: Keep, at: u64) {
-        let after = at - START;
+    fn keep(&self, _: &Apex, keep: Keep, at: UnixTime) {
+        let after = at.as_secs() - START;
         lock(self).kept.push(match keep {
             Keep::Version(zone, changes) => {
                 format!("{} with {:?} at {after}", zone.serial(), changes.map(|changes| changes.len()))
@@ -57,8 +57,8 @@ impl CoreHost for Arc<Mutex<Done>> {
         });
     }
     fn looked(&self, _: &Apex) {}
-    fn wall(&self) -> u64 {
-        START
+    fn wall(&self) -> UnixTime {
+        UnixTime::from_secs(START)
     }
 }
 
@@ -85,7 +85,7 @@ fn key() -> HashKey {
 }
 
 fn apex() -> Apex {
-    "example.".parse::<NameBuf>().expect("a name").as_name().as_wire().into()
+    "example.".parse::<NameBuf>().expect("a name").as_name().into()
 }
 
 /// Returns the peers of the zones in this configuration.
@@ -105,7 +105,7 @@ fn each_server_is_asked_from_the_source_of_its_family() {
     let peers = example(
         "primaries = [\"192.0.2.1\", \"2001:db8::1\"]\nnotify = [\"2001:db8::3\"]\nsource = [\"2001:db8::2\", \"192.0.2.2\"]\n",
     );
-    let peers = peers.get(&apex()).expect("peers");
+    let peers = peers.get(apex().as_wire()).expect("peers");
     let sources: Vec<String> = peers
         .primaries
         .iter()
@@ -114,7 +114,7 @@ fn each_server_is_asked_from_the_source_of_its_family() {
         .collect();
     assert_eq!(sources, ["192.0.2.2", "2001:db8::2", "2001:db8::2"]);
     let peers = example("primaries = [\"192.0.2.1\"]\nsource = [\"2001:db8::2\"]\n");
-    assert_eq!(peers.get(&apex()).expect("peers").primaries[0].source, None);
+    assert_eq!(peers.get(apex().as_wire()).expect("peers").primaries[0].source, None);
 }
 
 /// Returns a version with so many hosts: refresh after 1000 seconds, retry after 100, expire after 5000.
@@ -147,8 +147,8 @@ impl Rig {
         let (done, now) = (Arc::new(Mutex::new(Done::default())), Instant::now());
         let limits = super::super::limits(&config::Settings::default());
         let counts = Arc::<SecondaryCounts>::default();
-        let core =
-            SecondaryCore::new(Arc::clone(&done), Zeros, key(), limits, Arc::clone(&counts), (now, START));
+        let epoch = (now, UnixTime::from_secs(START));
+        let core = SecondaryCore::new(Arc::clone(&done), Zeros, key(), limits, Arc::clone(&counts), epoch);
         let mut rig = Rig { core, done, now, counts, open: HashMap::new() };
         rig.request(SecondaryRequest::Configure(rules));
         rig
@@ -423,7 +423,10 @@ fn a_zone_expires_and_comes_back_when_a_primary_confirms_it() {
 
 #[test]
 fn what_was_kept_goes_on_where_it_was() {
-    let kept = |confirmed| Some(KeptVersion { zone: zone(5, 0), confirmed, expired: false });
+    let kept = |seconds| {
+        let confirmed = UnixTime::from_secs(seconds);
+        Some(KeptVersion { zone: zone(5, 0), confirmed, expired: false })
+    };
     let mut rig = Rig::new(example(TWO));
     rig.request(SecondaryRequest::Begin(apex(), kept(START - 400)));
     rig.pass(599);
@@ -525,7 +528,7 @@ fn telling(in_all: usize, each: usize, secondaries: &[&str]) -> Rig {
     let soa: Box<[u8]> = super::super::soa_data(&zone(5, 0)).into();
     let all = (0..secondaries.len()).map(|n| {
         let apex: NameBuf = format!("z{n}.").parse().expect("a name");
-        Published { apex: apex.as_name().as_wire().into(), serial: Serial(5), soa: soa.clone() }
+        Published { apex: apex.as_name().into(), serial: Serial(5), soa: soa.clone() }
     });
     rig.request(SecondaryRequest::Published(all.collect()));
     rig
