@@ -32,7 +32,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What the HTTP listener serves.
 #[derive(Clone)]
-pub struct Shown {
+pub struct HttpService {
     /// Served at `/metrics`.
     pub figures: AllFigures,
     /// Served at `/`.
@@ -44,7 +44,7 @@ pub struct Shown {
 }
 
 /// Answers requests for as long as the runtime runs.
-pub async fn serve(shown: Shown, listener: TcpListener) {
+pub async fn serve(shown: HttpService, listener: TcpListener) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -85,13 +85,16 @@ pub async fn serve(shown: Shown, listener: TcpListener) {
     }
 }
 
-impl Shown {
+impl HttpService {
     fn bounds(&self) -> MetricsSection {
         self.in_force.settings().metrics.as_ref().map(|metrics| metrics.value.clone()).unwrap_or_default()
     }
 }
 
-async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(
+    shown: HttpService,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are possible here.\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));

@@ -117,6 +117,9 @@ impl Socket {
     }
 
     /// Converts the socket for the runtime that serves it.
+    ///
+    /// # Errors
+    /// If the runtime does not take the socket.
     pub fn into_tokio(self) -> std::io::Result<UnixListener> {
         UnixListener::from_std(self.listener)
     }

@@ -131,6 +131,9 @@ impl fmt::Display for QueryTooLong {
 
 impl QuerySpec {
     /// Returns the message, with a random ID unless one is set.
+    ///
+    /// # Errors
+    /// If the query does not fit into a message.
     pub fn message(&self) -> Result<Vec<u8>, QueryTooLong> {
         let mut buf = vec![0; QUERY_ROOM];
         let mut names = Compressor::small();

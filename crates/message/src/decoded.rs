@@ -7,7 +7,7 @@ use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, rdata};
 use crate::lines;
 
 /// A record as text.
-pub(crate) struct Shown {
+pub(crate) struct ShownRecord {
     pub(crate) owner: String,
     pub(crate) ttl: Ttl,
     pub(crate) class: Class,
@@ -26,16 +26,16 @@ pub(crate) struct ShownQuestion {
 }
 
 /// A decoded message.
-pub(crate) struct Decoded<'m> {
+pub(crate) struct DecodedMessage<'m> {
     pub(crate) header: Header,
     pub(crate) questions: Vec<ShownQuestion>,
     /// The name of the first question.
     qname: Option<NameBuf>,
-    pub(crate) sections: [Vec<Shown>; 3],
+    pub(crate) sections: [Vec<ShownRecord>; 3],
     pub(crate) opt: Option<Edns<'m>>,
 }
 
-impl<'m> Decoded<'m> {
+impl<'m> DecodedMessage<'m> {
     pub(crate) fn of(message: &'m [u8]) -> Result<Self, Malformed> {
         let (header, mut parser) = Parser::new(message)?;
         let counts = header.counts();
@@ -82,12 +82,12 @@ impl<'m> Decoded<'m> {
     }
 }
 
-fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Shown, Malformed> {
+fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<ShownRecord, Malformed> {
     let (mut data, mut text) = (Vec::new(), String::new());
     parser.expand_rdata(record, &mut data)?;
     // Writing to a String cannot fail, here and below.
     let _ = rdata::write_text(record.rtype, &data, &mut text);
-    Ok(Shown {
+    Ok(ShownRecord {
         owner: parser.name_at(record.owner_at)?.to_string(),
         ttl: record.ttl(),
         class: record.class,

@@ -7,12 +7,15 @@ use wire::edns::OptionCode;
 use wire::message::Malformed;
 use wire::{Rcode, Type};
 
-use crate::decoded::{Decoded, Shown, ShownQuestion, flag_words, hex};
+use crate::decoded::{DecodedMessage, ShownQuestion, ShownRecord, flag_words, hex};
 use crate::style::{self, Style};
 
 /// Returns the response code, with the bits that EDNS adds.
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn rcode(message: &[u8]) -> Result<Rcode, Malformed> {
-    Decoded::of(message).map(|parts| parts.rcode())
+    DecodedMessage::of(message).map(|parts| parts.rcode())
 }
 
 /// The parts of a message that are shown.
@@ -40,13 +43,19 @@ impl MessageParts {
 }
 
 /// Returns every section of a message, in the form of dig.
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn full(message: &[u8]) -> Result<String, Malformed> {
     chosen(message, MessageParts::ALL)
 }
 
 /// Returns some parts of a message, in the form of dig.
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn chosen(message: &[u8], shown: MessageParts) -> Result<String, Malformed> {
-    let parts = Decoded::of(message)?;
+    let parts = DecodedMessage::of(message)?;
     let mut out = if shown.comments { comments(&parts) } else { String::new() };
     if !parts.questions.is_empty() && shown.question && shown.comments {
         out += "\n;; QUESTION SECTION:\n";
@@ -65,7 +74,7 @@ pub fn chosen(message: &[u8], shown: MessageParts) -> Result<String, Malformed> 
 }
 
 /// Returns the header and OPT.
-fn comments(parts: &Decoded<'_>) -> String {
+fn comments(parts: &DecodedMessage<'_>) -> String {
     let header = &parts.header;
     let [qd, an, ns, ar] = header.counts();
     let mut out = format!(
@@ -91,13 +100,22 @@ fn comments(parts: &Decoded<'_>) -> String {
 }
 
 /// Returns the records of the answer section as text.
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn answers(message: &[u8], shown: MessageParts) -> Result<String, Malformed> {
-    Ok(Decoded::of(message)?.sections[0].iter().map(|record| style::line(record, &shown.style)).collect())
+    Ok(DecodedMessage::of(message)?.sections[0]
+        .iter()
+        .map(|record| style::line(record, &shown.style))
+        .collect())
 }
 
 /// Returns the response code with the extended errors of the server, if it sent any (RFC 8914).
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn refusal(message: &[u8]) -> Result<String, Malformed> {
-    let parts = Decoded::of(message)?;
+    let parts = DecodedMessage::of(message)?;
     let mut out = parts.rcode().to_string();
     for (code, data) in parts.opt.iter().flat_map(|opt| opt.options) {
         if code == OptionCode::EXTENDED_ERROR {
@@ -108,10 +126,13 @@ pub fn refusal(message: &[u8]) -> Result<String, Malformed> {
 }
 
 /// Returns the records of all sections, one per line, with TTLs reduced by `age` seconds.
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn records(message: &[u8], age: u32) -> Result<String, Malformed> {
     let mut out = String::new();
-    for record in Decoded::of(message)?.sections.iter().flatten() {
-        let Shown { owner, ttl, class, rtype, rdata, .. } = record;
+    for record in DecodedMessage::of(message)?.sections.iter().flatten() {
+        let ShownRecord { owner, ttl, class, rtype, rdata, .. } = record;
         let left = ttl.as_secs().saturating_sub(age);
         let _ = writeln!(out, "{owner} {left} {class} {rtype} {rdata}");
     }
@@ -119,24 +140,33 @@ pub fn records(message: &[u8], age: u32) -> Result<String, Malformed> {
 }
 
 /// Returns the data of the records in the answer section.
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn short(message: &[u8], style: &Style) -> Result<Vec<String>, Malformed> {
-    let parts = Decoded::of(message)?;
+    let parts = DecodedMessage::of(message)?;
     Ok(parts.sections[0].iter().map(|record| style::data(record, style)).collect())
 }
 
 /// Returns the data of the answer section without RRSIG records, unless the query is for them.
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn short_unsigned(message: &[u8]) -> Result<String, Malformed> {
-    let parts = Decoded::of(message)?;
+    let parts = DecodedMessage::of(message)?;
     let asked = parts.questions.iter().any(|question| question.qtype == Type::RRSIG);
     let shown = parts.sections[0].iter().filter(|record| asked || record.rtype != Type::RRSIG);
     Ok(shown.map(|record| format!("{}\n", record.rdata)).collect())
 }
 
 /// Returns a message as JSON, after RFC 8427.
+///
+/// # Errors
+/// If the message cannot be parsed.
 pub fn json(message: &[u8]) -> Result<Value, Malformed> {
-    let parts = Decoded::of(message)?;
+    let parts = DecodedMessage::of(message)?;
     let header = &parts.header;
-    let record = |r: &Shown| {
+    let record = |r: &ShownRecord| {
         let mut one = Map::new();
         one.insert("NAME".into(), r.owner.clone().into());
         one.insert("TYPE".into(), r.rtype.0.into());
@@ -146,7 +176,7 @@ pub fn json(message: &[u8]) -> Result<Value, Malformed> {
         one.insert(format!("rdata{}", r.rtype), r.rdata.clone().into());
         Value::Object(one)
     };
-    let section = |records: &[Shown]| records.iter().map(record).collect::<Vec<_>>();
+    let section = |records: &[ShownRecord]| records.iter().map(record).collect::<Vec<_>>();
     let question = parts.questions.first();
     let edns = parts.opt.as_ref().map(|opt| {
         let options: Vec<Value> = opt

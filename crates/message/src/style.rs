@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use wire::rdata::view::Dnskey;
 use wire::{Ttl, Type};
 
-use crate::decoded::Shown;
+use crate::decoded::ShownRecord;
 use crate::lines;
 
 /// The format of records, as dig's options of the same names select it.
@@ -53,7 +53,7 @@ impl Default for Style {
 }
 
 /// Returns a record as one line, or as several.
-pub(crate) fn line(record: &Shown, style: &Style) -> String {
+pub(crate) fn line(record: &ShownRecord, style: &Style) -> String {
     let mut out = record.owner.clone();
     // Writing to a String cannot fail, here and below.
     if style.ttl {
@@ -80,7 +80,7 @@ pub(crate) fn line(record: &Shown, style: &Style) -> String {
 }
 
 /// Returns the data of a record.
-pub(crate) fn data(record: &Shown, style: &Style) -> String {
+pub(crate) fn data(record: &ShownRecord, style: &Style) -> String {
     if style.generic {
         return generic(&record.data);
     }
@@ -120,7 +120,7 @@ fn is_key(rtype: Type) -> bool {
 }
 
 /// Returns the data with the key replaced by its tag, and a digest or signature by `[omitted]`.
-fn without_crypto(record: &Shown) -> String {
+fn without_crypto(record: &ShownRecord) -> String {
     let mut fields = lines::fields(&record.rdata);
     fields.pop();
     let tag =
@@ -144,7 +144,7 @@ fn split(rdata: &str, width: usize) -> String {
 }
 
 /// Returns the comment after a key, in the form of dig.
-fn comment(record: &Shown) -> String {
+fn comment(record: &ShownRecord) -> String {
     let Some(key) = Dnskey::read(&record.data).ok().filter(|_| is_key(record.rtype)) else {
         return String::new();
     };
@@ -178,12 +178,19 @@ mod tests {
     const KEY: &str =
         "257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==";
 
-    fn shown(rtype: Type, rdata: &str) -> Shown {
+    fn shown(rtype: Type, rdata: &str) -> ShownRecord {
         let mut data = Vec::new();
         let words: Vec<_> = wire::text::tokens(rdata).collect();
         wire::rdata::parse_text(rtype, &words, None, &mut data).expect("good data");
         let owner = "a.".to_owned();
-        Shown { owner, ttl: Ttl::from_secs(86_399), class: Class::IN, rtype, rdata: rdata.to_owned(), data }
+        ShownRecord {
+            owner,
+            ttl: Ttl::from_secs(86_399),
+            class: Class::IN,
+            rtype,
+            rdata: rdata.to_owned(),
+            data,
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use wire::message::Malformed;
 
-use crate::decoded::{Decoded, Shown, ShownQuestion, flag_words};
+use crate::decoded::{DecodedMessage, ShownQuestion, ShownRecord, flag_words};
 use crate::style::{self, Style};
 use wording::rfc3339;
 
@@ -30,7 +30,7 @@ pub struct Passage {
 /// # Errors
 /// If the message cannot be parsed.
 pub fn response(message: &[u8], passage: &Passage, style: &Style) -> Result<String, Malformed> {
-    let parts = Decoded::of(message)?;
+    let parts = DecodedMessage::of(message)?;
     let Passage { server, client, tcp, sent, received } = passage;
     let header = &parts.header;
     let kind = match header.recursion_desired() && header.recursion_available() {
@@ -81,13 +81,13 @@ pub fn failure(message: &str) -> String {
     format!("- type: DIG_ERROR\n  message: |\n    {}\n", message.replace('\n', "\n    "))
 }
 
-fn record_text(record: &Shown, style: &Style) -> String {
+fn record_text(record: &ShownRecord, style: &Style) -> String {
     // A document has one line for each record.
     let style = Style { multiline: false, comments: Some(false), ..*style };
     style::line(record, &style).trim_end().replace('\t', " ")
 }
 
-fn write_edns(out: &mut String, parts: &Decoded<'_>) {
+fn write_edns(out: &mut String, parts: &DecodedMessage<'_>) {
     let Some(opt) = &parts.opt else { return };
     let flags = if opt.dnssec_ok { " do" } else { "" };
     let _ = write!(

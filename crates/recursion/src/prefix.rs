@@ -30,8 +30,12 @@ const fn v6(first: u16, len: u8) -> Prefix {
     cut(IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)), len)
 }
 
+/// Returns the prefix of an address. A length beyond the address is that of the whole address.
 const fn cut(address: IpAddr, len: u8) -> Prefix {
-    Prefix::of(address, len).expect("a length that the address has")
+    match Prefix::of(address, len) {
+        Some(prefix) => prefix,
+        None => Prefix::single(address),
+    }
 }
 
 /// Prefixes numbered 0 to 63; one search finds all that contain an address.

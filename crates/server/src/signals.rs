@@ -44,6 +44,9 @@ impl StopSignals {
 impl Signals {
     /// Catches SIGHUP: one that arrives during the start causes a reload after it. Also catches SIGXFSZ, so
     /// that a file at its size limit is a write error and does not end the process. Needs a runtime.
+    ///
+    /// # Errors
+    /// If the signals cannot be caught.
     pub fn catch_hangup() -> std::io::Result<Self> {
         // Once caught, it never ends the process again, even if no task receives it.
         drop(signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?);
@@ -52,6 +55,9 @@ impl Signals {
 
     /// Catches the signals that stop the server. Must be called before the listeners start: until then a
     /// signal ends the process at once.
+    ///
+    /// # Errors
+    /// If the signals cannot be caught.
     pub fn catch_stop(&mut self) -> std::io::Result<()> {
         self.stop = Some(StopSignals::catch()?);
         Ok(())
@@ -90,6 +96,9 @@ async fn stopped(stop: &mut Option<StopSignals>) -> &'static str {
 }
 
 /// Ends the process at the next SIGTERM or SIGINT, for operators who do not wait for the shutdown.
+///
+/// # Errors
+/// If the signals cannot be caught.
 pub async fn exit_at_next() -> std::io::Result<()> {
     StopSignals::catch()?.recv().await;
     warn!("second request to stop: stopping at once");

@@ -7,10 +7,8 @@ use super::Fault;
 use crate::tree::Tree;
 
 /// Names that several types have, each with the reason. An entry without such types is a fault.
-const SHARED: &[(&str, &str)] = &[
-    ("Iter", "the iterator of a collection, named in its module as in `std::slice::Iter`"),
-    ("Parts", "of a message and of a running server, both in `server`; one of them is to be renamed"),
-];
+const SHARED: &[(&str, &str)] =
+    &[("Iter", "the iterator of a collection, named in its module as in `std::slice::Iter`")];
 
 /// Keywords that define a type.
 const KEYWORDS: [&str; 5] = ["struct", "enum", "union", "trait", "type"];

@@ -31,13 +31,13 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The query to explain, of class IN.
 #[derive(Clone, Copy)]
-pub(super) struct Question {
+pub(super) struct ExplainedQuery {
     name: NameBuf,
     qtype: Type,
     dnssec_ok: bool,
 }
 
-impl Question {
+impl ExplainedQuery {
     /// Parses the query name and type.
     ///
     /// # Errors
@@ -56,8 +56,8 @@ impl Question {
 }
 
 /// Explains a query.
-pub(super) fn explain(parts: &ServerParts, question: Question) -> CommandResult {
-    let (engine, Question { name, qtype, .. }) = (&parts.frontend.engine, question);
+pub(super) fn explain(parts: &ServerParts, question: ExplainedQuery) -> CommandResult {
+    let (engine, ExplainedQuery { name, qtype, .. }) = (&parts.frontend.engine, question);
     let recursive = parts.recursive.as_deref();
     let max_chain = parts.in_force.settings().server.answers.max_chain.0;
     let mut hashed = HashedName::new();
@@ -71,7 +71,7 @@ pub(super) fn explain(parts: &ServerParts, question: Question) -> CommandResult 
         authority::explain::explain(&engine.catalog(), &engine.key(), name.as_name(), qtype, max_chain);
     let mut steps: Vec<Value> = found.iter().map(json_of).collect();
     if let (Some(recursive), Some(target)) = (recursive, delegated(&found, name))
-        && let Some(resolved) = resolved(recursive, Question { name: target, ..question }, &mut steps)?
+        && let Some(resolved) = resolved(recursive, ExplainedQuery { name: target, ..question }, &mut steps)?
     {
         // If a CNAME chain in a zone here leads to the target, the answer includes that chain.
         let answer = match target == name {
@@ -107,7 +107,7 @@ fn delegated(steps: &[Step], name: NameBuf) -> Option<NameBuf> {
 /// `None` if no rule covers the name, so that all clients receive the referral.
 fn resolved(
     recursive: &Recursive,
-    question: Question,
+    question: ExplainedQuery,
     steps: &mut Vec<Value>,
 ) -> Result<Option<String>, CommandFault> {
     let (service, inquiry) = (&recursive.service, question.key());
@@ -122,7 +122,7 @@ fn resolved(
 }
 
 /// Explains a query that no zone here answers: from the cache, or else from a lookup now.
-fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: Question) -> CommandResult {
+fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: ExplainedQuery) -> CommandResult {
     let (service, inquiry) = (&recursive.service, question.key());
     let inspection = service.inspect(&inquiry, service.now(Instant::now()));
     let mut steps = vec![said("no-zone", "no zone here holds the name")];
@@ -408,8 +408,8 @@ fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
 }
 
 /// Returns the answer of the query path, without counting the query.
-fn answer(engine: &Arc<Engine<Served>>, question: Question) -> Result<Answered, CommandFault> {
-    let Question { name, qtype, dnssec_ok } = question;
+fn answer(engine: &Arc<Engine<Served>>, question: ExplainedQuery) -> Result<Answered, CommandFault> {
+    let ExplainedQuery { name, qtype, dnssec_ok } = question;
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut worker = Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(waker)));

@@ -18,7 +18,7 @@ use crate::fault::CommandFault;
 use crate::metrics::figures;
 use crate::parts::ServerParts;
 use crate::protocol::{AnswerLine, ControlCommand, True};
-use explain::Question;
+use explain::ExplainedQuery;
 use recursion::{NewRule, RecursiveParts};
 use transactions::TransactionVerb;
 use zone_manager::managed::Apex;
@@ -77,7 +77,7 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         Verb::ZoneRemove { name } => remove_zone(parts, zones::apex(&name)?).await,
         Verb::ZoneDump { name } => blocking(parts, move |parts| zones::dump(parts, &name, pieces)).await,
         Verb::Explain { name, rtype, dnssec } => {
-            let question = Question::read(&name, &rtype, dnssec)?;
+            let question = ExplainedQuery::read(&name, &rtype, dnssec)?;
             blocking(parts, move |parts| explain::explain(parts, question)).await
         }
         Verb::CacheStats => recursive(parts, recursion::cache_stats).await,

@@ -81,8 +81,8 @@ pub struct Buckets {
     pub sum: f64,
 }
 
-/// Labels of a series.
-pub(super) type Labels<'l, const N: usize> = [(&'static str, Cow<'l, str>); N];
+/// SeriesLabels of a series.
+pub(super) type SeriesLabels<'l, const N: usize> = [(&'static str, Cow<'l, str>); N];
 
 /// Prints metrics, one family after the other. Names are passed without the prefix `nomen_`; names that begin
 /// with `process_`, which all programs share, do not get it.
@@ -114,7 +114,7 @@ impl Printer<'_> {
         name: &str,
         help: &str,
         kind: MetricType,
-        series: impl Iterator<Item = (Labels<'l, N>, impl Into<MetricValue>)>,
+        series: impl Iterator<Item = (SeriesLabels<'l, N>, impl Into<MetricValue>)>,
     ) -> fmt::Result {
         let mut series = series.peekable();
         if series.peek().is_none() {
@@ -136,7 +136,7 @@ impl Printer<'_> {
         &mut self,
         name: &str,
         help: &str,
-        series: impl Iterator<Item = (Labels<'l, N>, Buckets)>,
+        series: impl Iterator<Item = (SeriesLabels<'l, N>, Buckets)>,
     ) -> fmt::Result {
         let mut series = series.peekable();
         if series.peek().is_none() {
@@ -161,7 +161,7 @@ impl Printer<'_> {
         &mut self,
         name: &str,
         help: &str,
-        labels: Labels<'_, N>,
+        labels: SeriesLabels<'_, N>,
     ) -> fmt::Result {
         let word = match self.format {
             Format::Prometheus => "gauge",
@@ -203,7 +203,7 @@ impl Printer<'_> {
         &mut self,
         name: &str,
         suffix: &str,
-        labels: &Labels<'_, N>,
+        labels: &SeriesLabels<'_, N>,
         bound: Option<&str>,
         value: MetricValue,
     ) -> fmt::Result {
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_family_without_series_is_not_printed() {
-        let none = std::iter::empty::<(Labels<'_, 0>, u64)>();
+        let none = std::iter::empty::<(SeriesLabels<'_, 0>, u64)>();
         assert_eq!(printed(Format::Prometheus, |out| out.family("z", "Zones", MetricType::Gauge, none)), "");
     }
 

@@ -13,7 +13,7 @@ use engine::stats::RCODES;
 use exchange::{Transport, unix_now};
 
 use crate::parts::ServerParts;
-use rates::{Samples, Totals};
+use rates::{QueryTotals, Samples};
 use telemetry::process::resident_memory;
 use threads::sync::lock;
 use view::{SecondaryRow, Snapshot, StateCount, ZoneRow};
@@ -76,13 +76,13 @@ impl StatusPage {
         view::POLICY
     }
 
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> QueryTotals {
         let accounts = &self.parts.frontend.accounts;
         let of_all = |figure: &dyn Fn(&engine::QueryStats, usize) -> u64| {
             accounts.sum(|stats| (0..Transport::ALL.len()).map(|transport| figure(stats, transport)).sum())
         };
         let recursive = self.parts.recursive.as_ref();
-        Totals {
+        QueryTotals {
             queries: of_all(&|stats, t| stats.queries[t].iter().map(|count| count.get()).sum()),
             replies: std::array::from_fn::<u64, RCODES, _>(|code| {
                 of_all(&|stats, t| stats.replies[t][code].get())

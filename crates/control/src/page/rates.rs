@@ -10,7 +10,7 @@ const STRETCH: Duration = Duration::from_secs(60);
 
 /// Counters at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub(super) struct QueryTotals {
     /// Queries received.
     pub(super) queries: u64,
     /// Replies by response code; the last entry counts all other codes.
@@ -21,10 +21,10 @@ pub(super) struct Totals {
     pub(super) misses: u64,
 }
 
-impl Totals {
+impl QueryTotals {
     /// Returns the counts since an earlier moment.
-    fn since(&self, earlier: &Totals) -> Totals {
-        Totals {
+    fn since(&self, earlier: &QueryTotals) -> QueryTotals {
+        QueryTotals {
             queries: self.queries.saturating_sub(earlier.queries),
             replies: std::array::from_fn(|i| self.replies[i].saturating_sub(earlier.replies[i])),
             hits: self.hits.saturating_sub(earlier.hits),
@@ -39,7 +39,7 @@ pub(super) struct Stretch {
     /// Its length.
     pub(super) took: Duration,
     /// The counts in it.
-    pub(super) counted: Totals,
+    pub(super) counted: QueryTotals,
 }
 
 impl Stretch {
@@ -61,7 +61,7 @@ pub(super) struct Stretches {
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,
-    totals: Totals,
+    totals: QueryTotals,
 }
 
 /// Samples of the counters, for as long as they are needed.
@@ -74,11 +74,11 @@ pub(super) struct Samples {
 impl Samples {
     /// Returns samples that begin at `begun`, with all counters zero.
     pub(super) fn new(begun: Instant) -> Self {
-        Samples { begun, kept: VecDeque::from([Sample { at: begun, totals: Totals::default() }]) }
+        Samples { begun, kept: VecDeque::from([Sample { at: begun, totals: QueryTotals::default() }]) }
     }
 
     /// Stores a sample; of the samples from before the last minute, keeps only the newest.
-    pub(super) fn take(&mut self, now: Instant, totals: Totals) {
+    pub(super) fn take(&mut self, now: Instant, totals: QueryTotals) {
         self.kept.push_back(Sample { at: now, totals });
         while self.kept.get(1).is_some_and(|next| now.saturating_duration_since(next.at) >= STRETCH) {
             self.kept.pop_front();
@@ -86,8 +86,8 @@ impl Samples {
     }
 
     /// Returns the counts up to `now`, when the counters are `totals`.
-    pub(super) fn stretches(&self, now: Instant, totals: &Totals) -> Stretches {
-        let start = Sample { at: self.begun, totals: Totals::default() };
+    pub(super) fn stretches(&self, now: Instant, totals: &QueryTotals) -> Stretches {
+        let start = Sample { at: self.begun, totals: QueryTotals::default() };
         let oldest = self.kept.front().copied().unwrap_or(start);
         let since = |Sample { at, totals: then }: Sample| Stretch {
             took: now.saturating_duration_since(at),
@@ -101,8 +101,8 @@ impl Samples {
 mod tests {
     use super::*;
 
-    fn queries(queries: u64) -> Totals {
-        Totals { queries, ..Totals::default() }
+    fn queries(queries: u64) -> QueryTotals {
+        QueryTotals { queries, ..QueryTotals::default() }
     }
 
     #[test]

@@ -275,7 +275,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::page::rates::Totals;
+    use crate::page::rates::QueryTotals;
     use zone_manager::secondaries::PrimaryFault;
     use zone_manager::zones::manager::ReloadFault;
     use zone_manager::zones::report::{BadFile, RoundReport};
@@ -283,7 +283,7 @@ mod tests {
     const EVIL: &str = "<script>alert('x')</script><img src=\"x\" onerror=y>&";
 
     fn stretch() -> Stretch {
-        let mut counted = Totals { queries: 120, hits: 3, misses: 1, ..Totals::default() };
+        let mut counted = QueryTotals { queries: 120, hits: 3, misses: 1, ..QueryTotals::default() };
         counted.replies[0] = 100;
         counted.replies[2] = 20;
         Stretch { took: Duration::from_secs(60), counted }

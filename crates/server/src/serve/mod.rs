@@ -28,7 +28,7 @@ use config::Settings;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::resolver::InnerRules;
-use control::http::{self, Shown};
+use control::http::{self, HttpService};
 use control::listener;
 use control::metrics::figures;
 use control::page::StatusPage;
@@ -223,7 +223,7 @@ fn attend(
             tokio::spawn(Arc::clone(&page).watch());
             let (figures, in_force) = (figures(&parts), Arc::clone(&parts.in_force));
             let connections = Arc::clone(&parts.connections.metrics);
-            tokio::spawn(http::serve(Shown { figures, page, in_force, connections }, listener));
+            tokio::spawn(http::serve(HttpService { figures, page, in_force, connections }, listener));
         }
         if let Some(socket) = control {
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;

@@ -125,7 +125,7 @@ pub(super) fn open(
 }
 
 /// An open socket.
-pub(super) struct Opened<T> {
+pub(super) struct OpenSocket<T> {
     socket: T,
     /// A note for the operator, if no interface has the address yet.
     note: Option<String>,
@@ -139,7 +139,7 @@ pub(super) fn open_early(
     freebind: bool,
     config: &ListenerConfig,
     passed: &mut PassedSockets,
-) -> Result<Opened<Bound>, BindError> {
+) -> Result<OpenSocket<Bound>, BindError> {
     match open(addr, transport, config, passed) {
         Err(e) if freebind && e.fault == net::BindFault::NoSuchAddress => {
             let early = ListenerConfig { freebind: true, ..config.clone() };
@@ -147,9 +147,9 @@ pub(super) fn open_early(
                 "listening on {transport} {addr}, which no interface has yet: queries are answered as soon \
                 as one has it"
             );
-            Ok(Opened { socket: Listener::bind(addr, transport, &early)?, note: Some(note) })
+            Ok(OpenSocket { socket: Listener::bind(addr, transport, &early)?, note: Some(note) })
         }
-        opened => opened.map(|socket| Opened { socket, note: None }),
+        opened => opened.map(|socket| OpenSocket { socket, note: None }),
     }
 }
 
@@ -175,7 +175,7 @@ fn bind(
             // Every machine has the built-in addresses.
             let freebind = *listen.freebind && !built_in;
             match open_early(addr.value.0, transport, freebind, &config, passed) {
-                Ok(Opened { socket, note }) => {
+                Ok(OpenSocket { socket, note }) => {
                     notes.extend(note);
                     if let (Transport::Udp, Some(xdp)) = (transport, &xdp) {
                         let front = || XdpFront { config: xdp.clone(), listeners: Vec::new() };
@@ -254,7 +254,7 @@ pub(super) fn hint(e: &BindError) -> Option<String> {
 pub(super) fn open_metrics(
     metrics: &MetricsSection,
     passed: &mut PassedSockets,
-) -> io::Result<Opened<TcpListener>> {
+) -> io::Result<OpenSocket<TcpListener>> {
     let addr = metrics.listen.value;
     match passed.stream(addr.0).map_or_else(|| TcpListener::bind(addr.0), Ok) {
         Err(e) if *metrics.freebind && e.kind() == io::ErrorKind::AddrNotAvailable => {
@@ -262,9 +262,9 @@ pub(super) fn open_metrics(
                 "listening on {addr} for metrics, which no interface has yet: requests are answered as soon \
                 as one has it"
             );
-            Ok(Opened { socket: bind_early(addr.0)?, note: Some(note) })
+            Ok(OpenSocket { socket: bind_early(addr.0)?, note: Some(note) })
         }
-        opened => opened.map(|socket| Opened { socket, note: None }),
+        opened => opened.map(|socket| OpenSocket { socket, note: None }),
     }
 }
 
@@ -284,7 +284,7 @@ fn bind_metrics(
     notes: &mut Vec<String>,
 ) -> Result<Option<TcpListener>, OpenFault> {
     let Some(metrics) = &settings.metrics else { return Ok(None) };
-    let opened = open_metrics(metrics, passed).and_then(|Opened { socket, note }| {
+    let opened = open_metrics(metrics, passed).and_then(|OpenSocket { socket, note }| {
         notes.extend(note);
         socket.set_nonblocking(true).map(|()| Some(socket))
     });

@@ -2,9 +2,9 @@
 //! `resolver` judges each reply, as for the server's own lookups; this file has only the exchanges and their
 //! order.
 //!
-//! The core of `resolver` is no fit for the exchanges: it chooses servers at random and by their speed, sends
-//! parts of names in mixed case with cookies of its own to port 53, and keeps of a reply what an answer needs.
-//! A walk asks one server after the other exactly what the command line says, and prints whole replies.
+//! The core of `resolver` does not fit the exchanges: it chooses servers at random and by their speed, sends
+//! minimised names in mixed case with its own cookies to port 53, and keeps only those records of a reply that
+//! an answer needs. A walk sends each server exactly the query of the command line, and prints whole replies.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
