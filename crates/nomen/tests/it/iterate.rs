@@ -296,7 +296,7 @@ fn inside_a_resolver_is_one_command() {
     let answer = text(&run(folder.path(), &ask).stdout);
     child.kill().expect("killed");
     child.wait().expect("ended");
-    assert!(said.contains("resolves questions of this machine from the root servers down"), "{said}");
+    assert!(said.contains("resolves queries of this machine from the root servers down"), "{said}");
     // No route leads out of the namespace.
     assert!(answer.contains("status: SERVFAIL") && answer.contains("EDE: 23 (Network Error)"), "{answer}");
     let both = run(folder.path(), &["serve", "--resolve", "--forward", "192.0.2.1"]);

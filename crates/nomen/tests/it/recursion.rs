@@ -495,7 +495,7 @@ fn a_forwarder_is_one_command() {
     child.kill().expect("killed");
     child.wait().expect("ended");
     assert_eq!(text(&answer.stdout), "192.0.2.80\n");
-    assert!(said.contains(&format!("forwards questions of this machine to {}", upstream.address)), "{said}");
+    assert!(said.contains(&format!("forwards queries of this machine to {}", upstream.address)), "{said}");
     for arguments in
         [&["serve", "--forward", "nonsense"][..], &["serve", "--forward", "192.0.2.1", "--config", "x"]]
     {
@@ -728,7 +728,7 @@ fn trust_anchors_that_cannot_be_used_are_warned_of() {
     let checked = run(server.path("").as_path(), &["check", "nomen.toml"]);
     assert!(checked.status.success(), "{checked:?}");
     let said = text(&checked.stdout) + &text(&checked.stderr);
-    assert!(said.contains("a trust anchor of . `. DS 20326 8 200 E06D` is left out"), "{said}");
+    assert!(said.contains("a trust anchor of . `. DS 20326 8 200 E06D` is not used"), "{said}");
     server.reconfigure(&format!("\"{usable}\", \"{unusable}\""), "");
     server.reload();
     server.wait_for_log("no answer counts as signed: `trust-anchors` is empty", 1);

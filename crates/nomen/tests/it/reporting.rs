@@ -115,5 +115,5 @@ fn inside_failures_are_reported_once_to_whom_the_servers_name() {
     assert_eq!(silent.counter("error.reports"), 0);
     let explained = server.ctl(&["explain", "www.broken", "AAAA"]);
     let explained = crate::support::text(&explained.stdout);
-    assert!(explained.contains("failures to be reported to agent.reports."), "{explained}");
+    assert!(explained.contains("announce the agent domain agent.reports."), "{explained}");
 }

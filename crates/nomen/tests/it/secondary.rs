@@ -267,7 +267,7 @@ fn a_secondary_that_has_a_new_zone_not_yet_was_a_warning() {
     );
     primary.wait_for_log(&early, 1);
     let warning = format!(
-        "zone new.test.: {}@{} answers NOTIFY with NOTAUTH: is it a secondary",
+        "zone new.test.: {}@{} answers NOTIFY with NOTAUTH: check that it is a secondary",
         address.ip(),
         address.port()
     );

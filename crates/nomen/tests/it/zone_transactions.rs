@@ -77,7 +77,7 @@ fn what_is_set_and_unset_changes_the_zone_at_once_when_it_is_committed() {
     assert_eq!(numbers, [json!(true), json!(1), json!(2), json!(3), json!(7)]);
     assert!(server.query(&["mail.example", "A"]).contains("192.0.2.25"));
     assert!(server.query(&["example", "IXFR=1"]).contains("mail.example."));
-    assert!(refused(&server, &["commit", "example"]).contains("there is no transaction"));
+    assert!(refused(&server, &["commit", "example"]).contains("the zone has no transaction"));
     // It is persistent.
     let server = start(server.stop(), "");
     assert!(server.query(&["txt.example", "TXT"]).contains("\"d  e\""));
@@ -86,7 +86,9 @@ fn what_is_set_and_unset_changes_the_zone_at_once_when_it_is_committed() {
 #[test]
 fn what_is_wrong_is_shown_where_it_is_and_changes_nothing() {
     let server = server("");
-    assert!(refused(&server, &["set", "example", "a", "A", "192.0.2.1"]).contains("there is no transaction"));
+    assert!(
+        refused(&server, &["set", "example", "a", "A", "192.0.2.1"]).contains("the zone has no transaction")
+    );
     zone(&server, &["begin", "example"]);
     assert!(refused(&server, &["begin", "example"]).contains("the zone already has a transaction"));
     let said = refused(&server, &["set", "example", "a", "300", "A", "192.0.2.300"]);
@@ -99,7 +101,7 @@ fn what_is_wrong_is_shown_where_it_is_and_changes_nothing() {
         (&["unset", "example", "absent"], "there are no records"),
         (&["unset", "example", "www", "MX"], "there is no such record"),
         (&["unset", "example", "www", "A", "192.0.2.99"], "there is no such record"),
-        (&["unset", "example", "@"], "say which type"),
+        (&["unset", "example", "@"], "name the type"),
         (&["unset", "example", "@", "SOA"], "no SOA"),
         (&["unset", "example", "@", "NS"], "NS"),
         (&["set", "example", "$INCLUDE", "/etc/passwd"], "record:1:"),
@@ -113,7 +115,7 @@ fn what_is_wrong_is_shown_where_it_is_and_changes_nothing() {
     zone(&server, &["begin", "example"]);
     zone(&server, &["set", "example", "a", "A", "192.0.2.1"]);
     zone(&server, &["abort", "example"]);
-    assert!(refused(&server, &["diff", "example"]).contains("there is no transaction"));
+    assert!(refused(&server, &["diff", "example"]).contains("the zone has no transaction"));
     assert_eq!(server.ctl_json(&["zone", "status", "example"])["serial"], 1);
 }
 
@@ -133,7 +135,7 @@ fn a_commit_goes_with_changes_elsewhere_and_not_with_changes_of_the_same_names()
     assert_eq!(answer["changes"], meanwhile);
     let said = refused(&server, &["commit", "example"]);
     assert!(
-        said.contains("+www.example. 5 IN TXT \"mine\"\n") && said.contains("has changed in the zone"),
+        said.contains("+www.example. 5 IN TXT \"mine\"\n") && said.contains("have changed in the zone"),
         "{said}"
     );
     // Once that record is deleted again, there is no conflict.
