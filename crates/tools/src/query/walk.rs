@@ -3,8 +3,9 @@
 //! order.
 //!
 //! The core of `resolver` does not fit the exchanges: it chooses servers at random and by their speed, sends
-//! minimised names in mixed case with its own cookies to port 53, and keeps only those records of a reply that
-//! an answer needs. A walk sends each server exactly the query of the command line, and prints whole replies.
+//! minimised names in mixed case with its own cookies to port 53, and keeps only those records of a reply
+//! that an answer needs. A walk sends each server exactly the query of the command line, and prints whole
+//! replies.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
