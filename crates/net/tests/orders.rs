@@ -139,7 +139,7 @@ mod outbound;
 #[allow(dead_code, reason = "the test needs a part of it")]
 mod ready;
 #[path = "../src/outgoing/shared_driver.rs"]
-#[allow(dead_code, reason = "the test needs a part of it")]
+#[allow(dead_code, unreachable_pub, reason = "the test needs a part of it")]
 mod shared_driver;
 
 use std::sync::Arc;

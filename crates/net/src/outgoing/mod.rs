@@ -75,8 +75,9 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use driver::{Outgoing, OutgoingConfig, OutgoingTotals};
+pub use driver::{Outgoing, OutgoingConfig};
 pub(crate) use outbound::WorkerOutbound;
+pub use shared_driver::OutgoingCounts;
 
 /// Opens a connection for a thread that may block, from the address `from` if set, with the timeout
 /// `patience`.
