@@ -4,8 +4,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use wire::message::{Parser, RawRecord};
+use wire::{Malformed, Rcode, Type, rdata};
+
 use crate::failure::{Context, Failure, Result};
-use crate::message::{Edns, Place, each_answer, kind, read_name, serial_at, write_query};
+use crate::message::{Edns, each_answer, serial_of, write_query};
 use crate::{sys, tcp};
 
 /// Size of one read from the kernel, in bytes.
@@ -48,7 +51,7 @@ impl Connection {
         mut each: impl FnMut(&[u8]),
     ) -> Result<Taken> {
         let mut query = Vec::new();
-        write_query(&mut query, zone, kind::AXFR, Edns::None);
+        write_query(&mut query, zone, Type::AXFR, Edns::None);
         query[..2].copy_from_slice(&ID);
         let began = Instant::now();
         self.0.send(&query)?;
@@ -83,21 +86,25 @@ impl Ends {
     }
 
     fn add(&mut self, message: &[u8]) -> Result<(), String> {
-        let header = message.get(..12).ok_or("a message is shorter than a header")?;
-        if header[..2] != ID || header[2] & 0x80 == 0 {
+        let (header, _) = Parser::new(message).map_err(|_| "a message is shorter than a header")?;
+        if message[..2] != ID || !header.is_response() {
             return Err("a message is no response to the request".to_string());
         }
-        if header[3] & 15 != 0 {
-            return Err(format!("refused with RCODE {}", header[3] & 15));
+        if header.rcode() != Rcode::NOERROR {
+            return Err(format!("refused with RCODE {}", header.rcode().0));
         }
         let mut fault = None;
-        each_answer(message, |place| fault = fault.or(self.record(message, place).err()))?;
+        let read = each_answer(message, |parser, record| {
+            fault = fault.or(self.record(parser, record).err());
+        });
+        read.map_err(|_| "a message is malformed")?;
         fault.map_or(Ok(()), |fault| Err(fault.to_string()))
     }
 
-    fn record(&mut self, message: &[u8], place: &Place) -> Result<(), &'static str> {
+    fn record(&mut self, parser: &mut Parser<'_>, record: &RawRecord) -> Result<(), &'static str> {
         self.records += 1;
-        let soa = (place.kind == kind::SOA).then(|| serial_at(message, place)).transpose()?;
+        let soa = (record.rtype == Type::SOA).then(|| serial_of(parser, record)).transpose();
+        let soa = soa.map_err(|_| "an SOA record is malformed")?;
         match (self.first, self.last, soa) {
             (None, _, Some(_)) => self.first = soa,
             (None, _, None) => return Err("the first record is no SOA record"),
@@ -118,30 +125,25 @@ impl Content {
     /// Adds the records of a checked message.
     pub(crate) fn add(&mut self, message: &[u8]) {
         let mut sum = self.0;
-        let each = |place: &Place| sum = sum.wrapping_add(digest(message, place).unwrap_or(0));
+        let each = |parser: &mut Parser<'_>, record: &RawRecord| {
+            sum = sum.wrapping_add(digest(parser, record).unwrap_or(0));
+        };
         // If the message is malformed further on, the sum differs.
         let _ = each_answer(message, each);
         self.0 = sum;
     }
 }
 
-/// Hashes (FNV-1a) a record with uncompressed names in lower case.
-fn digest(message: &[u8], place: &Place) -> Result<u64, &'static str> {
-    let mut bytes = read_name(message, place.owner)?.0;
-    // Type, class and TTL, without the length, which depends on compression.
-    bytes.extend_from_slice(message.get(place.fixed..place.fixed + 8).ok_or("record cut off")?);
-    let mut at = place.rdata.start;
-    let names = match place.kind {
-        kind::SOA => 2,
-        kind::NS => 1,
-        _ => 0,
-    };
-    for _ in 0..names {
-        let (name, after) = read_name(message, at)?;
-        bytes.extend(name);
-        at = after;
-    }
-    bytes.extend_from_slice(message.get(at..place.rdata.end).ok_or("RDATA cut off")?);
+/// Hashes (FNV-1a) a record with uncompressed names in lower case, without the length of its RDATA.
+fn digest(parser: &mut Parser<'_>, record: &RawRecord) -> Result<u64, Malformed> {
+    let owner = parser.name_at(record.owner_at)?.as_name().to_lower();
+    let mut bytes = owner.as_lower().as_wire().to_vec();
+    bytes.extend(record.rtype.0.to_be_bytes());
+    bytes.extend(record.class.0.to_be_bytes());
+    bytes.extend(record.ttl_field);
+    let start = bytes.len();
+    parser.expand_rdata(record, &mut bytes)?;
+    rdata::canonical(record.rtype, &mut bytes[start..]);
     Ok(bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)))
@@ -152,11 +154,11 @@ mod tests {
     use super::*;
 
     /// A message of a transfer with these records, as owner, type and RDATA.
-    fn message(records: &[(&[u8], u16, &[u8])]) -> Vec<u8> {
+    fn message(records: &[(&[u8], Type, &[u8])]) -> Vec<u8> {
         let mut out = vec![ID[0], ID[1], 0x84, 0, 0, 0, 0, records.len() as u8, 0, 0, 0, 0];
         for (owner, kind, rdata) in records {
             out.extend_from_slice(owner);
-            out.extend_from_slice(&kind.to_be_bytes());
+            out.extend_from_slice(&kind.0.to_be_bytes());
             out.extend_from_slice(&[0, 1, 0, 0, 0, 9, 0, rdata.len() as u8]);
             out.extend_from_slice(rdata);
         }
@@ -176,12 +178,12 @@ mod tests {
 
     #[test]
     fn a_transfer_ends_with_the_soa_record_it_began_with() {
-        let (start, a) = ((&b"\x01z\0"[..], kind::SOA, &soa(7)[..]), (&b"\x01a\0"[..], kind::A, &[1; 4][..]));
+        let (start, a) = ((&b"\x01z\0"[..], Type::SOA, &soa(7)[..]), (&b"\x01a\0"[..], Type::A, &[1; 4][..]));
         let begun = ends(&[message(&[start, a])]).unwrap();
         assert!(!begun.is_whole());
         let whole = ends(&[message(&[start, a]), message(&[a, start])]).unwrap();
         assert_eq!((whole.is_whole(), whole.records, whole.last), (true, 4, Some(7)));
-        let other = (&b"\x01z\0"[..], kind::SOA, &soa(8)[..]);
+        let other = (&b"\x01z\0"[..], Type::SOA, &soa(8)[..]);
         for bad in [&[message(&[a, start])][..], &[message(&[start, other])], &[message(&[start, start, a])]]
         {
             assert!(ends(bad).is_err(), "{bad:?}");
@@ -198,8 +200,8 @@ mod tests {
             messages.iter().for_each(|message| content.add(message));
             content
         };
-        let (a, ns) = ((&b"\x01a\0"[..], kind::A, &[1; 4][..]), (&b"\x01A\0"[..], kind::NS, &b"\x01a\0"[..]));
-        let pointed = (&b"\xc0\x0c"[..], kind::NS, &b"\xc0\x0c"[..]);
+        let (a, ns) = ((&b"\x01a\0"[..], Type::A, &[1; 4][..]), (&b"\x01A\0"[..], Type::NS, &b"\x01a\0"[..]));
+        let pointed = (&b"\xc0\x0c"[..], Type::NS, &b"\xc0\x0c"[..]);
         let sum = of(&[message(&[a, ns])]);
         assert_eq!(of(&[message(&[ns]), message(&[a])]), sum);
         assert_eq!(of(&[message(&[a, pointed])]), sum);

@@ -1,49 +1,10 @@
-//! The part of the DNS message format that the benchmark needs: encodes queries and summarises answers so
-//! that those of different servers can be compared. Independent of the server's own code, as it judges that.
+//! Encodes queries, and summarises answers so that those of different servers can be compared.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
-/// Record and query types of the workloads.
-pub(crate) mod kind {
-    /// Address.
-    pub(crate) const A: u16 = 1;
-    /// Name server.
-    pub(crate) const NS: u16 = 2;
-    /// Start of authority.
-    pub(crate) const SOA: u16 = 6;
-    /// Mail exchange.
-    pub(crate) const MX: u16 = 15;
-    /// Text.
-    pub(crate) const TXT: u16 = 16;
-    /// IPv6 address.
-    pub(crate) const AAAA: u16 = 28;
-    /// Delegation signer.
-    pub(crate) const DS: u16 = 43;
-    /// Signature.
-    pub(crate) const RRSIG: u16 = 46;
-    /// Zone key.
-    pub(crate) const DNSKEY: u16 = 48;
-    /// Differences of a zone (RFC 1995).
-    pub(crate) const IXFR: u16 = 251;
-    /// A whole zone (RFC 5936).
-    pub(crate) const AXFR: u16 = 252;
-
-    /// Returns the mnemonic for text query files.
-    pub(crate) fn name(kind: u16) -> &'static str {
-        match kind {
-            A => "A",
-            NS => "NS",
-            SOA => "SOA",
-            MX => "MX",
-            TXT => "TXT",
-            AAAA => "AAAA",
-            DS => "DS",
-            DNSKEY => "DNSKEY",
-            _ => "ANY",
-        }
-    }
-}
+use wire::message::{Parser, RawRecord};
+use wire::rdata::view::Soa;
+use wire::{LowerNameBuf, Malformed, Rcode, Type};
 
 /// EDNS in a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +18,7 @@ pub(crate) enum Edns {
 }
 
 /// Appends a query with ID 0 and no flags. `name` is plain text without escapes; the final dot is optional.
-pub(crate) fn write_query(out: &mut Vec<u8>, name: &str, qtype: u16, edns: Edns) {
+pub(crate) fn write_query(out: &mut Vec<u8>, name: &str, qtype: Type, edns: Edns) {
     let additional = u8::from(edns != Edns::None);
     out.extend_from_slice(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, additional]);
     for label in name.split('.').filter(|label| !label.is_empty()) {
@@ -66,7 +27,7 @@ pub(crate) fn write_query(out: &mut Vec<u8>, name: &str, qtype: u16, edns: Edns)
         out.extend_from_slice(label);
     }
     out.push(0);
-    out.extend_from_slice(&qtype.to_be_bytes());
+    out.extend_from_slice(&qtype.0.to_be_bytes());
     out.extend_from_slice(&[0, 1]);
     if edns != Edns::None {
         let flags = if edns == Edns::Do { 0x80 } else { 0 };
@@ -106,27 +67,27 @@ pub(crate) struct Summary {
 }
 
 struct Record {
-    owner: Vec<u8>,
-    kind: u16,
-    covered: u16,
+    owner: LowerNameBuf,
+    rtype: Type,
+    /// The type that a signature covers.
+    covered: Option<Type>,
 }
 
-/// Summarises a response; the error says why it is malformed.
-pub(crate) fn summarise(message: &[u8]) -> Result<Summary, &'static str> {
-    let header = message.get(..12).ok_or("shorter than a header")?;
-    if header[2] & 0x80 == 0 {
-        return Err("not a response");
+/// Summarises a response.
+pub(crate) fn summarise(message: &[u8]) -> Result<Summary, Malformed> {
+    let (header, mut parser) = Parser::new(message)?;
+    if !header.is_response() {
+        return Err(Malformed);
     }
-    let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    let mut position = 12;
-    for _ in 0..count(4) {
-        position = read_name(message, position)?.1 + 4;
+    let [questions, answers, authorities, additionals] = header.counts();
+    for _ in 0..questions {
+        parser.question()?;
     }
     let mut summary = Summary {
-        rcode: header[3] & 15,
-        authoritative: header[2] & 4 != 0,
-        authentic: header[3] & 0x20 != 0,
-        truncated: header[2] & 2 != 0,
+        rcode: header.rcode().0 as u8,
+        authoritative: header.authoritative(),
+        authentic: header.authentic_data(),
+        truncated: header.truncated(),
         answer: Count::default(),
         authority: Count::default(),
         glue: 0,
@@ -134,23 +95,20 @@ pub(crate) fn summarise(message: &[u8]) -> Result<Summary, &'static str> {
     if summary.truncated {
         return Ok(summary);
     }
-    let answer = read_section(message, &mut position, count(6))?;
-    let authority = read_section(message, &mut position, count(8))?;
-    let additional = read_section(message, &mut position, count(10))?;
-    if position != message.len() {
-        return Err("bytes after the last record");
+    let answer = read_section(&mut parser, answers)?;
+    let authority = read_section(&mut parser, authorities)?;
+    let additional = read_section(&mut parser, additionals)?;
+    if !parser.at_end() {
+        return Err(Malformed);
     }
     let positive = !answer.is_empty();
     summary.answer = tally(answer.iter());
-    summary.authority = tally(
-        authority
-            .iter()
-            .filter(|record| !(positive && (record.kind == kind::NS || record.covered == kind::NS))),
-    );
-    let cut = authority.iter().find(|record| record.kind == kind::NS).filter(|_| !positive);
+    let is_ns = |record: &Record| record.rtype == Type::NS || record.covered == Some(Type::NS);
+    summary.authority = tally(authority.iter().filter(|record| !(positive && is_ns(record))));
+    let cut = authority.iter().find(|record| record.rtype == Type::NS).filter(|_| !positive);
     if let Some(cut) = cut {
-        let address = |record: &&Record| record.kind == kind::A || record.kind == kind::AAAA;
-        let below = |record: &&Record| record.owner.ends_with(&cut.owner);
+        let address = |record: &&Record| record.rtype == Type::A || record.rtype == Type::AAAA;
+        let below = |record: &&Record| record.owner.as_lower().is_at_or_below(cut.owner.as_lower());
         summary.glue = additional.iter().filter(address).filter(below).count() as u16;
     }
     Ok(summary)
@@ -161,128 +119,63 @@ fn tally<'a>(records: impl Iterator<Item = &'a Record>) -> Count {
     let mut count = 0;
     for record in records {
         count += 1;
-        sets.insert((&record.owner, record.kind, record.covered));
+        sets.insert((record.owner.as_lower().as_wire(), record.rtype, record.covered));
     }
     Count { sets: sets.len() as u16, records: count }
 }
 
-fn read_section(message: &[u8], position: &mut usize, count: u16) -> Result<Vec<Record>, &'static str> {
+fn read_section(parser: &mut Parser<'_>, count: u16) -> Result<Vec<Record>, Malformed> {
     let mut records = Vec::new();
     for _ in 0..count {
-        let (owner, after) = read_name(message, *position)?;
-        let fixed = message.get(after..after + 10).ok_or("record cut off")?;
-        let kind = u16::from_be_bytes([fixed[0], fixed[1]]);
-        let length = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
-        let rdata = message.get(after + 10..after + 10 + length).ok_or("RDATA cut off")?;
-        let covered = match rdata {
-            [high, low, ..] if kind == kind::RRSIG => u16::from_be_bytes([*high, *low]),
-            _ => 0,
+        let record = parser.record()?;
+        let owner = parser.name_at(record.owner_at)?.as_name().to_lower();
+        let covered = match parser.message().get(record.rdata.clone()) {
+            Some([high, low, ..]) if record.rtype == Type::RRSIG => {
+                Some(Type(u16::from_be_bytes([*high, *low])))
+            }
+            _ => None,
         };
-        *position = after + 10 + length;
-        records.push(Record { owner, kind, covered });
+        records.push(Record { owner, rtype: record.rtype, covered });
     }
     Ok(records)
 }
 
-/// Offsets of a record in its message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Offset of the owner.
-    pub(crate) owner: usize,
-    /// Offset of the type and the fixed fields: class, TTL, length.
-    pub(crate) fixed: usize,
-    /// Its type.
-    pub(crate) kind: u16,
-    /// Its RDATA.
-    pub(crate) rdata: Range<usize>,
-}
-
-/// Calls `each` for every record of the answer section without decoding names; the error says what is
-/// malformed.
-pub(crate) fn each_answer(message: &[u8], mut each: impl FnMut(&Place)) -> Result<(), &'static str> {
-    let header = message.get(..12).ok_or("shorter than a header")?;
-    let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    let mut position = 12;
-    for _ in 0..count(4) {
-        position = skip_name(message, position)? + 4;
+/// Calls `each` for every record of the answer section, whose names are not decoded.
+pub(crate) fn each_answer(
+    message: &[u8],
+    mut each: impl FnMut(&mut Parser<'_>, &RawRecord),
+) -> Result<(), Malformed> {
+    let (header, mut parser) = Parser::new(message)?;
+    let [questions, answers, ..] = header.counts();
+    for _ in 0..questions {
+        parser.question()?;
     }
-    for _ in 0..count(6) {
-        let (owner, fixed) = (position, skip_name(message, position)?);
-        let bytes = message.get(fixed..fixed + 10).ok_or("record cut off")?;
-        let rdata = fixed + 10..fixed + 10 + usize::from(u16::from_be_bytes([bytes[8], bytes[9]]));
-        position = rdata.end;
-        if position > message.len() {
-            return Err("RDATA cut off");
-        }
-        each(&Place { owner, fixed, kind: u16::from_be_bytes([bytes[0], bytes[1]]), rdata });
+    for _ in 0..answers {
+        let record = parser.record()?;
+        each(&mut parser, &record);
     }
     Ok(())
 }
 
-/// Returns the offset after a name.
-fn skip_name(message: &[u8], mut at: usize) -> Result<usize, &'static str> {
-    loop {
-        match *message.get(at).ok_or("name cut off")? {
-            0 => return Ok(at + 1),
-            length @ 1..=63 => at += 1 + usize::from(length),
-            0xc0.. => return Ok(at + 2),
-            _ => return Err("unknown label type"),
-        }
-    }
-}
-
-/// Returns the serial of the SOA record at this place.
-pub(crate) fn serial_at(message: &[u8], place: &Place) -> Result<u32, &'static str> {
-    let names = skip_name(message, skip_name(message, place.rdata.start)?)?;
-    let serial = message.get(names..names + 4).ok_or("SOA cut off")?;
-    Ok(u32::from_be_bytes([serial[0], serial[1], serial[2], serial[3]]))
+/// Returns the serial of an SOA record.
+pub(crate) fn serial_of(parser: &mut Parser<'_>, record: &RawRecord) -> Result<u32, Malformed> {
+    let mut rdata = Vec::new();
+    parser.expand_rdata(record, &mut rdata)?;
+    Ok(Soa::read(&rdata)?.numbers.serial.0)
 }
 
 /// Returns the serial of the first SOA record in the answer section of a NOERROR response; `None` without
 /// one.
 pub(crate) fn answered_serial(message: &[u8]) -> Option<u32> {
+    let (header, _) = Parser::new(message).ok()?;
     let mut serial = None;
-    let good = message.get(3)? & 15 == 0;
-    let soa = |place: &Place| {
-        if place.kind == kind::SOA && serial.is_none() {
-            serial = serial_at(message, place).ok();
+    let soa = |parser: &mut Parser<'_>, record: &RawRecord| {
+        if record.rtype == Type::SOA && serial.is_none() {
+            serial = serial_of(parser, record).ok();
         }
     };
     each_answer(message, soa).ok()?;
-    serial.filter(|_| good)
-}
-
-/// Returns a possibly compressed name, in lower case and uncompressed, and the offset after it.
-pub(crate) fn read_name(message: &[u8], start: usize) -> Result<(Vec<u8>, usize), &'static str> {
-    let mut name = Vec::new();
-    let (mut at, mut after) = (start, None);
-    loop {
-        let length = *message.get(at).ok_or("name cut off")?;
-        match length {
-            0 => {
-                name.push(0);
-                return Ok((name, after.unwrap_or(at + 1)));
-            }
-            1..=63 => {
-                let end = at + 1 + usize::from(length);
-                name.extend(message.get(at..end).ok_or("label cut off")?.iter().map(u8::to_ascii_lowercase));
-                at = end;
-            }
-            0xc0.. => {
-                let low = *message.get(at + 1).ok_or("pointer cut off")?;
-                let target = usize::from(u16::from_be_bytes([length & 0x3f, low]));
-                if target >= at {
-                    return Err("pointer does not go back");
-                }
-                after = after.or(Some(at + 2));
-                at = target;
-            }
-            _ => return Err("unknown label type"),
-        }
-        if name.len() > 255 {
-            return Err("name too long");
-        }
-    }
+    serial.filter(|_| header.rcode() == Rcode::NOERROR)
 }
 
 #[cfg(test)]
@@ -291,7 +184,7 @@ mod tests {
 
     fn response(counts: [u8; 3], flags: [u8; 2], tail: &[u8]) -> Vec<u8> {
         let mut query = Vec::new();
-        write_query(&mut query, "www.Example.com", kind::A, Edns::None);
+        write_query(&mut query, "www.Example.com", Type::A, Edns::None);
         query[2] = flags[0];
         query[3] = flags[1];
         query[7] = counts[0];
@@ -307,10 +200,10 @@ mod tests {
     #[test]
     fn query_has_the_wire_form() {
         let mut plain = Vec::new();
-        write_query(&mut plain, "a.bc.", kind::MX, Edns::None);
+        write_query(&mut plain, "a.bc.", Type::MX, Edns::None);
         assert_eq!(plain, b"\0\0\0\0\0\x01\0\0\0\0\0\0\x01a\x02bc\0\0\x0f\0\x01");
         let mut with_do = Vec::new();
-        write_query(&mut with_do, ".", kind::NS, Edns::Do);
+        write_query(&mut with_do, ".", Type::NS, Edns::Do);
         assert_eq!(with_do, b"\0\0\0\0\0\x01\0\0\0\0\0\x01\0\0\x02\0\x01\0\0\x29\x04\xd0\0\0\x80\0\0\0");
     }
 
@@ -350,10 +243,10 @@ mod tests {
     fn records_are_found_without_reading_names_and_none_is_read_past_the_end() {
         let whole = response([2, 0, 0], [0x84, 0], &[ADDRESS, &soa(7)].concat());
         let mut kinds = Vec::new();
-        each_answer(&whole, |place| kinds.push((place.kind, place.rdata.len()))).unwrap();
-        assert_eq!(kinds, [(kind::A, 4), (kind::SOA, 22)]);
+        each_answer(&whole, |_, record| kinds.push((record.rtype, record.rdata.len()))).unwrap();
+        assert_eq!(kinds, [(Type::A, 4), (Type::SOA, 22)]);
         for length in 0..whole.len() {
-            assert!(each_answer(&whole[..length], |_| {}).is_err(), "cut at {length}");
+            assert!(each_answer(&whole[..length], |_, _| {}).is_err(), "cut at {length}");
         }
     }
 

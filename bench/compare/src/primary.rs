@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use wire::message::Parser;
+use wire::{Opcode, Type};
+
 use crate::failure::{Context, Result};
-use crate::message::{Edns, kind, read_name, write_query};
+use crate::message::{Edns, serial_of, write_query};
 use crate::stream::{SoaReply, Stream};
 use crate::zones::{SERIAL, ZoneSet};
 use crate::{sys, tcp};
@@ -117,7 +120,7 @@ impl Primary {
     pub(crate) fn notify(&self, server: SocketAddr) -> Result<()> {
         let socket = UdpSocket::bind((self.address.ip(), 0))?;
         let mut message = Vec::new();
-        write_query(&mut message, self.shared.versions.zone(), kind::SOA, Edns::None);
+        write_query(&mut message, self.shared.versions.zone(), Type::SOA, Edns::None);
         // Opcode NOTIFY, authoritative.
         message[2] = 0x24;
         socket.send_to(&message, server).context(|| format!("cannot notify {server}"))?;
@@ -161,7 +164,7 @@ pub(crate) struct Request {
     pub(crate) id: [u8; 2],
     /// The zone, in lower case and wire format.
     pub(crate) zone: Vec<u8>,
-    pub(crate) qtype: u16,
+    pub(crate) qtype: Type,
     /// The server's serial, in an IXFR query.
     pub(crate) has: Option<u32>,
     /// Offset of the end of the question.
@@ -170,23 +173,22 @@ pub(crate) struct Request {
 
 /// Parses an SOA, IXFR or AXFR query; `None` for anything else.
 pub(crate) fn request(message: &[u8]) -> Option<Request> {
-    let header = message.get(..12)?;
-    // One query with one question.
-    if header[2] & 0xf8 != 0 || header[4..6] != [0, 1] {
+    let (header, mut parser) = Parser::new(message).ok()?;
+    if header.is_response() || header.opcode() != Opcode::QUERY || header.counts()[0] != 1 {
         return None;
     }
-    let (zone, after) = read_name(message, 12).ok()?;
-    let qtype = u16::from_be_bytes(message.get(after..after + 2)?.try_into().ok()?);
+    let question = parser.question().ok()?;
+    let (zone, qtype) = (question.name.to_lower().as_lower().as_wire().to_vec(), question.qtype);
+    let end = parser.position().index();
     // The server's SOA record is in the authority section (RFC 1995 §3).
-    let known = || {
-        let fixed = read_name(message, after + 4).ok()?.1 + 10;
-        let serial = read_name(message, read_name(message, fixed).ok()?.1).ok()?.1;
-        Some(u32::from_be_bytes(message.get(serial..serial + 4)?.try_into().ok()?))
+    let mut known = || {
+        let record = parser.record().ok()?;
+        serial_of(&mut parser, &record).ok()
     };
-    let has = if qtype == kind::IXFR { known() } else { None };
-    let wanted = matches!(qtype, kind::SOA | kind::IXFR | kind::AXFR);
-    let end = after + 4;
-    (wanted && end <= message.len()).then_some(Request { id: [header[0], header[1]], zone, qtype, has, end })
+    let has = if qtype == Type::IXFR { known() } else { None };
+    let wanted = matches!(qtype, Type::SOA | Type::IXFR | Type::AXFR);
+    let id = header.id().to_be_bytes();
+    wanted.then_some(Request { id, zone, qtype, has, end })
 }
 
 /// Answers with the SOA record only; over UDP this makes the server retry over TCP (RFC 1995 §2).
@@ -231,7 +233,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> {
         }
         let Some(request) = request(&message) else { return Ok(()) };
         let (is_new, version) = shared.current();
-        if request.qtype == kind::SOA || request.has == Some(version.serial) {
+        if request.qtype == Type::SOA || request.has == Some(version.serial) {
             let reply = version.soa.answering(request.id, request.qtype);
             stream.write_all(&tcp::framed(&reply))?;
             continue;
@@ -297,9 +299,9 @@ mod tests {
     #[test]
     fn a_request_is_read_with_the_serial_it_names() {
         let mut plain = Vec::new();
-        write_query(&mut plain, "test", kind::IXFR, Edns::None);
+        write_query(&mut plain, "test", Type::IXFR, Edns::None);
         let zone = b"\x04test\0".to_vec();
-        let asked = Request { id: [0, 0], zone, qtype: kind::IXFR, has: None, end: plain.len() };
+        let asked = Request { id: [0, 0], zone, qtype: Type::IXFR, has: None, end: plain.len() };
         assert_eq!(request(&plain), Some(asked));
         let mut since = plain.clone();
         since[9] = 1;
@@ -321,7 +323,7 @@ mod tests {
         socket.connect(primary.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut query = Vec::new();
-        write_query(&mut query, "test", kind::SOA, Edns::None);
+        write_query(&mut query, "test", Type::SOA, Edns::None);
         let serial = || answered_serial(&exchange(&socket, &query, 7).unwrap());
         let take = || {
             let mut content = Content::default();

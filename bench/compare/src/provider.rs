@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
+use wire::Type;
 
 use crate::failure::{Context, Failure, Result};
-use crate::message::kind;
 use crate::primary::{Request, request};
 use crate::random::mix;
 use crate::sys;
@@ -80,12 +80,12 @@ impl SmallZones {
         out.extend(id.to_be_bytes());
         out.extend([flags, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
         out.extend(&self.names[place]);
-        out.extend([0, kind::SOA as u8, 0, 1]);
+        out.extend([0, Type::SOA.0 as u8, 0, 1]);
     }
 
     /// Appends the SOA record after a question for the zone.
     fn write_soa(&self, out: &mut Vec<u8>, version: u32) {
-        out.extend([0xc0, 12, 0, kind::SOA as u8, 0, 1]);
+        out.extend([0xc0, 12, 0, Type::SOA.0 as u8, 0, 1]);
         out.extend(86_400u32.to_be_bytes());
         out.extend([0, 6 + 13 + 20]);
         out.extend(b"\x03ns1\xc0\x0c\x0ahostmaster\xc0\x0c");
@@ -99,29 +99,29 @@ impl SmallZones {
     fn write_rest(&self, out: &mut Vec<u8>, place: usize, version: u32) {
         let hash = mix(place as u64);
         let address = (0x0a00_0000 | (hash as u32 & 0x00ff_fff0) | version).to_be_bytes();
-        let mut record = |owner: &[u8], rtype: u16, ttl: u32, rdata: &[u8]| {
+        let mut record = |owner: &[u8], rtype: Type, ttl: u32, rdata: &[u8]| {
             out.extend(owner);
             out.extend([0xc0, 12]);
-            out.extend(rtype.to_be_bytes());
+            out.extend(rtype.0.to_be_bytes());
             out.extend([0, 1]);
             out.extend(ttl.to_be_bytes());
             out.extend((rdata.len() as u16).to_be_bytes());
             out.extend(rdata);
         };
-        record(b"", kind::NS, 86_400, b"\x03ns1\xc0\x0c");
-        record(b"", kind::NS, 86_400, b"\x03ns2\xc0\x0c");
-        record(b"\x03ns1", kind::A, 86_400, &[192, 0, 2, 1]);
-        record(b"\x03ns2", kind::A, 86_400, &[192, 0, 2, 2]);
-        record(b"", kind::A, 3600, &address);
-        record(b"\x03www", kind::A, 3600, &address);
+        record(b"", Type::NS, 86_400, b"\x03ns1\xc0\x0c");
+        record(b"", Type::NS, 86_400, b"\x03ns2\xc0\x0c");
+        record(b"\x03ns1", Type::A, 86_400, &[192, 0, 2, 1]);
+        record(b"\x03ns2", Type::A, 86_400, &[192, 0, 2, 2]);
+        record(b"", Type::A, 3600, &address);
+        record(b"\x03www", Type::A, 3600, &address);
         let end = (hash as u16).to_be_bytes();
         record(
             b"\x03www",
-            kind::AAAA,
+            Type::AAAA,
             3600,
             &[0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end[0], end[1]],
         );
-        record(b"", kind::MX, 3600, b"\x00\x0a\x03www\xc0\x0c");
+        record(b"", Type::MX, 3600, b"\x00\x0a\x03www\xc0\x0c");
     }
 }
 
@@ -193,7 +193,7 @@ impl Shared {
         self.zones.write_soa(&mut out, version);
         // Over UDP, the SOA record alone makes the server retry over TCP (RFC 1995 §2).
         let is_known = has == Some(SmallZones::serial(version));
-        if qtype != kind::SOA && is_stream && !is_known {
+        if qtype != Type::SOA && is_stream && !is_known {
             self.zones.write_rest(&mut out, *place, version);
             self.zones.write_soa(&mut out, version);
             out[7] = RECORDS as u8 + 1;
@@ -502,7 +502,7 @@ pub(crate) mod tests {
             let each = |message: &[u8]| {
                 assert!(summarise(message).is_ok());
                 kinds.clear();
-                each_answer(message, |place| kinds.push(place.kind)).unwrap();
+                each_answer(message, |_, record| kinds.push(record.rtype)).unwrap();
             };
             Connection::open(provider.address).unwrap().take(name, Duration::from_secs(20), each).unwrap()
         };
@@ -514,8 +514,8 @@ pub(crate) mod tests {
         assert!(!provider.has_sent(1), "not the newest");
         assert_eq!(take().serial, SERIAL + 1);
         assert_eq!((provider.has_sent(1), provider.transfers()), (true, 2));
-        assert_eq!((kinds[0], kinds[9]), (kind::SOA, kind::SOA));
-        assert!([kind::NS, kind::A, kind::AAAA, kind::MX].iter().all(|kind| kinds.contains(kind)));
+        assert_eq!((kinds[0], kinds[9]), (Type::SOA, Type::SOA));
+        assert!([Type::NS, Type::A, Type::AAAA, Type::MX].iter().all(|kind| kinds.contains(kind)));
         assert_eq!(zones.len(), 3);
     }
 
@@ -523,14 +523,14 @@ pub(crate) mod tests {
     fn who_has_the_newest_version_is_sent_no_more_and_unknown_zones_are_refused() {
         let (provider, _, set) = primary(2);
         let mut query = Vec::new();
-        write_query(&mut query, &set.zones[0].name.to_uppercase(), kind::SOA, Edns::None);
+        write_query(&mut query, &set.zones[0].name.to_uppercase(), Type::SOA, Edns::None);
         let answer = exchange(&asking(&provider), &query, 7).unwrap();
         assert_eq!(answered_serial(&answer), Some(SERIAL));
-        write_query(&mut query, "not-there.test", kind::SOA, Edns::None);
+        write_query(&mut query, "not-there.test", Type::SOA, Edns::None);
         let unknown = exchange(&asking(&provider), &query[query.len() / 2..], 7);
         assert!(unknown.is_none_or(|answer| answer[3] & 15 == 5));
         let mut since = Vec::new();
-        write_query(&mut since, &set.zones[0].name, kind::IXFR, Edns::None);
+        write_query(&mut since, &set.zones[0].name, Type::IXFR, Edns::None);
         since[9] = 1;
         since.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
         since.extend(SERIAL.to_be_bytes());
@@ -562,7 +562,7 @@ pub(crate) mod tests {
         let (provider, _, set) = primary(3);
         let ask = |zone: usize| {
             let mut query = Vec::new();
-            write_query(&mut query, &set.zones[zone].name, kind::SOA, Edns::None);
+            write_query(&mut query, &set.zones[zone].name, Type::SOA, Edns::None);
             exchange(&asking(&provider), &query, 7).unwrap()
         };
         // REFRESH is the fourth last number.

@@ -5,8 +5,10 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use wire::Type;
+
 use crate::failure::{Context, Failure, Result};
-use crate::message::{Edns, kind, write_query};
+use crate::message::{Edns, write_query};
 use crate::random::{LABELS, Random, label};
 use crate::zones::{SIGNED, small_zone_name};
 
@@ -43,7 +45,7 @@ pub(crate) enum Known {
 
 impl Known {
     /// Returns the question with this number: six kinds in turn, each name once.
-    fn question(self, seed: u64, number: u64) -> (String, u16, Edns) {
+    fn question(self, seed: u64, number: u64) -> (String, Type, Edns) {
         match self {
             Known::Plain => known(seed, number),
             Known::Signed => validated(seed, number),
@@ -95,13 +97,13 @@ pub(crate) enum Mix {
 }
 
 impl Mix {
-    fn next(&self, number: u64, seed: u64, random: &mut Random) -> (String, u16, Edns) {
+    fn next(&self, number: u64, seed: u64, random: &mut Random) -> (String, Type, Edns) {
         match self {
             Mix::Each(known) => known.question(seed, number),
             Mix::Even { count, known } => known.question(seed, random.below(*count)),
             Mix::Popular(zipf, known) => known.question(seed, zipf.pick(random)),
             Mix::Unique => unique(seed, number),
-            Mix::OneName => ("www.example.com".to_string(), kind::A, Edns::None),
+            Mix::OneName => ("www.example.com".to_string(), Type::A, Edns::None),
             Mix::Delegations { count, nxdomain } => delegation(seed, random, *count, *nxdomain),
             Mix::Many { count } => many(seed, random, *count),
             Mix::Signed { count } => signed(seed, random, *count),
@@ -142,24 +144,24 @@ impl Zipf {
 }
 
 /// Returns the repeated question with this number: six kinds in turn, each name once.
-fn known(seed: u64, number: u64) -> (String, u16, Edns) {
-    const TYPES: [u16; 6] = [kind::A, kind::AAAA, kind::MX, kind::NS, kind::TXT, kind::A];
+fn known(seed: u64, number: u64) -> (String, Type, Edns) {
+    const TYPES: [Type; 6] = [Type::A, Type::AAAA, Type::MX, Type::NS, Type::TXT, Type::A];
     let at = (number % 6) as usize;
     let prefix = if at == 5 { MISSING } else { "" };
     (format!("{prefix}{}.example.net", label(seed, number)), TYPES[at], Edns::None)
 }
 
 /// Returns the same for the signed zone, without NS, which would be a delegation.
-pub(crate) fn validated(seed: u64, number: u64) -> (String, u16, Edns) {
-    const TYPES: [u16; 6] = [kind::A, kind::AAAA, kind::MX, kind::TXT, kind::A, kind::A];
+pub(crate) fn validated(seed: u64, number: u64) -> (String, Type, Edns) {
+    const TYPES: [Type; 6] = [Type::A, Type::AAAA, Type::MX, Type::TXT, Type::A, Type::A];
     let at = (number % 6) as usize;
     let prefix = if at == 5 { MISSING } else { "" };
     (format!("{prefix}{}.{SIGNED}", label(seed, number)), TYPES[at], Edns::Do)
 }
 
 /// Returns the question with this number that is not repeated.
-fn unique(seed: u64, number: u64) -> (String, u16, Edns) {
-    (format!("{}.{WILD}.example.net", label(seed, number)), kind::A, Edns::None)
+fn unique(seed: u64, number: u64) -> (String, Type, Edns) {
+    (format!("{}.{WILD}.example.net", label(seed, number)), Type::A, Edns::None)
 }
 
 /// Appends a query for the repeated question with this number, with RD.
@@ -172,7 +174,7 @@ pub(crate) fn write_unique(out: &mut Vec<u8>, seed: u64, number: u64) {
     write_recursive(out, &unique(seed, number));
 }
 
-fn write_recursive(out: &mut Vec<u8>, (name, qtype, edns): &(String, u16, Edns)) {
+fn write_recursive(out: &mut Vec<u8>, (name, qtype, edns): &(String, Type, Edns)) {
     let start = out.len();
     write_query(out, name, *qtype, *edns);
     out[start + 2] |= 1;
@@ -183,48 +185,48 @@ fn absent(random: &mut Random, count: u64) -> u64 {
     count + random.below(LABELS - count)
 }
 
-fn address_type(random: &mut Random) -> u16 {
-    if random.percent(65) { kind::A } else { kind::AAAA }
+fn address_type(random: &mut Random) -> Type {
+    if random.percent(65) { Type::A } else { Type::AAAA }
 }
 
-fn delegation(seed: u64, random: &mut Random, count: u64, nxdomain: u64) -> (String, u16, Edns) {
+fn delegation(seed: u64, random: &mut Random, count: u64, nxdomain: u64) -> (String, Type, Edns) {
     let index = if random.percent(nxdomain) { absent(random, count) } else { random.below(count) };
     let prefix = random.pick(&["www.", "www.", "", "mail.", "_dmarc."]);
     let qtype = match prefix {
-        "_dmarc." => kind::TXT,
-        "" if random.percent(30) => kind::MX,
+        "_dmarc." => Type::TXT,
+        "" if random.percent(30) => Type::MX,
         _ => address_type(random),
     };
     (format!("{prefix}{}.test", label(seed, index)), qtype, Edns::None)
 }
 
-fn many(seed: u64, random: &mut Random, count: u64) -> (String, u16, Edns) {
+fn many(seed: u64, random: &mut Random, count: u64) -> (String, Type, Edns) {
     let zone = small_zone_name(seed, random.below(count));
     let (prefix, qtype) = match random.below(100) {
         0..50 => ("www.".to_string(), address_type(random)),
-        50..70 => (String::new(), kind::A),
-        70..80 => (String::new(), kind::MX),
-        80..85 => (String::new(), kind::NS),
-        85..90 => ("ns1.".to_string(), kind::A),
-        _ => (random.letters(8) + ".", kind::A),
+        50..70 => (String::new(), Type::A),
+        70..80 => (String::new(), Type::MX),
+        80..85 => (String::new(), Type::NS),
+        85..90 => ("ns1.".to_string(), Type::A),
+        _ => (random.letters(8) + ".", Type::A),
     };
     (format!("{prefix}{zone}"), qtype, Edns::None)
 }
 
-fn signed(seed: u64, random: &mut Random, count: u64) -> (String, u16, Edns) {
+fn signed(seed: u64, random: &mut Random, count: u64) -> (String, Type, Edns) {
     // Of ten names one is a delegation (the last), and only even ones have an AAAA record.
     let ten = random.below((count / 10).max(1)) * 10;
     let (index, qtype) = match random.below(100) {
-        0..45 => (ten + random.below(9), kind::A),
-        45..60 => (ten + random.below(4) * 2, kind::AAAA),
-        60..85 => (absent(random, count), kind::A),
-        85..95 => (ten + random.below(4) * 2 + 1, kind::AAAA),
-        _ => (ten + 9, kind::A),
+        0..45 => (ten + random.below(9), Type::A),
+        45..60 => (ten + random.below(4) * 2, Type::AAAA),
+        60..85 => (absent(random, count), Type::A),
+        85..95 => (ten + random.below(4) * 2 + 1, Type::AAAA),
+        _ => (ten + 9, Type::A),
     };
     (format!("{}.signed.test", label(seed, index)), qtype, Edns::Do)
 }
 
-fn root(random: &mut Random, names: &[String]) -> (String, u16, Edns) {
+fn root(random: &mut Random, names: &[String]) -> (String, Type, Edns) {
     let edns = match random.below(100) {
         0..70 => Edns::Do,
         70..85 => Edns::Plain,
@@ -258,10 +260,10 @@ fn root(random: &mut Random, names: &[String]) -> (String, u16, Edns) {
             let top = &names[random.below(names.len() as u64) as usize];
             (format!("{}.{top}", random.letters(8)), address_type(random))
         }
-        980..990 => (names[random.below(names.len() as u64) as usize].clone(), kind::DS),
-        990..995 => (".".to_string(), kind::NS),
-        995..998 => (".".to_string(), kind::DNSKEY),
-        _ => (".".to_string(), kind::SOA),
+        980..990 => (names[random.below(names.len() as u64) as usize].clone(), Type::DS),
+        990..995 => (".".to_string(), Type::NS),
+        995..998 => (".".to_string(), Type::DNSKEY),
+        _ => (".".to_string(), Type::SOA),
     };
     (name, qtype, edns)
 }
@@ -301,7 +303,7 @@ pub(crate) fn make(folder: &Path, key: &str, mix: &Mix, seed: u64, count: u64) -
             Edns::Do => " D",
         };
         let root = if name.ends_with('.') { "" } else { "." };
-        writeln!(text.out, "{name}{root} {}{flags}", kind::name(qtype))?;
+        writeln!(text.out, "{name}{root} {}{flags}", qtype)?;
     }
     for file in parts.into_iter().chain([wire, text]) {
         file.finish()?;
@@ -426,7 +428,7 @@ mod tests {
             assert_eq!(edns, Edns::Do);
             let Some(index) = names.iter().position(|known| *known == name) else { continue };
             delegated += usize::from(index % 10 == 9);
-            aaaa += usize::from(qtype == kind::AAAA && index % 2 == 0);
+            aaaa += usize::from(qtype == Type::AAAA && index % 2 == 0);
         }
         assert!(delegated > 50 && aaaa > 200, "{delegated} {aaaa}");
     }

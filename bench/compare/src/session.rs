@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use wire::Type;
+
 use crate::answers::{self, Answers};
 use crate::axfr::Content;
 use crate::buffers::Buffers;
@@ -19,7 +21,7 @@ use crate::internet::Internet;
 use crate::iterating::Abroad;
 use crate::load::{self, Dnsperf, Load};
 use crate::measure::{self, CpuTicks, WORKING, Watch};
-use crate::message::{Count, Edns, Summary, kind, write_query};
+use crate::message::{Count, Edns, Summary, write_query};
 use crate::namespaces::{self, Pair};
 use crate::primary::{Primary, Versions};
 use crate::programs::Programs;
@@ -347,7 +349,7 @@ impl<'a> Scene<'a> {
         if self.internet.is_some() {
             // Nothing that must stay uncached: a name that the root does not have.
             let mut probe = Vec::new();
-            write_query(&mut probe, "is-it-there", kind::TXT, Edns::Plain);
+            write_query(&mut probe, "is-it-there", Type::TXT, Edns::Plain);
             probe[2] |= 1;
             return vec![probe];
         }

@@ -5,9 +5,10 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
+use wire::Type;
+
 use crate::axfr::Content;
 use crate::failure::{Context, Result};
-use crate::message::kind;
 use crate::zones::SERIAL;
 
 /// Size of a message in bytes: as far as compression pointers reach.
@@ -34,10 +35,10 @@ pub(crate) struct SoaReply {
 
 impl SoaReply {
     /// Returns the response to a query with this ID and type.
-    pub(crate) fn answering(&self, id: [u8; 2], qtype: u16) -> Vec<u8> {
+    pub(crate) fn answering(&self, id: [u8; 2], qtype: Type) -> Vec<u8> {
         let mut out = self.bytes.clone();
         out[..2].copy_from_slice(&id);
-        out[self.qtype..self.qtype + 2].copy_from_slice(&qtype.to_be_bytes());
+        out[self.qtype..self.qtype + 2].copy_from_slice(&qtype.0.to_be_bytes());
         out
     }
 }
@@ -68,11 +69,11 @@ impl Stream {
     }
 
     /// Returns the messages with their length fields, as the response to a query with this ID and type.
-    pub(crate) fn answering(&mut self, id: [u8; 2], qtype: u16) -> &[u8] {
+    pub(crate) fn answering(&mut self, id: [u8; 2], qtype: Type) -> &[u8] {
         for at in &self.messages {
             self.bytes[*at..at + 2].copy_from_slice(&id);
         }
-        self.bytes[self.qtype..self.qtype + 2].copy_from_slice(&qtype.to_be_bytes());
+        self.bytes[self.qtype..self.qtype + 2].copy_from_slice(&qtype.0.to_be_bytes());
         &self.bytes
     }
 
@@ -173,14 +174,14 @@ impl<'a> Writer<'a> {
         let (_class, rtype) = (words.next()?, words.next()?);
         let rdata: Vec<&str> = words.collect();
         let number = match rtype {
-            "A" => kind::A,
-            "NS" => kind::NS,
-            "SOA" => kind::SOA,
-            "AAAA" => kind::AAAA,
-            "DS" => kind::DS,
+            "A" => Type::A,
+            "NS" => Type::NS,
+            "SOA" => Type::SOA,
+            "AAAA" => Type::AAAA,
+            "DS" => Type::DS,
             _ => return None,
         };
-        self.bytes.extend(number.to_be_bytes());
+        self.bytes.extend(number.0.to_be_bytes());
         self.bytes.extend([0, 1]);
         self.bytes.extend(ttl.to_be_bytes());
         self.bytes.extend([0, 0]);
@@ -191,19 +192,19 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    fn rdata(&mut self, rtype: u16, words: &[&str]) -> Option<()> {
+    fn rdata(&mut self, rtype: Type, words: &[&str]) -> Option<()> {
         match (rtype, words) {
-            (kind::A, [address]) => self.bytes.extend(address.parse::<Ipv4Addr>().ok()?.octets()),
-            (kind::AAAA, [address]) => self.bytes.extend(address.parse::<Ipv6Addr>().ok()?.octets()),
-            (kind::NS, [host]) => self.name(&self.absolute(host)),
-            (kind::SOA, [host, mailbox, numbers @ ..]) => {
+            (Type::A, [address]) => self.bytes.extend(address.parse::<Ipv4Addr>().ok()?.octets()),
+            (Type::AAAA, [address]) => self.bytes.extend(address.parse::<Ipv6Addr>().ok()?.octets()),
+            (Type::NS, [host]) => self.name(&self.absolute(host)),
+            (Type::SOA, [host, mailbox, numbers @ ..]) => {
                 self.name(&self.absolute(host));
                 self.name(&self.absolute(mailbox));
                 for number in numbers {
                     self.bytes.extend(number.parse::<u32>().ok()?.to_be_bytes());
                 }
             }
-            (kind::DS, [tag, algorithm, digest, hash]) => {
+            (Type::DS, [tag, algorithm, digest, hash]) => {
                 self.bytes.extend(tag.parse::<u16>().ok()?.to_be_bytes());
                 self.bytes.extend([algorithm.parse::<u8>().ok()?, digest.parse::<u8>().ok()?]);
                 for pair in hash.as_bytes().chunks(2) {
@@ -276,8 +277,10 @@ mod tests {
             Some(&[high, low]) if high >= 0xc0 => Some(usize::from(high & 0x3f) << 8 | usize::from(low)),
             _ => None,
         };
-        each_answer(message, |place| found |= pointer(place.owner).is_some_and(|to| pointer(to).is_some()))
-            .unwrap();
+        each_answer(message, |_, record| {
+            found |= pointer(record.owner_at.index()).is_some_and(|to| pointer(to).is_some())
+        })
+        .unwrap();
         found
     }
 
@@ -287,7 +290,7 @@ mod tests {
         let set = Maker::new(folder.path(), 3).delegations(500, false).unwrap();
         let (mut stream, _) = Stream::read(&set.zones[0].file, "test", 9, usize::MAX).unwrap();
         assert_eq!(stream.len(), stream.bytes.len());
-        let bytes = stream.answering([1, 2], kind::IXFR).to_vec();
+        let bytes = stream.answering([1, 2], Type::IXFR).to_vec();
         let found = messages(&bytes);
         assert!(found.len() > 3, "one message shows little");
         let mut kinds = Vec::new();
@@ -296,12 +299,12 @@ mod tests {
             assert!(message.len() <= MESSAGE);
             assert!(summarise(message).is_ok());
             assert!(!has_pointer_to_pointer(message), "BIND refuses it");
-            each_answer(message, |place| kinds.push(place.kind)).unwrap();
+            each_answer(message, |_, record| kinds.push(record.rtype)).unwrap();
         }
         assert_eq!(kinds.len() as u64, set.records + 1);
-        assert_eq!((kinds[0], kinds.last()), (kind::SOA, Some(&kind::SOA)));
-        assert_eq!(kinds.iter().filter(|kind| **kind == kind::SOA).count(), 2);
-        assert_eq!((found[0][12 + 7], answered_serial(found[0])), (kind::IXFR as u8, Some(9)));
+        assert_eq!((kinds[0], kinds.last()), (Type::SOA, Some(&Type::SOA)));
+        assert_eq!(kinds.iter().filter(|kind| **kind == Type::SOA).count(), 2);
+        assert_eq!((found[0][12 + 7], answered_serial(found[0])), (Type::IXFR.0 as u8, Some(9)));
     }
 
     #[test]
@@ -309,7 +312,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let set = Maker::new(folder.path(), 3).delegations(5, false).unwrap();
         let read = |serial, most| Stream::read(&set.zones[0].file, "test", serial, most).unwrap();
-        let reply = read(8, 5).1.answering([5, 6], kind::SOA);
+        let reply = read(8, 5).1.answering([5, 6], Type::SOA);
         assert_eq!((reply[..2].to_vec(), answered_serial(&reply)), (vec![5, 6], Some(8)));
         assert_eq!(summarise(&reply).unwrap().answer.records, 1);
         let content = |serial, most| read(serial, most).0.content();

@@ -4,11 +4,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use wire::Type;
+
 use crate::axfr::{Connection, Content};
 use crate::failure::{Context, Failure, Result};
 use crate::load::Load;
 use crate::measure::{self, Ledger, WORKING, Watch};
-use crate::message::{Edns, answered_serial, kind, write_query};
+use crate::message::{Edns, answered_serial, write_query};
 use crate::primary::{Primary, Sent, Versions};
 use crate::report::{Figures, Moved};
 use crate::servers::Server;
@@ -155,7 +157,7 @@ impl Asking {
         socket.connect(server).context(|| format!("cannot reach {server}"))?;
         socket.set_read_timeout(Some(Duration::from_millis(20)))?;
         let mut query = Vec::new();
-        write_query(&mut query, versions.zone(), kind::SOA, Edns::None);
+        write_query(&mut query, versions.zone(), Type::SOA, Edns::None);
         Ok(Asking { socket, query, wanted: versions.serial() })
     }
 

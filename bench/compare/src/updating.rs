@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpStream, UdpSocket};
 use mio::{Events, Interest, Poll, Token};
+use wire::Type;
 
 use crate::answers::exchange;
 use crate::failure::{Context, Failure, Result};
 use crate::load::{Latency, Load, named};
-use crate::message::{Edns, kind, summarise, write_query};
+use crate::message::{Edns, summarise, write_query};
 use crate::{namespaces, sys, tcp};
 
 /// Time after which a client repeats an unanswered update.
@@ -48,13 +49,13 @@ enum Change {
 /// Appends an update of `zone` with ID 0 that changes `name`.
 fn write_update(out: &mut Vec<u8>, zone: &str, name: &str, change: Change) {
     let at = out.len();
-    write_query(out, zone, kind::SOA, Edns::None);
+    write_query(out, zone, Type::SOA, Edns::None);
     // Opcode UPDATE; the question is the zone section, followed by one record to change (RFC 2136 §2).
     out[at + 2] = 0x28;
     out[at + 9] = 1;
     out.push(name.len() as u8);
     out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(&[0xc0, 12, 0, kind::A as u8]);
+    out.extend_from_slice(&[0xc0, 12, 0, Type::A.0 as u8]);
     match change {
         Change::Add => out.extend_from_slice(&[0, 1, 0, 0, 1, 44, 0, 4, 192, 0, 2, 1]),
         // Class ANY, no TTL, no RDATA: the whole RRset (§2.5.2).
@@ -114,7 +115,7 @@ impl Updating<'_> {
         let socket = namespaces::socket(None, self.server)?;
         socket.set_read_timeout(Some(RESEND_TIMEOUT))?;
         let mut query = Vec::new();
-        write_query(&mut query, &format!("u-check.{}", self.zone), kind::A, Edns::None);
+        write_query(&mut query, &format!("u-check.{}", self.zone), Type::A, Edns::None);
         for (change, rcode, records) in [(Change::Add, 0, 1), (Change::Delete, 3, 0)] {
             lines.send(0, self.zone, "u-check", change)?;
             let code = loop {
@@ -123,7 +124,7 @@ impl Updating<'_> {
                 }
             };
             let answer = exchange(&socket, &query, 1).context(|| "no answer after an update".to_string())?;
-            let answer = summarise(&answer).map_err(Failure::new)?;
+            let answer = summarise(&answer).context(|| "an answer is malformed".to_string())?;
             if (code, answer.rcode, answer.answer.records) != (0, rcode, records) {
                 let said = format!("RCODE {} with {} records", answer.rcode, answer.answer.records);
                 return Err(Failure::new(format!("{change:?} ends with RCODE {code}, and then {said}")));

@@ -10,9 +10,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use wire::Type;
+
 use crate::answers::exchange;
 use crate::failure::{Context, Result};
-use crate::message::kind;
 use crate::namespaces;
 use crate::queries::{MISSING, WILD};
 use crate::sys::{self, Batch, SLOT};
@@ -174,7 +175,7 @@ fn send_when_due(socket: &UdpSocket, cpu: usize, waiting: &Receiver<Delayed>) {
 /// A question: offsets of its labels, and its type.
 struct Question {
     labels: Vec<usize>,
-    qtype: u16,
+    qtype: Type,
     end: usize,
 }
 
@@ -192,7 +193,7 @@ fn question(bytes: &[u8; SLOT], length: usize) -> Option<Question> {
         }
     }
     let qtype = message.get(at + 1..at + 5)?;
-    Some(Question { labels, qtype: u16::from_be_bytes([qtype[0], qtype[1]]), end: at + 5 })
+    Some(Question { labels, qtype: Type(u16::from_be_bytes([qtype[0], qtype[1]])), end: at + 5 })
 }
 
 /// Turns a query into its answer and returns the new length; 0, for an empty datagram, if it is no query.
@@ -235,9 +236,9 @@ fn answer(bytes: &mut [u8; SLOT], length: usize, counts: &Counts) -> usize {
     end
 }
 
-fn record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, rdata: &[u8]) {
+fn record(out: &mut Vec<u8>, owner: &[u8], rtype: Type, rdata: &[u8]) {
     out.extend_from_slice(owner);
-    out.extend_from_slice(&rtype.to_be_bytes());
+    out.extend_from_slice(&rtype.0.to_be_bytes());
     out.extend_from_slice(&[0, 1]);
     out.extend_from_slice(&TTL.to_be_bytes());
     out.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
@@ -245,14 +246,14 @@ fn record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, rdata: &[u8]) {
 }
 
 /// Returns the RDATA of the records of a type; names in it end with a pointer to QNAME (`c00c`).
-fn rdata(qtype: u16, hash: u32) -> Vec<Vec<u8>> {
+fn rdata(qtype: Type, hash: u32) -> Vec<Vec<u8>> {
     let [a, b, c, d] = hash.to_be_bytes();
     match qtype {
-        kind::A => vec![vec![198, 18 | a & 1, b, c]],
-        kind::AAAA => vec![[&[0x20, 0x01, 0x0d, 0xb8], &[0; 8][..], &[a, b, c, d]].concat()],
-        kind::MX => vec![b"\0\x0a\x04mail\xc0\x0c".to_vec()],
-        kind::NS => vec![b"\x03ns1\xc0\x0c".to_vec(), b"\x03ns2\xc0\x0c".to_vec()],
-        kind::TXT => vec![b"\x1fv=spf1 mx ip4:192.0.2.0/24 -all".to_vec()],
+        Type::A => vec![vec![198, 18 | a & 1, b, c]],
+        Type::AAAA => vec![[&[0x20, 0x01, 0x0d, 0xb8], &[0; 8][..], &[a, b, c, d]].concat()],
+        Type::MX => vec![b"\0\x0a\x04mail\xc0\x0c".to_vec()],
+        Type::NS => vec![b"\x03ns1\xc0\x0c".to_vec(), b"\x03ns2\xc0\x0c".to_vec()],
+        Type::TXT => vec![b"\x1fv=spf1 mx ip4:192.0.2.0/24 -all".to_vec()],
         _ => Vec::new(),
     }
 }
@@ -266,7 +267,7 @@ fn soa(labels: &[usize]) -> Vec<u8> {
     for number in [1, 7200, 3600, 1_209_600, TTL] {
         rdata.extend_from_slice(&number.to_be_bytes());
     }
-    record(&mut out, &owner, kind::SOA, &rdata);
+    record(&mut out, &owner, Type::SOA, &rdata);
     out
 }
 
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
     use crate::message::{Count, Edns, summarise, write_query};
 
-    fn query(name: &str, qtype: u16, edns: Edns) -> Vec<u8> {
+    fn query(name: &str, qtype: Type, edns: Edns) -> Vec<u8> {
         let mut out = Vec::new();
         write_query(&mut out, name, qtype, edns);
         out
@@ -300,7 +301,7 @@ mod tests {
     fn every_type_has_an_answer_and_missing_names_have_none() {
         let (upstream, socket) = upstream(0);
         let types =
-            [(kind::A, 1), (kind::AAAA, 1), (kind::MX, 1), (kind::NS, 2), (kind::TXT, 1), (kind::DS, 0)];
+            [(Type::A, 1), (Type::AAAA, 1), (Type::MX, 1), (Type::NS, 2), (Type::TXT, 1), (Type::DS, 0)];
         for (qtype, records) in types {
             for edns in [Edns::None, Edns::Plain] {
                 let answer = exchange(&socket, &query("a.example.net", qtype, edns), 7).unwrap();
@@ -310,13 +311,13 @@ mod tests {
                 assert!(!summary.authoritative);
             }
         }
-        let answer = exchange(&socket, &query("nx-a.example.net", kind::A, Edns::Plain), 7).unwrap();
+        let answer = exchange(&socket, &query("nx-a.example.net", Type::A, Edns::Plain), 7).unwrap();
         let summary = summarise(&answer).unwrap();
         assert_eq!((summary.rcode, summary.answer.records), (3, 0));
         assert_eq!(summary.authority, Count { sets: 1, records: 1 });
-        let answer = exchange(&socket, &query(".", kind::NS, Edns::None), 7).unwrap();
+        let answer = exchange(&socket, &query(".", Type::NS, Edns::None), 7).unwrap();
         assert_eq!(summarise(&answer).unwrap().answer.records, 2);
-        exchange(&socket, &query("x.WILD.example.net", kind::A, Edns::None), 7).unwrap();
+        exchange(&socket, &query("x.WILD.example.net", Type::A, Edns::None), 7).unwrap();
         assert_eq!(upstream.asked(), Asked { known: 14, unique: 1 });
     }
 
@@ -324,7 +325,7 @@ mod tests {
     fn a_delayed_answer_is_no_earlier_than_it_should_be() {
         let (_upstream, socket) = upstream(20);
         let began = Instant::now();
-        let answer = exchange(&socket, &query("a.example.net", kind::A, Edns::None), 7).unwrap();
+        let answer = exchange(&socket, &query("a.example.net", Type::A, Edns::None), 7).unwrap();
         assert!(began.elapsed() >= Duration::from_millis(20));
         assert_eq!(summarise(&answer).unwrap().answer.records, 1);
     }
@@ -336,7 +337,7 @@ mod tests {
         let socket = namespaces::socket(None, upstream.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         for number in 0..3 {
-            let query = query("x.wild.example.net", kind::A, Edns::Do);
+            let query = query("x.wild.example.net", Type::A, Edns::Do);
             let answer = exchange(&socket, &query, number).unwrap();
             assert_eq!(summarise(&answer).unwrap().answer.records, 1);
         }
@@ -347,7 +348,7 @@ mod tests {
     #[test]
     fn what_is_no_query_is_not_answered() {
         let counts = Counts::default();
-        let whole = query("a.example.net", kind::A, Edns::None);
+        let whole = query("a.example.net", Type::A, Edns::None);
         for length in 0..whole.len() {
             let mut bytes = [0xff; SLOT];
             bytes[..length].copy_from_slice(&whole[..length]);

@@ -7,8 +7,10 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use wire::Type;
+
 use crate::failure::{Context, Failure, Result};
-use crate::message::{Edns, kind};
+use crate::message::Edns;
 use crate::provider::RECORDS;
 use crate::queries::{MISSING, validated};
 use crate::random::{Random, label, mix};
@@ -367,15 +369,15 @@ impl Writer {
     }
 
     /// Writes the record that answers a question, unless its name must not exist.
-    fn answer(&mut self, (name, qtype, _): &(String, u16, Edns), hash: u64) -> Result<()> {
+    fn answer(&mut self, (name, qtype, _): &(String, Type, Edns), hash: u64) -> Result<()> {
         if name.starts_with(MISSING) {
             return Ok(());
         }
         let address = Ipv4Addr::from(0x0a00_0000 | (hash as u32 & 0x00ff_ffff));
         let data = match *qtype {
-            kind::AAAA => format!("AAAA 2001:db8::{:x}:{:x}", hash & 0xffff, hash >> 48),
-            kind::MX => format!("MX 10 mail.{name}."),
-            kind::TXT => "TXT \"v=spf1 mx ip4:192.0.2.0/24 -all\"".to_string(),
+            Type::AAAA => format!("AAAA 2001:db8::{:x}:{:x}", hash & 0xffff, hash >> 48),
+            Type::MX => format!("MX 10 mail.{name}."),
+            Type::TXT => "TXT \"v=spf1 mx ip4:192.0.2.0/24 -all\"".to_string(),
             _ => format!("A {address}"),
         };
         self.line(&format!("{name}. 3600 IN {data}"))

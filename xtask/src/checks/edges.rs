@@ -205,7 +205,7 @@ const ROWS: &[Row] = &[
     Row { name: "nomen", ours: &["wording", "config", "server", "tools"], theirs: Any },
     Row { name: "testkit", ours: &["wire", "dnssec", "zone", "journal"], theirs: Any },
     Row { name: "conformance", ours: &[], theirs: Any },
-    Row { name: "nomen-compare", ours: &["exchange", "net"], theirs: Any },
+    Row { name: "nomen-compare", ours: &["wire", "exchange", "net"], theirs: Any },
     Row {
         name: "nomen-pieces",
         ours: &["wire", "exchange", "zone", "authority", "engine", "testkit"],
