@@ -1,4 +1,5 @@
-//! A map by name that is bounded in bytes: the least recently used entry is evicted first.
+//! The order of last uses, and a map by name that is bounded in bytes: the least recently used entry is evicted
+//! first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,12 +9,50 @@ use wire::LowerName;
 /// Bytes of an entry besides its name and its value: its places in both maps.
 const ENTRY: usize = 128;
 
+/// Keys by their last use.
+pub(crate) struct UseOrder<K> {
+    keys: BTreeMap<u64, K>,
+    /// The number of the last use.
+    last: u64,
+}
+
+impl<K> Default for UseOrder<K> {
+    fn default() -> Self {
+        UseOrder { keys: BTreeMap::new(), last: 0 }
+    }
+}
+
+impl<K> UseOrder<K> {
+    /// Records a use of a key and returns its number; `before` is that of the key's last use.
+    pub(crate) fn record(&mut self, key: K, before: Option<u64>) -> u64 {
+        if let Some(before) = before {
+            self.keys.remove(&before);
+        }
+        self.last += 1;
+        self.keys.insert(self.last, key);
+        self.last
+    }
+
+    /// Removes the key with this last use.
+    pub(crate) fn remove(&mut self, last_use: u64) -> Option<K> {
+        self.keys.remove(&last_use)
+    }
+
+    /// Removes the key that was used longest ago.
+    pub(crate) fn pop_oldest(&mut self) -> Option<K> {
+        self.keys.pop_first().map(|(_, key)| key)
+    }
+
+    /// Returns the number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
 /// Values by the wire form of a name in lower case. The hash is keyed, since attackers can choose names.
 pub(crate) struct Bounded<V> {
     entries: HashMap<Arc<[u8]>, Entry<V>>,
-    /// Names by their last use.
-    order: BTreeMap<u64, Arc<[u8]>>,
-    uses: u64,
+    order: UseOrder<Arc<[u8]>>,
     bytes: usize,
 }
 
@@ -25,7 +64,7 @@ struct Entry<V> {
 
 impl<V> Default for Bounded<V> {
     fn default() -> Self {
-        Bounded { entries: HashMap::new(), order: BTreeMap::new(), uses: 0, bytes: 0 }
+        Bounded { entries: HashMap::new(), order: UseOrder::default(), bytes: 0 }
     }
 }
 
@@ -38,10 +77,9 @@ impl<V> Bounded<V> {
     /// Returns the value of a name, and counts as a use.
     pub(crate) fn get(&mut self, name: LowerName<'_>) -> Option<&mut V> {
         let entry = self.entries.get_mut(name.as_wire())?;
-        self.uses += 1;
-        let key = self.order.remove(&entry.used);
-        entry.used = self.uses;
-        self.order.extend(key.map(|key| (self.uses, key)));
+        if let Some(key) = self.order.remove(entry.used) {
+            entry.used = self.order.record(key, None);
+        }
         Some(&mut entry.value)
     }
 
@@ -50,12 +88,11 @@ impl<V> Bounded<V> {
         self.remove(name);
         let bytes = bytes + name.len() + ENTRY;
         let key: Arc<[u8]> = name.as_wire().into();
-        self.uses += 1;
         self.bytes += bytes;
-        self.order.insert(self.uses, Arc::clone(&key));
-        self.entries.insert(key, Entry { value, used: self.uses, bytes });
+        let used = self.order.record(Arc::clone(&key), None);
+        self.entries.insert(key, Entry { value, used, bytes });
         while self.bytes > most
-            && let Some((_, key)) = self.order.pop_first()
+            && let Some(key) = self.order.pop_oldest()
         {
             self.bytes -= self.entries.remove(&key).map_or(0, |entry| entry.bytes);
         }
@@ -64,7 +101,7 @@ impl<V> Bounded<V> {
     /// Removes a value.
     pub(crate) fn remove(&mut self, name: LowerName<'_>) {
         if let Some(entry) = self.entries.remove(name.as_wire()) {
-            self.order.remove(&entry.used);
+            self.order.remove(entry.used);
             self.bytes -= entry.bytes;
         }
     }

@@ -2,12 +2,13 @@
 //!
 //! The number of the servers found by delegations is bounded.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use exchange::NumberMap;
 
+use crate::bounded::UseOrder;
 use crate::config::Upstream;
 use crate::random::Random;
 use crate::server::Server;
@@ -23,9 +24,9 @@ pub(crate) struct ServerId(u64);
 pub(crate) struct Servers {
     all: NumberMap<ServerId, Server>,
     by_upstream: HashMap<Upstream, ServerId>,
-    /// Servers that no rule names, by their last use.
-    found: BTreeMap<u64, ServerId>,
-    /// The last number given to a server or a use.
+    /// Servers that no rule names.
+    found: UseOrder<ServerId>,
+    /// The last number given to a server.
     last: u64,
 }
 
@@ -45,7 +46,7 @@ impl Servers {
         for &upstream in upstreams {
             let id = self.intern(upstream, random);
             if let Some(used) = self.get_mut(id).and_then(|server| server.used.take()) {
-                self.found.remove(&used);
+                self.found.remove(used);
             }
         }
         let gone = |(id, server): (&ServerId, &Server)| {
@@ -59,16 +60,12 @@ impl Servers {
     pub(crate) fn find(&mut self, upstream: Upstream, most: usize, random: &mut impl Random) -> ServerId {
         let new = !self.by_upstream.contains_key(&upstream);
         let id = self.intern(upstream, random);
-        let used = self.number();
-        let Some(server) = self.get_mut(id) else { return id };
-        if let Some(before) = server.used.replace(used).or(new.then_some(0)) {
-            self.found.remove(&before);
-            self.found.insert(used, id);
-        } else {
-            server.used = None;
-        }
+        // A server that a rule names has no last use.
+        let found = self.all.get_mut(&id).filter(|server| new || server.used.is_some());
+        let Some(server) = found else { return id };
+        server.used = Some(self.found.record(id, server.used));
         while self.found.len() > most.max(1)
-            && let Some((_, id)) = self.found.pop_first()
+            && let Some(id) = self.found.pop_oldest()
         {
             self.remove(id);
         }
@@ -91,16 +88,12 @@ impl Servers {
         self.get(id).map(|server| server.upstream.address)
     }
 
-    fn number(&mut self) -> u64 {
-        self.last += 1;
-        self.last
-    }
-
     fn intern(&mut self, upstream: Upstream, random: &mut impl Random) -> ServerId {
         if let Some(&id) = self.by_upstream.get(&upstream) {
             return id;
         }
-        let id = ServerId(self.number());
+        self.last += 1;
+        let id = ServerId(self.last);
         self.all.insert(id, Server::new(upstream, random.bytes()));
         self.by_upstream.insert(upstream, id);
         id
@@ -155,6 +148,6 @@ pub(crate) mod tests {
         assert_eq!(servers.all.len(), 2);
         servers.name(&[upstream(8)], &mut random);
         assert!(servers.get(ids[0]).is_none());
-        assert!(servers.found.is_empty() && servers.all.len() == 1);
+        assert!(servers.found.len() == 0 && servers.all.len() == 1);
     }
 }
