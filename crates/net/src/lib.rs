@@ -102,7 +102,7 @@ mod xdp;
 pub use config::{ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
-pub use outgoing::{Outgoing, OutgoingConfig, OutgoingTotals, connect};
+pub use outgoing::{Outgoing, OutgoingConfig, OutgoingCounts, connect};
 pub use passed::{PassedFault, PassedSocket};
 pub use refusal::{BindError, BindFault};
 pub use running::{Context, Running};

@@ -133,7 +133,7 @@ mod links {
 }
 
 #[path = "../src/outgoing/desk.rs"]
-#[allow(dead_code, reason = "the test needs a part of it")]
+#[allow(dead_code, unreachable_pub, reason = "the test needs a part of it")]
 mod desk;
 #[path = "../src/outgoing/outbound.rs"]
 #[allow(dead_code, reason = "the test needs a part of it")]

@@ -97,7 +97,7 @@ pub struct Suspects {
 }
 
 /// The resolver's counters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ForwardStats {
     upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
     /// Lookups started.
@@ -139,29 +139,6 @@ pub struct ForwardStats {
 }
 
 impl ForwardStats {
-    pub(crate) fn new() -> Self {
-        ForwardStats {
-            upstreams: Mutex::default(),
-            lookups: Counter::default(),
-            in_flight: Counter::default(),
-            joined: Counter::default(),
-            answered: Counter::default(),
-            failed: Counter::default(),
-            timed_out: Counter::default(),
-            shed: Default::default(),
-            referrals: Counter::default(),
-            copied: Counter::default(),
-            address_lookups: Counter::default(),
-            overspent: Counter::default(),
-            recursive: Counter::default(),
-            parents_asked: Counter::default(),
-            dead: Counter::default(),
-            instead: Counter::default(),
-            delegation_bytes: Counter::default(),
-            suspects: Suspects::default(),
-        }
-    }
-
     /// Returns the servers of the current rules, each once, in the rules' order.
     pub fn upstreams(&self) -> Vec<Arc<UpstreamStats>> {
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).clone()

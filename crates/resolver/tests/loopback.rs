@@ -100,6 +100,6 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
     let upstream = &stats.upstreams()[0];
     assert_eq!((upstream.udp.get(), upstream.tcp.get()), (5, 5));
     assert!(upstream.smoothed_rtt().is_some() && !upstream.is_failing());
-    assert_eq!(outgoing.totals().opened, 6);
+    assert_eq!(outgoing.counts().opened.get(), 6);
     outgoing.stop();
 }

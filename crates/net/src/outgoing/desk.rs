@@ -97,15 +97,22 @@ pub(super) trait Desk: Send {
 }
 
 /// Counters of a driver.
-#[derive(Default)]
-pub(super) struct Counts {
-    pub(super) opened: Counter,
-    pub(super) refused: Counter,
-    pub(super) exhausted: Counter,
-    pub(super) ended: Counter,
-    pub(super) open: Counter,
-    pub(super) sent: Counter,
-    pub(super) received: Counter,
+#[derive(Debug, Default)]
+pub struct OutgoingCounts {
+    /// Links opened.
+    pub opened: Counter,
+    /// Links that could not be opened, including those beyond the limit.
+    pub refused: Counter,
+    /// Refused links for which no file descriptor was left.
+    pub exhausted: Counter,
+    /// Links that ended by an error or were closed by the remote end.
+    pub ended: Counter,
+    /// Links open now.
+    pub open: Counter,
+    /// Messages sent.
+    pub sent: Counter,
+    /// Messages received.
+    pub received: Counter,
 }
 
 /// State that the threads share; the last field is the driver.
@@ -117,7 +124,7 @@ pub(super) struct Shared<D: ?Sized> {
     pub(super) stop: AtomicBool,
     /// Requests that the core has not taken yet.
     pub(super) waiting: Waiting,
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<OutgoingCounts>,
     pub(super) driver: Mutex<D>,
 }
 

@@ -13,7 +13,7 @@ use exchange::{Action, Core, Event, Link, NumberMap, wake_together};
 use mio::{Events, Poll, Registry, Token, Waker};
 
 use super::client_queues::{ClientQueue, Lanes, Waiting};
-use super::desk::{Counts, Desk, Queue, Shared, Sleep, Turned};
+use super::desk::{Desk, OutgoingCounts, Queue, Shared, Sleep, Turned};
 use super::links::{LinkEvent, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
 use super::socket::{BUFFER, LinkProgress, LinkSocket, is_exhausted};
@@ -51,25 +51,6 @@ impl Default for OutgoingConfig {
     }
 }
 
-/// Counters of a driver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutgoingTotals {
-    /// Links opened.
-    pub opened: u64,
-    /// Links that could not be opened, including those beyond the limit.
-    pub refused: u64,
-    /// Refused links for which no file descriptor was left.
-    pub exhausted: u64,
-    /// Links that ended by an error or were closed by the remote end.
-    pub ended: u64,
-    /// Links open now.
-    pub open: u64,
-    /// Messages sent.
-    pub sent: u64,
-    /// Messages received.
-    pub received: u64,
-}
-
 /// A core on a thread of its own. Dropping it stops the thread without waiting for it.
 pub struct Outgoing<R> {
     requests: Sender<(ClientQueue, R)>,
@@ -92,7 +73,7 @@ impl<R: Send + 'static> Outgoing<R> {
         let waker = Waker::new(poll.registry(), WAKE)?;
         let (requests, queue) = channel();
         let (by_workers, brought) = channel();
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(OutgoingCounts::default());
         let driver = Driver {
             core,
             registry: poll.registry().try_clone()?,
@@ -159,18 +140,9 @@ impl<R: Send + 'static> Outgoing<R> {
         })
     }
 
-    /// Returns the counters so far.
-    pub fn totals(&self) -> OutgoingTotals {
-        let Counts { opened, refused, exhausted, ended, open, sent, received } = &*self.shared.counts;
-        OutgoingTotals {
-            opened: opened.get(),
-            refused: refused.get(),
-            exhausted: exhausted.get(),
-            ended: ended.get(),
-            open: open.get(),
-            sent: sent.get(),
-            received: received.get(),
-        }
+    /// Returns the counters, which any thread may read.
+    pub fn counts(&self) -> &OutgoingCounts {
+        &self.shared.counts
     }
 
     /// Stops the thread and waits for its end. Open links are closed without an event to the core.
@@ -248,7 +220,7 @@ struct Driver<C: Core> {
     queue: Line<C::Request>,
     /// Requests that workers have brought and act on themselves.
     brought: Line<C::Request>,
-    counts: Arc<Counts>,
+    counts: Arc<OutgoingCounts>,
     most: usize,
     links: NumberMap<Link, OpenLink>,
     /// Tokens are never used twice, so that an event of a closed socket matches no link.

@@ -75,7 +75,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use driver::{Outgoing, OutgoingConfig, OutgoingTotals};
+pub use desk::OutgoingCounts;
+pub use driver::{Outgoing, OutgoingConfig};
 pub(crate) use outbound::WorkerOutbound;
 
 /// Opens a connection for a thread that may block, from the address `from` if set, with the timeout

@@ -216,7 +216,7 @@ impl Rig {
     }
 
     fn stop(self) {
-        wait_until("nothing is left open", || self.outgoing.totals().open == 0);
+        wait_until("nothing is left open", || self.outgoing.counts().open.get() == 0);
         self.running.stop();
         self.running.join();
         self.outgoing.stop();
@@ -243,7 +243,7 @@ fn query_and_reply_pass_through_the_worker_alone() {
         let worker = format!("udp-{}-0", rig.running.local_addr().port());
         assert_eq!(rig.threads("request"), [worker.as_str()]);
         assert_eq!(rig.threads("event"), [worker.as_str()]);
-        assert_eq!(rig.outgoing.totals().opened, 400);
+        assert_eq!(rig.outgoing.counts().opened.get(), 400);
         rig.stop();
     }
 }
@@ -300,12 +300,12 @@ fn links_of_a_worker_that_ends_pass_to_the_core_s_thread() {
     let client = rig.client();
     client.send(&query(1, ONCE)).unwrap();
     let (n, from) = rig.other.recv_from(&mut [0; 100]).unwrap();
-    assert_eq!((n, rig.outgoing.totals().open), (20, 1));
+    assert_eq!((n, rig.outgoing.counts().open.get()), (20, 1));
     let Rig { running, outgoing, seen, other } = rig;
     running.stop();
     running.join();
     other.send_to(&query(1, ONCE), from).unwrap();
-    wait_until("the reply is received", || outgoing.totals().open == 0);
+    wait_until("the reply is received", || outgoing.counts().open.get() == 0);
     assert!(seen.lock().unwrap().contains(&("event", "core".to_owned())));
     // A reply that no worker is left to pass on is received all the same.
     outgoing.stop();
@@ -394,7 +394,7 @@ fn where_a_worker_brought_to_two_cores_it_took_the_replies_of_one_for_the_other_
     }
     let worker = format!("udp-{}-0", rig.running.local_addr().port());
     assert_eq!(rig.threads("event"), ["core", worker.as_str()]);
-    wait_until("nothing is left open", || cores[1].totals().open == 0);
+    wait_until("nothing is left open", || cores[1].counts().open.get() == 0);
     rig.stop();
 }
 

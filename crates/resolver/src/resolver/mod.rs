@@ -85,7 +85,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     pub fn new(config: ForwardConfig, sink: O, mut random: R) -> Self {
         let mut servers = Servers::default();
         let (rules, upstreams) = Rules::of(&config, &mut servers, &mut random);
-        let stats = Arc::new(ForwardStats::new());
+        let stats = Arc::<ForwardStats>::default();
         stats.set_upstreams(servers.stats(&upstreams));
         Resolver {
             load: Load::new(rules.len()),

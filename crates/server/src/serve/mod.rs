@@ -421,8 +421,9 @@ fn attend(
         }
         let (of_resolver, of_zones) = (recursive.clone(), Arc::clone(&secondaries));
         tokio::spawn(descriptors::watch(move || {
-            let of_resolver = of_resolver.as_ref().map_or(0, |recursive| recursive.totals().exhausted);
-            of_resolver + of_zones.totals().exhausted
+            let of_resolver =
+                of_resolver.as_ref().map_or(0, |recursive| recursive.link_counts().exhausted.get());
+            of_resolver + of_zones.link_counts().exhausted.get()
         }));
         tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {

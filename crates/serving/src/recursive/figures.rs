@@ -144,7 +144,7 @@ fn forward_counts(recursive: &Recursive) -> [Described; 15] {
         (
             "forward_sockets_exhausted",
             "Sockets to other servers that were not opened because no file descriptor was left",
-            recursive.totals().exhausted,
+            recursive.link_counts().exhausted.get(),
         ),
         ("forward_referrals", "Referrals followed to the servers of another zone", forward.referrals.get()),
         (

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use cache::Cache;
 use dnssec::TrustPoints;
 use engine::Engine;
-use net::{Outgoing, OutgoingConfig, OutgoingTotals};
+use net::{Outgoing, OutgoingConfig, OutgoingCounts};
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Resolver,
@@ -252,8 +252,8 @@ impl Recursive {
     }
 
     /// Returns the counters of the links to other servers.
-    pub fn totals(&self) -> OutgoingTotals {
-        self.outgoing.totals()
+    pub fn link_counts(&self) -> &OutgoingCounts {
+        self.outgoing.counts()
     }
 
     /// Replaces the configuration. Flushes from the cache names whose rules changed, and names that are now

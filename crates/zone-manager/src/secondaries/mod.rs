@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 use engine::{Engine, Source};
 use exchange::unix_seconds;
 use journal::History;
-use net::{Outgoing, OutgoingConfig, OutgoingTotals};
+use net::{Outgoing, OutgoingConfig, OutgoingCounts};
 use resolver::ChaCha;
 use tracing::warn;
 use transfer::incoming::{TransferFault, TransferLimits};
@@ -272,9 +272,9 @@ impl Secondaries {
         forward::install(self, engine);
     }
 
-    /// Totals of the links to other servers.
-    pub fn totals(&self) -> OutgoingTotals {
-        self.outgoing.totals()
+    /// Returns the counters of the links to other servers.
+    pub fn link_counts(&self) -> &OutgoingCounts {
+        self.outgoing.counts()
     }
 
     fn request(&self, request: SecondaryRequest) {
