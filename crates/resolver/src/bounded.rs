@@ -1,4 +1,4 @@
-//! The order of last uses, and a map by name that is bounded in bytes: the least recently used entry is evicted
+//! The order of last uses, and a map by name that is bounded in bytes and evicts the least recently used entry
 //! first.
 
 use std::collections::{BTreeMap, HashMap};
