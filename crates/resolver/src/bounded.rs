@@ -1,5 +1,5 @@
-//! The order of last uses, and a map by name that is bounded in bytes and evicts the least recently used entry
-//! first.
+//! The order of last uses, and a map by name that is bounded in bytes and evicts the least recently used
+//! entry first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::time::Instant;
+use wire::ZoneName;
 
 use crate::args::ZoneCompileArgs;
 use config;
@@ -10,7 +11,7 @@ use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::zone_name::zone_name;
 use wording::did_you_mean;
-use zone_manager::managed::{Apex, ZoneSpec};
+use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::images::{self, StateFolder};
 use zone_manager::zones::resolve::resolve;
 use zone_manager::zones::text::{self, Meter};
@@ -60,7 +61,7 @@ fn open(storage: &Storage) -> Result<StateFolder, (String, u8)> {
 
 /// Returns the zones with these names.
 fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, String> {
-    let mut wanted: HashSet<Apex> = HashSet::new();
+    let mut wanted: HashSet<ZoneName> = HashSet::new();
     for name in names {
         let name = zone_name(name).map_err(|fault| format!("nomen: {fault}"))?;
         if !specs.iter().any(|spec| spec.name() == name.as_name()) {

@@ -31,7 +31,7 @@ use testkit::disk::{Loss, SimulatedDisk, Trouble};
 use transfer::catalog_zone::CatalogZone;
 use update::{Update, UpdateRequest};
 use wire::hash::HashKey;
-use wire::{NameBuf, Serial, Ttl, Type};
+use wire::{NameBuf, Serial, Ttl, Type, ZoneName};
 use zone::store::diff;
 use zone::{Zone, ZoneBuilder};
 
@@ -39,7 +39,7 @@ use crate::changes::TakeEnd;
 use crate::changes::simulated::SimulatedChanges;
 use crate::managed::DifferenceRule;
 use crate::managed::state::{Looked, Reading};
-use crate::managed::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
+use crate::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use crate::secondaries::PeerRules;
 use crate::secondaries::simulated::SimulatedSecondaries;
 use crate::stores::differences::Differences;
@@ -80,7 +80,7 @@ fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
 }
 
-fn apex(text: &str) -> Apex {
+fn apex(text: &str) -> ZoneName {
     name(text).as_name().into()
 }
 
@@ -115,14 +115,14 @@ fn hosts(zone: &Zone) -> BTreeSet<u32> {
 }
 
 /// Returns the name of a zone that the catalog zone may list.
-fn member_name(member: u32) -> Apex {
+fn member_name(member: u32) -> ZoneName {
     apex(&format!("m{member}."))
 }
 
 /// Returns the zones that a version of the catalog zone lists, with their labels.
 fn members(catalog: &Zone) -> BTreeMap<u32, Box<[u8]>> {
     let read = CatalogZone::read(catalog).expect("a catalog zone");
-    let number = |name: &Apex| (0..MEMBERS as u32).find(|member| member_name(*member) == *name);
+    let number = |name: &ZoneName| (0..MEMBERS as u32).find(|member| member_name(*member) == *name);
     let listed = read.members.into_iter();
     listed.filter_map(|(name, member)| Some((number(&name)?, member.id))).collect()
 }

@@ -10,6 +10,7 @@ mod transactions;
 mod zones;
 
 use std::sync::Arc;
+use wire::ZoneName;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -21,7 +22,6 @@ use crate::protocol::{AnswerLine, ControlCommand, True};
 use explain::ExplainedQuery;
 use recursion::{NewRule, RecursiveParts};
 use transactions::TransactionVerb;
-use zone_manager::managed::Apex;
 use zone_manager::secondaries::ZoneOrder;
 use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 use zones::NewZone;
@@ -186,19 +186,19 @@ async fn add_zone(parts: &ServerParts, new: &NewZone) -> CommandResult {
 }
 
 /// Reads one zone again.
-async fn reload_zone(parts: &Arc<ServerParts>, apex: Apex) -> CommandResult {
+async fn reload_zone(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult {
     let result = ended(parts.manager.reload_zone(apex.clone(), false)).await;
     report_zone(parts, apex, result).await
 }
 
 /// Removes a zone that was added.
-async fn remove_zone(parts: &Arc<ServerParts>, apex: Apex) -> CommandResult {
+async fn remove_zone(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult {
     let result = ended(parts.manager.remove_zone(apex.clone())).await;
     report_zone(parts, apex, result).await
 }
 
 /// Reloads a zone from its file although updates have changed the zone.
-async fn take_file(parts: &Arc<ServerParts>, apex: Apex) -> CommandResult {
+async fn take_file(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult {
     let result = ended(parts.manager.reload_zone(apex.clone(), true)).await;
     match (result, zones::taken(parts, &apex).await) {
         (Ok(_), Some(Err(why))) => Err(CommandFault::NotTaken(why)),
@@ -218,7 +218,7 @@ async fn ended(result: oneshot::Receiver<Reloaded>) -> Reloaded {
 }
 
 /// Reports the result of a request about one zone, which may not exist.
-async fn report_zone(parts: &Arc<ServerParts>, apex: Apex, result: Reloaded) -> CommandResult {
+async fn report_zone(parts: &Arc<ServerParts>, apex: ZoneName, result: Reloaded) -> CommandResult {
     match result {
         Err(ReloadFault::NoSuchZone) => {
             blocking(parts, move |parts| Err(zones::no_such_zone(&parts.table, &apex))).await

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use exchange::unix_now;
 use serde_json::{Value, json};
-use wire::Serial;
+use wire::{Serial, ZoneName};
 
 use super::status::seconds;
 use super::{CommandResult, Pieces};
@@ -19,7 +19,7 @@ use wording::did_you_mean;
 use zone_manager::changes::{Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile};
 use zone_manager::dump::dump_lines;
 use zone_manager::managed::examination::FlawText;
-use zone_manager::managed::{Apex, FileStamp, Origin, ZoneStatus, ZoneText};
+use zone_manager::managed::{FileStamp, Origin, ZoneStatus, ZoneText};
 use zone_manager::secondaries::ZoneOrder;
 use zone_manager::written;
 use zone_manager::zones::examiner;
@@ -28,7 +28,7 @@ use zone_manager::zones::places;
 use zone_manager::zones::text::{self, Meter, ZoneFinding};
 
 /// Returns the apex of the zone that a command names.
-pub(super) fn apex(name: &str) -> Result<Apex, ArgumentFault> {
+pub(super) fn apex(name: &str) -> Result<ZoneName, ArgumentFault> {
     zone_name(name).map(|n| n.as_name().into()).map_err(ArgumentFault::Name)
 }
 
@@ -40,7 +40,7 @@ pub(super) fn find(table: &ZoneTable, name: &str) -> Result<Arc<ZoneStatus>, Com
 }
 
 /// Returns the fault for a zone that does not exist, with the most similar name.
-pub(super) fn no_such_zone(table: &ZoneTable, apex: &Apex) -> CommandFault {
+pub(super) fn no_such_zone(table: &ZoneTable, apex: &ZoneName) -> CommandFault {
     let name = apex.to_string();
     let names: Vec<String> = table.all().iter().map(|state| state.spec.name().to_string()).collect();
     let near = did_you_mean(&name, names.iter().map(String::as_str)).map(str::to_owned);
@@ -311,15 +311,15 @@ fn accept_now(
 }
 
 /// Returns the result of loading a zone from its file; `None` if it was not loaded.
-pub(super) async fn taken(parts: &Arc<ServerParts>, apex: &Apex) -> Option<TakeEnd> {
+pub(super) async fn taken(parts: &Arc<ServerParts>, apex: &ZoneName) -> Option<TakeEnd> {
     on_changes(parts, apex, |changes, apex| changes.taken(apex)).await.flatten()
 }
 
 /// Calls the update service on a blocking thread, since it waits for its thread; `None` if there is none.
 async fn on_changes<T: Send + 'static>(
     parts: &Arc<ServerParts>,
-    apex: &Apex,
-    ask: impl FnOnce(&Changes, &Apex) -> T + Send + 'static,
+    apex: &ZoneName,
+    ask: impl FnOnce(&Changes, &ZoneName) -> T + Send + 'static,
 ) -> Option<T> {
     let (changes, apex) = (parts.changes.clone()?, apex.clone());
     tokio::task::spawn_blocking(move || ask(&changes, &apex)).await.ok()

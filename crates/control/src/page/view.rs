@@ -4,13 +4,13 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::stats::RCODES;
-use wire::{Rcode, UnixTime};
+use wire::{Rcode, UnixTime, ZoneName};
 
 use super::html::Html;
 use super::rates::{Stretch, Stretches};
 use super::{FAULTS, ZONES, urgency};
 use zone_manager::managed::examination::SignatureAge;
-use zone_manager::managed::{Apex, ZoneStatus, ZoneText};
+use zone_manager::managed::{ZoneStatus, ZoneText};
 use zone_manager::secondaries::SecondaryStatus;
 use zone_manager::zones::manager::LastReload;
 
@@ -43,7 +43,7 @@ pub(super) struct StateCount {
 
 /// A secondary zone as the page shows it.
 pub(super) struct SecondaryRow {
-    pub(super) apex: Apex,
+    pub(super) apex: ZoneName,
     pub(super) status: SecondaryStatus,
 }
 

@@ -3,12 +3,11 @@
 use engine::Refusal;
 use exchange::wake_together;
 use tracing::{debug, info};
-use wire::{Name, Rcode, Serial};
+use wire::{Name, Rcode, Serial, ZoneName};
 
 use super::group::{Decided, TakenStep};
 use super::transactions::{CommitEnd, TransactionFault};
 use super::{Job, NOT_KEPT, Reply, SendAnswer, Shared, refusal};
-use crate::managed::Apex;
 use telemetry::repeated::log_repeated;
 use telemetry::trail::audit;
 
@@ -58,7 +57,7 @@ impl Outcome {
 }
 
 /// Returns the result of a transaction. `None`: its change is not stored, for this fault.
-pub(super) fn commit_end(apex: &Apex, decided: Option<Decided>, fault: &str) -> CommitEnd {
+pub(super) fn commit_end(apex: &ZoneName, decided: Option<Decided>, fault: &str) -> CommitEnd {
     let Some(Decided::Commit(decided)) = decided else { return Err(not_kept(fault)) };
     let Some((change, records)) = decided? else { return Ok(None) };
     let step = TakenStep::of(&change, records);
@@ -121,6 +120,6 @@ pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Optio
     Settled::Update(job.answer, result)
 }
 
-fn name(apex: &Apex) -> Name<'_> {
+fn name(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }

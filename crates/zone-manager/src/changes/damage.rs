@@ -9,13 +9,13 @@ use journal::{StoreFault, StoreFolder};
 use serde::Serialize;
 use tracing::warn;
 use wire::hash::HashKey;
-use wire::{Name, Serial};
+use wire::{Name, Serial, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::Changes;
 use super::serials::with_serial;
-use crate::managed::{Apex, FileStamp};
+use crate::managed::FileStamp;
 use telemetry::trail::audit;
 use threads::sync::lock;
 
@@ -93,7 +93,7 @@ impl UnclearFiles {
 
 impl Changes {
     /// Records that the journal of a zone cannot be used. Returns the remedies, as text for people.
-    pub(super) fn note_damage(&self, apex: &Apex, fault: &StoreFault) -> String {
+    pub(super) fn note_damage(&self, apex: &ZoneName, fault: &StoreFault) -> String {
         let name = name(apex);
         let acknowledged = self.stores.folder().acknowledged(name);
         let usable = self.stores.exclusively(apex, |folder| folder.salvage(name));
@@ -128,7 +128,7 @@ impl Changes {
     }
 
     /// State of a zone's journal if it cannot be used.
-    pub fn damage(&self, apex: &Apex) -> Option<Damage> {
+    pub fn damage(&self, apex: &ZoneName) -> Option<Damage> {
         lock(&self.shared.damaged).get(apex).cloned()
     }
 
@@ -142,7 +142,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`AcceptFault`].
-    pub fn accept_journal(&self, apex: &Apex, key: &HashKey) -> Result<Accepted, AcceptFault> {
+    pub fn accept_journal(&self, apex: &ZoneName, key: &HashKey) -> Result<Accepted, AcceptFault> {
         self.damage(apex).ok_or(AcceptFault::NotDamaged)?;
         self.release(apex);
         let rest = self.stores.exclusively(apex, |folder| folder.salvage(name(apex))?.load(key));
@@ -158,7 +158,12 @@ impl Changes {
     ///
     /// # Errors
     /// [`AcceptFault`].
-    pub fn accept_file(&self, apex: &Apex, read: Zone, file: &FileStamp) -> Result<Accepted, AcceptFault> {
+    pub fn accept_file(
+        &self,
+        apex: &ZoneName,
+        read: Zone,
+        file: &FileStamp,
+    ) -> Result<Accepted, AcceptFault> {
         self.damage(apex).ok_or(AcceptFault::NotDamaged)?;
         self.release(apex);
         let of = read.serial();
@@ -177,7 +182,7 @@ impl Changes {
 
     /// Returns the zone with a serial number later than the acknowledged one: secondaries may have any
     /// version up to that.
-    fn ahead(&self, apex: &Apex, zone: Zone) -> Result<(Zone, Option<Serial>), AcceptFault> {
+    fn ahead(&self, apex: &ZoneName, zone: Zone) -> Result<(Zone, Option<Serial>), AcceptFault> {
         let acknowledged = self.stores.folder().acknowledged(name(apex));
         let Some(acknowledged) = acknowledged else { return Ok((zone, None)) };
         let is_ahead = |serial: Serial| acknowledged.compare(serial) == Some(std::cmp::Ordering::Less);
@@ -200,7 +205,7 @@ impl Changes {
 
     fn keep_accepted(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         zone: &Zone,
         of: Serial,
         acknowledged: Option<Serial>,
@@ -212,7 +217,7 @@ impl Changes {
 
     fn accepted(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         zone: &Zone,
         of: Serial,
         acknowledged: Option<Serial>,
@@ -231,6 +236,6 @@ impl Changes {
     }
 }
 
-fn name(apex: &Apex) -> Name<'_> {
+fn name(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }

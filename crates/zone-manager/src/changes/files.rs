@@ -15,14 +15,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use tracing::info;
-use wire::{Name, Serial};
+use wire::{Name, Serial, ZoneName};
 use zone::{Stamp, Zone};
 
 use super::notes::KnownFile;
 use super::queue::Entry;
 use super::worker::Order;
 use super::{Shared, THREAD_REPLY_TIMEOUT};
-use crate::managed::{Apex, FileStamp, ZoneText};
+use crate::managed::{FileStamp, ZoneText};
 use crate::written::{self, WriteFault};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
@@ -95,13 +95,13 @@ pub enum FileState {
 #[derive(Default)]
 pub(super) struct Due {
     /// Ordered by time.
-    order: BTreeSet<(Instant, Apex)>,
-    zones: HashSet<Apex>,
+    order: BTreeSet<(Instant, ZoneName)>,
+    zones: HashSet<ZoneName>,
 }
 
 impl Due {
     /// Makes a zone due at a time, unless it is due already. Returns whether it was not.
-    fn add(&mut self, apex: &Apex, at: Instant) -> bool {
+    fn add(&mut self, apex: &ZoneName, at: Instant) -> bool {
         let is_new = !self.zones.contains(apex);
         if is_new {
             self.zones.insert(apex.clone());
@@ -111,7 +111,7 @@ impl Due {
     }
 
     /// Removes and returns the first zone if it is due at `now`; otherwise returns the time at which it is.
-    fn next(&mut self, now: Instant) -> Result<Apex, Option<Instant>> {
+    fn next(&mut self, now: Instant) -> Result<ZoneName, Option<Instant>> {
         match self.order.first() {
             Some((at, _)) if *at > now => Err(Some(*at)),
             _ => {
@@ -132,14 +132,14 @@ pub(super) struct Schedule {
 
 impl Schedule {
     /// Makes the file of a zone that changes due within this time.
-    pub(super) fn within(&self, apex: &Apex, time: Duration) {
+    pub(super) fn within(&self, apex: &ZoneName, time: Duration) {
         if lock(&self.due).add(apex, Instant::now() + time) {
             self.changed.notify_one();
         }
     }
 
     /// Waits until a zone is due.
-    fn wait(&self) -> Apex {
+    fn wait(&self) -> ZoneName {
         let mut due = lock(&self.due);
         loop {
             let now = Instant::now();
@@ -183,7 +183,7 @@ impl ZoneFiles {
 
     /// Writes the file of a zone that is due, if the configuration still wants it. A failed write is retried
     /// after the same time.
-    fn write_due(&self, apex: &Apex) {
+    fn write_due(&self, apex: &ZoneName) {
         let Some(every) =
             self.shared.rules.load().get(apex.as_wire()).and_then(|rules| rules.write_file_every)
         else {
@@ -199,7 +199,7 @@ impl ZoneFiles {
     ///
     /// # Errors
     /// [`FileFault`], which is also logged.
-    pub(super) fn write(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
+    pub(super) fn write(&self, apex: &ZoneName, force: bool) -> Result<CurrentFile, FileFault> {
         let _one_at_a_time = lock(&self.shared.writing);
         let written = self.write_now(apex, force);
         if matches!(written, Err(FileFault::Stopping)) {
@@ -225,7 +225,7 @@ impl ZoneFiles {
         written
     }
 
-    fn write_now(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
+    fn write_now(&self, apex: &ZoneName, force: bool) -> Result<CurrentFile, FileFault> {
         let state = self.shared.kept.get(apex).ok_or(FileFault::NotLoaded)?;
         let ZoneText::File(path) = &state.spec.text else { return Err(FileFault::NoFile) };
         let newest = self.newest(apex)?.or_else(|| state.zone.clone()).ok_or(FileFault::NotLoaded)?;
@@ -262,7 +262,7 @@ impl ZoneFiles {
 
     /// Returns the newest version of a zone that updates are changing, once all earlier orders of the zone
     /// are done; `None` if no update has changed the zone since the start.
-    fn newest(&self, apex: &Apex) -> Result<Option<Arc<Zone>>, FileFault> {
+    fn newest(&self, apex: &ZoneName) -> Result<Option<Arc<Zone>>, FileFault> {
         let (reply, replied) = sync_channel(1);
         let _ = self.orders.send(Order::Zone(apex.clone(), Entry::Newest(reply)));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).map_err(|fault| match fault {
@@ -273,7 +273,7 @@ impl ZoneFiles {
     }
 
     /// Returns the state of the file of a stored zone.
-    pub(super) fn state(&self, apex: &Apex, path: &Path) -> FileState {
+    pub(super) fn state(&self, apex: &ZoneName, path: &Path) -> FileState {
         let Ok(stamp) = Stamp::of(path) else { return FileState::Missing };
         let notes = lock(&self.shared.notes);
         let mut files = notes.get(apex).into_iter().flat_map(|note| &note.files);
@@ -285,7 +285,7 @@ impl ZoneFiles {
     /// path, until this one has replaced it.
     pub(super) fn note_file(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         path: &Path,
         stamp: Stamp,
         serial: Serial,
@@ -302,7 +302,7 @@ impl ZoneFiles {
     }
 
     /// Records the file that was read, if its metadata could be read.
-    pub(super) fn note_read(&self, apex: &Apex, file: Option<&FileStamp>, serial: Serial) {
+    pub(super) fn note_read(&self, apex: &ZoneName, file: Option<&FileStamp>, serial: Serial) {
         let Some((path, stamp)) = file.and_then(|file| Some((file.path(), file.stamp()?))) else { return };
         if let Err(fault) = self.note_file(apex, path, stamp, serial, false) {
             log_repeated!(
@@ -319,7 +319,7 @@ impl ZoneFiles {
     ///
     /// # Errors
     /// [`FileFault::Notes`].
-    pub(super) fn set_frozen(&self, apex: &Apex, frozen: bool) -> Result<(), FileFault> {
+    pub(super) fn set_frozen(&self, apex: &ZoneName, frozen: bool) -> Result<(), FileFault> {
         lock(&self.shared.notes).change(apex, |note| note.frozen = frozen).map_err(FileFault::Notes)?;
         let mut zones = lock(&self.shared.frozen);
         if frozen {
@@ -333,7 +333,7 @@ impl ZoneFiles {
     }
 }
 
-fn name(apex: &Apex) -> Name<'_> {
+fn name(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }
 
@@ -351,7 +351,7 @@ mod tests {
         let (publishing, _published) = std::sync::mpsc::channel();
         let shared = Shared::new(notes, HashSet::new(), PublishHandle(publishing), Arc::default());
         let files = ZoneFiles { shared: Arc::new(shared), orders };
-        let newest = files.newest(&Apex::from(Name::of_checked(b"\x01a\0")));
+        let newest = files.newest(&ZoneName::from(Name::of_checked(b"\x01a\0")));
         assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");
     }
 
@@ -359,7 +359,7 @@ mod tests {
     fn zones_are_due_in_the_order_of_their_times_and_each_once() {
         let (mut due, begun) = (Due::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let [a, b] = [b"\x01a\0", b"\x01b\0"].map(|wire| Apex::from(Name::of_checked(wire)));
+        let [a, b] = [b"\x01a\0", b"\x01b\0"].map(|wire| ZoneName::from(Name::of_checked(wire)));
         assert_eq!(due.next(at(0)), Err(None));
         assert!(due.add(&a, at(5)) && due.add(&b, at(3)));
         assert!(!due.add(&b, at(1)), "it is due already");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use journal::StoreFault;
 use update::{Requester, UpdateFault, Updater};
-use wire::{Serial, Type, UnixTime};
+use wire::{Serial, Type, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, diff};
 
@@ -13,7 +13,7 @@ use super::Job;
 use super::plan::ZoneUpdates;
 use super::serials::with_serial;
 use super::transactions::{CommitOrder, TransactionFault};
-use crate::managed::{Apex, FileStamp};
+use crate::managed::FileStamp;
 use crate::shown_change::ShownRecord;
 
 /// Why changes are not stored.
@@ -46,7 +46,7 @@ pub(super) enum ChangeJob {
 
 /// A zone file to take.
 pub(super) struct FileJob {
-    pub(super) apex: Apex,
+    pub(super) apex: ZoneName,
     /// The version in the file.
     pub(super) zone: Arc<Zone>,
     /// The file as it was when it was read.

@@ -62,13 +62,13 @@ use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateReques
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
 use wire::message::Builder;
-use wire::{LowerNameBuf, Name, Rcode, Serial, UnixTime};
+use wire::{LowerNameBuf, Name, Rcode, Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
+use crate::managed::FileStamp;
 use crate::managed::publishing::PublishHandle;
 use crate::managed::table::ZoneStates;
-use crate::managed::{Apex, FileStamp};
 use crate::stores::ZoneStores;
 use config::Adopt;
 use config::Settings;
@@ -129,7 +129,7 @@ impl std::error::Error for ChangesFault {}
 
 /// A queued request.
 struct Job {
-    apex: Apex,
+    apex: ZoneName,
     request: UpdateRequest,
     rules: Arc<ZoneUpdates>,
     /// The key that signed the request.
@@ -184,13 +184,13 @@ struct Shared {
     kept: Arc<ZoneStates>,
     counts: UpdateCounts,
     /// Zones that have a store on disk.
-    stored: Mutex<HashSet<Apex>>,
+    stored: Mutex<HashSet<ZoneName>>,
     /// Zones whose journals cannot be used.
-    damaged: Mutex<HashMap<Apex, Damage>>,
+    damaged: Mutex<HashMap<ZoneName, Damage>>,
     /// Zones that have changed since the start.
-    zones: Mutex<HashMap<Apex, ZoneChanges>>,
+    zones: Mutex<HashMap<ZoneName, ZoneChanges>>,
     /// Zones that currently take no updates. Workers read this set, because the notes wait for the disk.
-    frozen: Mutex<HashSet<Apex>>,
+    frozen: Mutex<HashSet<ZoneName>>,
     notes: Mutex<Notes>,
     /// When files are due to be written.
     schedule: Schedule,
@@ -199,7 +199,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(notes: Notes, stored: HashSet<Apex>, keeping: PublishHandle, kept: Arc<ZoneStates>) -> Shared {
+    fn new(notes: Notes, stored: HashSet<ZoneName>, keeping: PublishHandle, kept: Arc<ZoneStates>) -> Shared {
         Shared {
             rules: ArcSwap::default(),
             keeping,
@@ -216,7 +216,7 @@ impl Shared {
     }
 
     /// Records changes of a zone, and why the last one is not stored, for operators.
-    fn note(&self, apex: &Apex, changes: usize, now: UnixTime, fault: Option<String>) {
+    fn note(&self, apex: &ZoneName, changes: usize, now: UnixTime, fault: Option<String>) {
         let mut zones = lock(&self.zones);
         let known = zones.entry(apex.clone()).or_default();
         known.changes += changes as u64;
@@ -229,7 +229,7 @@ impl Shared {
     }
 
     /// Records the size of a zone on disk.
-    fn set_size(&self, apex: &Apex, size: StoreSize) {
+    fn set_size(&self, apex: &ZoneName, size: StoreSize) {
         let mut zones = lock(&self.zones);
         let known = zones.entry(apex.clone()).or_default();
         (known.base_bytes, known.change_bytes, known.history_bytes) = (size.base, size.changes, size.history);
@@ -239,7 +239,7 @@ impl Shared {
 /// Opens the stores of zones that updates change.
 fn open_stores(folder: StoreFolder, shared: &Arc<Shared>, background: &Arc<Background>) -> ZoneStores {
     let theirs = Arc::clone(shared);
-    let compacted = move |apex: &Apex, size| match size {
+    let compacted = move |apex: &ZoneName, size| match size {
         Some(size) => theirs.set_size(apex, size),
         None => drop(theirs.counts.failed.fetch_add(1, Relaxed)),
     };
@@ -269,7 +269,7 @@ impl Changes {
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
         let (folder, held) = open_folder(Arc::new(RealDisk), state).map_err(ChangesFault::Folder)?;
         let (zones, unclear) = held;
-        let stored = zones.iter().map(|apex| Apex::from(apex.as_name())).collect();
+        let stored = zones.iter().map(|apex| ZoneName::from(apex.as_name())).collect();
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
         let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
         let stores = open_stores(folder, &shared, background);
@@ -306,7 +306,7 @@ impl Changes {
     }
 
     /// Replaces the rules of some zones.
-    pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Arc<ZoneUpdates>>)>) {
+    pub fn change(&self, zones: impl IntoIterator<Item = (ZoneName, Option<Arc<ZoneUpdates>>)>) {
         let mut rules = UpdateRules::clone(&self.shared.rules.load());
         for (apex, updates) in zones {
             updates.iter().for_each(|updates| self.schedule(&apex, updates));
@@ -317,13 +317,13 @@ impl Changes {
 
     /// Schedules writing the file of a zone that updates have changed before, in case it does not have that
     /// version yet.
-    fn schedule(&self, apex: &Apex, rules: &ZoneUpdates) {
+    fn schedule(&self, apex: &ZoneName, rules: &ZoneUpdates) {
         let every = rules.write_file_every.filter(|_| self.is_stored(apex.as_wire()));
         every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
     }
 
     /// Queues an entry for a zone.
-    fn queue(&self, apex: &Apex, entry: Entry) {
+    fn queue(&self, apex: &ZoneName, entry: Entry) {
         // A send error means that the server is stopping.
         let _ = self.orders.send(Order::Zone(apex.clone(), entry));
     }
@@ -332,7 +332,7 @@ impl Changes {
     ///
     /// # Errors
     /// Why it cannot be used, and how to mend that.
-    pub fn load(&self, apex: &Apex, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, String>> {
+    pub fn load(&self, apex: &ZoneName, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, String>> {
         let name = apex.as_name();
         if !self.is_stored(apex.as_wire()) {
             if !self.unclear.contains(self.stores.folder(), name) {
@@ -361,7 +361,7 @@ impl Changes {
     }
 
     /// Makes the thread drop its version of a zone.
-    fn release(&self, apex: &Apex) {
+    fn release(&self, apex: &ZoneName) {
         let (reply, replied) = sync_channel(1);
         self.queue(apex, Entry::Release(reply));
         // If the thread does not reply, it has ended.
@@ -375,7 +375,7 @@ impl Changes {
 
     /// Accepts a file without a note as known if it is not newer than the stored version. Its serial number
     /// is not known then, and is recorded as that before the newest.
-    fn adopt_file(&self, apex: &Apex, file: &Path, stored: &Path, newest: Serial) {
+    fn adopt_file(&self, apex: &ZoneName, file: &Path, stored: &Path, newest: Serial) {
         let is_noted = lock(&self.shared.notes).get(apex).is_some_and(|note| !note.files.is_empty());
         if !is_noted && !is_newer(file, stored) {
             self.files.note_read(apex, Some(&FileStamp::of(file)), Serial(newest.0.wrapping_sub(1)));
@@ -383,7 +383,7 @@ impl Changes {
     }
 
     /// Queues changing a zone to the version in its file, as it was when read.
-    pub fn take(&self, apex: Apex, zone: Arc<Zone>, file: Option<FileStamp>) {
+    pub fn take(&self, apex: ZoneName, zone: Arc<Zone>, file: Option<FileStamp>) {
         let rules = self.shared.rules.load().get(apex.as_wire()).cloned().unwrap_or_default();
         let of = apex.clone();
         self.queue(&of, Entry::Change(ChangeJob::File(Box::new(FileJob { apex, zone, file, rules }))));
@@ -391,14 +391,14 @@ impl Changes {
 
     /// Announces that the file of a zone will be taken, whether updates have changed the zone before or not.
     /// Waits for the thread; returns whether the zone can be changed. [`taken`](Self::taken) must follow.
-    pub fn hold(&self, apex: &Apex) -> bool {
+    pub fn hold(&self, apex: &ZoneName) -> bool {
         let (reply, replied) = sync_channel(1);
         self.queue(apex, Entry::Hold(reply));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).unwrap_or(false)
     }
 
     /// Returns the result of taking the file of a zone; `None` if it was not taken. Waits for the thread.
-    pub fn taken(&self, apex: &Apex) -> Option<TakeEnd> {
+    pub fn taken(&self, apex: &ZoneName) -> Option<TakeEnd> {
         let (reply, replied) = sync_channel(1);
         self.queue(apex, Entry::Taken(reply));
         replied.recv_timeout(THREAD_REPLY_TIMEOUT).ok().flatten()
@@ -408,18 +408,18 @@ impl Changes {
     ///
     /// # Errors
     /// [`FileFault`].
-    pub fn write_file(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
+    pub fn write_file(&self, apex: &ZoneName, force: bool) -> Result<CurrentFile, FileFault> {
         self.files.write(apex, force)
     }
 
     /// Returns the state of the zone file of a stored zone; `None` for other zones.
-    pub fn file_state(&self, apex: &Apex, file: &Path) -> Option<FileState> {
+    pub fn file_state(&self, apex: &ZoneName, file: &Path) -> Option<FileState> {
         self.is_stored(apex.as_wire()).then(|| self.files.state(apex, file))
     }
 
     /// Returns the changes of a zone since a version; `None` if they are no longer stored. Waits for the
     /// disk.
-    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+    pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             let name = apex.as_name().to_string();
             let about = ("history", &*name);
@@ -433,7 +433,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`FileFault`]; then the zone takes updates as before.
-    pub fn freeze(&self, apex: &Apex) -> Result<Option<CurrentFile>, FileFault> {
+    pub fn freeze(&self, apex: &ZoneName) -> Result<Option<CurrentFile>, FileFault> {
         if self.is_frozen(apex.as_wire()) {
             return Ok(None);
         }
@@ -451,7 +451,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`FileFault::Notes`]; then the zone stays frozen.
-    pub fn thaw(&self, apex: &Apex) -> Result<(), FileFault> {
+    pub fn thaw(&self, apex: &ZoneName) -> Result<(), FileFault> {
         self.files.set_frozen(apex, false)
     }
 
@@ -459,7 +459,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`TransactionFault`].
-    pub fn begin(self: &Arc<Self>, apex: &Apex, served: &Arc<Zone>) -> Result<Serial, TransactionFault> {
+    pub fn begin(self: &Arc<Self>, apex: &ZoneName, served: &Arc<Zone>) -> Result<Serial, TransactionFault> {
         if self.is_frozen(apex.as_wire()) {
             return Err(TransactionFault::Frozen);
         }
@@ -478,7 +478,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`TransactionFault`].
-    pub fn set(&self, apex: &Apex, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
+    pub fn set(&self, apex: &ZoneName, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
         self.transactions.set(apex, record, **self.bounds.load(), Instant::now())
     }
 
@@ -486,7 +486,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`TransactionFault`].
-    pub fn unset(&self, apex: &Apex, records: &UnsetRecords) -> Result<ChangeSet, TransactionFault> {
+    pub fn unset(&self, apex: &ZoneName, records: &UnsetRecords) -> Result<ChangeSet, TransactionFault> {
         self.transactions.unset(apex, records, **self.bounds.load(), Instant::now())
     }
 
@@ -494,7 +494,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`TransactionFault`].
-    pub fn difference(&self, apex: &Apex) -> Result<ChangeSet, TransactionFault> {
+    pub fn difference(&self, apex: &ZoneName) -> Result<ChangeSet, TransactionFault> {
         let work = self.transactions.work(apex, **self.bounds.load(), Instant::now())?;
         Ok(work.difference())
     }
@@ -504,7 +504,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`TransactionFault`]; then the transaction stays open.
-    pub fn commit(&self, apex: &Apex) -> Result<Option<TakenStep>, TransactionFault> {
+    pub fn commit(&self, apex: &ZoneName) -> Result<Option<TakenStep>, TransactionFault> {
         self.transactions.commit(apex, **self.bounds.load(), Instant::now(), |work| {
             let (reply, replied) = sync_channel(1);
             let rules = self.shared.rules.load().get(apex.as_wire()).cloned().unwrap_or_default();
@@ -518,22 +518,22 @@ impl Changes {
     ///
     /// # Errors
     /// [`TransactionFault`].
-    pub fn abort(&self, apex: &Apex) -> Result<(), TransactionFault> {
+    pub fn abort(&self, apex: &ZoneName) -> Result<(), TransactionFault> {
         self.transactions.abort(apex)
     }
 
     /// State of the transaction of a zone, if one is open.
-    pub fn transaction(&self, apex: &Apex) -> Option<OpenTransaction> {
+    pub fn transaction(&self, apex: &ZoneName) -> Option<OpenTransaction> {
         self.transactions.status(apex, Instant::now())
     }
 
     /// Whether the configuration allows changes of a zone.
-    pub fn takes_any(&self, apex: &Apex) -> bool {
+    pub fn takes_any(&self, apex: &ZoneName) -> bool {
         self.shared.rules.load().get(apex.as_wire()).is_some()
     }
 
     /// State of a zone that has changed or is stored.
-    pub fn status(&self, apex: &Apex) -> Option<ZoneChanges> {
+    pub fn status(&self, apex: &ZoneName) -> Option<ZoneChanges> {
         let changed = lock(&self.shared.zones).get(apex).cloned();
         changed.or_else(|| self.is_stored(apex.as_wire()).then(ZoneChanges::default))
     }
@@ -603,7 +603,7 @@ impl Changes {
         }
         let _waiting = Waiting::new(&self.shared);
         let (responder, promise) = responders.take();
-        let (apex, rules) = (Apex::from(apex), Arc::clone(rules));
+        let (apex, rules) = (ZoneName::from(apex), Arc::clone(rules));
         let answer: SendAnswer = Box::new(move |result| match result {
             Ok(()) => responder.resume(|_| Ok(None)),
             Err(refusal) => responder.refuse(refusal),
@@ -641,7 +641,7 @@ fn open_folder(
 /// Reads the stored version of a zone. Returns it with the path of its file.
 fn read_stored(
     stores: &ZoneStores,
-    apex: &Apex,
+    apex: &ZoneName,
     key: &HashKey,
 ) -> Result<Option<(Arc<Zone>, PathBuf)>, StoreFault> {
     let (name, begun) = (apex.as_name(), Instant::now());

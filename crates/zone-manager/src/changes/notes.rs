@@ -11,10 +11,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use wire::NameBuf;
+use wire::{NameBuf, ZoneName};
 use zone::{Stamp, regular};
 
-use crate::managed::Apex;
 use zone::regular::replace;
 
 /// The name of the file in the state folder.
@@ -75,7 +74,7 @@ struct Line {
 #[derive(Debug)]
 pub(super) struct Notes {
     path: PathBuf,
-    zones: HashMap<Apex, ZoneNote>,
+    zones: HashMap<ZoneName, ZoneNote>,
     /// Number of lines in the file.
     lines: usize,
 }
@@ -107,12 +106,12 @@ impl Notes {
     }
 
     /// Returns the note of a zone.
-    pub(super) fn get(&self, apex: &Apex) -> Option<&ZoneNote> {
+    pub(super) fn get(&self, apex: &ZoneName) -> Option<&ZoneNote> {
         self.zones.get(apex)
     }
 
     /// The zones that are frozen.
-    pub(super) fn frozen(&self) -> impl Iterator<Item = &Apex> {
+    pub(super) fn frozen(&self) -> impl Iterator<Item = &ZoneName> {
         self.zones.iter().filter(|(_, note)| note.frozen).map(|(apex, _)| apex)
     }
 
@@ -120,7 +119,7 @@ impl Notes {
     ///
     /// # Errors
     /// Those of the system; then nothing has changed.
-    pub(super) fn change(&mut self, apex: &Apex, change: impl FnOnce(&mut ZoneNote)) -> io::Result<()> {
+    pub(super) fn change(&mut self, apex: &ZoneName, change: impl FnOnce(&mut ZoneNote)) -> io::Result<()> {
         let mut note = self.zones.get(apex).cloned().unwrap_or_default();
         change(&mut note);
         if self.zones.get(apex) == Some(&note) {
@@ -155,7 +154,7 @@ impl Notes {
     }
 }
 
-fn line(apex: &Apex, note: &ZoneNote) -> io::Result<Vec<u8>> {
+fn line(apex: &ZoneName, note: &ZoneNote) -> io::Result<Vec<u8>> {
     let zone = apex.as_name().to_string();
     let mut line = serde_json::to_vec(&Line { zone, note: note.clone() })?;
     line.push(b'\n');
@@ -166,7 +165,7 @@ fn line(apex: &Apex, note: &ZoneNote) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn apex(name: &str) -> Apex {
+    fn apex(name: &str) -> ZoneName {
         name.parse::<NameBuf>().expect("a name").as_name().into()
     }
 

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::ZoneName;
 
 use journal::DEFAULT_HISTORY;
 use update::{SerialPolicy, UpdatePolicy};
 
-use crate::managed::Apex;
 use config::updates::{UpdateKeys, rule_of};
 
 /// Rules for updates of one zone, or of all zones of a folder.
@@ -27,7 +27,7 @@ pub struct ZoneUpdates {
 /// Rules of all zones that may be changed.
 #[derive(Debug, Clone, Default)]
 pub struct UpdateRules {
-    zones: Arc<HashMap<Apex, Arc<ZoneUpdates>>>,
+    zones: Arc<HashMap<ZoneName, Arc<ZoneUpdates>>>,
 }
 
 impl UpdateRules {
@@ -37,7 +37,7 @@ impl UpdateRules {
     }
 
     /// Sets the rules of a zone; `None`: the zone may not be changed.
-    pub fn set(&mut self, apex: &Apex, updates: Option<Arc<ZoneUpdates>>) {
+    pub fn set(&mut self, apex: &ZoneName, updates: Option<Arc<ZoneUpdates>>) {
         let zones = Arc::make_mut(&mut self.zones);
         match updates {
             Some(updates) => zones.insert(apex.clone(), updates),
@@ -46,7 +46,7 @@ impl UpdateRules {
     }
 
     /// Returns the zones that may be changed, with their rules.
-    pub fn iter(&self) -> impl Iterator<Item = (&Apex, &Arc<ZoneUpdates>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ZoneName, &Arc<ZoneUpdates>)> {
         self.zones.iter()
     }
 
@@ -59,14 +59,14 @@ impl UpdateRules {
 /// Builds the rules while the zones of a configuration are found.
 #[derive(Default)]
 pub struct UpdateMaker {
-    zones: HashMap<Apex, Arc<ZoneUpdates>>,
+    zones: HashMap<ZoneName, Arc<ZoneUpdates>>,
     /// Rules shared by the zones of a template, by the address of the template's keys.
     made: HashMap<*const UpdateKeys, Arc<ZoneUpdates>>,
 }
 
 impl UpdateMaker {
     /// Adds a zone with its own keys; its template's apply where it has none.
-    pub fn add(&mut self, apex: &Apex, own: Option<&UpdateKeys>, template: Option<&UpdateKeys>) {
+    pub fn add(&mut self, apex: &ZoneName, own: Option<&UpdateKeys>, template: Option<&UpdateKeys>) {
         if let Some(updates) = self.updates(own, template) {
             self.zones.insert(apex.clone(), updates);
         }

@@ -38,7 +38,7 @@ impl SimulatedChanges {
         (keeping, kept): (PublishHandle, Arc<ZoneStates>),
     ) -> Result<SimulatedChanges, StoreFault> {
         let (folder, (zones, _)) = open_folder(disk, Path::new("/"))?;
-        let stored = zones.iter().map(|apex| Apex::from(apex.as_name())).collect();
+        let stored = zones.iter().map(|apex| ZoneName::from(apex.as_name())).collect();
         let notes = Notes::open(notes).expect("notes");
         let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
         let stores = open_stores(folder, &shared, background);
@@ -49,13 +49,13 @@ impl SimulatedChanges {
     }
 
     /// Returns the stored version of a zone.
-    pub(crate) fn load(&self, apex: &Apex, key: &HashKey) -> Result<Option<Arc<Zone>>, StoreFault> {
+    pub(crate) fn load(&self, apex: &ZoneName, key: &HashKey) -> Result<Option<Arc<Zone>>, StoreFault> {
         Ok(read_stored(&self.stores, apex, key)?.map(|(zone, _)| zone))
     }
 
     /// Sends a request. `answer` gets whether it was accepted; it is dropped if there is no response.
     pub(crate) fn update(&self, request: UpdateRequest, answer: impl FnOnce(bool) + Send + 'static) {
-        let apex = Apex::from(request.zone().as_name());
+        let apex = ZoneName::from(request.zone().as_name());
         let job = Job {
             apex: apex.clone(),
             request,
@@ -69,7 +69,7 @@ impl SimulatedChanges {
     }
 
     /// Changes a zone to the version in its file, `zone`.
-    pub(crate) fn take_file(&self, apex: &Apex, zone: Arc<Zone>) {
+    pub(crate) fn take_file(&self, apex: &ZoneName, zone: Arc<Zone>) {
         let (hold, _) = sync_channel(1);
         self.order(apex, Entry::Hold(hold));
         let rules = Arc::clone(&self.rules);
@@ -78,14 +78,18 @@ impl SimulatedChanges {
     }
 
     /// Requests the result of the last [`take_file`](Self::take_file).
-    pub(crate) fn taken(&self, apex: &Apex) -> Receiver<Option<TakeEnd>> {
+    pub(crate) fn taken(&self, apex: &ZoneName) -> Receiver<Option<TakeEnd>> {
         let (reply, replied) = sync_channel(1);
         self.order(apex, Entry::Taken(reply));
         replied
     }
 
     /// Requests the changes since a version.
-    pub(crate) fn history(&self, apex: &Apex, from: Serial) -> Receiver<Result<Option<History>, StoreFault>> {
+    pub(crate) fn history(
+        &self,
+        apex: &ZoneName,
+        from: Serial,
+    ) -> Receiver<Result<Option<History>, StoreFault>> {
         self.stores.read_history(apex, from)
     }
 
@@ -96,7 +100,7 @@ impl SimulatedChanges {
         replied
     }
 
-    fn order(&self, apex: &Apex, entry: Entry) {
+    fn order(&self, apex: &ZoneName, entry: Entry) {
         let _ = self.orders.send(Order::Zone(apex.clone(), entry));
     }
 

@@ -14,14 +14,13 @@ use serde::Serialize;
 use update::{is_signed, is_signers};
 use wire::rdata::is_same;
 use wire::rdata::view::Soa;
-use wire::{Name, NameBuf, Ttl, Type, UnixTime};
+use wire::{Name, NameBuf, Ttl, Type, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
 
 use super::group::TakenStep;
 use super::plan::ZoneUpdates;
 use super::serials::with_serial;
-use crate::managed::Apex;
 use crate::shown_change::IgnoredParts;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
@@ -57,7 +56,7 @@ pub enum TransactionFault {
     /// Records of this type are made by the signer of a zone.
     SignersType(Type),
     /// All records at the apex would be removed.
-    Apex,
+    ZoneName,
     /// The records to remove do not exist.
     NotThere(Box<NameBuf>, Option<Type>),
     /// The result would not be a valid zone.
@@ -93,7 +92,7 @@ impl fmt::Display for TransactionFault {
                 f.write_str("the zone is signed elsewhere, and a change would make its signatures invalid")
             }
             Self::SignersType(rtype) => write!(f, "records of type {rtype} are made by the signer of a zone"),
-            Self::Apex => {
+            Self::ZoneName => {
                 f.write_str("the zone's own name cannot be without records: name the type to delete")
             }
             Self::NotThere(owner, Some(rtype)) => write!(f, "{owner} {rtype}: there is no such record"),
@@ -225,7 +224,9 @@ impl Work {
         let types: Vec<Type> = match rtype {
             Some(rtype) if is_signers(*rtype) => return Err(TransactionFault::SignersType(*rtype)),
             Some(rtype) => vec![*rtype],
-            None if owner.as_name() == self.version.apex().as_name() => return Err(TransactionFault::Apex),
+            None if owner.as_name() == self.version.apex().as_name() => {
+                return Err(TransactionFault::ZoneName);
+            }
             None => {
                 let node = self.version.find_name(owner.as_name());
                 node.iter().flat_map(|node| node.rrsets()).map(|set| set.rtype()).collect()
@@ -296,7 +297,7 @@ pub(super) struct Transactions {
 
 #[derive(Default)]
 struct Open {
-    zones: HashMap<Apex, Transaction>,
+    zones: HashMap<ZoneName, Transaction>,
     /// Whether a thread drops idle transactions.
     watched: bool,
 }
@@ -306,7 +307,7 @@ impl Transactions {
     /// [`watch`](Self::watch) on a thread.
     pub(super) fn begin(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         base: &Arc<Zone>,
         bounds: TransactionBounds,
         now: Instant,
@@ -352,7 +353,7 @@ impl Transactions {
     /// Sets a record. Returns the change.
     pub(super) fn set(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         record: &SetRecord,
         bounds: TransactionBounds,
         now: Instant,
@@ -363,7 +364,7 @@ impl Transactions {
     /// Unsets records. Returns the change.
     pub(super) fn unset(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         records: &UnsetRecords,
         bounds: TransactionBounds,
         now: Instant,
@@ -373,7 +374,7 @@ impl Transactions {
 
     fn step(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         owner: &NameBuf,
         bounds: TransactionBounds,
         now: Instant,
@@ -399,7 +400,7 @@ impl Transactions {
     /// Returns the result of a transaction so far.
     pub(super) fn work(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         bounds: TransactionBounds,
         now: Instant,
     ) -> Result<Work, TransactionFault> {
@@ -409,7 +410,7 @@ impl Transactions {
     /// Commits a transaction with `commit`, and returns its result. A committed transaction is closed.
     pub(super) fn commit(
         &self,
-        apex: &Apex,
+        apex: &ZoneName,
         bounds: TransactionBounds,
         now: Instant,
         commit: impl FnOnce(Work) -> CommitEnd,
@@ -431,7 +432,7 @@ impl Transactions {
     }
 
     /// Drops a transaction.
-    pub(super) fn abort(&self, apex: &Apex) -> Result<(), TransactionFault> {
+    pub(super) fn abort(&self, apex: &ZoneName) -> Result<(), TransactionFault> {
         let mut open = lock(&self.open);
         match open.zones.get(apex) {
             None => Err(TransactionFault::NotOpen),
@@ -444,7 +445,7 @@ impl Transactions {
     }
 
     /// State of a transaction, for operators.
-    pub(super) fn status(&self, apex: &Apex, now: Instant) -> Option<OpenTransaction> {
+    pub(super) fn status(&self, apex: &ZoneName, now: Instant) -> Option<OpenTransaction> {
         let open = lock(&self.open);
         let Transaction { work, bytes, used, .. } = open.zones.get(apex)?;
         let idle = now.saturating_duration_since(*used).as_secs();
@@ -455,7 +456,7 @@ impl Transactions {
 /// Returns the transaction of a zone, and resets its idle time.
 fn usable<'o>(
     open: &'o mut Open,
-    apex: &Apex,
+    apex: &ZoneName,
     idle: Duration,
     now: Instant,
 ) -> Result<&'o mut Transaction, TransactionFault> {
@@ -519,7 +520,7 @@ mod tests {
         Arc::new(loaded.expect("a zone").zone)
     }
 
-    fn apex(name: &str) -> Apex {
+    fn apex(name: &str) -> ZoneName {
         name.parse::<NameBuf>().expect("a name").as_name().into()
     }
 

@@ -17,7 +17,7 @@ use engine::Refusal;
 use exchange::unix_now;
 use journal::StoreFault;
 use tracing::{debug, info};
-use wire::{Name, Serial, UnixTime};
+use wire::{Name, Serial, UnixTime, ZoneName};
 use zone::Zone;
 
 use super::answers::{Outcome, Settled, answer, commit_end, not_kept, send_answers};
@@ -27,7 +27,6 @@ use super::queue::{Entry, Group, Phase, UpdatableZone, ZoneQueue};
 use super::transactions::TransactionFault;
 use super::{Reply, Shared};
 use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
-use crate::managed::Apex;
 use crate::managed::publishing::ClaimedZone;
 use crate::stores::{Append, Appended, OnThread, ZoneStores};
 use telemetry::repeated::log_repeated;
@@ -43,13 +42,13 @@ const MARKS_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// A message to the thread.
 pub(super) enum Order {
     /// An entry for the queue of a zone.
-    Zone(Apex, Entry),
+    Zone(ZoneName, Entry),
     /// The reply to a claim: the version in service, if any.
-    Claimed(Apex, Option<ClaimedZone>),
+    Claimed(ZoneName, Option<ClaimedZone>),
     /// Changes of a zone are stored, or have failed; with the number of the zone.
-    Stored(Apex, u64, Appended),
+    Stored(ZoneName, u64, Appended),
     /// A fold has ended: the number of the zone, the number of the job, and the version.
-    Folded(Apex, u64, FoldNumber, Option<Arc<Zone>>),
+    Folded(ZoneName, u64, FoldNumber, Option<Arc<Zone>>),
     /// The marks are synced.
     MarksSynced,
     /// The thread ends once all queued work is done.
@@ -88,7 +87,7 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     background: Arc<Background>,
     files: ZoneFiles,
-    zones: HashMap<Apex, ZoneQueue>,
+    zones: HashMap<ZoneName, ZoneQueue>,
     /// The last number given to a zone or a job.
     number: u64,
     /// Groups of changes that are being stored.
@@ -189,7 +188,7 @@ impl Worker {
     }
 
     /// Handles an order. Returns the zone that may have work now.
-    fn take(&mut self, order: Order) -> Option<Apex> {
+    fn take(&mut self, order: Order) -> Option<ZoneName> {
         match order {
             Order::Zone(apex, entry) => {
                 self.zones.entry(apex.clone()).or_default().entries.push_back(entry);
@@ -224,13 +223,13 @@ impl Worker {
     }
 
     /// Does the work queued for a zone until it has to wait for another thread.
-    fn advance(&mut self, apex: &Apex) {
+    fn advance(&mut self, apex: &ZoneName) {
         self.guarded(apex, |worker| while worker.do_next(apex) {});
     }
 
     /// Does work of one zone. A panic is a bug in nomen. It fails only the jobs of this zone, whose clients
     /// get SERVFAIL.
-    fn guarded(&mut self, apex: &Apex, work: impl FnOnce(&mut Self)) {
+    fn guarded(&mut self, apex: &ZoneName, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
             let about = ("change failed", &*name(apex).to_string());
             log_repeated!(
@@ -246,7 +245,7 @@ impl Worker {
 
     /// Handles the first entry of a zone's queue. Returns false if the queue is empty or the zone has to
     /// wait.
-    fn do_next(&mut self, apex: &Apex) -> bool {
+    fn do_next(&mut self, apex: &ZoneName) -> bool {
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         if queue.phase.is_waiting() {
             return false;
@@ -289,7 +288,7 @@ impl Worker {
     }
 
     /// Requests the version in service. Returns false: the zone waits for it.
-    fn claim(&mut self, apex: &Apex) -> bool {
+    fn claim(&mut self, apex: &ZoneName) -> bool {
         if let Some(queue) = self.zones.get_mut(apex) {
             queue.phase = Phase::Claiming;
         }
@@ -300,7 +299,7 @@ impl Worker {
     }
 
     /// Handles the reply to a claim. Dropping a claim that no zone waits for ends it.
-    fn claimed(&mut self, apex: &Apex, claimed: Option<ClaimedZone>) {
+    fn claimed(&mut self, apex: &ZoneName, claimed: Option<ClaimedZone>) {
         let is_stored = self.is_stored(apex);
         let Some(queue) = self.zones.get_mut(apex) else { return };
         if !matches!(queue.phase, Phase::Claiming) {
@@ -325,7 +324,7 @@ impl Worker {
     }
 
     /// Ends the jobs of a zone of which no version is in service.
-    fn not_loaded(&mut self, apex: &Apex) {
+    fn not_loaded(&mut self, apex: &ZoneName) {
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let (mut jobs, mut others) = (Vec::new(), Vec::new());
         for entry in queue.entries.drain(..) {
@@ -344,7 +343,7 @@ impl Worker {
     /// Refuses jobs of a zone.
     fn refuse(
         &mut self,
-        apex: &Apex,
+        apex: &ZoneName,
         jobs: Vec<ChangeJob>,
         refusal: Refusal,
         reason: &str,
@@ -374,7 +373,7 @@ impl Worker {
 
     /// Decides the jobs at the front of the queue together, and has their changes stored. Returns false if
     /// the zone waits for that.
-    fn begin_group(&mut self, apex: &Apex) -> bool {
+    fn begin_group(&mut self, apex: &ZoneName) -> bool {
         if self.refuse_frozen(apex) {
             return true;
         }
@@ -414,7 +413,7 @@ impl Worker {
 
     /// Refuses the requests and transactions at the front of the queue if the zone was frozen after they
     /// arrived. Returns whether there were any.
-    fn refuse_frozen(&mut self, apex: &Apex) -> bool {
+    fn refuse_frozen(&mut self, apex: &ZoneName) -> bool {
         if !lock(&self.shared.frozen).contains(apex) {
             return false;
         }
@@ -435,7 +434,7 @@ impl Worker {
     }
 
     /// Handles the end of storing the changes of a group.
-    fn stored(&mut self, apex: &Apex, number: u64, appended: Appended) {
+    fn stored(&mut self, apex: &ZoneName, number: u64, appended: Appended) {
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let (mut zone, group) = match std::mem::take(&mut queue.phase) {
             Phase::Storing(zone, group) if zone.number == number => (zone, *group),
@@ -474,7 +473,7 @@ impl Worker {
     /// `course` are not stored, for this fault.
     fn settle(
         &mut self,
-        apex: &Apex,
+        apex: &ZoneName,
         jobs: Vec<ChangeJob>,
         course: Option<Course>,
         fault: Option<KeepFault>,
@@ -528,7 +527,7 @@ impl Worker {
     /// Ends jobs, each with its decision. Returns the responses to send.
     fn answers(
         &mut self,
-        apex: &Apex,
+        apex: &ZoneName,
         jobs: Vec<ChangeJob>,
         decided: Vec<Decided>,
         before: Serial,
@@ -588,17 +587,17 @@ impl Worker {
     }
 
     /// Returns the serial number of a zone in service.
-    fn served_serial(&self, apex: &Apex) -> Option<Serial> {
+    fn served_serial(&self, apex: &ZoneName) -> Option<Serial> {
         self.shared.kept.get(apex)?.zone.as_ref().map(|zone| zone.serial())
     }
 
-    fn is_stored(&self, apex: &Apex) -> bool {
+    fn is_stored(&self, apex: &ZoneName) -> bool {
         lock(&self.shared.stored).contains(apex)
     }
 
     /// Makes the claim permanent if the zone has a store on disk. Otherwise drops the zone's version, unless
     /// its file is about to be taken, and the zone loads from its file as before.
-    fn close_unless_stored(&mut self, apex: &Apex) {
+    fn close_unless_stored(&mut self, apex: &ZoneName) {
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let is_held = queue.is_held;
         let Some(zone) = queue.open() else { return };
@@ -616,7 +615,7 @@ impl Worker {
     }
 
     /// Folds the newest version on a background thread if that saves memory.
-    fn fold(&mut self, apex: &Apex) {
+    fn fold(&mut self, apex: &ZoneName) {
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
         let version = Arc::clone(&zone.version);
         let Some(job) = zone.folding.begin(&version) else { return };
@@ -624,14 +623,14 @@ impl Worker {
         self.run_fold(apex, number, job);
     }
 
-    fn run_fold(&self, apex: &Apex, number: u64, job: FoldJob) {
+    fn run_fold(&self, apex: &ZoneName, number: u64, job: FoldJob) {
         let lost = Order::Folded(apex.clone(), number, job.number(), None);
         let (reply, of) = (self.one_order(lost), apex.clone());
         job.run(&self.background, move |job, zone| reply.send(Order::Folded(of, number, job, zone)));
     }
 
     /// Handles the end of a fold.
-    fn folded(&mut self, apex: &Apex, number: u64, job: FoldNumber, folded: Option<Arc<Zone>>) {
+    fn folded(&mut self, apex: &ZoneName, number: u64, job: FoldNumber, folded: Option<Arc<Zone>>) {
         let zone = match self.zones.get_mut(apex).map(|queue| &mut queue.phase) {
             Some(Phase::Open(zone)) if zone.number == number => zone,
             // The changes being stored are applied to the folded version afterwards.
@@ -669,6 +668,6 @@ fn report_marks(folder: &journal::StoreFolder) {
     }
 }
 
-fn name(apex: &Apex) -> Name<'_> {
+fn name(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }

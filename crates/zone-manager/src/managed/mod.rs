@@ -21,10 +21,8 @@ use std::time::SystemTime;
 use config::peers::{ZonemdPolicy, too_many_iterations};
 use examination::Examination;
 use journal::DEFAULT_HISTORY;
-use wire::Name;
+use wire::{Name, ZoneName};
 use zone::{SourceFile, Stamp, Zone};
-
-pub use wire::ZoneName as Apex;
 
 /// Where a zone's records come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +111,7 @@ pub enum Origin {
     /// It was added at run time.
     Added,
     /// This catalog zone lists it.
-    Catalog(Apex),
+    Catalog(ZoneName),
     /// It is the root zone, of which the resolver uses a local copy. Clients get no answers from it.
     LocalRoot,
 }
@@ -134,7 +132,7 @@ impl fmt::Display for Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSpec {
     /// Its name.
-    pub apex: Apex,
+    pub apex: ZoneName,
     /// The source of its records.
     pub text: ZoneText,
     /// Why the server serves it.

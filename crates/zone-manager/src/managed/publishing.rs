@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 
-use wire::UnixTime;
+use wire::{UnixTime, ZoneName};
 use zone::Zone;
 use zone::catalog::Change;
 
+use super::FileStamp;
 use super::examination::Examination;
 use super::state::{ImageOrder, SecondaryNews};
-use super::{Apex, FileStamp};
 use crate::fold::FoldNumber;
 
 /// Runs once a version is in service.
@@ -24,23 +24,23 @@ pub(crate) enum Publishing {
     /// An image to write once the steps before it are in service.
     Image(ImageOrder),
     /// Updates have made this version; the function runs once the version is in service.
-    Changed(Apex, Arc<Zone>, OncePublished),
+    Changed(ZoneName, Arc<Zone>, OncePublished),
     /// The function runs once the steps before it are in service.
     Once(OncePublished),
     /// An event of a secondary zone.
-    News(Apex, SecondaryNews),
+    News(ZoneName, SecondaryNews),
     /// When a secondary zone expires.
-    Expires(Apex, Option<UnixTime>),
+    Expires(ZoneName, Option<UnixTime>),
     /// Updates change this zone from now on.
-    Claim(Apex, ClaimReply),
+    Claim(ZoneName, ClaimReply),
     /// The claim of this zone has ended.
-    Unclaim(Apex),
+    Unclaim(ZoneName),
     /// The zone file was written with the version that updates have made.
-    Wrote(Apex, FileStamp),
+    Wrote(ZoneName, FileStamp),
     /// Result of examining a version.
-    Examined(Apex, Arc<Zone>, Arc<Examination>),
+    Examined(ZoneName, Arc<Zone>, Arc<Examination>),
     /// The end of a job that folds a version; `None` if it failed.
-    Folded(Apex, FoldNumber, Option<Arc<Zone>>),
+    Folded(ZoneName, FoldNumber, Option<Arc<Zone>>),
     /// Publishes the steps before it. The reply has the reason if steps failed since the last such message.
     Flush(SyncSender<Option<Arc<str>>>),
     /// Publishes the steps before it, and ends the thread.
@@ -60,14 +60,14 @@ pub struct ClaimedZone {
 /// A zone's claim: updates change the zone, its file does not. Dropping the claim has the zone load from its
 /// file again, unless [kept](Self::keep) or the zone was claimed before.
 pub struct Claim {
-    apex: Apex,
+    apex: ZoneName,
     /// Receives the end of the claim; `None` if the claim does not end.
     ends_at: Option<Sender<Publishing>>,
 }
 
 impl Claim {
     /// Returns a claim of this zone. When dropped, it sends [`Publishing::Unclaim`] to `ends_at`, if given.
-    pub(crate) fn new(apex: Apex, ends_at: Option<Sender<Publishing>>) -> Self {
+    pub(crate) fn new(apex: ZoneName, ends_at: Option<Sender<Publishing>>) -> Self {
         Claim { apex, ends_at }
     }
 
@@ -93,29 +93,29 @@ pub struct PublishHandle(pub(crate) Sender<Publishing>);
 impl PublishHandle {
     /// Claims a zone: from now on updates change it, and its file does not. `reply` gets the version in
     /// service, or `None`; it is dropped if the server is stopping.
-    pub fn claim(&self, apex: Apex, reply: ClaimReply) {
+    pub fn claim(&self, apex: ZoneName, reply: ClaimReply) {
         // A send error means that the server is stopping.
         let _ = self.0.send(Publishing::Claim(apex, reply));
     }
 
     /// Reports that the file of a claimed zone was written with the version that updates have made.
-    pub fn wrote(&self, apex: Apex, file: FileStamp) {
+    pub fn wrote(&self, apex: ZoneName, file: FileStamp) {
         let _ = self.0.send(Publishing::Wrote(apex, file));
     }
 
     /// Reports a version that updates have made; `done` runs once it is in service.
-    pub fn changed(&self, apex: Apex, zone: Arc<Zone>, done: OncePublished) {
+    pub fn changed(&self, apex: ZoneName, zone: Arc<Zone>, done: OncePublished) {
         let _ = self.0.send(Publishing::Changed(apex, zone, done));
     }
 
     /// Reports an event of a secondary zone.
-    pub fn news(&self, apex: Apex, news: SecondaryNews) {
+    pub fn news(&self, apex: ZoneName, news: SecondaryNews) {
         // A send error means that the server is stopping.
         let _ = self.0.send(Publishing::News(apex, news));
     }
 
     /// Reports when a secondary zone expires.
-    pub fn expires(&self, apex: Apex, at: Option<UnixTime>) {
+    pub fn expires(&self, apex: ZoneName, at: Option<UnixTime>) {
         // As above.
         let _ = self.0.send(Publishing::Expires(apex, at));
     }

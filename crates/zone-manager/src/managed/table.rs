@@ -7,9 +7,9 @@ use tracing::{error, warn};
 
 use super::examination::SignatureAge;
 use super::state::ZoneState;
-use super::{Apex, ZoneSpec, ZoneStatus};
+use super::{ZoneSpec, ZoneStatus};
 use threads::sync::read;
-use wire::UnixTime;
+use wire::{UnixTime, ZoneName};
 
 /// A zone and its state.
 pub(crate) struct ManagedZone {
@@ -48,12 +48,12 @@ impl ManagedZone {
 /// The states of all zones, shared with readers.
 #[derive(Default)]
 pub struct ZoneStates {
-    pub(crate) zones: RwLock<HashMap<Apex, ManagedZone>>,
+    pub(crate) zones: RwLock<HashMap<ZoneName, ManagedZone>>,
 }
 
 impl ZoneStates {
     /// The status of one zone.
-    pub fn get(&self, apex: &Apex) -> Option<Arc<ZoneStatus>> {
+    pub fn get(&self, apex: &ZoneName) -> Option<Arc<ZoneStatus>> {
         read(&self.zones).get(apex).map(|zone| Arc::clone(zone.state.status()))
     }
 }

@@ -43,11 +43,10 @@ use resolver::ChaCha;
 use tracing::warn;
 use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
-use wire::{Serial, UnixTime};
+use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 
 use crate::fold::FoldJob;
-use crate::managed::Apex;
 use crate::managed::publishing::PublishHandle;
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use config::Adopt;
@@ -145,7 +144,7 @@ struct Desk {
 impl Desk {
     /// Returns the transfer's result, or a fault if it is a version of the root zone that the resolver must
     /// not use.
-    fn judged(&self, apex: &Apex, fetched: Fetched) -> Result<Fetched, SecondaryFault> {
+    fn judged(&self, apex: &ZoneName, fetched: Fetched) -> Result<Fetched, SecondaryFault> {
         let (Fetched::Whole(zone) | Fetched::Changed(zone, _)) = &fetched else { return Ok(fetched) };
         let is_root = apex.as_name().is_root();
         match is_root.then(|| self.local_root.objection(zone)).flatten() {
@@ -163,7 +162,7 @@ impl Desk {
 }
 
 impl CoreHost for Arc<Desk> {
-    fn fetch(&self, apex: Apex, job: FetchJob) {
+    fn fetch(&self, apex: ZoneName, job: FetchJob) {
         let (number, desk, of) = (job.number, Arc::clone(self), apex.clone());
         let work = move || {
             let mut figures = FetchFigures::default();
@@ -182,28 +181,28 @@ impl CoreHost for Arc<Desk> {
         }
     }
 
-    fn fold(&self, apex: Apex, job: FoldJob) {
+    fn fold(&self, apex: ZoneName, job: FoldJob) {
         let desk = Arc::clone(self);
         job.run(&self.background, move |number, zone| {
             desk.request(SecondaryRequest::Folded(number, apex, zone));
         });
     }
 
-    fn news(&self, apex: &Apex, news: SecondaryNews) {
+    fn news(&self, apex: &ZoneName, news: SecondaryNews) {
         self.keeping.news(apex.clone(), news);
     }
 
-    fn expires(&self, apex: &Apex, at: Option<UnixTime>) {
+    fn expires(&self, apex: &ZoneName, at: Option<UnixTime>) {
         self.keeping.expires(apex.clone(), at);
     }
 
-    fn keep(&self, apex: &Apex, keep: Keep, at: UnixTime) {
+    fn keep(&self, apex: &ZoneName, keep: Keep, at: UnixTime) {
         if let Some(store) = &self.store {
             store.keep(apex.clone(), keep, at);
         }
     }
 
-    fn looked(&self, apex: &Apex) {
+    fn looked(&self, apex: &ZoneName) {
         self.unread.looked(apex);
     }
 
@@ -289,7 +288,7 @@ impl Secondaries {
     }
 
     /// Sets the peers of some zones; `None`: the zone has none any more.
-    pub fn change(&self, zones: Vec<(Apex, Option<Arc<ZonePeers>>)>) {
+    pub fn change(&self, zones: Vec<(ZoneName, Option<Arc<ZonePeers>>)>) {
         let mut rules = write(&self.rules);
         for (apex, peers) in &zones {
             match peers {
@@ -303,7 +302,7 @@ impl Secondaries {
 
     /// Stops refreshing secondary zones, and removes their stored versions. When this returns, no stored
     /// version is found any more: a zone of the same name starts without one.
-    pub fn forget(&self, zones: Vec<Apex>) {
+    pub fn forget(&self, zones: Vec<ZoneName>) {
         if zones.is_empty() {
             return;
         }
@@ -315,7 +314,7 @@ impl Secondaries {
     }
 
     /// Starts to refresh a zone from its primaries.
-    pub fn begin(&self, apex: Apex, kept: Option<KeptVersion>) {
+    pub fn begin(&self, apex: ZoneName, kept: Option<KeptVersion>) {
         self.request(SecondaryRequest::Begin(apex, kept));
     }
 
@@ -336,7 +335,7 @@ impl Secondaries {
     ///
     /// # Errors
     /// [`OrderFault`].
-    pub fn order(&self, apex: &Apex, order: ZoneOrder) -> Result<(), OrderFault> {
+    pub fn order(&self, apex: &ZoneName, order: ZoneOrder) -> Result<(), OrderFault> {
         if order == ZoneOrder::Notify {
             // A target added after the last change has not received a NOTIFY.
             let catalog = self.engine.upgrade().map(|engine| engine.catalog());
@@ -356,7 +355,7 @@ impl Secondaries {
     }
 
     /// Transfers a secondary zone again, whatever the serial numbers.
-    pub fn take_again(&self, apex: &Apex) {
+    pub fn take_again(&self, apex: &ZoneName) {
         let (reply, _) = sync_channel(1);
         self.request(SecondaryRequest::Order(apex.clone(), ZoneOrder::Retransfer, reply));
     }
@@ -367,7 +366,7 @@ impl Secondaries {
     }
 
     /// Returns the status of a zone that has peers.
-    pub fn status(&self, apex: &Apex) -> Option<SecondaryStatus> {
+    pub fn status(&self, apex: &ZoneName) -> Option<SecondaryStatus> {
         read(&self.rules).get(apex.as_wire())?;
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Status(apex.clone(), reply));
@@ -376,7 +375,7 @@ impl Secondaries {
 
     /// Returns the status of `most` secondary zones: those with faults first, then those with the earliest
     /// refresh.
-    pub fn worst(&self, most: usize) -> Vec<(Apex, SecondaryStatus)> {
+    pub fn worst(&self, most: usize) -> Vec<(ZoneName, SecondaryStatus)> {
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Worst(most, reply));
         replied.recv_timeout(CORE_REPLY_TIMEOUT).unwrap_or_default()
@@ -407,12 +406,12 @@ impl Secondaries {
 
     /// Returns the changes of a secondary zone since a version; `None` if they are not stored. Waits for the
     /// disk.
-    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+    pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.keeps(apex.as_wire()).then(|| self.store()?.history(apex, from)).flatten()
     }
 
     /// Whether a stored version of a zone has expired.
-    pub fn has_expired(&self, apex: &Apex, kept: &KeptVersion) -> bool {
+    pub fn has_expired(&self, apex: &ZoneName, kept: &KeptVersion) -> bool {
         let rules =
             read(&self.rules).get(apex.as_wire()).map(|peers| peers.rules.clone()).unwrap_or_default();
         let timers = SecondaryZone::kept(rules, kept.zone.soa(), kept.confirmed, &mut || 0);

@@ -9,11 +9,10 @@ use engine::{Asked, Refusal, Responders, Source, SourceReply};
 use tracing::debug;
 use transfer::secondary::read_notify;
 use wire::message::Builder;
-use wire::{Class, LowerName, Rcode, Type};
+use wire::{Class, LowerName, Rcode, Type, ZoneName};
 
 use super::Secondaries;
 use super::core::SecondaryRequest;
-use crate::managed::Apex;
 use telemetry::audit::RefusalLog;
 use threads::sync::{lock, read};
 
@@ -22,7 +21,7 @@ static REFUSED: RefusalLog = RefusalLog::new("NOTIFY");
 
 /// Zones with an accepted NOTIFY that is not handled yet: further ones add no information.
 #[derive(Debug, Default)]
-pub(super) struct Unread(Mutex<HashSet<Apex>>);
+pub(super) struct Unread(Mutex<HashSet<ZoneName>>);
 
 impl Unread {
     /// Adds a zone. Returns whether it was not there yet.
@@ -32,7 +31,7 @@ impl Unread {
     }
 
     /// Removes a zone: its NOTIFY is being handled.
-    pub(super) fn looked(&self, apex: &Apex) {
+    pub(super) fn looked(&self, apex: &ZoneName) {
         lock(&self.0).remove(apex);
     }
 }
@@ -79,7 +78,7 @@ impl Secondaries {
         match self.unread.add(apex) {
             true => {
                 debug!(zone = %apex.as_name(), %peer, serial = ?said.serial.map(|serial| serial.0), "NOTIFY");
-                let apex = Apex::from(apex);
+                let apex = ZoneName::from(apex);
                 self.request(SecondaryRequest::Notified(apex, primary, said.serial));
             }
             false => {

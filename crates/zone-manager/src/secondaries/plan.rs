@@ -6,11 +6,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
+use wire::ZoneName;
 
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
 
-use crate::managed::Apex;
 use config::addresses::SourceAddress;
 use config::peers::{Peer, PeerKeys, ZonemdPolicy};
 use config::table::read::At;
@@ -96,7 +96,7 @@ impl ZonePeers {
 /// The other servers of all zones that have any.
 #[derive(Debug, Clone, Default)]
 pub struct PeerRules {
-    zones: Arc<HashMap<Apex, Arc<ZonePeers>>>,
+    zones: Arc<HashMap<ZoneName, Arc<ZonePeers>>>,
 }
 
 impl PeerRules {
@@ -111,19 +111,19 @@ impl PeerRules {
     }
 
     /// Sets the servers of one zone.
-    pub fn set(&mut self, apex: &Apex, peers: Arc<ZonePeers>) {
+    pub fn set(&mut self, apex: &ZoneName, peers: Arc<ZonePeers>) {
         Arc::make_mut(&mut self.zones).insert(apex.clone(), peers);
     }
 
     /// Removes the servers of one zone.
-    pub fn remove(&mut self, apex: &Apex) {
+    pub fn remove(&mut self, apex: &ZoneName) {
         if self.zones.contains_key(apex) {
             Arc::make_mut(&mut self.zones).remove(apex);
         }
     }
 
     /// Returns all zones that have other servers.
-    pub fn iter(&self) -> impl Iterator<Item = (&Apex, &Arc<ZonePeers>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ZoneName, &Arc<ZonePeers>)> {
         self.zones.iter()
     }
 }
@@ -131,7 +131,7 @@ impl PeerRules {
 /// Builds the rules while the zones of a configuration are found.
 pub struct PeerMaker {
     keys: Arc<TsigKeys>,
-    zones: HashMap<Apex, Arc<ZonePeers>>,
+    zones: HashMap<ZoneName, Arc<ZonePeers>>,
     /// Peers shared by many zones: those of a template, by the address of the template's keys.
     made: HashMap<(*const PeerKeys, bool), Arc<ZonePeers>>,
 }
@@ -144,7 +144,7 @@ impl PeerMaker {
 
     /// Adds a zone with its own peers; its template's apply where it has none. `taken`: it is a secondary
     /// zone.
-    pub fn add(&mut self, apex: &Apex, own: Option<&PeerKeys>, template: Option<&PeerKeys>, taken: bool) {
+    pub fn add(&mut self, apex: &ZoneName, own: Option<&PeerKeys>, template: Option<&PeerKeys>, taken: bool) {
         if let Some(peers) = self.peers(own, template, taken) {
             self.zones.insert(apex.clone(), peers);
         }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use exchange::Core;
 use journal::{Disk, StoreFault};
 use resolver::Random;
-use wire::UnixTime;
 use wire::hash::HashKey;
+use wire::{UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::diff;
 
@@ -20,7 +20,6 @@ use super::plan::PeerRules;
 use super::status::ZoneOrder;
 use super::store::{Keep, SecondaryStore};
 use crate::fold::FoldJob;
-use crate::managed::Apex;
 use crate::managed::publishing::PublishHandle;
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use threads::background::Background;
@@ -36,29 +35,29 @@ struct Host {
     store: Arc<SecondaryStore>,
     background: Arc<Background>,
     requests: Arc<Mutex<Vec<SecondaryRequest>>>,
-    fetches: Arc<Mutex<Vec<(Apex, FetchJob)>>>,
+    fetches: Arc<Mutex<Vec<(ZoneName, FetchJob)>>>,
 }
 
 impl CoreHost for Host {
-    fn fetch(&self, apex: Apex, job: FetchJob) {
+    fn fetch(&self, apex: ZoneName, job: FetchJob) {
         lock(&self.fetches).push((apex, job));
     }
-    fn fold(&self, apex: Apex, job: FoldJob) {
+    fn fold(&self, apex: ZoneName, job: FoldJob) {
         let requests = Arc::clone(&self.requests);
         job.run(&self.background, move |number, zone| {
             lock(&requests).push(SecondaryRequest::Folded(number, apex, zone));
         });
     }
-    fn news(&self, apex: &Apex, news: SecondaryNews) {
+    fn news(&self, apex: &ZoneName, news: SecondaryNews) {
         self.manager.news(apex.clone(), news);
     }
-    fn expires(&self, apex: &Apex, at: Option<UnixTime>) {
+    fn expires(&self, apex: &ZoneName, at: Option<UnixTime>) {
         self.manager.expires(apex.clone(), at);
     }
-    fn keep(&self, apex: &Apex, keep: Keep, at: UnixTime) {
+    fn keep(&self, apex: &ZoneName, keep: Keep, at: UnixTime) {
         self.store.keep(apex.clone(), keep, at);
     }
-    fn looked(&self, _: &Apex) {}
+    fn looked(&self, _: &ZoneName) {}
     fn wall(&self) -> UnixTime {
         START
     }
@@ -102,17 +101,17 @@ impl SimulatedSecondaries {
     }
 
     /// Returns the stored version of a zone.
-    pub(crate) fn load(&self, apex: &Apex, key: &HashKey) -> Option<KeptVersion> {
+    pub(crate) fn load(&self, apex: &ZoneName, key: &HashKey) -> Option<KeptVersion> {
         self.host.store.load(apex, key)
     }
 
     /// Starts to refresh a zone from its primaries.
-    pub(crate) fn begin(&mut self, apex: &Apex, kept: Option<KeptVersion>) {
+    pub(crate) fn begin(&mut self, apex: &ZoneName, kept: Option<KeptVersion>) {
         self.request(SecondaryRequest::Begin(apex.clone(), kept));
     }
 
     /// Orders a transfer of a zone.
-    pub(crate) fn retransfer(&mut self, apex: &Apex) {
+    pub(crate) fn retransfer(&mut self, apex: &ZoneName) {
         let (reply, _replied) = std::sync::mpsc::sync_channel(1);
         self.request(SecondaryRequest::Order(apex.clone(), ZoneOrder::Retransfer, reply));
     }

@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use journal::{Disk, History, RealDisk, StoreFault, StoreFolder};
 use tracing::{info, warn};
 use wire::hash::HashKey;
-use wire::{Name, Serial, UnixTime};
+use wire::{Name, Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::counts::SecondaryCounts;
-use crate::managed::Apex;
 use crate::managed::state::KeptVersion;
 use crate::stores::{StoreOrder, ZoneStores};
 use telemetry::repeated::log_repeated;
@@ -42,7 +41,7 @@ pub(super) enum Keep {
 pub struct SecondaryStore {
     stores: ZoneStores,
     counts: Arc<SecondaryCounts>,
-    removing: Mutex<HashMap<Apex, usize>>,
+    removing: Mutex<HashMap<ZoneName, usize>>,
 }
 
 impl SecondaryStore {
@@ -70,7 +69,7 @@ impl SecondaryStore {
     }
 
     /// Queues a write of a zone; `at` is the time of the confirmation.
-    pub(super) fn keep(self: &Arc<Self>, apex: Apex, keep: Keep, at: UnixTime) {
+    pub(super) fn keep(self: &Arc<Self>, apex: ZoneName, keep: Keep, at: UnixTime) {
         let is_version = matches!(keep, Keep::Version(..));
         let (order, removes) = match keep {
             Keep::Version(zone, changes) => (StoreOrder::Version(zone, changes, Some(at)), false),
@@ -86,7 +85,7 @@ impl SecondaryStore {
     }
 
     /// Counts and logs the end of a write.
-    fn stored(&self, apex: &Apex, result: Result<bool, StoreFault>, is_version: bool, removes: bool) {
+    fn stored(&self, apex: &ZoneName, result: Result<bool, StoreFault>, is_version: bool, removes: bool) {
         match result {
             Ok(_) => drop(self.counts.stored.fetch_add(u64::from(is_version), Relaxed)),
             Err(fault) => {
@@ -107,7 +106,7 @@ impl SecondaryStore {
 
     /// Returns the changes of a zone since a version; `None` if the store does not reach back to it. Waits
     /// for the disk.
-    pub(super) fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+    pub(super) fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             self.counts.unread.fetch_add(1, Relaxed);
             let name = name(apex).to_string();
@@ -133,7 +132,7 @@ impl SecondaryStore {
     }
 
     /// Loads the stored version of a zone. Does not check whether it has expired.
-    pub fn load(&self, apex: &Apex, key: &HashKey) -> Option<KeptVersion> {
+    pub fn load(&self, apex: &ZoneName, key: &HashKey) -> Option<KeptVersion> {
         if lock(&self.removing).contains_key(apex) {
             return None;
         }
@@ -175,7 +174,7 @@ fn load(folder: &StoreFolder, name: Name<'_>, key: &HashKey) -> Result<Option<Ke
     Ok(Some(KeptVersion { zone, confirmed, expired: false }))
 }
 
-fn name(apex: &Apex) -> Name<'_> {
+fn name(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }
 
@@ -191,7 +190,7 @@ mod tests {
         HashKey::new([1, 2, 3])
     }
 
-    fn apex() -> Apex {
+    fn apex() -> ZoneName {
         Name::of_checked(b"\x07example\0").into()
     }
 

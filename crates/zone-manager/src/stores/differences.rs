@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex};
 
 use journal::{Disk, History, RealDisk, StoreFault};
 use tracing::debug;
-use wire::{Name, Serial};
+use wire::{Name, Serial, ZoneName};
 use zone::store::ChangeSet;
 
-use super::Apex;
 use crate::stores::{StoreOrder, ZoneStores};
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
@@ -35,7 +34,7 @@ pub struct DifferenceCounts {
 pub struct Differences {
     stores: ZoneStores,
     /// Zones that may have changes on disk.
-    known: Mutex<HashSet<Apex>>,
+    known: Mutex<HashSet<ZoneName>>,
     counts: Arc<DifferenceCounts>,
 }
 
@@ -58,7 +57,7 @@ impl Differences {
         let mut known = HashSet::new();
         for zone in stores.folder().zones()? {
             match zone {
-                Ok(apex) => drop(known.insert(Apex::from(apex.as_name()))),
+                Ok(apex) => drop(known.insert(ZoneName::from(apex.as_name()))),
                 Err(fault) => debug!("a file in the folder of differences is not used: {fault}"),
             }
         }
@@ -66,28 +65,28 @@ impl Differences {
     }
 
     /// Stores a change of a zone, with at least so many bytes of earlier changes, if there are as many.
-    pub fn keep(&self, apex: &Apex, change: Arc<ChangeSet>, bytes: u64) {
+    pub fn keep(&self, apex: &ZoneName, change: Arc<ChangeSet>, bytes: u64) {
         lock(&self.known).insert(apex.clone());
         self.order(apex, StoreOrder::Change(change, bytes));
     }
 
     /// Stores a change that was made while nomen did not run, if the stored changes lead up to it.
-    pub fn go_on(&self, apex: &Apex, change: Arc<ChangeSet>, bytes: u64) {
+    pub fn go_on(&self, apex: &ZoneName, change: Arc<ChangeSet>, bytes: u64) {
         if self.knows(apex.as_wire()) {
             self.order(apex, StoreOrder::ContinueChanges(change, bytes));
         }
     }
 
     /// Removes the stored changes of a zone.
-    pub fn forget(&self, apex: &Apex) {
+    pub fn forget(&self, apex: &ZoneName) {
         if lock(&self.known).remove(apex) {
             self.order(apex, StoreOrder::Remove);
         }
     }
 
     /// Removes the stored changes of all zones except the wanted ones.
-    pub fn retain(&self, wanted: impl Fn(&Apex) -> bool) {
-        let gone: Vec<Apex> = lock(&self.known).iter().filter(|apex| !wanted(apex)).cloned().collect();
+    pub fn retain(&self, wanted: impl Fn(&ZoneName) -> bool) {
+        let gone: Vec<ZoneName> = lock(&self.known).iter().filter(|apex| !wanted(apex)).cloned().collect();
         gone.iter().for_each(|apex| self.forget(apex));
     }
 
@@ -97,7 +96,7 @@ impl Differences {
     }
 
     /// Returns the changes of a zone since a version; `None` if they are not stored. Waits for the disk.
-    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+    pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             let name = name(apex).to_string();
             let about = ("differences not read", &*name);
@@ -116,7 +115,7 @@ impl Differences {
         self.stores.flush();
     }
 
-    fn order(&self, apex: &Apex, order: StoreOrder) {
+    fn order(&self, apex: &ZoneName, order: StoreOrder) {
         let (counts, of, removes) =
             (Arc::clone(&self.counts), apex.clone(), matches!(order, StoreOrder::Remove));
         let stored = move |result: Result<bool, StoreFault>| match result {
@@ -132,7 +131,7 @@ impl Differences {
     }
 }
 
-fn name(apex: &Apex) -> Name<'_> {
+fn name(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }
 
@@ -146,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    fn apex() -> Apex {
+    fn apex() -> ZoneName {
         Name::of_checked(b"\x07example\0").into()
     }
 

@@ -21,11 +21,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use journal::{Disk, History, Replacement, StoreFault, StoreFolder, StoreSize, ZoneStore};
-use wire::{Serial, UnixTime};
+use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
-use crate::managed::Apex;
 use telemetry::repeated::log_repeated;
 use threads::background::{Background, JobKind};
 use threads::sync::lock;
@@ -106,7 +105,7 @@ impl Appended {
 /// Receives how many changes are on disk.
 pub type OnAppended = Box<dyn FnOnce(Appended) + Send>;
 /// Receives the size of a store after a compaction, or `None` if the compaction failed.
-pub type OnCompacted = Box<dyn Fn(&Apex, Option<StoreSize>) + Send + Sync>;
+pub type OnCompacted = Box<dyn Fn(&ZoneName, Option<StoreSize>) + Send + Sync>;
 
 enum Task {
     Order(StoreOrder, Stored),
@@ -152,7 +151,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Zones {
-    by_apex: HashMap<Apex, ZoneTasks>,
+    by_apex: HashMap<ZoneName, ZoneTasks>,
     /// Number of stores in `by_apex`.
     open: usize,
     busy: usize,
@@ -238,13 +237,13 @@ impl ZoneStores {
     /// Queues changes behind the other tasks of the zone. `appended` runs once they are on disk or have
     /// failed: on a background thread, or on this one where `on_thread` permits that and no thread works for
     /// the zone.
-    pub fn append(&self, apex: &Apex, append: Append, appended: OnAppended, on_thread: OnThread) {
+    pub fn append(&self, apex: &ZoneName, append: Append, appended: OnAppended, on_thread: OnThread) {
         self.0.submit_to(apex, Task::Append(Box::new(append), appended), on_thread);
     }
 
     /// Queues an order behind the other tasks of the zone. `stored` runs on another thread when the order has
     /// ended.
-    pub fn order(&self, apex: &Apex, order: StoreOrder, stored: Stored) {
+    pub fn order(&self, apex: &ZoneName, order: StoreOrder, stored: Stored) {
         self.0.submit(apex, Task::Order(order, stored));
     }
 
@@ -253,12 +252,16 @@ impl ZoneStores {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn history(&self, apex: &Apex, from: Serial) -> Result<Option<History>, StoreFault> {
+    pub fn history(&self, apex: &ZoneName, from: Serial) -> Result<Option<History>, StoreFault> {
         self.read_history(apex, from).recv_timeout(HISTORY_TIMEOUT).unwrap_or(Ok(None))
     }
 
     /// Queues the read of [`history`](Self::history) without waiting.
-    pub fn read_history(&self, apex: &Apex, from: Serial) -> Receiver<Result<Option<History>, StoreFault>> {
+    pub fn read_history(
+        &self,
+        apex: &ZoneName,
+        from: Serial,
+    ) -> Receiver<Result<Option<History>, StoreFault>> {
         let (reply, replied) = sync_channel(1);
         self.0.submit(apex, Task::History(from, reply));
         replied
@@ -275,7 +278,7 @@ impl ZoneStores {
 
     /// Runs `with_folder` on this thread once all tasks of the zone have ended, with its store closed. Tasks
     /// that arrive meanwhile wait.
-    pub fn exclusively<T>(&self, apex: &Apex, with_folder: impl FnOnce(&StoreFolder) -> T) -> T {
+    pub fn exclusively<T>(&self, apex: &ZoneName, with_folder: impl FnOnce(&StoreFolder) -> T) -> T {
         let _reserved = self.0.reserve(apex);
         with_folder(&self.0.folder)
     }
@@ -290,7 +293,7 @@ impl ZoneStores {
 }
 
 /// Keeps the tasks of a zone waiting until dropped.
-struct Reserved<'i>(&'i Arc<Inner>, &'i Apex);
+struct Reserved<'i>(&'i Arc<Inner>, &'i ZoneName);
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
@@ -307,7 +310,7 @@ impl Drop for Reserved<'_> {
 
 impl Inner {
     /// Waits until the tasks of a zone have ended, closes its store and keeps further tasks waiting.
-    fn reserve<'i>(self: &'i Arc<Self>, apex: &'i Apex) -> Reserved<'i> {
+    fn reserve<'i>(self: &'i Arc<Self>, apex: &'i ZoneName) -> Reserved<'i> {
         let is_busy = |zones: &mut Zones| zones.by_apex.get(apex).is_some_and(ZoneTasks::is_busy);
         let mut zones =
             self.idle.wait_while(lock(&self.zones), is_busy).unwrap_or_else(PoisonError::into_inner);
@@ -319,11 +322,11 @@ impl Inner {
         Reserved(self, apex)
     }
 
-    fn submit(self: &Arc<Self>, apex: &Apex, task: Task) {
+    fn submit(self: &Arc<Self>, apex: &ZoneName, task: Task) {
         self.submit_to(apex, task, OnThread::Background);
     }
 
-    fn submit_to(self: &Arc<Self>, apex: &Apex, task: Task, on_thread: OnThread) {
+    fn submit_to(self: &Arc<Self>, apex: &ZoneName, task: Task, on_thread: OnThread) {
         let kind = if matches!(task, Task::History(..)) { JobKind::History } else { JobKind::Store };
         let mut zones = lock(&self.zones);
         let zone = zones.by_apex.entry(apex.clone()).or_default();
@@ -346,7 +349,7 @@ impl Inner {
     }
 
     /// Runs the tasks of a zone until none is left that can run.
-    fn work(self: &Arc<Self>, apex: &Apex) {
+    fn work(self: &Arc<Self>, apex: &ZoneName) {
         let mut store = None;
         loop {
             let mut zones = lock(&self.zones);
@@ -365,7 +368,7 @@ impl Inner {
     }
 
     /// Keeps the store of a zone whose tasks have ended open, unless too many are open.
-    fn leave(&self, mut zones: MutexGuard<'_, Zones>, apex: &Apex, store: Option<ZoneStore>) {
+    fn leave(&self, mut zones: MutexGuard<'_, Zones>, apex: &ZoneName, store: Option<ZoneStore>) {
         let is_full = zones.open >= OPEN_STORES;
         let Some(zone) = zones.by_apex.get_mut(apex) else { return };
         zone.scheduled = false;
@@ -390,7 +393,7 @@ impl Inner {
     /// Runs a task. Returns the store if it is still open.
     fn run(
         self: &Arc<Self>,
-        apex: &Apex,
+        apex: &ZoneName,
         store: Option<ZoneStore>,
         task: Task,
         writing: Writing,
@@ -428,7 +431,7 @@ impl Inner {
 
     /// Opens the store of a zone; `served` is the version in service. The module's documentation says what
     /// happens to an unusable file.
-    fn open_store(&self, apex: &Apex, served: Option<&Arc<Zone>>) -> Result<ZoneStore, StoreFault> {
+    fn open_store(&self, apex: &ZoneName, served: Option<&Arc<Zone>>) -> Result<ZoneStore, StoreFault> {
         let name = apex.as_name();
         let opened = self.folder.zone(name).or_else(|fault| {
             if matches!(fault, StoreFault::Io { .. }) {
@@ -447,7 +450,7 @@ impl Inner {
     /// Stores changes together, and starts a compaction if that pays.
     fn run_append(
         self: &Arc<Self>,
-        apex: &Apex,
+        apex: &ZoneName,
         mut store: ZoneStore,
         append: Append,
         appended: OnAppended,
@@ -467,7 +470,7 @@ impl Inner {
 
     fn run_order(
         self: &Arc<Self>,
-        apex: &Apex,
+        apex: &ZoneName,
         mut store: ZoneStore,
         order: StoreOrder,
         stored: Stored,
@@ -508,7 +511,7 @@ impl Inner {
     /// Writes a version as a whole: now, or after the write in progress.
     fn store_whole(
         self: &Arc<Self>,
-        apex: &Apex,
+        apex: &ZoneName,
         mut store: ZoneStore,
         (zone, confirmed, stored): (Arc<Zone>, Option<UnixTime>, Stored),
         writing: Writing,
@@ -530,7 +533,7 @@ impl Inner {
     }
 
     /// Starts writing a new base. A failure costs disk space until the next try.
-    fn compact(self: &Arc<Self>, apex: &Apex, store: &mut ZoneStore, zone: Arc<Zone>) {
+    fn compact(self: &Arc<Self>, apex: &ZoneName, store: &mut ZoneStore, zone: Arc<Zone>) {
         match store.begin_compaction() {
             Ok(replacement) => self.write(apex, zone, replacement, Writing::Base, None),
             Err(fault) => self.not_compacted(apex, &fault),
@@ -540,7 +543,7 @@ impl Inner {
     /// Writes a file beside the store at low priority.
     fn write(
         self: &Arc<Self>,
-        apex: &Apex,
+        apex: &ZoneName,
         zone: Arc<Zone>,
         mut replacement: Replacement,
         writing: Writing,
@@ -559,7 +562,12 @@ impl Inner {
     }
 
     /// Puts a file that was written beside the store in its place.
-    fn finish(&self, apex: &Apex, store: Result<ZoneStore, StoreFault>, finish: Finish) -> Option<ZoneStore> {
+    fn finish(
+        &self,
+        apex: &ZoneName,
+        store: Result<ZoneStore, StoreFault>,
+        finish: Finish,
+    ) -> Option<ZoneStore> {
         let Finish { replacement, written, version } = finish;
         let (mut store, opened) = match store {
             Ok(store) => (Some(store), Ok(())),
@@ -586,7 +594,7 @@ impl Inner {
         store
     }
 
-    fn not_compacted(&self, apex: &Apex, fault: &StoreFault) {
+    fn not_compacted(&self, apex: &ZoneName, fault: &StoreFault) {
         let name = apex.as_name();
         let about = ("compaction", &*name.to_string());
         log_repeated!(warn, WARN, about, "zone {name}: its store cannot be compacted: {fault}");

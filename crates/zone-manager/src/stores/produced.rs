@@ -5,10 +5,9 @@ use std::collections::HashSet;
 use std::sync::{OnceLock, RwLock};
 
 use journal::History;
-use wire::Serial;
+use wire::{Serial, ZoneName};
 
 use super::ZoneStores;
-use crate::managed::Apex;
 use telemetry::repeated::log_repeated;
 use threads::sync::{read, write};
 
@@ -16,7 +15,7 @@ use threads::sync::{read, write};
 /// zone.
 #[derive(Default)]
 pub struct ProducedStores {
-    pub(crate) zones: RwLock<HashSet<Apex>>,
+    pub(crate) zones: RwLock<HashSet<ZoneName>>,
     /// Opened when the first catalog zone is produced.
     pub(crate) stores: OnceLock<ZoneStores>,
 }
@@ -29,7 +28,7 @@ impl ProducedStores {
 
     /// Returns the changes of a zone since a version; `None` if they are no longer stored. Waits for the
     /// disk.
-    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+    pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {
             let name = apex.as_name().to_string();
             let about = ("history", &*name);
@@ -38,7 +37,7 @@ impl ProducedStores {
         })
     }
 
-    pub(crate) fn set(&self, apex: &Apex, is_produced: bool) {
+    pub(crate) fn set(&self, apex: &ZoneName, is_produced: bool) {
         let mut zones = write(&self.zones);
         if is_produced {
             zones.insert(apex.clone())

@@ -81,7 +81,7 @@ impl Disk for GatedDisk {
     }
 }
 
-fn apex(label: &str) -> Apex {
+fn apex(label: &str) -> ZoneName {
     let name: NameBuf = format!("{label}.").parse().expect("a name");
     name.as_name().into()
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use journal::History;
-use wire::Serial;
+use wire::{Serial, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use crate::changes::Changes;
-use crate::managed::Apex;
 use crate::secondaries::Secondaries;
 use crate::stores::differences::Differences;
 use crate::stores::produced::ProducedStores;
@@ -40,7 +39,7 @@ impl Histories {
     /// Returns the changes from a version to this one, in order; none if they are not stored, or have more
     /// records than the zone or than `most`. Waits for the disk.
     pub(super) fn differences(&self, zone: &Zone, from: Serial, most: u64) -> Vec<Arc<ChangeSet>> {
-        let apex = Apex::from(zone.apex());
+        let apex = ZoneName::from(zone.apex());
         let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(apex.as_wire()));
         let of_files = self.differences.as_ref().filter(|differences| differences.knows(apex.as_wire()));
         let history = match (of_changes, of_files) {

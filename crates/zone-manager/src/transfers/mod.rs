@@ -25,10 +25,9 @@ use transfer::outgoing::{
 };
 use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
-use wire::{Class, Rcode, Serial, Type};
+use wire::{Class, Rcode, Serial, Type, ZoneName};
 use zone::Zone;
 
-use crate::managed::Apex;
 use config::Adopt;
 use config::Settings;
 pub use histories::Histories;
@@ -121,7 +120,7 @@ impl Transfers {
     }
 
     /// Replaces the rules of some zones; `None`: no client may transfer the zone.
-    pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Grants>)>) {
+    pub fn change(&self, zones: impl IntoIterator<Item = (ZoneName, Option<Grants>)>) {
         let mut rules = write(&self.rules);
         zones.into_iter().for_each(|(apex, grants)| rules.set(&apex, grants));
     }

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use transfer::tsig::{TsigKey, TsigKeys};
-use wire::LowerNameBuf;
+use wire::{LowerNameBuf, ZoneName};
 
-use crate::managed::Apex;
 use config::Configuration;
 use config::peers::PeerKeys;
 use config::report::{ConfigPlace, Diagnostic};
@@ -25,7 +24,7 @@ pub struct TransferRules {
     /// The keys.
     pub keys: Arc<TsigKeys>,
     /// The zones that may be transferred, each with its grants.
-    zones: Arc<HashMap<Apex, Grants>>,
+    zones: Arc<HashMap<ZoneName, Grants>>,
 }
 
 impl TransferRules {
@@ -36,7 +35,7 @@ impl TransferRules {
     }
 
     /// Sets the grants of a zone; `None`: no client may transfer it.
-    pub fn set(&mut self, apex: &Apex, grants: Option<Grants>) {
+    pub fn set(&mut self, apex: &ZoneName, grants: Option<Grants>) {
         match grants {
             Some(grants) => drop(Arc::make_mut(&mut self.zones).insert(apex.clone(), grants)),
             None if self.zones.contains_key(apex) => drop(Arc::make_mut(&mut self.zones).remove(apex)),
@@ -48,7 +47,7 @@ impl TransferRules {
 /// Builds the rules while the zones of a configuration are found.
 pub struct RuleMaker {
     keys: Arc<TsigKeys>,
-    zones: HashMap<Apex, Grants>,
+    zones: HashMap<ZoneName, Grants>,
     /// Grants shared by many zones, by the address of their list.
     made: HashMap<*const At<TransferGrant>, Grants>,
 }
@@ -77,7 +76,7 @@ impl RuleMaker {
     }
 
     /// Allows the clients in the list to transfer this zone.
-    pub fn allow(&mut self, apex: &Apex, list: Option<&Vec<At<TransferGrant>>>) {
+    pub fn allow(&mut self, apex: &ZoneName, list: Option<&Vec<At<TransferGrant>>>) {
         if let Some(grants) = self.grants(list) {
             self.zones.insert(apex.clone(), grants);
         }

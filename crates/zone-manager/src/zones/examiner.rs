@@ -7,12 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::debug;
-use wire::{Serial, Type, UnixTime};
+use wire::{Serial, Type, UnixTime, ZoneName};
 use zone::Zone;
 use zone::check::{Flaw, check};
 use zone::scan::Severity;
 
-use crate::managed::Apex;
 use crate::managed::examination::{Examination, FirstExpiry, FlawText};
 use threads::spare::{CpuShare, spare};
 use threads::sync::lock;
@@ -96,11 +95,11 @@ fn times(zone: &Zone, now: UnixTime) -> impl Iterator<Item = (UnixTime, Duration
 #[derive(Default)]
 struct Queue {
     /// When each waiting zone is due; the first one on top.
-    due: BinaryHeap<Reverse<(Instant, u64, Apex)>>,
+    due: BinaryHeap<Reverse<(Instant, u64, ZoneName)>>,
     /// The newest version of each waiting zone.
-    newest: HashMap<Apex, Arc<Zone>>,
+    newest: HashMap<ZoneName, Arc<Zone>>,
     /// Until when zones with long examinations are not examined again.
-    rest: HashMap<Apex, Instant>,
+    rest: HashMap<ZoneName, Instant>,
     /// Number of orders so far.
     count: u64,
     closed: bool,
@@ -109,7 +108,7 @@ struct Queue {
 impl Queue {
     /// Adds a zone. Of a zone that changes faster than it can be examined, only the newest version stays.
     /// Returns whether the zone is now the first one due, and was not before.
-    fn add(&mut self, apex: Apex, zone: Arc<Zone>, now: Instant) -> bool {
+    fn add(&mut self, apex: ZoneName, zone: Arc<Zone>, now: Instant) -> bool {
         if let Some(waiting) = self.newest.get_mut(&apex) {
             *waiting = zone;
             return false;
@@ -123,7 +122,7 @@ impl Queue {
     }
 
     /// Returns the next zone that is due, or otherwise when one will be.
-    fn next(&mut self, now: Instant) -> Result<(Apex, Arc<Zone>), Option<Instant>> {
+    fn next(&mut self, now: Instant) -> Result<(ZoneName, Arc<Zone>), Option<Instant>> {
         match self.due.peek() {
             None => return Err(None),
             Some(Reverse((due, ..))) if *due > now => return Err(Some(*due)),
@@ -135,7 +134,7 @@ impl Queue {
     }
 
     /// Records that the examination of a zone ended at `now`.
-    fn examined(&mut self, apex: &Apex, took: Duration, now: Instant) {
+    fn examined(&mut self, apex: &ZoneName, took: Duration, now: Instant) {
         match took < SHORT {
             true => self.rest.remove(apex),
             false => self.rest.insert(apex.clone(), now + took * REST),
@@ -156,7 +155,7 @@ impl Examiner {
     /// Those of the system, if it refuses a thread.
     pub(super) fn start(
         now: impl Fn() -> UnixTime + Send + Sync + 'static,
-        done: impl Fn(Apex, Arc<Zone>, Arc<Examination>) -> bool + Send + 'static,
+        done: impl Fn(ZoneName, Arc<Zone>, Arc<Examination>) -> bool + Send + 'static,
     ) -> std::io::Result<Examiner> {
         let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
         let theirs = Arc::clone(&queue);
@@ -182,7 +181,7 @@ impl Examiner {
 
     /// Queues the examination of a zone. Wakes the thread only if the zone is the first one due, and not for
     /// each version of a zone that changes all the time.
-    pub(super) fn order(&self, apex: Apex, zone: Arc<Zone>) {
+    pub(super) fn order(&self, apex: ZoneName, zone: Arc<Zone>) {
         let first = lock(&self.queue.0).add(apex, zone, Instant::now());
         if first {
             self.queue.1.notify_one();
@@ -198,7 +197,7 @@ impl Drop for Examiner {
 }
 
 /// Waits for a zone that is due; `None` when the examiner is dropped.
-fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(Apex, Arc<Zone>)> {
+fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(ZoneName, Arc<Zone>)> {
     let mut queue = lock(queue);
     loop {
         if queue.closed {
@@ -263,7 +262,7 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let versions: [Arc<Zone>; 3] = std::array::from_fn(|_| Arc::new(zone(HOSTS)));
         let order = |at: usize| Arc::clone(&versions[at]);
-        let (one, other): (Apex, Apex) =
+        let (one, other): (ZoneName, ZoneName) =
             (Name::of_checked(b"\x03one\0").into(), Name::of_checked(b"\x05other\0").into());
         let woken = [(&one, 0), (&other, 1), (&one, 2)].map(|(of, at)| queue.add(of.clone(), order(at), now));
         assert_eq!(woken, [true, false, false]);

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, RwLock};
+use wire::ZoneName;
 
 use tracing::{debug, error, info, warn};
 use zone::catalog::Change;
@@ -14,7 +15,6 @@ use zone::catalog::Change;
 use super::examiner::Examiner;
 use super::manager::Message;
 use crate::changes::Changes;
-use crate::managed::Apex;
 use crate::managed::publishing::Publishing;
 use crate::managed::state::{Load, Notice, VersionStep, ZoneAction};
 use crate::secondaries::Secondaries;
@@ -26,9 +26,9 @@ use threads::sync::{read, write};
 #[derive(Debug, Default)]
 pub(super) struct SpecialZones {
     /// Catalog zones that this server reads (RFC 9432).
-    pub(super) catalogs: HashSet<Apex>,
+    pub(super) catalogs: HashSet<ZoneName>,
     /// Catalog zones that clients get no answers from.
-    pub(super) hidden: HashSet<Apex>,
+    pub(super) hidden: HashSet<ZoneName>,
     /// The root zone is a copy for the resolver (RFC 8806), and clients get no answers from it.
     pub(super) copies_root: bool,
 }
@@ -58,7 +58,7 @@ pub(super) struct Executor {
 
 impl Executor {
     /// Carries out the actions of one zone, in their order.
-    pub(super) fn carry_out(&self, apex: &Apex, actions: Vec<ZoneAction>) -> Decided {
+    pub(super) fn carry_out(&self, apex: &ZoneName, actions: Vec<ZoneAction>) -> Decided {
         let mut decided = Decided::default();
         for action in actions {
             match action {
@@ -173,7 +173,7 @@ fn is_of_root(change: &Change) -> bool {
 }
 
 /// Logs the messages about a zone. At the start all zones are new, and get no line each for that.
-pub(super) fn log(apex: &Apex, notices: &[Notice], starting: bool) {
+pub(super) fn log(apex: &ZoneName, notices: &[Notice], starting: bool) {
     let name = apex.as_name();
     for notice in notices {
         match notice {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
+use wire::ZoneName;
 
 use tracing::{debug, info, warn};
 use wire::hash::HashKey;
@@ -28,7 +29,7 @@ use zone::image::{self, Image, ImageError, Provenance};
 use zone::regular;
 
 use crate::managed::state::ImageOrder;
-use crate::managed::{Apex, ZoneSpec, ZoneText};
+use crate::managed::{ZoneSpec, ZoneText};
 use telemetry::process::UserIds;
 use telemetry::repeated::log_repeated;
 use threads::spare::{CpuShare, spare};
@@ -373,7 +374,7 @@ fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
     }
     while let Ok(first) = queue.recv() {
         // Of several versions of a zone only the last is written.
-        let mut orders: HashMap<Apex, ImageOrder> = HashMap::new();
+        let mut orders: HashMap<ZoneName, ImageOrder> = HashMap::new();
         let mut kept = None;
         for task in std::iter::once(first).chain(queue.try_iter()) {
             match task {

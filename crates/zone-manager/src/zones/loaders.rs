@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
+use wire::ZoneName;
 
 use tracing::warn;
 use wire::hash::HashKey;
@@ -18,7 +19,7 @@ use super::images::Images;
 use super::text::{self, Meter};
 use crate::changes::Changes;
 use crate::managed::state::{KeptVersion, Load, Looked, Reading};
-use crate::managed::{Apex, FileStamp, ZoneFault, ZoneSpec, ZoneText};
+use crate::managed::{FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::secondaries::SecondaryStore;
 use threads::sync::lock;
 
@@ -26,7 +27,7 @@ use threads::sync::lock;
 #[derive(Debug)]
 pub(super) struct LoadEnd {
     /// The zone.
-    pub(super) apex: Apex,
+    pub(super) apex: ZoneName,
     /// The number of the load.
     pub(super) number: u32,
     /// The result.
@@ -93,7 +94,7 @@ struct LoadQueue {
 /// A load in progress.
 struct UnderWay {
     id: u64,
-    apex: Apex,
+    apex: ZoneName,
     number: u32,
     is_large: bool,
     progress: Arc<AtomicU64>,
@@ -145,7 +146,7 @@ struct Work {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StalledLoad {
     /// The zone.
-    pub(super) apex: Apex,
+    pub(super) apex: ZoneName,
     /// The number of the load.
     pub(super) number: u32,
 }

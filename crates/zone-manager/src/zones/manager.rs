@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
+use wire::ZoneName;
 
 use engine::Engine;
 use exchange::unix_now;
@@ -36,7 +37,7 @@ use crate::changes::Changes;
 use crate::managed::publishing::{PublishHandle, Publishing};
 use crate::managed::state::{KeptVersion, Load, Looked, ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
-use crate::managed::{Apex, ZoneFault, ZoneSpec};
+use crate::managed::{ZoneFault, ZoneSpec};
 use crate::secondaries::Secondaries;
 use crate::stores::differences::Differences;
 use crate::stores::produced::ProducedStores;
@@ -61,7 +62,7 @@ pub(super) const LEAST_HELD: usize = 10;
 /// A message to the manager thread.
 pub(super) enum Message {
     Reload(Option<Asker>, Removal),
-    ReloadZone(Apex, ReadWhen, Asker),
+    ReloadZone(ZoneName, ReadWhen, Asker),
     Ask(ZoneChange, Asker),
     Loaded(LoadEnd),
     Load(Vec<Load>),
@@ -119,7 +120,7 @@ impl ZoneManagerHandle {
 
     /// Requests a reload of one zone, changed or not. `take`: even if updates have changed it; the zone is
     /// then changed to its file's version.
-    pub fn reload_zone(&self, apex: Apex, take: bool) -> oneshot::Receiver<Reloaded> {
+    pub fn reload_zone(&self, apex: ZoneName, take: bool) -> oneshot::Receiver<Reloaded> {
         let when = if take { ReadWhen::Take } else { ReadWhen::Anyway };
         self.ask(|reply| Message::ReloadZone(apex, when, reply))
     }
@@ -130,7 +131,7 @@ impl ZoneManagerHandle {
     }
 
     /// Requests to stop serving a zone that was added at run time.
-    pub fn remove_zone(&self, apex: Apex) -> oneshot::Receiver<Reloaded> {
+    pub fn remove_zone(&self, apex: ZoneName) -> oneshot::Receiver<Reloaded> {
         self.ask(|reply| Message::Ask(ZoneChange::Remove(apex), reply))
     }
 
@@ -208,7 +209,7 @@ pub struct ZoneManager {
     /// The round of all zones.
     round: Option<Round>,
     /// The rounds of single zones.
-    singles: HashMap<Apex, Round>,
+    singles: HashMap<ZoneName, Round>,
     /// Rounds of single zones whose load has ended.
     ended: Vec<Round>,
     /// Limits of a reload.
@@ -220,7 +221,7 @@ pub struct ZoneManager {
     /// Requests for the next round of all zones, and what it does with zones whose files are gone.
     all: Option<(Vec<Asker>, Removal)>,
     /// Requests for rounds of single zones, and how the zones are read.
-    single: HashMap<Apex, (ReadWhen, Vec<Asker>)>,
+    single: HashMap<ZoneName, (ReadWhen, Vec<Asker>)>,
     /// Operators' requests about single zones, in the order of their arrival.
     asked: VecDeque<(ZoneChange, Asker)>,
 }
@@ -360,7 +361,7 @@ impl ZoneManager {
         {
             self.reload(replies, removal);
         }
-        let begun = |singles: &HashMap<Apex, Round>, apex: &Apex| singles.contains_key(apex);
+        let begun = |singles: &HashMap<ZoneName, Round>, apex: &ZoneName| singles.contains_key(apex);
         let due: Vec<_> = self.single.extract_if(|apex, _| !begun(&self.singles, apex)).collect();
         for (apex, (when, replies)) in due {
             self.reload_zone(apex, when, replies);
@@ -482,7 +483,7 @@ impl ZoneManager {
 
     /// Returns the result of a load, checked: a zone built under another hash key is bad, and a stored
     /// version may have expired.
-    fn fit_to_serve(&self, apex: &Apex, looked: Looked) -> Looked {
+    fn fit_to_serve(&self, apex: &ZoneName, looked: Looked) -> Looked {
         match looked {
             Looked::Kept(Some(kept)) => {
                 let secondaries = self.executor.secondaries.as_ref();
@@ -526,18 +527,22 @@ impl ZoneManager {
 }
 
 /// Returns the zones that the configuration no longer has and that are not being added.
-fn unwanted(states: &HashMap<Apex, ManagedZone>, wanted: &WantedZones, adding: &HashSet<Apex>) -> Vec<Apex> {
-    let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).chain(adding).collect();
+fn unwanted(
+    states: &HashMap<ZoneName, ManagedZone>,
+    wanted: &WantedZones,
+    adding: &HashSet<ZoneName>,
+) -> Vec<ZoneName> {
+    let still: HashSet<&ZoneName> = wanted.specs.iter().map(|spec| &spec.apex).chain(adding).collect();
     states.keys().filter(|apex| !still.contains(apex)).cloned().collect()
 }
 
 /// Returns the zones to remove, without those that are held back, and the folders of the latter.
 fn gone(
-    states: &HashMap<Apex, ManagedZone>,
+    states: &HashMap<ZoneName, ManagedZone>,
     wanted: &WantedZones,
-    adding: &HashSet<Apex>,
+    adding: &HashSet<ZoneName>,
     removal: Removal,
-) -> (Vec<Apex>, Vec<HeldFolder>) {
+) -> (Vec<ZoneName>, Vec<HeldFolder>) {
     let mut gone = unwanted(states, wanted, adding);
     let mut held = Vec::new();
     if removal == Removal::Force || gone.len() < LEAST_HELD {
@@ -549,7 +554,7 @@ fn gone(
             file.and_then(Path::parent).is_some_and(|parent| parent == folder.path)
         };
         let of = states.values().filter(|zone| is_here(zone)).count();
-        let is_gone = |apex: &Apex| states.get(apex).is_some_and(is_here);
+        let is_gone = |apex: &ZoneName| states.get(apex).is_some_and(is_here);
         let many = gone.iter().filter(|apex| is_gone(apex)).count();
         if many >= LEAST_HELD && many as f64 > folder.max_removed * of as f64 {
             gone.retain(|apex| !is_gone(apex));

@@ -14,14 +14,14 @@ use tracing::{info, warn};
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Conflict, ListedIn, Member, MemberIdentity, MemberOf, settle,
 };
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, ZoneName};
 use zone::Zone;
 
 use super::manager::{LEAST_HELD, Removal};
 use super::produce::Listing;
 use crate::changes::ZoneUpdates;
 use crate::managed::DifferenceRule;
-use crate::managed::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
+use crate::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use crate::secondaries::ZonePeers;
 use crate::transfers::Grants;
 use config::zones::pattern::PathPattern;
@@ -54,7 +54,7 @@ pub struct MemberTemplate {
 #[derive(Debug, Clone)]
 pub struct CatalogPlan {
     /// Its name.
-    pub apex: Apex,
+    pub apex: ZoneName,
     /// For members without a template of their group.
     pub template: Arc<MemberTemplate>,
     /// For members of a group.
@@ -119,9 +119,9 @@ pub struct CatalogStatus {
 #[derive(Debug, Default)]
 pub struct MemberSteps {
     /// Zones that are no longer members.
-    pub removed: Vec<Apex>,
+    pub removed: Vec<ZoneName>,
     /// Members with another ID under the same name: their state is removed.
-    pub reset: Vec<Apex>,
+    pub reset: Vec<ZoneName>,
     /// Members that are new, were reset, or have other properties.
     pub wanted: Vec<PlannedZone>,
 }
@@ -137,14 +137,14 @@ impl MemberSteps {
 #[derive(Debug, Default)]
 pub struct Membership {
     catalogs: Vec<Catalog>,
-    members: BTreeMap<Apex, MemberOf>,
+    members: BTreeMap<ZoneName, MemberOf>,
     conflicts: Vec<Conflict>,
     /// Logged lines, so that each is logged once.
     logged: HashSet<String>,
     file: Option<PathBuf>,
 }
 
-fn shown(apex: &Apex) -> Name<'_> {
+fn shown(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }
 
@@ -163,7 +163,7 @@ impl Membership {
 
     /// Sets the catalog zones. Until a version of one is read, it has its last known members.
     pub fn configure(&mut self, plans: Vec<CatalogPlan>) {
-        let mut before: HashMap<Apex, Catalog> =
+        let mut before: HashMap<ZoneName, Catalog> =
             self.catalogs.drain(..).map(|catalog| (catalog.plan.apex.clone(), catalog)).collect();
         for plan in plans {
             let catalog = match before.remove(&plan.apex) {
@@ -180,35 +180,35 @@ impl Membership {
         }
     }
 
-    fn listed_before(&self, apex: &Apex) -> CatalogZone {
+    fn listed_before(&self, apex: &ZoneName) -> CatalogZone {
         let of = self.members.iter().filter(|(_, of)| of.catalog == *apex);
         let members = of.map(|(zone, of)| (zone.clone(), of.member.clone())).collect();
         CatalogZone { members, ..CatalogZone::default() }
     }
 
     /// Whether a zone is a catalog zone.
-    pub fn has(&self, apex: &Apex) -> bool {
+    pub fn has(&self, apex: &ZoneName) -> bool {
         self.catalogs.iter().any(|catalog| catalog.plan.apex == *apex)
     }
 
     /// Whether a zone is a catalog zone that answers no client.
-    pub fn is_hidden(&self, apex: &Apex) -> bool {
+    pub fn is_hidden(&self, apex: &ZoneName) -> bool {
         self.catalogs.iter().any(|catalog| catalog.plan.apex == *apex && !catalog.plan.answers)
     }
 
     /// The catalog zones.
-    pub fn catalogs(&self) -> HashSet<Apex> {
+    pub fn catalogs(&self) -> HashSet<ZoneName> {
         self.catalogs.iter().map(|catalog| catalog.plan.apex.clone()).collect()
     }
 
     /// The catalog zones that answer no client.
-    pub fn hidden(&self) -> HashSet<Apex> {
+    pub fn hidden(&self) -> HashSet<ZoneName> {
         let hidden = self.catalogs.iter().filter(|catalog| !catalog.plan.answers);
         hidden.map(|catalog| catalog.plan.apex.clone()).collect()
     }
 
     /// The catalog zones of which no version was read yet.
-    pub fn unread(&self) -> impl Iterator<Item = &Apex> {
+    pub fn unread(&self) -> impl Iterator<Item = &ZoneName> {
         self.catalogs.iter().filter(|catalog| !catalog.is_read).map(|catalog| &catalog.plan.apex)
     }
 
@@ -246,7 +246,7 @@ impl Membership {
 
     /// Decides the owner of each zone. `is_configured` returns whether a zone is served whatever catalog
     /// zones list.
-    pub fn settle(&mut self, is_configured: impl Fn(&Apex) -> bool, removal: Removal) -> MemberSteps {
+    pub fn settle(&mut self, is_configured: impl Fn(&ZoneName) -> bool, removal: Removal) -> MemberSteps {
         if removal == Removal::Force {
             for catalog in &mut self.catalogs {
                 if let Some((listed, _)) = catalog.held.take() {
@@ -254,7 +254,7 @@ impl Membership {
                 }
             }
         }
-        let listed: Vec<(Apex, &CatalogZone)> =
+        let listed: Vec<(ZoneName, &CatalogZone)> =
             self.catalogs.iter().map(|catalog| (catalog.plan.apex.clone(), &catalog.listed)).collect();
         let settled = settle(&self.members, &listed, is_configured);
         let mut steps = MemberSteps::default();
@@ -287,7 +287,7 @@ impl Membership {
     }
 
     /// Returns a member with the properties of its template.
-    fn planned(&self, zone: &Apex, of: &MemberOf) -> Option<PlannedZone> {
+    fn planned(&self, zone: &ZoneName, of: &MemberOf) -> Option<PlannedZone> {
         let catalog = self.catalogs.iter().find(|catalog| catalog.plan.apex == of.catalog)?;
         let template = catalog.plan.template(&of.member);
         let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(shown(zone)).into()));
@@ -301,7 +301,7 @@ impl Membership {
 
     /// Returns the status of each catalog zone.
     pub fn status(&self) -> Vec<CatalogStatus> {
-        let mut members: HashMap<&Apex, usize> = HashMap::new();
+        let mut members: HashMap<&ZoneName, usize> = HashMap::new();
         self.members.values().for_each(|of| *members.entry(&of.catalog).or_default() += 1);
         let status = |catalog: &Catalog| {
             let apex = &catalog.plan.apex;
@@ -335,9 +335,10 @@ impl Catalog {
     /// them (RFC 9432 §5.4).
     fn take(&mut self, listed: CatalogZone) {
         let (of, apex) = (self.listed.members.len(), &self.plan.apex);
-        let stays =
-            |zone: &Apex, member: &Member| listed.members.get(zone).is_some_and(|now| now.id == member.id);
-        let gone: Vec<(&Apex, &Member)> =
+        let stays = |zone: &ZoneName, member: &Member| {
+            listed.members.get(zone).is_some_and(|now| now.id == member.id)
+        };
+        let gone: Vec<(&ZoneName, &Member)> =
             self.listed.members.iter().filter(|(zone, member)| !stays(zone, member)).collect();
         let many = gone.len();
         if many < LEAST_HELD || many as f64 <= self.plan.max_removed * of as f64 {
@@ -355,7 +356,7 @@ impl Catalog {
             shown(apex),
             many - others
         );
-        let stay: Vec<(Apex, Member)> =
+        let stay: Vec<(ZoneName, Member)> =
             gone.into_iter().map(|(zone, member)| (zone.clone(), member.clone())).collect();
         let mut counts = listed.clone();
         counts.members.extend(stay);
@@ -434,13 +435,13 @@ fn bytes_of(text: &str) -> Option<Box<[u8]>> {
     text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect()
 }
 
-fn apex_of(text: &str) -> Option<Apex> {
+fn apex_of(text: &str) -> Option<ZoneName> {
     let name: NameBuf = text.parse().ok()?;
     Some(name.as_name().into())
 }
 
 impl Line {
-    fn member(&self) -> Option<(Apex, MemberOf)> {
+    fn member(&self) -> Option<(ZoneName, MemberOf)> {
         let groups: Option<Vec<_>> = self.groups.iter().map(|group| bytes_of(group)).collect();
         let new_owner = match &self.coo {
             Some(coo) => Some(apex_of(coo)?),
@@ -451,7 +452,7 @@ impl Line {
     }
 }
 
-fn load(path: &Path) -> Result<BTreeMap<Apex, MemberOf>, FileFault> {
+fn load(path: &Path) -> Result<BTreeMap<ZoneName, MemberOf>, FileFault> {
     let text = match zone::regular::read_to_string(path, u64::MAX) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -461,7 +462,7 @@ fn load(path: &Path) -> Result<BTreeMap<Apex, MemberOf>, FileFault> {
     text.lines().enumerate().map(|(i, line)| read(line).ok_or(FileFault::Line(i + 1))).collect()
 }
 
-fn save(path: &Path, members: &BTreeMap<Apex, MemberOf>) -> io::Result<()> {
+fn save(path: &Path, members: &BTreeMap<ZoneName, MemberOf>) -> io::Result<()> {
     let mut text = Vec::new();
     for (zone, MemberOf { catalog, member }) in members {
         let line = Line {

@@ -25,14 +25,13 @@ use transfer::catalog_zone::{
 use update::SerialPolicy;
 use wire::hash::HashKey;
 use wire::name::BadName;
-use wire::{Name, Serial};
+use wire::{Name, Serial, ZoneName};
 use zone::store::{AddError, BuildError, ChangeError, ChangeSet};
 use zone::{Zone, ZoneBuilder};
 
 use super::manager::{LEAST_HELD, Removal};
 use super::membership::CatalogStatus;
 use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
-use crate::managed::Apex;
 use crate::stores::produced::ProducedStores;
 use crate::stores::{StoreOrder, ZoneStores};
 use telemetry::repeated::log_repeated;
@@ -45,18 +44,18 @@ const FOLDER: &str = "catalogs";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The catalog zone.
-    pub catalog: Apex,
+    pub catalog: ZoneName,
     /// Its group there.
     pub group: Option<Box<[u8]>>,
     /// The catalog zone to which the zone is to move.
-    pub new_owner: Option<Apex>,
+    pub new_owner: Option<ZoneName>,
 }
 
 /// A produced catalog zone as configured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProducedPlan {
     /// Its name.
-    pub apex: Apex,
+    pub apex: ZoneName,
     /// The largest share of members, from 0 to 1, that one version may remove.
     pub max_removed: f64,
 }
@@ -115,9 +114,9 @@ impl From<BadName> for ProduceFault {
 #[derive(Debug)]
 pub enum ProducerEvent {
     /// The end of storing the version with this number.
-    Stored(Apex, u64, Result<(), StoreFault>),
+    Stored(ZoneName, u64, Result<(), StoreFault>),
     /// The end of a job that folds a version; `None` if it failed.
-    Folded(Apex, FoldNumber, Option<Arc<Zone>>),
+    Folded(ZoneName, FoldNumber, Option<Arc<Zone>>),
 }
 
 /// Receives the events of a producer, on any thread.
@@ -139,7 +138,7 @@ struct Catalog {
     /// The version or fault to report.
     news: Option<Produced>,
     /// Members that stay although they are no longer listed, because too many would be removed.
-    held: HashSet<Apex>,
+    held: HashSet<ZoneName>,
     /// Why the newest version is not up to date.
     fault: Option<String>,
 }
@@ -153,21 +152,21 @@ struct StoringVersion {
 }
 
 /// The members of a catalog zone.
-type Members = BTreeMap<Apex, Member>;
+type Members = BTreeMap<ZoneName, Member>;
 /// The next entry of a zone; `None`: the entry is removed.
-type Step = (Apex, Option<Member>);
+type Step = (ZoneName, Option<Member>);
 
 /// All catalog zones that nomen produces.
 pub struct Producer {
     state: Option<PathBuf>,
     work: Work,
     stores: Arc<ProducedStores>,
-    catalogs: BTreeMap<Apex, Catalog>,
-    listings: HashMap<Apex, Arc<Listing>>,
+    catalogs: BTreeMap<ZoneName, Catalog>,
+    listings: HashMap<ZoneName, Arc<Listing>>,
     /// Zones whose entries may have changed.
-    changed: HashSet<Apex>,
+    changed: HashSet<ZoneName>,
     /// Zones among them that need new labels, because they are other zones of the same name.
-    renewed: HashSet<Apex>,
+    renewed: HashSet<ZoneName>,
 }
 
 /// The background work of a producer.
@@ -178,7 +177,7 @@ struct Work {
     last: u64,
 }
 
-fn shown(apex: &Apex) -> Name<'_> {
+fn shown(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }
 
@@ -214,12 +213,12 @@ impl Producer {
     }
 
     /// Whether nomen produces a catalog zone.
-    pub fn makes(&self, apex: &Apex) -> bool {
+    pub fn makes(&self, apex: &ZoneName) -> bool {
         self.catalogs.contains_key(apex)
     }
 
     /// Returns the entry of a zone, if it is listed.
-    pub fn listing(&self, zone: &Apex) -> Option<&Arc<Listing>> {
+    pub fn listing(&self, zone: &ZoneName) -> Option<&Arc<Listing>> {
         self.listings.get(zone)
     }
 
@@ -227,7 +226,7 @@ impl Producer {
     pub fn configure(
         &mut self,
         plans: Vec<ProducedPlan>,
-        listings: HashMap<Apex, Arc<Listing>>,
+        listings: HashMap<ZoneName, Arc<Listing>>,
         key: &HashKey,
     ) {
         let mut before = std::mem::take(&mut self.catalogs);
@@ -245,7 +244,7 @@ impl Producer {
     }
 
     /// Sets the entry of a zone; `None`: it is not listed.
-    pub fn list(&mut self, zone: &Apex, listing: Option<Arc<Listing>>) {
+    pub fn list(&mut self, zone: &ZoneName, listing: Option<Arc<Listing>>) {
         self.changed.insert(zone.clone());
         match listing {
             Some(listing) => self.listings.insert(zone.clone(), listing),
@@ -254,7 +253,7 @@ impl Producer {
     }
 
     /// Gives a zone a new label (RFC 9432 §5.4), because it is another zone of the same name.
-    pub fn renew(&mut self, zone: &Apex) {
+    pub fn renew(&mut self, zone: &ZoneName) {
         self.changed.insert(zone.clone());
         self.renewed.insert(zone.clone());
     }
@@ -262,7 +261,7 @@ impl Producer {
     /// Makes the versions that follow from the changes, and orders to store them. Returns the versions that
     /// were stored before this process started, and the faults. The next production stores a version again
     /// that could not be stored.
-    pub fn produce(&mut self, removal: Removal) -> Vec<(Apex, Produced)> {
+    pub fn produce(&mut self, removal: Removal) -> Vec<(ZoneName, Produced)> {
         let mut changed = std::mem::take(&mut self.changed);
         if removal == Removal::Force {
             self.catalogs.values_mut().for_each(|catalog| changed.extend(catalog.held.drain()));
@@ -293,7 +292,7 @@ impl Producer {
     }
 
     /// Handles an event. Returns the catalog zone with a version to serve or a fault, if there is one.
-    pub fn ended(&mut self, event: ProducerEvent) -> Option<(Apex, Produced)> {
+    pub fn ended(&mut self, event: ProducerEvent) -> Option<(ZoneName, Produced)> {
         match event {
             ProducerEvent::Stored(apex, number, result) => {
                 let news = self.catalogs.get_mut(&apex)?.stored(number, result)?;
@@ -318,8 +317,8 @@ impl Producer {
     }
 
     /// Returns the changed entries of these zones, by catalog zone.
-    fn steps(&self, zones: &HashSet<Apex>) -> Result<HashMap<Apex, Vec<Step>>, ProduceFault> {
-        let mut steps: HashMap<Apex, Vec<Step>> = HashMap::new();
+    fn steps(&self, zones: &HashSet<ZoneName>) -> Result<HashMap<ZoneName, Vec<Step>>, ProduceFault> {
+        let mut steps: HashMap<ZoneName, Vec<Step>> = HashMap::new();
         for zone in zones {
             let entries = self.entries(zone)?;
             for (apex, catalog) in &self.catalogs {
@@ -335,10 +334,10 @@ impl Producer {
 
     /// Returns the entries that a zone should have, each with its catalog zone. A zone that stays keeps its
     /// label, and keeps it in the catalog zone to which it moves.
-    fn entries(&self, zone: &Apex) -> Result<Vec<(Apex, Member)>, ProduceFault> {
+    fn entries(&self, zone: &ZoneName) -> Result<Vec<(ZoneName, Member)>, ProduceFault> {
         let Some(listing) = self.listings.get(zone) else { return Ok(Vec::new()) };
         let Listing { catalog, group, new_owner } = &**listing;
-        let known = |catalog: &Apex| {
+        let known = |catalog: &ZoneName| {
             let (_, members) = self.catalogs.get(catalog)?.made.as_ref()?;
             let member = members.get(zone).filter(|_| !self.renewed.contains(zone))?;
             Some(member.id.clone())
@@ -395,13 +394,13 @@ impl Producer {
 }
 
 /// Reads a stored catalog zone and its members, or begins and stores one without members.
-fn read(stores: &ZoneStores, apex: &Apex, key: &HashKey) -> Result<(Arc<Zone>, Members), ProduceFault> {
+fn read(stores: &ZoneStores, apex: &ZoneName, key: &HashKey) -> Result<(Arc<Zone>, Members), ProduceFault> {
     stores.exclusively(apex, |folder| open_or_begin(folder, apex, key))
 }
 
 fn open_or_begin(
     folder: &StoreFolder,
-    apex: &Apex,
+    apex: &ZoneName,
     key: &HashKey,
 ) -> Result<(Arc<Zone>, Members), ProduceFault> {
     let (mut store, stored) = folder.zone(shown(apex))?;
@@ -426,7 +425,7 @@ impl Work {
     fn store(&mut self, stores: &ZoneStores, zone: Arc<Zone>, changes: Option<Vec<Arc<ChangeSet>>>) -> u64 {
         self.last += 1;
         let (number, events) = (self.last, Arc::clone(&self.events));
-        let apex = Apex::from(zone.apex());
+        let apex = ZoneName::from(zone.apex());
         let of = apex.clone();
         let stored = move |result: Result<bool, StoreFault>| {
             events(ProducerEvent::Stored(of, number, result.map(drop)));
@@ -435,7 +434,7 @@ impl Work {
         number
     }
 
-    fn fold(&self, apex: &Apex, job: FoldJob) {
+    fn fold(&self, apex: &ZoneName, job: FoldJob) {
         let (events, of) = (Arc::clone(&self.events), apex.clone());
         job.run(&self.background, move |number, zone| events(ProducerEvent::Folded(of, number, zone)));
     }

@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use engine::{Engine, WrongCatalogKey};
 use serving::frontend::Served;
-use wire::UnixTime;
+use wire::{UnixTime, ZoneName};
 use zone::Zone;
 use zone::catalog::{Catalog, Change, WrongKey};
-
-use crate::managed::Apex;
 
 /// Longest time that a step waits for others.
 const MAX_STEP_DELAY: Duration = Duration::from_secs(1);
@@ -23,7 +21,7 @@ pub(super) struct Publisher {
     /// When the steps must be published.
     deadline: Option<Instant>,
     /// Expiry times of zones, to set once the steps are published.
-    expiries: Vec<(Apex, Option<UnixTime>)>,
+    expiries: Vec<(ZoneName, Option<UnixTime>)>,
     /// Replaced catalogs that workers may still be reading.
     retired: Vec<Arc<Catalog>>,
 }
@@ -97,7 +95,7 @@ impl Publisher {
 
     /// Sets when a zone expires, once the zone is in the catalog, for which the steps
     /// added so far may have to be published.
-    pub(super) fn set_expires(&mut self, apex: Apex, at: Option<UnixTime>) {
+    pub(super) fn set_expires(&mut self, apex: ZoneName, at: Option<UnixTime>) {
         self.expiries.push((apex, at));
         if self.steps.is_empty() {
             self.note_expiries();

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
+use wire::ZoneName;
 
 use exchange::unix_now;
 use tracing::error;
@@ -17,7 +18,6 @@ use super::executor::{Executor, log};
 use super::images::Images;
 use super::manager::ZoneTable;
 use super::publisher::Publisher;
-use crate::managed::Apex;
 use crate::managed::examination::{Examination, SignatureAge};
 use crate::managed::publishing::{Claim, ClaimedZone, OncePublished, Publishing};
 use crate::managed::state::ImageOrder;
@@ -148,7 +148,7 @@ impl PublishingThread {
 
     /// Reports an event to the state of a zone, and carries out its actions. Ignores zones that are no longer
     /// in the table.
-    fn report(&self, apex: &Apex, event: ZoneEvent) {
+    fn report(&self, apex: &ZoneName, event: ZoneEvent) {
         let decided = {
             let mut states = write(&self.table.states.zones);
             let Some(zone) = states.get_mut(apex) else { return };
@@ -160,7 +160,7 @@ impl PublishingThread {
     }
 
     /// Claims a zone for updates until the claim ends. Returns `None` if no version is in service.
-    fn claim(&self, apex: &Apex) -> Option<ClaimedZone> {
+    fn claim(&self, apex: &ZoneName) -> Option<ClaimedZone> {
         let mut states = write(&self.table.states.zones);
         let zone = states.get_mut(apex)?;
         let version = zone.state.status().zone.clone()?;
@@ -172,7 +172,7 @@ impl PublishingThread {
     }
 
     /// Reports the result of examining a version, and logs if its signatures expire soon.
-    fn examined(&self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
+    fn examined(&self, apex: &ZoneName, version: Arc<Zone>, found: Arc<Examination>) {
         let mut states = write(&self.table.states.zones);
         let Some(zone) = states.get_mut(apex) else { return };
         // Each version is checked as if it were the first one.

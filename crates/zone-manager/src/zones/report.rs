@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use wire::Serial;
+use wire::{Serial, ZoneName};
 
 use super::resolve::RefusedFile;
 use crate::changes::{TakenFile, TakenStep};
+use crate::managed::ZoneFault;
 use crate::managed::state::VersionStep;
-use crate::managed::{Apex, ZoneFault};
 
 /// Most zones that are reported by name; of the others only the number is reported.
 const NAMED: usize = 1000;
@@ -143,13 +143,13 @@ fn milliseconds(took: Duration) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn name(apex: &Apex) -> String {
+fn name(apex: &ZoneName) -> String {
     apex.as_name().to_string()
 }
 
 impl RoundReport {
     /// Records that another version of a zone goes into service.
-    pub(super) fn changed(&mut self, apex: &Apex, step: VersionStep) {
+    pub(super) fn changed(&mut self, apex: &ZoneName, step: VersionStep) {
         if self.changed.len() < NAMED {
             let VersionStep { from, to, records, took } = step;
             let milliseconds = milliseconds(took);
@@ -159,7 +159,7 @@ impl RoundReport {
     }
 
     /// Records that a zone was changed to its file's version although updates had changed it.
-    pub fn taken(&mut self, apex: &Apex, taken: TakenFile) {
+    pub fn taken(&mut self, apex: &ZoneName, taken: TakenFile) {
         let TakenStep { from, to, records, .. } = taken.step;
         (self.dropped, self.more_dropped) = (taken.dropped, taken.more_dropped);
         let milliseconds = self.summary.milliseconds;
@@ -173,7 +173,7 @@ impl RoundReport {
     }
 
     /// Records that a zone is bad.
-    pub(super) fn bad(&mut self, apex: &Apex, fault: &ZoneFault) {
+    pub(super) fn bad(&mut self, apex: &ZoneName, fault: &ZoneFault) {
         if self.faults.len() < NAMED {
             let ZoneFault { file, line, column, message, .. } = fault;
             let (file, fault) = (file.to_string(), message.clone());
@@ -182,7 +182,7 @@ impl RoundReport {
     }
 
     /// Records that the file of a zone, with this serial number, does not go into service.
-    pub(super) fn not_taken(&mut self, apex: &Apex, serial: Serial) {
+    pub(super) fn not_taken(&mut self, apex: &ZoneName, serial: Serial) {
         self.summary.not_taken += 1;
         if self.faults.len() < NAMED {
             let zone = name(apex);

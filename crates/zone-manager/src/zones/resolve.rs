@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use journal::DEFAULT_HISTORY;
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, ZoneName};
 
 use transfer::tsig::TsigKeys;
 
 use super::membership::{CatalogPlan, MemberTemplate, PlannedZone};
 use super::produce::{Listing, ProducedPlan};
 use crate::changes::{UpdateMaker, UpdateRules};
-use crate::managed::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::managed::{DifferenceRule, LEAST_RECORDS};
+use crate::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use crate::secondaries::{PeerMaker, PeerRules};
 use crate::transfers::{RuleMaker, TransferRules, grants, unknown_key};
 use config::Configuration;
@@ -53,7 +53,7 @@ pub struct WantedZones {
     /// The catalog zones that nomen produces.
     pub produced: Vec<ProducedPlan>,
     /// Entries of zones in produced catalog zones.
-    pub listings: HashMap<Apex, Arc<Listing>>,
+    pub listings: HashMap<ZoneName, Arc<Listing>>,
     /// The zones that were added at run time.
     pub added: Vec<ConfiguredZone>,
     /// The templates for zones that are added at run time.
@@ -182,7 +182,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut updates = UpdateMaker::default();
     let configured = config.zones.iter().map(|zone| (zone, Origin::Configuration));
     for (zone, origin) in configured.chain(config.added.iter().map(|zone| (zone, Origin::Added))) {
-        let apex = Apex::from(&zone.name.value);
+        let apex = ZoneName::from(&zone.name.value);
         let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
         let text = text_of(zone, template);
         let of_template = template.and_then(|t| t.allow_transfer.value.as_ref());
@@ -211,7 +211,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
                 let is_listed = template.listing.catalog.is_some();
                 if transfer.is_some() || notify.is_some() || template.updates.takes_any() || is_listed {
                     let names = found.iter().filter_map(|(_, name)| name.as_ref().ok());
-                    shared.extend(names.map(|name| (Apex::clone(name), template)));
+                    shared.extend(names.map(|name| (ZoneName::clone(name), template)));
                 }
                 let differences = difference_rule(None, Some(&template.updates), transfer.is_some());
                 let rules = (differences, text_rules(None, Some(template)));
@@ -240,9 +240,9 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
 
 /// Returns the root zone if the resolver uses a local copy of it. The check of the configuration has ensured
 /// that the configuration does not name the root zone itself.
-fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(Apex, ZoneSpec)> {
+fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(ZoneName, ZoneSpec)> {
     let source = config.settings.recursive()?.local_root()?;
-    let apex = Apex::from(Name::ROOT);
+    let apex = ZoneName::from(Name::ROOT);
     let text = source.file.map_or(ZoneText::Primaries, |file| ZoneText::File(file.into()));
     peers.add(&apex, Some(&source.peers), None, text == ZoneText::Primaries);
     let rules = TextRules { zonemd: source.peers.zonemd.value, ..TextRules::default() };
@@ -294,7 +294,7 @@ fn produced(config: &Configuration) -> Vec<ProducedPlan> {
 }
 
 /// Returns the catalog entries of zones that the configuration names.
-fn listings(config: &Configuration) -> HashMap<Apex, Arc<Listing>> {
+fn listings(config: &Configuration) -> HashMap<ZoneName, Arc<Listing>> {
     let of = |zone: &At<ConfiguredZone>| {
         let template = zone.template.value.as_ref().and_then(|name| config.templates.get(name));
         let listing = listing(Some(&*zone.listing), template.map(|template| &template.listing))?;
@@ -304,9 +304,9 @@ fn listings(config: &Configuration) -> HashMap<Apex, Arc<Listing>> {
 }
 
 /// Returns the catalog entries of the zones of folders.
-fn of_folders(zones: &[(Apex, &At<Template>)]) -> Vec<(Apex, Arc<Listing>)> {
+fn of_folders(zones: &[(ZoneName, &At<Template>)]) -> Vec<(ZoneName, Arc<Listing>)> {
     let mut made: HashMap<*const ListingKeys, Option<Arc<Listing>>> = HashMap::new();
-    let of = |(apex, template): &(Apex, &At<Template>)| {
+    let of = |(apex, template): &(ZoneName, &At<Template>)| {
         let keys = &template.listing;
         let listing = made.entry(std::ptr::from_ref(keys)).or_insert_with(|| listing(None, Some(keys)));
         Some((apex.clone(), listing.clone()?))
@@ -318,7 +318,7 @@ fn of_folders(zones: &[(Apex, &At<Template>)]) -> Vec<(Apex, Arc<Listing>)> {
 fn listing(own: Option<&ListingKeys>, template: Option<&ListingKeys>) -> Option<Arc<Listing>> {
     let nothing = ListingKeys::default();
     let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
-    let name = |name: &NameBuf| Apex::from(name.as_name());
+    let name = |name: &NameBuf| ZoneName::from(name.as_name());
     let group = own.group.value.as_ref().or(template.group.value.as_ref());
     Some(Arc::new(Listing {
         catalog: own.catalog.value.as_ref().or(template.catalog.value.as_ref()).map(name)?,
@@ -379,7 +379,7 @@ pub fn added_zone(
 /// Returns the plan for the members of a zone, if it is a catalog zone. The caller has checked that the
 /// templates exist.
 fn catalog_plan(
-    apex: &Apex,
+    apex: &ZoneName,
     zone: &ConfiguredZone,
     config: &Configuration,
     rules: &mut RuleMaker,
@@ -429,13 +429,13 @@ fn catalog_plan(
 type FileRules = (DifferenceRule, TextRules);
 
 /// A file whose name matches a pattern, and the zone of that name.
-type FoundZone = (Arc<Path>, Result<Apex, ZoneNameFault>);
+type FoundZone = (Arc<Path>, Result<ZoneName, ZoneNameFault>);
 
 /// Adds a file to the zone of its name, or to the refused files.
 fn sort_in(
     (path, name): FoundZone,
     rules: FileRules,
-    zones: &mut HashMap<Apex, (ZoneText, FileRules)>,
+    zones: &mut HashMap<ZoneName, (ZoneText, FileRules)>,
     wanted: &mut WantedZones,
 ) {
     let apex = match name {
@@ -470,7 +470,7 @@ fn list_folder(
     for entry in fs::read_dir(folder).map_err(fault)? {
         let entry = entry.map_err(fault)?;
         let Some(name) = entry.file_name().to_str().and_then(&zone_of) else { continue };
-        let (path, name): FoundZone = (entry.path().into(), name.map(|name| Apex::from(name.as_name())));
+        let (path, name): FoundZone = (entry.path().into(), name.map(|name| ZoneName::from(name.as_name())));
         // For nearly all files the folder's entry has the type, so that no further system call is needed.
         let is_zone = entry.file_type().is_ok_and(|kind| kind.is_file())
             || match fs::metadata(&path) {

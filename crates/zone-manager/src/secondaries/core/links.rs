@@ -14,11 +14,10 @@ use transfer::secondary::{
     soa_query,
 };
 use transfer::tsig::{self, ResponseVerifier, sign_request};
-use wire::{Rcode, UnixTime};
+use wire::{Rcode, UnixTime, ZoneName};
 
 use super::targets::PeerReply;
 use super::{CoreHost, Moment, PeeredZone, SecondaryCore, name};
-use crate::managed::Apex;
 use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
 use telemetry::repeated::log_repeated;
@@ -34,7 +33,7 @@ const MESSAGE: usize = 2048;
 
 /// A message that was sent and awaits its reply.
 pub(super) struct Exchange {
-    apex: Apex,
+    apex: ZoneName,
     purpose: Purpose,
     id: u16,
     verifier: Option<ResponseVerifier>,
@@ -52,12 +51,12 @@ enum Purpose {
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Sends an SOA query to a primary.
-    pub(super) fn send_probe(&mut self, apex: &Apex, primary: usize, at: &mut Moment<'_>) {
+    pub(super) fn send_probe(&mut self, apex: &ZoneName, primary: usize, at: &mut Moment<'_>) {
         let expire = AskExpire::Yes;
         self.probe(apex, Purpose::Probe { primary, tries: 0, stream: false, expire }, at);
     }
 
-    fn probe(&mut self, apex: &Apex, purpose: Purpose, at: &mut Moment<'_>) {
+    fn probe(&mut self, apex: &ZoneName, purpose: Purpose, at: &mut Moment<'_>) {
         let Purpose::Probe { primary, tries, stream, expire } = purpose else { return };
         let Some(zone) = self.zones.get(apex) else { return };
         let Some(server) = zone.peers.primaries.get(primary).cloned() else { return };
@@ -70,7 +69,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Sends a NOTIFY for the version in service. Returns whether it was sent.
-    pub(super) fn send_notify(&mut self, apex: &Apex, peer: usize, at: &mut Moment<'_>) -> bool {
+    pub(super) fn send_notify(&mut self, apex: &ZoneName, peer: usize, at: &mut Moment<'_>) -> bool {
         let Some(zone) = self.zones.get(apex) else { return false };
         let (Some(server), Some(soa)) =
             (zone.peers.notify.get(peer).cloned(), zone.told.as_ref().and_then(|told| told.soa()))
@@ -91,7 +90,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Sends a message on a link of its own.
     fn send(
         &mut self,
-        apex: &Apex,
+        apex: &ZoneName,
         purpose: Purpose,
         server: &PeerServer,
         wait: Duration,
@@ -178,7 +177,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    fn acknowledged(&mut self, apex: &Apex, peer: usize, rcode: Rcode) {
+    fn acknowledged(&mut self, apex: &ZoneName, peer: usize, rcode: Rcode) {
         let Some(PeeredZone { peers, told: Some(told), .. }) = self.zones.get_mut(apex) else { return };
         told.replied(peer);
         let counts = &self.counts;
@@ -248,7 +247,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    fn unanswered(&self, apex: &Apex, peer: usize, error: Option<ErrorKind>) {
+    fn unanswered(&self, apex: &ZoneName, peer: usize, error: Option<ErrorKind>) {
         self.counts.notify_unanswered.fetch_add(1, Relaxed);
         let server = self.zones.get(apex).and_then(|zone| zone.peers.notify.get(peer));
         if let Some(server) = server {

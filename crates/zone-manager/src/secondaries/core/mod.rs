@@ -25,7 +25,7 @@ use transfer::secondary::{
     NotifyRules, NotifySender, PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler, SecondaryState,
 };
 use wire::hash::HashKey;
-use wire::{Name, Serial, UnixTime};
+use wire::{Name, Serial, UnixTime, ZoneName};
 use zone::Zone;
 
 use super::counts::{SecondaryCounts, StateCounts};
@@ -34,7 +34,6 @@ use super::plan::{PeerRules, ZonePeers};
 use super::status::{SecondaryStatus, ZoneOrder};
 use super::store::Keep;
 use crate::fold::{FoldJob, FoldNumber};
-use crate::managed::Apex;
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use links::Exchange;
 use taken::RefreshState;
@@ -46,27 +45,27 @@ pub(super) enum SecondaryRequest {
     /// Sets the peers of all zones.
     Configure(PeerRules),
     /// Sets the peers of some zones; `None`: the zone has none any more.
-    Change(Vec<(Apex, Option<Arc<ZonePeers>>)>),
+    Change(Vec<(ZoneName, Option<Arc<ZonePeers>>)>),
     /// Stops refreshing these zones, and removes their stored versions.
-    Forget(Vec<Apex>, SyncSender<()>),
+    Forget(Vec<ZoneName>, SyncSender<()>),
     /// Sets the limits.
     Limit(CoreLimits),
     /// Starts to refresh a zone from its primaries; with the stored version, if any.
-    Begin(Apex, Option<KeptVersion>),
+    Begin(ZoneName, Option<KeptVersion>),
     /// A NOTIFY for this zone was accepted: from this primary, with this serial, if known.
-    Notified(Apex, Option<usize>, Option<Serial>),
+    Notified(ZoneName, Option<usize>, Option<Serial>),
     /// An operator's order.
-    Order(Apex, ZoneOrder, SyncSender<bool>),
+    Order(ZoneName, ZoneOrder, SyncSender<bool>),
     /// Versions went into service.
     Published(Vec<Published>),
     /// A transfer has ended.
-    Fetched(u64, Apex, FetchFigures, Result<Fetched, SecondaryFault>),
+    Fetched(u64, ZoneName, FetchFigures, Result<Fetched, SecondaryFault>),
     /// A version was rebuilt with a base of its own; `None` if that failed.
-    Folded(FoldNumber, Apex, Option<Arc<Zone>>),
+    Folded(FoldNumber, ZoneName, Option<Arc<Zone>>),
     /// Replies with the status of a zone.
-    Status(Apex, SyncSender<Option<SecondaryStatus>>),
+    Status(ZoneName, SyncSender<Option<SecondaryStatus>>),
     /// Replies with the status of this many secondary zones, those with faults first.
-    Worst(usize, SyncSender<Vec<(Apex, SecondaryStatus)>>),
+    Worst(usize, SyncSender<Vec<(ZoneName, SecondaryStatus)>>),
     /// Replies with the number of zones in each state.
     Count(SyncSender<StateCounts>),
 }
@@ -75,7 +74,7 @@ pub(super) enum SecondaryRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Published {
     /// The zone.
-    pub(super) apex: Apex,
+    pub(super) apex: ZoneName,
     /// Its serial number.
     pub(super) serial: Serial,
     /// The data of its SOA.
@@ -97,22 +96,22 @@ pub(super) struct CoreLimits {
 /// Services for the core, which do not make it wait.
 pub(super) trait CoreHost: Send + 'static {
     /// Starts a transfer; ends in [`SecondaryRequest::Fetched`].
-    fn fetch(&self, apex: Apex, job: FetchJob);
+    fn fetch(&self, apex: ZoneName, job: FetchJob);
 
     /// Starts a job that folds a version; ends in [`SecondaryRequest::Folded`].
-    fn fold(&self, apex: Apex, job: FoldJob);
+    fn fold(&self, apex: ZoneName, job: FoldJob);
 
     /// Reports an event of a zone.
-    fn news(&self, apex: &Apex, news: SecondaryNews);
+    fn news(&self, apex: &ZoneName, news: SecondaryNews);
 
     /// Reports when a zone expires; `None` if it has expired, or is no longer a secondary zone.
-    fn expires(&self, apex: &Apex, at: Option<UnixTime>);
+    fn expires(&self, apex: &ZoneName, at: Option<UnixTime>);
 
     /// Queues a write to the store of a zone; `at` is the time of the confirmation.
-    fn keep(&self, apex: &Apex, keep: Keep, at: UnixTime);
+    fn keep(&self, apex: &ZoneName, keep: Keep, at: UnixTime);
 
     /// Reports that a NOTIFY of this zone is being handled: the next one is to be reported again.
-    fn looked(&self, apex: &Apex);
+    fn looked(&self, apex: &ZoneName);
 
     /// Returns the current wall-clock time, for signatures.
     fn wall(&self) -> UnixTime;
@@ -142,21 +141,21 @@ pub(super) struct SecondaryCore<S, R> {
     limits: CoreLimits,
     /// One moment by both clocks, for conversion.
     epoch: (Instant, UnixTime),
-    zones: HashMap<Apex, PeeredZone>,
+    zones: HashMap<ZoneName, PeeredZone>,
     scheduler: SecondaryScheduler,
-    by_id: HashMap<SecondaryId, Apex>,
+    by_id: HashMap<SecondaryId, ZoneName>,
     primaries: HashMap<SocketAddr, PrimaryId>,
     links: NumberMap<Link, Exchange>,
     /// When links time out.
     deadlines: BTreeSet<(Instant, Link)>,
     /// When zones have a NOTIFY due.
-    telling: BTreeSet<(UnixTime, Apex)>,
+    telling: BTreeSet<(UnixTime, ZoneName)>,
     /// Number of outstanding NOTIFYs.
     in_flight: usize,
     /// The targets of outstanding NOTIFYs, with the NOTIFYs that wait for them.
     told: HashMap<SocketAddr, NotifyTarget>,
     /// When deferred incoming NOTIFYs are handled.
-    put_off: BTreeSet<(Instant, Apex)>,
+    put_off: BTreeSet<(Instant, ZoneName)>,
     /// The last number given to a link, and to a transfer or fold.
     last_link: u64,
     last_job: u64,
@@ -168,7 +167,7 @@ struct Moment<'a> {
     actions: &'a mut Vec<Action>,
 }
 
-fn name(apex: &Apex) -> Name<'_> {
+fn name(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }
 
@@ -219,14 +218,14 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     fn configure(&mut self, rules: &PeerRules, at: &mut Moment<'_>) {
-        let gone: Vec<Apex> =
+        let gone: Vec<ZoneName> =
             self.zones.keys().filter(|apex| rules.get(apex.as_wire()).is_none()).cloned().collect();
         gone.iter().for_each(|apex| self.leave(apex, at));
         rules.iter().for_each(|(apex, peers)| self.peer(apex, peers, at));
     }
 
     /// Removes a zone that has no other servers any more.
-    fn leave(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+    fn leave(&mut self, apex: &ZoneName, at: &mut Moment<'_>) {
         self.let_go(apex, at);
         if let Some(zone) = self.zones.remove(apex) {
             zone.telling().map(|due| self.telling.remove(&(due, apex.clone())));
@@ -234,7 +233,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Sets the other servers of a zone.
-    fn peer(&mut self, apex: &Apex, peers: &Arc<ZonePeers>, at: &mut Moment<'_>) {
+    fn peer(&mut self, apex: &ZoneName, peers: &Arc<ZonePeers>, at: &mut Moment<'_>) {
         let Some(zone) = self.zones.get_mut(apex) else {
             let told = NotifyState::of(peers);
             self.zones.insert(apex.clone(), PeeredZone { peers: Arc::clone(peers), taken: None, told });
@@ -252,7 +251,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Stops refreshing a zone, and removes its stored version.
-    fn forget(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+    fn forget(&mut self, apex: &ZoneName, at: &mut Moment<'_>) {
         self.stop_refresh(apex, at);
         self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
     }
@@ -263,7 +262,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.tell(at);
     }
 
-    fn status(&self, apex: &Apex, now: Instant) -> Option<SecondaryStatus> {
+    fn status(&self, apex: &ZoneName, now: Instant) -> Option<SecondaryStatus> {
         let zone = self.zones.get(apex)?;
         let unix = self.unix(now);
         let notify = zone.peers.notify.iter().map(ToString::to_string).collect();
@@ -275,7 +274,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Returns `most` secondary zones: those with faults first, then those with the earliest refresh.
-    fn worst(&self, most: usize, now: Instant) -> Vec<(Apex, SecondaryStatus)> {
+    fn worst(&self, most: usize, now: Instant) -> Vec<(ZoneName, SecondaryStatus)> {
         let unix = self.unix(now);
         let taken = self.zones.iter().filter_map(|(apex, zone)| {
             let timers = self.scheduler.zone(zone.taken.as_ref()?.id)?;
@@ -288,7 +287,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             order.truncate(most);
         }
         order.sort_unstable();
-        let known = |(_, _, _, apex): (_, _, _, &Apex)| Some((apex.clone(), self.status(apex, now)?));
+        let known = |(_, _, _, apex): (_, _, _, &ZoneName)| Some((apex.clone(), self.status(apex, now)?));
         order.into_iter().filter_map(known).collect()
     }
 

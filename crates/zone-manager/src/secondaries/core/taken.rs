@@ -13,13 +13,12 @@ use transfer::secondary::{
     LastFault, PrimaryId, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryId, SecondaryState,
     SecondaryZone, SoaReply,
 };
-use wire::{Serial, UnixTime};
+use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::{CoreHost, Moment, SecondaryCore, name};
 use crate::fold::{FoldEnd, FoldNumber, Folding};
-use crate::managed::Apex;
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use crate::secondaries::counts::word;
 use crate::secondaries::fetch::{FetchFigures, FetchJob, Fetched};
@@ -129,7 +128,7 @@ impl RefreshState {
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Starts to refresh a zone from its primaries.
-    pub(super) fn begin(&mut self, apex: &Apex, kept: Option<KeptVersion>, at: &mut Moment<'_>) {
+    pub(super) fn begin(&mut self, apex: &ZoneName, kept: Option<KeptVersion>, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
         self.stop_refresh(apex, at);
         let Some(zone) = self.zones.get(apex).filter(|zone| !zone.peers.primaries.is_empty()) else { return };
@@ -145,7 +144,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.take(apex, timers, kept.map(|kept| kept.zone));
     }
 
-    fn take(&mut self, apex: &Apex, timers: SecondaryZone, version: Option<Arc<Zone>>) {
+    fn take(&mut self, apex: &ZoneName, timers: SecondaryZone, version: Option<Arc<Zone>>) {
         let SecondaryCore { zones, primaries, scheduler, by_id, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
         let ids: Vec<PrimaryId> = zone
@@ -164,7 +163,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Reports when a zone expires, if that has changed.
-    fn report_expiry(&mut self, apex: &Apex) {
+    fn report_expiry(&mut self, apex: &ZoneName) {
         let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
         let expires = self.scheduler.zone(taken.id).and_then(SecondaryZone::expires);
         if expires != taken.expires {
@@ -174,7 +173,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// When a zone's first primary last confirmed the version at hand.
-    fn vouched(&self, apex: &Apex) -> Option<UnixTime> {
+    fn vouched(&self, apex: &ZoneName) -> Option<UnixTime> {
         let taken = self.zones.get(apex)?.taken.as_ref()?;
         self.scheduler.zone(taken.id)?.vouched()
     }
@@ -182,7 +181,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Stops refreshing a zone. Returns its timers and its version.
     pub(super) fn stop_refresh(
         &mut self,
-        apex: &Apex,
+        apex: &ZoneName,
         at: &mut Moment<'_>,
     ) -> Option<(SecondaryZone, Option<Arc<Zone>>)> {
         let taken = self.zones.get_mut(apex)?.taken.take()?;
@@ -197,7 +196,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Stops refreshing a zone, and removes its store.
-    pub(super) fn let_go(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+    pub(super) fn let_go(&mut self, apex: &ZoneName, at: &mut Moment<'_>) {
         if self.stop_refresh(apex, at).is_some() {
             self.surroundings.expires(apex, None);
             self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
@@ -205,7 +204,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Applies other primaries or rules to a zone, which keeps its version and timers.
-    pub(super) fn retake(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+    pub(super) fn retake(&mut self, apex: &ZoneName, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
         let Some(zone) = self.zones.get(apex).filter(|zone| !zone.peers.primaries.is_empty()) else {
             return self.let_go(apex, at);
@@ -233,7 +232,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    fn fetch(&mut self, apex: &Apex, primary: usize, asked: AskedFor) {
+    fn fetch(&mut self, apex: &ZoneName, primary: usize, asked: AskedFor) {
         let SecondaryCore { zones, surroundings, random, limits, key, last_job, scheduler, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
         let (Some(taken), Some(server)) = (&mut zone.taken, zone.peers.primaries.get(primary)) else {
@@ -260,7 +259,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Handles a primary's reply to an SOA query.
-    pub(super) fn asked(&mut self, apex: &Apex, reply: SoaReply, at: &mut Moment<'_>) {
+    pub(super) fn asked(&mut self, apex: &ZoneName, reply: SoaReply, at: &mut Moment<'_>) {
         let ours =
             self.zones.get(apex).and_then(|zone| zone.taken.as_ref()?.version.as_ref()).map(|v| v.serial());
         self.happened(apex, SecondaryEvent::Probed(reply), at);
@@ -271,7 +270,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
 
     /// Handles a primary's confirmation that the version at hand is the newest. The zone stays expired if it
     /// has expired at the primary, too.
-    fn confirmed(&mut self, apex: &Apex, at: &Moment<'_>) {
+    fn confirmed(&mut self, apex: &ZoneName, at: &Moment<'_>) {
         self.counts.unchanged.fetch_add(1, Relaxed);
         let vouched = self.vouched(apex);
         if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
@@ -289,7 +288,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     pub(super) fn fetched(
         &mut self,
         number: u64,
-        apex: &Apex,
+        apex: &ZoneName,
         figures: FetchFigures,
         result: Result<Fetched, SecondaryFault>,
         at: &mut Moment<'_>,
@@ -336,7 +335,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Handles a received version.
     fn received(
         &mut self,
-        apex: &Apex,
+        apex: &ZoneName,
         fetch: &Fetch,
         (kind, figures): (&'static str, FetchFigures),
         zone: Arc<Zone>,
@@ -368,7 +367,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Handles the end of a job that folds a version.
-    pub(super) fn folded(&mut self, number: FoldNumber, apex: &Apex, zone: Option<Arc<Zone>>) {
+    pub(super) fn folded(&mut self, number: FoldNumber, apex: &ZoneName, zone: Option<Arc<Zone>>) {
         let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
         match taken.folding.ended(number, zone) {
             FoldEnd::Outdated | FoldEnd::Failed => {}
@@ -383,7 +382,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Handles an accepted NOTIFY (RFC 1996 §3.11).
     pub(super) fn notified(
         &mut self,
-        apex: &Apex,
+        apex: &ZoneName,
         primary: Option<usize>,
         serial: Option<Serial>,
         at: &mut Moment<'_>,
@@ -416,7 +415,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Handles an operator's order. Returns whether it can be carried out.
-    pub(super) fn order(&mut self, apex: &Apex, order: ZoneOrder, at: &mut Moment<'_>) -> bool {
+    pub(super) fn order(&mut self, apex: &ZoneName, order: ZoneOrder, at: &mut Moment<'_>) -> bool {
         let event = match order {
             ZoneOrder::Refresh => SecondaryEvent::Refresh,
             ZoneOrder::Retransfer => SecondaryEvent::Retransfer,
@@ -428,7 +427,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Reports an event of a zone to the scheduler.
-    pub(super) fn happened(&mut self, apex: &Apex, event: SecondaryEvent, at: &Moment<'_>) {
+    pub(super) fn happened(&mut self, apex: &ZoneName, event: SecondaryEvent, at: &Moment<'_>) {
         let now = self.unix(at.now);
         let SecondaryCore { zones, scheduler, random, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
@@ -442,7 +441,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Logs the last fault of a zone's primaries if it has changed, and the recovery.
-    fn log_fault(&mut self, apex: &Apex, now: UnixTime) {
+    fn log_fault(&mut self, apex: &ZoneName, now: UnixTime) {
         let SecondaryCore { zones, scheduler, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
         let Some(taken) = &mut zone.taken else { return };

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use transfer::secondary::NotifySender;
-use wire::{Rcode, Serial, UnixTime};
+use wire::{Rcode, Serial, UnixTime, ZoneName};
 
 use super::{CoreHost, Moment, PeeredZone, Published, SecondaryCore, sender};
-use crate::managed::Apex;
 use crate::secondaries::plan::ZonePeers;
 use resolver::Random;
 
@@ -17,7 +16,7 @@ pub(super) struct NotifyTarget {
     /// Number of outstanding NOTIFYs.
     in_flight: usize,
     /// NOTIFYs to send after them: the zone, and the target's index in its list.
-    waiting: VecDeque<(Apex, usize)>,
+    waiting: VecDeque<(ZoneName, usize)>,
 }
 
 /// NOTIFY state of one zone.
@@ -115,7 +114,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Sends NOTIFY again, by order of the operator. Returns whether there are targets and a version.
-    pub(super) fn tell_again(&mut self, apex: &Apex, at: &Moment<'_>) -> bool {
+    pub(super) fn tell_again(&mut self, apex: &ZoneName, at: &Moment<'_>) -> bool {
         let now = self.unix(at.now);
         let told = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut());
         let Some(told) = told.filter(|told| told.soa.is_some()) else { return false };
@@ -157,7 +156,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    fn put_off_telling(&mut self, apex: &Apex, peer: usize, to: SocketAddr) {
+    fn put_off_telling(&mut self, apex: &ZoneName, peer: usize, to: SocketAddr) {
         let Some(told) = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut()) else { return };
         told.sender.put_off(peer);
         if !told.set_waiting(peer, true) {
@@ -198,7 +197,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     /// Updates when the next NOTIFY of a zone is due.
-    pub(super) fn see_to(&mut self, apex: &Apex) {
+    pub(super) fn see_to(&mut self, apex: &ZoneName) {
         let Some(told) = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut()) else { return };
         let due = told.sender.due();
         if told.due == due {

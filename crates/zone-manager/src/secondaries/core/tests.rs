@@ -29,13 +29,13 @@ struct Done {
 }
 
 impl CoreHost for Arc<Mutex<Done>> {
-    fn fetch(&self, _: Apex, job: FetchJob) {
+    fn fetch(&self, _: ZoneName, job: FetchJob) {
         lock(self).fetches.push(job);
     }
-    fn fold(&self, _: Apex, job: FoldJob) {
+    fn fold(&self, _: ZoneName, job: FoldJob) {
         lock(self).folds.push(job);
     }
-    fn news(&self, _: &Apex, news: SecondaryNews) {
+    fn news(&self, _: &ZoneName, news: SecondaryNews) {
         lock(self).news.push(match news {
             SecondaryNews::Received(zone) => format!("received {}", zone.serial()),
             SecondaryNews::Folded(zone) => format!("folded {}", zone.serial()),
@@ -43,10 +43,10 @@ impl CoreHost for Arc<Mutex<Done>> {
             SecondaryNews::Expired => "expired".into(),
         });
     }
-    fn expires(&self, _: &Apex, at: Option<UnixTime>) {
+    fn expires(&self, _: &ZoneName, at: Option<UnixTime>) {
         lock(self).expires = at.map(|at| at.as_secs() - START);
     }
-    fn keep(&self, _: &Apex, keep: Keep, at: UnixTime) {
+    fn keep(&self, _: &ZoneName, keep: Keep, at: UnixTime) {
         let after = at.as_secs() - START;
         lock(self).kept.push(match keep {
             Keep::Version(zone, changes) => {
@@ -56,7 +56,7 @@ impl CoreHost for Arc<Mutex<Done>> {
             Keep::Nothing => "nothing".into(),
         });
     }
-    fn looked(&self, _: &Apex) {}
+    fn looked(&self, _: &ZoneName) {}
     fn wall(&self) -> UnixTime {
         UnixTime::from_secs(START)
     }
@@ -84,7 +84,7 @@ fn key() -> HashKey {
     HashKey::new([1, 2, 3])
 }
 
-fn apex() -> Apex {
+fn apex() -> ZoneName {
     "example.".parse::<NameBuf>().expect("a name").as_name().into()
 }
 

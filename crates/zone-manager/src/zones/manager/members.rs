@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tracing::info;
-use wire::Name;
+use wire::{Name, ZoneName};
 use zone::catalog::Change;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::managed::state::{ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
-use crate::managed::{Apex, Origin, ZoneFault, ZoneText};
+use crate::managed::{Origin, ZoneFault, ZoneText};
 use crate::zones::added;
 use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
 use crate::zones::produce::{Produced, Producer, ProducerEvent};
@@ -32,7 +32,7 @@ pub(in crate::zones) enum ZoneChange {
     /// Serve a zone, given its `[[zone]]` block.
     Add(String),
     /// Stop serving a zone.
-    Remove(Apex),
+    Remove(ZoneName),
 }
 
 /// Replies that wait until the versions of produced catalog zones before them are in service.
@@ -90,17 +90,17 @@ impl Joining {
     }
 }
 
-fn name(apex: &Apex) -> Name<'_> {
+fn name(apex: &ZoneName) -> Name<'_> {
     apex.as_name()
 }
 
 impl ZoneManager {
     /// Sets the entries of produced catalog zones: those of a configuration, and for zones that are held back
     /// their current ones.
-    pub(super) fn list_members(&mut self, wanted: &mut WantedZones, held: &[Apex]) {
+    pub(super) fn list_members(&mut self, wanted: &mut WantedZones, held: &[ZoneName]) {
         let producer = &mut self.joining.producer;
         let mut listings = std::mem::take(&mut wanted.listings);
-        let listed = |zone: &Apex| Some((zone.clone(), Arc::clone(producer.listing(zone)?)));
+        let listed = |zone: &ZoneName| Some((zone.clone(), Arc::clone(producer.listing(zone)?)));
         listings.extend(held.iter().filter_map(listed));
         producer.configure(std::mem::take(&mut wanted.produced), listings, &self.key);
     }
@@ -135,7 +135,7 @@ impl ZoneManager {
     }
 
     /// Puts versions of produced catalog zones into service, or reports why there are none.
-    fn serve_produced(&mut self, made: Vec<(Apex, Produced)>) {
+    fn serve_produced(&mut self, made: Vec<(ZoneName, Produced)>) {
         let table = Arc::clone(&self.table);
         self.note_catalogs();
         if made.is_empty() {
@@ -166,7 +166,7 @@ impl ZoneManager {
         joining.added = std::mem::take(&mut wanted.added);
         (joining.templates, joining.keys) =
             (Arc::clone(&wanted.templates), Arc::clone(&wanted.transfers.keys));
-        let hidden: HashSet<Apex> = wanted
+        let hidden: HashSet<ZoneName> = wanted
             .specs
             .iter()
             .map(|spec| &spec.apex)
@@ -174,10 +174,10 @@ impl ZoneManager {
             .cloned()
             .collect();
         joining.membership.configure(std::mem::take(&mut wanted.catalogs));
-        let configured: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+        let configured: HashSet<&ZoneName> = wanted.specs.iter().map(|spec| &spec.apex).collect();
         let steps = joining.membership.settle(|apex| configured.contains(apex), removal);
         let gone = steps.removed.iter().filter(|apex| !configured.contains(apex)).chain(&steps.reset);
-        let gone: Vec<Apex> = gone.cloned().collect();
+        let gone: Vec<ZoneName> = gone.cloned().collect();
         steps.reset.iter().for_each(|apex| joining.producer.renew(apex));
         for PlannedZone { spec, peers, grants, updates, listing } in joining.membership.all() {
             wanted.listings.extend(listing.map(|listing| (spec.apex.clone(), listing)));
@@ -200,7 +200,7 @@ impl ZoneManager {
 
     /// Puts catalog zones into service or takes them out of it, as configured, and has those read that were
     /// not yet.
-    fn hide_and_show(&mut self, hidden: &HashSet<Apex>) {
+    fn hide_and_show(&mut self, hidden: &HashSet<ZoneName>) {
         let table = Arc::clone(&self.table);
         let states = read(&table.states.zones);
         let membership = &self.joining.membership;
@@ -228,7 +228,7 @@ impl ZoneManager {
         if std::mem::replace(&mut self.joining.copies_root, copies) == copies {
             return;
         }
-        let root: Apex = Name::ROOT.into();
+        let root: ZoneName = Name::ROOT.into();
         let version = {
             let states = read(&self.table.states.zones);
             self.executor.change_special(|special| special.copies_root = copies);
@@ -280,7 +280,7 @@ impl ZoneManager {
         let table = Arc::clone(&self.table);
         let MemberSteps { removed, reset, wanted } = {
             let states = read(&table.states.zones);
-            let is_configured = |apex: &Apex| {
+            let is_configured = |apex: &ZoneName| {
                 let origin = states.get(apex).map(|zone| &zone.state.status().spec.origin);
                 origin.is_some_and(|origin| !matches!(origin, Origin::Catalog(_)))
             };
@@ -297,7 +297,7 @@ impl ZoneManager {
     }
 
     /// Removes these zones and all that is stored of them.
-    fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a Apex>) {
+    fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a ZoneName>) {
         let table = Arc::clone(&self.table);
         let (mut gone, mut taken) = (Vec::new(), Vec::new());
         {
@@ -425,7 +425,7 @@ impl ZoneManager {
         listing: Option<Arc<Listing>>,
         round: Reloaded,
     ) -> Reloaded {
-        let apex: Apex = zone.name.value.as_name().into();
+        let apex: ZoneName = zone.name.value.as_name().into();
         let state = self.table.get(&apex);
         if let Some(state) = state.as_ref().filter(|state| state.spec.origin != Origin::Added) {
             // A reload found the zone in another source in the meantime.
@@ -457,7 +457,7 @@ impl ZoneManager {
         kept
     }
 
-    fn remove_added(&mut self, apex: &Apex) -> Result<(), ReloadFault> {
+    fn remove_added(&mut self, apex: &ZoneName) -> Result<(), ReloadFault> {
         let state = self.table.get(apex).ok_or(ReloadFault::NoSuchZone)?;
         if state.spec.origin != Origin::Added {
             return Err(ReloadFault::NotAdded(state.spec.origin.clone()));
@@ -484,7 +484,7 @@ impl ZoneManager {
 }
 
 /// Returns the step that ends the service of a zone.
-fn removal_of(apex: &Apex) -> Change {
+fn removal_of(apex: &ZoneName) -> Change {
     Change::Remove(Box::new(name(apex).to_buf()))
 }
 

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wire::ZoneName;
 
 use tracing::info;
 
@@ -14,7 +15,7 @@ use super::{Listing, Message, ReloadFault, Removal, RoundReport, Summary, ZoneMa
 use crate::managed::Origin;
 use crate::managed::state::{Looked, Notice, ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
-use crate::managed::{Apex, ZoneFault, ZoneText};
+use crate::managed::{ZoneFault, ZoneText};
 use crate::zones::loaders::{LoadEnd, StalledLoad};
 use crate::zones::progress::ProgressDisplay;
 use crate::zones::report::LostZones;
@@ -40,7 +41,7 @@ pub(super) struct Round {
 
 impl Round {
     /// Waits for the load of a zone, if one is in progress and not stalled.
-    pub(super) fn expect(&mut self, apex: &Apex, zone: &mut ManagedZone) {
+    pub(super) fn expect(&mut self, apex: &ZoneName, zone: &mut ManagedZone) {
         zone.awaited = zone.state.is_awaitable();
         let fault = zone.state.status().fault.as_ref().filter(|_| zone.state.is_loading());
         match (zone.awaited, fault) {
@@ -62,7 +63,7 @@ pub(super) enum Purpose {
     /// A reload of everything.
     All(Removal),
     /// A reload of this zone.
-    Zone(Apex),
+    Zone(ZoneName),
     /// The first load of this zone, which an operator adds, and its entry in a catalog zone.
     Add(Box<ConfiguredZone>, Option<Arc<Listing>>),
 }
@@ -74,7 +75,7 @@ impl ZoneManager {
     }
 
     /// Begins a round of one zone, which ends with its load.
-    pub(super) fn begin_single(&mut self, apex: &Apex, purpose: Purpose, replies: Vec<Asker>) {
+    pub(super) fn begin_single(&mut self, apex: &ZoneName, purpose: Purpose, replies: Vec<Asker>) {
         let summary = Summary { zones: 1, ..Summary::default() };
         let round = self.round_of(purpose, RoundReport { summary, ..RoundReport::default() }, replies);
         self.singles.insert(apex.clone(), round);
@@ -87,13 +88,13 @@ impl ZoneManager {
     }
 
     /// Returns the zones that operators add and whose first load is in progress.
-    pub(super) fn being_added(&self) -> HashSet<Apex> {
+    pub(super) fn being_added(&self) -> HashSet<ZoneName> {
         let adding = self.singles.iter().filter(|(_, round)| matches!(round.purpose, Purpose::Add(..)));
         adding.map(|(apex, _)| apex.clone()).collect()
     }
 
     /// Reloads one zone.
-    pub(super) fn reload_zone(&mut self, apex: Apex, when: ReadWhen, replies: Vec<Asker>) {
+    pub(super) fn reload_zone(&mut self, apex: ZoneName, when: ReadWhen, replies: Vec<Asker>) {
         let (decided, stalled) = {
             let mut states = write(&self.table.states.zones);
             let Some(zone) = states.get_mut(&apex) else {
@@ -130,7 +131,7 @@ impl ZoneManager {
     }
 
     /// Reports an event of a load to the zone's state, and to the rounds that wait for the load.
-    fn load_event(&mut self, apex: &Apex, event: ZoneEvent, came_to: fn(&mut Summary)) {
+    fn load_event(&mut self, apex: &ZoneName, event: ZoneEvent, came_to: fn(&mut Summary)) {
         let (decided, is_over, awaited) = {
             let mut states = write(&self.table.states.zones);
             // The zone may have been removed.
@@ -244,7 +245,7 @@ impl ZoneManager {
     }
 
     /// Ends the round of a zone that was removed.
-    pub(super) fn drop_single(&mut self, apex: &Apex) {
+    pub(super) fn drop_single(&mut self, apex: &ZoneName) {
         if let Some(single) = self.singles.remove(apex) {
             answer(single.replies, &Err(ReloadFault::NoSuchZone));
         }
@@ -254,7 +255,7 @@ impl ZoneManager {
     /// folders and catalog zones are limited by the keys of those, as long as any zone is left.
     pub(super) fn check_removals(&self, wanted: &WantedZones) -> Option<LostZones> {
         let states = read(&self.table.states.zones);
-        let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+        let still: HashSet<&ZoneName> = wanted.specs.iter().map(|spec| &spec.apex).collect();
         let served: Vec<_> = states
             .values()
             .map(|zone| &zone.state.status().spec)
@@ -284,7 +285,7 @@ impl ZoneManager {
 }
 
 /// Records log messages about a zone in a report.
-fn note(round: &mut RoundReport, apex: &Apex, notices: &[Notice]) {
+fn note(round: &mut RoundReport, apex: &ZoneName, notices: &[Notice]) {
     for notice in notices {
         match notice {
             Notice::Bad(fault, _) => round.bad(apex, fault),

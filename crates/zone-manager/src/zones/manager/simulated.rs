@@ -54,23 +54,23 @@ impl SimulatedZones {
     }
 
     /// Reloads a zone, and begins its load.
-    pub(crate) fn want_again(&self, apex: &Apex) {
+    pub(crate) fn want_again(&self, apex: &ZoneName) {
         let text = self.table.get(apex).map(|status| status.spec.text.clone());
         text.into_iter().for_each(|text| self.event(apex, ZoneEvent::Wanted(text, ReadWhen::Anyway)));
     }
 
     /// Ends the load of a zone in progress.
-    pub(crate) fn loaded(&self, apex: &Apex, number: u32, looked: Looked) {
+    pub(crate) fn loaded(&self, apex: &ZoneName, number: u32, looked: Looked) {
         self.event(apex, ZoneEvent::Looked(number, looked));
     }
 
     /// Reports a version of a produced catalog zone, or why there is none.
-    pub(crate) fn produced(&self, apex: &Apex, made: Result<Arc<Zone>, impl std::fmt::Display>) {
+    pub(crate) fn produced(&self, apex: &ZoneName, made: Result<Arc<Zone>, impl std::fmt::Display>) {
         let made = made.map_err(|fault| Arc::new(ZoneFault::without_place(fault.to_string())));
         self.event(apex, ZoneEvent::Produced(made, SystemTime::UNIX_EPOCH));
     }
 
-    fn event(&self, apex: &Apex, event: ZoneEvent) {
+    fn event(&self, apex: &ZoneName, event: ZoneEvent) {
         let mut states = write(&self.table.states.zones);
         let Some(zone) = states.get_mut(apex) else { return };
         let actions: Vec<ZoneAction> = zone.state.handle(event);
@@ -86,7 +86,7 @@ impl SimulatedZones {
     }
 
     /// Returns the version in service.
-    pub(crate) fn served(&self, apex: &Apex) -> Option<Arc<Zone>> {
+    pub(crate) fn served(&self, apex: &ZoneName) -> Option<Arc<Zone>> {
         let catalog = self.engine.catalog();
         catalog.get(apex.as_name())?.zone().cloned()
     }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
+use wire::ZoneName;
 
 use crate::managed::table::ZoneStates;
-use crate::managed::{Apex, Origin, ZoneFault, ZoneStatus};
+use crate::managed::{Origin, ZoneFault, ZoneStatus};
 use crate::zones::membership::CatalogStatus;
 use crate::zones::report::{HeldFolder, LostZones, RoundReport};
 use crate::zones::resolve::RefusedFile;
@@ -116,7 +117,7 @@ impl ZoneTable {
     }
 
     /// Returns the status of one zone.
-    pub fn get(&self, apex: &Apex) -> Option<Arc<ZoneStatus>> {
+    pub fn get(&self, apex: &ZoneName) -> Option<Arc<ZoneStatus>> {
         self.states.get(apex)
     }
 

@@ -28,7 +28,7 @@ struct Rig {
     bounds: Arc<Mutex<ReloadBounds>>,
 }
 
-fn apex(name: &str) -> Apex {
+fn apex(name: &str) -> ZoneName {
     name.parse::<NameBuf>().expect("a name").as_name().into()
 }
 

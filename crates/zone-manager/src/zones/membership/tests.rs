@@ -9,7 +9,7 @@ use zone::ZoneBuilder;
 
 use super::*;
 
-fn apex(text: &str) -> Apex {
+fn apex(text: &str) -> ZoneName {
     apex_of(text).expect("a name")
 }
 

@@ -11,7 +11,7 @@ use super::*;
 /// The producer of one catalog zone on a simulated disk.
 pub(crate) struct SimulatedProducer {
     producer: Producer,
-    catalog: Apex,
+    catalog: ZoneName,
     events: Receiver<ProducerEvent>,
 }
 
@@ -21,8 +21,8 @@ impl SimulatedProducer {
         disk: Arc<dyn Disk>,
         key: &HashKey,
         background: &Arc<Background>,
-        catalog: Apex,
-        zones: impl Iterator<Item = Apex>,
+        catalog: ZoneName,
+        zones: impl Iterator<Item = ZoneName>,
     ) -> Result<SimulatedProducer, StoreFault> {
         let (sender, events) = channel();
         let send: OnProducerEvent = Arc::new(move |event| drop(sender.send(event)));
@@ -41,7 +41,7 @@ impl SimulatedProducer {
     }
 
     /// Adds a zone to the list, or removes it.
-    pub(crate) fn list(&mut self, zone: &Apex, is_listed: bool) {
+    pub(crate) fn list(&mut self, zone: &ZoneName, is_listed: bool) {
         let listing = is_listed.then(|| self.listing());
         self.producer.list(zone, listing);
     }

@@ -19,7 +19,7 @@ fn key() -> HashKey {
     HashKey::new([1, 2, 3])
 }
 
-fn apex(text: &str) -> Apex {
+fn apex(text: &str) -> ZoneName {
     text.parse::<NameBuf>().expect("a name").as_name().into()
 }
 
@@ -84,8 +84,8 @@ fn configure(producer: &mut Producer, zones: &[(&str, &str)]) {
 }
 
 /// Handles events until all versions are stored. Returns the last version or fault of each catalog zone.
-fn wait(rig: &mut Rig, before: Vec<(Apex, Produced)>) -> BTreeMap<Apex, Produced> {
-    let mut made: BTreeMap<Apex, Produced> = before.into_iter().collect();
+fn wait(rig: &mut Rig, before: Vec<(ZoneName, Produced)>) -> BTreeMap<ZoneName, Produced> {
+    let mut made: BTreeMap<ZoneName, Produced> = before.into_iter().collect();
     while !rig.has_stored(rig.last_order()) {
         let event = rig.events.recv().expect("an event");
         made.extend(rig.producer.ended(event));
@@ -105,7 +105,7 @@ fn version(producer: &Producer, catalog: &str) -> Arc<Zone> {
     Arc::clone(&producer.catalogs[&apex(catalog)].made.as_ref().expect("it is made").0)
 }
 
-fn members(producer: &Producer, catalog: &str) -> BTreeMap<Apex, Member> {
+fn members(producer: &Producer, catalog: &str) -> BTreeMap<ZoneName, Member> {
     CatalogZone::read(&version(producer, catalog)).expect("a catalog zone").members
 }
 
@@ -286,7 +286,7 @@ proptest! {
         for happening in all {
             let before = ["cat", "other"].map(|catalog| (version(&producer, catalog).serial(), members(&producer, catalog)));
             let mut renewed = None;
-            let listings = |wanted: &BTreeMap<u8, String>| -> HashMap<Apex, Arc<Listing>> {
+            let listings = |wanted: &BTreeMap<u8, String>| -> HashMap<ZoneName, Arc<Listing>> {
                 wanted.iter().map(|(zone, at)| (apex(&name(*zone)), listing(at))).collect()
             };
             match happening {
