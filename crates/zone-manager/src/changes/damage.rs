@@ -94,7 +94,7 @@ impl UnclearFiles {
 impl Changes {
     /// Records that the journal of a zone cannot be used. Returns the remedies, as text for people.
     pub(super) fn note_damage(&self, apex: &ZoneName, fault: &StoreFault) -> String {
-        let name = name(apex);
+        let name = apex.as_name();
         let acknowledged = self.stores.folder().acknowledged(name);
         let usable = self.stores.exclusively(apex, |folder| folder.salvage(name));
         let usable = usable.ok().map(|rest| rest.serial());
@@ -145,7 +145,7 @@ impl Changes {
     pub fn accept_journal(&self, apex: &ZoneName, key: &HashKey) -> Result<Accepted, AcceptFault> {
         self.damage(apex).ok_or(AcceptFault::NotDamaged)?;
         self.release(apex);
-        let rest = self.stores.exclusively(apex, |folder| folder.salvage(name(apex))?.load(key));
+        let rest = self.stores.exclusively(apex, |folder| folder.salvage(apex.as_name())?.load(key));
         let rest = rest.map_err(AcceptFault::Unreadable)?;
         let of = rest.serial();
         let (zone, acknowledged) = self.ahead(apex, rest)?;
@@ -173,7 +173,7 @@ impl Changes {
             self.files.note_read(apex, Some(file), of);
             return Ok(accepted);
         }
-        let aside = self.stores.exclusively(apex, |folder| folder.forget(name(apex)));
+        let aside = self.stores.exclusively(apex, |folder| folder.forget(apex.as_name()));
         let aside = aside.map_err(AcceptFault::NotKept)?;
         lock(&self.shared.stored).remove(apex);
         lock(&self.shared.damaged).remove(apex);
@@ -183,7 +183,7 @@ impl Changes {
     /// Returns the zone with a serial number later than the acknowledged one: secondaries may have any
     /// version up to that.
     fn ahead(&self, apex: &ZoneName, zone: Zone) -> Result<(Zone, Option<Serial>), AcceptFault> {
-        let acknowledged = self.stores.folder().acknowledged(name(apex));
+        let acknowledged = self.stores.folder().acknowledged(apex.as_name());
         let Some(acknowledged) = acknowledged else { return Ok((zone, None)) };
         let is_ahead = |serial: Serial| acknowledged.compare(serial) == Some(std::cmp::Ordering::Less);
         if is_ahead(zone.serial()) {
@@ -229,13 +229,9 @@ impl Changes {
         warn!(
             "zone {}: accepted with serial {of}, served with serial {serial}; acknowledged before: {lost}; \
              the old journal: {shown}",
-            name(apex)
+            apex.as_name()
         );
-        audit!(zone = %name(apex), of = %of, acknowledged = lost, serial = %serial, "older version accepted");
+        audit!(zone = %apex.as_name(), of = %of, acknowledged = lost, serial = %serial, "older version accepted");
         Accepted { serial, of, records: zone.record_count(), aside, acknowledged }
     }
-}
-
-fn name(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
 }

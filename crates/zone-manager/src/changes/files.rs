@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use tracing::info;
-use wire::{Name, Serial, ZoneName};
+use wire::{Serial, ZoneName};
 use zone::{Stamp, Zone};
 
 use super::notes::KnownFile;
@@ -169,13 +169,13 @@ impl ZoneFiles {
             let apex = self.shared.schedule.wait();
             // A panic is a bug in nomen. It fails the write of this zone's file only.
             if catch_unwind(AssertUnwindSafe(|| self.write_due(&apex))).is_err() {
-                let about = ("file", &*name(&apex).to_string());
+                let about = ("file", &*apex.as_name().to_string());
                 log_repeated!(
                     error,
                     ERROR,
                     about,
                     "zone {}: writing its file failed inside nomen; this is a bug",
-                    name(&apex)
+                    apex.as_name()
                 );
             }
         }
@@ -209,12 +209,12 @@ impl ZoneFiles {
         match (&written, &fault) {
             (Ok(CurrentFile { path, serial, records, written: true }), _) => {
                 self.shared.counts.files.fetch_add(1, Relaxed);
-                info!(records, "zone {}: serial {serial} is written to {}", name(apex), path.display());
+                info!(records, "zone {}: serial {serial} is written to {}", apex.as_name(), path.display());
             }
             (_, Some(fault)) => {
                 self.shared.counts.files_failed.fetch_add(1, Relaxed);
-                let about = ("file", &*name(apex).to_string());
-                log_repeated!(error, ERROR, about, "zone {}: {fault}", name(apex));
+                let about = ("file", &*apex.as_name().to_string());
+                log_repeated!(error, ERROR, about, "zone {}: {fault}", apex.as_name());
             }
             _ => {}
         }
@@ -308,9 +308,9 @@ impl ZoneFiles {
             log_repeated!(
                 warn,
                 WARN,
-                ("file not noted", &name(apex).to_string()),
+                ("file not noted", &apex.as_name().to_string()),
                 "zone {}: its file will be taken for one that was edited: {fault}",
-                name(apex)
+                apex.as_name()
             );
         }
     }
@@ -328,13 +328,9 @@ impl ZoneFiles {
             zones.remove(apex)
         };
         let state = if frozen { "no updates, it is frozen" } else { "updates again" };
-        info!("zone {}: it takes {state}", name(apex));
+        info!("zone {}: it takes {state}", apex.as_name());
         Ok(())
     }
-}
-
-fn name(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
 }
 
 #[cfg(test)]
@@ -351,7 +347,7 @@ mod tests {
         let (publishing, _published) = std::sync::mpsc::channel();
         let shared = Shared::new(notes, HashSet::new(), PublishHandle(publishing), Arc::default());
         let files = ZoneFiles { shared: Arc::new(shared), orders };
-        let newest = files.newest(&ZoneName::from(Name::of_checked(b"\x01a\0")));
+        let newest = files.newest(&ZoneName::from(wire::Name::of_checked(b"\x01a\0")));
         assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");
     }
 
@@ -359,7 +355,7 @@ mod tests {
     fn zones_are_due_in_the_order_of_their_times_and_each_once() {
         let (mut due, begun) = (Due::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let [a, b] = [b"\x01a\0", b"\x01b\0"].map(|wire| ZoneName::from(Name::of_checked(wire)));
+        let [a, b] = [b"\x01a\0", b"\x01b\0"].map(|wire| ZoneName::from(wire::Name::of_checked(wire)));
         assert_eq!(due.next(at(0)), Err(None));
         assert!(due.add(&a, at(5)) && due.add(&b, at(3)));
         assert!(!due.add(&b, at(1)), "it is due already");

@@ -17,7 +17,7 @@ use engine::Refusal;
 use exchange::unix_now;
 use journal::StoreFault;
 use tracing::{debug, info};
-use wire::{Name, Serial, UnixTime, ZoneName};
+use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 
 use super::answers::{Outcome, Settled, answer, commit_end, not_kept, send_answers};
@@ -231,13 +231,13 @@ impl Worker {
     /// get SERVFAIL.
     fn guarded(&mut self, apex: &ZoneName, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
-            let about = ("change failed", &*name(apex).to_string());
+            let about = ("change failed", &*apex.as_name().to_string());
             log_repeated!(
                 error,
                 ERROR,
                 about,
                 "zone {}: changing it failed inside nomen; this is a bug",
-                name(apex)
+                apex.as_name()
             );
             self.zones.remove(apex);
         }
@@ -500,14 +500,14 @@ impl Worker {
             self.shared.counts.failed.fetch_add(1, Relaxed);
             let of_clients = |job: &&ChangeJob| !matches!(job, ChangeJob::File(_));
             let lost = jobs.iter().skip(decided.len()).filter(of_clients).count();
-            let about = ("updates not kept", &*name(apex).to_string());
+            let about = ("updates not kept", &*apex.as_name().to_string());
             if lost > 0 {
                 log_repeated!(
                     error,
                     ERROR,
                     about,
                     "zone {}: {lost} changes are not made, they cannot be stored: {fault}",
-                    name(apex)
+                    apex.as_name()
                 );
             }
         }
@@ -516,7 +516,7 @@ impl Worker {
         if steps == 0 {
             send_answers(settled);
         } else {
-            debug!("zone {}: {steps} changes, serial {before} -> {}", name(apex), version.serial());
+            debug!("zone {}: {steps} changes, serial {before} -> {}", apex.as_name(), version.serial());
             self.shared.keeping.changed(apex.clone(), version, Box::new(move || send_answers(settled)));
             self.fold(apex);
             every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
@@ -560,7 +560,7 @@ impl Worker {
     /// Logs the result of taking a zone file, and returns it.
     fn file_taken(&mut self, job: FileJob, decided: Option<Decided>, fault: &str) -> TakeEnd {
         let FileJob { apex, zone: read, file, rules } = job;
-        let name = name(&apex);
+        let name = apex.as_name();
         let Some(Decided::File(decided)) = decided else {
             let fault = format!("its file is not applied, the change cannot be stored: {fault}");
             let about = ("file not taken", &*name.to_string());
@@ -609,7 +609,10 @@ impl Worker {
         }
         zone.claim.keep();
         if lock(&self.shared.stored).insert(apex.clone()) {
-            info!("zone {}: from now on it is stored in the state folder, its file is not read", name(apex));
+            info!(
+                "zone {}: from now on it is stored in the state folder, its file is not read",
+                apex.as_name()
+            );
             self.files.note_read(apex, zone.file.as_ref(), zone.file_serial);
         }
     }
@@ -648,8 +651,8 @@ impl Worker {
                 self.shared.keeping.changed(apex.clone(), folded, Box::new(|| ()));
             }
             FoldEnd::Failed => {
-                let about = ("not folded", &*name(apex).to_string());
-                log_repeated!(warn, WARN, about, "zone {}: it could not be folded", name(apex));
+                let about = ("not folded", &*apex.as_name().to_string());
+                log_repeated!(warn, WARN, about, "zone {}: it could not be folded", apex.as_name());
             }
         }
     }
@@ -666,8 +669,4 @@ fn report_marks(folder: &journal::StoreFolder) {
              {fault}"
         );
     }
-}
-
-fn name(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
 }

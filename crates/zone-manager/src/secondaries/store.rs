@@ -90,7 +90,7 @@ impl SecondaryStore {
             Ok(_) => drop(self.counts.stored.fetch_add(u64::from(is_version), Relaxed)),
             Err(fault) => {
                 self.counts.unstored.fetch_add(1, Relaxed);
-                let name = name(apex).to_string();
+                let name = apex.as_name().to_string();
                 let about = ("secondary not kept", &*name);
                 log_repeated!(warn, WARN, about, "zone {name}: it is not stored on disk: {fault}");
             }
@@ -109,7 +109,7 @@ impl SecondaryStore {
     pub(super) fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             self.counts.unread.fetch_add(1, Relaxed);
-            let name = name(apex).to_string();
+            let name = apex.as_name().to_string();
             let about = ("secondary not read", &*name);
             log_repeated!(
                 warn,
@@ -172,10 +172,6 @@ fn load(folder: &StoreFolder, name: Name<'_>, key: &HashKey) -> Result<Option<Ke
     let written = || stored.path().metadata().and_then(|about| about.modified()).ok().map(UnixTime::from);
     let confirmed = stored.confirmed().or_else(written).unwrap_or_default();
     Ok(Some(KeptVersion { zone, confirmed, expired: false }))
-}
-
-fn name(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use journal::{Disk, History, RealDisk, StoreFault};
 use tracing::debug;
-use wire::{Name, Serial, ZoneName};
+use wire::{Serial, ZoneName};
 use zone::store::ChangeSet;
 
 use crate::stores::{StoreOrder, ZoneStores};
@@ -98,7 +98,7 @@ impl Differences {
     /// Returns the changes of a zone since a version; `None` if they are not stored. Waits for the disk.
     pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
-            let name = name(apex).to_string();
+            let name = apex.as_name().to_string();
             let about = ("differences not read", &*name);
             log_repeated!(warn, WARN, about, "zone {name}: its differences cannot be read: {fault}");
             None
@@ -122,17 +122,13 @@ impl Differences {
             Ok(stored) => drop(counts.kept.fetch_add(u64::from(stored && !removes), Relaxed)),
             Err(fault) => {
                 counts.failed.fetch_add(1, Relaxed);
-                let name = name(&of).to_string();
+                let name = of.as_name().to_string();
                 let about = ("differences", &*name);
                 log_repeated!(warn, WARN, about, "zone {name}: its changes are not stored for IXFR: {fault}");
             }
         };
         self.stores.order(apex, order, Box::new(stored));
     }
-}
-
-fn name(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
 }
 
 #[cfg(test)]
@@ -146,7 +142,7 @@ mod tests {
     use super::*;
 
     fn apex() -> ZoneName {
-        Name::of_checked(b"\x07example\0").into()
+        wire::Name::of_checked(b"\x07example\0").into()
     }
 
     fn zone(serial: u32) -> Zone {

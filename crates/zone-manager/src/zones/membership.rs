@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Conflict, ListedIn, Member, MemberIdentity, MemberOf, settle,
 };
-use wire::{Name, NameBuf, ZoneName};
+use wire::{NameBuf, ZoneName};
 use zone::Zone;
 
 use super::manager::{LEAST_HELD, Removal};
@@ -142,10 +142,6 @@ pub struct Membership {
     /// Logged lines, so that each is logged once.
     logged: HashSet<String>,
     file: Option<PathBuf>,
-}
-
-fn shown(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
 }
 
 impl Membership {
@@ -290,7 +286,7 @@ impl Membership {
     fn planned(&self, zone: &ZoneName, of: &MemberOf) -> Option<PlannedZone> {
         let catalog = self.catalogs.iter().find(|catalog| catalog.plan.apex == of.catalog)?;
         let template = catalog.plan.template(&of.member);
-        let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(shown(zone)).into()));
+        let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(zone.as_name()).into()));
         let text = file.unwrap_or(ZoneText::Primaries);
         let (apex, origin) = (zone.clone(), Origin::Catalog(of.catalog.clone()));
         let spec = ZoneSpec { apex, text, origin, differences: template.differences, rules: template.rules };
@@ -306,7 +302,7 @@ impl Membership {
         let status = |catalog: &Catalog| {
             let apex = &catalog.plan.apex;
             CatalogStatus {
-                zone: shown(apex).to_string(),
+                zone: apex.as_name().to_string(),
                 members: members.get(apex).copied().unwrap_or(0),
                 conflicts: self.conflicts.iter().filter(|conflict| conflict.catalog == *apex).count(),
                 held_back: catalog.held.as_ref().map_or(0, |(_, many)| *many),
@@ -349,11 +345,11 @@ impl Catalog {
         log_repeated!(
             error,
             ERROR,
-            ("members held", &shown(apex).to_string()),
+            ("members held", &apex.as_name().to_string()),
             "catalog zone {}: of {of} members it lists {} no longer and {others} under other labels, \
              together more than `catalog-max-removed`: all of them stay as they are; `nomen ctl reload \
              --force` removes or resets them",
-            shown(apex),
+            apex.as_name(),
             many - others
         );
         let stay: Vec<(ZoneName, Member)> =
@@ -373,9 +369,9 @@ const VAIN: &str = " in vain: ";
 fn in_words(Conflict { zone, catalog, held_by }: &Conflict) -> String {
     let holder = match held_by {
         ListedIn::Configuration => "it is configured here".to_owned(),
-        ListedIn::Catalog(other) => format!("catalog zone {} has it", shown(other)),
+        ListedIn::Catalog(other) => format!("catalog zone {} has it", other.as_name()),
     };
-    format!("catalog zone {} lists {}{VAIN}{holder}", shown(catalog), shown(zone))
+    format!("catalog zone {} lists {}{VAIN}{holder}", catalog.as_name(), zone.as_name())
 }
 
 /// Logs the lines of a kind that were not logged before, up to the limit. A line whose cause has ended is
@@ -466,11 +462,11 @@ fn save(path: &Path, members: &BTreeMap<ZoneName, MemberOf>) -> io::Result<()> {
     let mut text = Vec::new();
     for (zone, MemberOf { catalog, member }) in members {
         let line = Line {
-            zone: shown(zone).to_string(),
-            catalog: shown(catalog).to_string(),
+            zone: zone.as_name().to_string(),
+            catalog: catalog.as_name().to_string(),
             id: text_of(&member.id),
             groups: member.groups.iter().map(|group| text_of(group)).collect(),
-            coo: member.new_owner.as_ref().map(|coo| shown(coo).to_string()),
+            coo: member.new_owner.as_ref().map(|coo| coo.as_name().to_string()),
         };
         serde_json::to_writer(&mut text, &line)?;
         text.push(b'\n');

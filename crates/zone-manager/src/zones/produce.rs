@@ -25,7 +25,7 @@ use transfer::catalog_zone::{
 use update::SerialPolicy;
 use wire::hash::HashKey;
 use wire::name::BadName;
-use wire::{Name, Serial, ZoneName};
+use wire::{Serial, ZoneName};
 use zone::store::{AddError, BuildError, ChangeError, ChangeSet};
 use zone::{Zone, ZoneBuilder};
 
@@ -177,10 +177,6 @@ struct Work {
     last: u64,
 }
 
-fn shown(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
-}
-
 impl Producer {
     /// Returns a producer that stores its zones in this state folder. `events` gets the ends of its
     /// background work.
@@ -308,7 +304,7 @@ impl Producer {
     /// Returns the status of each catalog zone.
     pub fn status(&self) -> impl Iterator<Item = CatalogStatus> {
         self.catalogs.values().map(|catalog| CatalogStatus {
-            zone: shown(&catalog.plan.apex).to_string(),
+            zone: catalog.plan.apex.as_name().to_string(),
             members: catalog.made.as_ref().map_or(0, |(_, members)| members.len()),
             conflicts: 0,
             held_back: catalog.held.len(),
@@ -403,15 +399,15 @@ fn open_or_begin(
     apex: &ZoneName,
     key: &HashKey,
 ) -> Result<(Arc<Zone>, Members), ProduceFault> {
-    let (mut store, stored) = folder.zone(shown(apex))?;
+    let (mut store, stored) = folder.zone(apex.as_name())?;
     if let Some(stored) = stored {
         let zone = stored.load(key)?;
         let listed = CatalogZone::read(&zone).map_err(ProduceFault::Catalog)?;
         return Ok((Arc::new(zone), listed.members));
     }
-    let mut builder = ZoneBuilder::new(shown(apex), key);
+    let mut builder = ZoneBuilder::new(apex.as_name(), key);
     let serial = SerialPolicy::UnixTime.next(Serial(0), unix_now());
-    for record in base_records(shown(apex), serial)?.iter() {
+    for record in base_records(apex.as_name(), serial)?.iter() {
         let added = builder.add(record.owner, record.rtype, record.ttl, record.rdata);
         added.map_err(ProduceFault::Record)?;
     }
@@ -450,10 +446,10 @@ impl Catalog {
             log_repeated!(
                 error,
                 ERROR,
-                ("members held", &shown(&self.plan.apex).to_string()),
+                ("members held", &self.plan.apex.as_name().to_string()),
                 "catalog zone {}: {gone} of {of} members are zones here no longer, which is more than \
                  `catalog-max-removed`: it goes on listing them; `nomen ctl reload --force` removes them",
-                shown(&self.plan.apex)
+                self.plan.apex.as_name()
             );
             let gone = steps.extract_if(.., |(_, after)| after.is_none());
             self.held.extend(gone.map(|(zone, _)| zone));
@@ -478,11 +474,11 @@ impl Catalog {
         }
         let (before, mut changes) = (zone.serial(), None);
         if !steps.is_empty() {
-            let apex = shown(&self.plan.apex);
+            let apex = self.plan.apex.as_name();
             let after = SerialPolicy::UnixTime.next(before, unix_now());
             let mut change = version_step(apex, before, after);
             for (zone, member) in &steps {
-                record_change(apex, shown(zone), members.get(zone), member.as_ref(), &mut change)?;
+                record_change(apex, zone.as_name(), members.get(zone), member.as_ref(), &mut change)?;
             }
             let next = Arc::new(zone.apply(&change).map_err(ProduceFault::Change)?);
             let change = Arc::new(change);
@@ -518,7 +514,7 @@ impl Catalog {
             return Some(Err(fault.into()));
         }
         let (newest, members) = self.made.as_ref()?;
-        let apex = shown(&self.plan.apex);
+        let apex = self.plan.apex.as_name();
         info!(members = members.len(), "catalog zone {apex} is made: serial {before} -> {}", zone.serial());
         self.fault = None;
         // The newest version may have been folded meanwhile.

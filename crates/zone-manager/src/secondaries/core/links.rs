@@ -17,7 +17,7 @@ use transfer::tsig::{self, ResponseVerifier, sign_request};
 use wire::{Rcode, UnixTime, ZoneName};
 
 use super::targets::PeerReply;
-use super::{CoreHost, Moment, PeeredZone, SecondaryCore, name};
+use super::{CoreHost, Moment, PeeredZone, SecondaryCore};
 use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
 use telemetry::repeated::log_repeated;
@@ -61,7 +61,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let Some(zone) = self.zones.get(apex) else { return };
         let Some(server) = zone.peers.primaries.get(primary).cloned() else { return };
         let wait = if stream { STREAM_WAIT } else { PROBE_WAITS.get(tries).copied().unwrap_or(STREAM_WAIT) };
-        let query = |buf: &mut [u8], id| soa_query(buf, id, name(apex), expire).ok();
+        let query = |buf: &mut [u8], id| soa_query(buf, id, apex.as_name(), expire).ok();
         let link = self.send(apex, purpose, &server, wait, at, query);
         if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
             taken.probe = link;
@@ -78,11 +78,11 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         };
         let purpose = Purpose::Notify { peer, to: server.address };
         let sent = self.send(apex, purpose, &server, NOTIFY_WAIT, at, |buf, id| {
-            notify_query(buf, id, name(apex), &soa).ok()
+            notify_query(buf, id, apex.as_name(), &soa).ok()
         });
         if sent.is_some() {
             self.counts.notify_sent.fetch_add(1, Relaxed);
-            debug!(zone = %name(apex), peer = %server, "NOTIFY sent");
+            debug!(zone = %apex.as_name(), peer = %server, "NOTIFY sent");
         }
         sent.is_some()
     }
@@ -139,7 +139,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let Some(exchange) = self.links.get_mut(&link) else { return };
         match exchange.purpose {
             Purpose::Probe { .. } => {
-                let read = read_soa_reply(message, exchange.id, name(&exchange.apex));
+                let read = read_soa_reply(message, exchange.id, exchange.apex.as_name());
                 // Anyone can send a message: one that is not the reply to this query is ignored.
                 if read == Err(TransferFault::NotTheResponse) {
                     return;
@@ -148,7 +148,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 self.probed(link, said, at);
             }
             Purpose::Notify { peer, .. } => {
-                let Some(rcode) = notify_reply(message, exchange.id, name(&exchange.apex)) else { return };
+                let Some(rcode) = notify_reply(message, exchange.id, exchange.apex.as_name()) else { return };
                 if verified(exchange.verifier.as_mut(), message, wall).is_err() && rcode == Rcode::NOERROR {
                     return;
                 }
@@ -185,7 +185,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let count = if taken { &counts.notify_acknowledged } else { &counts.notify_declined };
         count.fetch_add(1, Relaxed);
         if let (Some(last), Some(server)) = (told.replies.get_mut(peer), peers.notify.get(peer)) {
-            let (zone, before) = (name(apex), std::mem::take(last));
+            let (zone, before) = (apex.as_name(), std::mem::take(last));
             *last = before.after(rcode);
             // A secondary may change its reply with each NOTIFY.
             let object = format!("{zone} {server}");
@@ -252,7 +252,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let server = self.zones.get(apex).and_then(|zone| zone.peers.notify.get(peer));
         if let Some(server) = server {
             let reason = error.map_or_else(|| "no answer in time".to_owned(), |kind| kind.to_string());
-            debug!(zone = %name(apex), peer = %server, reason, "NOTIFY not answered");
+            debug!(zone = %apex.as_name(), peer = %server, reason, "NOTIFY not answered");
         }
     }
 }

@@ -25,7 +25,7 @@ use transfer::secondary::{
     NotifyRules, NotifySender, PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler, SecondaryState,
 };
 use wire::hash::HashKey;
-use wire::{Name, Serial, UnixTime, ZoneName};
+use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 
 use super::counts::{SecondaryCounts, StateCounts};
@@ -165,10 +165,6 @@ pub(super) struct SecondaryCore<S, R> {
 struct Moment<'a> {
     now: Instant,
     actions: &'a mut Vec<Action>,
-}
-
-fn name(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
 }
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {

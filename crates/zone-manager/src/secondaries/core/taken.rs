@@ -17,7 +17,7 @@ use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
-use super::{CoreHost, Moment, SecondaryCore, name};
+use super::{CoreHost, Moment, SecondaryCore};
 use crate::fold::{FoldEnd, FoldNumber, Folding};
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use crate::secondaries::counts::word;
@@ -225,7 +225,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 SecondaryAction::Transfer { primary, asked } => self.fetch(&apex, primary, asked),
                 SecondaryAction::Expire => {
                     self.counts.expired.fetch_add(1, Relaxed);
-                    warn!("zone {} has expired: no primary answered, it is out of service", name(&apex));
+                    warn!("zone {} has expired: no primary answered, it is out of service", apex.as_name());
                     self.surroundings.news(&apex, SecondaryNews::Expired);
                 }
             }
@@ -242,7 +242,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let cancelled = Arc::new(AtomicBool::new(false));
         let job = FetchJob {
             number: *last_job,
-            apex: name(apex).to_buf(),
+            apex: apex.as_name().to_buf(),
             primary: server.clone(),
             asked,
             any_serial: scheduler.zone(taken.id).is_none_or(SecondaryZone::takes_any_serial),
@@ -354,7 +354,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let (to, asked) = (soa.serial, if fetch.asked == AskedFor::Axfr { "AXFR" } else { "IXFR" });
         let before = from.map_or("none".into(), |from| from.to_string());
         info!(
-            zone = name(apex).to_string(), from = before, serial = %to, primary, key, asked, kind, records, bytes,
+            zone = apex.as_name().to_string(), from = before, serial = %to, primary, key, asked, kind, records, bytes,
             milliseconds, "transfer received"
         );
         let primary = fetch.primary as u32;
@@ -451,8 +451,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 let recovers = taken.logged.iter().any(Option::is_some);
                 taken.logged.iter_mut().for_each(|logged| *logged = None);
                 if recovers {
-                    let about = ("primary", &*name(apex).to_string());
-                    log_repeated!(info, INFO, about, "zone {}: a primary can be used again", name(apex));
+                    let about = ("primary", &*apex.as_name().to_string());
+                    log_repeated!(info, INFO, about, "zone {}: a primary can be used again", apex.as_name());
                 }
             }
             Some(&LastFault { primary, ref fault, .. }) => {
@@ -468,10 +468,10 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                         SecondaryState::Fresh | SecondaryState::Stale => "",
                         _ => ", not in service",
                     };
-                    let line = format!("zone {}{served}: primary {server}: {text}", name(apex));
+                    let line = format!("zone {}{served}: primary {server}: {text}", apex.as_name());
                     // A transfer that does not succeed fails with several faults in turn, repeatedly: all of
                     // them are counted as one log line.
-                    let about = ("primary", &*format!("{} {server}", name(apex)));
+                    let about = ("primary", &*format!("{} {server}", apex.as_name()));
                     if let Some(line) = repeated::admit(about, Level::WARN, line) {
                         warn!(state, "{line}");
                     }

@@ -90,10 +90,6 @@ impl Joining {
     }
 }
 
-fn name(apex: &ZoneName) -> Name<'_> {
-    apex.as_name()
-}
-
 impl ZoneManager {
     /// Sets the entries of produced catalog zones: those of a configuration, and for zones that are held back
     /// their current ones.
@@ -404,7 +400,7 @@ impl ZoneManager {
         let planned = added_zone(&zone, &joining.templates, &joining.keys)
             .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
         if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {
-            let message = format!("there is no zone {} with `catalog-produce`", name(&listing.catalog));
+            let message = format!("there is no zone {} with `catalog-produce`", listing.catalog.as_name());
             return Err(unfit([message].into_iter()));
         }
         if planned.spec.text == ZoneText::Produced {
@@ -443,13 +439,13 @@ impl ZoneManager {
         };
         match &kept {
             Ok(_) => {
-                info!("zone {} was added", name(&apex));
+                info!("zone {} was added", apex.as_name());
                 self.joining.producer.list(&apex, listing);
                 self.produce(Removal::HoldBack);
             }
             Err(fault) => {
-                let about = ("not added", &*name(&apex).to_string());
-                log_repeated!(warn, WARN, about, "zone {} is not added: {fault}", name(&apex));
+                let about = ("not added", &*apex.as_name().to_string());
+                log_repeated!(warn, WARN, about, "zone {} is not added: {fault}", apex.as_name());
                 self.leave([&apex].into_iter());
                 self.publish();
             }
@@ -485,7 +481,7 @@ impl ZoneManager {
 
 /// Returns the step that ends the service of a zone.
 fn removal_of(apex: &ZoneName) -> Change {
-    Change::Remove(Box::new(name(apex).to_buf()))
+    Change::Remove(Box::new(apex.as_name().to_buf()))
 }
 
 fn unfit(messages: impl Iterator<Item = String>) -> ReloadFault {

@@ -97,7 +97,7 @@ fn wait(rig: &mut Rig, before: Vec<(ZoneName, Produced)>) -> BTreeMap<ZoneName, 
 fn produce(rig: &mut Rig, removal: Removal) -> HashMap<String, Arc<Zone>> {
     let made = rig.producer.produce(removal);
     let made = wait(rig, made).into_iter();
-    made.map(|(apex, made)| (shown(&apex).to_string(), made.expect("a version"))).collect()
+    made.map(|(apex, made)| (apex.as_name().to_string(), made.expect("a version"))).collect()
 }
 
 /// Returns the newest version of a catalog zone.
