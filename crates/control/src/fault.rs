@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use zone_plan::ZoneFault;
 
 use cache::LoadFault;
 use message::QueryTooLong;
@@ -21,7 +22,6 @@ use telemetry::dnstap::SinkFault;
 use telemetry::logging::LogFault;
 use wording::reason;
 use zone_manager::changes::{AcceptFault, FileFault, TransactionFault};
-use zone_manager::managed::ZoneFault;
 use zone_manager::secondaries::OrderFault;
 use zone_manager::shown_change::ShownChange;
 use zone_manager::written::WriteFault;

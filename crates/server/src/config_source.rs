@@ -4,6 +4,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use zone_plan::WantedZones;
 
 use crate::builtin;
 use config::report::{ConfigTexts, Diagnostic};
@@ -12,7 +13,7 @@ use control::in_force::InForce;
 use wording::reason;
 use zone_manager::zones::added;
 use zone_manager::zones::manager::{AcceptZones, ReloadFault};
-use zone_manager::zones::resolve::{WantedZones, resolve};
+use zone_manager::zones::resolve::resolve;
 
 /// Where the configuration comes from.
 #[derive(Debug, Clone)]

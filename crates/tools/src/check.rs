@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use zone_plan::ZoneSpec;
 
 use exchange::unix_now;
 use wire::hash::HashKey;
@@ -15,7 +16,6 @@ use config::exit_status::{EXIT_FAULTS, EXIT_OK};
 use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
-use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::resolve::resolve;
 
 /// Runs `nomen check`; returns the exit code. `trial` checks what a start needs of the system.

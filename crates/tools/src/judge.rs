@@ -9,13 +9,13 @@ use zone::Zone;
 use zone::check;
 use zone::scan::RemarkAt;
 use zone::zonemd::{self, ZonemdFault};
+use zone_plan::ZoneSpec;
 
 use super::audited::AuditSum;
 use crate::args::FailOn;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::peers::{ZonemdPolicy, too_many_iterations};
 use wording::moment;
-use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::examiner::SignatureEnds;
 use zone_manager::zones::places::{self, Subject, Unplaced};
 use zone_manager::zones::text::{Examined, Meter, examine};

@@ -38,6 +38,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use signal_hook::consts::SIGPIPE;
 
@@ -47,8 +48,6 @@ use zone::Zone;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::zone_name::{ZoneNameFault, zone_name};
 use wording::reason;
-use zone_manager::managed::DifferenceRule;
-use zone_manager::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use zone_manager::zones::text::{Meter, examine};
 
 /// Makes SIGPIPE end the process once its output has no reader, as `nomen zone dump … | head` requires and

@@ -4,13 +4,13 @@ use authority::audit::is_meant_to_be_signed;
 use exchange::unix_now;
 use serde_json::json;
 use wire::hash::HashKey;
+use zone_plan::ZoneSpec;
 
 use super::judge::{ZoneVerdict, exit_code, judge, text_of};
 use super::zone_spec;
 use crate::args::ZoneCheckArgs;
 use config::exit_status::EXIT_USAGE;
 use wire::Serial;
-use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::text::{Examined, ZoneFinding};
 
 /// Runs the verb; returns the exit code.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 use wire::ZoneName;
+use zone_plan::ZoneSpec;
 
 use crate::args::ZoneCompileArgs;
 use config;
@@ -11,7 +12,6 @@ use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::zone_name::zone_name;
 use wording::did_you_mean;
-use zone_manager::managed::ZoneSpec;
 use zone_manager::zones::images::{self, StateFolder};
 use zone_manager::zones::resolve::resolve;
 use zone_manager::zones::text::{self, Meter};

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use journal::{RealDisk, StoreContents, StoreFolder};
 use serde::Serialize;
@@ -25,8 +26,6 @@ use config::zone_name::zone_name;
 use control::protocol::{AnswerLine, ControlCommand};
 use wording::reason;
 use zone_manager::changes;
-use zone_manager::managed::DifferenceRule;
-use zone_manager::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use zone_manager::secondaries;
 use zone_manager::shown_change::{IgnoredParts, ShownChange, lines};
 use zone_manager::zones::text::{Meter, examine};

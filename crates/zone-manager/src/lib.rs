@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `fold` | folding a version while it changes |
-//! | [`managed`] | one zone: its entry in the configuration, its state, messages about its versions |
+//! | [`managed`] | one zone: its state, messages about its versions |
 //! | [`dump`], [`written`], [`shown_change`] | zones as text, in files, and the difference of two versions |
 //! | [`stores`] | stores of zones on disk: the one writer for all sources |
 //! | [`changes`] | dynamic updates |

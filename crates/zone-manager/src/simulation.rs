@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
+use zone_plan::{DifferenceRule, Origin, PeerRules, TextRules, ZoneSpec, ZoneText};
 
 use journal::{Disk, History, StoreFault};
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
@@ -37,10 +38,7 @@ use zone::{Zone, ZoneBuilder};
 
 use crate::changes::TakeEnd;
 use crate::changes::simulated::SimulatedChanges;
-use crate::managed::DifferenceRule;
 use crate::managed::state::{Looked, Reading};
-use crate::managed::{Origin, TextRules, ZoneSpec, ZoneText};
-use crate::secondaries::PeerRules;
 use crate::secondaries::simulated::SimulatedSecondaries;
 use crate::stores::differences::Differences;
 use crate::zones::manager::simulated::SimulatedZones;

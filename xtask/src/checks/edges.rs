@@ -130,6 +130,11 @@ const ROWS: &[Row] = &[
         theirs: Only(&["getrandom", "tokio", "tracing"]),
     },
     Row {
+        name: "zone-plan",
+        ours: &["wire", "zone", "journal", "transfer", "update", "config", "wording"],
+        theirs: Only(&[]),
+    },
+    Row {
         name: "zone-manager",
         ours: &[
             "wire",
@@ -146,6 +151,7 @@ const ROWS: &[Row] = &[
             "threads",
             "telemetry",
             "serving",
+            "zone-plan",
         ],
         theirs: Only(&[
             "arc-swap",
@@ -178,6 +184,7 @@ const ROWS: &[Row] = &[
             "threads",
             "telemetry",
             "serving",
+            "zone-plan",
             "zone-manager",
         ],
         theirs: Any,
@@ -196,6 +203,7 @@ const ROWS: &[Row] = &[
             "threads",
             "telemetry",
             "serving",
+            "zone-plan",
             "zone-manager",
             "control",
         ],
@@ -219,6 +227,7 @@ const ROWS: &[Row] = &[
             "wording",
             "message",
             "config",
+            "zone-plan",
             "zone-manager",
             "control",
         ],

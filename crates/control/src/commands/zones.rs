@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use zone_plan::{Origin, ZoneText};
 
 use exchange::unix_now;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ use wording::did_you_mean;
 use zone_manager::changes::{Accepted, Changes, CurrentFile, FileFault, FileState, TakeEnd, TakenFile};
 use zone_manager::dump::dump_lines;
 use zone_manager::managed::examination::FlawText;
-use zone_manager::managed::{FileStamp, Origin, ZoneStatus, ZoneText};
+use zone_manager::managed::{FileStamp, ZoneStatus};
 use zone_manager::secondaries::ZoneOrder;
 use zone_manager::written;
 use zone_manager::zones::examiner;

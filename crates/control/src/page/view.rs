@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use zone_plan::ZoneText;
 
 use engine::stats::RCODES;
 use wire::{Rcode, UnixTime, ZoneName};
@@ -9,8 +10,8 @@ use wire::{Rcode, UnixTime, ZoneName};
 use super::html::Html;
 use super::rates::{Stretch, Stretches};
 use super::{FAULTS, ZONES, urgency};
+use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
-use zone_manager::managed::{ZoneStatus, ZoneText};
 use zone_manager::secondaries::SecondaryStatus;
 use zone_manager::zones::manager::LastReload;
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use zone_plan::WantedZones;
 
 use tracing::warn;
 use wire::hash::HashKey;
@@ -27,7 +28,6 @@ use zone_manager::zones::images::{Images, StateFolder};
 use zone_manager::zones::manager::{
     AcceptZones, ZoneManager, ZoneManagerHandle, ZoneManagerInbox, ZoneManagerParts, ZoneTable,
 };
-use zone_manager::zones::resolve::WantedZones;
 
 /// All parts of the server, not serving yet.
 pub(super) struct Assembled {

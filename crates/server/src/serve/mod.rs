@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::sync::Arc;
+use zone_plan::WantedZones;
 
 use engine::Engine;
 use tokio::runtime::Runtime;
@@ -42,7 +43,6 @@ use telemetry::logging;
 use telemetry::process::Process;
 use telemetry::repeated;
 use zone_manager::zones::manager::ZoneManager;
-use zone_manager::zones::resolve::WantedZones;
 
 /// How a server is started.
 #[derive(Debug)]

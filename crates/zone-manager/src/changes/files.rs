@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
+use zone_plan::ZoneText;
 
 use tracing::info;
 use wire::{Serial, ZoneName};
@@ -22,7 +23,7 @@ use super::notes::KnownFile;
 use super::queue::Entry;
 use super::worker::Order;
 use super::{Shared, THREAD_REPLY_TIMEOUT};
-use crate::managed::{FileStamp, ZoneText};
+use crate::managed::FileStamp;
 use crate::written::{self, WriteFault};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;

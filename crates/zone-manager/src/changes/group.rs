@@ -2,6 +2,7 @@
 //! applied to the version that the one before has made.
 
 use std::sync::Arc;
+use zone_plan::ZoneUpdates;
 
 use journal::StoreFault;
 use update::{Requester, UpdateFault, Updater};
@@ -10,7 +11,6 @@ use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, diff};
 
 use super::Job;
-use super::plan::ZoneUpdates;
 use super::serials::with_serial;
 use super::transactions::{CommitOrder, TransactionFault};
 use crate::managed::FileStamp;

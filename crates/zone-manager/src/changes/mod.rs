@@ -12,7 +12,6 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `plan` | who may change which zone, from the configuration |
 //! | `queue` | one zone that changes, and the jobs that wait for it |
 //! | `group` | the jobs of a zone that are stored together, and their changes |
 //! | `serials` | the serial number of the next version |
@@ -34,7 +33,6 @@ mod damage;
 mod files;
 mod group;
 mod notes;
-mod plan;
 mod queue;
 mod serials;
 #[cfg(test)]
@@ -53,6 +51,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use telemetry::audit::RefusalLog;
+use zone_plan::{UpdateRules, ZoneUpdates};
 
 use arc_swap::ArcSwap;
 use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply};
@@ -80,7 +79,6 @@ use files::{Schedule, ZoneFiles};
 use group::{ChangeJob, FileJob};
 pub use group::{TakeEnd, TakenFile, TakenStep};
 use notes::Notes;
-pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
 use queue::Entry;
 use serving::frontend::Served;
 use telemetry::repeated::log_repeated;

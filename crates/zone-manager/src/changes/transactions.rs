@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use zone_plan::ZoneUpdates;
 
 use serde::Serialize;
 use update::{is_signed, is_signers};
@@ -19,7 +20,6 @@ use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
 
 use super::group::TakenStep;
-use super::plan::ZoneUpdates;
 use super::serials::with_serial;
 use crate::shown_change::IgnoredParts;
 use telemetry::repeated::log_repeated;

@@ -27,6 +27,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use zone_plan::{DifferenceRule, ZoneFault, ZoneSpec, ZoneText};
 
 use wire::{Serial, UnixTime};
 use zone::Zone;
@@ -35,7 +36,7 @@ use zone::image::Provenance;
 use zone::store::ChangeSet;
 
 use super::examination::Examination;
-use super::{DifferenceRule, FileStamp, ZoneFault, ZoneSpec, ZoneStatus, ZoneText};
+use super::{FileStamp, ZoneStatus};
 use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
 
 /// When to read a zone's files.
@@ -732,9 +733,9 @@ impl ZoneState {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use zone_plan::Origin;
 
     use super::*;
-    use crate::managed::Origin;
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl, Type};
     use zone::ZoneBuilder;
@@ -749,7 +750,7 @@ mod tests {
             text: file("a"),
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
-            rules: crate::managed::TextRules::default(),
+            rules: zone_plan::TextRules::default(),
         };
         ZoneState::new(spec)
     }
@@ -1054,7 +1055,7 @@ mod tests {
             text: ZoneText::Primaries,
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
-            rules: crate::managed::TextRules::default(),
+            rules: zone_plan::TextRules::default(),
         };
         let mut state = ZoneState::new(spec);
         let wanted = words(&state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
+use zone_plan::ZoneSpec;
 
 use tracing::{error, warn};
 
+use super::ZoneStatus;
 use super::examination::SignatureAge;
 use super::state::ZoneState;
-use super::{ZoneSpec, ZoneStatus};
 use threads::sync::read;
 use wire::{UnixTime, ZoneName};
 

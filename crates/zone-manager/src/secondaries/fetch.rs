@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use zone_plan::PeerServer;
 
 use exchange::unix_now;
 use transfer::incoming::{
@@ -19,7 +20,6 @@ use zone::Zone;
 use zone::store::{ChangeError, ChangeSet};
 
 use super::memory::{MemoryShare, OutOfMemory};
-use super::plan::PeerServer;
 use config::peers::{ZonemdPolicy, too_many_iterations};
 use telemetry::repeated::log_repeated;
 
@@ -136,7 +136,7 @@ fn transfer(
         _ => SecondaryFault::Unreachable,
     };
     let (request, verifier) = request(job, expire)?;
-    let mut stream = job.primary.connect(CONNECT).map_err(unreachable)?;
+    let mut stream = net::connect(job.primary.address, job.primary.source, CONNECT).map_err(unreachable)?;
     // If the system refuses these, the request is sent a little later, or the limits are checked late.
     let _ = stream.set_nodelay(true);
     stream.set_write_timeout(Some(job.limits.idle)).map_err(unreachable)?;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use zone_plan::ZonePeers;
 
 use engine::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
@@ -15,7 +16,6 @@ use wire::{Rcode, Serial};
 
 use super::Secondaries;
 use super::counts::SecondaryCounts;
-use super::plan::ZonePeers;
 use serving::frontend::Served;
 use telemetry::audit::{AskedChange, RefusalLog};
 use telemetry::repeated::log_repeated;
@@ -205,7 +205,7 @@ fn unverified_key(asked: &Asked<'_>) -> Option<String> {
 fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder: Responder, place: &Place) {
     let mut why = "the zone has no primaries".to_owned();
     for primary in &peers.primaries {
-        let stream = match primary.connect(CONNECT) {
+        let stream = match net::connect(primary.address, primary.source, CONNECT) {
             Ok(stream) => stream,
             Err(fault) => {
                 why = format!("no connection to {primary}: {}", reason(&fault));

@@ -2,7 +2,6 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `plan` | the other servers of each zone, from the configuration |
 //! | `core` | the state machine, driven by `net::Outgoing` on a thread of its own |
 //! | `fetch` | one transfer, on a thread that does nothing else meanwhile |
 //! | `memory` | the memory of all incoming transfers together |
@@ -20,7 +19,6 @@ mod fetch;
 mod forward;
 mod memory;
 mod notify;
-mod plan;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod status;
@@ -34,6 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
+use zone_plan::{PeerRules, ZonePeers};
 
 use engine::{Engine, Source};
 use exchange::unix_now;
@@ -56,7 +55,6 @@ pub use counts::{LIMITS, SecondaryCounts, StateCounts};
 use fetch::{FetchFigures, FetchJob, FetchLimits, Fetched, fetch, soa_data};
 pub use memory::IncomingMemory;
 use notify::Unread;
-pub use plan::{PeerMaker, PeerRules, PeerServer, ZonePeers};
 use serving::descriptors::DescriptorShares;
 use serving::frontend::Served;
 use serving::recursive::LocalRoot;

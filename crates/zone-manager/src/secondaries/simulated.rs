@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use zone_plan::PeerRules;
 
 use exchange::Core;
 use journal::{Disk, StoreFault};
@@ -16,7 +17,6 @@ use zone::store::diff;
 use super::core::{CoreHost, SecondaryCore, SecondaryRequest};
 use super::counts::SecondaryCounts;
 use super::fetch::{FetchFigures, FetchJob, Fetched};
-use super::plan::PeerRules;
 use super::status::ZoneOrder;
 use super::store::{Keep, SecondaryStore};
 use crate::fold::FoldJob;

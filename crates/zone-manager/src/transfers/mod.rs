@@ -3,19 +3,18 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `rules` | which client may transfer which zone |
 //! | `limits` | how many transfers run at a time |
 //! | `histories` | changes of a zone, from disk |
 
 mod histories;
 mod limits;
-mod rules;
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Instant;
+use zone_plan::{Grants, TransferRules};
 
 use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
 use exchange::{MessageStream, Next, unix_now};
@@ -32,7 +31,6 @@ use config::Adopt;
 use config::Settings;
 pub use histories::Histories;
 use limits::{Eviction, Slot, SlotLimits, Slots};
-pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
 use serving::frontend::Served;
 use telemetry::audit::RefusalLog;
 use telemetry::repeated::{self, log_repeated};

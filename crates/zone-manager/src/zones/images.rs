@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use wire::ZoneName;
+use zone_plan::{ZoneSpec, ZoneText};
 
 use tracing::{debug, info, warn};
 use wire::hash::HashKey;
@@ -29,7 +30,6 @@ use zone::image::{self, Image, ImageError, Provenance};
 use zone::regular;
 
 use crate::managed::state::ImageOrder;
-use crate::managed::{ZoneSpec, ZoneText};
 use telemetry::process::UserIds;
 use telemetry::repeated::log_repeated;
 use threads::spare::{CpuShare, spare};
@@ -432,9 +432,9 @@ fn remove_others(folder: &Path, names: &HashSet<OsString>) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use zone_plan::Origin;
 
     use super::*;
-    use crate::managed::Origin;
 
     fn spec(name: &str) -> ZoneSpec {
         let name: wire::NameBuf = name.parse().expect("a name");
@@ -442,8 +442,8 @@ mod tests {
             apex: name.as_name().into(),
             text: ZoneText::BuiltIn(""),
             origin: Origin::Configuration,
-            differences: crate::managed::DifferenceRule::default(),
-            rules: crate::managed::TextRules::default(),
+            differences: zone_plan::DifferenceRule::default(),
+            rules: zone_plan::TextRules::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use wire::ZoneName;
+use zone_plan::{ZoneFault, ZoneSpec, ZoneText};
 
 use tracing::warn;
 use wire::hash::HashKey;
@@ -18,8 +19,8 @@ use zone::store::{ChangeSet, diff_within};
 use super::images::Images;
 use super::text::{self, Meter};
 use crate::changes::Changes;
+use crate::managed::FileStamp;
 use crate::managed::state::{KeptVersion, Load, Looked, Reading};
-use crate::managed::{FileStamp, ZoneFault, ZoneSpec, ZoneText};
 use crate::secondaries::SecondaryStore;
 use threads::sync::lock;
 

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel}
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 use wire::ZoneName;
+use zone_plan::{ReloadBounds, WantedZones, ZoneFault, ZoneSpec};
 
 use engine::Engine;
 use exchange::unix_now;
@@ -28,16 +29,14 @@ use super::examiner::Examiner;
 use super::executor::{Executor, log};
 use super::images::Images;
 use super::loaders::{KeptElsewhere, LoadEnd, Loaders};
-use super::produce::{Listing, OnProducerEvent, Producer, ProducerEvent};
+use super::produce::{OnProducerEvent, Producer, ProducerEvent};
 use super::publisher::Publisher;
 use super::publishing::PublishingThread;
 pub use super::report::{HeldFolder, LostZones, RoundReport, Summary};
-use super::resolve::{ReloadBounds, WantedZones};
 use crate::changes::Changes;
 use crate::managed::publishing::{PublishHandle, Publishing};
 use crate::managed::state::{KeptVersion, Load, Looked, ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
-use crate::managed::{ZoneFault, ZoneSpec};
 use crate::secondaries::Secondaries;
 use crate::stores::differences::Differences;
 use crate::stores::produced::ProducedStores;

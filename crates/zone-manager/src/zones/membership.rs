@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use zone_plan::{CatalogPlan, MemberTemplate, Origin, PlannedZone, ZoneSpec, ZoneText};
 
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
@@ -18,73 +18,11 @@ use wire::{NameBuf, ZoneName};
 use zone::Zone;
 
 use super::manager::{LEAST_HELD, Removal};
-use super::produce::Listing;
-use crate::changes::ZoneUpdates;
-use crate::managed::DifferenceRule;
-use crate::managed::{Origin, TextRules, ZoneSpec, ZoneText};
-use crate::secondaries::ZonePeers;
-use crate::transfers::Grants;
-use config::zones::pattern::PathPattern;
 use telemetry::repeated::log_repeated;
 use zone::regular::replace;
 
 /// File in the state folder.
 const FILE: &str = "members.json";
-
-/// Common properties of members of a catalog zone.
-#[derive(Debug)]
-pub struct MemberTemplate {
-    /// Their files; `None`: they are secondary zones.
-    pub file: Option<PathPattern>,
-    /// Their other servers, if they have any.
-    pub peers: Option<Arc<ZonePeers>>,
-    /// Who may transfer them.
-    pub grants: Option<Grants>,
-    /// Rules for updates, if they may be changed.
-    pub updates: Option<Arc<ZoneUpdates>>,
-    /// Whether changes of their files are stored.
-    pub differences: DifferenceRule,
-    /// How their files are checked.
-    pub rules: TextRules,
-    /// The produced catalog zone that lists them, if any.
-    pub listing: Option<Arc<Listing>>,
-}
-
-/// A catalog zone as configured.
-#[derive(Debug, Clone)]
-pub struct CatalogPlan {
-    /// Its name.
-    pub apex: ZoneName,
-    /// For members without a template of their group.
-    pub template: Arc<MemberTemplate>,
-    /// For members of a group.
-    pub groups: HashMap<Box<[u8]>, Arc<MemberTemplate>>,
-    /// The largest share of members, from 0 to 1, that one version may remove.
-    pub max_removed: f64,
-    /// Whether queries and transfers of the catalog zone are answered.
-    pub answers: bool,
-}
-
-impl CatalogPlan {
-    fn template(&self, member: &Member) -> &MemberTemplate {
-        member.groups.iter().find_map(|group| self.groups.get(group)).unwrap_or(&self.template)
-    }
-}
-
-/// A zone to serve that is not from the configuration.
-#[derive(Debug, Clone)]
-pub struct PlannedZone {
-    /// The zone.
-    pub spec: ZoneSpec,
-    /// Its other servers, if it has any.
-    pub peers: Option<Arc<ZonePeers>>,
-    /// Who may transfer it.
-    pub grants: Option<Grants>,
-    /// Rules for updates, if it may be changed.
-    pub updates: Option<Arc<ZoneUpdates>>,
-    /// The produced catalog zone that lists it, if any.
-    pub listing: Option<Arc<Listing>>,
-}
 
 /// A catalog zone and the members that it lists.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `resolve` | the zones of the configuration |
+//! | `resolve` | reading keys and listing folders for the plan of all zones (`zone-plan`) |
 //! | `membership` | the zones of catalog zones |
 //! | `produce` | catalog zones that nomen produces |
 //! | `added` | the file of the zones that were added at run time |

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use zone_plan::{ZoneSpec, ZoneText};
 
 use wire::{NameBuf, Serial, Type};
 use zone::Zone;
@@ -16,7 +17,6 @@ use zone::scan::{
 };
 
 use super::text::{ZoneFinding, from_fault};
-use crate::managed::{ZoneSpec, ZoneText};
 
 /// A finding without its place.
 pub struct Unplaced {

@@ -28,6 +28,7 @@ use wire::name::BadName;
 use wire::{Serial, ZoneName};
 use zone::store::{AddError, BuildError, ChangeError, ChangeSet};
 use zone::{Zone, ZoneBuilder};
+use zone_plan::{Listing, ProducedPlan};
 
 use super::manager::{LEAST_HELD, Removal};
 use super::membership::CatalogStatus;
@@ -39,26 +40,6 @@ use threads::background::Background;
 
 /// Folder of the stores in the state folder.
 const FOLDER: &str = "catalogs";
-
-/// The entry of a zone in a catalog zone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
-    /// The catalog zone.
-    pub catalog: ZoneName,
-    /// Its group there.
-    pub group: Option<Box<[u8]>>,
-    /// The catalog zone to which the zone is to move.
-    pub new_owner: Option<ZoneName>,
-}
-
-/// A produced catalog zone as configured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ProducedPlan {
-    /// Its name.
-    pub apex: ZoneName,
-    /// The largest share of members, from 0 to 1, that one version may remove.
-    pub max_removed: f64,
-}
 
 /// Why a catalog zone, or a new version of it, cannot be produced.
 #[derive(Debug)]

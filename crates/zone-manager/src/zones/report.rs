@@ -3,13 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+use zone_plan::{RefusedFile, ZoneFault};
 
 use serde::Serialize;
 use wire::{Serial, ZoneName};
 
-use super::resolve::RefusedFile;
 use crate::changes::{TakenFile, TakenStep};
-use crate::managed::ZoneFault;
 use crate::managed::state::VersionStep;
 
 /// Most zones that are reported by name; of the others only the number is reported.

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use zone_plan::{ZoneFault, ZoneSpec, ZoneText};
 
 use wire::hash::HashKey;
 use wire::{NameBuf, Type};
@@ -18,7 +19,6 @@ use zone::store::ChangeSet;
 use zone::{LoadConfig, SourceFile, Zone};
 
 use super::places;
-use crate::managed::{ZoneFault, ZoneSpec, ZoneText};
 
 /// A zone that can be served.
 pub struct BuiltZone {

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use zone_plan::PeerServer;
 
 use exchange::{Action, Link, Transport};
 use resolver::Random;
@@ -19,7 +20,6 @@ use wire::{Rcode, UnixTime, ZoneName};
 use super::targets::PeerReply;
 use super::{CoreHost, Moment, PeeredZone, SecondaryCore};
 use crate::secondaries::fetch::takes_no_opt;
-use crate::secondaries::plan::PeerServer;
 use telemetry::repeated::log_repeated;
 
 /// Timeouts of an SOA query over UDP, one per try.

@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
+use zone_plan::{PeerRules, ZonePeers};
 
 use exchange::{Action, Core, Event, Link, NumberMap};
 use resolver::Random;
@@ -30,7 +31,6 @@ use zone::Zone;
 
 use super::counts::{SecondaryCounts, StateCounts};
 use super::fetch::{FetchFigures, FetchJob, FetchLimits, Fetched};
-use super::plan::{PeerRules, ZonePeers};
 use super::status::{SecondaryStatus, ZoneOrder};
 use super::store::Keep;
 use crate::fold::{FoldJob, FoldNumber};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use zone_plan::ZonePeers;
 
 use exchange::Link;
 use resolver::Random;
@@ -22,7 +23,6 @@ use crate::fold::{FoldEnd, FoldNumber, Folding};
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use crate::secondaries::counts::word;
 use crate::secondaries::fetch::{FetchFigures, FetchJob, Fetched};
-use crate::secondaries::plan::ZonePeers;
 use crate::secondaries::status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
 use crate::secondaries::store::Keep;
 use telemetry::repeated::{self, log_repeated};

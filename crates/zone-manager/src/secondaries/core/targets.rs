@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use zone_plan::ZonePeers;
 
 use transfer::secondary::NotifySender;
 use wire::{Rcode, Serial, UnixTime, ZoneName};
 
 use super::{CoreHost, Moment, PeeredZone, Published, SecondaryCore, sender};
-use crate::secondaries::plan::ZonePeers;
 use resolver::Random;
 
 /// A NOTIFY target with outstanding or waiting NOTIFYs.

@@ -5,21 +5,18 @@ use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
+use zone_plan::{Listing, Origin, PlannedZone, WantedZones, ZoneFault, ZoneText, added_zone};
 
 use tracing::info;
 use wire::{Name, ZoneName};
 use zone::catalog::Change;
 
-use super::{
-    Asker, Listing, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, ZoneManager, answer, log,
-};
+use super::{Asker, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, ZoneManager, answer, log};
 use crate::managed::state::{ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
-use crate::managed::{Origin, ZoneFault, ZoneText};
 use crate::zones::added;
-use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
+use crate::zones::membership::{MemberSteps, Membership};
 use crate::zones::produce::{Produced, Producer, ProducerEvent};
-use crate::zones::resolve::{WantedZones, added_zone};
 use config::zones::{ConfiguredZone, Templates};
 use config::{RejectedConfig, read_zone};
 use serving::recursive::LocalRoot;

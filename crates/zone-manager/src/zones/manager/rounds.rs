@@ -7,19 +7,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::ZoneName;
+use zone_plan::{Listing, Origin, WantedZones, ZoneFault, ZoneText};
 
 use tracing::info;
 
 use super::table::Asker;
-use super::{Listing, Message, ReloadFault, Removal, RoundReport, Summary, ZoneManager, answer, log};
-use crate::managed::Origin;
+use super::{Message, ReloadFault, Removal, RoundReport, Summary, ZoneManager, answer, log};
 use crate::managed::state::{Looked, Notice, ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
-use crate::managed::{ZoneFault, ZoneText};
 use crate::zones::loaders::{LoadEnd, StalledLoad};
 use crate::zones::progress::ProgressDisplay;
 use crate::zones::report::LostZones;
-use crate::zones::resolve::WantedZones;
 use config::zones::ConfiguredZone;
 use threads::sync::{read, write};
 
@@ -261,7 +259,7 @@ impl ZoneManager {
             .map(|zone| &zone.state.status().spec)
             .filter(|spec| spec.origin != Origin::LocalRoot)
             .collect();
-        let is_asked_for = |spec: &crate::managed::ZoneSpec| match &spec.origin {
+        let is_asked_for = |spec: &zone_plan::ZoneSpec| match &spec.origin {
             Origin::Folder => spec
                 .text
                 .file()

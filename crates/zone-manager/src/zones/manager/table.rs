@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 use wire::ZoneName;
+use zone_plan::{Origin, RefusedFile, ZoneFault};
 
+use crate::managed::ZoneStatus;
 use crate::managed::table::ZoneStates;
-use crate::managed::{Origin, ZoneFault, ZoneStatus};
 use crate::zones::membership::CatalogStatus;
 use crate::zones::report::{HeldFolder, LostZones, RoundReport};
-use crate::zones::resolve::RefusedFile;
 use crate::zones::text::Meter;
 use threads::sync::{lock, read};
 use tokio::sync::oneshot;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use engine::{EngineConfig, Sources, Zones};
 use tempfile::TempDir;
@@ -12,9 +13,7 @@ use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
 use super::*;
-use crate::managed::DifferenceRule;
 use crate::managed::state::Load;
-use crate::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 use crate::zones::loaders::{ReadZone, ZoneReader};
 use serving::frontend;
 

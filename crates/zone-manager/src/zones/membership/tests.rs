@@ -1,11 +1,14 @@
 //! Tests of catalog zone members, over versions and restarts.
 
 use std::fs;
+use std::sync::Arc;
 
+use config::zones::pattern::PathPattern;
 use proptest::prelude::*;
 use wire::hash::HashKey;
 use wire::{Ttl, Type};
 use zone::ZoneBuilder;
+use zone_plan::{CatalogPlan, DifferenceRule, MemberTemplate, TextRules};
 
 use super::*;
 

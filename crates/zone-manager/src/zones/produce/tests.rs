@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use wire::{NameBuf, Type};
+use zone_plan::{Listing, ProducedPlan};
 
 use journal::Disk;
 use testkit::disk::{SimulatedDisk, Trouble};

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 use wire::ZoneName;
 
 use transfer::secondary::SecondaryRules;
@@ -32,16 +30,6 @@ impl PartialEq for PeerServer {
     fn eq(&self, other: &Self) -> bool {
         let name = |peer: &Self| peer.key.as_ref().map(|key| key.name().to_buf());
         self.address == other.address && self.source == other.source && name(self) == name(other)
-    }
-}
-
-impl PeerServer {
-    /// Opens a connection to the server.
-    ///
-    /// # Errors
-    /// Those of the system; also if the local address does not exist here.
-    pub(super) fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
-        net::connect(self.address, self.source, patience)
     }
 }
 

@@ -11,7 +11,7 @@ use config::Configuration;
 use config::peers::PeerKeys;
 use config::report::{ConfigPlace, Diagnostic};
 use config::table::read::At;
-use config::transfers::{TransferGrant, load_keys};
+use config::transfers::TransferGrant;
 use config::updates::UpdateKeys;
 use wording::did_you_mean;
 
@@ -53,9 +53,8 @@ pub struct RuleMaker {
 }
 
 impl RuleMaker {
-    /// Returns rules without zones: reads the keys, and checks that all named keys exist.
-    pub fn new(config: &Configuration, faults: &mut Vec<Diagnostic>) -> RuleMaker {
-        let keys = load_keys(&config.settings.tsig_keys, &config.settings.transfers, faults);
+    /// Returns rules without zones. Checks that all named keys are among `keys`.
+    pub fn new(config: &Configuration, keys: TsigKeys, faults: &mut Vec<Diagnostic>) -> RuleMaker {
         let zones = || config.zones.iter().chain(&config.added);
         let of_zones = zones().map(|zone| &zone.allow_transfer);
         let all = of_zones.chain(config.templates.values().map(|template| &template.allow_transfer));

@@ -1,0 +1,31 @@
+//! The plan of all zones: what the configuration wants of each zone. Nothing here reads a file, waits or
+//! starts a thread: the caller lists folders and reads keys.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `spec` | one zone: its name, the source of its records, how they are checked |
+//! | `updates` | who may change a zone, and how its serial number goes on |
+//! | `peers` | other servers of a zone: primaries, targets of NOTIFY |
+//! | `transfers` | who may transfer a zone |
+//! | `catalogs` | catalog zones: members that are served, zones that nomen lists |
+//! | `zones` | the plan: all zones of a configuration, with their rules |
+//!
+//! A module uses only those above it.
+#![forbid(unsafe_code)]
+
+mod catalogs;
+mod peers;
+mod spec;
+mod transfers;
+mod updates;
+mod zones;
+
+pub use catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
+pub use peers::{PeerMaker, PeerRules, PeerServer, ZonePeers};
+pub use spec::{DifferenceRule, LEAST_RECORDS, MOST_TEXT, Origin, TextRules, ZoneFault, ZoneSpec, ZoneText};
+pub use transfers::{Grants, RuleMaker, TransferRules, grants, unknown_key};
+pub use updates::{UpdateMaker, UpdateRules, ZoneUpdates};
+pub use zones::{
+    FolderFile, ListFolder, NameDoubt, RefusedFile, ReloadBounds, WantedZones, ZoneFolder, ZoneOfFile,
+    added_zone, plan,
+};
