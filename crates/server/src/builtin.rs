@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use wire::Name;
 use zone_manager::managed::DifferenceRule;
 use zone_manager::managed::{Origin, TextRules, ZoneSpec, ZoneText};
 
@@ -13,7 +14,7 @@ const EXAMPLE: &str = include_str!("builtin/example.com.zone");
 /// The zones of the built-in configuration.
 pub fn zones() -> Vec<ZoneSpec> {
     vec![ZoneSpec {
-        apex: (*b"\x07example\x03com\x00").into(),
+        apex: Name::of_checked(b"\x07example\x03com\0").into(),
         text: ZoneText::BuiltIn(EXAMPLE),
         origin: Origin::Configuration,
         differences: DifferenceRule::default(),

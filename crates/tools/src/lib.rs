@@ -64,7 +64,7 @@ pub fn end_with_the_reader() {
 /// Returns the specification of the zone with this name in this file.
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
-    let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.into()));
+    let (apex, text) = (name.as_name().into(), ZoneText::File(file.into()));
     let (origin, differences) = (Origin::Configuration, DifferenceRule::default());
     Ok(ZoneSpec { apex, text, origin, differences, rules: TextRules::of_command_line() })
 }

@@ -62,7 +62,7 @@ fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, Strin
             let near = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
             return Err(format!("nomen: the configuration has no zone {name}{near}"));
         }
-        wanted.insert(name.as_name().as_wire().into());
+        wanted.insert(name.as_name().into());
     }
     Ok(specs.into_iter().filter(|spec| wanted.contains(&spec.apex)).collect())
 }

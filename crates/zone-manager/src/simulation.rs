@@ -73,7 +73,7 @@ fn name(text: &str) -> NameBuf {
 }
 
 fn apex(text: &str) -> Apex {
-    name(text).as_name().as_wire().into()
+    name(text).as_name().into()
 }
 
 /// Returns the data of a host's TXT record: so many bytes and a few more.

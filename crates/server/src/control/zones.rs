@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use exchange::unix_now;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use wire::{Name, Serial};
+use wire::Serial;
 
 use super::status::seconds;
 use super::verbs::{last, send};
@@ -34,7 +34,7 @@ const PIECE: usize = 64 * 1024;
 
 /// Returns the apex of the zone that a command names.
 pub(super) fn apex(name: &str) -> Result<Apex, String> {
-    zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
+    zone_name(name).map(|n| n.as_name().into()).map_err(|fault| fault.to_string())
 }
 
 /// Returns the state of the zone that a command names. If it does not exist, searches all names for a similar
@@ -46,7 +46,7 @@ pub(super) fn find(table: &ZoneTable, name: &str) -> Result<Arc<ZoneStatus>, Str
 
 /// Returns the error for a zone that does not exist, with the most similar name.
 pub(super) fn no_such_zone(table: &ZoneTable, apex: &Apex) -> String {
-    let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+    let name = apex.to_string();
     let names: Vec<String> = table.all().iter().map(|state| state.spec.name().to_string()).collect();
     match did_you_mean(&name, names.iter().map(String::as_str)) {
         Some(near) => format!("there is no zone {name} here; did you mean \"{near}\"?"),
@@ -129,7 +129,7 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "transfers": secondaries.status(&state.spec.apex),
         "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),
         "transaction": changes.and_then(|changes| changes.transaction(&state.spec.apex)),
-        "frozen": changes.map(|changes| changes.is_frozen(&state.spec.apex)).filter(|frozen| *frozen),
+        "frozen": changes.map(|changes| changes.is_frozen(state.spec.apex.as_wire())).filter(|frozen| *frozen),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
 }
@@ -220,7 +220,7 @@ pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, Strin
     let state = found.map_err(|_| ReloadFault::Stopping.to_string())??;
     let apex = &state.spec.apex;
     let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": false, "was": false});
-    if !changes_of(&parts, &state)?.is_frozen(apex) {
+    if !changes_of(&parts, &state)?.is_frozen(apex.as_wire()) {
         return Ok(answer);
     }
     let stays = |why: String| format!("the zone stays frozen: {why}");

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::stats::RCODES;
-use wire::{Name, Rcode, UnixTime};
+use wire::{Rcode, UnixTime};
 
 use super::html::Html;
 use super::rates::Stretch;
@@ -185,7 +185,6 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
     html.table(&["zone", "state", "serial", "confirmed", "next refresh", "expires", "last fault"]);
     let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
     for (apex, zone) in &shown.secondaries {
-        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
         let confirmed = zone.confirmed.map_or_else(dash, |when| ago(shown.now, at(when)));
         let next = zone.next_refresh.map_or_else(|| "under way".into(), |when| until(shown.now, at(when)));
         let expires = zone.expires.map_or_else(dash, |when| until(shown.now, at(when)));
@@ -194,7 +193,7 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
         });
         let state = zone.state.unwrap_or("–");
         let bad = state != "fresh" || zone.fault.is_some();
-        html.row(bad, &[&name, &state, &number(zone.serial), &confirmed, &next, &expires, &fault]);
+        html.row(bad, &[&apex, &state, &number(zone.serial), &confirmed, &next, &expires, &fault]);
     }
     html.end_table();
 }
@@ -298,7 +297,7 @@ mod tests {
             recursive: true,
             states: ZoneStatus::WORDS.map(|word| (word, usize::from(word == "failed"))),
             zones: vec![row],
-            secondaries: vec![(b"\x08<script>\0".as_slice().into(), status)],
+            secondaries: vec![(wire::Name::of_checked(b"\x08<script>\0").into(), status)],
             last_reload: Some(last_reload),
             notes: vec![evil()],
         }

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::ZoneName;
+use wire::ZoneName;
+
 use super::read::{CatalogZone, Member};
 
 /// The catalog entry that a zone is served for.

@@ -16,14 +16,6 @@ pub use membership::{Claim, Conflict, ListedIn, MemberOf, Settled, settle};
 pub use produce::{base_records, member_label, record_change, version_step};
 pub use read::{CatalogFault, CatalogWarning, CatalogZone, Member};
 
-use std::sync::Arc;
-
-use wire::Name;
-
-/// The name of a zone, in lower case and wire form. Catalog zones list many: a `LowerNameBuf` takes 256
-/// bytes, whereas all references to a zone share this.
-pub type ZoneName = Arc<[u8]>;
-
 /// Labels with a meaning in the schema, in lower case.
 const VERSION: &[u8] = b"version";
 const ZONES: &[u8] = b"zones";
@@ -31,13 +23,3 @@ const GROUP: &[u8] = b"group";
 const NEW_OWNER: &[u8] = b"coo";
 /// The only version of the schema (RFC 9432 §4.2.1).
 const SCHEMA: &[u8] = b"2";
-
-/// The name in lower case and wire form.
-fn zone_name(name: Name<'_>) -> ZoneName {
-    name.to_lower().as_lower().as_wire().into()
-}
-
-/// The name for display.
-fn shown(zone: &[u8]) -> Name<'_> {
-    Name::from_wire(zone).unwrap_or(Name::ROOT)
-}

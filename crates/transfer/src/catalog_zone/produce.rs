@@ -73,7 +73,7 @@ fn records(apex: Name<'_>, zone: Name<'_>, member: Option<&Member>) -> Result<Ch
         records.push(property(apex, id, GROUP)?.as_name(), Type::TXT, TTL, &string(group));
     }
     if let Some(new_owner) = new_owner {
-        records.push(property(apex, id, NEW_OWNER)?.as_name(), Type::PTR, TTL, new_owner);
+        records.push(property(apex, id, NEW_OWNER)?.as_name(), Type::PTR, TTL, new_owner.as_wire());
     }
     Ok(records)
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 
-use wire::{LowerName, NameBuf, Type};
+use wire::{LowerName, NameBuf, Type, ZoneName};
 use zone::{Node, RrSet, Zone};
 
-use super::{GROUP, NEW_OWNER, SCHEMA, VERSION, ZONES, ZoneName, shown, zone_name};
+use super::{GROUP, NEW_OWNER, SCHEMA, VERSION, ZONES};
 
 /// The entries of a catalog zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,8 +50,8 @@ impl fmt::Display for CatalogFault {
             Self::OtherVersion(version) => {
                 write!(f, "its version is \"{}\"; only version \"2\" is known", version.escape_ascii())
             }
-            Self::SeveralNames(at) => write!(f, "{} has more than one PTR record", shown(at)),
-            Self::Malformed(at) => write!(f, "a record of {} cannot be read", shown(at)),
+            Self::SeveralNames(at) => write!(f, "{at} has more than one PTR record"),
+            Self::Malformed(at) => write!(f, "a record of {at} cannot be read"),
         }
     }
 }
@@ -75,7 +75,7 @@ impl fmt::Display for CatalogWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ListedTwice { zone, id } => {
-                write!(f, "{} is listed twice; label {} does not count", shown(zone), id.escape_ascii())
+                write!(f, "{zone} is listed twice; label {} does not count", id.escape_ascii())
             }
             Self::ListsItself => f.write_str("it lists itself"),
         }
@@ -120,7 +120,7 @@ impl CatalogZone {
         let mut catalog = CatalogZone::default();
         for (id, (zone, member)) in entries {
             let Some(zone) = zone else { continue };
-            if *zone == *apex.as_wire() {
+            if zone.as_lower() == apex {
                 catalog.warnings.push(CatalogWarning::ListsItself);
                 continue;
             }
@@ -168,12 +168,12 @@ fn place<'a>(owner: LowerName<'a>, apex: LowerName<'_>) -> Option<(&'a [u8], Opt
 /// The name in a node's only PTR record; `None` if it has no PTR record.
 fn only_name(node: Node<'_>) -> Result<Option<ZoneName>, CatalogFault> {
     let Some(set) = node.rrset(Type::PTR) else { return Ok(None) };
-    let owner = || zone_name(node.owner().as_name());
+    let owner = || ZoneName::from(node.owner());
     if set.count() != 1 {
         return Err(CatalogFault::SeveralNames(owner()));
     }
     let name = set.rdatas().next().and_then(|record| record.name());
-    name.map(|name| Some(zone_name(name.as_name()))).ok_or_else(|| CatalogFault::Malformed(owner()))
+    name.map(|name| Some(ZoneName::from(name.as_name()))).ok_or_else(|| CatalogFault::Malformed(owner()))
 }
 
 /// The texts of a node's TXT records, each with its strings concatenated.
@@ -189,6 +189,6 @@ fn texts(node: Node<'_>) -> Result<Vec<Box<[u8]>>, CatalogFault> {
         Some(text.into_boxed_slice())
     };
     let all = set.iter().flat_map(|set| set.rdatas());
-    all.map(|record| text(record).ok_or_else(|| CatalogFault::Malformed(zone_name(node.owner().as_name()))))
+    all.map(|record| text(record).ok_or_else(|| CatalogFault::Malformed(ZoneName::from(node.owner()))))
         .collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use testkit::{Record, build, key, name};
-use wire::{Serial, Ttl, Type};
+use wire::{Serial, Ttl, Type, ZoneName};
 use zone::Zone;
 use zone::store::{ChangeSet, ChangedRecords};
 
@@ -34,7 +34,7 @@ fn read(lines: &[(&str, &str)]) -> Result<CatalogZone, CatalogFault> {
 }
 
 fn zone_of(text: &str) -> ZoneName {
-    zone_name(name(text).as_name())
+    ZoneName::from(&name(text))
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn members(settled: &Settled) -> BTreeMap<ZoneName, MemberOf> {
 /// The catalog zone that owns `z.`, whether it is the zone from before, and the number of conflicts.
 fn holder(settled: &Settled) -> (String, Claim, usize) {
     let (of, claim) = &settled.members[&zone_of("z.")];
-    (shown(&of.catalog).to_string(), *claim, settled.conflicts.len())
+    (of.catalog.to_string(), *claim, settled.conflicts.len())
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn change(old: &BTreeMap<ZoneName, Member>, new: &BTreeMap<ZoneName, Member>) ->
     let all: std::collections::BTreeSet<&ZoneName> = old.keys().chain(new.keys()).collect();
     for zone in all {
         let (before, after) = (old.get(zone), new.get(zone));
-        record_change(apex.as_name(), shown(zone), before, after, &mut step).expect("there is room");
+        record_change(apex.as_name(), zone.as_name(), before, after, &mut step).expect("there is room");
     }
     step
 }

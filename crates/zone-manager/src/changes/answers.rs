@@ -122,5 +122,5 @@ pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Optio
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }

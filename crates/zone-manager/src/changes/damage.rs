@@ -128,7 +128,7 @@ impl Changes {
     }
 
     /// State of a zone's journal if it cannot be used.
-    pub fn damage(&self, apex: &[u8]) -> Option<Damage> {
+    pub fn damage(&self, apex: &Apex) -> Option<Damage> {
         lock(&self.shared.damaged).get(apex).cloned()
     }
 
@@ -189,7 +189,8 @@ impl Changes {
             // A new serial number would invalidate the signature of the SOA.
             return Err(no_serial());
         }
-        let policy = self.shared.rules.load().get(apex).map(|rules| rules.serial).unwrap_or_default();
+        let policy =
+            self.shared.rules.load().get(apex.as_wire()).map(|rules| rules.serial).unwrap_or_default();
         let (now, next) = (unix_now(), policy.next(acknowledged, unix_now()));
         let change = with_serial(ChangeSet::default(), &zone, &zone, next, policy, now);
         let changed = zone.apply(&change).ok().and_then(|zone| zone.folded().ok());
@@ -231,5 +232,5 @@ impl Changes {
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }

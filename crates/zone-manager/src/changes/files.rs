@@ -184,7 +184,9 @@ impl ZoneFiles {
     /// Writes the file of a zone that is due, if the configuration still wants it. A failed write is retried
     /// after the same time.
     fn write_due(&self, apex: &Apex) {
-        let Some(every) = self.shared.rules.load().get(apex).and_then(|rules| rules.write_file_every) else {
+        let Some(every) =
+            self.shared.rules.load().get(apex.as_wire()).and_then(|rules| rules.write_file_every)
+        else {
             return;
         };
         let is_frozen = lock(&self.shared.frozen).contains(apex);
@@ -332,7 +334,7 @@ impl ZoneFiles {
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }
 
 #[cfg(test)]
@@ -349,7 +351,7 @@ mod tests {
         let (publishing, _published) = std::sync::mpsc::channel();
         let shared = Shared::new(notes, HashSet::new(), PublishHandle(publishing), Arc::default());
         let files = ZoneFiles { shared: Arc::new(shared), orders };
-        let newest = files.newest(&Apex::from(&b"\x01a\0"[..]));
+        let newest = files.newest(&Apex::from(Name::of_checked(b"\x01a\0")));
         assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");
     }
 
@@ -357,7 +359,7 @@ mod tests {
     fn zones_are_due_in_the_order_of_their_times_and_each_once() {
         let (mut due, begun) = (Due::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let [a, b] = [b"\x01a\0", b"\x01b\0"].map(|wire| Apex::from(&wire[..]));
+        let [a, b] = [b"\x01a\0", b"\x01b\0"].map(|wire| Apex::from(Name::of_checked(wire)));
         assert_eq!(due.next(at(0)), Err(None));
         assert!(due.add(&a, at(5)) && due.add(&b, at(3)));
         assert!(!due.add(&b, at(1)), "it is due already");

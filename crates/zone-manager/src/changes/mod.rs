@@ -273,7 +273,7 @@ impl Changes {
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
         let (folder, held) = open_folder(Arc::new(RealDisk), state).map_err(ChangesFault::Folder)?;
         let (zones, unclear) = held;
-        let stored = zones.iter().map(|apex| Apex::from(apex.as_name().as_wire())).collect();
+        let stored = zones.iter().map(|apex| Apex::from(apex.as_name())).collect();
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
         let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
         let stores = open_stores(folder, &shared, background);
@@ -322,7 +322,7 @@ impl Changes {
     /// Schedules writing the file of a zone that updates have changed before, in case it does not have that
     /// version yet.
     fn schedule(&self, apex: &Apex, rules: &ZoneUpdates) {
-        let every = rules.write_file_every.filter(|_| self.is_stored(apex));
+        let every = rules.write_file_every.filter(|_| self.is_stored(apex.as_wire()));
         every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
     }
 
@@ -337,8 +337,8 @@ impl Changes {
     /// # Errors
     /// Why it cannot be used, and how to mend that.
     pub fn load(&self, apex: &Apex, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, String>> {
-        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
-        if !self.is_stored(apex) {
+        let name = apex.as_name();
+        if !self.is_stored(apex.as_wire()) {
             if !self.unclear.contains(self.stores.folder(), name) {
                 return None;
             }
@@ -388,7 +388,7 @@ impl Changes {
 
     /// Queues changing a zone to the version in its file, as it was when read.
     pub fn take(&self, apex: Apex, zone: Arc<Zone>, file: Option<FileStamp>) {
-        let rules = self.shared.rules.load().get(&apex).cloned().unwrap_or_default();
+        let rules = self.shared.rules.load().get(apex.as_wire()).cloned().unwrap_or_default();
         let of = apex.clone();
         self.queue(&of, Entry::Change(ChangeJob::File(Box::new(FileJob { apex, zone, file, rules }))));
     }
@@ -418,14 +418,14 @@ impl Changes {
 
     /// Returns the state of the zone file of a stored zone; `None` for other zones.
     pub fn file_state(&self, apex: &Apex, file: &Path) -> Option<FileState> {
-        self.is_stored(apex).then(|| self.files.state(apex, file))
+        self.is_stored(apex.as_wire()).then(|| self.files.state(apex, file))
     }
 
     /// Returns the changes of a zone since a version; `None` if they are no longer stored. Waits for the
     /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
-            let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+            let name = apex.as_name().to_string();
             let about = ("history", &*name);
             log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
             None
@@ -438,7 +438,7 @@ impl Changes {
     /// # Errors
     /// [`FileFault`]; then the zone takes updates as before.
     pub fn freeze(&self, apex: &Apex) -> Result<Option<CurrentFile>, FileFault> {
-        if self.is_frozen(apex) {
+        if self.is_frozen(apex.as_wire()) {
             return Ok(None);
         }
         self.files.set_frozen(apex, true)?;
@@ -464,7 +464,7 @@ impl Changes {
     /// # Errors
     /// [`TransactionFault`].
     pub fn begin(self: &Arc<Self>, apex: &Apex, served: &Arc<Zone>) -> Result<Serial, TransactionFault> {
-        if self.is_frozen(apex) {
+        if self.is_frozen(apex.as_wire()) {
             return Err(TransactionFault::Frozen);
         }
         if self.transactions.begin(apex, served, **self.bounds.load(), Instant::now())? {
@@ -511,7 +511,7 @@ impl Changes {
     pub fn commit(&self, apex: &Apex) -> Result<Option<TakenStep>, TransactionFault> {
         self.transactions.commit(apex, **self.bounds.load(), Instant::now(), |work| {
             let (reply, replied) = sync_channel(1);
-            let rules = self.shared.rules.load().get(apex).cloned().unwrap_or_default();
+            let rules = self.shared.rules.load().get(apex.as_wire()).cloned().unwrap_or_default();
             let order = CommitOrder { work, rules, reply };
             self.queue(apex, Entry::Change(ChangeJob::Commit(Box::new(order))));
             replied.recv_timeout(THREAD_REPLY_TIMEOUT).unwrap_or(Err(TransactionFault::Busy))
@@ -527,19 +527,19 @@ impl Changes {
     }
 
     /// State of the transaction of a zone, if one is open.
-    pub fn transaction(&self, apex: &[u8]) -> Option<OpenTransaction> {
+    pub fn transaction(&self, apex: &Apex) -> Option<OpenTransaction> {
         self.transactions.status(apex, Instant::now())
     }
 
     /// Whether the configuration allows changes of a zone.
-    pub fn takes_any(&self, apex: &[u8]) -> bool {
-        self.shared.rules.load().get(apex).is_some()
+    pub fn takes_any(&self, apex: &Apex) -> bool {
+        self.shared.rules.load().get(apex.as_wire()).is_some()
     }
 
     /// State of a zone that has changed or is stored.
-    pub fn status(&self, apex: &[u8]) -> Option<ZoneChanges> {
+    pub fn status(&self, apex: &Apex) -> Option<ZoneChanges> {
         let changed = lock(&self.shared.zones).get(apex).cloned();
-        changed.or_else(|| self.is_stored(apex).then(ZoneChanges::default))
+        changed.or_else(|| self.is_stored(apex.as_wire()).then(ZoneChanges::default))
     }
 
     /// Whether a zone currently takes no updates.
@@ -607,7 +607,7 @@ impl Changes {
         }
         let _waiting = Waiting::new(&self.shared);
         let (responder, promise) = responders.take();
-        let (apex, rules) = (Apex::from(apex.as_wire()), Arc::clone(rules));
+        let (apex, rules) = (Apex::from(apex), Arc::clone(rules));
         let answer: SendAnswer = Box::new(move |result| match result {
             Ok(()) => responder.resume(|_| Ok(None)),
             Err(refusal) => responder.refuse(refusal),
@@ -648,7 +648,7 @@ fn read_stored(
     apex: &Apex,
     key: &HashKey,
 ) -> Result<Option<(Arc<Zone>, PathBuf)>, StoreFault> {
-    let (name, begun) = (Name::from_wire(apex).unwrap_or(Name::ROOT), Instant::now());
+    let (name, begun) = (apex.as_name(), Instant::now());
     stores.exclusively(apex, |folder| {
         let (_store, Some(stored)) = folder.zone(name)? else { return Ok(None) };
         let shown = stored.path().display();

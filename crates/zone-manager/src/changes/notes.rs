@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use wire::{Name, NameBuf};
+use wire::NameBuf;
 use zone::{Stamp, regular};
 
 use crate::managed::Apex;
@@ -96,7 +96,7 @@ impl Notes {
             lines += 1;
             let Ok(Line { zone, note }) = serde_json::from_slice(line) else { continue };
             let Ok(name) = zone.parse::<NameBuf>() else { continue };
-            zones.insert(name.as_name().as_wire().into(), note);
+            zones.insert(name.as_name().into(), note);
         }
         let mut notes = Notes { path, zones, lines };
         // The next line would be appended to a torn one.
@@ -107,7 +107,7 @@ impl Notes {
     }
 
     /// Returns the note of a zone.
-    pub(super) fn get(&self, apex: &[u8]) -> Option<&ZoneNote> {
+    pub(super) fn get(&self, apex: &Apex) -> Option<&ZoneNote> {
         self.zones.get(apex)
     }
 
@@ -156,7 +156,7 @@ impl Notes {
 }
 
 fn line(apex: &Apex, note: &ZoneNote) -> io::Result<Vec<u8>> {
-    let zone = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+    let zone = apex.as_name().to_string();
     let mut line = serde_json::to_vec(&Line { zone, note: note.clone() })?;
     line.push(b'\n');
     Ok(line)
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn apex(name: &str) -> Apex {
-        name.parse::<NameBuf>().expect("a name").as_name().as_wire().into()
+        name.parse::<NameBuf>().expect("a name").as_name().into()
     }
 
     #[test]

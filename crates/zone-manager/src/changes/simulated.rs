@@ -38,7 +38,7 @@ impl SimulatedChanges {
         (keeping, kept): (PublishHandle, Arc<ZoneStates>),
     ) -> Result<SimulatedChanges, StoreFault> {
         let (folder, (zones, _)) = open_folder(disk, Path::new("/"))?;
-        let stored = zones.iter().map(|apex| Apex::from(apex.as_name().as_wire())).collect();
+        let stored = zones.iter().map(|apex| Apex::from(apex.as_name())).collect();
         let notes = Notes::open(notes).expect("notes");
         let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
         let stores = open_stores(folder, &shared, background);
@@ -55,7 +55,7 @@ impl SimulatedChanges {
 
     /// Sends a request. `answer` gets whether it was accepted; it is dropped if there is no response.
     pub(crate) fn update(&self, request: UpdateRequest, answer: impl FnOnce(bool) + Send + 'static) {
-        let apex = Apex::from(request.zone().as_name().as_wire());
+        let apex = Apex::from(request.zone().as_name());
         let job = Job {
             apex: apex.clone(),
             request,

@@ -444,7 +444,7 @@ impl Transactions {
     }
 
     /// State of a transaction, for operators.
-    pub(super) fn status(&self, apex: &[u8], now: Instant) -> Option<OpenTransaction> {
+    pub(super) fn status(&self, apex: &Apex, now: Instant) -> Option<OpenTransaction> {
         let open = lock(&self.open);
         let Transaction { work, bytes, used, .. } = open.zones.get(apex)?;
         let idle = now.saturating_duration_since(*used).as_secs();
@@ -473,7 +473,7 @@ fn drop_idle(open: &mut Open, idle: Duration, now: Instant) {
     open.zones.retain(|apex, transaction| {
         let is_idle = now.saturating_duration_since(transaction.used) >= idle && !transaction.committing;
         if is_idle {
-            let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+            let name = apex.as_name();
             log_repeated!(
                 warn,
                 WARN,
@@ -520,7 +520,7 @@ mod tests {
     }
 
     fn apex(name: &str) -> Apex {
-        name.parse::<NameBuf>().expect("a name").as_name().as_wire().into()
+        name.parse::<NameBuf>().expect("a name").as_name().into()
     }
 
     fn address(owner: &str, last: u8) -> SetRecord {

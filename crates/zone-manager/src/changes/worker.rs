@@ -676,5 +676,5 @@ fn report_marks(folder: &journal::ZoneFolder) {
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }

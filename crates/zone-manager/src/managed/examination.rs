@@ -7,8 +7,8 @@ use std::time::Duration;
 use wire::UnixTime;
 use zone::Zone;
 
-/// Signatures expire soon if they end within this time, or within a quarter of their lifetime if that is less.
-/// Three days leave a weekend to renew them.
+/// Signatures expire soon if they end within this time, or within a quarter of their lifetime if that is
+/// less. Three days leave a weekend to renew them.
 const SOON: Duration = Duration::from_secs(3 * 86_400);
 
 /// Result of examining one version of a zone.

@@ -24,8 +24,7 @@ use journal::DEFAULT_HISTORY;
 use wire::Name;
 use zone::{SourceFile, Stamp, Zone};
 
-/// A zone's name in lower-case wire form. Takes less memory than a `NameBuf`; all users of the zone share it.
-pub type Apex = Arc<[u8]>;
+pub use wire::ZoneName as Apex;
 
 /// Where a zone's records come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +125,7 @@ impl fmt::Display for Origin {
             Self::Folder => f.write_str("folder"),
             Self::Added => f.write_str("added at run time"),
             Self::LocalRoot => f.write_str("local root of the resolver"),
-            Self::Catalog(apex) => write!(f, "catalog {}", Name::from_wire(apex).unwrap_or(Name::ROOT)),
+            Self::Catalog(apex) => write!(f, "catalog {}", apex.as_name()),
         }
     }
 }
@@ -179,7 +178,7 @@ impl TextRules {
 impl ZoneSpec {
     /// The zone's name.
     pub fn name(&self) -> Name<'_> {
-        Name::from_wire(&self.apex).unwrap_or(Name::ROOT)
+        self.apex.as_name()
     }
 
     /// Returns a fault if a version has too many NSEC3 iterations to go into service, whatever its source.

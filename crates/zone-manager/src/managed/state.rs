@@ -718,7 +718,7 @@ mod tests {
 
     fn state() -> ZoneState {
         let spec = ZoneSpec {
-            apex: apex().as_name().as_wire().into(),
+            apex: apex().as_name().into(),
             text: file("a"),
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
@@ -969,7 +969,7 @@ mod tests {
     /// Returns the state of a secondary zone after its stored version was read, and the actions of that.
     fn secondary(kept: Looked) -> (ZoneState, Vec<String>) {
         let spec = ZoneSpec {
-            apex: apex().as_name().as_wire().into(),
+            apex: apex().as_name().into(),
             text: ZoneText::Primaries,
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),

@@ -43,7 +43,7 @@ use resolver::ChaCha;
 use tracing::warn;
 use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
-use wire::{Name, Serial, UnixTime};
+use wire::{Serial, UnixTime};
 use zone::Zone;
 
 use crate::fold::FoldJob;
@@ -147,7 +147,7 @@ impl Desk {
     /// not use.
     fn judged(&self, apex: &Apex, fetched: Fetched) -> Result<Fetched, SecondaryFault> {
         let (Fetched::Whole(zone) | Fetched::Changed(zone, _)) = &fetched else { return Ok(fetched) };
-        let is_root = apex[..] == *Name::ROOT.as_wire();
+        let is_root = apex.as_name().is_root();
         match is_root.then(|| self.local_root.objection(zone)).flatten() {
             Some(why) => Err(SecondaryFault::VersionRefused(why.into())),
             None => Ok(fetched),
@@ -340,8 +340,7 @@ impl Secondaries {
         if order == ZoneOrder::Notify {
             // A target added after the last change has not received a NOTIFY.
             let catalog = self.engine.upgrade().map(|engine| engine.catalog());
-            let name = Name::from_wire(apex).ok();
-            let entry = catalog.as_ref().zip(name).and_then(|(catalog, name)| catalog.get(name));
+            let entry = catalog.as_ref().and_then(|catalog| catalog.get(apex.as_name()));
             entry.and_then(|entry| entry.zone()).into_iter().for_each(|zone| {
                 self.request(SecondaryRequest::Published(vec![published(zone)]));
             });
@@ -369,7 +368,7 @@ impl Secondaries {
 
     /// Returns the status of a zone that has peers.
     pub fn status(&self, apex: &Apex) -> Option<SecondaryStatus> {
-        read(&self.rules).get(apex)?;
+        read(&self.rules).get(apex.as_wire())?;
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Status(apex.clone(), reply));
         replied.recv_timeout(CORE_REPLY_TIMEOUT).ok().flatten()
@@ -409,12 +408,13 @@ impl Secondaries {
     /// Returns the changes of a secondary zone since a version; `None` if they are not stored. Waits for the
     /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
-        self.keeps(apex).then(|| self.store()?.history(apex, from)).flatten()
+        self.keeps(apex.as_wire()).then(|| self.store()?.history(apex, from)).flatten()
     }
 
     /// Whether a stored version of a zone has expired.
     pub fn has_expired(&self, apex: &Apex, kept: &KeptVersion) -> bool {
-        let rules = read(&self.rules).get(apex).map(|peers| peers.rules.clone()).unwrap_or_default();
+        let rules =
+            read(&self.rules).get(apex.as_wire()).map(|peers| peers.rules.clone()).unwrap_or_default();
         let timers = SecondaryZone::kept(rules, kept.zone.soa(), kept.confirmed, &mut || 0);
         timers.expires().is_some_and(|expires| expires <= unix_now())
     }
@@ -432,7 +432,7 @@ impl Secondaries {
 }
 
 fn published(zone: &Arc<Zone>) -> Published {
-    Published { apex: zone.apex().as_wire().into(), serial: zone.serial(), soa: soa_data(zone).into() }
+    Published { apex: zone.apex().into(), serial: zone.serial(), soa: soa_data(zone).into() }
 }
 
 fn limits(settings: &Settings) -> CoreLimits {

@@ -9,7 +9,7 @@ use engine::{Asked, Refusal, Responders, Source, SourceReply};
 use tracing::debug;
 use transfer::secondary::read_notify;
 use wire::message::Builder;
-use wire::{Class, Rcode, Type};
+use wire::{Class, LowerName, Rcode, Type};
 
 use super::Secondaries;
 use super::core::SecondaryRequest;
@@ -26,9 +26,9 @@ pub(super) struct Unread(Mutex<HashSet<Apex>>);
 
 impl Unread {
     /// Adds a zone. Returns whether it was not there yet.
-    fn add(&self, apex: &[u8]) -> bool {
+    fn add(&self, apex: LowerName<'_>) -> bool {
         let mut zones = lock(&self.0);
-        !zones.contains(apex) && zones.insert(apex.into())
+        !zones.contains(apex.as_wire()) && zones.insert(apex.into())
     }
 
     /// Removes a zone: its NOTIFY is being handled.
@@ -76,10 +76,10 @@ impl Secondaries {
             Refusal::MALFORMED
         })?;
         counts.notify_taken.fetch_add(1, Relaxed);
-        match self.unread.add(apex.as_wire()) {
+        match self.unread.add(apex) {
             true => {
                 debug!(zone = %apex.as_name(), %peer, serial = ?said.serial.map(|serial| serial.0), "NOTIFY");
-                let apex = Apex::from(apex.as_wire());
+                let apex = Apex::from(apex);
                 self.request(SecondaryRequest::Notified(apex, primary, said.serial));
             }
             false => {

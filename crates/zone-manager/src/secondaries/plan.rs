@@ -116,7 +116,7 @@ impl PeerRules {
     }
 
     /// Removes the servers of one zone.
-    pub fn remove(&mut self, apex: &[u8]) {
+    pub fn remove(&mut self, apex: &Apex) {
         if self.zones.contains_key(apex) {
             Arc::make_mut(&mut self.zones).remove(apex);
         }

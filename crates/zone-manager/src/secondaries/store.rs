@@ -136,7 +136,7 @@ impl SecondaryStore {
         if lock(&self.removing).contains_key(apex) {
             return None;
         }
-        let (begun, name) = (Instant::now(), Name::from_wire(apex).ok()?);
+        let (begun, name) = (Instant::now(), apex.as_name());
         let kept = self.stores.exclusively(apex, |folder| {
             load(folder, name, key).unwrap_or_else(|fault| {
                 let aside = match &fault {
@@ -175,7 +175,7 @@ fn load(folder: &ZoneFolder, name: Name<'_>, key: &HashKey) -> Result<Option<Kep
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
     }
 
     fn apex() -> Apex {
-        b"\x07example\0".as_slice().into()
+        Name::of_checked(b"\x07example\0").into()
     }
 
     fn zone(serial: u32) -> Arc<Zone> {

@@ -58,7 +58,7 @@ impl Differences {
         let mut known = HashSet::new();
         for zone in stores.folder().zones()? {
             match zone {
-                Ok(apex) => drop(known.insert(Apex::from(apex.as_name().as_wire()))),
+                Ok(apex) => drop(known.insert(Apex::from(apex.as_name()))),
                 Err(fault) => debug!("a file in the folder of differences is not used: {fault}"),
             }
         }
@@ -73,7 +73,7 @@ impl Differences {
 
     /// Stores a change that was made while nomen did not run, if the stored changes lead up to it.
     pub fn go_on(&self, apex: &Apex, change: Arc<ChangeSet>, bytes: u64) {
-        if self.knows(apex) {
+        if self.knows(apex.as_wire()) {
             self.order(apex, StoreOrder::ContinueChanges(change, bytes));
         }
     }
@@ -133,7 +133,7 @@ impl Differences {
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     fn apex() -> Apex {
-        b"\x07example\0".as_slice().into()
+        Name::of_checked(b"\x07example\0").into()
     }
 
     fn zone(serial: u32) -> Zone {
@@ -185,12 +185,12 @@ mod tests {
     fn what_changed_is_there_after_a_restart_and_begins_anew_where_it_does_not_fit() {
         let state = tempfile::tempdir().expect("a folder");
         let differences = Differences::open(state.path(), &Background::new()).expect("started");
-        assert!(!differences.knows(&apex()));
+        assert!(!differences.knows(apex().as_wire()));
         keep(&differences, 1, 2);
         keep(&differences, 2, 5);
         assert_eq!(steps(&differences, 1), Some(vec![(1, 2), (2, 5)]));
         let differences = again(state.path(), differences);
-        assert!(differences.knows(&apex()));
+        assert!(differences.knows(apex().as_wire()));
         keep(&differences, 5, 6);
         assert_eq!(steps(&differences, 2), Some(vec![(2, 5), (5, 6)]));
         // The change to serial 7 was not stored.
@@ -207,9 +207,9 @@ mod tests {
         assert_eq!(steps(&differences, 7), Some(vec![(7, 8), (8, 10)]));
         differences.retain(|_| false);
         go_on(10, 11);
-        assert!(!differences.knows(&apex()));
+        assert!(!differences.knows(apex().as_wire()));
         let differences = again(state.path(), differences);
-        assert!(!differences.knows(&apex()) && steps(&differences, 7).is_none());
+        assert!(!differences.knows(apex().as_wire()) && steps(&differences, 7).is_none());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use journal::{Disk, History, Replacement, StoreFault, StoreSize, ZoneFolder, ZoneStore};
-use wire::{Name, Serial, UnixTime};
+use wire::{Serial, UnixTime};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -429,7 +429,7 @@ impl Inner {
     /// Opens the store of a zone; `served` is the version in service. The module's documentation says what
     /// happens to an unusable file.
     fn open_store(&self, apex: &Apex, served: Option<&Arc<Zone>>) -> Result<ZoneStore, StoreFault> {
-        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+        let name = apex.as_name();
         let opened = self.folder.zone(name).or_else(|fault| {
             if matches!(fault, StoreFault::Io { .. }) {
                 return Err(fault);
@@ -587,7 +587,7 @@ impl Inner {
     }
 
     fn not_compacted(&self, apex: &Apex, fault: &StoreFault) {
-        let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+        let name = apex.as_name();
         let about = ("compaction", &*name.to_string());
         log_repeated!(warn, WARN, about, "zone {name}: its store cannot be compacted: {fault}");
         (self.compacted)(apex, None);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::{OnceLock, RwLock};
 
 use journal::History;
-use wire::{Name, Serial};
+use wire::Serial;
 
 use super::ZoneStores;
 use crate::managed::Apex;
@@ -31,7 +31,7 @@ impl ProducedStores {
     /// disk.
     pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
         self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {
-            let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+            let name = apex.as_name().to_string();
             let about = ("history", &*name);
             log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
             None

@@ -83,7 +83,7 @@ impl Disk for GatedDisk {
 
 fn apex(label: &str) -> Apex {
     let name: NameBuf = format!("{label}.").parse().expect("a name");
-    name.as_name().as_wire().into()
+    name.as_name().into()
 }
 
 /// A zone with this many TXT records beside its SOA.
@@ -175,7 +175,7 @@ fn changes_and_histories_go_on_during_a_compaction() {
     assert!(stores.flush());
     drop(stores);
     let stores = open_again(&folder, &disk);
-    let (_, stored) = stores.folder().zone(Name::from_wire(&apex("busy")).expect("a name")).expect("opened");
+    let (_, stored) = stores.folder().zone(apex("busy").as_name()).expect("opened");
     let stored = stored.expect("a version");
     assert_eq!((stored.serial(), stored.confirmed()), (Serial(serial + 9), Some(UnixTime::from_secs(5))));
 }

@@ -40,11 +40,11 @@ impl Histories {
     /// Returns the changes from a version to this one, in order; none if they are not stored, or have more
     /// records than the zone or than `most`. Waits for the disk.
     pub(super) fn differences(&self, zone: &Zone, from: Serial, most: u64) -> Vec<Arc<ChangeSet>> {
-        let apex = Apex::from(zone.apex().as_wire());
-        let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(&apex));
-        let of_files = self.differences.as_ref().filter(|differences| differences.knows(&apex));
+        let apex = Apex::from(zone.apex());
+        let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(apex.as_wire()));
+        let of_files = self.differences.as_ref().filter(|differences| differences.knows(apex.as_wire()));
         let history = match (of_changes, of_files) {
-            _ if self.produced.has(&apex) => self.produced.history(&apex, from),
+            _ if self.produced.has(apex.as_wire()) => self.produced.history(&apex, from),
             (Some(changes), _) => changes.history(&apex, from),
             (None, Some(differences)) => differences.history(&apex, from),
             (None, None) => self.secondaries.history(&apex, from),

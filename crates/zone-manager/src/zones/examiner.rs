@@ -249,7 +249,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use wire::hash::HashKey;
-    use wire::{NameBuf, Ttl};
+    use wire::{Name, NameBuf, Ttl};
     use zone::LoadConfig;
     use zone::scan::TextSource;
     use zone::store::{ChangeSet, diff};
@@ -301,7 +301,7 @@ mod tests {
         );
         let examiner = examiner.expect("a thread");
         let order = |zone: &Arc<Zone>, fold| ExamineOrder { zone: Arc::clone(zone), fold };
-        examiner.order(Apex::default(), order(&version, true));
+        examiner.order(Apex::from(Name::ROOT), order(&version, true));
         let heard: [_; 2] = std::array::from_fn(|_| heard.recv().expect("a finding"));
         let [(_, Finding::Examined(_)), (of, Finding::Folded(folded))] = &heard else {
             panic!("other findings")
@@ -316,7 +316,8 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let versions: [Arc<Zone>; 3] = std::array::from_fn(|_| Arc::new(zone(HOSTS)));
         let order = |at: usize| ExamineOrder { zone: Arc::clone(&versions[at]), fold: false };
-        let (one, other): (Apex, Apex) = (b"\x03one\0"[..].into(), b"\x05other\0"[..].into());
+        let (one, other): (Apex, Apex) =
+            (Name::of_checked(b"\x03one\0").into(), Name::of_checked(b"\x05other\0").into());
         let woken = [(&one, 0), (&other, 1), (&one, 2)].map(|(of, at)| queue.add(of.clone(), order(at), now));
         assert_eq!(woken, [true, false, false]);
         let mut next = |now| queue.next(now).map(|(apex, order)| (apex, Arc::clone(&order.zone)));

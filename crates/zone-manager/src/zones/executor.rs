@@ -9,7 +9,6 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, RwLock};
 
 use tracing::{debug, error, info, warn};
-use wire::Name;
 use zone::catalog::Change;
 
 use super::examiner::Examiner;
@@ -165,7 +164,7 @@ fn is_of_root(change: &Change) -> bool {
 
 /// Logs the messages about a zone. At the start all zones are new, and get no line each for that.
 pub(super) fn log(apex: &Apex, notices: &[Notice], starting: bool) {
-    let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
+    let name = apex.as_name();
     for notice in notices {
         match notice {
             Notice::Warning(text) => warn!("zone {name}: {text}"),

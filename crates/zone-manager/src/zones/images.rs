@@ -437,7 +437,7 @@ mod tests {
     fn spec(name: &str) -> ZoneSpec {
         let name: wire::NameBuf = name.parse().expect("a name");
         ZoneSpec {
-            apex: name.as_name().as_wire().into(),
+            apex: name.as_name().into(),
             text: ZoneText::BuiltIn(""),
             origin: Origin::Configuration,
             differences: crate::managed::DifferenceRule::default(),

@@ -144,8 +144,8 @@ pub struct Membership {
     file: Option<PathBuf>,
 }
 
-fn shown(apex: &[u8]) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+fn shown(apex: &Apex) -> Name<'_> {
+    apex.as_name()
 }
 
 impl Membership {
@@ -187,13 +187,13 @@ impl Membership {
     }
 
     /// Whether a zone is a catalog zone.
-    pub fn has(&self, apex: &[u8]) -> bool {
-        self.catalogs.iter().any(|catalog| *catalog.plan.apex == *apex)
+    pub fn has(&self, apex: &Apex) -> bool {
+        self.catalogs.iter().any(|catalog| catalog.plan.apex == *apex)
     }
 
     /// Whether a zone is a catalog zone that answers no client.
-    pub fn is_hidden(&self, apex: &[u8]) -> bool {
-        self.catalogs.iter().any(|catalog| *catalog.plan.apex == *apex && !catalog.plan.answers)
+    pub fn is_hidden(&self, apex: &Apex) -> bool {
+        self.catalogs.iter().any(|catalog| catalog.plan.apex == *apex && !catalog.plan.answers)
     }
 
     /// The catalog zones.
@@ -215,29 +215,29 @@ impl Membership {
     /// Reads a version of a catalog zone; [`settle`](Self::settle) returns the changes. A broken version
     /// changes nothing (RFC 9432 §5.1).
     pub fn read(&mut self, version: &Zone) {
-        let apex = version.apex().as_wire();
-        let Some(catalog) = self.catalogs.iter_mut().find(|catalog| *catalog.plan.apex == *apex) else {
+        let apex = version.apex();
+        let Some(catalog) = self.catalogs.iter_mut().find(|catalog| catalog.plan.apex.as_lower() == apex)
+        else {
             return;
         };
         catalog.is_read = true;
         let serial = version.serial();
         match CatalogZone::read(version) {
             Ok(listed) => {
-                let of = format!("catalog zone {}: ", shown(apex));
+                let of = format!("catalog zone {apex}: ");
                 let warnings = listed.warnings.iter().map(|warning| format!("{of}{warning}")).collect();
                 report(&mut self.logged, |line| line.starts_with(&of), warnings);
-                info!(members = listed.members.len(), %serial, "catalog zone {} is read", shown(apex));
+                info!(members = listed.members.len(), %serial, "catalog zone {apex} is read");
                 catalog.fault = None;
                 catalog.take(listed);
             }
             Err(fault) => {
-                let about = ("catalog", &*shown(apex).to_string());
+                let about = ("catalog", &*apex.to_string());
                 log_repeated!(
                     error,
                     ERROR,
                     about,
-                    "catalog zone {}: serial {serial} changes nothing: {fault}",
-                    shown(apex)
+                    "catalog zone {apex}: serial {serial} changes nothing: {fault}"
                 );
                 catalog.fault = Some(fault);
             }
@@ -436,7 +436,7 @@ fn bytes_of(text: &str) -> Option<Box<[u8]>> {
 
 fn apex_of(text: &str) -> Option<Apex> {
     let name: NameBuf = text.parse().ok()?;
-    Some(name.as_name().to_lower().as_lower().as_wire().into())
+    Some(name.as_name().into())
 }
 
 impl Line {

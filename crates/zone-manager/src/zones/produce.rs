@@ -141,8 +141,8 @@ pub struct Producer {
     renewed: HashSet<Apex>,
 }
 
-fn shown(apex: &[u8]) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+fn shown(apex: &Apex) -> Name<'_> {
+    apex.as_name()
 }
 
 impl Producer {
@@ -156,7 +156,7 @@ impl Producer {
     }
 
     /// Whether nomen produces a catalog zone.
-    pub fn makes(&self, apex: &[u8]) -> bool {
+    pub fn makes(&self, apex: &Apex) -> bool {
         self.catalogs.contains_key(apex)
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Engine, WrongCatalogKey};
 use serving::frontend::Served;
-use wire::{Name, UnixTime};
+use wire::UnixTime;
 use zone::Zone;
 use zone::catalog::{Catalog, Change, WrongKey};
 
@@ -107,7 +107,7 @@ impl Publisher {
     fn note_expiries(&mut self) {
         let catalog = self.engine.catalog();
         for (apex, at) in self.expiries.drain(..) {
-            if let Some(entry) = catalog.get(Name::of_checked(&apex)) {
+            if let Some(entry) = catalog.get(apex.as_name()) {
                 entry.set_expires(at);
             }
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use wire::{Name, Serial};
+use wire::Serial;
 
 use super::resolve::RefusedFile;
 use crate::changes::{TakenFile, TakenStep};
@@ -144,7 +144,7 @@ fn milliseconds(took: Duration) -> u64 {
 }
 
 fn name(apex: &Apex) -> String {
-    Name::from_wire(apex).unwrap_or(Name::ROOT).to_string()
+    apex.as_name().to_string()
 }
 
 impl RoundReport {

@@ -182,7 +182,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut updates = UpdateMaker::default();
     let configured = config.zones.iter().map(|zone| (zone, Origin::Configuration));
     for (zone, origin) in configured.chain(config.added.iter().map(|zone| (zone, Origin::Added))) {
-        let apex = Apex::from(zone.name.value.as_name().as_wire());
+        let apex = Apex::from(&zone.name.value);
         let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
         let text = text_of(zone, template);
         let of_template = template.and_then(|t| t.allow_transfer.value.as_ref());
@@ -242,7 +242,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
 /// that the configuration does not name the root zone itself.
 fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(Apex, ZoneSpec)> {
     let source = config.settings.recursive()?.local_root()?;
-    let apex = Apex::from(Name::ROOT.as_wire());
+    let apex = Apex::from(Name::ROOT);
     let text = source.file.map_or(ZoneText::Primaries, |file| ZoneText::File(file.into()));
     peers.add(&apex, Some(&source.peers), None, text == ZoneText::Primaries);
     let rules = TextRules { zonemd: source.peers.zonemd.value, ..TextRules::default() };
@@ -286,7 +286,7 @@ fn text_rules(zone: Option<&ConfiguredZone>, template: Option<&At<Template>>) ->
 /// Returns the catalog zones that nomen produces.
 fn produced(config: &Configuration) -> Vec<ProducedPlan> {
     let plan = |zone: &At<ConfiguredZone>| ProducedPlan {
-        apex: zone.name.value.as_name().as_wire().into(),
+        apex: zone.name.value.as_name().into(),
         max_removed: zone.catalog.max_removed(),
     };
     let all = config.zones.iter().chain(&config.added);
@@ -298,7 +298,7 @@ fn listings(config: &Configuration) -> HashMap<Apex, Arc<Listing>> {
     let of = |zone: &At<ConfiguredZone>| {
         let template = zone.template.value.as_ref().and_then(|name| config.templates.get(name));
         let listing = listing(Some(&*zone.listing), template.map(|template| &template.listing))?;
-        Some((zone.name.value.as_name().as_wire().into(), listing))
+        Some((zone.name.value.as_name().into(), listing))
     };
     config.zones.iter().chain(&config.added).filter_map(of).collect()
 }
@@ -318,7 +318,7 @@ fn of_folders(zones: &[(Apex, &At<Template>)]) -> Vec<(Apex, Arc<Listing>)> {
 fn listing(own: Option<&ListingKeys>, template: Option<&ListingKeys>) -> Option<Arc<Listing>> {
     let nothing = ListingKeys::default();
     let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
-    let name = |name: &NameBuf| Apex::from(name.as_name().as_wire());
+    let name = |name: &NameBuf| Apex::from(name.as_name());
     let group = own.group.value.as_ref().or(template.group.value.as_ref());
     Some(Arc::new(Listing {
         catalog: own.catalog.value.as_ref().or(template.catalog.value.as_ref()).map(name)?,
@@ -366,7 +366,7 @@ pub fn added_zone(
         PeerMaker::new(keys).peers(Some(&*zone.peers), template.map(|template| &template.peers), taken);
     let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
     let list = zone.allow_transfer.value.as_ref().or(of_template);
-    let apex = zone.name.value.as_name().as_wire().into();
+    let apex = zone.name.value.as_name().into();
     let of_changes = template.map(|template| &template.updates);
     let differences = difference_rule(Some(&*zone.updates), of_changes, list.is_some());
     let rules = text_rules(Some(zone), template);
@@ -470,8 +470,7 @@ fn list_folder(
     for entry in fs::read_dir(folder).map_err(fault)? {
         let entry = entry.map_err(fault)?;
         let Some(name) = entry.file_name().to_str().and_then(&zone_of) else { continue };
-        let (path, name): FoundZone =
-            (entry.path().into(), name.map(|name| Apex::from(name.as_name().as_wire())));
+        let (path, name): FoundZone = (entry.path().into(), name.map(|name| Apex::from(name.as_name())));
         // For nearly all files the folder's entry has the type, so that no further system call is needed.
         let is_zone = entry.file_type().is_ok_and(|kind| kind.is_file())
             || match fs::metadata(&path) {

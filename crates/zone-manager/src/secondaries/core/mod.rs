@@ -169,7 +169,7 @@ struct Moment<'a> {
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
@@ -219,7 +219,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     fn configure(&mut self, rules: &PeerRules, at: &mut Moment<'_>) {
-        let gone: Vec<Apex> = self.zones.keys().filter(|apex| rules.get(apex).is_none()).cloned().collect();
+        let gone: Vec<Apex> =
+            self.zones.keys().filter(|apex| rules.get(apex.as_wire()).is_none()).cloned().collect();
         gone.iter().for_each(|apex| self.leave(apex, at));
         rules.iter().for_each(|(apex, peers)| self.peer(apex, peers, at));
     }

@@ -75,7 +75,7 @@ impl Joining {
 }
 
 fn name(apex: &Apex) -> Name<'_> {
-    Name::from_wire(apex).unwrap_or(Name::ROOT)
+    apex.as_name()
 }
 
 impl ZoneManager {
@@ -184,7 +184,7 @@ impl ZoneManager {
         if std::mem::replace(&mut self.joining.copies_root, copies) == copies {
             return;
         }
-        let root: Apex = Name::ROOT.as_wire().into();
+        let root: Apex = Name::ROOT.into();
         let version = {
             let states = read(&self.table.states.zones);
             self.executor.change_special(|special| special.copies_root = copies);
@@ -217,7 +217,7 @@ impl ZoneManager {
         let is_refused = self.joining.local_root.as_ref().is_some_and(|local_root| local_root.is_refused());
         let secondaries = self.executor.secondaries.as_ref();
         if let (true, true, Some(secondaries)) = (self.joining.copies_root, is_refused, secondaries) {
-            secondaries.take_again(&Name::ROOT.as_wire().into());
+            secondaries.take_again(&Name::ROOT.into());
         }
     }
 
@@ -380,7 +380,7 @@ impl ZoneManager {
         listing: Option<Arc<Listing>>,
         round: Reloaded,
     ) -> Reloaded {
-        let apex: Apex = zone.name.value.as_name().as_wire().into();
+        let apex: Apex = zone.name.value.as_name().into();
         let state = self.table.get(&apex);
         if let Some(state) = state.as_ref().filter(|state| state.spec.origin != Origin::Added) {
             // A reload found the zone in another source in the meantime.
@@ -417,7 +417,7 @@ impl ZoneManager {
         if state.spec.origin != Origin::Added {
             return Err(ReloadFault::NotAdded(state.spec.origin.clone()));
         }
-        let stay = |zone: &ConfiguredZone| zone.name.value.as_name().as_wire() != &**apex;
+        let stay = |zone: &ConfiguredZone| zone.name.value.as_name() != apex.as_name();
         let before = self.joining.added.clone();
         self.joining.added.retain(stay);
         if let Err(fault) = self.save_added() {

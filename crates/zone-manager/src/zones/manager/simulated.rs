@@ -77,6 +77,6 @@ impl SimulatedZones {
     /// Returns the version in service.
     pub(crate) fn served(&self, apex: &Apex) -> Option<Arc<Zone>> {
         let catalog = self.engine.catalog();
-        catalog.get(wire::Name::from_wire(apex).ok()?)?.zone().cloned()
+        catalog.get(apex.as_name())?.zone().cloned()
     }
 }

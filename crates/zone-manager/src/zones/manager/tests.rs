@@ -29,7 +29,7 @@ struct Rig {
 }
 
 fn apex(name: &str) -> Apex {
-    name.parse::<NameBuf>().expect("a name").as_name().as_wire().into()
+    name.parse::<NameBuf>().expect("a name").as_name().into()
 }
 
 fn wanted(folder: &Path) -> WantedZones {
@@ -221,7 +221,7 @@ struct Gated {
 
 impl ReadZone for Gated {
     fn look(&self, load: &Load, threads: usize, progress: &AtomicU64) -> Looked {
-        if load.spec.apex[1..].starts_with(b"stuck") && load.serving.is_some() {
+        if load.spec.apex.as_wire()[1..].starts_with(b"stuck") && load.serving.is_some() {
             // `recv` returns an error when the gate is dropped.
             let _ = lock(&self.gate).recv();
         }

@@ -27,7 +27,7 @@ fn version(catalog: &str, lines: &[(&str, &str)]) -> Zone {
         let owner = format!("{owner}.zones.{catalog}");
         match data.strip_prefix('"') {
             Some(text) => add(&owner, Type::TXT, &[&[text.len() as u8], text.as_bytes()].concat()),
-            None => add(&owner, Type::PTR, &apex(data)),
+            None => add(&owner, Type::PTR, apex(data).as_wire()),
         }
     }
     builder.finish().expect("a zone")
@@ -72,7 +72,7 @@ fn words(steps: &MemberSteps) -> Vec<String> {
 }
 
 fn settled(membership: &mut Membership) -> Vec<String> {
-    words(&membership.settle(|zone| **zone == *apex("configured."), Removal::HoldBack))
+    words(&membership.settle(|zone| *zone == apex("configured."), Removal::HoldBack))
 }
 
 fn read(membership: &mut Membership, catalog: &str, lines: &[(&str, &str)]) -> Vec<String> {
