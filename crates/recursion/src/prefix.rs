@@ -31,7 +31,11 @@ const fn v6(first: u16, len: u8) -> Prefix {
 }
 
 const fn cut(address: IpAddr, len: u8) -> Prefix {
-    Prefix::of(address, len).expect("a length that the address has")
+    match Prefix::of(address, len) {
+        Some(prefix) => prefix,
+        // No prefix of this crate is longer than its address.
+        None => Prefix::single(address),
+    }
 }
 
 /// Prefixes numbered 0 to 63; one search finds all that contain an address.

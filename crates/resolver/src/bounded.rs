@@ -1,5 +1,5 @@
-//! The order of last uses, and a map by name that is bounded in bytes: the least recently used entry is evicted
-//! first.
+//! The order of last uses, and a map by name that is bounded in bytes: the least recently used entry is
+//! evicted first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

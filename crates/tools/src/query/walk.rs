@@ -3,8 +3,8 @@
 //! order.
 //!
 //! The core of `resolver` is no fit for the exchanges: it chooses servers at random and by their speed, sends
-//! parts of names in mixed case with cookies of its own to port 53, and keeps of a reply what an answer needs.
-//! A walk asks one server after the other exactly what the command line says, and prints whole replies.
+//! parts of names in mixed case with cookies of its own to port 53, and keeps of a reply only the answer. A
+//! walk sends the query of the command line to one server after the other, and prints whole replies.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
