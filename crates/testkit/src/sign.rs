@@ -80,7 +80,7 @@ pub fn sign_by(apex: Name<'_>, records: &[Record], chain: &Chain, sign_set: &Sig
     let names = authoritative(apex, &records);
     let proofs = match chain {
         Chain::Nsec => nsec(&names, ttl),
-        Chain::Nsec3 { opt_out, iterations, salt } => nsec3(apex, &names, ttl, (*opt_out, *iterations, salt)),
+        Chain::Nsec3 { opt_out, iterations, salt } => nsec3(apex, &names, ttl, *opt_out, *iterations, salt),
     };
     let signed = names.iter().flat_map(|(name, owned)| owned.signed().map(|(t, ttl)| (*name, t, ttl)));
     let signed = signed.chain(proofs.iter().map(|proof| (proof.owner, proof.rtype, ttl)));
@@ -190,7 +190,9 @@ fn nsec3(
     apex: Name<'_>,
     names: &Names,
     ttl: Ttl,
-    (opt_out, iterations, salt): (bool, u16, &[u8]),
+    opt_out: bool,
+    iterations: u16,
+    salt: &[u8],
 ) -> Vec<Record> {
     let insecure = |owned: &Owned| owned.cut && !owned.sets.contains_key(&Type::DS);
     // With opt-out, an empty non-terminal above insecure delegations only is skipped, too (RFC 5155 §7.1).

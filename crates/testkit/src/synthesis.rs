@@ -45,7 +45,7 @@ pub struct Made {
 pub fn check(choices: &mut Choices<'_>) -> Made {
     let served = served(choices);
     let each = names().into_iter().flat_map(|name| TYPES.map(|qtype| (name, qtype)));
-    let replies: Vec<(Response, bool)> = each.map(|(name, qtype)| reply(&served, name, qtype)).collect();
+    let replies: Vec<ServersReply> = each.map(|(name, qtype)| reply(&served, name, qtype)).collect();
     let denials = ProvenDenials::new(16 << 20);
     let mut made = Made::default();
     for _ in 0..1 + choices.below(12) {
@@ -128,16 +128,21 @@ fn names() -> Vec<NameBuf> {
     all
 }
 
-/// Returns the servers' response, and whether it is authoritative.
-fn reply(served: &Served, name: NameBuf, qtype: Type) -> (Response, bool) {
+/// The servers' response.
+struct ServersReply {
+    response: Response,
+    authoritative: bool,
+}
+
+fn reply(served: &Served, name: NameBuf, qtype: Type) -> ServersReply {
     let said = served.answer(name.as_name(), qtype, true).expect("a zone");
     let (rcode, answer, authority) = (said.rcode, said.answer, said.authority);
     let reply = Reply { name, qtype, rcode, class: Class::IN, answer, authority };
-    (reply.response(), said.authoritative)
+    ServersReply { response: reply.response(), authoritative: said.authoritative }
 }
 
 /// Stores an answer as validated secure.
-fn learn(denials: &ProvenDenials, (response, _): &(Response, bool)) {
+fn learn(denials: &ProvenDenials, ServersReply { response, .. }: &ServersReply) {
     let least = response.sets.iter().map(|set| set.ttl).min().unwrap_or(Ttl::ZERO);
     let validated = Validated {
         security: Security::Secure,
@@ -153,7 +158,8 @@ fn learn(denials: &ProvenDenials, (response, _): &(Response, bool)) {
 impl Made {
     /// Checks what is synthesized in place of a response. If `all` answers are stored, wildcard matches must
     /// be synthesized.
-    fn look(&mut self, denials: &ProvenDenials, (truth, authoritative): &(Response, bool), all: bool) {
+    fn look(&mut self, denials: &ProvenDenials, reply: &ServersReply, all: bool) {
+        let ServersReply { response: truth, authoritative } = reply;
         let (name, qtype) = (truth.name.as_name(), truth.qtype);
         let own = |set: &&ReceivedSet| set.section == Section::Answer && set.owner.as_name() == name;
         let found: Vec<&ReceivedSet> = truth.sets.iter().filter(own).collect();

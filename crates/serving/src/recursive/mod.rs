@@ -261,13 +261,8 @@ impl Recursive {
     ///
     /// # Errors
     /// If the policy cannot be applied; nothing has changed then.
-    pub fn configure(
-        &self,
-        policy: PolicyConfig,
-        mut forward: ForwardConfig,
-        validates: bool,
-        (followed, signals): (BTreeSet<NameBuf>, bool),
-    ) -> Result<(), PolicyFault> {
+    pub fn configure(&self, plan: Plan) -> Result<(), PolicyFault> {
+        let Plan { policy, mut forward, validates, followed, signals, .. } = plan;
         take_zones_here(&mut forward, &self.local_root, &self.own_zones);
         let mut decided = lock(&self.decided);
         let (points, negative) = (decided.points.clone(), decided.negative.clone());
@@ -499,8 +494,7 @@ impl Decided {
 impl Adopt for Recursive {
     fn adopt(&self, settings: &Settings) {
         if let Some(plan) = plan(settings)
-            && let Err(fault) =
-                self.configure(plan.policy, plan.forward, plan.validates, (plan.followed, plan.signals))
+            && let Err(fault) = self.configure(plan)
         {
             error!("recursive service goes on as before: {fault}");
         }

@@ -109,6 +109,14 @@ pub(super) struct EntryPlace<'w> {
     pub(super) generated: Option<Token<'w>>,
 }
 
+/// The words of a record that remarks may be about.
+struct RecordWords<'w> {
+    /// The owner, if the entry has one.
+    owner: &'w [Token<'w>],
+    rtype: Token<'w>,
+    data: &'w [Token<'w>],
+}
+
 /// The fields between owner and data.
 pub(super) struct TypeFields {
     /// The TTL in seconds as written, and the index of its token.
@@ -439,7 +447,8 @@ impl<'s, S: Sink> Scanner<'s, S> {
         let remarks = self.sink.remarks(&record, &file.name);
         let taken = self.sink.record(&record);
         if !remarks.is_empty() {
-            self.remark(file, here, (&tokens[..from], tokens[fields.data - 1], data), remarks);
+            let words = RecordWords { owner: &tokens[..from], rtype: tokens[fields.data - 1], data };
+            self.remark(file, here, words, remarks);
         }
         match taken {
             Ok(()) => {
@@ -594,9 +603,10 @@ impl<'s, S: Sink> Scanner<'s, S> {
         &mut self,
         file: &OpenFile,
         here: &EntryPlace<'_>,
-        (owner, rtype, data): (&[Token<'_>], Token<'_>, &[Token<'_>]),
+        words: RecordWords<'_>,
         remarks: Vec<Remark>,
     ) {
+        let RecordWords { owner, rtype, data } = words;
         let is_name = |token: &Token<'_>, name: NameBuf| {
             let read = NameBuf::from_text(token.bytes, Some(file.origin.as_name()));
             !token.quoted && read.is_ok_and(|read| read == name)
