@@ -9,7 +9,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-#[path = "../../crates/engine/tests/it/world.rs"]
+#[path = "../../crates/query-path/tests/it/world.rs"]
 mod world;
 
 use libfuzzer_sys::fuzz_target;

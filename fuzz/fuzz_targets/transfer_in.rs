@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use exchange::Next;
+use transport::Next;
 use libfuzzer_sys::fuzz_target;
 use transfer::incoming::{AskedFor, IncomingTransfer, Received, SentRequest, TransferLimits};
 use transfer::outgoing::{TransferFrame, axfr};

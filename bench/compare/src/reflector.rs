@@ -3,8 +3,8 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use exchange::{Batch as Queries, Handler, LateReplies, Outcome, Transport, WorkerContext};
 use net::{Context as Faults, Listener, ListenerConfig, XdpConfig};
+use transport::{Batch as Queries, Handler, LateReplies, Outcome, Transport, WorkerContext};
 
 use crate::failure::{Context, Failure, Result};
 use crate::sys::{self, Batch, SLOT};

@@ -4,10 +4,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{BATCH, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
-use exchange::{Packets, Transport};
+use query_path::{BATCH, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
 use testkit::Chain;
 use testkit::tld::Tld;
+use transport::{Packets, Transport};
 use wire::hash::HashKey;
 use wire::{Header, NameBuf, Rcode, Type};
 use zone::{Catalog, Change, Zone};

@@ -1,6 +1,6 @@
 //! The pieces that every query passes through, each by itself with constant inputs: criterion times them, and
 //! the program of this crate counts their instructions. Large zones, where memory dominates, are measured in
-//! `crates/zone/benches` and `crates/engine/benches`, the kernel in `bench/compare`.
+//! `crates/zone/benches` and `crates/query-path/benches`, the kernel in `bench/compare`.
 //!
 //! | module | holds |
 //! |---|---|

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use engine::request::Request;
+use query_path::request::Request;
 use testkit::tld::Tld;
 use wire::edns::{ErrorInfo, OptWriter};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, Offset, Owner, Parser, Section};

@@ -1,8 +1,8 @@
 //! Authoritative answers: builds an answer from a zone snapshot and a question (RFC 1034 §4.3.2 with RFC
 //! 2308, 4035, 4592, 5155, 6672, 8482 and 9471).
 //!
-//! This crate fills the sections of an answer. Not here: the frame of the message (`engine`), the storage of
-//! records (`zone`).
+//! This crate fills the sections of an answer. Not here: the frame of the message (`query-path`), the storage
+//! of records (`zone`).
 //!
 //! | module | does |
 //! |---|---|

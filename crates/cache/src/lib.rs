@@ -3,7 +3,7 @@
 //! In this crate: responses in wire form with the positions of their TTLs, so that a hit is find, copy, age;
 //! the rules of replacement (RFC 2181 §5.4.1), lifetimes (RFC 2308, RFC 8767, RFC 9520), and eviction.
 //! Elsewhere: the source of answers and their scrubbing (`resolver`), ID, question, flags and OPT of a reply
-//! (`engine`), the time (the caller).
+//! (`query-path`), the time (the caller).
 //!
 //! | module | does |
 //! |---|---|

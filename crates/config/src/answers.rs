@@ -51,13 +51,13 @@ keys! {
 
 impl Answers {
     /// Returns the engine's settings that these keys determine.
-    pub fn config(&self) -> engine::EngineConfig {
-        let mut config = engine::EngineConfig {
+    pub fn config(&self) -> query_path::EngineConfig {
+        let mut config = query_path::EngineConfig {
             max_udp_size: self.max_udp_size.0,
             rotate_addresses: *self.rotate_addresses,
             nsid: self.nsid.value.as_ref().map(|n| n.0.as_slice().into()).unwrap_or_default(),
             report_channel: self.report_channel.value.as_ref().map(|agent| agent.0),
-            ..engine::EngineConfig::default()
+            ..query_path::EngineConfig::default()
         };
         config.identity.version = self.version.of_program();
         config.identity.id = self.id.of_host();

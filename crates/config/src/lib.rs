@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `privileges`, `storage` | `[server]` | the process |
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
-//! | `answers` | `[server]` | `engine` |
+//! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
 //! | `peers` | `[[zone]]`, `[template.X]` | `secondaries` of `zone-manager` |
 //! | `catalogs` | `[[zone]]` | `zones::membership` of `zone-manager` |
@@ -249,13 +249,13 @@ impl Settings {
     }
 
     /// Returns the settings of the engine.
-    pub fn engine_config(&self) -> engine::EngineConfig {
-        engine::EngineConfig { keepalive: self.server.tcp.keepalive(), ..self.server.answers.config() }
+    pub fn engine_config(&self) -> query_path::EngineConfig {
+        query_path::EngineConfig { keepalive: self.server.tcp.keepalive(), ..self.server.answers.config() }
     }
 
     /// Returns the settings for answers from zones.
-    pub fn zones_config(&self) -> engine::ZonesConfig {
-        engine::ZonesConfig {
+    pub fn zones_config(&self) -> query_path::ZonesConfig {
+        query_path::ZonesConfig {
             max_chain: self.server.answers.max_chain.0,
             count_per_zone: self.counts_per_zone(),
             nsec3_rounds: self.server.answers.nsec3_rounds.0,

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use exchange::{TRANSPORTS, Transport};
 use net::{XdpAttach, XdpConfig, XdpCopy};
+use transport::{TRANSPORTS, Transport};
 
 use super::report::{ConfigPlace, Diagnostic};
 use super::table::keys;

@@ -453,7 +453,7 @@ fn every_key_reaches_its_part() {
         pin_cpus: true,
         drain: Duration::from_secs(9),
         udp: net::UdpConfig {
-            batch: engine::BATCH,
+            batch: query_path::BATCH,
             receive_buffer: Some(1 << 20),
             send_buffer: Some(1 << 20),
             ..net::UdpConfig::default()
@@ -475,7 +475,7 @@ fn every_key_reaches_its_part() {
     assert_eq!((&*engine.nsid, engine.max_udp_size, engine.keepalive), (&b"n"[..], 700, 20));
     assert_eq!(
         settings.zones_config(),
-        engine::ZonesConfig { max_chain: 8, count_per_zone: true, ..engine::ZonesConfig::default() }
+        query_path::ZonesConfig { max_chain: 8, count_per_zone: true, ..query_path::ZonesConfig::default() }
     );
     assert_eq!(engine.identity.id.as_deref(), Some(&b"i"[..]));
     assert_eq!(engine.identity.version.as_deref(), Some(&b"v"[..]));
@@ -491,9 +491,9 @@ fn defaults_are_those_of_the_parts() {
     assert_eq!((net.workers, net.pin_cpus, net.drain), (parts.workers, parts.pin_cpus, parts.drain));
     assert_eq!(net.tcp, parts.tcp);
     assert_eq!(net::UdpConfig { batch: parts.udp.batch, ..net.udp }, parts.udp);
-    let (engine, parts) = (Settings::default().engine_config(), engine::EngineConfig::default());
+    let (engine, parts) = (Settings::default().engine_config(), query_path::EngineConfig::default());
     assert_eq!((engine.max_udp_size, engine.keepalive), (parts.max_udp_size, parts.keepalive));
-    assert_eq!(Settings::default().zones_config(), engine::ZonesConfig::default());
+    assert_eq!(Settings::default().zones_config(), query_path::ZonesConfig::default());
     assert_eq!(Settings::default().server.tcp.times(), net::TcpTimes::default());
 }
 

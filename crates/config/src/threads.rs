@@ -32,7 +32,7 @@ impl Threads {
             pin_cpus: *self.pin_cpus,
             drain: self.drain.0,
             udp: net::UdpConfig {
-                batch: engine::BATCH,
+                batch: query_path::BATCH,
                 receive_buffer: buffer,
                 send_buffer: buffer,
                 ..net::UdpConfig::default()

@@ -87,7 +87,7 @@ pub struct UdpConfig {
     /// Default: 4 MiB.
     pub send_buffer: Option<usize>,
     /// Interval at which an idle worker wakes, checks whether it should stop, and calls
-    /// [`exchange::Handler::idle`]. Default: 200 ms.
+    /// [`transport::Handler::idle`]. Default: 200 ms.
     pub idle_wake: Duration,
 }
 

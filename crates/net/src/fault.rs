@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use exchange::{Transport, WorkerContext};
+use transport::{Transport, WorkerContext};
 
 /// A worker of a listener.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Messages on a stream: two bytes of length before each (RFC 1035 §4.2.2).
 
-use exchange::MIN_MESSAGE;
+use transport::MIN_MESSAGE;
 
 /// The next message in `input`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

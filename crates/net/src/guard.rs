@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use exchange::{Batch, Handler, HandlerFactory, LateReplies, WorkerContext};
+use transport::{Batch, Handler, HandlerFactory, LateReplies, WorkerContext};
 
 use crate::fault::{Reporter, WorkerFaultKind};
 use crate::stats::WorkerStats;

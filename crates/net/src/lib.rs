@@ -9,7 +9,7 @@
 //! # From bind to stop
 //!
 //! ```no_run
-//! use exchange::{Batch, Handler, LateReplies, Outcome, WorkerContext, Transport};
+//! use transport::{Batch, Handler, LateReplies, Outcome, WorkerContext, Transport};
 //! use net::{Context, Listener, ListenerConfig};
 //!
 //! struct Refuse;
@@ -43,9 +43,9 @@
 //! # Threads
 //!
 //! A listener is one address and one transport. It has [`ListenerConfig::workers`] threads, each with its own
-//! `SO_REUSEPORT` socket and its own [`exchange::Handler`], so workers share nothing on the query path. UDP
+//! `SO_REUSEPORT` socket and its own [`transport::Handler`], so workers share nothing on the query path. UDP
 //! threads block in `recvmmsg`, answer the whole batch through the handler and send with `sendmmsg`. While
-//! late answers are pending they also wait for the waker of their [`exchange::WorkerContext`], and send the
+//! late answers are pending they also wait for the waker of their [`transport::WorkerContext`], and send the
 //! answers that are ready in batches of their own. TCP threads each run a single-threaded tokio runtime; the
 //! complete messages found in one read are a batch.
 //!
@@ -65,14 +65,14 @@
 //!
 //! # Outgoing messages
 //!
-//! [`Outgoing`] drives an [`exchange::Core`], which decides what is sent to other servers. It has a thread of
+//! [`Outgoing`] drives an [`transport::Core`], which decides what is sent to other servers. It has a thread of
 //! its own, and datagram workers can drive the core for their own requests and wait for the replies beside
 //! their sockets. A worker that answers never waits for another server, nor for another thread.
 //!
 //! # Reload
 //!
 //! A listener whose address and settings did not change keeps running: the handler reads new data from the
-//! snapshot that it pins at the start of [`exchange::Handler::batch`]. [`Running::stop`] ends one listener,
+//! snapshot that it pins at the start of [`transport::Handler::batch`]. [`Running::stop`] ends one listener,
 //! after it has answered what its sockets already held, without affecting the others.
 //!
 //! # Other crates

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
-use exchange::{HandlerFactory, Transport};
+use transport::{HandlerFactory, Transport};
 
 use crate::config::ListenerConfig;
 use crate::fault::{WorkerFaultKind, WorkerId};
@@ -78,11 +78,11 @@ impl Listener {
     /// `xdp.interface`. It has its own workers, one for each receive queue, and is served and stopped
     /// separately from the listeners, best before them. There can be one front on an interface, so all
     /// listeners served there go into one call; the front's own address, which its handlers see, is that of
-    /// the first. A client's [`exchange::Client::local`] is always the address that the query was sent to.
+    /// the first. A client's [`transport::Client::local`] is always the address that the query was sent to.
     ///
     /// For a listener on the wildcard address the front takes the queries to every address that the host has
     /// now. Replies are limited to the size of a packet: the interface's MTU over IPv4, 1280 bytes if any
-    /// address is of IPv6 (see [`exchange::Replies::room`]).
+    /// address is of IPv6 (see [`transport::Replies::room`]).
     ///
     /// # Errors
     /// [`BindError`]: the reason. The listeners are unchanged, and serve without a front.

@@ -7,8 +7,8 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-use exchange::Transport;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use transport::Transport;
 
 /// A passed socket that a listener can be built from.
 #[derive(Debug)]

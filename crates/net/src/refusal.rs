@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use exchange::Transport;
+use transport::Transport;
 
 /// Kinds of errors when binding a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use exchange::Transport;
+use transport::Transport;
 
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::job::SocketSlot;

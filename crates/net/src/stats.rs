@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exchange::Counter;
+use transport::Counter;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {

@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link, Transport};
 use net::{Outgoing, OutgoingConfig};
+use transport::{Action, Core, Event, Link, Transport};
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use exchange::{Client, TRANSPORTS, Transport};
+use transport::{Client, TRANSPORTS, Transport};
 use wire::Prefix;
 
 use crate::prefix::{LOOPBACK, PRIVATE, PrefixMasks};

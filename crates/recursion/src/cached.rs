@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
-use engine::{Asked, LookupKey, Memory, MemoryResult, Refusal};
-use exchange::Client;
+use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use resolver::{ClientPrefix, QueryKey};
+use transport::Client;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 use wire::{Class, Type};
@@ -168,8 +168,8 @@ impl Memory for Cached {
 /// Returns the cache key of a query.
 #[inline]
 fn key<'n>(
-    request: &engine::request::Request,
-    question: engine::request::QueryQuestion,
+    request: &query_path::request::Request,
+    question: query_path::request::QueryQuestion,
     name: &'n HashedName,
     cache_view: CacheView,
 ) -> Key<'n> {

@@ -1,7 +1,7 @@
 //! Waiting clients: the lookups that they need, and how their queries end.
 
 use cache::Now;
-use engine::Refusal;
+use query_path::Refusal;
 use resolver::{LookupFailure, LookupRequest, ReplyFault, ReportAgent, ShedReason};
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode};

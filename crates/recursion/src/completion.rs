@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cache::Now;
-use exchange::unix_now;
 use resolver::{LookupOutcome, LookupSink, QueryKey, ScrubbedAnswer};
+use transport::unix_now;
 use wire::edns::ErrorInfo;
 use wire::{Name, Rcode, Ttl, UnixTime};
 

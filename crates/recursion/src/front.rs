@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::request::QueryQuestion;
-use engine::{Asked, Refusal, Responders, Source, SourceReply};
+use query_path::request::QueryQuestion;
+use query_path::{Asked, Refusal, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Section};

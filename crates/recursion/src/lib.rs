@@ -2,7 +2,7 @@
 //!
 //! In this crate: access control, local names, reads and writes of the cache, serving stale answers, and the
 //! state of clients that wait for a lookup. Elsewhere: the cache itself (`cache`), lookups at other servers
-//! (`resolver`), sockets (`net`), the query path (`engine`), configuration files (`config`).
+//! (`resolver`), sockets (`net`), the query path (`query-path`), configuration files (`config`).
 //!
 //! | module | does |
 //! |---|---|

@@ -84,7 +84,7 @@ pub(crate) struct ReplyOptions {
 impl ReplyOptions {
     /// Returns the options of a query.
     #[inline]
-    pub(crate) fn of(request: &engine::request::Request) -> Self {
+    pub(crate) fn of(request: &query_path::request::Request) -> Self {
         ReplyOptions { authentic: request.dnssec_ok() || request.header.authentic_data() }
     }
 

@@ -2,7 +2,7 @@
 //! whether its answer came from the cache or from another server.
 
 use cache::Now;
-use engine::Refusal;
+use query_path::Refusal;
 use validator::BogusReason;
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};

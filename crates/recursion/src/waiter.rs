@@ -1,6 +1,6 @@
 //! What waits for the outcome of a lookup: clients, callbacks, validations.
 
-use engine::Responder;
+use query_path::Responder;
 use resolver::{Budget, ClientPrefix, LookupOutcome, QueryKey};
 use validator::{Need, Security};
 use wire::NameBuf;

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link};
 use net::{Outgoing, OutgoingConfig};
 use resolver::{
     ChaCha, ClientPrefix, ForwardConfig, ForwardRule, LookupOutcome, LookupRequest, LookupSink, QueryKey,
     Resolver, ResolverRequest, Upstream,
 };
+use transport::{Action, Core, Event, Link};
 use wire::{Class, NameBuf, Type};
 
 /// The thread of the resolver.

@@ -2,7 +2,7 @@
 //!
 //! The [`Resolver`] is a state machine that answers queries by sending queries to upstream servers: to those
 //! of a forwarding rule, or to the servers of one zone after the other, from the root down. It has no
-//! sockets, no clock and no threads: `net` drives it through [`exchange::Core`], tests drive it on virtual
+//! sockets, no clock and no threads: `net` drives it through [`transport::Core`], tests drive it on virtual
 //! time. The cache and the clients are elsewhere, behind a [`LookupSink`].
 //!
 //! | module | holds |

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exchange::Link;
+use transport::Link;
 
 use crate::config::{ForwardConfig, ForwardTiming, Upstream};
 use crate::rtt::Rtt;

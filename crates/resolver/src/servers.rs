@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use exchange::NumberMap;
+use transport::NumberMap;
 
 use crate::bounded::UseOrder;
 use crate::config::Upstream;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use exchange::Counter;
+use transport::Counter;
 
 use crate::config::Upstream;
 use crate::outcome::ShedReason;

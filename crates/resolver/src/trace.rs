@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use exchange::Transport;
+use transport::Transport;
 use wire::{NameBuf, Rcode, Type};
 
 use crate::budget::Overspent;

@@ -6,10 +6,10 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use exchange::{Core, Event};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use resolver::{ForwardConfig, ForwardLimits, ForwardRule, Reach, ResolverRequest, Upstream};
+use transport::{Core, Event};
 use wire::message::Header;
 use wire::{NameBuf, Rcode};
 

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use exchange::{Event, Link, Transport};
 use resolver::{ForwardConfig, ForwardRule, LookupOutcome, Upstream};
+use transport::{Event, Link, Transport};
 use wire::NameBuf;
 use wire::message::Header;
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use engine::{Asked, FailureLog, LoggedQuery, Refusal, Role};
+use query_path::{Asked, FailureLog, LoggedQuery, Refusal, Role};
 use recursion::FailureCause;
 use resolver::QueryKey;
 use tracing::{debug, info};

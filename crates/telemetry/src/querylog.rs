@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{LoggedQuery, LoggedReply, QueryLog};
-use exchange::Client;
+use query_path::{LoggedQuery, LoggedReply, QueryLog};
+use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::name::Name;
 use wire::{Class, Opcode, Rcode, Type};

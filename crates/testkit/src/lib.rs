@@ -28,7 +28,7 @@
 //! # How nomen is tested
 //!
 //! Unit and property tests live beside the code. [`model`] and [`answers`] answer from plain maps by linear
-//! search: `authority` must agree with them on random zones, and `engine` on random batches, packet by
+//! search: `authority` must agree with them on random zones, and `query-path` on random batches, packet by
 //! packet. `prefetch` of `authority` fails where a prefetch is lost.
 //!
 //! In `nomen`, `storm` makes all zones of a secondary appear, change and be due for a refresh at once, which

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use zone_plan::ZoneSpec;
 
-use exchange::unix_now;
+use transport::unix_now;
 use wire::hash::HashKey;
 
 use super::judge::{self, ZoneVerdict, judge, text_of};

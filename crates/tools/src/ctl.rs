@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use exchange::unix_now;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use transport::unix_now;
 
 use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone};
 use config::PendingKey;

@@ -2,7 +2,7 @@
 //! signatures and proofs. `zone_manager::zones::places` locates each finding.
 
 use authority::audit::audit;
-use exchange::unix_now;
+use transport::unix_now;
 use wire::hash::HashKey;
 use wire::{Serial, Type, UnixTime};
 use zone::Zone;

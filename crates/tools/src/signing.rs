@@ -7,11 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use exchange::unix_now;
 use transfer::tsig::{
     ResponseError, ResponseVerifier, TsigAlgorithm, TsigKey, TsigKeyError, TsigRcode, find, read_keys,
     sign_request,
 };
+use transport::unix_now;
 use wire::message::{Full, MAX_MESSAGE};
 use wire::name::NameTextError;
 use wire::{Name, NameBuf, Rcode, UnixTime};

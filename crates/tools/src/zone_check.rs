@@ -1,8 +1,8 @@
 //! `nomen zone check`: checks one zone's file without a configuration.
 
 use authority::audit::is_meant_to_be_signed;
-use exchange::unix_now;
 use serde_json::json;
+use transport::unix_now;
 use wire::hash::HashKey;
 use zone_plan::ZoneSpec;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use exchange::Next;
 use testkit::tld::Tld;
 use transfer::incoming::{AskedFor, IncomingTransfer, Received, ReceivedZone, SentRequest, TransferLimits};
 use transfer::outgoing::{DEFAULT_LIMIT, TransferFrame, axfr};
+use transport::Next;
 use wire::hash::HashKey;
 use wire::message::{Header, MAX_MESSAGE};
 use wire::{NameBuf, Type, UnixTime};

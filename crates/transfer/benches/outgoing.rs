@@ -6,10 +6,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use exchange::Next;
 use testkit::tld::Tld;
 use transfer::outgoing::{TransferFrame, axfr};
 use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, find, sign_request, verify};
+use transport::Next;
 use wire::hash::HashKey;
 use wire::message::{Header, MAX_MESSAGE};
 use wire::{NameBuf, Type, UnixTime};

@@ -1,7 +1,7 @@
 //! Zone transfers between servers: outgoing and incoming, without sockets, threads or a clock.
 //!
 //! This crate has signed messages, whole zones and their differences as messages, and the timing of a
-//! secondary's queries. It does not have sockets (`net`), access control (`engine`) or zone storage
+//! secondary's queries. It does not have sockets (`net`), access control (`query-path`) or zone storage
 //! (`zone-manager`). Callers pass in the time.
 //!
 //! | module | holds |

@@ -11,7 +11,7 @@ use crate::tree::Tree;
 
 /// Crates of the query path, which are checked file by file. In all other crates each module of the crate
 /// root is checked as a whole, with its submodules.
-const BY_FILE: [&str; 4] = ["exchange", "authority", "engine", "net"];
+const BY_FILE: [&str; 4] = ["transport", "authority", "query-path", "net"];
 
 /// A path in the code, as segments from the crate root.
 type Path = Vec<String>;

@@ -36,7 +36,7 @@ const ROWS: &[Row] = &[
     Row { name: "wire", ours: &[], theirs: Only(&[]) },
     // libc: requests for huge and for small pages.
     Row { name: "prefetch", ours: &[], theirs: Only(&["libc"]) },
-    Row { name: "exchange", ours: &["wire"], theirs: Only(&[]) },
+    Row { name: "transport", ours: &["wire"], theirs: Only(&[]) },
     Row { name: "dnssec", ours: &["wire"], theirs: Only(&["aws-lc-rs"]) },
     Row { name: "validator", ours: &["wire", "dnssec"], theirs: Only(&[]) },
     Row {
@@ -48,35 +48,39 @@ const ROWS: &[Row] = &[
     Row { name: "journal", ours: &["wire", "zone"], theirs: Only(&["xxhash-rust"]) },
     Row { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Row { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
-    Row { name: "resolver", ours: &["wire", "exchange"], theirs: Only(&["chacha20"]) },
-    Row { name: "transfer", ours: &["wire", "exchange", "zone"], theirs: Only(&["aws-lc-rs"]) },
+    Row { name: "resolver", ours: &["wire", "transport"], theirs: Only(&["chacha20"]) },
+    Row { name: "transfer", ours: &["wire", "transport", "zone"], theirs: Only(&["aws-lc-rs"]) },
     Row { name: "update", ours: &["wire", "zone"], theirs: Only(&[]) },
     Row { name: "migrate", ours: &["wire"], theirs: Only(&[]) },
     Row {
-        name: "engine",
-        ours: &["wire", "exchange", "zone", "authority", "transfer"],
+        name: "query-path",
+        ours: &["wire", "transport", "zone", "authority", "transfer"],
         theirs: Only(&["arc-swap"]),
     },
     Row {
         name: "recursion",
-        ours: &["wire", "exchange", "validator", "cache", "resolver", "engine"],
+        ours: &["wire", "transport", "validator", "cache", "resolver", "query-path"],
         theirs: Only(&["arc-swap"]),
     },
     Row { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },
-    Row { name: "net", ours: &["exchange"], theirs: Only(&["getrandom", "libc", "mio", "socket2", "tokio"]) },
+    Row {
+        name: "net",
+        ours: &["transport"],
+        theirs: Only(&["getrandom", "libc", "mio", "socket2", "tokio"]),
+    },
     Row { name: "wording", ours: &["wire"], theirs: Only(&["strsim"]) },
     Row {
         name: "config",
         ours: &[
             "wire",
-            "exchange",
+            "transport",
             "validator",
             "zone",
             "cache",
             "resolver",
             "transfer",
             "update",
-            "engine",
+            "query-path",
             "recursion",
             "dnstap",
             "net",
@@ -89,11 +93,11 @@ const ROWS: &[Row] = &[
         name: "telemetry",
         ours: &[
             "wire",
-            "exchange",
+            "transport",
             "resolver",
             "recursion",
             "transfer",
-            "engine",
+            "query-path",
             "dnstap",
             "wording",
             "config",
@@ -113,14 +117,14 @@ const ROWS: &[Row] = &[
         name: "serving",
         ours: &[
             "wire",
-            "exchange",
+            "transport",
             "validator",
             "zone",
             "authority",
             "cache",
             "resolver",
             "recursion",
-            "engine",
+            "query-path",
             "net",
             "wording",
             "config",
@@ -138,13 +142,13 @@ const ROWS: &[Row] = &[
         name: "zone-manager",
         ours: &[
             "wire",
-            "exchange",
+            "transport",
             "zone",
             "journal",
             "resolver",
             "transfer",
             "update",
-            "engine",
+            "query-path",
             "net",
             "wording",
             "config",
@@ -169,14 +173,14 @@ const ROWS: &[Row] = &[
         name: "control",
         ours: &[
             "wire",
-            "exchange",
+            "transport",
             "validator",
             "zone",
             "authority",
             "cache",
             "resolver",
             "recursion",
-            "engine",
+            "query-path",
             "net",
             "wording",
             "message",
@@ -193,10 +197,10 @@ const ROWS: &[Row] = &[
         name: "server",
         ours: &[
             "wire",
-            "exchange",
+            "transport",
             "prefetch",
             "zone",
-            "engine",
+            "query-path",
             "net",
             "wording",
             "config",
@@ -213,7 +217,7 @@ const ROWS: &[Row] = &[
         name: "tools",
         ours: &[
             "wire",
-            "exchange",
+            "transport",
             "dnssec",
             "validator",
             "zone",
@@ -236,10 +240,10 @@ const ROWS: &[Row] = &[
     Row { name: "nomen", ours: &["wording", "config", "server", "tools"], theirs: Any },
     Row { name: "testkit", ours: &["wire", "dnssec", "validator", "zone", "journal"], theirs: Any },
     Row { name: "conformance", ours: &[], theirs: Any },
-    Row { name: "nomen-compare", ours: &["wire", "exchange", "net"], theirs: Any },
+    Row { name: "nomen-compare", ours: &["wire", "transport", "net"], theirs: Any },
     Row {
         name: "nomen-pieces",
-        ours: &["wire", "exchange", "zone", "authority", "engine", "testkit"],
+        ours: &["wire", "transport", "zone", "authority", "query-path", "testkit"],
         theirs: Any,
     },
     Row { name: "xtask", ours: &[], theirs: Any },
@@ -397,8 +401,8 @@ mod tests {
         assert_eq!(faults("authority", &with("authority", &[])), 0);
         assert_eq!(faults("wire", &with("wire", &["memchr"])), 1);
         assert_eq!(faults("zone", &with("zone", &["authority"])), 1);
-        assert_eq!(faults("engine", &with("engine", &["net"])), 1);
-        assert_eq!(faults("net", &with("net", &["engine", "wire"])), 2);
+        assert_eq!(faults("query-path", &with("query-path", &["net"])), 1);
+        assert_eq!(faults("net", &with("net", &["query-path", "wire"])), 2);
         assert_eq!(faults("authority", &with("authority", &["serde"])), 1);
         assert_eq!(faults("server", &with("server", &["serde", "toml"])), 0);
         assert_eq!(faults("nomen", &with("nomen", &["testkit"])), 1);
@@ -423,7 +427,7 @@ mod tests {
         assert_eq!((fault.path.as_str(), fault.line), ("crates/wire/Cargo.toml", 4));
     }
 
-    /// No crate depends on itself through others; `engine` and `net` do not depend on each other.
+    /// No crate depends on itself through others; `query-path` and `net` do not depend on each other.
     #[test]
     fn the_table_has_no_way_round() {
         fn reach(from: &str, seen: &mut Vec<&'static str>) {
@@ -439,8 +443,8 @@ mod tests {
             let mut seen = Vec::new();
             reach(row.name, &mut seen);
             assert!(!seen.contains(&row.name), "{} reaches itself", row.name);
-            assert!(row.name != "engine" || !seen.contains(&"net"));
-            assert!(row.name != "net" || seen.iter().all(|seen| *seen == "exchange"));
+            assert!(row.name != "query-path" || !seen.contains(&"net"));
+            assert!(row.name != "net" || seen.iter().all(|seen| *seen == "transport"));
         }
     }
 

@@ -20,7 +20,7 @@ const ROOMS: &[&str] = &[
     "transfer",
     "migrate",
     "signer",
-    "engine",
+    "query-path",
     "net",
 ];
 

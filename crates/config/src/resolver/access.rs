@@ -1,7 +1,7 @@
 //! `[[resolver.access]]`: access to recursion.
 
-use exchange::Transport;
 use recursion::{Access, AccessAction, AccessRule};
+use transport::Transport;
 use wire::Prefix;
 
 use super::networks::NetworkOr;

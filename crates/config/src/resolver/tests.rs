@@ -4,7 +4,6 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use exchange::Transport;
 use recursion::{
     Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, PrivateConfig,
     SpecialOff, ValidationConfig,
@@ -13,6 +12,7 @@ use resolver::{
     BudgetLimits, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule, Minimisation, Reach,
     StartServer, Upstream,
 };
+use transport::Transport;
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::Prefix;
 

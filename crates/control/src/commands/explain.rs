@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use authority::explain::{DenialClaim, Proof, Step, StepKind};
 use cache::Freshness;
 
-use engine::{Engine, Worker, WorkerState};
-use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
+use query_path::{Engine, Worker, WorkerState};
 use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
 use resolver::{LookupFailure, LookupOutcome, QueryKey, Trace};
 use serde_json::{Value, json};
+use transport::{MAX_MESSAGE, Outcome, Packets, Transport};
 use validator::{Need, Security};
 use wire::hash::HashedName;
 use wire::name::NameBuf;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cache::{Freshness, Held};
-use exchange::unix_now;
 use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
+use transport::unix_now;
 use validator::AnchorState;
 use wire::{NameBuf, Type};
 

@@ -1,8 +1,8 @@
 //! `nomen ctl stats`: every counter, and every metric of `/metrics`.
 
-use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
-use exchange::Transport;
+use query_path::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
 use serde_json::{Map, Value};
+use transport::Transport;
 use wire::Rcode;
 
 use crate::metrics::{AllFigures, Format, render};

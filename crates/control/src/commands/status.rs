@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use exchange::unix_now;
 use serde_json::{Value, json};
+use transport::unix_now;
 use wire::UnixTime;
 
 use crate::parts::ServerParts;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use zone_plan::{Origin, ZoneText};
 
-use exchange::unix_now;
 use serde_json::{Value, json};
+use transport::unix_now;
 use wire::{Serial, ZoneName};
 
 use super::status::seconds;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use engine::stats::{INFO_CODES, LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
-use exchange::Transport;
+use query_path::stats::{INFO_CODES, LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
+use transport::Transport;
 use wire::Rcode;
 use wire::edns::ErrorInfo;
 
@@ -63,7 +63,7 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     });
     out.family("replies", "Replies sent, by transport and response code", MetricType::Counter, replies)?;
     failures(accounts, out)?;
-    let one = |figure: fn(&engine::QueryStats) -> u64| accounts.sum(figure);
+    let one = |figure: fn(&query_path::QueryStats) -> u64| accounts.sum(figure);
     out.counter(
         "truncated",
         "Replies with TC set, so that the client retries over TCP",

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Figures, MetricType, Printer, unix};
 use crate::in_force::InForce;
-use engine::Engine;
-use exchange::unix_now;
+use query_path::Engine;
 use serving::frontend::Served;
+use transport::unix_now;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 use zone_manager::zones::images::{ImageCounts, Images};

@@ -9,8 +9,8 @@ mod view;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::stats::RCODES;
-use exchange::{Transport, unix_now};
+use query_path::stats::RCODES;
+use transport::{Transport, unix_now};
 
 use crate::parts::ServerParts;
 use rates::{QueryTotals, Samples};
@@ -78,7 +78,7 @@ impl StatusPage {
 
     fn totals(&self) -> QueryTotals {
         let accounts = &self.parts.frontend.accounts;
-        let of_all = |figure: &dyn Fn(&engine::QueryStats, usize) -> u64| {
+        let of_all = |figure: &dyn Fn(&query_path::QueryStats, usize) -> u64| {
             accounts.sum(|stats| (0..Transport::ALL.len()).map(|transport| figure(stats, transport)).sum())
         };
         let recursive = self.parts.recursive.as_ref();

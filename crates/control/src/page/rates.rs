@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use engine::stats::RCODES;
+use query_path::stats::RCODES;
 
 /// The time that rates are shown for.
 const STRETCH: Duration = Duration::from_secs(60);

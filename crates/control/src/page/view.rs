@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use zone_plan::ZoneText;
 
-use engine::stats::RCODES;
+use query_path::stats::RCODES;
 use wire::{Rcode, UnixTime, ZoneName};
 
 use super::html::Html;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link, NumberMap, wake_together};
 use mio::{Events, Poll, Registry, Token, Waker};
+use transport::{Action, Core, Event, Link, NumberMap, wake_together};
 
 use super::client_queues::{ClientQueue, ClientQueues, Waiting};
 use super::links::{LinkEvent, Mailbox, Place, Tally, WorkerLinks};

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use exchange::{Action, Link, NumberMap};
 use mio::{Events, Poll, Token, Waker};
+use transport::{Action, Link, NumberMap};
 
 use super::port::Ports;
 use super::predictor::ReplyPredictor;
@@ -520,7 +520,7 @@ mod tests {
     use std::collections::HashSet;
     use std::net::UdpSocket;
 
-    use exchange::Transport;
+    use transport::Transport;
 
     use super::*;
     use crate::alarm::{Alarm, NOTHING, Wait};

@@ -1,4 +1,4 @@
-//! Links to other servers: drives a [`Core`](exchange::Core) with sockets, on a thread of its own and on the
+//! Links to other servers: drives a [`Core`](transport::Core) with sockets, on a thread of its own and on the
 //! threads of workers.
 //!
 //! `driver` is the loop, `socket` one link, `port` selects random source ports, `stock` holds sockets opened

@@ -11,7 +11,7 @@ use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use exchange::{Counter, wake_together};
+use transport::{Counter, wake_together};
 
 use super::client_queues::{ClientQueue, Waiting};
 use super::links::WorkerLinks;

@@ -5,11 +5,11 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
-use exchange::{MAX_MESSAGE, Transport};
 use mio::event::Source;
 use mio::net::{TcpStream, UdpSocket};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
+use transport::{MAX_MESSAGE, Transport};
 
 use super::port::Ports;
 use super::stock::Stock;

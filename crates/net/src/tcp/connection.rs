@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use exchange::{
-    Batch, Client, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome, Queries, Replies, Transport,
-};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
+use transport::{
+    Batch, Client, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome, Queries, Replies, Transport,
+};
 
 use super::event::ConnectionEvent;
 use super::life::{BATCH, Close, Life};

@@ -1,6 +1,6 @@
 //! Events that other parts of a worker send to one of its connections.
 
-use exchange::MessageStream;
+use transport::MessageStream;
 
 /// An event for a connection.
 pub(crate) enum ConnectionEvent {

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use exchange::MessageStream;
+use transport::MessageStream;
 
 use super::event::{ConnectionEvent, Late};
 use super::limits::TcpTimes;

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use exchange::{Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome, Transport, WorkerContext};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use transport::{Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome, Transport, WorkerContext};
 
 use super::connection::{Bytes, Connection, SharedBuffers};
 use super::event::{ConnectionEvent, Late};

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Wake;
 
-use exchange::{Clock, HandlerFactory, LateReplies, MAX_MESSAGE, Outcome, ReturnAddress};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use transport::{Clock, HandlerFactory, LateReplies, MAX_MESSAGE, Outcome, ReturnAddress};
 
 use super::connection::SharedBuffers;
 use super::event::{ConnectionEvent, Late};

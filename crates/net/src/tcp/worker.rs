@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exchange::HandlerFactory;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Interval, MissedTickBehavior};
+use transport::HandlerFactory;
 
 use super::connection::{Connection, SharedBuffers};
 use super::event::ConnectionEvent;
@@ -39,7 +39,7 @@ const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// Time without a shortage after which the next one is reported again.
 const SHORTAGE_OVER: Duration = Duration::from_secs(60);
-/// Interval of [`exchange::Handler::idle`].
+/// Interval of [`transport::Handler::idle`].
 const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Most connections taken from the kernel's queue when stopping.
 const LAST_ACCEPTS: usize = 4096;

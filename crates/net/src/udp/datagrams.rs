@@ -2,7 +2,7 @@
 
 use std::io;
 
-use exchange::{Batch, LateReplies};
+use transport::{Batch, LateReplies};
 
 use crate::alarm::{Wait, Woken};
 

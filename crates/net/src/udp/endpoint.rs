@@ -4,8 +4,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
-use exchange::Outcome;
 use socket2::{MsgHdr, SockAddr, SockRef};
+use transport::Outcome;
 
 use super::control::ControlBytes;
 use super::socket::leave;

@@ -6,11 +6,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exchange::{
+use libc::{c_int, c_uint, iovec, mmsghdr};
+use transport::{
     Batch, Client, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress,
     Transport,
 };
-use libc::{c_int, c_uint, iovec, mmsghdr};
 
 use super::control::{CONTROL_LEN, ControlBytes, NAME_LEN, SocketName};
 use super::datagrams::{Datagrams, stride};

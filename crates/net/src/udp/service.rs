@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exchange::{HandlerFactory, WorkerContext};
+use transport::{HandlerFactory, WorkerContext};
 
 use super::datagrams::Datagrams;
 use crate::alarm::{Alarm, NOTHING, Wait};

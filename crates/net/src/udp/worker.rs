@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use exchange::HandlerFactory;
+use transport::HandlerFactory;
 
 use super::endpoint::Endpoint;
 use super::mmsg::Mmsg;

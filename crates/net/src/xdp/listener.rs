@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exchange::HandlerFactory;
+use transport::HandlerFactory;
 
 use super::attachment::Attachment;
 use super::bpf::{self, Attach, Passed};

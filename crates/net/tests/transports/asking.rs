@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Batch, Core, Event, Handler, LateReplies, Link, Outcome, Transport, WorkerContext};
 use net::{Context, Listener, ListenerConfig, Outgoing, OutgoingConfig, Running, UdpBackend, UdpConfig};
+use transport::{Action, Batch, Core, Event, Handler, LateReplies, Link, Outcome, Transport, WorkerContext};
 
 use crate::later::{self, LateAnswers, Queues, WaitingQuery};
 use crate::script::{TEST_TIMEOUT, receive, udp_client, wait_until};

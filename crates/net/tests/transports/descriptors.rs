@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use exchange::Transport;
 use net::{Context, ListenerConfig, TcpLimits, TcpTimes};
+use transport::Transport;
 
 use crate::script::*;
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use exchange::{Client, LateQueue, LateReplies, MessageStream, Outcome, ReturnAddress, WorkerContext};
+use transport::{Client, LateQueue, LateReplies, MessageStream, Outcome, ReturnAddress, WorkerContext};
 
 /// How a pending query is settled: with a message, a stream or nothing.
 pub(crate) enum Settlement {

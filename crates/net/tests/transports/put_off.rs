@@ -5,8 +5,8 @@ use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use exchange::{Batch, Handler, LateReplies, Outcome, ReturnAddress, Transport, WorkerContext};
 use net::{Context, Listener, ListenerConfig, Running};
+use transport::{Batch, Handler, LateReplies, Outcome, ReturnAddress, Transport, WorkerContext};
 
 use crate::script::{TEST_TIMEOUT, receive, udp_client};
 

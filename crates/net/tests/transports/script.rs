@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use exchange::{Batch, Handler, LateReplies, MessageStream, Next, Outcome, Transport, WorkerContext};
 use net::{Context, Listener, ListenerConfig, Running};
+use transport::{Batch, Handler, LateReplies, MessageStream, Next, Outcome, Transport, WorkerContext};
 
 use crate::later::{self, LateAnswers, Queues, Settlement, WaitingQuery};
 

@@ -5,8 +5,8 @@ use std::net::{Shutdown, TcpListener};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use exchange::Transport;
 use net::{BindFault, Context, Listener, ListenerConfig, TcpConfig, TcpLimits, TcpTimes};
+use transport::Transport;
 
 use crate::script::*;
 

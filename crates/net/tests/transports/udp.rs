@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use exchange::Transport;
 use net::{BindFault, Context, Listener, ListenerConfig, Spread, UdpBackend, UdpConfig, WorkerFaultKind};
 use socket2::SockRef;
+use transport::Transport;
 
 use crate::script::*;
 

@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use exchange::{Batch, Handler, LateReplies, Outcome, Transport, WorkerContext};
 use net::{
     BindFault, Bound, Context, Listener, ListenerConfig, Running, Totals, WorkerFaultKind, XdpAttach,
     XdpConfig, XdpCopy,
 };
+use transport::{Batch, Handler, LateReplies, Outcome, Transport, WorkerContext};
 
 use socket2::{Domain, Protocol, Socket, Type};
 

@@ -5,11 +5,11 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-use exchange::unix_now;
 use resolver::{
     AnsweredBy, Budget, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ReplyFault,
     ShedReason,
 };
+use transport::unix_now;
 use validator::{BogusReason, Progress, Response, Security, Validated};
 use wire::{Class, LowerNameBuf, NameBuf, Type, UnixTime};
 

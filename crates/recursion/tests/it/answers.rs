@@ -1,7 +1,7 @@
 //! Cache misses and hits, TTLs, and the separation of cached answers.
 
-use exchange::Transport;
 use recursion::LocalConfig;
+use transport::Transport;
 use wire::Rcode;
 
 use crate::support::{SOA, Upstream, World, ask, cache_config, data, denial, domain, query_key, record};

@@ -1,6 +1,6 @@
 //! Chains out of a zone, out of local data, or from one rule's names to another's.
 
-use exchange::Transport;
+use transport::Transport;
 use wire::Rcode;
 
 use crate::support::{SOA, Upstream, World, ask, data, denial, domain, record};

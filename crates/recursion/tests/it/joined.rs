@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link};
 use recursion::LookupCompletion;
 use resolver::{ChaCha, ForwardConfig, ForwardRule, Resolver, ResolverRequest, Upstream};
+use transport::{Action, Core, Event, Link};
 use wire::message::Parser;
 use wire::{NameBuf, UnixTime};
 

@@ -8,8 +8,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use cache::{Cache, Freshness};
-use engine::{Both, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
-use exchange::{Clock, MAX_MESSAGE, Outcome, Packets, Transport};
+use query_path::{Both, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
 use recursion::{
     AccessAction, AccessRule, Cached, Domain, LocalConfig, LocalRecord, LookupCompletion, Lookups,
     PolicyConfig, PrivateConfig, Service, ValidationConfig, Waiter,
@@ -17,6 +16,7 @@ use recursion::{
 use resolver::{LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey, Scope, scrub};
 use testkit::decode::{Decoded, decode};
 use testkit::tree::NOW;
+use transport::{Clock, MAX_MESSAGE, Outcome, Packets, Transport};
 use wire::message::{Builder, Compressor, Offset, Owner, Section};
 use wire::{Class, Header, NameBuf, Rcode, Ttl, Type, UnixTime};
 use zone::catalog::{Catalog, Change};

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use exchange::{Action, Link};
+use transport::{Action, Link};
 
 use super::Resolver;
 use super::state::{LinkUse, LookupId, State, Timer, Try, TryId, Walk};

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use exchange::Action;
+use transport::Action;
 
 use super::Resolver;
 use super::seek::plain;

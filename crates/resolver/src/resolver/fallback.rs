@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exchange::Action;
+use transport::Action;
 use wire::{LowerName, LowerNameBuf, Rcode, Type};
 
 use super::Resolver;

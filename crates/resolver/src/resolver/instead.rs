@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use exchange::Action;
+use transport::Action;
 
 use super::Resolver;
 use super::state::{LookupId, Timer};

@@ -34,7 +34,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{Action, Core, Event, Link, NumberMap, Transport};
+use transport::{Action, Core, Event, Link, NumberMap, Transport};
 
 use crate::config::ForwardConfig;
 use crate::delegations::Delegations;

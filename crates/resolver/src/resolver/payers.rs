@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use exchange::Action;
+use transport::Action;
 
 use super::Resolver;
 use super::state::{Charge, Client, Lookup, LookupId, Timer};

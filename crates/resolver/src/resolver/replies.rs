@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{Action, Link};
+use transport::{Action, Link};
 use wire::{Header, LowerNameBuf, Rcode};
 
 use super::Resolver;

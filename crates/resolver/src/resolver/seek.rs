@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exchange::Action;
+use transport::Action;
 use wire::message::Parser;
 use wire::{Class, LowerName, LowerNameBuf, Name, Rcode, Type};
 

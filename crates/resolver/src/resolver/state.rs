@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{Link, Transport};
+use transport::{Link, Transport};
 use wire::{LowerNameBuf, NameBuf, Type};
 
 use crate::budget::{Budget, Overspent, Seeking};

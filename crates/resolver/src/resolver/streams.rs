@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Instant;
 
-use exchange::{Action, Link, Transport};
+use transport::{Action, Link, Transport};
 
 use super::Resolver;
 use super::state::{Connection, LinkUse, Steps, Timer, TryId};

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Link, Transport};
+use transport::{Action, Link, Transport};
 use wire::NameBuf;
 
 use super::Resolver;

@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link, Transport};
 use resolver::{
     AnsweredBy, Budget, ChaCha, ClientPrefix, ForwardConfig, LookupOutcome, LookupRequest, LookupSink,
     QueryKey, Resolver, ResolverRequest, Trace, ZoneCopy,
 };
+use transport::{Action, Core, Event, Link, Transport};
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Offset, Owner, Parser, Question, Section};
 use wire::{Class, LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};

@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use exchange::Transport;
 use resolver::Minimisation;
 use testkit::network::{self, Port};
 use testkit::peers::{DO, PeerKind, PeerMinimisation, PeerProcess, PeerRule, PeerSetup, ask_once};
 use testkit::verdicts::{SCENARIO, ScenarioAnswers, compare_with_peers};
+use transport::Transport;
 use wire::message::{Header, Parser};
 use wire::{NameBuf, Type, rdata};
 

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::shown::{duration, show, wire_form};
-use exchange::{Action, Core, Counter, Event, Link, Transport};
 use resolver::{
     ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, LookupFailure, LookupOutcome,
     LookupRequest, LookupSink, QueryKey, Reach, Resolver, ResolverRequest, Trace, Upstream,
 };
+use transport::{Action, Core, Counter, Event, Link, Transport};
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Owner, Parser, Section};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link, Transport};
 use resolver::{
     ChaCha, ClientPrefix, ForwardConfig, LookupOutcome, LookupRequest, LookupSink, QueryKey, Resolver,
     ResolverRequest,
 };
+use transport::{Action, Core, Event, Link, Transport};
 use wire::{Class, NameBuf, Type};
 
 /// Outcomes by client, in order of arrival.

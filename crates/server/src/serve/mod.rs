@@ -16,7 +16,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use zone_plan::WantedZones;
 
-use engine::Engine;
+use query_path::Engine;
 use tokio::runtime::Runtime;
 use tracing::{info, warn};
 

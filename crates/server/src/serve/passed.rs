@@ -6,8 +6,8 @@ use std::fmt;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use exchange::Transport;
 use net::{BindError, Bound, Listener, ListenerConfig, PassedFault, PassedSocket};
+use transport::Transport;
 
 use config::Settings;
 use config::listen::Listen;

@@ -5,9 +5,9 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-use exchange::Transport;
 use net::{BindError, Bound, Listener, ListenerConfig, XdpConfig};
 use socket2::{Domain, Protocol, Socket as Socket2, Type};
+use transport::Transport;
 
 use super::passed::PassedSockets;
 use crate::privileges::{self, PrivilegeFault, UserFault};

@@ -1,5 +1,5 @@
 //! The frontend: the engine, its workers and their state, the listeners, the query log and dnstap. `workers`
-//! connects `net` and `engine`.
+//! connects `net` and `query-path`.
 
 mod workers;
 
@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use engine::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
 use net::{Bound, Context, Running, ServeError, TcpLimits};
+use query_path::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
 use recursion::Cached;
 use tracing::info;
 use wire::hash::HashKey;

@@ -1,11 +1,11 @@
-//! Connects `net` and `engine`: creates the engine's workers for the threads of a listener, and holds their
-//! state, which outlives them.
+//! Connects `net` and `query-path`: creates the engine's workers for the threads of a listener, and holds
+//! their state, which outlives them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use engine::{Engine, QueryStats, Worker, WorkerState};
-use exchange::{HandlerFactory, WorkerContext};
+use query_path::{Engine, QueryStats, Worker, WorkerState};
+use transport::{HandlerFactory, WorkerContext};
 
 use super::Served;
 use threads::sync::lock;

@@ -10,9 +10,9 @@ use std::sync::Weak;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use exchange::unix_now;
 use resolver::{LookupOutcome, QueryKey};
 use tracing::{error, info, warn};
+use transport::unix_now;
 use validator::{AnchorChange, AnchorEvent, AnchorState, Response, TrustAnchors, TrustPoint, TrustPoints};
 use wire::rdata::view::Ds;
 use wire::{Class, Name, NameBuf, Type, UnixTime};

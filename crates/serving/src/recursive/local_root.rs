@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-use exchange::unix_now;
 use recursion::PolicyConfig;
 use resolver::{LocalCopy, QueryKey, ZoneCopy};
 use tracing::{debug, error, info};
+use transport::unix_now;
 use validator::{
     Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
     ValidationSettings, Validator,

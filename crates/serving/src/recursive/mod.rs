@@ -29,8 +29,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cache::Cache;
-use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingCounts};
+use query_path::Engine;
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Resolver,

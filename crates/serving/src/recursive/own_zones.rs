@@ -5,7 +5,7 @@ use std::sync::Weak;
 use std::time::Instant;
 
 use authority::{AnswerLocation, Ask, HashingLimit, PASSES, Scratch, answer};
-use engine::Engine;
+use query_path::Engine;
 use resolver::ServedZones;
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, MAX_MESSAGE};

@@ -11,9 +11,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cache::{LoadFault, Restored};
-use exchange::unix_now;
 use recursion::Service;
 use tracing::{info, warn};
+use transport::unix_now;
 use zone::regular;
 
 use telemetry::repeated::log_repeated;

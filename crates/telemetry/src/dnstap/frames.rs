@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use dnstap::{DnstapFrame, DnstapKind, DnstapMessage, DnstapSocketFamily, append_frame};
-use exchange::Transport;
 use prost::Message;
 use tracing::warn;
+use transport::Transport;
 
 use super::sink::{Sink, SinkFault};
 use super::{Destination, DnstapCounts, WallClock, protocol};

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dnstap::{DnstapFrame, DnstapKind, DnstapSocketProtocol, DnstapType};
-use engine::{LoggedQuery, LoggedReply, QueryLog, Role};
-use exchange::Transport;
+use query_path::{LoggedQuery, LoggedReply, QueryLog, Role};
+use transport::Transport;
 use wire::Opcode;
 
 use crate::worker_queue::{WorkerQueue, WriterThread};

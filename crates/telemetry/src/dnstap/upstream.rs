@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dnstap::DnstapKind;
-use exchange::{Action, Core, Event, Link, NumberMap, Transport};
+use transport::{Action, Core, Event, Link, NumberMap, Transport};
 use wire::message::Header;
 
 use super::Dnstap;

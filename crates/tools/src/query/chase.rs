@@ -1,7 +1,7 @@
 //! Validates an answer as a resolver would, and stores the DS and DNSKEY responses from the trust anchor
 //! down. `validator` decides; this file sends the queries and records the chain.
 
-use exchange::unix_now;
+use transport::unix_now;
 use validator::{
     Need, Progress, Response, Security, TrustAnchors, TrustTable, Validated, Validation, ValidationBudget,
     ValidationLimits, ValidationSettings, Validator,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exchange::MessageStream;
+use transport::MessageStream;
 use wire::Type;
 use zone::Zone;
 use zone::store::{NodeAddress, NodeFlags};

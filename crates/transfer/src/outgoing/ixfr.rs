@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use exchange::MessageStream;
+use transport::MessageStream;
 use wire::message::{Builder, Full, Offset, Owner, Section};
 use wire::{Class, Serial, Type};
 use zone::Zone;

@@ -1,6 +1,6 @@
 //! The sequence of messages of a transfer.
 
-use exchange::{MessageStream, Next};
+use transport::{MessageStream, Next};
 use wire::LowerNameBuf;
 use wire::message::MAX_MESSAGE;
 

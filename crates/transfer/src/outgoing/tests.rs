@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use exchange::{MessageStream, Next};
 use proptest::prelude::*;
 use testkit::{ModelRecord, build, key, name};
+use transport::{MessageStream, Next};
 use wire::message::{Compressor, Header, MAX_MESSAGE, MAX_POINTERS, Owner, Parser, Section};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type, UnixTime};
 use zone::Zone;

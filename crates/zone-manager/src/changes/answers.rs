@@ -1,8 +1,8 @@
 //! Results of jobs that may change a zone: the response, and the lines in the log and the audit file.
 
-use engine::Refusal;
-use exchange::wake_together;
+use query_path::Refusal;
 use tracing::{debug, info};
+use transport::wake_together;
 use wire::{Rcode, Serial, ZoneName};
 
 use super::group::{Decided, TakenStep};

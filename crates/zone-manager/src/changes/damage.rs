@@ -4,10 +4,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use exchange::unix_now;
 use journal::{StoreFault, StoreFolder};
 use serde::Serialize;
 use tracing::warn;
+use transport::unix_now;
 use wire::hash::HashKey;
 use wire::{Name, Serial, ZoneName};
 use zone::Zone;

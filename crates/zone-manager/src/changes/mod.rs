@@ -54,8 +54,8 @@ use telemetry::audit::RefusalLog;
 use zone_plan::{UpdateRules, ZoneUpdates};
 
 use arc_swap::ArcSwap;
-use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply};
 use journal::{Disk, History, RealDisk, StoreFault, StoreFolder, StoreSize};
+use query_path::{Asked, Engine, Refusal, Responders, Source, SourceReply};
 use tracing::{error, info, warn};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;

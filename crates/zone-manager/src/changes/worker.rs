@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use engine::Refusal;
-use exchange::unix_now;
 use journal::StoreFault;
+use query_path::Refusal;
 use tracing::{debug, info};
+use transport::unix_now;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use zone_plan::PeerServer;
 
-use exchange::unix_now;
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
 };
 use transfer::secondary::{AskExpire, SecondaryFault, transfer_query};
 use transfer::tsig::sign_request;
+use transport::unix_now;
 use wire::hash::HashKey;
 use wire::{NameBuf, Rcode, Type};
 use zone::Zone;

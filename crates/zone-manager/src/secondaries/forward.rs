@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use zone_plan::ZonePeers;
 
-use engine::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
+use query_path::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Header, Parser};
 use wire::{Rcode, Serial};

@@ -34,14 +34,14 @@ use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 use zone_plan::{PeerRules, ZonePeers};
 
-use engine::{Engine, Source};
-use exchange::unix_now;
 use journal::History;
 use net::{Outgoing, OutgoingConfig, OutgoingCounts};
+use query_path::{Engine, Source};
 use resolver::ChaCha;
 use tracing::warn;
 use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
+use transport::unix_now;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 

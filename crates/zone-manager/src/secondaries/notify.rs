@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::{Asked, Refusal, Responders, Source, SourceReply};
+use query_path::{Asked, Refusal, Responders, Source, SourceReply};
 use tracing::debug;
 use transfer::secondary::read_notify;
 use wire::message::Builder;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use zone_plan::PeerRules;
 
-use exchange::Core;
 use journal::{Disk, StoreFault};
 use resolver::Random;
+use transport::Core;
 use wire::hash::HashKey;
 use wire::{UnixTime, ZoneName};
 use zone::Zone;

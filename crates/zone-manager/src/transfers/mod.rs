@@ -16,12 +16,12 @@ use std::sync::{Arc, RwLock, Weak};
 use std::time::Instant;
 use zone_plan::{Grants, TransferRules};
 
-use engine::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
-use exchange::{MessageStream, Next, unix_now};
+use query_path::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
 use tracing::{Level, debug, info, warn};
 use transfer::outgoing::{
     DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
 };
+use transport::{MessageStream, Next, unix_now};
 use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type, ZoneName};

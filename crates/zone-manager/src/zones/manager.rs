@@ -16,10 +16,10 @@ use std::time::{Duration, Instant, SystemTime};
 use wire::ZoneName;
 use zone_plan::{ReloadBounds, WantedZones, ZoneFault, ZoneSpec};
 
-use engine::Engine;
-use exchange::unix_now;
+use query_path::Engine;
 use tokio::sync::oneshot;
 use tracing::{error, warn};
+use transport::unix_now;
 
 use wire::hash::HashKey;
 use zone::Zone;

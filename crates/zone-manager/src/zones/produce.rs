@@ -16,12 +16,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use exchange::unix_now;
 use journal::{RealDisk, StoreFault, StoreFolder};
 use tracing::info;
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Member, base_records, member_label, record_change, version_step,
 };
+use transport::unix_now;
 use update::SerialPolicy;
 use wire::hash::HashKey;
 use wire::name::BadName;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Engine, WrongCatalogKey};
+use query_path::{Engine, WrongCatalogKey};
 use serving::frontend::Served;
 use wire::{UnixTime, ZoneName};
 use zone::Zone;
@@ -121,7 +121,7 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use engine::{EngineConfig, Sources, Zones};
+    use query_path::{EngineConfig, Sources, Zones};
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl, Type};
     use zone::ZoneBuilder;

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 use wire::ZoneName;
 
-use exchange::unix_now;
 use tracing::error;
+use transport::unix_now;
 use zone::Zone;
 
 use super::executor::{Executor, log};

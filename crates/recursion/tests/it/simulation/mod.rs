@@ -20,7 +20,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use cache::Now;
-use exchange::{Core, Event};
 use recursion::{Domain, FailureCause, LookupCompletion, PolicyConfig, SpecialOff, Validations};
 use resolver::{
     Budget, BudgetLimits, ChaCha, ForwardConfig, IterateConfig, IterateRule, QueryKey, Resolver,
@@ -28,6 +27,7 @@ use resolver::{
 };
 use testkit::decode::decode;
 use testkit::tree::NOW;
+use transport::{Core, Event};
 use wire::message::Parser;
 use wire::{NameBuf, Rcode, Type, UnixTime};
 
@@ -309,7 +309,7 @@ impl Simulation {
         Ok(())
     }
 
-    fn comes(&mut self, link: exchange::Link, what: Coming, actions: &mut Vec<exchange::Action>) {
+    fn comes(&mut self, link: transport::Link, what: Coming, actions: &mut Vec<transport::Action>) {
         let event = match &what {
             Coming::Message(message) => Event::Message { link, message },
             Coming::Opened => Event::Opened { link },
@@ -318,9 +318,9 @@ impl Simulation {
         self.resolver.event(event, self.now, actions);
     }
 
-    fn act(&mut self, actions: Vec<exchange::Action>) -> Result<(), String> {
+    fn act(&mut self, actions: Vec<transport::Action>) -> Result<(), String> {
         for action in actions {
-            if let exchange::Action::Send { link, message } = &action {
+            if let transport::Action::Send { link, message } = &action {
                 self.show(|| format!("asks {:?} for {}", self.net.links.get(link), asked(message)));
             }
             self.net.act(action, &self.zones, &mut self.dice, self.now)?;

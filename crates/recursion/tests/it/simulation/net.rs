@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Link, Transport};
 use testkit::answers::Line;
+use transport::{Action, Link, Transport};
 use wire::edns::{Edns, OptWriter};
 use wire::message::{Builder, Compressor, Offset, Owner, Parser, Section};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};

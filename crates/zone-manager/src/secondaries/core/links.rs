@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use zone_plan::PeerServer;
 
-use exchange::{Action, Link, Transport};
 use resolver::Random;
 use tracing::debug;
 use transfer::incoming::TransferFault;
@@ -15,6 +14,7 @@ use transfer::secondary::{
     soa_query,
 };
 use transfer::tsig::{self, ResponseVerifier, sign_request};
+use transport::{Action, Link, Transport};
 use wire::{Rcode, UnixTime, ZoneName};
 
 use super::targets::PeerReply;

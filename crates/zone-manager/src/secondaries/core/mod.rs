@@ -20,11 +20,11 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 use zone_plan::{PeerRules, ZonePeers};
 
-use exchange::{Action, Core, Event, Link, NumberMap};
 use resolver::Random;
 use transfer::secondary::{
     NotifyRules, NotifySender, PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler, SecondaryState,
 };
+use transport::{Action, Core, Event, Link, NumberMap};
 use wire::hash::HashKey;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use zone_plan::ZonePeers;
 
-use exchange::Link;
 use resolver::Random;
 use tracing::{Level, info, warn};
 use transfer::incoming::AskedFor;
@@ -14,6 +13,7 @@ use transfer::secondary::{
     LastFault, PrimaryId, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryId, SecondaryState,
     SecondaryZone, SoaReply,
 };
+use transport::Link;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;

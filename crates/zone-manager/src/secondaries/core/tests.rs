@@ -76,7 +76,7 @@ struct Rig {
     done: Arc<Mutex<Done>>,
     now: Instant,
     /// Messages on open links: target and transport.
-    open: HashMap<Link, (SocketAddr, exchange::Transport, Vec<u8>)>,
+    open: HashMap<Link, (SocketAddr, transport::Transport, Vec<u8>)>,
     counts: Arc<SecondaryCounts>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Receiver;
 
-use engine::{EngineConfig, Sources, Zones};
+use query_path::{EngineConfig, Sources, Zones};
 use zone::catalog::Catalog;
 
 use super::*;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
-use engine::{EngineConfig, Sources, Zones};
+use query_path::{EngineConfig, Sources, Zones};
 use tempfile::TempDir;
 use wire::NameBuf;
 use wire::hash::HashKey;

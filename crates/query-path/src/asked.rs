@@ -1,0 +1,43 @@
+//! The input of a source of answers.
+
+use std::time::Instant;
+
+use transfer::tsig::Verified;
+use transport::Client;
+use wire::Name;
+use wire::hash::HashedName;
+
+use crate::request::{QueryQuestion, Request};
+use crate::stats::QueryStats;
+
+/// A query as memory and sources receive it.
+pub struct Asked<'a> {
+    /// The message as received.
+    pub packet: &'a [u8],
+    /// The client's address and transport.
+    pub client: &'a Client,
+    /// When the batch was received.
+    pub received: Instant,
+    /// The parsed query.
+    pub request: &'a Request,
+    /// Its question: QNAME's length, QTYPE, QCLASS. In an UPDATE, the zone (RFC 2136 §2.3).
+    pub question: QueryQuestion,
+    /// QNAME in lower case, and the hash of each of its suffixes.
+    pub qname: &'a HashedName,
+    /// Whether recursion is available to the client.
+    pub may_recurse: bool,
+    /// Returns whether the name is resolved for the client where a zone in memory delegates it.
+    pub resolves: &'a dyn Fn() -> bool,
+    /// The TSIG key of the query and the state that signs its reply, if its TSIG is valid.
+    pub verified: Option<&'a Verified>,
+    /// The counters of the worker that answers.
+    pub stats: &'a QueryStats,
+}
+
+impl<'a> Asked<'a> {
+    /// QNAME as the client wrote it.
+    #[inline]
+    pub fn name(&self) -> Name<'a> {
+        self.question.name(self.packet)
+    }
+}

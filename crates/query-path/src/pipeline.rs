@@ -1,0 +1,713 @@
+//! The query path: one worker answers one batch at a time.
+//!
+//! A [`Worker`] pins one version of memory, sources and settings for the batch, and takes its queries through
+//! three stages, up to [`BATCH`] together.
+//!
+//! - Read: `Request::read` stores lengths and flags, and copies nothing. The gate and the route follow at
+//!   once, so a query that is refused goes no further. QNAME is lower-cased and all its suffixes are hashed;
+//!   what finding it will read is prefetched.
+//! - Find: memory finds the location of the data for each query: the zone and a place in it, or, for a client
+//!   that may recurse, the entry of the cache. Passes go over all locations; each reads what the pass before
+//!   has prefetched and prefetches what the next one reads.
+//! - Answer, query by query: the tail writes header and question and reserves space for OPT, memory or a
+//!   source writes the sections, and the tail adds the parts common to all replies, counts and logs.
+//!
+//! A source that answers later takes a [`Responder`]; the worker sends its answer in [`Handler::late`],
+//! through the same tail. A source with many messages returns a `MessageStream`, from which the transport
+//! pulls messages as the client reads them.
+//!
+//! Where datagrams are received in large batches, queries that memory does not answer are deferred: their
+//! packets are stored in the [`WorkerState`], up to a bound, and [`Handler::resume`] answers a few at a time
+//! once the replies of the batch are sent. So a cache hit does not wait for the misses before it.
+//!
+//! If a handler panics, the transport builds a new one and passes it the undecided queries one by one: a
+//! panic costs one query.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use transport::{Batch, Client, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress};
+use wire::hash::HashedName;
+use wire::message::{Builder, Compressor, HEADER_LEN, Mark};
+use wire::{Name, NameBuf, Opcode, Rcode, Type};
+
+use crate::asked::Asked;
+use crate::chaos;
+use crate::gate::Stopped;
+use crate::late::{Deferred, Ready, Responder, Settled, Waiting, WorkerState};
+use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
+use crate::memory::{LookupKey, Memory, MemoryResult};
+use crate::refusal::{Answered, Refusal};
+use crate::request::{QueryQuestion, Request};
+use crate::route::Route;
+use crate::settings::{Engine, Shared};
+use crate::signature::Signature;
+use crate::source::{Operation, Responders, SourceReply};
+use crate::stats::QueryStats;
+use crate::tail::{FinishedReply, ReplyFrame};
+use crate::zone_facts::ZoneFacts;
+
+/// The most queries that go through the passes together; larger batches are split.
+pub const BATCH: usize = 64;
+const _: () = assert!(BATCH <= u8::MAX as usize, "routes number locations in a byte");
+
+/// State of one query between the passes.
+struct Case {
+    request: Request,
+    qname: HashedName,
+    route: Route,
+    /// Whether recursion is available to the client.
+    may_recurse: bool,
+    /// Of the last query with TSIG in this slot of the batch.
+    signature: Option<Box<Signature>>,
+}
+
+impl Case {
+    /// Returns the result of the TSIG check, if the query has a TSIG record.
+    #[inline]
+    fn signed(&self) -> Option<&Signature> {
+        self.request.tsig_at.and(self.signature.as_deref())
+    }
+}
+
+/// A location, with the index of its case.
+struct LocatedCase<A> {
+    case: u8,
+    location: A,
+}
+
+/// The engine's handler in one worker thread, with the buffers that it reuses.
+pub struct Worker<M: Memory> {
+    engine: Arc<Engine<M>>,
+    account: Arc<WorkerState>,
+    /// Pinned for the length of a batch.
+    shared: Arc<Shared<M>>,
+    cases: Box<[Case]>,
+    /// Of the cases that memory answers; stored next to each other, while the cases are far apart.
+    locations: Vec<LocatedCase<M::Location>>,
+    names: Compressor,
+    scratch: M::Scratch,
+}
+
+impl<M: Memory> Handler for Worker<M> {
+    fn batch(&mut self, batch: &mut Batch<'_>) {
+        let received = batch.received();
+        let may_put_off = batch.may_put_off();
+        self.pin();
+        let (queries, replies) = batch.split();
+        for from in (0..queries.len()).step_by(BATCH) {
+            let count = (queries.len() - from).min(BATCH);
+            self.read(&queries, from, count);
+            self.find(count);
+            self.answer(&queries, from, count, (received, may_put_off), replies);
+        }
+        self.account.stats.batch(batch.elapsed(), batch.len());
+    }
+
+    fn late(&mut self, replies: &mut LateReplies<'_>) -> bool {
+        self.pin();
+        let now = replies.now();
+        while let Some(out) = replies.buffer() {
+            let Some(ready) = self.account.ready.pop() else { return false };
+            let (to, outcome) = self.answer_late(ready, now, out);
+            replies.push(to, outcome);
+        }
+        !self.account.ready.is_empty()
+    }
+
+    fn resume(&mut self, replies: &mut LateReplies<'_>, most: usize) -> bool {
+        self.pin();
+        for _ in 0..most {
+            let Some(out) = replies.buffer() else { return true };
+            let Some(Deferred { packet, to, received }) = self.account.take_put_off() else { return false };
+            self.read_one(0, &packet, || to.client);
+            // The answer to another client's query may be in the cache by now.
+            self.find(1);
+            let Worker { account, shared, cases, locations, names, scratch, .. } = self;
+            let connection = to.connection;
+            let round = Round { shared, account, locations, received, may_put_off: false, connection };
+            let outcome = round.context(&cases[0], &packet, &to.client).answer(names, scratch, out);
+            if !matches!(outcome, Outcome::Pending) {
+                replies.push(to, outcome);
+            }
+        }
+        self.account.has_put_off()
+    }
+
+    /// Releases versions that have been replaced since the last batch.
+    fn idle(&mut self) {
+        self.pin();
+    }
+}
+
+impl<M: Memory> Worker<M> {
+    /// Returns a worker with `account` as its state.
+    pub fn new(engine: Arc<Engine<M>>, account: Arc<WorkerState>) -> Self {
+        let route = || Route::Stopped(Stopped::Silence);
+        let case = |_| Case {
+            request: Request::read(&[]),
+            qname: HashedName::new(),
+            route: route(),
+            may_recurse: false,
+            signature: None,
+        };
+        let shared = engine.shared().load_full();
+        let cases = (0..BATCH).map(case).collect();
+        let locations = Vec::with_capacity(BATCH);
+        Worker {
+            engine,
+            account,
+            shared,
+            cases,
+            locations,
+            names: Compressor::small(),
+            scratch: M::Scratch::default(),
+        }
+    }
+
+    /// The worker's counters.
+    pub fn stats(&self) -> &QueryStats {
+        &self.account.stats
+    }
+
+    /// Pins the current version of memory, sources and settings for the next batch.
+    #[inline]
+    fn pin(&mut self) {
+        let now = self.engine.shared().load();
+        // Taking a reference writes to a cache line that all workers share; nearly always nothing has
+        // changed.
+        if !Arc::ptr_eq(&now, &self.shared) {
+            self.shared = arc_swap::Guard::into_inner(now);
+        }
+    }
+
+    /// First pass: reads `count` queries from index `from` on, and routes each as far as the query alone
+    /// decides it.
+    #[inline(never)]
+    fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize) {
+        for i in 0..count {
+            let packet = queries.packet(from + i);
+            self.read_one(i, packet, || *queries.client(from + i));
+            let request = &self.cases[i].request;
+            let qtype = request.question.map(|question| question.qtype);
+            self.account.stats.query(queries.transport, qtype, packet.len(), request.dnssec_ok());
+        }
+    }
+
+    /// Reads the query of one case.
+    #[inline]
+    fn read_one(&mut self, case: usize, packet: &[u8], client: impl FnOnce() -> Client) {
+        let Worker { shared, cases, .. } = self;
+        let case = &mut cases[case];
+        case.request.set(packet);
+        if let Some(at) = case.request.tsig_at {
+            case.signature = Some(Box::new(Signature::of(packet, at, &shared.keys)));
+        }
+        case.route = Route::of(&case.request, case.signed(), &shared.sources);
+        case.may_recurse = shared.memory.offers_recursion(client);
+        if let Some(question) = case.request.question {
+            case.qname.set(shared.memory.key(), question.name(packet));
+            if case.route.is_for_memory() {
+                shared.memory.prefetch_find(&case.qname);
+            }
+        }
+    }
+
+    /// The passes between: finds where each answer is looked up, and prefetches the data that it is written
+    /// from.
+    #[inline(never)]
+    fn find(&mut self, count: usize) {
+        let Worker { shared, cases, locations, .. } = self;
+        let memory = &shared.memory;
+        locations.clear();
+        // There are at most `BATCH` cases, and no more locations: their indices fit into `u8`.
+        for (case, Case { request, qname, route, may_recurse, .. }) in cases[..count].iter_mut().enumerate() {
+            let (true, Some(question)) = (route.is_for_memory(), request.question) else { continue };
+            let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
+            let Some(location) = memory.find(&lookup_key) else { continue };
+            *route = Route::Memory(locations.len() as u8);
+            locations.push(LocatedCase { case: case as u8, location });
+        }
+        let mut pass = 0;
+        while pass < M::PASSES && prefetch(memory, pass, cases, locations) {
+            pass += 1;
+        }
+    }
+
+    /// Last pass: answers each query into its buffer.
+    #[inline(never)]
+    fn answer(
+        &mut self,
+        queries: &Queries<'_>,
+        from: usize,
+        count: usize,
+        (received, may_put_off): (Instant, bool),
+        replies: &mut Replies<'_>,
+    ) {
+        let Worker { account, shared, cases, locations, names, scratch, .. } = self;
+        let round =
+            Round { shared, account, locations, received, may_put_off, connection: queries.connection };
+        for (case, i) in cases[..count].iter().zip(from..) {
+            let line = round.context(case, queries.packet(i), queries.client(i));
+            let outcome = line.answer(names, scratch, replies.buffer(i));
+            replies.set(i, outcome);
+        }
+    }
+
+    /// Answers a query whose late answer is ready.
+    fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
+        let Worker { account, shared, names, .. } = self;
+        let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, upstream } =
+            &*ready.waiting;
+        let stats = &account.stats;
+        stats.late.add(1);
+        stats.batch(now.saturating_duration_since(*received), 1);
+        let (fill, message) = match ready.settled {
+            Settled::Sections(fill) => (Some(fill), Vec::new()),
+            Settled::Message(message) => (None, message),
+            Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
+        };
+        let (client, may_recurse) = (&to.client, *may_recurse);
+        let (config, signed) = (&*shared.config, signature.as_deref());
+        let frame = ReplyFrame::new((request, head, client), may_recurse, config, signed, None);
+        let served = || Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
+        let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
+        let reply = passed_on.unwrap_or_else(|| {
+            let mut b = frame.begin(out, names);
+            let question_only = b.mark();
+            let answered = fill.map_or(Err(Refusal::ABANDONED), |fill| fill(&mut b));
+            if let Some(refusal) = to_note(answered, signed) {
+                note_failure(refusal, signed, (stats, shared), || logged(&frame, *received, served()));
+            }
+            let reply = frame.end(&mut b, question_only, answered, || *facts);
+            frame.seal(reply, out)
+        });
+        frame.account(reply, stats);
+        if let Some(log) = &shared.log {
+            let reply = logged_reply(reply, out, *upstream);
+            log.reply(&logged(&frame, *received, served()), &reply);
+        }
+        (*to, Outcome::Reply(reply.len))
+    }
+}
+
+/// Runs one prefetch pass over all locations. Returns whether the next pass has work.
+#[inline(never)]
+fn prefetch<M: Memory>(
+    memory: &M,
+    pass: usize,
+    cases: &[Case],
+    locations: &mut [LocatedCase<M::Location>],
+) -> bool {
+    let mut more = false;
+    for LocatedCase { case, location } in locations {
+        more |= memory.prefetch(pass, location, &cases[usize::from(*case)].qname);
+    }
+    more
+}
+
+/// State that the queries of a batch share.
+struct Round<'a, M: Memory> {
+    shared: &'a Shared<M>,
+    account: &'a Arc<WorkerState>,
+    locations: &'a [LocatedCase<M::Location>],
+    received: Instant,
+    may_put_off: bool,
+    /// See [`ReturnAddress::connection`].
+    connection: u64,
+}
+
+impl<'a, M: Memory> Round<'a, M> {
+    #[inline]
+    fn context(&'a self, case: &'a Case, packet: &'a [u8], client: &'a Client) -> QueryContext<'a, M> {
+        let (request, may_recurse, config) = (&case.request, case.may_recurse, &*self.shared.config);
+        let (signed, agent) = (case.signed(), self.agent(case));
+        let seal = signed.filter(|signature| case.route.is_signed_for(signature));
+        let frame = ReplyFrame::new((request, packet, client), may_recurse, config, seal, agent);
+        QueryContext { frame, round: self, case, signed, elsewhere: Cell::new(false) }
+    }
+
+    /// Returns the agent domain for error reports about the zone that answers (RFC 9567 §6.2), unless the
+    /// agent is in the zone itself (§8.1).
+    #[inline]
+    fn agent(&self, case: &Case) -> Option<Name<'a>> {
+        let agent = self.shared.config.report_channel.as_ref()?.as_name();
+        let Route::Memory(index) = case.route else { return None };
+        let zone = self.shared.memory.zone(&self.locations.get(usize::from(index))?.location)?;
+        (!agent.is_at_or_below(zone)).then_some(agent)
+    }
+}
+
+/// One query, with the state that its answer depends on.
+struct QueryContext<'a, M: Memory> {
+    frame: ReplyFrame<'a>,
+    round: &'a Round<'a, M>,
+    case: &'a Case,
+    /// The result of the TSIG check, if the query has a TSIG record.
+    signed: Option<&'a Signature>,
+    /// Whether neither a zone nor the cache answers, so that a source was asked.
+    elsewhere: Cell<bool>,
+}
+
+/// The decision about a query.
+enum Disposition {
+    /// Send a reply.
+    Reply(Answered),
+    /// Drop the query, wait for a late answer, or send a stream of messages.
+    Other(Outcome),
+    /// The packet is stored; [`Handler::resume`] decides it.
+    Deferred,
+}
+
+impl<M: Memory> QueryContext<'_, M> {
+    /// Decides the query, and finishes the reply: OPT, TSIG, counters, query log.
+    #[inline]
+    fn answer(&self, names: &mut Compressor, scratch: &mut M::Scratch, out: &mut [u8]) -> Outcome {
+        let Round { shared, account, .. } = self.round;
+        if matches!(self.case.route, Route::Stopped(Stopped::Silence)) {
+            return count(Outcome::Drop, &account.stats);
+        }
+        let mut b = self.frame.begin(out, names);
+        let question_only = b.mark();
+        let answered = match self.decide(&mut b, question_only, scratch) {
+            Disposition::Reply(answered) => answered,
+            Disposition::Deferred => return Outcome::Pending,
+            Disposition::Other(outcome) => return self.unanswered(outcome),
+        };
+        self.note(answered);
+        let reply = self.frame.end(&mut b, question_only, answered, || self.facts());
+        let reply = self.frame.seal(reply, out);
+        self.frame.account(reply, &account.stats);
+        if let Some(log) = &shared.log {
+            self.log(&**log, reply, out);
+        }
+        Outcome::Reply(reply.len)
+    }
+
+    /// Writes the answer into `b`, which holds the question only.
+    #[inline]
+    fn decide(&self, b: &mut Builder<'_>, question_only: Mark, scratch: &mut M::Scratch) -> Disposition {
+        let (Route::Memory(index), Some(question)) = (self.case.route, self.frame.request.question) else {
+            return self.decide_beyond(b);
+        };
+        let resolves = || self.resolves();
+        let asked = self.asked(question, &resolves);
+        match self.round.shared.memory.answer(
+            &self.round.locations[usize::from(index)].location,
+            &asked,
+            b,
+            scratch,
+        ) {
+            Ok(MemoryResult::Answer(info)) => Disposition::Reply(Ok(info)),
+            Ok(MemoryResult::LeadsTo(target)) => self.follow(question_only, target, &asked, b),
+            Ok(MemoryResult::Nothing) if self.waits() => Disposition::Deferred,
+            Ok(MemoryResult::Nothing) => {
+                self.elsewhere.set(true);
+                self.frame.clear(b, question_only);
+                self.beyond(Operation::Query, &asked, b)
+            }
+            Err(refusal) => Disposition::Reply(Err(refusal)),
+        }
+    }
+
+    /// Decides a query that neither a zone nor the cache covers. Without a resolver it is refused.
+    #[inline]
+    fn decide_beyond(&self, b: &mut Builder<'_>) -> Disposition {
+        match self.case.route {
+            Route::Source(Operation::Query) if self.waits() => Disposition::Deferred,
+            Route::Source(Operation::Query) if self.round.shared.sources.elsewhere.is_none() => {
+                Disposition::Reply(Err(Refusal::NOT_AUTHORITATIVE))
+            }
+            _ => self.decide_rare(b),
+        }
+    }
+
+    /// Decides a query that the gate has refused, of class CH, or for a source.
+    #[cold]
+    #[inline(never)]
+    fn decide_rare(&self, b: &mut Builder<'_>) -> Disposition {
+        let resolves = || self.resolves();
+        let asked = |question| self.asked(question, &resolves);
+        let answered = match (self.case.route, self.frame.request.question) {
+            (Route::Stopped(stopped), _) => Err(self.stop(stopped)),
+            // The gate refuses a query without a question, and `decide` handles memory.
+            (_, None) | (Route::Memory(_), _) => Err(Refusal::OPCODE),
+            (Route::Chaos, Some(question)) => {
+                let identity = &self.frame.config.identity;
+                chaos::answer(identity, self.case.qname.as_lower(), question.qtype, b)
+            }
+            (Route::Source(of), Some(question)) => return self.beyond(of, &asked(question), b),
+            (Route::Unverified(refusal), Some(question)) => {
+                return self.unverified(refusal, &asked(question));
+            }
+        };
+        Disposition::Reply(answered)
+    }
+
+    #[inline]
+    fn asked<'l>(&'l self, question: QueryQuestion, resolves: &'l dyn Fn() -> bool) -> Asked<'l> {
+        let ReplyFrame { request, packet, client, may_recurse, .. } = self.frame;
+        let verified = self.signed.and_then(Signature::verified);
+        let Round { account, received, .. } = *self.round;
+        let (stats, qname) = (&account.stats, &self.case.qname);
+        Asked { packet, client, received, request, question, qname, may_recurse, resolves, verified, stats }
+    }
+
+    /// Defers a query that needs other servers, so that answers from zones and cache are sent first. Returns
+    /// whether it is deferred.
+    #[inline]
+    fn waits(&self) -> bool {
+        self.round.may_put_off && self.put_off()
+    }
+
+    #[cold]
+    fn put_off(&self) -> bool {
+        let (frame, received) = (&self.frame, self.round.received);
+        // Any other query is refused at once.
+        let is_asked =
+            frame.may_recurse && frame.request.header.recursion_desired() && frame.signed.is_none();
+        let deferred = || Deferred { packet: frame.packet.into(), to: self.way_back(), received };
+        is_asked && self.round.account.put_off(deferred)
+    }
+
+    /// Whether a name that a zone in memory delegates is resolved for the client.
+    #[cold]
+    fn resolves(&self) -> bool {
+        let Case { request, qname, may_recurse, .. } = self.case;
+        let (Route::Memory(_), Some(question)) = (self.case.route, request.question) else { return false };
+        let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
+        *may_recurse && request.header.recursion_desired() && self.round.shared.memory.resolves(&lookup_key)
+    }
+
+    /// Passes the query to the source for this operation.
+    #[cold]
+    fn beyond(&self, operation: Operation, asked: &Asked<'_>, b: &mut Builder<'_>) -> Disposition {
+        let Some(source) = self.round.shared.sources.of(operation) else {
+            return Disposition::Reply(Err(Refusal::NOT_AUTHORITATIVE));
+        };
+        source.answer(asked, b, Responders { issue: &mut || self.responder() }).into()
+    }
+
+    /// Passes an update whose TSIG is not valid here to the source of updates.
+    #[cold]
+    fn unverified(&self, refusal: Refusal, asked: &Asked<'_>) -> Disposition {
+        let Some(source) = self.round.shared.sources.of(Operation::Update) else {
+            return Disposition::Reply(Err(refusal));
+        };
+        source.unverified(refusal, asked, Responders { issue: &mut || self.responder() }).into()
+    }
+
+    /// Passes the target of an alias to the resolver, for a client that may recurse and sets RD.
+    #[cold]
+    fn follow(
+        &self,
+        question_only: Mark,
+        target: &HashedName,
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+    ) -> Disposition {
+        let Some(source) = self.round.shared.sources.of(Operation::Query) else {
+            return Disposition::Reply(Ok(None));
+        };
+        if !asked.may_recurse || !asked.request.header.recursion_desired() {
+            return Disposition::Reply(Ok(None));
+        }
+        let links = b.message();
+        self.frame.clear(b, question_only);
+        source.follow(target, links, asked, b, Responders { issue: &mut || self.responder() }).into()
+    }
+
+    /// Returns the refusal of a query that the gate has stopped. Logs a refused transfer, NOTIFY or update,
+    /// unless its TSIG is the reason: [`note`](Self::note) logs that.
+    #[cold]
+    fn stop(&self, stopped: Stopped) -> Refusal {
+        let refusal = stopped.refusal();
+        if let Some(log) = &self.round.shared.failures
+            && self.signed.and_then(Signature::refusal) != Some(refusal)
+        {
+            let request = self.frame.request;
+            let qtype = request.question.map(|question| question.qtype);
+            let is_noted = match request.header.opcode() {
+                Opcode::NOTIFY | Opcode::UPDATE => true,
+                Opcode::QUERY => matches!(qtype, Some(Type::AXFR | Type::IXFR)),
+                _ => false,
+            };
+            if is_noted {
+                log.stopped(&self.logged(), refusal);
+            }
+        }
+        refusal
+    }
+
+    /// The client and the connection that a late answer is sent to.
+    fn way_back(&self) -> ReturnAddress {
+        ReturnAddress { client: *self.frame.client, connection: self.round.connection }
+    }
+
+    /// Returns a responder, with which a source answers later.
+    #[cold]
+    fn responder(&self) -> Responder {
+        let ReplyFrame { packet, may_recurse, .. } = self.frame;
+        let (Served { role, zone }, facts) = (self.served(), self.facts());
+        let request = self.frame.request.clone();
+        let head = HEADER_LEN + request.question.map_or(0, |question| question.len_in_message());
+        let head = packet[..head.min(packet.len())].into();
+        let signature = self.frame.signed.cloned().map(Box::new);
+        let (zone, to, received) =
+            (zone.map(|zone| Box::new(zone.to_buf())), self.way_back(), self.round.received);
+        let waiting = Waiting {
+            request,
+            head,
+            to,
+            received,
+            may_recurse,
+            role,
+            zone,
+            facts,
+            signature,
+            upstream: None,
+        };
+        Responder::new(waiting, self.round.account)
+    }
+
+    /// Returns EXPIRE and ZONEVERSION of the zone that answers or is transferred, if the client requests one
+    /// of them.
+    #[cold]
+    fn facts(&self) -> Option<ZoneFacts> {
+        let Case { request, qname, route, .. } = self.case;
+        if !request.asks_of_zone() || self.elsewhere.get() {
+            return None;
+        }
+        let memory = &self.round.shared.memory;
+        match *route {
+            Route::Memory(index) => {
+                memory.zone_facts(&self.round.locations.get(usize::from(index))?.location)
+            }
+            Route::Source(Operation::Transfer) => {
+                let question = request.question?;
+                let lookup_key = LookupKey { request, question, qname, may_recurse: false };
+                memory.zone_facts(&memory.find(&lookup_key)?)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether zones or the resolver answer the query, and the zone.
+    #[cold]
+    fn served(&self) -> Served<'_> {
+        let zone = match self.case.route {
+            _ if self.elsewhere.get() => None,
+            Route::Memory(index) => {
+                self.round.shared.memory.zone(&self.round.locations[usize::from(index)].location)
+            }
+            _ => None,
+        };
+        let elsewhere = match self.case.route {
+            Route::Memory(..) => zone.is_none(),
+            Route::Source(Operation::Query) => self.round.shared.sources.elsewhere.is_some(),
+            _ => false,
+        };
+        Served { role: if elsewhere { Role::Recursion } else { Role::Authority }, zone }
+    }
+
+    /// Returns the query as logs take it.
+    #[cold]
+    fn logged(&self) -> LoggedQuery<'_> {
+        logged(&self.frame, self.round.received, self.served())
+    }
+
+    /// Counts and logs a query that is refused with SERVFAIL or for its TSIG.
+    #[inline]
+    fn note(&self, answered: Answered) {
+        if let Some(refusal) = to_note(answered, self.signed) {
+            let Round { shared, account, .. } = *self.round;
+            note_failure(refusal, self.signed, (&account.stats, shared), || self.logged());
+        }
+    }
+
+    /// Logs the query and its reply, which lies at the start of `out`.
+    #[cold]
+    fn log(&self, log: &dyn QueryLog, reply: FinishedReply, out: &[u8]) {
+        let query = self.logged();
+        log.query(&query);
+        log.reply(&query, &logged_reply(reply, out, None));
+    }
+
+    /// Counts an outcome that is no reply, and logs its query.
+    #[cold]
+    fn unanswered(&self, outcome: Outcome) -> Outcome {
+        if let Some(log) = &self.round.shared.log {
+            log.query(&self.logged());
+        }
+        count(outcome, &self.round.account.stats)
+    }
+}
+
+impl From<SourceReply> for Disposition {
+    fn from(reply: SourceReply) -> Self {
+        match reply {
+            SourceReply::Ready(info) => Disposition::Reply(Ok(info)),
+            SourceReply::Refused(refusal) => Disposition::Reply(Err(refusal)),
+            SourceReply::Pending(_) => Disposition::Other(Outcome::Pending),
+            SourceReply::Stream(messages) => Disposition::Other(Outcome::Stream(messages)),
+        }
+    }
+}
+
+/// Counts an outcome that is no reply.
+fn count(outcome: Outcome, stats: &QueryStats) -> Outcome {
+    match outcome {
+        Outcome::Pending => stats.pending.add(1),
+        Outcome::Stream(_) => stats.streams.add(1),
+        Outcome::Drop => stats.dropped.add(1),
+        Outcome::Reply(_) => {}
+    }
+    outcome
+}
+
+/// Whether zones or the resolver answer a query, and the zone.
+struct Served<'a> {
+    role: Role,
+    zone: Option<Name<'a>>,
+}
+
+/// A query for the query log.
+fn logged<'a>(frame: &ReplyFrame<'a>, received: Instant, served: Served<'a>) -> LoggedQuery<'a> {
+    let ReplyFrame { request, packet, client, signed, .. } = *frame;
+    let key = signed.and_then(Signature::verified).map(|verified| &**verified.key());
+    LoggedQuery { request, packet, client: *client, received, role: served.role, zone: served.zone, key }
+}
+
+/// A reply for the query log. It lies at the start of `out`.
+fn logged_reply(reply: FinishedReply, out: &[u8], upstream: Option<SocketAddr>) -> LoggedReply<'_> {
+    let FinishedReply { rcode, truncated, info, len } = reply;
+    LoggedReply { message: &out[..len], rcode, truncated, info, upstream }
+}
+
+/// Returns the refusal if it is one that is logged as a failure.
+#[inline]
+fn to_note(answered: Answered, signed: Option<&Signature>) -> Option<Refusal> {
+    answered.err().filter(|refusal| refusal.rcode == Rcode::SERVFAIL || signed.is_some())
+}
+
+/// Counts and logs a query that is refused with SERVFAIL or for its TSIG.
+#[cold]
+fn note_failure<'q, M>(
+    Refusal { rcode, info }: Refusal,
+    signed: Option<&Signature>,
+    (stats, shared): (&QueryStats, &Shared<M>),
+    query: impl FnOnce() -> LoggedQuery<'q>,
+) {
+    if rcode == Rcode::SERVFAIL {
+        stats.failure(info);
+    }
+    match (&shared.failures, signed) {
+        (Some(log), _) if rcode == Rcode::SERVFAIL => log.failed(&query(), info),
+        (Some(log), Some(Signature::Bad(error))) if rcode == error.rcode() => {
+            log.bad_signature(&query(), error);
+        }
+        _ => {}
+    }
+}
