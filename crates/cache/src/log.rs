@@ -220,7 +220,8 @@ mod tests {
 
     /// Writes an entry whose words are all `mark`, and frees others as needed.
     fn push(
-        (block, log): (&Lines, &Log),
+        block: &Lines,
+        log: &Log,
         ends: &mut Ends,
         held: &mut VecDeque<(Position, usize, u64)>,
         lines: usize,
@@ -247,7 +248,7 @@ mod tests {
         held.push_back((at, lines, mark));
     }
 
-    fn check((block, log): (&Lines, &Log), held: &VecDeque<(Position, usize, u64)>) {
+    fn check(block: &Lines, log: &Log, held: &VecDeque<(Position, usize, u64)>) {
         for &(at, lines, mark) in held {
             assert!(log.holds(at) && at.0 != 0);
             assert!(log.line(at) + lines <= log.capacity, "an entry runs past the end of the ring");
@@ -273,8 +274,8 @@ mod tests {
             let (block, log, mut ends) = log(23, lap);
             let mut held = VecDeque::new();
             for (mark, lines) in sizes.into_iter().enumerate() {
-                push((&block, &log), &mut ends, &mut held, lines, mark as u64);
-                check((&block, &log), &held);
+                push(&block, &log, &mut ends, &mut held, lines, mark as u64);
+                check(&block, &log, &held);
             }
         }
 
@@ -284,7 +285,7 @@ mod tests {
             let (block, log, mut ends) = log(23, 1);
             let mut held = VecDeque::new();
             for (mark, (lines, again)) in sizes.into_iter().enumerate() {
-                push((&block, &log), &mut ends, &mut held, lines, mark as u64);
+                push(&block, &log, &mut ends, &mut held, lines, mark as u64);
                 if again && let Some((oldest, size, old)) = held.pop_front() {
                     log.free(&mut ends, size);
                     let at = log.fits(&ends, size).expect("what was freed is enough");
@@ -292,7 +293,7 @@ mod tests {
                     log.write_from(&block, at, &log, oldest, size);
                     held.push_back((at, size, old));
                 }
-                check((&block, &log), &held);
+                check(&block, &log, &held);
             }
         }
     }

@@ -55,16 +55,26 @@ fn seed(nonce: u64, at: u64) -> u64 {
     nonce.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
+/// What a frame holds, as its head says it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameContent {
+    pub(crate) kind: FrameKind,
+    /// Serial number before the change; of a base, that of its version.
+    pub(crate) before: Serial,
+    /// Serial number after the change; of a base, that of its version.
+    pub(crate) after: Serial,
+}
+
 /// Fills in the head of a frame at offset `at`. `frame` is room for the head, then the frame's bytes. Returns
 /// `None` if these are 4 GiB or more.
 pub(crate) fn seal(
     frame: &mut [u8],
-    kind: FrameKind,
-    (before, after): (Serial, Serial),
+    content: FrameContent,
     acknowledged: u64,
     nonce: u64,
     at: u64,
 ) -> Option<()> {
+    let FrameContent { kind, before, after } = content;
     let (head, bytes) = frame.split_first_chunk_mut::<HEAD>()?;
     head[..4].copy_from_slice(&kind.marker());
     head[4..8].copy_from_slice(&u32::try_from(bytes.len()).ok()?.to_le_bytes());

@@ -15,7 +15,7 @@ use zone::Zone;
 
 use crate::disk::DiskFile;
 use crate::fault::{StoreFault, damaged, failed};
-use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
+use crate::frame::{FrameContent, FrameKind, FrameReader, HEAD, Step, seal, write_all};
 use crate::header::{Confirmed, HEADER, Header};
 use crate::names::Paths;
 use crate::records::put_record;
@@ -73,18 +73,12 @@ struct FrameWriter {
 
 impl FrameWriter {
     /// Appends a frame; `frame` starts with room for its head.
-    fn put(
-        &mut self,
-        path: &Path,
-        frame: &mut [u8],
-        kind: FrameKind,
-        serials: (Serial, Serial),
-    ) -> Result<(), StoreFault> {
+    fn put(&mut self, path: &Path, frame: &mut [u8], content: FrameContent) -> Result<(), StoreFault> {
         // `acknowledged` is 0: a new file is completely on the disk before it is used.
-        seal(frame, kind, serials, 0, self.nonce, self.at).ok_or(StoreFault::TooLarge)?;
+        seal(frame, content, 0, self.nonce, self.at).ok_or(StoreFault::TooLarge)?;
         self.unwritten.extend_from_slice(frame);
-        if kind == FrameKind::Change {
-            self.steps.push(Step { before: serials.0, at: self.at });
+        if content.kind == FrameKind::Change {
+            self.steps.push(Step { before: content.before, at: self.at });
         }
         self.at += frame.len() as u64;
         if self.unwritten.len() < self.most_unwritten { Ok(()) } else { self.flush(path) }
@@ -118,14 +112,16 @@ impl FrameWriter {
                 let what = "a change that had been stored is not whole";
                 return Ok(Some(damaged(from.reader.path(), step.at, what)));
             };
-            self.put(path, &mut frame, FrameKind::Change, (head.before, head.after))?;
+            let content = FrameContent { kind: FrameKind::Change, before: head.before, after: head.after };
+            self.put(path, &mut frame, content)?;
         }
         Ok(None)
     }
 
     /// Writes all records of a zone and returns their number.
     fn base(&mut self, path: &Path, zone: &Zone) -> Result<u64, StoreFault> {
-        let serials = (zone.serial(), zone.serial());
+        let serial = zone.serial();
+        let content = FrameContent { kind: FrameKind::Base, before: serial, after: serial };
         let (mut frame, mut rdata, mut count) = (vec![0; HEAD], Vec::new(), 0);
         for node in zone {
             let owner = node.written_owner();
@@ -138,7 +134,7 @@ impl FrameWriter {
                     put_record(&mut frame, owner.as_name(), is_known, rtype, data.ttl(), &rdata);
                     (is_known, count) = (true, count + 1);
                     if frame.len() >= BASE_FRAME {
-                        self.put(path, &mut frame, FrameKind::Base, serials)?;
+                        self.put(path, &mut frame, content)?;
                         frame.truncate(HEAD);
                         is_known = false;
                     }
@@ -146,7 +142,7 @@ impl FrameWriter {
             }
         }
         if frame.len() > HEAD {
-            self.put(path, &mut frame, FrameKind::Base, serials)?;
+            self.put(path, &mut frame, content)?;
         }
         Ok(count)
     }

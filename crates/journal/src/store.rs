@@ -9,7 +9,7 @@ use zone::store::ChangeSet;
 
 use crate::disk::{Disk, DiskFile};
 use crate::fault::{StoreFault, failed};
-use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
+use crate::frame::{FrameContent, FrameKind, FrameReader, HEAD, Step, seal, write_all};
 use crate::header::{CONFIRMED_AT, Confirmed, Header};
 use crate::history::History;
 use crate::marks::Mark;
@@ -200,8 +200,9 @@ impl ZoneStore {
         unwritten.resize(start + HEAD, 0);
         put_change(unwritten, change);
         let frame = &mut unwritten[start..];
-        let (len, serials) = (frame.len() as u64, (change.before, change.after));
-        if seal(frame, FrameKind::Change, serials, acknowledged, nonce, at).is_none() {
+        let len = frame.len() as u64;
+        let content = FrameContent { kind: FrameKind::Change, before: change.before, after: change.after };
+        if seal(frame, content, acknowledged, nonce, at).is_none() {
             unwritten.truncate(start);
             return Err(StoreFault::TooLarge);
         }

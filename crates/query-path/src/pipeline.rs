@@ -46,7 +46,7 @@ use crate::settings::{Engine, Shared};
 use crate::signature::Signature;
 use crate::source::{Operation, Responders, SourceReply};
 use crate::stats::QueryStats;
-use crate::tail::{FinishedReply, ReplyFrame};
+use crate::tail::{FinishedReply, FramedQuery, ReplyFrame};
 use crate::zone_facts::ZoneFacts;
 
 /// The most queries that go through the passes together; larger batches are split.
@@ -101,7 +101,7 @@ impl<M: Memory> Handler for Worker<M> {
             let count = (queries.len() - from).min(BATCH);
             self.read(&queries, from, count);
             self.find(count);
-            self.answer(&queries, from, count, (received, may_put_off), replies);
+            self.answer(&queries, from, count, BatchTerms { received, may_put_off }, replies);
         }
         self.account.stats.batch(batch.elapsed(), batch.len());
     }
@@ -243,7 +243,7 @@ impl<M: Memory> Worker<M> {
         queries: &Queries<'_>,
         from: usize,
         count: usize,
-        (received, may_put_off): (Instant, bool),
+        BatchTerms { received, may_put_off }: BatchTerms,
         replies: &mut Replies<'_>,
     ) {
         let Worker { account, shared, cases, locations, names, scratch, .. } = self;
@@ -271,7 +271,8 @@ impl<M: Memory> Worker<M> {
         };
         let (client, may_recurse) = (&to.client, *may_recurse);
         let (config, signed) = (&*shared.config, signature.as_deref());
-        let frame = ReplyFrame::new((request, head, client), may_recurse, config, signed, None);
+        let frame =
+            ReplyFrame::new(FramedQuery { request, packet: head, client }, may_recurse, config, signed, None);
         let served = || Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
         let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
         let reply = passed_on.unwrap_or_else(|| {
@@ -279,7 +280,7 @@ impl<M: Memory> Worker<M> {
             let question_only = b.mark();
             let answered = fill.map_or(Err(Refusal::ABANDONED), |fill| fill(&mut b));
             if let Some(refusal) = to_note(answered, signed) {
-                note_failure(refusal, signed, (stats, shared), || logged(&frame, *received, served()));
+                note_failure(refusal, signed, stats, shared, || logged(&frame, *received, served()));
             }
             let reply = frame.end(&mut b, question_only, answered, || *facts);
             frame.seal(reply, out)
@@ -308,6 +309,14 @@ fn prefetch<M: Memory>(
     more
 }
 
+/// Properties of a batch that its queries share.
+#[derive(Clone, Copy)]
+struct BatchTerms {
+    received: Instant,
+    /// Whether queries that memory does not answer may be deferred.
+    may_put_off: bool,
+}
+
 /// State that the queries of a batch share.
 struct Round<'a, M: Memory> {
     shared: &'a Shared<M>,
@@ -325,7 +334,8 @@ impl<'a, M: Memory> Round<'a, M> {
         let (request, may_recurse, config) = (&case.request, case.may_recurse, &*self.shared.config);
         let (signed, agent) = (case.signed(), self.agent(case));
         let seal = signed.filter(|signature| case.route.is_signed_for(signature));
-        let frame = ReplyFrame::new((request, packet, client), may_recurse, config, seal, agent);
+        let frame =
+            ReplyFrame::new(FramedQuery { request, packet, client }, may_recurse, config, seal, agent);
         QueryContext { frame, round: self, case, signed, elsewhere: Cell::new(false) }
     }
 
@@ -623,7 +633,7 @@ impl<M: Memory> QueryContext<'_, M> {
     fn note(&self, answered: Answered) {
         if let Some(refusal) = to_note(answered, self.signed) {
             let Round { shared, account, .. } = *self.round;
-            note_failure(refusal, self.signed, (&account.stats, shared), || self.logged());
+            note_failure(refusal, self.signed, &account.stats, shared, || self.logged());
         }
     }
 
@@ -697,7 +707,8 @@ fn to_note(answered: Answered, signed: Option<&Signature>) -> Option<Refusal> {
 fn note_failure<'q, M>(
     Refusal { rcode, info }: Refusal,
     signed: Option<&Signature>,
-    (stats, shared): (&QueryStats, &Shared<M>),
+    stats: &QueryStats,
+    shared: &Shared<M>,
     query: impl FnOnce() -> LoggedQuery<'q>,
 ) {
     if rcode == Rcode::SERVFAIL {

@@ -14,6 +14,15 @@ use crate::signature::Signature;
 use crate::stats::QueryStats;
 use crate::zone_facts::{self, ZoneFacts};
 
+/// The query that a [`ReplyFrame`] replies to.
+#[derive(Clone, Copy)]
+pub(crate) struct FramedQuery<'f> {
+    pub(crate) request: &'f Request,
+    /// The query, or its header and question.
+    pub(crate) packet: &'f [u8],
+    pub(crate) client: &'f Client,
+}
+
 /// Builds one reply around the sections that memory or a source writes.
 pub(crate) struct ReplyFrame<'f> {
     pub(crate) request: &'f Request,
@@ -43,10 +52,10 @@ pub(crate) struct FinishedReply {
 }
 
 impl<'f> ReplyFrame<'f> {
-    /// Returns the frame of a reply to `packet`, which is the query or its header and question.
+    /// Returns the frame of a reply to a query.
     #[inline]
     pub(crate) fn new(
-        (request, packet, client): (&'f Request, &'f [u8], &'f Client),
+        FramedQuery { request, packet, client }: FramedQuery<'f>,
         may_recurse: bool,
         config: &'f EngineConfig,
         signed: Option<&'f Signature>,
@@ -277,7 +286,8 @@ mod tests {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
         let client = &Client { peer: at, local: at, transport };
         let config = &EngineConfig::default();
-        let frame = ReplyFrame::new((&request, &packet, client), false, config, None, None);
+        let query = FramedQuery { request: &request, packet: &packet, client };
+        let frame = ReplyFrame::new(query, false, config, None, None);
         let (mut out, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
         let mut b = frame.begin(&mut out, &mut names);
         let question_only = b.mark();

@@ -14,7 +14,7 @@ use crate::policy::Policy;
 use crate::service::Service;
 
 /// Largest size of an answer, in bytes; a longer one needs a lookup.
-const ROOM: usize = 4096;
+const MAX_ANSWER_BYTES: usize = 4096;
 
 /// Returns the time in seconds that denials use.
 fn seconds(now: Now) -> u64 {
@@ -27,7 +27,8 @@ impl Service {
         &self,
         policy: &Policy,
         query_key: &QueryKey,
-        (response, validated): (&Response, &Validated),
+        response: &Response,
+        validated: &Validated,
         ttl: Ttl,
         now: Now,
     ) {
@@ -43,7 +44,8 @@ impl Service {
         &self,
         policy: &Policy,
         query_key: &QueryKey,
-        (response, validated): (&Response, &Validated),
+        response: &Response,
+        validated: &Validated,
         now: Now,
     ) {
         if let Some(cache_view) =
@@ -160,10 +162,10 @@ fn write<'s>(
     ttl: Ttl,
     sets: impl IntoIterator<Item = &'s ReceivedSet>,
 ) -> Result<Vec<u8>, Full> {
-    let (mut written, mut names) = (vec![0; ROOM], Compressor::small());
+    let (mut written, mut names) = (vec![0; MAX_ANSWER_BYTES], Compressor::small());
     let mut header = Header::query(0).reply();
     header.set_rcode(rcode);
-    let mut b = Builder::new(&mut written, ROOM, header, &mut names);
+    let mut b = Builder::new(&mut written, MAX_ANSWER_BYTES, header, &mut names);
     b.question(query_key.name.as_name(), query_key.qtype, query_key.qclass)?;
     b.learn(query_key.name.as_name(), Offset::QNAME);
     let is_proof = |set: &ReceivedSet| matches!(set.rtype, Type::NSEC | Type::NSEC3);

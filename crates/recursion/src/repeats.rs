@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use resolver::QueryKey;
 
 /// Most queries remembered, four bytes each.
-const SLOTS: usize = 1 << 14;
+const MAX_REMEMBERED_QUERIES: usize = 1 << 14;
 
 /// Recent queries. A query replaces another one in its slot; clients cannot choose which, since the hash is
 /// keyed.
@@ -18,7 +18,10 @@ pub(crate) struct Repeats<K = RandomState> {
 
 impl<K: Default> Default for Repeats<K> {
     fn default() -> Self {
-        Repeats { key: K::default(), seen: (0..SLOTS).map(|_| AtomicU32::default()).collect() }
+        Repeats {
+            key: K::default(),
+            seen: (0..MAX_REMEMBERED_QUERIES).map(|_| AtomicU32::default()).collect(),
+        }
     }
 }
 
@@ -27,7 +30,7 @@ impl<K: BuildHasher> Repeats<K> {
     pub(crate) fn has_come(&self, query_key: &QueryKey) -> bool {
         let hash = self.key.hash_one(query_key);
         let upper = (hash >> 32) as u32;
-        let slot = self.seen.get(hash as usize % SLOTS);
+        let slot = self.seen.get(hash as usize % MAX_REMEMBERED_QUERIES);
         slot.is_some_and(|slot| slot.swap(upper, Ordering::Relaxed) == upper)
     }
 }
@@ -65,9 +68,9 @@ mod tests {
         let all = |n: usize| {
             (0..n).filter(|i| repeats.has_come(&query_key(&format!("n{i}.example."), false))).count()
         };
-        assert_eq!(all(8 * SLOTS), 0);
+        assert_eq!(all(8 * MAX_REMEMBERED_QUERIES), 0);
         // Most of these have replaced one another.
-        let known = all(8 * SLOTS);
-        assert!(known < SLOTS, "{known}");
+        let known = all(8 * MAX_REMEMBERED_QUERIES);
+        assert!(known < MAX_REMEMBERED_QUERIES, "{known}");
     }
 }

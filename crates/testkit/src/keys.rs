@@ -140,7 +140,9 @@ impl SigningKey {
     pub fn sign(
         &self,
         zone: Name<'_>,
-        (owner, covered, ttl): (NameBuf, Type, Ttl),
+        owner: NameBuf,
+        covered: Type,
+        ttl: Ttl,
         rdatas: &[Vec<u8>],
         validity: Validity,
     ) -> ModelRecord {

@@ -318,8 +318,9 @@ impl PeerProcess {
         let log = folder.join(self.kind.label()).join("log");
         let end = Instant::now() + START_TIMEOUT;
         // Without RD, it answers from its cache, or refuses.
-        let probe = (&NameBuf::ROOT, Type::NS, 1);
-        while ask_once(self.kind.address(), probe, NO_RD, Duration::from_secs(1)).is_none() {
+        let address = self.kind.address();
+        let probe = || ask_once(address, &NameBuf::ROOT, Type::NS, 1, NO_RD, Duration::from_secs(1));
+        while probe().is_none() {
             let ended = self.child.try_wait().expect("a process");
             let is_late = Instant::now() > end;
             if ended.is_some() || is_late {
@@ -353,7 +354,9 @@ pub const NO_RD: u16 = 8;
 /// If there is no socket: tests call this.
 pub fn ask_once(
     at: SocketAddr,
-    (name, qtype, class): (&NameBuf, Type, u16),
+    name: &NameBuf,
+    qtype: Type,
+    class: u16,
     flags: u16,
     patience: Duration,
 ) -> Option<Vec<u8>> {

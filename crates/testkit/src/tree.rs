@@ -254,7 +254,7 @@ impl Tree {
                 let keys = &tree.keys[&at];
                 records.extend(keys.iter().map(|key| record(apex, "@", Type::DNSKEY, &key.dnskey, None)));
                 let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
-                    vec![tree.sign(at, (owner, rtype, ttl), rdatas, validity)]
+                    vec![tree.sign(at, owner, rtype, ttl, rdatas, validity)]
                 };
                 records = sign_by(at.as_name(), &records, chain, &sign);
             }
@@ -283,13 +283,15 @@ impl Tree {
     pub fn sign(
         &self,
         zone: NameBuf,
-        set: (NameBuf, Type, Ttl),
+        owner: NameBuf,
+        rtype: Type,
+        ttl: Ttl,
         rdatas: &[Vec<u8>],
         validity: Validity,
     ) -> ModelRecord {
         let [ksk, zsk] = &self.keys[&zone];
-        let key = if set.1 == Type::DNSKEY { ksk } else { zsk };
-        key.sign(zone.as_name(), set, rdatas, validity)
+        let key = if rtype == Type::DNSKEY { ksk } else { zsk };
+        key.sign(zone.as_name(), owner, rtype, ttl, rdatas, validity)
     }
 
     /// Returns the trust anchors for the root.

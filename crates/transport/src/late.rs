@@ -8,6 +8,17 @@ use std::time::Instant;
 
 use crate::{Clock, Outcome, ReturnAddress};
 
+/// How the buffers of late answers lie in their memory.
+#[derive(Clone, Copy, Debug)]
+pub struct LateLayout {
+    /// Bytes from the start of one buffer to that of the next.
+    pub stride: usize,
+    /// Bytes of one buffer.
+    pub room: usize,
+    /// Number of buffers.
+    pub most: usize,
+}
+
 /// Buffers for some late answers. A handler takes the next [`buffer`](Self::buffer), writes an answer to it
 /// and [`push`](Self::push)es it with its return address, until buffers or answers run out.
 pub struct LateReplies<'a> {
@@ -20,14 +31,14 @@ pub struct LateReplies<'a> {
 }
 
 impl<'a> LateReplies<'a> {
-    /// Returns buffers for `most` answers: answer `i` is written to the first `room` bytes from `i * stride`
-    /// of `output`, and `replies` receives the return address and outcome of each.
+    /// Returns buffers in `output`: answer `i` is written to the first `room` bytes from `i * stride`, and
+    /// `replies` receives the return address and outcome of each.
     ///
     /// # Panics
     /// If `output` is too short.
     pub fn new(
         output: &'a mut [u8],
-        (stride, room, most): (usize, usize, usize),
+        LateLayout { stride, room, most }: LateLayout,
         replies: &'a mut Vec<(ReturnAddress, Outcome)>,
         clock: Clock,
     ) -> Self {

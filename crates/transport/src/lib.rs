@@ -2,8 +2,8 @@
 //! streams.
 //!
 //! `net` fills a [`Batch`] and calls a [`Handler`]; `query-path` implements one. Neither depends on the
-//! other. This crate holds the types of that exchange. Not here: sockets and framing (`net`), parsing of queries
-//! (`query-path`).
+//! other. This crate holds the types of that exchange. Not here: sockets and framing (`net`), parsing of
+//! queries (`query-path`).
 //!
 //! # The life of a query
 //!
@@ -53,10 +53,10 @@ pub use client::{Client, ReturnAddress};
 pub use clock::{Clock, unix_now};
 pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, WorkerContext};
-pub use late::{LateQueue, LateReplies, wake_together};
+pub use late::{LateLayout, LateQueue, LateReplies, wake_together};
 pub use outcome::Outcome;
 pub use outgoing::{Action, Core, Event, Link, NumberHasher, NumberMap};
-pub use packets::Packets;
+pub use packets::{LateAnswer, Packets};
 pub use stream::{MessageStream, Next};
 pub use transport::{TRANSPORTS, Transport};
 

@@ -3,8 +3,20 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::{
-    Batch, Client, Clock, Envelope, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress, Transport,
+    Batch, Client, Clock, Envelope, Handler, LateLayout, LateReplies, Outcome, Queries, Replies,
+    ReturnAddress, Transport,
 };
+
+/// A late answer.
+#[derive(Debug)]
+pub struct LateAnswer {
+    /// Where it is sent.
+    pub to: ReturnAddress,
+    /// What became of the query.
+    pub outcome: Outcome,
+    /// The message, if the outcome is a reply.
+    pub message: Vec<u8>,
+}
 
 /// Queries that are answered together, and their outcomes.
 pub struct Packets {
@@ -126,35 +138,31 @@ impl Packets {
         self.outcomes.get_mut(i)?.take()
     }
 
-    /// Returns the late answers that `handler` has ready, in their order: return address, outcome, and the
-    /// message of a reply.
-    pub fn late<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
+    /// Returns the late answers that `handler` has ready, in their order.
+    pub fn late<H: Handler>(&self, handler: &mut H) -> Vec<LateAnswer> {
         self.collect(|replies| handler.late(replies))
     }
 
     /// Calls `handler` to continue with all deferred queries. Returns their answers, as [`late`](Self::late)
     /// does.
-    pub fn resume<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
+    pub fn resume<H: Handler>(&self, handler: &mut H) -> Vec<LateAnswer> {
         self.collect(|replies| handler.resume(replies, 8))
     }
 
     /// Collects what `write` writes, until it returns that there is no more.
-    fn collect(
-        &self,
-        mut write: impl FnMut(&mut LateReplies<'_>) -> bool,
-    ) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
+    fn collect(&self, mut write: impl FnMut(&mut LateReplies<'_>) -> bool) -> Vec<LateAnswer> {
         let mut all = Vec::new();
         let mut output = vec![0; 8 * self.room];
         loop {
             let mut replies = Vec::new();
-            let measures = (self.room, self.room, 8);
-            let more = write(&mut LateReplies::new(&mut output, measures, &mut replies, self.clock));
+            let layout = LateLayout { stride: self.room, room: self.room, most: 8 };
+            let more = write(&mut LateReplies::new(&mut output, layout, &mut replies, self.clock));
             for (i, (to, outcome)) in replies.into_iter().enumerate() {
                 let message = match outcome {
                     Outcome::Reply(len) => output[i * self.room..][..len].to_vec(),
                     _ => Vec::new(),
                 };
-                all.push((to, outcome, message));
+                all.push(LateAnswer { to, outcome, message });
             }
             if !more {
                 return all;

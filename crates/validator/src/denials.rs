@@ -32,14 +32,14 @@ type Hash = [u8; HASH_LEN];
 const SHARDS: usize = 16;
 /// Most labels of a stored zone's name, so that a lookup of a long name costs no more than that of a short
 /// one.
-const LABELS: usize = 10;
+const MAX_ZONE_LABELS: usize = 10;
 /// Bytes of an RRset beside its data: keys, lists, and its share of a tree.
-const OVERHEAD: usize = 640;
+const SET_OVERHEAD: usize = 640;
 /// Bytes of each record beside its data.
 const RECORD_OVERHEAD: usize = 48;
 /// Most bytes of data of a stored wildcard RRset. Larger ones are queried each time, so that few of them do
 /// not evict everything else.
-const LARGEST: usize = 2048;
+const MAX_WILDCARD_DATA_BYTES: usize = 2048;
 
 /// A proven denial, with the records that prove it.
 #[derive(Clone, Debug)]
@@ -130,8 +130,15 @@ enum Place {
 struct Lesson<'r> {
     zone: Name<'r>,
     soa: Option<&'r ReceivedSet>,
-    /// RRsets with their places, and for NSEC3 salt and iterations.
-    sets: Vec<(Place, Option<Param>, ReceivedSet)>,
+    sets: Vec<PlacedSet>,
+}
+
+/// An RRset to be stored.
+struct PlacedSet {
+    place: Place,
+    /// `None` except for NSEC3.
+    param: Option<Param>,
+    set: ReceivedSet,
 }
 
 /// Salt and iterations of NSEC3.
@@ -148,7 +155,7 @@ struct Kept {
 impl Kept {
     fn bytes(&self) -> usize {
         let records = self.set.signatures.len() + self.set.rdatas.len();
-        OVERHEAD + RECORD_OVERHEAD * records + data_of(&self.set)
+        SET_OVERHEAD + RECORD_OVERHEAD * records + data_of(&self.set)
     }
 }
 
@@ -213,7 +220,8 @@ impl ProvenDenials {
         for dname in answers().filter(|set| set.rtype == Type::DNAME && set.rdatas.len() == 1) {
             let Some((zone, _)) = signed_by(dname).filter(|(zone, _)| is_of(dname, *zone)) else { continue };
             let place = Place::Dname(Box::new(dname.owner));
-            let lesson = Lesson { zone, soa: None, sets: vec![(place, None, dname.clone())] };
+            let lesson =
+                Lesson { zone, soa: None, sets: vec![PlacedSet { place, param: None, set: dname.clone() }] };
             self.keep(view, lesson, validated.ttl, now);
         }
         for (set, (zone, encloser)) in answers().filter_map(|set| Some((set, wildcard_of(set)?))) {
@@ -221,7 +229,8 @@ impl ProvenDenials {
                 NameBuf::prepend(b"*", encloser.as_name()).map(|owner| ReceivedSet { owner, ..set.clone() });
             let Ok(star) = star else { continue };
             let place = Place::Wildcard(Box::new((encloser, set.rtype)));
-            let sets = denying(response, validated, zone).chain([(place, None, star)]).collect();
+            let star = PlacedSet { place, param: None, set: star };
+            let sets = denying(response, validated, zone).chain([star]).collect();
             self.keep(view, Lesson { zone, soa: None, sets }, validated.ttl, now);
         }
     }
@@ -230,12 +239,12 @@ impl ProvenDenials {
         let Lesson { zone, soa, mut sets } = lesson;
         let until = now.saturating_add(ttl.as_secs().into());
         let (hash, Some(shard)) = self.shard(view, zone) else { return };
-        if zone.label_count() > LABELS || sets.is_empty() || until <= now {
+        if zone.label_count() > MAX_ZONE_LABELS || sets.is_empty() || until <= now {
             return;
         }
         let mut shard = write(shard);
         let most = shard.settings.max_nsec3_iterations;
-        sets.retain(|(_, param, _)| param.as_ref().is_none_or(|(_, iterations)| *iterations <= most));
+        sets.retain(|new| new.param.as_ref().is_none_or(|(_, iterations)| *iterations <= most));
         if sets.is_empty() {
             return;
         }
@@ -249,8 +258,8 @@ impl ProvenDenials {
         if let (Some(soa), Some(known)) = (soa, shard.zones.get_mut(&hash)) {
             known.soa = Some(Kept { set: Arc::new(soa.clone()), until, number: 0 });
         }
-        for (place, param, set) in sets {
-            shard.keep(hash, place, param, set, until);
+        for set in sets {
+            shard.keep(hash, set, until);
         }
         shard.make_room();
     }
@@ -307,7 +316,7 @@ impl ProvenDenials {
         says: impl Fn(&Zone, &mut Hasher<'_>) -> Option<T>,
     ) -> Option<T> {
         let most = name.label_count();
-        (most.saturating_sub(LABELS)..=most).find_map(|labels| {
+        (most.saturating_sub(MAX_ZONE_LABELS)..=most).find_map(|labels| {
             let zone = name.skip(labels);
             let (hash, shard) = self.shard(view, zone);
             let shard = read(shard?);
@@ -394,15 +403,15 @@ fn proof_of<'r>(response: &'r Response, validated: &'r Validated) -> impl Iterat
     covered(response, validated).filter(|set| set.section == Section::Authority)
 }
 
-/// Those NSEC and NSEC3 of a zone that deny more than one name, with their places.
+/// Those NSEC and NSEC3 of a zone that deny more than one name.
 fn denying<'r>(
     response: &'r Response,
     validated: &'r Validated,
     zone: Name<'r>,
-) -> impl Iterator<Item = (Place, Option<Param>, ReceivedSet)> {
+) -> impl Iterator<Item = PlacedSet> {
     proof_of(response, validated).filter_map(move |set| {
         let (place, param) = usable(set, zone)?;
-        Some((place, param, set.clone()))
+        Some(PlacedSet { place, param, set: set.clone() })
     })
 }
 
@@ -437,7 +446,9 @@ fn wildcard_of(set: &ReceivedSet) -> Option<(Name<'_>, NameBuf)> {
     let more = owner.label_count().checked_sub(labels)?;
     let of_wildcard = more > 0 && (more > 1 || !owner.is_wildcard());
     let encloser = owner.skip(more);
-    let fits = encloser.is_at_or_below(zone) && !is_never_expanded(set.rtype) && data_of(set) <= LARGEST;
+    let fits = encloser.is_at_or_below(zone)
+        && !is_never_expanded(set.rtype)
+        && data_of(set) <= MAX_WILDCARD_DATA_BYTES;
     (of_wildcard && fits).then(|| (zone, encloser.to_buf()))
 }
 
@@ -477,7 +488,7 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, Option<Param>)> {
 
 impl Shard {
     /// Stores one record of a stored zone.
-    fn keep(&mut self, hash: u64, place: Place, param: Option<Param>, set: ReceivedSet, until: u64) {
+    fn keep(&mut self, hash: u64, PlacedSet { place, param, set }: PlacedSet, until: u64) {
         let Some(zone) = self.zones.get_mut(&hash) else { return };
         if let Some(param) = param.filter(|param| *param != zone.param) {
             // Another chain: the hashes of the previous one are no longer valid.

@@ -55,6 +55,16 @@ impl Need {
     }
 }
 
+/// How a zone is known to be delegated securely, or anchored.
+pub(crate) struct SecureDelegation {
+    /// DS RDATA that the zone's keys have to match.
+    pub(crate) ds: SharedData,
+    /// The zone that proves them; `None`: an anchor.
+    pub(crate) by: Option<NameBuf>,
+    /// Their remaining lifetime.
+    pub(crate) left: Ttl,
+}
+
 /// A cached trust state.
 #[derive(Clone, Debug)]
 struct Known {
@@ -112,7 +122,7 @@ impl Clone for TrustTable {
 
 impl TrustTable {
     /// Shortest lifetime of an entry, so that data with TTL 0 lasts for the lookup that requested it.
-    const LEAST: Ttl = Ttl::from_secs(10);
+    const MIN_LIFETIME: Ttl = Ttl::from_secs(10);
 
     /// Creates an empty table for this many names; at least 64, as one lookup needs several at a time.
     pub fn new(capacity: usize) -> Self {
@@ -165,7 +175,7 @@ impl TrustTable {
     /// Stores the trust state of a name, proven by the zone `by` or by an anchor.
     pub(crate) fn learn(&self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: UnixTime) {
         let name = name.to_buf();
-        let until = now.saturating_add(Duration::from_secs(Self::LEAST.max(ttl).as_secs().into()));
+        let until = now.saturating_add(Duration::from_secs(Self::MIN_LIFETIME.max(ttl).as_secs().into()));
         let mut entries = self.write();
         entries.remove(&name);
         while entries.known.len() >= self.capacity {
@@ -282,14 +292,17 @@ impl Ways<'_> {
         matches!(self.anchors.nearest(zone), Some(Nearest::Positive(at)) if at == zone)
     }
 
-    /// The DS that a zone's keys have to match, the zone that proves them, and their remaining lifetime.
-    pub(crate) fn delegation(&self, zone: Name<'_>) -> Option<(SharedData, Option<NameBuf>, Ttl)> {
+    /// Returns how a zone is known to be delegated, or anchored.
+    pub(crate) fn delegation(&self, zone: Name<'_>) -> Option<SecureDelegation> {
         match (self.anchors.nearest(zone), self.known(zone)) {
             (Some(Nearest::Positive(at)), _) if at == zone => {
-                self.anchors.ds(zone).map(|ds| (ds.into(), None, Ttl::MAX))
+                let anchored = |ds: Vec<_>| SecureDelegation { ds: ds.into(), by: None, left: Ttl::MAX };
+                self.anchors.ds(zone).map(anchored)
             }
             (_, Some(known)) => match &known.trust {
-                Trust::Delegated(ds) => Some((ds.clone(), known.by, known.ttl(self.now))),
+                Trust::Delegated(ds) => {
+                    Some(SecureDelegation { ds: ds.clone(), by: known.by, left: known.ttl(self.now) })
+                }
                 _ => None,
             },
             _ => None,

@@ -399,8 +399,8 @@ fn rcode(message: &[u8]) -> Result<String, CommandFault> {
 fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
     let until = Instant::now() + LOOKUP_TIMEOUT;
     while Instant::now() < until {
-        if let Some((_, _, message)) = packets.late(worker).pop() {
-            return Answered::Message(message.to_vec());
+        if let Some(late) = packets.late(worker).pop() {
+            return Answered::Message(late.message);
         }
         std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
     }

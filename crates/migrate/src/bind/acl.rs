@@ -161,16 +161,11 @@ fn same(left: &[Statement], right: &[Statement]) -> bool {
 /// Adds `[[resolver.access]]` blocks; the first match decides, as in BIND. Returns whether everything could
 /// be expressed.
 pub(crate) fn access(work: &mut Work, acls: &Acls<'_>, list: &[Statement]) -> bool {
-    access_within(work, acls, list, (0, false))
+    access_within(work, acls, list, 0, false)
 }
 
-/// [`access`] for a list at a nesting depth, with whether members of the outer list follow it.
-fn access_within(
-    work: &mut Work,
-    acls: &Acls<'_>,
-    list: &[Statement],
-    (depth, followed): (usize, bool),
-) -> bool {
+/// [`access`] for a list at nesting depth `depth`. `followed`: members of the outer list follow it.
+fn access_within(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize, followed: bool) -> bool {
     for (number, member) in list.iter().enumerate() {
         let (deny, words) = words(member);
         let text = words.first().map_or("", |word| word.text.as_str());
@@ -200,7 +195,7 @@ fn access_within(
             }
         } else if let (false, Some(inner), true) = (deny, named.or(block), depth < MAX_DEPTH) {
             let followed = followed || number + 1 < list.len();
-            if !access_within(work, acls, inner, (depth + 1, followed)) {
+            if !access_within(work, acls, inner, depth + 1, followed) {
                 return false;
             }
         } else if let (true, Some(inner)) = (deny, named.or(block)) {

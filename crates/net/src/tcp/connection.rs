@@ -36,6 +36,13 @@ const STREAM_AHEAD: usize = 64 * 1024;
 /// Capacity above which the buffer for incomplete messages is freed once empty.
 const KEEP_PARTIAL: usize = 4096;
 
+/// The clock of a batch, and when its data was received.
+#[derive(Clone, Copy)]
+struct BatchTime {
+    clock: Clock,
+    now: Instant,
+}
+
 /// A stream of bytes that a connection can be served on.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether no bytes are waiting to be read, as far as the system reports now.
@@ -194,7 +201,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
     /// Answers from the connection's own buffer.
     fn answer_in_place(&mut self, buffers: &mut SharedBuffers<F>, clock: Clock, now: Instant) -> bool {
         let mut partial = std::mem::take(&mut self.life.partial);
-        let used = self.answer(&partial, &mut buffers.stage, &mut buffers.spare, (clock, now));
+        let used = self.answer(&partial, &mut buffers.stage, &mut buffers.spare, BatchTime { clock, now });
         partial.drain(..used);
         if partial.is_empty() && partial.capacity() > KEEP_PARTIAL {
             partial = Vec::new();
@@ -219,7 +226,12 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             let poll = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
             let n = buffer.filled().len();
             std::task::ready!(poll)?;
-            let used = self.answer(&buffers.input[..n], &mut buffers.stage, &mut buffers.spare, (clock, now));
+            let used = self.answer(
+                &buffers.input[..n],
+                &mut buffers.stage,
+                &mut buffers.spare,
+                BatchTime { clock, now },
+            );
             self.life.partial.extend_from_slice(&buffers.input[used..n]);
             (n, used > 0)
         } else {
@@ -239,13 +251,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
 
     /// Answers the complete messages at the start of `input`, batch by batch, as long as there is room for
     /// answers. Returns how many bytes they took.
-    fn answer(
-        &mut self,
-        input: &[u8],
-        stage: &mut Stage<F>,
-        spare: &mut Vec<u8>,
-        time: (Clock, Instant),
-    ) -> usize {
+    fn answer(&mut self, input: &[u8], stage: &mut Stage<F>, spare: &mut Vec<u8>, time: BatchTime) -> usize {
         let mut at = 0;
         loop {
             let room = self.life.batch_room(&self.config.tcp);
@@ -279,7 +285,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         input: &[u8],
         stage: &mut Stage<F>,
         spare: &mut Vec<u8>,
-        (clock, now): (Clock, Instant),
+        BatchTime { clock, now }: BatchTime,
     ) {
         let stats = &self.stats;
         let n = stage.envelopes.len();

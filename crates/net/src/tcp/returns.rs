@@ -8,7 +8,7 @@ use std::task::Wake;
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
-use transport::{Clock, HandlerFactory, LateReplies, MAX_MESSAGE, Outcome, ReturnAddress};
+use transport::{Clock, HandlerFactory, LateLayout, LateReplies, MAX_MESSAGE, Outcome, ReturnAddress};
 
 use super::connection::SharedBuffers;
 use super::event::{ConnectionEvent, Late};
@@ -71,8 +71,8 @@ impl<F: HandlerFactory> Returns<F> {
     fn some(&mut self) -> bool {
         let mut buffers = self.buffers.borrow_mut();
         let stage = buffers.stage();
-        let measures = (MAX_MESSAGE, MAX_MESSAGE, MAX_LATE_BATCH);
-        let mut replies = LateReplies::new(&mut stage.output, measures, &mut self.replies, Clock::System);
+        let layout = LateLayout { stride: MAX_MESSAGE, room: MAX_MESSAGE, most: MAX_LATE_BATCH };
+        let mut replies = LateReplies::new(&mut stage.output, layout, &mut self.replies, Clock::System);
         let more = stage.guarded.late(&mut replies);
         let events = self.events.borrow();
         for (i, (to, outcome)) in self.replies.drain(..).enumerate() {

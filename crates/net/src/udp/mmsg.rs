@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use libc::{c_int, c_uint, iovec, mmsghdr};
 use transport::{
-    Batch, Client, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress,
-    Transport,
+    Batch, Client, Clock, Envelope, LateLayout, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies,
+    ReturnAddress, Transport,
 };
 
 use super::control::{CONTROL_LEN, ControlBytes, NAME_LEN, SocketName};
@@ -278,8 +278,12 @@ impl Datagrams for Mmsg {
     }
 
     fn late(&mut self) -> LateReplies<'_> {
-        let measures = (self.output_stride, self.endpoint.max_reply(), self.outcomes.len());
-        LateReplies::new(self.output.slice_mut(), measures, &mut self.late, Clock::System)
+        let layout = LateLayout {
+            stride: self.output_stride,
+            room: self.endpoint.max_reply(),
+            most: self.outcomes.len(),
+        };
+        LateReplies::new(self.output.slice_mut(), layout, &mut self.late, Clock::System)
     }
 
     /// Late answers are sent as the replies of a batch whose headers are filled with their clients'

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use transport::{
-    Batch, Client, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress,
-    Transport,
+    Batch, Client, Clock, Envelope, LateLayout, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies,
+    ReturnAddress, Transport,
 };
 
 use super::datagrams::Datagrams;
@@ -105,7 +105,8 @@ impl Datagrams for Plain {
 
     fn late(&mut self) -> LateReplies<'_> {
         let room = self.output.len();
-        LateReplies::new(&mut self.output, (room, room, 1), &mut self.late, Clock::System)
+        let layout = LateLayout { stride: room, room, most: 1 };
+        LateReplies::new(&mut self.output, layout, &mut self.late, Clock::System)
     }
 
     fn send_late(&mut self) -> u64 {

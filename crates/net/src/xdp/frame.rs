@@ -115,7 +115,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 /// [`FrameFault`] if it must not be answered.
 #[inline]
 pub(super) fn parse(frame: &[u8], rules: Rules) -> Result<Parsed<'_>, FrameFault> {
-    let (link, kind, packet) = parse_link(frame).ok_or(FrameFault::Malformed)?;
+    let LinkPayload { link, kind, packet } = parse_link(frame).ok_or(FrameFault::Malformed)?;
     match kind {
         TYPE_IPV4 => parse_ipv4(link, packet, rules),
         TYPE_IPV6 => parse_ipv6(link, packet, rules),
@@ -123,21 +123,29 @@ pub(super) fn parse(frame: &[u8], rules: Rules) -> Result<Parsed<'_>, FrameFault
     }
 }
 
+/// A frame's link layer, and the packet in it.
+struct LinkPayload<'a> {
+    link: LinkLayer,
+    /// EtherType of the packet.
+    kind: u16,
+    packet: &'a [u8],
+}
+
 #[inline]
-fn parse_link(frame: &[u8]) -> Option<(LinkLayer, u16, &[u8])> {
+fn parse_link(frame: &[u8]) -> Option<LinkPayload<'_>> {
     let (destination, rest) = frame.split_first_chunk::<6>()?;
     let (source, rest) = rest.split_first_chunk::<6>()?;
     let mut link = LinkLayer { destination: *destination, source: *source, tag: None };
-    let (kind, mut rest) = rest.split_first_chunk::<2>()?;
+    let (kind, mut packet) = rest.split_first_chunk::<2>()?;
     let mut kind = u16::from_be_bytes(*kind);
     if kind == TYPE_TAG {
-        let (tag, after) = rest.split_first_chunk::<2>()?;
+        let (tag, after) = packet.split_first_chunk::<2>()?;
         link.tag = Some(*tag);
         let (inner, after) = after.split_first_chunk::<2>()?;
-        (kind, rest) = (u16::from_be_bytes(*inner), after);
+        (kind, packet) = (u16::from_be_bytes(*inner), after);
     }
     // A reply to a group address would reach many hosts.
-    (link.source[0] & 1 == 0).then_some((link, kind, rest))
+    (link.source[0] & 1 == 0).then_some(LinkPayload { link, kind, packet })
 }
 
 #[inline]
@@ -162,7 +170,8 @@ fn parse_ipv4(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>
     if impossible {
         return Err(FrameFault::Malformed);
     }
-    let (from, to, payload) = parse_udp(datagram, &header[12..16], &header[16..20], true, rules)?;
+    let UdpPayload { from, to, payload } =
+        parse_udp(datagram, &header[12..16], &header[16..20], true, rules)?;
     Ok(Parsed { link, peer: (source, from).into(), local: (destination, to).into(), payload })
 }
 
@@ -182,7 +191,8 @@ fn parse_ipv6(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>
     if impossible {
         return Err(FrameFault::Malformed);
     }
-    let (from, to, payload) = parse_udp(datagram, &header[8..24], &header[24..40], false, rules)?;
+    let UdpPayload { from, to, payload } =
+        parse_udp(datagram, &header[8..24], &header[24..40], false, rules)?;
     let scoped = |ip: Ipv6Addr, port| {
         let scope = if ip.is_unicast_link_local() { rules.interface } else { 0 };
         SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope))
@@ -190,7 +200,16 @@ fn parse_ipv6(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>
     Ok(Parsed { link, peer: scoped(source, from), local: scoped(destination, to), payload })
 }
 
-/// Returns source port, destination port and payload of a datagram whose lengths and checksum are right.
+/// The ports of a datagram, and its payload.
+struct UdpPayload<'a> {
+    /// Source port.
+    from: u16,
+    /// Destination port.
+    to: u16,
+    payload: &'a [u8],
+}
+
+/// Returns the ports and payload of a datagram whose lengths and checksum are right.
 #[inline]
 fn parse_udp<'a>(
     datagram: &'a [u8],
@@ -198,22 +217,31 @@ fn parse_udp<'a>(
     destination: &[u8],
     may_omit: bool,
     rules: Rules,
-) -> Result<(u16, u16, &'a [u8]), FrameFault> {
+) -> Result<UdpPayload<'a>, FrameFault> {
     let field = |at| u16_at(datagram, at).ok_or(FrameFault::Malformed);
     let (from, to, length) = (field(0)?, field(2)?, field(4)?);
     // Bytes after the datagram in its packet are ignored, as the kernel does.
     let datagram = datagram.get(..usize::from(length)).ok_or(FrameFault::Malformed)?;
     let payload = datagram.get(UDP..).ok_or(FrameFault::Malformed)?;
     if field(6)? == 0 {
-        return if may_omit { Ok((from, to, payload)) } else { Err(FrameFault::Checksum) };
+        return if may_omit { Ok(UdpPayload { from, to, payload }) } else { Err(FrameFault::Checksum) };
     }
     let pseudo = pseudo_header(source, destination, length);
     let right = fold(sum(datagram, pseudo)) == 0xffff;
     if right || (rules.unfinished_checksums && datagram[6..UDP] == fold(pseudo).to_ne_bytes()) {
-        Ok((from, to, payload))
+        Ok(UdpPayload { from, to, payload })
     } else {
         Err(FrameFault::Checksum)
     }
+}
+
+/// The addresses and ports of a reply.
+#[derive(Clone, Copy)]
+pub(super) struct ReplyAddresses {
+    /// The server's, which the query was sent to.
+    pub(super) from: SocketAddr,
+    /// The client's.
+    pub(super) to: SocketAddr,
 }
 
 /// Writes the headers of a reply before its payload, which is the `len` bytes of `frame` from [`HEADROOM`]
@@ -226,7 +254,7 @@ fn parse_udp<'a>(
 pub(super) fn build(
     frame: &mut [u8],
     link: &LinkLayer,
-    (from, to): (SocketAddr, SocketAddr),
+    ReplyAddresses { from, to }: ReplyAddresses,
     len: usize,
     id: u16,
 ) -> Option<usize> {
@@ -472,12 +500,12 @@ pub(super) mod tests {
         let bytes = frame(v4().0, v4().1, None, &[1; 20]);
         let link = parse(&bytes, RULES).unwrap().link;
         let mut out = vec![0; 70_000];
-        let ends = (v4().1, v4().0);
+        let ends = ReplyAddresses { from: v4().1, to: v4().0 };
         assert_eq!(build(&mut out[..HEADROOM + 10], &link, ends, 11, 0), None);
         assert!(build(&mut out[..HEADROOM + 10], &link, ends, 10, 0).is_some());
         assert!(build(&mut out, &link, ends, 65_507, 0).is_some());
         assert_eq!(build(&mut out, &link, ends, 65_508, 0), None);
-        assert_eq!(build(&mut out, &link, (v4().1, v6().0), 10, 0), None);
+        assert_eq!(build(&mut out, &link, ReplyAddresses { to: v6().0, ..ends }, 10, 0), None);
     }
 
     /// Two different addresses of one family, with ports.
@@ -552,7 +580,8 @@ pub(super) mod tests {
             let link = parse(&query, RULES).unwrap().link;
             let mut out = vec![0xaa; 2048];
             out[HEADROOM..HEADROOM + payload.len()].copy_from_slice(&payload);
-            let start = build(&mut out, &link, (to, from), payload.len(), id).unwrap();
+            let ends = ReplyAddresses { from: to, to: from };
+            let start = build(&mut out, &link, ends, payload.len(), id).unwrap();
             // The same frame built step by step, then the fields in which a reply differs from such a query.
             let mut expected = frame(to, from, tag, &payload);
             expected[..6].copy_from_slice(&query[6..12]);

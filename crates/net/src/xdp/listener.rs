@@ -72,7 +72,8 @@ impl XdpListener {
         let targets = targets(&listeners, &interface).map_err(refuse)?;
         let queues = xdp.queues.unwrap_or(u32::MAX).clamp(1, interface.queues);
         let measures = measures(&interface, &targets, config);
-        let (attachment, map, driver) = attach(&interface, &targets, measures, xdp.attach).map_err(refuse)?;
+        let Attached { attachment, map, driver } =
+            attach(&interface, &targets, measures, xdp.attach).map_err(refuse)?;
         let layout = FrameLayout {
             frame: measures.frame,
             receive: xdp.frames.clamp(64, 1 << 16).next_power_of_two(),
@@ -152,14 +153,22 @@ fn measures(interface: &Interface, targets: &[(IpAddr, u16)], config: &ListenerC
     Measures { rules, frame, batch: config.udp.batch.clamp(1, 1024), room }
 }
 
-/// Loads the program and attaches it. Also returns the map of sockets, still empty, and whether the program
-/// runs in the driver.
+/// An attached program.
+struct Attached {
+    attachment: Attachment,
+    /// The map of sockets, still empty.
+    map: OwnedFd,
+    /// Whether the program runs in the driver.
+    driver: bool,
+}
+
+/// Loads the program and attaches it.
 fn attach(
     interface: &Interface,
     targets: &[(IpAddr, u16)],
     measures: Measures,
     how: XdpAttach,
-) -> Result<(Attachment, OwnedFd, bool), StepError> {
+) -> Result<Attached, StepError> {
     use std::os::fd::AsRawFd;
     let map = bpf::sockets_map(interface.queues).map_err(|e| ("make a map of AF_XDP sockets", e))?;
     let passed = Passed::new().map_err(|e| ("make a map of counters", e))?;
@@ -180,7 +189,7 @@ fn attach(
         },
     };
     let link = link.map_err(|e| ("attach the program to the interface", e))?;
-    Ok((Attachment { link: Mutex::new(Some(link)), passed }, map, driver))
+    Ok(Attached { attachment: Attachment { link: Mutex::new(Some(link)), passed }, map, driver })
 }
 
 /// The step that fails if replies to tagged queries would be sent without a tag.

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use transport::{
-    Batch, Client, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress,
-    Transport,
+    Batch, Client, Clock, Envelope, LateLayout, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies,
+    ReturnAddress, Transport,
 };
 
 use super::attachment::Attachment;
-use super::frame::{self, FrameFault, HEADROOM, LinkLayer, Rules};
+use super::frame::{self, FrameFault, HEADROOM, LinkLayer, ReplyAddresses, Rules};
 use super::socket::QueueSocket;
 use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
@@ -217,7 +217,8 @@ impl Datagrams for Queue {
     fn late(&mut self) -> LateReplies<'_> {
         let room = self.endpoints.iter().map(Endpoint::max_reply).min().unwrap_or(0);
         self.late_output.resize(MAX_LATE_BATCH * room, 0);
-        LateReplies::new(&mut self.late_output, (room, room, MAX_LATE_BATCH), &mut self.late, Clock::System)
+        let layout = LateLayout { stride: room, room, most: MAX_LATE_BATCH };
+        LateReplies::new(&mut self.late_output, layout, &mut self.late, Clock::System)
     }
 
     fn send_late(&mut self) -> u64 {
@@ -248,7 +249,7 @@ impl Datagrams for Queue {
         let frames = self.socket.frames();
         for (i, (envelope, frame)) in self.envelopes.iter().zip(frames.chunks_exact_mut(size)).enumerate() {
             let Some(len) = tally.settle(self.outcomes[i].take(), room) else { continue };
-            let ends = (envelope.client.local, envelope.client.peer);
+            let ends = ReplyAddresses { from: envelope.client.local, to: envelope.client.peer };
             if let Some(start) = frame::build(frame, &self.links[envelope.raw], ends, len, self.ids.next()) {
                 self.sends.push((i, start, HEADROOM + len - start));
                 bytes += len as u64;

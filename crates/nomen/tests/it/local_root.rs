@@ -75,13 +75,13 @@ impl Version<'_> {
         let at = |seconds: i64| u32::try_from(now + seconds).expect("before 2106");
         let validity = Validity { inception: at(ends - 172_800), expiration: at(*ends) };
         let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
-            vec![key.sign(Name::ROOT, (owner, rtype, ttl), rdatas, validity)]
+            vec![key.sign(Name::ROOT, owner, rtype, ttl, rdatas, validity)]
         };
         let mut records = sign_by(Name::ROOT, records, &Chain::Nsec, &sign);
         let zone = testkit::build(Name::ROOT, &testkit::key(), &records);
         let digest = zonemd::records(&zone, &[ZonemdHash::Sha384]);
-        let set = (name("."), Type::ZONEMD, Ttl::from_secs(3600));
-        let over_it = of_digest.sign(Name::ROOT, set, &digest, validity);
+        let ttl = Ttl::from_secs(3600);
+        let over_it = of_digest.sign(Name::ROOT, name("."), Type::ZONEMD, ttl, &digest, validity);
         let mut out = String::new();
         for record in &mut records {
             if record.rtype == Type::ZONEMD {

@@ -70,7 +70,7 @@ pub(crate) fn signed_by(
     let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
         let last = keys.len() - 1;
         let signers = if rtype == Type::DNSKEY { keys } else { &keys[last..] };
-        signers.iter().map(|key| key.sign(zone.as_name(), (owner, rtype, ttl), rdatas, validity)).collect()
+        signers.iter().map(|key| key.sign(zone.as_name(), owner, rtype, ttl, rdatas, validity)).collect()
     };
     let mut out = String::new();
     for ModelRecord { owner, rtype, ttl, rdata } in sign_by(zone.as_name(), &records, chain, &sign) {

@@ -151,7 +151,7 @@ fn of_a_batch_that_may_be_put_off_memory_answers_first() {
     assert_eq!(worker.stats().pending.get(), 0, "no ticket is taken yet");
     let resumed = batch.resume(&mut worker);
     assert_eq!(resumed.len(), 2, "{resumed:?}");
-    assert!(resumed.iter().all(|(_, _, message)| *message == ask(true, true, &at_once)));
+    assert!(resumed.iter().all(|late| late.message == ask(true, true, &at_once)));
     assert_eq!(worker.stats().pending.get(), 1);
     let read: u64 = worker.stats().queries.iter().flatten().map(|counter| counter.get()).sum();
     assert_eq!(read, 5, "each is counted once");

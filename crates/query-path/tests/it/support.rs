@@ -217,7 +217,7 @@ impl Rig {
     /// The late answers that are ready.
     pub(crate) fn late(&mut self) -> Vec<(Transport, Outcome, Vec<u8>)> {
         let all = Packets::new(Transport::Udp, MAX_MESSAGE).late(&mut self.worker);
-        all.into_iter().map(|(to, outcome, message)| (to.client.transport, outcome, message)).collect()
+        all.into_iter().map(|late| (late.to.client.transport, late.outcome, late.message)).collect()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::waiter::Wanted;
 
 /// Recent validations kept for clients that are settled later than others.
-pub(crate) const RECENT: usize = 16;
+pub(crate) const MAX_RECENT_VALIDATIONS: usize = 16;
 
 /// Running validations, and the cached keys of zones.
 pub(crate) struct State {

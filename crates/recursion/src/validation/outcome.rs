@@ -11,7 +11,7 @@ use crate::failures::FailureCause;
 use crate::jobs::form::Form;
 use crate::jobs::job::Job;
 use crate::jobs::queue::Candidate;
-use crate::jobs::state::{Finished, RECENT, State};
+use crate::jobs::state::{Finished, MAX_RECENT_VALIDATIONS, State};
 use crate::jobs::{Turn, lock};
 use crate::message::{Message, Piece};
 use crate::policy::Policy;
@@ -35,7 +35,7 @@ impl Service {
         let mut state = lock(&self.validating);
         let Some((received, candidates)) = who(&mut state) else { return };
         let finished = Arc::new(Finished { received, answer, form, validated, asked });
-        state.recent.truncate(RECENT - 1);
+        state.recent.truncate(MAX_RECENT_VALIDATIONS - 1);
         state.recent.push_front(Arc::clone(&finished));
         drop(state);
         let for_client = candidates.iter().any(|candidate| matches!(candidate.who, Who::Client(_)));
@@ -71,12 +71,11 @@ impl Service {
             }
         }
         let Some(response) = job.validator.response() else { return };
-        let proven = (response, validated);
         if let Some(ttl) = job.answer.negative_ttl {
             let ttl = ttl.min(validated.ttl);
-            self.learn_denial(turn.policy, &job.query_key, proven, ttl, turn.at.cache);
+            self.learn_denial(turn.policy, &job.query_key, response, validated, ttl, turn.at.cache);
         }
-        self.learn_wildcards(turn.policy, &job.query_key, proven, turn.at.cache);
+        self.learn_wildcards(turn.policy, &job.query_key, response, validated, turn.at.cache);
     }
 
     fn remember_bogus(

@@ -127,7 +127,7 @@ fn verdict(case: &Case, question: &str, says: &str) -> ScenarioAnswers {
     let bits = [(dnssec_ok, DO), (checking_disabled, CD), (authentic, AD)];
     let flags = bits.into_iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
     let asked =
-        |kind: PeerKind| shown(ask_once(kind.address(), (&name, qtype, 1), flags, REPLY_TIMEOUT).as_deref());
+        |kind: PeerKind| shown(ask_once(kind.address(), &name, qtype, 1, flags, REPLY_TIMEOUT).as_deref());
     let theirs: Vec<String> = std::thread::scope(|scope| {
         let all: Vec<_> = PeerKind::ALL.map(|kind| scope.spawn(move || asked(kind))).into();
         all.into_iter().map(|thread| thread.join().expect("no panic")).collect()

@@ -188,7 +188,7 @@ impl World {
     pub(crate) fn late(&mut self) -> Vec<Reply> {
         let packets = Packets::new(Transport::Udp, MAX_MESSAGE).clock(Clock::At(self.now));
         let all = packets.late(&mut self.worker);
-        all.into_iter().map(|(_, _, message)| Reply::read(&message)).collect()
+        all.into_iter().map(|late| Reply::read(&late.message)).collect()
     }
 
     /// Returns the only late answer that is ready.

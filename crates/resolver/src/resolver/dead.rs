@@ -12,7 +12,7 @@ use transport::Action;
 
 use super::Resolver;
 use super::seek::plain;
-use super::state::{LookupId, State, Steps, Timer, Try, TryId};
+use super::state::{Carrier, LookupId, State, Steps, Timer, Try, TryId};
 use crate::config::Reach;
 use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::query;
@@ -86,11 +86,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let query_key = plain(domain.as_lower(), wire::Type::NS);
         let stream = self.servers.get(server).is_some_and(|server| server.upstream.reach == Reach::Tcp);
         let try_id = TryId(self.number());
-        let carrier = match stream {
-            true => self.stream_to(server, try_id, now, actions),
-            false => self.datagram_to(server, try_id, actions),
-        };
-        let Some((link, id, measurable)) = carrier else { return };
+        let carrier = self.carrier_to(server, stream, try_id, now, actions);
+        let Some(Carrier { link, query_id: id, measurable }) = carrier else { return };
         let (name, mixed) = self.name_for(server, &query_key.name.into(), now);
         let opt = self.opt_for(server, Steps::default(), now);
         let message = query::build(id, name.as_name(), &query_key, recursion_desired, opt.as_ref());

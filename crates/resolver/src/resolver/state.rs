@@ -387,6 +387,15 @@ impl Try {
     }
 }
 
+/// The link that a query is sent on.
+pub(super) struct Carrier {
+    pub(super) link: Link,
+    /// The ID of the query.
+    pub(super) query_id: u16,
+    /// Whether its reply is measured: opening a connection takes a round trip.
+    pub(super) measurable: bool,
+}
+
 /// A connection to a server.
 pub(super) struct Connection {
     pub(super) server: ServerId,

@@ -7,22 +7,22 @@ use std::time::Instant;
 use transport::{Action, Link, Transport};
 
 use super::Resolver;
-use super::state::{Connection, LinkUse, Steps, Timer, TryId};
+use super::state::{Carrier, Connection, LinkUse, Steps, Timer, TryId};
 use crate::random::Random;
 use crate::request::LookupSink;
 use crate::servers::ServerId;
 use crate::trace::TraceEvent;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
-    /// Returns a connection to `server` with room for one more query, an ID for it, and whether the
-    /// connection is open already. `None` if all possible connections are full.
+    /// Returns a connection to `server` with room for one more query. `None` if all possible connections are
+    /// full.
     pub(super) fn stream_to(
         &mut self,
         server: ServerId,
         id: TryId,
         now: Instant,
         actions: &mut Vec<Action>,
-    ) -> Option<(Link, u16, bool)> {
+    ) -> Option<Carrier> {
         let known = self.servers.get(server)?.connections.iter().copied().find(|link| self.takes_more(*link));
         let link = match known {
             Some(link) => link,
@@ -33,9 +33,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let query_id = (0..=u16::MAX).map(|n| first.wrapping_add(n));
         let query_id = query_id.into_iter().find(|id| !connection.pending.contains_key(id))?;
         connection.pending.insert(query_id, id);
-        let open = connection.open;
+        let measurable = connection.open;
         self.touch(link, now);
-        Some((link, query_id, open))
+        Some(Carrier { link, query_id, measurable })
     }
 
     fn takes_more(&self, link: Link) -> bool {

@@ -7,7 +7,7 @@ use transport::{Action, Link, Transport};
 use wire::NameBuf;
 
 use super::Resolver;
-use super::state::{LinkUse, Lookup, LookupId, Steps, Timer, Try, TryId};
+use super::state::{Carrier, LinkUse, Lookup, LookupId, Steps, Timer, Try, TryId};
 use crate::config::{BudgetLimits, Reach};
 use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::query::{self, Opt};
@@ -72,11 +72,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let tcp_only = self.servers.get(server).is_some_and(|server| server.upstream.reach == Reach::Tcp);
         let stream = steps.stream || tcp_only;
         let try_id = TryId(self.number());
-        let carrier = match stream {
-            true => self.stream_to(server, try_id, now, actions),
-            false => self.datagram_to(server, try_id, actions),
+        let carrier = self.carrier_to(server, stream, try_id, now, actions);
+        let Some(Carrier { link, query_id, measurable }) = carrier else {
+            return self.go_on(id, now, actions);
         };
-        let Some((link, query_id, measurable)) = carrier else { return self.go_on(id, now, actions) };
         let (name, mixed) = self.name_for(server, &query_key.name.into(), now);
         let opt = self.opt_for(server, steps, now);
         let message = query::build(query_id, name.as_name(), &query_key, recursion_desired, opt.as_ref());
@@ -142,19 +141,30 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
-    /// Opens a link for one UDP exchange.
-    pub(super) fn datagram_to(
+    /// Returns the link for a query: a connection if `stream`, else a new one for a UDP exchange. `None` if
+    /// all possible connections are full.
+    pub(super) fn carrier_to(
         &mut self,
         server: ServerId,
+        stream: bool,
         id: TryId,
+        now: Instant,
         actions: &mut Vec<Action>,
-    ) -> Option<(Link, u16, bool)> {
+    ) -> Option<Carrier> {
+        match stream {
+            true => self.stream_to(server, id, now, actions),
+            false => self.datagram_to(server, id, actions),
+        }
+    }
+
+    /// Opens a link for one UDP exchange.
+    fn datagram_to(&mut self, server: ServerId, id: TryId, actions: &mut Vec<Action>) -> Option<Carrier> {
         let link = Link(self.number());
         let to = self.servers.get(server)?.upstream.address;
         let from = self.config.source_for(to);
         actions.push(Action::Open { link, transport: Transport::Udp, to, from });
         self.links.insert(link, LinkUse::Datagram(id));
-        Some((link, self.random.next_u32() as u16, true))
+        Some(Carrier { link, query_id: self.random.next_u32() as u16, measurable: true })
     }
 
     /// Returns the name as sent to this server, and whether its letters are in random case.

@@ -245,7 +245,7 @@ impl Stage {
         let qname = name(words[1]);
         let qtype = Type::from_text(words[2].as_bytes()).expect("a type");
         let flags = if words.contains(&"do") { DO } else { 0 };
-        let ask = |kind: PeerKind| ask_once(kind.address(), (&qname, qtype, 1), flags, REPLY_TIMEOUT);
+        let ask = |kind: PeerKind| ask_once(kind.address(), &qname, qtype, 1, flags, REPLY_TIMEOUT);
         let replies = std::thread::scope(|scope| {
             let all: Vec<_> = PeerKind::ALL.map(|kind| scope.spawn(move || ask(kind))).into();
             all.into_iter().map(|thread| thread.join().expect("no panic")).collect()

@@ -417,19 +417,19 @@ mod tests {
 
     use super::*;
 
-    /// Times at which signatures are valid, first and last.
-    const GOOD: (u32, u32) = (1_000_000_000, 1_001_000_000);
+    /// When signatures are valid.
+    const GOOD: Validity = Validity { inception: 1_000_000_000, expiration: 1_001_000_000 };
 
     fn signing_key() -> SigningKey {
         SigningKey::new(1, SigningKey::KSK)
     }
 
-    /// A root zone signed with this key, with its digest; signatures are valid for that time.
-    fn root(key: &SigningKey, good: (u32, u32)) -> Arc<Zone> {
-        Arc::new(testkit::build(Name::ROOT, &testkit::key(), &root_records(key, good)))
+    /// A root zone signed with this key, with its digest.
+    fn root(key: &SigningKey, validity: Validity) -> Arc<Zone> {
+        Arc::new(testkit::build(Name::ROOT, &testkit::key(), &root_records(key, validity)))
     }
 
-    fn root_records(key: &SigningKey, (inception, expiration): (u32, u32)) -> Vec<ModelRecord> {
+    fn root_records(key: &SigningKey, validity: Validity) -> Vec<ModelRecord> {
         let (apex, ttl) = (name("."), Ttl::from_secs(3600));
         let record = |rtype, rdata| ModelRecord { owner: apex, rtype, ttl, rdata };
         let server = name("a.root.").as_name().as_wire().to_vec();
@@ -454,14 +454,13 @@ mod tests {
                 rdata: SigningKey::new(2, SigningKey::KSK).ds(cut.as_name()),
             },
         ];
-        let validity = Validity { inception, expiration };
         let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
-            vec![key.sign(Name::ROOT, (owner, rtype, ttl), rdatas, validity)]
+            vec![key.sign(Name::ROOT, owner, rtype, ttl, rdatas, validity)]
         };
         let mut records = sign_by(Name::ROOT, &records, &Chain::Nsec, &sign);
         let digest =
             zonemd::records(&testkit::build(Name::ROOT, &testkit::key(), &records), &[ZonemdHash::Sha384]);
-        let over_it = key.sign(Name::ROOT, (apex, Type::ZONEMD, ttl), &digest, validity);
+        let over_it = key.sign(Name::ROOT, apex, Type::ZONEMD, ttl, &digest, validity);
         for record in &mut records {
             let covers = record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes());
             match record.rtype {
@@ -492,11 +491,14 @@ mod tests {
     fn a_version_counts_if_its_digest_is_right_and_signed_by_keys_that_are_trusted() {
         let (good, trust) = (root(&signing_key(), GOOD), trust());
         let skew = u64::from(trust.settings.skew);
-        assert_eq!(judged(&good, &trust, GOOD.0), Ok(Some(UnixTime::from_secs(u64::from(GOOD.1) + skew))));
+        assert_eq!(
+            judged(&good, &trust, GOOD.inception),
+            Ok(Some(UnixTime::from_secs(u64::from(GOOD.expiration) + skew)))
+        );
         let forged = root(&SigningKey::new(3, SigningKey::KSK), GOOD);
-        let refused = judged(&forged, &trust, GOOD.0).expect_err("bogus");
+        let refused = judged(&forged, &trust, GOOD.inception).expect_err("bogus");
         assert!(refused.starts_with("serial 5: its ZONEMD is bogus: "), "{refused}");
-        for when in [GOOD.0 - 3600, GOOD.1 + 3600] {
+        for when in [GOOD.inception - 3600, GOOD.expiration + 3600] {
             let refused = judged(&good, &trust, when).expect_err("not good at that time");
             assert!(refused.contains("its ZONEMD is bogus"), "{refused}");
         }
@@ -504,7 +506,7 @@ mod tests {
         let blind = RootTrust { anchors: None, ..trust.clone() };
         let without = RootTrust { anchors: Some(TrustAnchors::none()), ..trust };
         for trust in [blind, without] {
-            assert!(judged(&forged, &trust, GOOD.0).is_ok());
+            assert!(judged(&forged, &trust, GOOD.inception).is_ok());
         }
     }
 
@@ -514,7 +516,7 @@ mod tests {
             let mut records = root_records(&signing_key(), GOOD);
             spoil(&mut records);
             let zone = Arc::new(testkit::build(Name::ROOT, &testkit::key(), &records));
-            judged(&zone, &trust(), GOOD.0).expect_err("refused")
+            judged(&zone, &trust(), GOOD.inception).expect_err("refused")
         };
         let glue = |records: &mut Vec<ModelRecord>| {
             let of_host = records.iter_mut().filter(|record| record.rtype == Type::A);
@@ -532,8 +534,12 @@ mod tests {
 
     #[test]
     fn it_says_what_an_authoritative_server_would_say() {
-        let copy = RootCopy::judge(&root(&signing_key(), GOOD), &trust(), UnixTime::from_secs(GOOD.0.into()))
-            .expect("good");
+        let copy = RootCopy::judge(
+            &root(&signing_key(), GOOD),
+            &trust(),
+            UnixTime::from_secs(GOOD.inception.into()),
+        )
+        .expect("good");
         let mut message = Vec::new();
         let mut says = |text: &str, qtype| {
             assert!(copy.respond(name(text).as_name(), qtype, true, &mut message));
@@ -554,7 +560,7 @@ mod tests {
 
     #[test]
     fn it_is_asked_only_while_it_is_wanted_trusted_there_and_good() {
-        let forever = (GOOD.0, u32::MAX / 2 + GOOD.0);
+        let forever = Validity { expiration: u32::MAX / 2 + GOOD.inception, ..GOOD };
         let (local_root, zone) = (Arc::new(LocalRoot::default()), root(&signing_key(), forever));
         let asked = || local_root.respond(&query_key("nosuch.", Type::A), &mut Vec::new());
         let word = || local_root.status().map(|status| status.word);
@@ -585,7 +591,7 @@ mod tests {
     /// before it was checked whether trusted keys sign it.
     #[test]
     fn a_bogus_version_replaced_the_good_one() {
-        let forever = (GOOD.0, u32::MAX / 2 + GOOD.0);
+        let forever = Validity { expiration: u32::MAX / 2 + GOOD.inception, ..GOOD };
         let (local_root, good) = (LocalRoot::default(), root(&signing_key(), forever));
         let forged = |serial| {
             let mut records = root_records(&SigningKey::new(3, SigningKey::KSK), forever);
@@ -646,14 +652,14 @@ mod tests {
         let zone = root(&signing_key(), GOOD);
         let asked =
             |local_root: &LocalRoot| local_root.respond(&query_key("nosuch.", Type::A), &mut Vec::new());
-        let local_root = in_use(&zone, trust(), GOOD.0);
+        let local_root = in_use(&zone, trust(), GOOD.inception);
         assert_eq!((asked(&local_root), word(&local_root)), (false, "refused"));
         let fault = local_root.status().and_then(|status| status.fault).expect("a fault");
         assert!(fault.contains("its ZONEMD is bogus: ") && fault.contains("expired"), "{fault}");
         // The status shows that, too, without a query in between.
-        assert_eq!(word(&in_use(&zone, trust(), GOOD.0)), "refused");
+        assert_eq!(word(&in_use(&zone, trust(), GOOD.inception)), "refused");
         // Without validation the copy stays in use.
-        let local_root = in_use(&zone, RootTrust { anchors: None, ..trust() }, GOOD.0);
+        let local_root = in_use(&zone, RootTrust { anchors: None, ..trust() }, GOOD.inception);
         assert_eq!((asked(&local_root), word(&local_root)), (true, "ok"));
     }
 
@@ -669,7 +675,10 @@ mod tests {
         records.push(forged);
         let zone = Arc::new(testkit::build(Name::ROOT, &testkit::key(), &records));
         let skew = u64::from(trust().settings.skew);
-        assert_eq!(judged(&zone, &trust(), GOOD.0), Ok(Some(UnixTime::from_secs(u64::from(GOOD.1) + skew))));
-        assert_eq!(word(&in_use(&zone, trust(), GOOD.0)), "refused");
+        assert_eq!(
+            judged(&zone, &trust(), GOOD.inception),
+            Ok(Some(UnixTime::from_secs(u64::from(GOOD.expiration) + skew)))
+        );
+        assert_eq!(word(&in_use(&zone, trust(), GOOD.inception)), "refused");
     }
 }

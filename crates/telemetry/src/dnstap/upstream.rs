@@ -119,7 +119,13 @@ impl Tap {
             open.sent.remove(0);
         }
         open.sent.push((id, now));
-        self.dnstap.of_server(kind, open, message, id, (Some(now), None));
+        self.dnstap.of_server(
+            kind,
+            open,
+            message,
+            id,
+            MessageTimes { query_at: Some(now), response_at: None },
+        );
     }
 
     fn response(&mut self, link: Link, message: &[u8], now: Instant) {
@@ -134,7 +140,13 @@ impl Tap {
         let id = header.id().to_be_bytes();
         let place = open.sent.iter().position(|(sent, _)| *sent == id);
         let sent = place.map(|place| open.sent.swap_remove(place).1);
-        self.dnstap.of_server(kind, open, message, id, (sent, Some(now)));
+        self.dnstap.of_server(
+            kind,
+            open,
+            message,
+            id,
+            MessageTimes { query_at: sent, response_at: Some(now) },
+        );
     }
 }
 
@@ -146,25 +158,25 @@ const UPSTREAM: [DnstapKind; 4] = [
     DnstapKind::ResolverResponse,
 ];
 
+/// When a query was sent and its response received, if known.
+#[derive(Clone, Copy)]
+struct MessageTimes {
+    query_at: Option<Instant>,
+    response_at: Option<Instant>,
+}
+
 impl Dnstap {
     /// Returns whether any message to or from other servers is copied.
     fn wants_upstream(&self) -> bool {
         UPSTREAM.iter().any(|kind| self.is_selected(*kind))
     }
 
-    fn of_server(
-        &self,
-        kind: DnstapKind,
-        link: &Open,
-        message: &[u8],
-        id: [u8; 2],
-        (query_at, response_at): (Option<Instant>, Option<Instant>),
-    ) {
+    fn of_server(&self, kind: DnstapKind, link: &Open, message: &[u8], id: [u8; 2], times: MessageTimes) {
         if !self.wants(kind, id, link.to.port()) {
             return;
         }
         let unix = |at: Option<Instant>| at.map(|at| self.clock.unix(at));
-        let (query_at, response_at) = (unix(query_at), unix(response_at));
+        let (query_at, response_at) = (unix(times.query_at), unix(times.response_at));
         let (transport, answers) = (link.transport, link.to);
         let asks = link.asks();
         let seen = || Seen { kind, transport, asks, answers, query_at, response_at, zone_len: 0 };

@@ -28,6 +28,7 @@ use crate::budget::{ValidationBudget, ValidationLimits};
 use crate::outcome::BogusReason;
 use crate::response::Response;
 use crate::settings::ValidationSettings;
+use point::Sighting;
 pub use point::TrustPoint;
 pub use text::TrustTextFault;
 
@@ -220,7 +221,7 @@ impl TrustPoints {
         let mut report = AnchorReport::default();
         let mut budget = ValidationBudget::new(ValidationLimits::default());
         match at.and_then(|at| response.sets.get(at)) {
-            Some(set) => point.receive(zone, set, (settings, now), &mut budget, &mut report),
+            Some(set) => point.receive(&Sighting { zone, set, settings, now }, &mut budget, &mut report),
             None => report.fault = Some(BogusReason::NoDnskey),
         }
         if report.fault.is_some() {

@@ -19,7 +19,7 @@ use crate::signatures::Checked;
 /// Most keys stored per zone. Beyond that, removed keys are dropped, or else new keys are ignored.
 const MOST_KEYS: usize = 64;
 /// Longest time between two queries (RFC 5011 §2.3).
-const LONGEST: Duration = Duration::from_secs(15 * DAY.as_secs());
+const MAX_QUERY_INTERVAL: Duration = Duration::from_secs(15 * DAY.as_secs());
 
 /// A zone whose anchors are followed: a trust point (RFC 5011 §1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,11 +36,11 @@ pub struct TrustPoint {
 }
 
 /// The context of a received DNSKEY RRset.
-struct Sighting<'a> {
-    zone: Name<'a>,
-    set: &'a ReceivedSet,
-    settings: &'a ValidationSettings,
-    now: UnixTime,
+pub(super) struct Sighting<'a> {
+    pub(super) zone: Name<'a>,
+    pub(super) set: &'a ReceivedSet,
+    pub(super) settings: &'a ValidationSettings,
+    pub(super) now: UnixTime,
 }
 
 impl TrustPoint {
@@ -82,7 +82,7 @@ impl TrustPoint {
     /// exceed the longest interval, they are due at once.
     pub(super) fn left(&self, now: UnixTime) -> Duration {
         let left = self.next.saturating_duration_since(now);
-        if left > LONGEST { Duration::ZERO } else { left }
+        if left > MAX_QUERY_INTERVAL { Duration::ZERO } else { left }
     }
 
     /// Makes the keys due for a query at once.
@@ -109,18 +109,16 @@ impl TrustPoint {
     /// Processes the zone's DNSKEY RRset.
     pub(super) fn receive(
         &mut self,
-        zone: Name<'_>,
-        set: &ReceivedSet,
-        (settings, now): (&ValidationSettings, UnixTime),
+        sighting: &Sighting<'_>,
         budget: &mut ValidationBudget,
         report: &mut AnchorReport,
     ) {
-        let sighting = Sighting { zone, set, settings, now };
+        let Sighting { zone, set, settings, now } = *sighting;
         let mut events = Vec::new();
-        self.revoke(&sighting, budget, &mut events);
+        self.revoke(sighting, budget, &mut events);
         let anchors: Vec<Vec<u8>> = self.anchors(zone).into_iter().collect();
         match check_keys(set, zone, &anchors, settings, now, budget) {
-            Ok(checked) => self.sight(&sighting, checked, &mut events),
+            Ok(checked) => self.sight(sighting, checked, &mut events),
             Err(fault) => report.fault = Some(fault),
         }
         let zone = zone.to_buf();
@@ -174,7 +172,8 @@ impl TrustPoint {
         let ttl = Duration::from_secs(checked.original_ttl.as_secs().into());
         let shorter = u64::from(checked.original_ttl.min(checked.left).as_secs());
         let part = |share: u64, most: Duration| HOUR.max(most.min(Duration::from_secs(shorter / share)));
-        (self.seen, self.next, self.retry) = (Some(now), now.saturating_add(part(2, LONGEST)), part(10, DAY));
+        (self.seen, self.next, self.retry) =
+            (Some(now), now.saturating_add(part(2, MAX_QUERY_INTERVAL)), part(10, DAY));
         for key in &mut self.keys {
             let is_there = set.rdatas.contains(&key.rdata);
             let was_revoked_there =

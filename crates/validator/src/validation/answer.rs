@@ -9,7 +9,7 @@ use crate::denial::Claim;
 use crate::outcome::{BogusReason, Security};
 
 /// Most links followed, CNAME and DNAME together.
-const LINKS: usize = 16;
+const MAX_CHAIN_LINKS: usize = 16;
 
 /// The combined result of an answer's parts.
 struct Parts {
@@ -81,7 +81,7 @@ impl Examined {
             return Ok(parts.validated(asked, None));
         }
         let mut name = asked;
-        for _ in 0..=LINKS {
+        for _ in 0..=MAX_CHAIN_LINKS {
             match self.found(name.as_name()) {
                 Found::Dname(at) => match self.dname(at, name, &mut parts, work)? {
                     Some(next) => name = next,

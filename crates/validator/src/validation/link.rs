@@ -8,7 +8,7 @@ use super::work::{Examined, Halt, Part, Work, is_expanded};
 use crate::delegation;
 use crate::denial::Claim;
 use crate::outcome::{BogusReason, InsecureReason, Security};
-use crate::trust::Trust;
+use crate::trust::{SecureDelegation, Trust};
 
 impl Examined {
     /// The trust state that follows from a DS response.
@@ -103,7 +103,7 @@ impl Examined {
     pub(super) fn keys(&mut self, work: &mut Work<'_>) -> Option<Learned> {
         let zone: NameBuf = self.response.name.into();
         let zone = zone.as_name();
-        let (ds, by, left) = work.ways().delegation(zone)?;
+        let SecureDelegation { ds, by, left } = work.ways().delegation(zone)?;
         let ds = match delegation::delegated(&ds, work.by.settings) {
             Trust::Delegated(ds) => ds,
             trust => return Some(Learned { trust, by, ttl: left, covers: Vec::new() }),

@@ -314,7 +314,7 @@ impl Validator {
                 task.second = Second::None(learned.clone());
                 return;
             }
-            let zone = by.work_of(table).delegation(need.name()).and_then(|(_, zone, _)| zone);
+            let zone = by.work_of(table).delegation(need.name()).and_then(|known| known.by);
             let bogus = Trust::Bogus(BogusReason::Unreachable);
             table.learn(need.name(), bogus, zone, by.settings.bogus_ttl, by.now);
         }

@@ -13,7 +13,7 @@ use crate::signatures::{Checked, Checker};
 use crate::trust::{Need, SharedData, Standing, Trust, TrustTable, Ways};
 
 /// Most signers considered for one RRset, or for the proof of one absence.
-const SIGNERS: usize = 3;
+const MAX_SIGNERS: usize = 3;
 
 /// Inputs, cache and budget of the examination.
 pub(super) struct Work<'a> {
@@ -341,7 +341,7 @@ fn unsecured(
 }
 
 /// The signers of RRsets that are at or above `name`, or strictly above `below` if it is set. Deepest first,
-/// at most [`SIGNERS`].
+/// at most [`MAX_SIGNERS`].
 fn signers<'s>(
     sets: impl Iterator<Item = &'s ReceivedSet>,
     name: Name<'_>,
@@ -357,7 +357,7 @@ fn signers<'s>(
         }
     }
     all.sort_by_key(|signer| std::cmp::Reverse(signer.as_name().label_count()));
-    all.truncate(SIGNERS);
+    all.truncate(MAX_SIGNERS);
     all
 }
 

@@ -30,7 +30,7 @@ impl Zone {
     fn signed(&self, owner: NameBuf, rtype: Type, mut rdatas: Vec<Vec<u8>>) -> Vec<Line> {
         rdatas.sort();
         let key = &self.keys[usize::from(rtype != Type::DNSKEY)];
-        let sig = key.sign(self.apex.as_name(), (owner, rtype, TTL), &rdatas, VALID);
+        let sig = key.sign(self.apex.as_name(), owner, rtype, TTL, &rdatas, VALID);
         let line = |rtype, rdata| Line { owner, rtype, ttl: TTL, rdata };
         let mut lines: Vec<Line> = rdatas.into_iter().map(|rdata| line(rtype, rdata)).collect();
         lines.push(line(Type::RRSIG, sig.rdata));

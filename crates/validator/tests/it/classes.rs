@@ -31,7 +31,7 @@ pub(crate) fn signed(zone: &str, owner: &str, rtype: Type, rdatas: &[&[u8]]) -> 
 fn signed_at(zone: &str, owner: &str, rtype: Type, rdatas: &[&[u8]], validity: Validity) -> Vec<Line> {
     let mut data: Vec<Vec<u8>> = rdatas.iter().map(|rdata| rdata.to_vec()).collect();
     data.sort();
-    let sig = TREE.sign(name(zone), (name(owner), rtype, TTL), &data, validity);
+    let sig = TREE.sign(name(zone), name(owner), rtype, TTL, &data, validity);
     let mut lines: Vec<Line> = data.iter().map(|rdata| line(owner, rtype, rdata)).collect();
     lines.push(line(owner, Type::RRSIG, &sig.rdata));
     lines
@@ -92,7 +92,7 @@ fn class_1_one_trusted_key_does_not_make_the_set_trusted() {
             reply.answer.iter().filter(|l| l.rtype == Type::DNSKEY).map(|l| l.rdata.clone()).collect();
         let mut keys = keys;
         keys.sort();
-        let sig = foreign.sign(zone.as_name(), (zone, Type::DNSKEY, TTL), &keys, VALID);
+        let sig = foreign.sign(zone.as_name(), zone, Type::DNSKEY, TTL, &keys, VALID);
         reply.answer.retain(|line| line.rtype != Type::RRSIG);
         reply.answer.push(line("nsec.test.", Type::RRSIG, &sig.rdata));
         reply
@@ -135,7 +135,7 @@ fn class_3_fewer_labels_than_the_signer_has() {
     let sig = |labels: u8| {
         let owner = name("www.nsec.test.");
         let star = if labels == 1 { name("*.test.") } else { name("*.") };
-        let made = TREE.sign(name("nsec.test."), (star, Type::A, TTL), &[vec![192, 0, 2, 9]], VALID);
+        let made = TREE.sign(name("nsec.test."), star, Type::A, TTL, &[vec![192, 0, 2, 9]], VALID);
         vec![
             Line { owner, rtype: Type::A, ttl: TTL, rdata: vec![192, 0, 2, 9] },
             Line { owner, rtype: Type::RRSIG, ttl: TTL, rdata: made.rdata },
@@ -739,8 +739,7 @@ fn keys_that_may_not_sign_do_not() {
     let zone = name("nsec.test.");
     for flags in [SigningKey::KSK | 0x80, 1, 0] {
         let key = SigningKey::new(77, flags);
-        let sig =
-            key.sign(zone.as_name(), (zone, Type::DNSKEY, TTL), std::slice::from_ref(&key.dnskey), VALID);
+        let sig = key.sign(zone.as_name(), zone, Type::DNSKEY, TTL, std::slice::from_ref(&key.dnskey), VALID);
         let answer =
             vec![line("nsec.test.", Type::DNSKEY, &key.dnskey), line("nsec.test.", Type::RRSIG, &sig.rdata)];
         let ds = signed("test.", "nsec.test.", Type::DS, &[&key.ds(zone.as_name())]);

@@ -326,7 +326,7 @@ fn resign(reply: &TreeReply, line: &mut Line, inception: u32, expiration: u32) -
     let rdatas: Vec<Vec<u8>> = rdatas.into_iter().collect();
     let (owner, ttl) = (line.owner, sig.original_ttl);
     let validity = testkit::keys::Validity { inception, expiration };
-    let made = TREE.sign(zone, (owner, rtype, ttl), &rdatas, validity);
+    let made = TREE.sign(zone, owner, rtype, ttl, &rdatas, validity);
     assert_ne!(Serial(inception), Serial(expiration));
     line.rdata = made.rdata;
     true

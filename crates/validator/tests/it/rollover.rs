@@ -36,7 +36,7 @@ fn signed(keys: &[&SigningKey], signers: &[&SigningKey], ttl: u32, end: u64) -> 
     let ttl = Ttl::from_secs(ttl);
     let validity = Validity { inception: at(START - 400 * DAY), expiration: at(end) };
     let sign = |signer: &&SigningKey| {
-        let record = signer.sign(Name::ROOT, (NameBuf::ROOT, Type::DNSKEY, ttl), &rdatas, validity);
+        let record = signer.sign(Name::ROOT, NameBuf::ROOT, Type::DNSKEY, ttl, &rdatas, validity);
         ReceivedSignature { ttl, rdata: record.rdata }
     };
     let signatures = signers.iter().map(sign).collect();

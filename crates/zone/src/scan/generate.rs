@@ -201,7 +201,7 @@ impl<S: Sink> Scanner<'_, S> {
             line.extend_from_slice(&words_text);
             data_template.expand(value, &mut line);
             if let Err((mut trouble, of_owner)) =
-                self.generated_record(file, here, &owner_text, (&mut line, &mut index))
+                self.generated_record(file, here, &owner_text, &mut line, &mut index)
             {
                 let _ = write!(trouble.message, " (in the record made for {value})");
                 let pinned = if of_owner { owner } else { *first };
@@ -219,7 +219,8 @@ impl<S: Sink> Scanner<'_, S> {
         file: &mut OpenFile,
         here: &EntryPlace<'_>,
         owner: &'t [u8],
-        (line, index): (&'t mut Vec<u8>, &'t mut Vec<u32>),
+        line: &'t mut Vec<u8>,
+        index: &'t mut Vec<u32>,
     ) -> Result<(), (Box<Trouble<'t>>, bool)> {
         let owner = Token { bytes: owner, quoted: false };
         self.owner(file, owner).map_err(|trouble| (trouble, true))?;

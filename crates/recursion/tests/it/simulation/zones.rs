@@ -271,7 +271,7 @@ fn zone(plans: &[Plan], at: usize, dice: &mut Dice) -> ModelZone {
         let key = key(at);
         all.push(record(apex, Type::DNSKEY, key.dnskey.clone()));
         let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
-            vec![key.sign(apex.as_name(), (owner, rtype, ttl), rdatas, VALID)]
+            vec![key.sign(apex.as_name(), owner, rtype, ttl, rdatas, VALID)]
         };
         all = sign_by(apex.as_name(), &all, chain, &sign);
     }

@@ -34,17 +34,25 @@ struct Identity;
 /// Bytes of the two lengths and the algorithm.
 const HEAD: usize = 4;
 
-/// Algorithm, HIT and public key.
-fn parts(rest: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+/// The fields of an [`Identity`].
+struct IdentityFields<'a> {
+    algorithm: u8,
+    /// Host Identity Tag.
+    hit: &'a [u8],
+    /// Public key.
+    key: &'a [u8],
+}
+
+fn parts(rest: &[u8]) -> Option<IdentityFields<'_>> {
     let (&[hit_len, algorithm, a, b], rest) = rest.split_first_chunk::<HEAD>()?;
     let (hit, rest) = rest.split_at_checked(hit_len as usize)?;
     let key = rest.get(..u16::from_be_bytes([a, b]) as usize)?;
-    if hit.is_empty() || key.is_empty() { None } else { Some((algorithm, hit, key)) }
+    if hit.is_empty() || key.is_empty() { None } else { Some(IdentityFields { algorithm, hit, key }) }
 }
 
 impl Special for Identity {
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
-        parts(rest).map(|(_, hit, key)| HEAD + hit.len() + key.len()).ok_or(Malformed)
+        parts(rest).map(|fields| HEAD + fields.hit.len() + fields.key.len()).ok_or(Malformed)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -64,7 +72,7 @@ impl Special for Identity {
     }
 
     fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let (algorithm, hit, key) = parts(bytes).ok_or(fmt::Error)?;
+        let IdentityFields { algorithm, hit, key } = parts(bytes).ok_or(fmt::Error)?;
         text::write_decimal(algorithm as u64, to)?;
         to.write_str(" ")?;
         text::write_hex(hit, to)?;

@@ -43,7 +43,7 @@ impl Special for Location {
             [0, bytes @ ..] => {
                 let fields: &[u8; 15] = bytes.first_chunk().ok_or(Malformed)?;
                 let sizes = fields[..3].iter().all(|&size| size >> 4 <= 9 && size & 15 <= 9);
-                let (latitude, longitude, _) = coordinates(fields);
+                let Coordinates { latitude, longitude, .. } = coordinates(fields);
                 let on_earth =
                     latitude.abs_diff(MIDDLE) <= 90 * DEGREE && longitude.abs_diff(MIDDLE) <= 180 * DEGREE;
                 if sizes && on_earth { Ok(16) } else { Err(Malformed) }
@@ -78,7 +78,7 @@ impl Special for Location {
 
     fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
         let fields: &[u8; 15] = bytes.get(1..).and_then(<[u8]>::first_chunk).ok_or(fmt::Error)?;
-        let (latitude, longitude, altitude) = coordinates(fields);
+        let Coordinates { latitude, longitude, altitude } = coordinates(fields);
         write_angle(latitude, ["N", "S"], to)?;
         to.write_str(" ")?;
         write_angle(longitude, ["E", "W"], to)?;
@@ -93,10 +93,16 @@ impl Special for Location {
     }
 }
 
-/// Latitude, longitude, altitude.
-fn coordinates(fields: &[u8; 15]) -> (u32, u32, u32) {
+/// A place, in the units of the RDATA (RFC 1876 §2).
+struct Coordinates {
+    latitude: u32,
+    longitude: u32,
+    altitude: u32,
+}
+
+fn coordinates(fields: &[u8; 15]) -> Coordinates {
     let number = |at: usize| u32::from_be_bytes([fields[at], fields[at + 1], fields[at + 2], fields[at + 3]]);
-    (number(3), number(7), number(11))
+    Coordinates { latitude: number(3), longitude: number(7), altitude: number(11) }
 }
 
 /// Parses degrees, optional minutes and seconds, and one of two directions, the first of which is positive.
