@@ -21,7 +21,7 @@ use config::zone_name::ZoneNameFault;
 use telemetry::dnstap::SinkFault;
 use telemetry::logging::LogFault;
 use wording::reason;
-use zone_manager::changes::{AcceptFault, FileFault, TransactionFault};
+use zone_manager::changes::{AcceptFault, FileFault, TakeFault, TransactionFault};
 use zone_manager::secondaries::OrderFault;
 use zone_manager::shown_change::ShownChange;
 use zone_manager::written::WriteFault;
@@ -87,8 +87,8 @@ pub(crate) enum ThawFault {
     NotHeld,
     /// The zone is not reloaded.
     Reload(ReloadFault),
-    /// The zone does not take its file, for this reason.
-    NotTaken(String),
+    /// The zone does not take its file.
+    NotTaken(TakeFault),
     /// The end of the freeze cannot be noted.
     File(FileFault),
 }
@@ -98,7 +98,7 @@ impl fmt::Display for ThawFault {
         match self {
             Self::NotHeld => f.write_str("it cannot be changed, the log says why"),
             Self::Reload(fault) => fault.fmt(f),
-            Self::NotTaken(why) => f.write_str(why),
+            Self::NotTaken(fault) => fault.fmt(f),
             Self::File(fault) => fault.fmt(f),
         }
     }
@@ -138,8 +138,8 @@ pub(crate) enum CommandFault {
     Reload(ReloadFault),
     /// A reload has ended, and left something for the operator to fix.
     Incomplete(Arc<RoundReport>),
-    /// The zone does not take its file, for this reason.
-    NotTaken(String),
+    /// The zone does not take its file.
+    NotTaken(TakeFault),
     /// The order to the secondary zone is not carried out.
     Order(OrderFault),
     /// The zone is not frozen.
@@ -208,7 +208,7 @@ impl fmt::Display for CommandFault {
             Self::NoNegativeAnchor(domain) => write!(f, "no negative trust anchor was added for {domain}"),
             Self::Reload(fault) => fault.fmt(f),
             Self::Incomplete(report) => f.write_str(&report.complaint().unwrap_or_default()),
-            Self::NotTaken(why) => f.write_str(why),
+            Self::NotTaken(fault) => fault.fmt(f),
             Self::Order(fault) => fault.fmt(f),
             Self::NotFrozen(fault) => write!(f, "the zone is not frozen: {fault}"),
             Self::StaysFrozen(fault) => write!(f, "the zone stays frozen: {fault}"),

@@ -25,9 +25,9 @@ use serving::frontend::Frontend;
 use wording::reason;
 
 /// Descriptors per message; the kernel allows 253.
-const AT_ONCE: usize = 64;
+const MAX_DESCRIPTORS: usize = 64;
 /// Space for the descriptors of one message, in bytes.
-const SPACE: usize = rustix::cmsg_space!(ScmRights(AT_ONCE));
+const DESCRIPTOR_SPACE: usize = rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS));
 /// Longest wait for the other end to read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer line that is read, in bytes.
@@ -79,7 +79,7 @@ pub(super) async fn give(frontend: &Frontend, writer: &mut OwnedWriteHalf) -> io
     };
     write(writer, &AnswerLine::Done { ok: True, data: json!({"sockets": sockets.len()}) }).await?;
     let stream: &tokio::net::UnixStream = writer.as_ref();
-    for part in sockets.chunks(AT_ONCE) {
+    for part in sockets.chunks(MAX_DESCRIPTORS) {
         let sent = stream.async_io(Interest::WRITABLE, || send(stream.as_fd(), part));
         tokio::time::timeout(WRITE_TIMEOUT, sent).await??;
     }
@@ -95,7 +95,7 @@ async fn write(writer: &mut OwnedWriteHalf, line: &AnswerLine) -> io::Result<()>
 
 fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
     let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); SPACE];
+    let mut space = [MaybeUninit::uninit(); DESCRIPTOR_SPACE];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::Error::other("too many descriptors for one message"));
@@ -118,7 +118,7 @@ pub fn receive(stream: &mut StdStream) -> Result<Vec<OwnedFd>, ReceiveFault> {
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
     let mut sockets = Vec::new();
     while sockets.len() < wanted {
-        let mut space = [MaybeUninit::uninit(); SPACE];
+        let mut space = [MaybeUninit::uninit(); DESCRIPTOR_SPACE];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         let flags = RecvFlags::CMSG_CLOEXEC;
@@ -163,12 +163,12 @@ mod tests {
         let client = UdpSocket::bind("127.0.0.1:0").expect("bound");
         let address = client.local_addr().expect("bound");
         let sockets: Vec<OwnedFd> =
-            (0..AT_ONCE + 1).map(|_| UdpSocket::bind("127.0.0.1:0").expect("bound").into()).collect();
+            (0..MAX_DESCRIPTORS + 1).map(|_| UdpSocket::bind("127.0.0.1:0").expect("bound").into()).collect();
         (&theirs).write_all(b"{\"ok\":true,\"data\":{\"sockets\":65}}\n").expect("written");
-        sockets.chunks(AT_ONCE).for_each(|part| send(theirs.as_fd(), part).expect("sent"));
+        sockets.chunks(MAX_DESCRIPTORS).for_each(|part| send(theirs.as_fd(), part).expect("sent"));
         drop(sockets);
         let taken = receive(&mut ours).expect("taken");
-        assert_eq!(taken.len(), AT_ONCE + 1);
+        assert_eq!(taken.len(), MAX_DESCRIPTORS + 1);
         for socket in taken {
             UdpSocket::from(socket).send_to(b"x", address).expect("sent");
             assert_eq!(client.recv(&mut [0; 8]).expect("received"), 1);

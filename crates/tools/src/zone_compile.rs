@@ -80,7 +80,7 @@ fn compile(CompileTask { state, specs, least }: &CompileTask) -> u8 {
     let (mut code, mut small) = (EXIT_OK, 0);
     for spec in specs {
         let (name, begun) = (spec.name(), Instant::now());
-        let examined = text::examine(spec, &state.key, text::SHOWN, &Meter::default());
+        let examined = text::examine(spec, &state.key, text::MAX_LOGGED_FAULTS, &Meter::default());
         let unread = examined.unread();
         let built = match text::built(examined) {
             Ok(built) => built,

@@ -263,8 +263,8 @@ impl World {
         let opened = || {
             let differences = Differences::open_on(on(), Path::new("/"), &background)?;
             let zones = SimulatedZones::new(&key(), Arc::clone(&differences), &background);
-            let (handle, table) = (zones.handle.clone(), Arc::clone(zones.table.states()));
-            let changes = SimulatedChanges::open(on(), &shared.notes, &background, (handle, table))?;
+            let (handle, states) = (zones.handle.clone(), Arc::clone(zones.table.states()));
+            let changes = SimulatedChanges::open(on(), &shared.notes, &background, handle, states)?;
             let handle = zones.handle.clone();
             let secondaries = SimulatedSecondaries::open(on(), &shared.peers, &key(), &background, handle)?;
             let members = self.listed.iter().map(|member| member_name(*member));

@@ -18,7 +18,7 @@ use wording::reason;
 /// Suffix of a file while it is written. Zone folders do not load such a file as a zone.
 const UNFINISHED: &str = ".nomen.tmp";
 /// Bytes per write.
-const BUFFER: usize = 256 * 1024;
+const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 /// Permissions of a new file, before the process's umask.
 const NEW_MODE: u32 = 0o644;
 
@@ -109,7 +109,7 @@ fn write_beside(zone: &Zone, path: &Path, old: Option<&Metadata>) -> Result<Stam
     let mode = old.map_or(NEW_MODE, |_| 0o600);
     // Fails if the path exists, even as a link.
     let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    let mut out = BufWriter::with_capacity(BUFFER, file.map_err(io_fault("make", path))?);
+    let mut out = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file.map_err(io_fault("make", path))?);
     let finish = |out: &mut BufWriter<File>| {
         write_text(zone, out)?;
         out.flush()?;

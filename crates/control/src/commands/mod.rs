@@ -27,7 +27,7 @@ use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 use zones::NewZone;
 
 /// Size of the pieces of a long output, in bytes.
-const PIECE: usize = 64 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// The result of a command.
 type CommandResult = Result<Value, CommandFault>;
@@ -127,7 +127,7 @@ impl Pieces {
     fn push(&mut self, text: &str) -> bool {
         self.piece.push_str(text);
         self.piece.push('\n');
-        self.piece.len() < PIECE || self.send()
+        self.piece.len() < PIECE_BYTES || self.send()
     }
 
     /// Sends what is left.
@@ -201,7 +201,7 @@ async fn remove_zone(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult 
 async fn take_file(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult {
     let result = ended(parts.manager.reload_zone(apex.clone(), true)).await;
     match (result, zones::taken(parts, &apex).await) {
-        (Ok(_), Some(Err(why))) => Err(CommandFault::NotTaken(why)),
+        (Ok(_), Some(Err(fault))) => Err(CommandFault::NotTaken(fault)),
         (Ok(round), Some(Ok(Some(taken)))) => {
             let mut round = RoundReport::clone(&round);
             round.taken(&apex, taken);

@@ -13,7 +13,7 @@ use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 
 /// Largest number of files shown whose names are not zone names.
-const REFUSED: usize = 20;
+const MAX_REFUSED_FILES: usize = 20;
 
 /// Returns `time` in seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> u64 {
@@ -69,7 +69,7 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         "catalogs": table.catalogs(),
         "local_root": local_root,
         "held_back": folders.held.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "refused": folders.refused.iter().take(REFUSED).map(ToString::to_string).collect::<Vec<_>>(),
+        "refused": folders.refused.iter().take(MAX_REFUSED_FILES).map(ToString::to_string).collect::<Vec<_>>(),
         "log": logging.target(),
         "memory_bytes": resident_memory(),
         "last_reload": last,

@@ -248,7 +248,7 @@ pub(super) async fn thaw(parts: &Arc<ServerParts>, name: String) -> CommandResul
     let reloaded = parts.manager.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
     let taken = taken(parts, apex).await;
     reloaded.map_err(|fault| stays(ThawFault::Reload(fault)))?;
-    let taken = taken.transpose().map_err(|why| stays(ThawFault::NotTaken(why)))?.flatten();
+    let taken = taken.transpose().map_err(|fault| stays(ThawFault::NotTaken(fault)))?.flatten();
     if let Some(TakenFile { step, dropped, more_dropped }) = taken {
         answer["dropped"] = dropped.into();
         answer["more_dropped"] = Some(more_dropped).filter(|more| *more > 0).into();
@@ -299,7 +299,7 @@ fn accept_now(
         AcceptedVersion::File => {
             let path = state.spec.text.file().ok_or(CommandFault::File(FileFault::NoFile))?;
             let stamp = FileStamp::of(path);
-            let zone = text::build(&state.spec, &key, None, (&Meter::default(), &AtomicU64::new(0)))
+            let zone = text::build(&state.spec, &key, None, &Meter::default(), &AtomicU64::new(0))
                 .map(|built| built.zone);
             let zone = zone.map_err(|fault| CommandFault::UnreadableFile(Box::new(fault)))?;
             if let Some(fault) = state.spec.objection(&zone) {

@@ -4,7 +4,7 @@
 use std::fmt::{self, Display, Write as _};
 
 /// Longest outside text that is shown, in characters.
-const LONGEST: usize = 400;
+const MAX_TEXT_CHARS: usize = 400;
 
 /// A page being written.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl Html {
     /// Appends text of any origin, escaped.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
         // Writing to a string does not fail.
-        let _ = write!(Escaper { out: &mut self.0, room: LONGEST }, "{text}");
+        let _ = write!(Escaper { out: &mut self.0, room: MAX_TEXT_CHARS }, "{text}");
         self
     }
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn long_text_is_cut() {
-        assert_eq!(shown(&"é".repeat(100_000)).chars().count(), LONGEST);
+        assert_eq!(shown(&"é".repeat(100_000)).chars().count(), MAX_TEXT_CHARS);
     }
 
     proptest! {

@@ -22,11 +22,11 @@ use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 
 /// Interval between samples of the counters.
-const INTERVAL: Duration = Duration::from_secs(5);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 /// Largest number of zones shown, faults first.
-const ZONES: usize = 100;
+const MAX_ZONES: usize = 100;
 /// Largest number of other faults shown, and of faults of the last reload.
-const FAULTS: usize = 20;
+const MAX_FAULTS: usize = 20;
 
 /// The page, with the samples it needs for the last minute.
 pub struct StatusPage {
@@ -43,7 +43,7 @@ impl StatusPage {
 
     /// Samples the counters for as long as the runtime runs.
     pub async fn watch(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(INTERVAL);
+        let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
         loop {
             ticks.tick().await;
             let totals = self.totals();
@@ -67,7 +67,10 @@ impl StatusPage {
         let count = silent.len();
         silent.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
         let mut out = format!("not ready: {count} of {} zones are not answered\n", zones.len());
-        silent.iter().take(FAULTS).for_each(|zone| out += &format!("{} {}\n", zone.spec.name(), zone.word()));
+        silent
+            .iter()
+            .take(MAX_FAULTS)
+            .for_each(|zone| out += &format!("{} {}\n", zone.spec.name(), zone.word()));
         Some(out)
     }
 
@@ -111,7 +114,7 @@ impl StatusPage {
         let notes = folders.held.iter().map(ToString::to_string).chain(broken).chain(refused);
         let listeners = frontend.listeners();
         let of_primaries = || {
-            let worst = secondaries.worst(ZONES).into_iter();
+            let worst = secondaries.worst(MAX_ZONES).into_iter();
             worst.map(|(apex, status)| SecondaryRow { apex, status }).collect()
         };
         Snapshot {
@@ -126,7 +129,7 @@ impl StatusPage {
             zones: worst(zones, unix_now()),
             secondaries: if secondaries.has_peers() { of_primaries() } else { Vec::new() },
             last_reload: table.last_reload(),
-            notes: notes.chain(pending).take(FAULTS).collect(),
+            notes: notes.chain(pending).take(MAX_FAULTS).collect(),
         }
     }
 }
@@ -136,9 +139,9 @@ fn worst(mut zones: Vec<Arc<ZoneStatus>>, now: UnixTime) -> Vec<ZoneRow> {
     let order = |a: &Arc<ZoneStatus>, b: &Arc<ZoneStatus>| {
         urgency(a, now).cmp(&urgency(b, now)).then_with(|| a.spec.name().cmp(&b.spec.name()))
     };
-    if zones.len() > ZONES {
-        zones.select_nth_unstable_by(ZONES, order);
-        zones.truncate(ZONES);
+    if zones.len() > MAX_ZONES {
+        zones.select_nth_unstable_by(MAX_ZONES, order);
+        zones.truncate(MAX_ZONES);
     }
     zones.sort_by(order);
     zones.iter().map(|state| ZoneRow::of(state, now)).collect()

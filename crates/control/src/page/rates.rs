@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use query_path::stats::RCODES;
 
 /// The time that rates are shown for.
-const STRETCH: Duration = Duration::from_secs(60);
+const RATE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Counters at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Samples {
     /// Stores a sample; of the samples from before the last minute, keeps only the newest.
     pub(super) fn take(&mut self, now: Instant, totals: QueryTotals) {
         self.kept.push_back(Sample { at: now, totals });
-        while self.kept.get(1).is_some_and(|next| now.saturating_duration_since(next.at) >= STRETCH) {
+        while self.kept.get(1).is_some_and(|next| now.saturating_duration_since(next.at) >= RATE_PERIOD) {
             self.kept.pop_front();
         }
     }
@@ -118,7 +118,7 @@ mod tests {
             samples.take(at(second), queries(second * 100));
         }
         let Stretches { whole: all, minute: last } = samples.stretches(at(300), &queries(30_000));
-        assert_eq!((last.took, last.counted.queries), (STRETCH, 6_000));
+        assert_eq!((last.took, last.counted.queries), (RATE_PERIOD, 6_000));
         assert!((all.rate(all.counted.queries) - 100.0).abs() < 1e-9);
         for second in (305..=400).step_by(5) {
             samples.take(at(second), queries(30_000));

@@ -9,14 +9,14 @@ use wire::{Rcode, UnixTime, ZoneName};
 
 use super::html::Html;
 use super::rates::{Stretch, Stretches};
-use super::{FAULTS, ZONES, urgency};
+use super::{MAX_FAULTS, MAX_ZONES, urgency};
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 use zone_manager::secondaries::SecondaryStatus;
 use zone_manager::zones::manager::LastReload;
 
 /// Largest number of response codes shown, the most frequent first.
-const CODES: usize = 8;
+const MAX_RESPONSE_CODES: usize = 8;
 
 /// Everything that the page shows.
 pub(super) struct Snapshot {
@@ -142,7 +142,7 @@ fn traffic(shown: &Snapshot, html: &mut Html) {
     row(html, false, &"queries", whole.counted.queries, minute.counted.queries);
     let mut codes: Vec<usize> = (0..RCODES).filter(|&code| whole.counted.replies[code] > 0).collect();
     codes.sort_by_key(|&code| std::cmp::Reverse(whole.counted.replies[code]));
-    for code in codes.into_iter().take(CODES) {
+    for code in codes.into_iter().take(MAX_RESPONSE_CODES) {
         let name = match u16::try_from(code) {
             Ok(number) if code + 1 < RCODES => Rcode(number).to_string(),
             _ => "other codes".into(),
@@ -190,8 +190,8 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
         return;
     }
     html.heading("Zones from primaries");
-    if shown.secondaries.len() == ZONES {
-        html.paragraph(format!("Shown are {ZONES} at the most, faults first."));
+    if shown.secondaries.len() == MAX_ZONES {
+        html.paragraph(format!("Shown are {MAX_ZONES} at the most, faults first."));
     }
     html.table(&["zone", "state", "serial", "confirmed", "next refresh", "expires", "last fault"]);
     let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
@@ -228,7 +228,7 @@ fn last_reload(shown: &Snapshot, html: &mut Html) {
             html.paragraph(format!("{when}: {zones} zones, {loaded} of them read anew; {outcome}."));
             if !report.faults.is_empty() {
                 html.table(&["zone", "file", "fault"]);
-                for bad in report.faults.iter().take(FAULTS) {
+                for bad in report.faults.iter().take(MAX_FAULTS) {
                     let zone = bad.zone.as_deref().unwrap_or("–");
                     let place = format!("{}:{}:{}", bad.file, bad.line, bad.column);
                     html.row(true, &[&zone, &place, &bad.fault]);

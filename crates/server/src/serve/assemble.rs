@@ -129,8 +129,9 @@ impl Basis<'_> {
                 in [server]"
             );
         }
-        let zones = (self.manager.publishing(), Arc::clone(&self.local_root));
-        let started = Secondaries::start(&frontend.engine, settings, *state, background, zones);
+        let (publishing, local_root) = (self.manager.publishing(), Arc::clone(&self.local_root));
+        let started =
+            Secondaries::start(&frontend.engine, settings, *state, background, publishing, local_root);
         started.map_err(|fault| outside(fault.to_string()))
     }
 
@@ -139,8 +140,8 @@ impl Basis<'_> {
     fn start_changes(&self) -> Result<Option<Arc<Changes>>, StartFault> {
         let Self { settings, wanted, frontend, background, .. } = self;
         let Some(state) = self.state else { return Ok(None) };
-        let zones = (self.manager.publishing(), Arc::clone(self.table.states()));
-        match Changes::start(&frontend.engine, settings, state, background, zones) {
+        let (publishing, states) = (self.manager.publishing(), Arc::clone(self.table.states()));
+        match Changes::start(&frontend.engine, settings, state, background, publishing, states) {
             Ok(changes) => {
                 changes.allow(&wanted.updates);
                 Ok(Some(changes))

@@ -15,7 +15,7 @@ use config::metrics::MetricsSection;
 use config::table::value::AddrPort;
 
 /// The number of the first passed descriptor.
-const FIRST: RawFd = 3;
+const FIRST_DESCRIPTOR: RawFd = 3;
 /// The name of sockets in the service manager's file descriptor store.
 pub(super) const STORED: &str = "nomen-stored";
 
@@ -280,9 +280,9 @@ fn labels(
         Some(pid) if pid == own => number("LISTEN_FDS", count)?.unwrap_or(0),
         _ => 0,
     };
-    let last = i32::try_from(count).unwrap_or(i32::MAX).saturating_add(FIRST);
-    Ok((FIRST..last).map(move |number| {
-        let at = usize::try_from(number - FIRST).unwrap_or(usize::MAX);
+    let last = i32::try_from(count).unwrap_or(i32::MAX).saturating_add(FIRST_DESCRIPTOR);
+    Ok((FIRST_DESCRIPTOR..last).map(move |number| {
+        let at = usize::try_from(number - FIRST_DESCRIPTOR).unwrap_or(usize::MAX);
         let name = names.as_deref().and_then(|names| names.split(':').nth(at));
         Label { number, name: name.filter(|name| !name.is_empty()).map(str::to_owned) }
     }))

@@ -135,7 +135,7 @@ impl Changes {
     /// Returns the number of zones with unusable journals.
     pub fn damaged(&self) -> usize {
         let damaged = lock(&self.shared.damaged);
-        damaged.keys().filter(|apex| self.shared.kept.get(apex).is_some()).count()
+        damaged.keys().filter(|apex| self.shared.states.get(apex).is_some()).count()
     }
 
     /// Accepts the readable part of a zone's damaged journal. The next reload serves it.

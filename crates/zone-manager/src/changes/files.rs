@@ -227,7 +227,7 @@ impl ZoneFiles {
     }
 
     fn write_now(&self, apex: &ZoneName, force: bool) -> Result<CurrentFile, FileFault> {
-        let state = self.shared.kept.get(apex).ok_or(FileFault::NotLoaded)?;
+        let state = self.shared.states.get(apex).ok_or(FileFault::NotLoaded)?;
         let ZoneText::File(path) = &state.spec.text else { return Err(FileFault::NoFile) };
         let newest = self.newest(apex)?.or_else(|| state.zone.clone()).ok_or(FileFault::NotLoaded)?;
         let current = |written| CurrentFile {
@@ -257,7 +257,7 @@ impl ZoneFiles {
             (Err(_), Some(fault)) => return Err(fault),
             (written, _) => written.map_err(FileFault::Write)?,
         }
-        self.shared.keeping.wrote(apex.clone(), FileStamp::of(Arc::clone(path)));
+        self.shared.publishing.wrote(apex.clone(), FileStamp::of(Arc::clone(path)));
         Ok(current(true))
     }
 

@@ -182,11 +182,32 @@ impl Course {
     }
 }
 
-/// Result of taking a zone file: the change, if any, or why the file was not taken.
-pub type TakeEnd = Result<Option<TakenFile>, String>;
+/// Result of taking a zone file: the change, if any.
+pub type TakeEnd = Result<Option<TakenFile>, TakeFault>;
+
+/// Why a zone file is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TakeFault {
+    /// No version of the zone is in service.
+    NotInService,
+    /// The change cannot be stored, for this reason.
+    NotStored(String),
+}
+
+impl std::fmt::Display for TakeFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotInService => f.write_str("no version of the zone is in service"),
+            Self::NotStored(why) => {
+                write!(f, "its file is not applied, the change cannot be stored: {why}")
+            }
+        }
+    }
+}
+impl std::error::Error for TakeFault {}
 
 /// Most listed records of those that a zone file drops. Of the others only the number is reported.
-const LISTED: usize = 1000;
+const MAX_LISTED_RECORDS: usize = 1000;
 
 /// The change that taking a zone file made to a zone that updates had changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,7 +223,8 @@ pub struct TakenFile {
 impl TakenFile {
     pub(super) fn of(step: TakenStep, change: &ChangeSet) -> Self {
         let mut gone = change.removed.iter().filter(|record| record.rtype != Type::SOA);
-        let dropped = gone.by_ref().take(LISTED).map(|record| ShownRecord(record).to_string()).collect();
+        let dropped =
+            gone.by_ref().take(MAX_LISTED_RECORDS).map(|record| ShownRecord(record).to_string()).collect();
         TakenFile { step, dropped, more_dropped: gone.count() }
     }
 }

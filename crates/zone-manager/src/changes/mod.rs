@@ -77,7 +77,7 @@ pub use damage::{AcceptFault, Accepted, Damage};
 pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};
 use group::{ChangeJob, FileJob};
-pub use group::{TakeEnd, TakenFile, TakenStep};
+pub use group::{TakeEnd, TakeFault, TakenFile, TakenStep};
 use notes::Notes;
 use queue::Entry;
 use serving::frontend::Served;
@@ -178,8 +178,9 @@ pub struct Changes {
 struct Shared {
     rules: ArcSwap<UpdateRules>,
     /// Publishes changed versions.
-    keeping: PublishHandle,
-    kept: Arc<ZoneStates>,
+    publishing: PublishHandle,
+    /// The zone table, with the versions in service.
+    states: Arc<ZoneStates>,
     counts: UpdateCounts,
     /// Zones that have a store on disk.
     stored: Mutex<HashSet<ZoneName>>,
@@ -197,11 +198,16 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(notes: Notes, stored: HashSet<ZoneName>, keeping: PublishHandle, kept: Arc<ZoneStates>) -> Shared {
+    fn new(
+        notes: Notes,
+        stored: HashSet<ZoneName>,
+        publishing: PublishHandle,
+        states: Arc<ZoneStates>,
+    ) -> Shared {
         Shared {
             rules: ArcSwap::default(),
-            keeping,
-            kept,
+            publishing,
+            states,
             counts: UpdateCounts::default(),
             stored: Mutex::new(stored),
             damaged: Mutex::default(),
@@ -251,8 +257,8 @@ impl Changes {
     }
 
     /// Starts the threads. From the next batch on the engine takes UPDATE for the zones of
-    /// [`allow`](Self::allow). Changed versions are published through the [`PublishHandle`]; the
-    /// [`ZoneStates`] have the versions in service.
+    /// [`allow`](Self::allow). Changed versions are published through `publishing`; `states`
+    /// has the versions in service.
     ///
     /// # Errors
     /// [`ChangesFault`].
@@ -261,7 +267,8 @@ impl Changes {
         settings: &Settings,
         state: &Path,
         background: &Arc<Background>,
-        (keeping, kept): (PublishHandle, Arc<ZoneStates>),
+        publishing: PublishHandle,
+        states: Arc<ZoneStates>,
     ) -> Result<Arc<Changes>, ChangesFault> {
         // If this fails, `open_folder` reports why.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
@@ -269,7 +276,7 @@ impl Changes {
         let (zones, unclear) = held;
         let stored = zones.iter().map(|apex| ZoneName::from(apex.as_name())).collect();
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
-        let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
+        let shared = Arc::new(Shared::new(notes, stored, publishing, states));
         let stores = open_stores(folder, &shared, background);
         let (orders, taken) = channel();
         let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));

@@ -19,7 +19,7 @@ use zone::regular::replace;
 /// The name of the file in the state folder.
 const FILE: &str = "zone-notes";
 /// Least number of outdated lines before the file is rewritten.
-const SPARE: usize = 1000;
+const MIN_OUTDATED_LINES: usize = 1000;
 
 /// The note of one zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,7 +137,7 @@ impl Notes {
         }
         self.zones.insert(apex.clone(), note);
         self.lines += 1;
-        if self.lines > 2 * self.zones.len() + SPARE {
+        if self.lines > 2 * self.zones.len() + MIN_OUTDATED_LINES {
             self.write_anew()?;
         }
         Ok(())
@@ -197,7 +197,7 @@ mod tests {
     fn the_file_does_not_grow_for_ever() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut notes = Notes::open(folder.path()).expect("a folder");
-        for n in 0..SPARE + 10 {
+        for n in 0..MIN_OUTDATED_LINES + 10 {
             notes.change(&apex("example."), |note| note.frozen = n % 2 == 0).expect("written");
         }
         let text = std::fs::read_to_string(folder.path().join(FILE)).expect("the file");

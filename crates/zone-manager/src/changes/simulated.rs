@@ -35,12 +35,13 @@ impl SimulatedChanges {
         disk: Arc<dyn Disk>,
         notes: &Path,
         background: &Arc<Background>,
-        (keeping, kept): (PublishHandle, Arc<ZoneStates>),
+        publishing: PublishHandle,
+        states: Arc<ZoneStates>,
     ) -> Result<SimulatedChanges, StoreFault> {
         let (folder, (zones, _)) = open_folder(disk, Path::new("/"))?;
         let stored = zones.iter().map(|apex| ZoneName::from(apex.as_name())).collect();
         let notes = Notes::open(notes).expect("notes");
-        let shared = Arc::new(Shared::new(notes, stored, keeping, kept));
+        let shared = Arc::new(Shared::new(notes, stored, publishing, states));
         let stores = open_stores(folder, &shared, background);
         let (orders, taken) = channel();
         let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));

@@ -22,7 +22,9 @@ use zone::Zone;
 
 use super::answers::{Outcome, Settled, answer, commit_end, not_kept, send_answers};
 use super::files::ZoneFiles;
-use super::group::{ChangeJob, Course, Decided, FileJob, KeepFault, TakeEnd, TakenFile, TakenStep};
+use super::group::{
+    ChangeJob, Course, Decided, FileJob, KeepFault, TakeEnd, TakeFault, TakenFile, TakenStep,
+};
 use super::queue::{Entry, Group, Phase, UpdatableZone, ZoneQueue};
 use super::transactions::TransactionFault;
 use super::{Reply, Shared};
@@ -35,7 +37,7 @@ use threads::background::{Background, JobKind};
 use threads::sync::lock;
 
 /// Most jobs that are stored together.
-const TOGETHER: usize = 4096;
+const MAX_GROUP_JOBS: usize = 4096;
 /// Shortest time between two syncs of the marks.
 const MARKS_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -140,7 +142,7 @@ impl Worker {
     pub(super) fn round(&mut self, first: Order) -> bool {
         let mut touched = BTreeSet::from_iter(self.take(first));
         // Queued orders are handled before a group is formed, so that one sync serves all of them.
-        let queued: Vec<Order> = self.orders.try_iter().take(TOGETHER).collect();
+        let queued: Vec<Order> = self.orders.try_iter().take(MAX_GROUP_JOBS).collect();
         for order in queued {
             touched.extend(self.take(order));
         }
@@ -294,7 +296,7 @@ impl Worker {
         }
         let (reply, of) = (self.one_order(Order::Claimed(apex.clone(), None)), apex.clone());
         let claimed = move |claimed| reply.send(Order::Claimed(of, claimed));
-        self.shared.keeping.claim(apex.clone(), Box::new(claimed));
+        self.shared.publishing.claim(apex.clone(), Box::new(claimed));
         false
     }
 
@@ -336,7 +338,7 @@ impl Worker {
             }
         }
         queue.entries.extend(others);
-        let reason = "no version of the zone is in service";
+        let reason = &*TakeFault::NotInService.to_string();
         self.refuse(apex, jobs, Refusal::NOT_LOADED, reason, TransactionFault::NotKept(reason.into()));
     }
 
@@ -361,9 +363,10 @@ impl Worker {
                     let fault = fault.take().unwrap_or_else(|| not_kept(reason));
                     settled.push(Settled::Commit(order.reply, Err(fault)));
                 }
+                // Freezing a zone refuses no file, so no version is in service.
                 ChangeJob::File(_) => {
                     if let Some(queue) = self.zones.get_mut(apex) {
-                        queue.taken = Some(Err(reason.into()));
+                        queue.taken = Some(Err(TakeFault::NotInService));
                     }
                 }
             }
@@ -384,7 +387,7 @@ impl Worker {
         // the first change of a zone has the zone written as a whole.
         let is_alone = zone.is_stored && self.storing == 0 && !self.others;
         let on_thread = if is_alone { OnThread::This } else { OnThread::Background };
-        let (jobs, now) = (queue.take_jobs(TOGETHER), unix_now());
+        let (jobs, now) = (queue.take_jobs(MAX_GROUP_JOBS), unix_now());
         let course = match Course::of(&version, &jobs, now) {
             Ok(course) => course,
             Err(error) => {
@@ -517,7 +520,7 @@ impl Worker {
             send_answers(settled);
         } else {
             debug!("zone {}: {steps} changes, serial {before} -> {}", apex.as_name(), version.serial());
-            self.shared.keeping.changed(apex.clone(), version, Box::new(move || send_answers(settled)));
+            self.shared.publishing.changed(apex.clone(), version, Box::new(move || send_answers(settled)));
             self.fold(apex);
             every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
         }
@@ -562,10 +565,10 @@ impl Worker {
         let FileJob { apex, zone: read, file, rules } = job;
         let name = apex.as_name();
         let Some(Decided::File(decided)) = decided else {
-            let fault = format!("its file is not applied, the change cannot be stored: {fault}");
+            let fault = TakeFault::NotStored(fault.into());
             let about = ("file not taken", &*name.to_string());
             log_repeated!(error, ERROR, about, "zone {name}: {fault}");
-            self.shared.note(&apex, 0, UnixTime::EPOCH, Some(fault.clone()));
+            self.shared.note(&apex, 0, UnixTime::EPOCH, Some(fault.to_string()));
             return Err(fault);
         };
         self.files.note_read(&apex, file.as_ref(), read.serial());
@@ -588,7 +591,7 @@ impl Worker {
 
     /// Returns the serial number of a zone in service.
     fn served_serial(&self, apex: &ZoneName) -> Option<Serial> {
-        self.shared.kept.get(apex)?.zone.as_ref().map(|zone| zone.serial())
+        self.shared.states.get(apex)?.zone.as_ref().map(|zone| zone.serial())
     }
 
     fn is_stored(&self, apex: &ZoneName) -> bool {
@@ -648,7 +651,7 @@ impl Worker {
             FoldEnd::Continue(job) => self.run_fold(apex, number, job),
             FoldEnd::Folded(folded) => {
                 zone.version = Arc::clone(&folded);
-                self.shared.keeping.changed(apex.clone(), folded, Box::new(|| ()));
+                self.shared.publishing.changed(apex.clone(), folded, Box::new(|| ()));
             }
             FoldEnd::Failed => {
                 let about = ("not folded", &*apex.as_name().to_string());

@@ -7,7 +7,7 @@ use wire::UnixTime;
 
 /// Signatures expire soon if they end within this time, or within a quarter of their lifetime if that is
 /// less. Three days leave a weekend to renew them.
-const SOON: Duration = Duration::from_secs(3 * 86_400);
+const SIGNATURE_EXPIRY_NOTICE: Duration = Duration::from_secs(3 * 86_400);
 
 /// Result of examining one version of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -79,7 +79,7 @@ impl FirstExpiry {
     pub fn age(&self, now: UnixTime) -> SignatureAge {
         match self.at.saturating_duration_since(now) {
             Duration::ZERO => SignatureAge::Expired,
-            left if left < SOON.min(self.lifetime / 4) => SignatureAge::Expiring,
+            left if left < SIGNATURE_EXPIRY_NOTICE.min(self.lifetime / 4) => SignatureAge::Expiring,
             _ => SignatureAge::Valid,
         }
     }
@@ -94,8 +94,8 @@ mod tests {
         let (at, days) = (UnixTime::from_secs(1_700_000_000), |days: u64| Duration::from_secs(days * 86_400));
         let [month, day] = [30, 1].map(|lifetime| FirstExpiry { at, lifetime: days(lifetime) });
         let before = |time| at.saturating_sub(time);
-        let (second, within) = (Duration::from_secs(1), SOON - Duration::from_secs(1));
-        assert_eq!(month.age(before(SOON)), SignatureAge::Valid);
+        let (second, within) = (Duration::from_secs(1), SIGNATURE_EXPIRY_NOTICE - Duration::from_secs(1));
+        assert_eq!(month.age(before(SIGNATURE_EXPIRY_NOTICE)), SignatureAge::Valid);
         assert_eq!(month.age(before(within)), SignatureAge::Expiring);
         assert_eq!(day.age(before(within)), SignatureAge::Valid);
         assert_eq!(day.age(before(second)), SignatureAge::Expiring);

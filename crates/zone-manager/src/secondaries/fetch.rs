@@ -24,17 +24,17 @@ use config::peers::{ZonemdPolicy, too_many_iterations};
 use telemetry::repeated::log_repeated;
 
 /// Longest wait for a connection.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a waiting transfer checks its limits.
-const LOOK: Duration = Duration::from_millis(500);
+const LIMIT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Period over which the rate is measured.
 const RATE_OVER: Duration = Duration::from_secs(60);
 /// Bytes per read once a transfer is larger than a small zone.
-const PIECE: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 /// Initial size of the read buffer in bytes; enough for a small zone.
-const SMALL: usize = 4 * 1024;
+const INITIAL_BUFFER_BYTES: usize = 4 * 1024;
 /// Size limit of a request in bytes: a question and an SOA, an OPT and a TSIG record.
-const REQUEST: usize = 2048;
+const MAX_REQUEST_BYTES: usize = 2048;
 
 /// Limits of one transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,11 +136,12 @@ fn transfer(
         _ => SecondaryFault::Unreachable,
     };
     let (request, verifier) = request(job, expire)?;
-    let mut stream = net::connect(job.primary.address, job.primary.source, CONNECT).map_err(unreachable)?;
+    let mut stream =
+        net::connect(job.primary.address, job.primary.source, CONNECT_TIMEOUT).map_err(unreachable)?;
     // If the system refuses these, the request is sent a little later, or the limits are checked late.
     let _ = stream.set_nodelay(true);
     stream.set_write_timeout(Some(job.limits.idle)).map_err(unreachable)?;
-    stream.set_read_timeout(Some(LOOK)).map_err(unreachable)?;
+    stream.set_read_timeout(Some(LIMIT_CHECK_INTERVAL)).map_err(unreachable)?;
     stream.write_all(&request).map_err(unreachable)?;
     let sent = SentRequest { id: job.id, apex: job.apex, asked: job.asked, datagram: false };
     let mut limits = job.limits.transfer;
@@ -174,7 +175,7 @@ fn request(
 ) -> Result<(Vec<u8>, Option<transfer::tsig::ResponseVerifier>), SecondaryFault> {
     let full = |_| SecondaryFault::Transfer(TransferFault::Malformed);
     let soa = job.have.as_deref().map(soa_data).unwrap_or_default();
-    let mut buf = [0; REQUEST];
+    let mut buf = [0; MAX_REQUEST_BYTES];
     let apex = job.apex.as_name();
     let mut len = transfer_query(&mut buf, job.id, apex, job.asked, &soa, expire).map_err(full)?;
     let mut verifier = None;
@@ -286,7 +287,16 @@ struct Messages<'j> {
 impl<'j> Messages<'j> {
     fn new(stream: TcpStream, job: &'j FetchJob, begun: Instant) -> Self {
         let now = Instant::now();
-        Messages { stream, job, buffer: vec![0; SMALL], from: 0, to: 0, begun, heard: now, counted: (now, 0) }
+        Messages {
+            stream,
+            job,
+            buffer: vec![0; INITIAL_BUFFER_BYTES],
+            from: 0,
+            to: 0,
+            begun,
+            heard: now,
+            counted: (now, 0),
+        }
     }
 
     /// Returns the next message, without its length prefix.
@@ -308,7 +318,7 @@ impl<'j> Messages<'j> {
             if self.from + wanted > self.buffer.len() || self.to == self.buffer.len() {
                 self.buffer.copy_within(self.from..self.to, 0);
                 (self.from, self.to) = (0, self.to - self.from);
-                self.buffer.resize(2 * PIECE, 0);
+                self.buffer.resize(2 * READ_BYTES, 0);
             }
             match self.stream.read(&mut self.buffer[self.to..]) {
                 Ok(0) => return Err(SecondaryFault::BrokenOff),

@@ -24,9 +24,9 @@ use threads::sync::read;
 use wording::reason;
 
 /// Longest wait for a connection to a primary.
-const CONNECT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest wait for the response, which may have to wait for a disk.
-const ANSWER: Duration = Duration::from_secs(15);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Log of updates that are not forwarded.
 static REFUSED: RefusalLog = RefusalLog::new("update");
@@ -205,7 +205,7 @@ fn unverified_key(asked: &Asked<'_>) -> Option<String> {
 fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder: Responder, place: &Place) {
     let mut why = "the zone has no primaries".to_owned();
     for primary in &peers.primaries {
-        let stream = match net::connect(primary.address, primary.source, CONNECT) {
+        let stream = match net::connect(primary.address, primary.source, CONNECT_TIMEOUT) {
             Ok(stream) => stream,
             Err(fault) => {
                 why = format!("no connection to {primary}: {}", reason(&fault));
@@ -234,8 +234,8 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder
 /// Sends a request, and waits for its response. The ID is unchanged: the connection carries nothing else.
 fn exchange(mut stream: TcpStream, message: &[u8]) -> io::Result<Vec<u8>> {
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
-    stream.set_write_timeout(Some(ANSWER))?;
-    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     stream.write_all(&[&length.to_be_bytes()[..], message].concat())?;
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;

@@ -73,7 +73,7 @@ pub(super) struct MemoryShare {
 }
 
 /// Smallest change in bytes that is worth taking the lock.
-const STEP: u64 = 64 << 10;
+const MIN_CHANGE_BYTES: u64 = 64 << 10;
 
 impl MemoryShare {
     /// Records the bytes that the transfer now uses.
@@ -81,7 +81,7 @@ impl MemoryShare {
     /// # Errors
     /// The transfer is cancelled: the limit is exceeded, and it is the largest.
     pub(super) fn takes(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
-        if bytes.abs_diff(self.bytes) >= STEP {
+        if bytes.abs_diff(self.bytes) >= MIN_CHANGE_BYTES {
             self.bytes = bytes;
             let mut takers = lock(&self.memory.takers);
             if let Some(taker) = takers.all.get_mut(&self.number) {

@@ -50,7 +50,7 @@ use crate::managed::publishing::PublishHandle;
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use config::Adopt;
 use config::Settings;
-use core::{CoreHost, CoreLimits, Published, SecondaryCore, SecondaryRequest};
+use core::{CoreHost, CoreLimits, Epoch, Published, SecondaryCore, SecondaryRequest};
 pub use counts::{LIMITS, SecondaryCounts, StateCounts};
 use fetch::{FetchFigures, FetchJob, FetchLimits, Fetched, fetch, soa_data};
 pub use memory::IncomingMemory;
@@ -69,7 +69,7 @@ use threads::sync::{read, write};
 /// Longest wait for a reply of the core.
 const CORE_REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most links open at a time: one per SOA query in progress, and those of NOTIFY.
-const LINKS: usize = 16_384;
+const MAX_LINKS: usize = 16_384;
 
 /// Why an order was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub struct Secondaries {
 /// Services for the core: threads of transfers, publishing, and the stores.
 struct Desk {
     outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
-    keeping: PublishHandle,
+    publishing: PublishHandle,
     store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
     /// Threads of transfers and forwarded updates, which wait for primaries.
@@ -187,11 +187,11 @@ impl CoreHost for Arc<Desk> {
     }
 
     fn news(&self, apex: &ZoneName, news: SecondaryNews) {
-        self.keeping.news(apex.clone(), news);
+        self.publishing.news(apex.clone(), news);
     }
 
     fn expires(&self, apex: &ZoneName, at: Option<UnixTime>) {
-        self.keeping.expires(apex.clone(), at);
+        self.publishing.expires(apex.clone(), at);
     }
 
     fn keep(&self, apex: &ZoneName, keep: Keep, at: UnixTime) {
@@ -211,7 +211,7 @@ impl CoreHost for Arc<Desk> {
 
 impl Secondaries {
     /// Starts the thread. [`configure`](Self::configure) sets the zones; they are stored in the state folder
-    /// if there is a usable one. Events go to the [`PublishHandle`]; `local_root` checks versions of the root
+    /// if there is a usable one. Events go to `publishing`; `local_root` checks versions of the root
     /// zone if that is the resolver's copy. From the next batch on the engine takes NOTIFY.
     ///
     /// # Errors
@@ -221,7 +221,8 @@ impl Secondaries {
         settings: &Settings,
         state: Option<&Path>,
         background: &Arc<Background>,
-        (keeping, local_root): (PublishHandle, Arc<LocalRoot>),
+        publishing: PublishHandle,
+        local_root: Arc<LocalRoot>,
     ) -> Result<Arc<Secondaries>, SecondariesFault> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(SecondariesFault::Random)?;
@@ -236,7 +237,7 @@ impl Secondaries {
         memory.set(settings.transfers.incoming_memory());
         let desk = Arc::new(Desk {
             outgoing: OnceLock::new(),
-            keeping,
+            publishing,
             store,
             unread: of_desk,
             threads,
@@ -244,11 +245,11 @@ impl Secondaries {
             local_root,
             background: Arc::clone(background),
         });
-        let epoch = (Instant::now(), unix_now());
+        let epoch = Epoch { instant: Instant::now(), unix: unix_now() };
         let (random, of_core) = (ChaCha::new(seed), Arc::clone(&counts));
         let core =
             SecondaryCore::new(Arc::clone(&desk), random, engine.key(), limits(settings), of_core, epoch);
-        let links = LINKS.min(DescriptorShares::of(settings).for_zones());
+        let links = MAX_LINKS.min(DescriptorShares::of(settings).for_zones());
         let config = OutgoingConfig { links, ..OutgoingConfig::default() };
         let outgoing = Outgoing::start("secondaries", core, &config).map_err(SecondariesFault::Thread)?;
         let outgoing = Arc::new(outgoing);

@@ -14,7 +14,7 @@ use wire::{UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::diff;
 
-use super::core::{CoreHost, SecondaryCore, SecondaryRequest};
+use super::core::{CoreHost, Epoch, SecondaryCore, SecondaryRequest};
 use super::counts::SecondaryCounts;
 use super::fetch::{FetchFigures, FetchJob, Fetched};
 use super::status::ZoneOrder;
@@ -94,7 +94,14 @@ impl SimulatedSecondaries {
         let (requests, fetches) = (Arc::default(), Arc::default());
         let host = Host { manager, store, background, requests, fetches };
         let limits = super::limits(&config::Settings::default());
-        let core = SecondaryCore::new(host.clone(), Zeros, *key, limits, counts, (now, START));
+        let core = SecondaryCore::new(
+            host.clone(),
+            Zeros,
+            *key,
+            limits,
+            counts,
+            Epoch { instant: now, unix: START },
+        );
         let mut all = SimulatedSecondaries { core, host, now };
         all.request(SecondaryRequest::Configure(rules.clone()));
         Ok(all)

@@ -57,7 +57,7 @@ pub enum StoreOrder {
 }
 
 /// Receives the end of an order: whether something was written.
-pub type Stored = Box<dyn FnOnce(Result<bool, StoreFault>) + Send>;
+pub type OnStored = Box<dyn FnOnce(Result<bool, StoreFault>) + Send>;
 
 /// Changes of a zone to store together, with one sync.
 pub struct Append {
@@ -108,7 +108,7 @@ pub type OnAppended = Box<dyn FnOnce(Appended) + Send>;
 pub type OnCompacted = Box<dyn Fn(&ZoneName, Option<StoreSize>) + Send + Sync>;
 
 enum Task {
-    Order(StoreOrder, Stored),
+    Order(StoreOrder, OnStored),
     Append(Box<Append>, OnAppended),
     History(Serial, SyncSender<Result<Option<History>, StoreFault>>),
     Finish(Box<Finish>),
@@ -118,9 +118,15 @@ enum Task {
 struct Finish {
     replacement: Replacement,
     written: Result<(), StoreFault>,
-    /// For a version that was written as a whole: when a primary confirmed it, and the receiver of the
-    /// order's end.
-    version: Option<(Option<UnixTime>, Stored)>,
+    /// `None` after a compaction.
+    order: Option<WholeVersion>,
+}
+
+/// The order to store a version that is written as a whole.
+struct WholeVersion {
+    /// When a primary confirmed the version.
+    confirmed: Option<UnixTime>,
+    stored: OnStored,
 }
 
 /// The long write of a zone in progress.
@@ -243,7 +249,7 @@ impl ZoneStores {
 
     /// Queues an order behind the other tasks of the zone. `stored` runs on another thread when the order has
     /// ended.
-    pub fn order(&self, apex: &ZoneName, order: StoreOrder, stored: Stored) {
+    pub fn order(&self, apex: &ZoneName, order: StoreOrder, stored: OnStored) {
         self.0.submit(apex, Task::Order(order, stored));
     }
 
@@ -473,14 +479,15 @@ impl Inner {
         apex: &ZoneName,
         mut store: ZoneStore,
         order: StoreOrder,
-        stored: Stored,
+        stored: OnStored,
         writing: Writing,
     ) -> Option<ZoneStore> {
         let result = match order {
             StoreOrder::Version(zone, changes, confirmed) => {
                 let appended = changes.is_some_and(|changes| append(&mut store, &changes, &zone));
                 if !appended && (writing == Writing::Base || zone.record_count() >= LARGE_ZONE) {
-                    return Some(self.store_whole(apex, store, (zone, confirmed, stored), writing));
+                    let order = WholeVersion { confirmed, stored };
+                    return Some(self.store_whole(apex, store, zone, order, writing));
                 }
                 let replaced = if appended { Ok(()) } else { store.replace(&zone) };
                 let result = replaced.and_then(|()| confirm(&mut store, confirmed));
@@ -513,21 +520,20 @@ impl Inner {
         self: &Arc<Self>,
         apex: &ZoneName,
         mut store: ZoneStore,
-        (zone, confirmed, stored): (Arc<Zone>, Option<UnixTime>, Stored),
+        zone: Arc<Zone>,
+        order: WholeVersion,
         writing: Writing,
     ) -> ZoneStore {
         if writing == Writing::Base {
-            let whole = Task::Order(StoreOrder::Version(zone, None, confirmed), stored);
+            let whole = Task::Order(StoreOrder::Version(zone, None, order.confirmed), order.stored);
             if let Some(zone) = lock(&self.zones).by_apex.get_mut(apex) {
                 zone.tasks.push_front(whole);
             }
             return store;
         }
         match store.begin_replacement() {
-            Ok(replacement) => {
-                self.write(apex, zone, replacement, Writing::Whole, Some((confirmed, stored)));
-            }
-            Err(fault) => stored(Err(fault)),
+            Ok(replacement) => self.write(apex, zone, replacement, Writing::Whole, Some(order)),
+            Err(fault) => (order.stored)(Err(fault)),
         }
         store
     }
@@ -547,7 +553,7 @@ impl Inner {
         zone: Arc<Zone>,
         mut replacement: Replacement,
         writing: Writing,
-        version: Option<(Option<UnixTime>, Stored)>,
+        order: Option<WholeVersion>,
     ) {
         if let Some(zone) = lock(&self.zones).by_apex.get_mut(apex) {
             zone.writing = writing;
@@ -557,7 +563,7 @@ impl Inner {
             let write = catch_unwind(AssertUnwindSafe(|| replacement.write(&zone)));
             let written = write.unwrap_or(Err(StoreFault::NotWritten));
             drop(zone);
-            all.submit(&apex, Task::Finish(Box::new(Finish { replacement, written, version })));
+            all.submit(&apex, Task::Finish(Box::new(Finish { replacement, written, order })));
         });
     }
 
@@ -568,7 +574,7 @@ impl Inner {
         store: Result<ZoneStore, StoreFault>,
         finish: Finish,
     ) -> Option<ZoneStore> {
-        let Finish { replacement, written, version } = finish;
+        let Finish { replacement, written, order } = finish;
         let (mut store, opened) = match store {
             Ok(store) => (Some(store), Ok(())),
             Err(fault) => (None, Err(fault)),
@@ -580,8 +586,8 @@ impl Inner {
         if let Some(zone) = lock(&self.zones).by_apex.get_mut(apex) {
             zone.writing = Writing::Nothing;
         }
-        match (version, finished) {
-            (Some((confirmed, stored)), finished) => {
+        match (order, finished) {
+            (Some(WholeVersion { confirmed, stored }), finished) => {
                 let confirmed = finished.and_then(|()| match &mut store {
                     Some(store) => confirm(store, confirmed),
                     None => Ok(()),

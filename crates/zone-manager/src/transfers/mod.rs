@@ -43,7 +43,7 @@ const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 static REFUSED: RefusalLog = RefusalLog::new("transfer");
 
 /// Most reads of differences for datagrams at a time, half of them for one address.
-const READING: usize = 8;
+const MAX_DATAGRAM_READS: usize = 8;
 /// Least size of a record in a message in bytes: a pointer, type, class, TTL, length of the data.
 const LEAST_RECORD: u64 = 12;
 
@@ -98,9 +98,9 @@ impl Transfers {
             counts: Arc::default(),
         });
         transfers.reading.set(SlotLimits {
-            all: READING,
-            per_client: READING / 2,
-            per_network: READING / 2,
+            all: MAX_DATAGRAM_READS,
+            per_client: MAX_DATAGRAM_READS / 2,
+            per_network: MAX_DATAGRAM_READS / 2,
             ..SlotLimits::default()
         });
         transfers.adopt(settings);
@@ -165,7 +165,8 @@ impl Transfers {
     fn stream(
         &self,
         asked: &Asked<'_>,
-        (zone, facts): (Arc<Zone>, ZoneFacts),
+        zone: Arc<Zone>,
+        facts: ZoneFacts,
         responders: Responders<'_>,
     ) -> Result<SourceReply, Refusal> {
         let peer = asked.client.peer.ip();
@@ -258,13 +259,13 @@ impl Transfers {
 
 impl Source for Transfers {
     fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, responders: Responders<'_>) -> SourceReply {
-        let zone = match self.zone_for(asked) {
-            Ok(zone) => zone,
+        let (zone, facts) = match self.zone_for(asked) {
+            Ok(found) => found,
             Err(refusal) => return SourceReply::Refused(refusal),
         };
         let done = match (asked.client.transport.is_stream(), asked.question.qtype) {
-            (true, _) => self.stream(asked, zone, responders),
-            (false, Type::IXFR) => self.datagram(asked, zone.0, b, responders),
+            (true, _) => self.stream(asked, zone, facts, responders),
+            (false, Type::IXFR) => self.datagram(asked, zone, b, responders),
             (false, _) => {
                 REFUSED.refused(asked, "AXFR needs TCP (RFC 5936, section 4.2)");
                 Err(Refusal::MALFORMED)

@@ -20,11 +20,11 @@ use threads::sync::lock;
 pub const FINDINGS_KEPT: usize = 10;
 /// Zones of at most this many records are examined at normal priority: starting a thread for each would take
 /// longer.
-const FEW: u64 = 1000;
-/// An examination of at least this duration is long. The zone is then not examined again for `REST` times as
-/// long, so that a zone that changes all the time takes a hundredth of a CPU.
-const SHORT: Duration = Duration::from_micros(100);
-const REST: u32 = 99;
+const SMALL_ZONE_RECORDS: u64 = 1000;
+/// Least duration of a long examination, after which the zone is not examined again for a while.
+const MIN_LONG_EXAMINATION: Duration = Duration::from_micros(100);
+/// That while, in durations of the examination: a zone that changes all the time takes a hundredth of a CPU.
+const REST_FACTOR: u32 = 99;
 
 /// Examines a zone as of `now`.
 pub(super) fn examine(zone: &Zone, now: UnixTime) -> Examination {
@@ -135,9 +135,9 @@ impl Queue {
 
     /// Records that the examination of a zone ended at `now`.
     fn examined(&mut self, apex: &ZoneName, took: Duration, now: Instant) {
-        match took < SHORT {
+        match took < MIN_LONG_EXAMINATION {
             true => self.rest.remove(apex),
-            false => self.rest.insert(apex.clone(), now + took * REST),
+            false => self.rest.insert(apex.clone(), now + took * REST_FACTOR),
         };
     }
 }
@@ -165,8 +165,11 @@ impl Examiner {
             while let Some((apex, zone)) = wait(&theirs) {
                 let begun = Instant::now();
                 let examine = || examine(&zone, now());
-                let found =
-                    if zone.record_count() > FEW { spare(CpuShare::Least, examine) } else { examine() };
+                let found = if zone.record_count() > SMALL_ZONE_RECORDS {
+                    spare(CpuShare::Least, examine)
+                } else {
+                    examine()
+                };
                 let took = begun.elapsed();
                 debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", zone.apex());
                 lock(&theirs.0).examined(&apex, took, Instant::now());

@@ -40,11 +40,11 @@ const KEY_FILE: &str = "hash-key";
 /// Folder of the images.
 const IMAGES: &str = "images";
 /// Length of a hash key in bytes.
-const KEY: usize = 24;
+const HASH_KEY_BYTES: usize = 24;
 /// Suffix of image files.
 const SUFFIX: &str = ".image";
 /// Longest name of an image without its suffix; systems allow 255 bytes, and writing needs some more.
-const LONGEST: usize = 180;
+const MAX_NAME_BYTES: usize = 180;
 
 /// Why a state folder cannot be used.
 #[derive(Debug)]
@@ -72,7 +72,8 @@ impl fmt::Display for StateFault {
             ),
             Self::KeyLength(path) => write!(
                 f,
-                "the hash key {} is not used: it does not have {KEY} bytes; remove it, and a new one is made",
+                "the hash key {} is not used: it does not have {HASH_KEY_BYTES} bytes; remove it, and a new one is \
+                made",
                 path.display()
             ),
         }
@@ -127,8 +128,8 @@ impl StateFolder {
         if about.mode() & 0o077 != 0 {
             return Err(StateFault::ExposedKey(path));
         }
-        let mut secret = [0; KEY];
-        if about.len() != KEY as u64 || file.read_exact(&mut secret).is_err() {
+        let mut secret = [0; HASH_KEY_BYTES];
+        if about.len() != HASH_KEY_BYTES as u64 || file.read_exact(&mut secret).is_err() {
             return Err(StateFault::KeyLength(path));
         }
         let mut words = secret.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
@@ -160,7 +161,7 @@ impl StateFolder {
 
 /// Creates a new key. If two processes do so at the same time, both use the key that was stored first.
 fn make_key(folder: &Path, path: &Path) -> io::Result<()> {
-    let mut secret = [0; KEY];
+    let mut secret = [0; HASH_KEY_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
     let fresh = folder.join(format!(".{KEY_FILE}-{}", std::process::id()));
     let mut options = OpenOptions::new();
@@ -204,10 +205,10 @@ fn file_name(spec: &ZoneSpec) -> OsString {
     if name.is_empty() {
         name.push('@');
     }
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME_BYTES {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
-        name.truncate(LONGEST);
+        name.truncate(MAX_NAME_BYTES);
         name.push_str(&format!("~{:016x}", hasher.finish()));
     }
     (name + SUFFIX).into()

@@ -36,9 +36,9 @@ pub(super) struct LoadEnd {
 }
 
 /// Least size in bytes of a file whose load counts as large. Large loads leave one thread to the others.
-const LARGE: u64 = 64 << 20;
+const LARGE_FILE_BYTES: u64 = 64 << 20;
 /// A load without progress for this long gives its thread's place to another thread.
-const RELIEF: Duration = Duration::from_secs(2);
+const RELIEF_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most additional threads in the place of stalled ones.
 const MOST_RELIEVED: usize = 256;
 
@@ -71,7 +71,7 @@ struct Shared {
     reader: Arc<dyn ReadZone>,
     /// Usual number of threads, at least two.
     most: usize,
-    /// [`RELIEF`].
+    /// [`RELIEF_TIMEOUT`].
     relief: Duration,
     queue: Mutex<LoadQueue>,
 }
@@ -162,7 +162,7 @@ impl Loaders {
     /// Returns loaders that build zones under `key`, and count in `meter`.
     pub(super) fn new(key: HashKey, elsewhere: KeptElsewhere, meter: Arc<Meter>) -> Self {
         let reader = Arc::new(ZoneReader { key, elsewhere, meter });
-        Loaders { shared: Shared::new(Arc::clone(&reader) as Arc<dyn ReadZone>, RELIEF), reader }
+        Loaders { shared: Shared::new(Arc::clone(&reader) as Arc<dyn ReadZone>, RELIEF_TIMEOUT), reader }
     }
 
     /// Returns loaders with this reader, which start threads in the place of stalled ones at once.
@@ -265,7 +265,7 @@ impl Load {
     /// Whether the zone's file is large.
     fn is_large(&self) -> bool {
         let size = |path: &Arc<Path>| path.metadata().map_or(0, |about| about.len());
-        matches!(&self.spec.text, ZoneText::File(path) if size(path) >= LARGE)
+        matches!(&self.spec.text, ZoneText::File(path) if size(path) >= LARGE_FILE_BYTES)
     }
 
     /// Returns the difference between the earlier version and this one if it is cheap to compute: an empty
@@ -463,7 +463,7 @@ impl ZoneReader {
             };
         // A zone with another hash key cannot be compared.
         let served = load.serving.as_deref().or(earlier.as_ref()).filter(|served| *served.key() == self.key);
-        match text::build(&load.spec, &self.key, served, (&self.meter, progress)) {
+        match text::build(&load.spec, &self.key, served, &self.meter, progress) {
             Ok(loaded) => {
                 stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path.as_path())));
                 if let Some(fault) = load.spec.objection(&loaded.zone) {

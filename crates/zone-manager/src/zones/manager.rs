@@ -52,7 +52,7 @@ use threads::background::Background;
 use threads::sync::{lock, read, write};
 
 /// Interval of checks of signature lifetimes.
-const SIGNATURES: Duration = Duration::from_secs(3600);
+const SIGNATURE_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 /// Zones that a reload handles per lock of the zone table; updates wait for that lock.
 const ZONES_A_TURN: usize = 1000;
 /// Least number of removed zones of a folder or a catalog zone for them to be held back.
@@ -276,7 +276,7 @@ impl ZoneManager {
             executor,
             transfers,
             joining: Joining::open(state, local_root, producer),
-            signatures_due: Instant::now() + SIGNATURES,
+            signatures_due: Instant::now() + SIGNATURE_CHECK_INTERVAL,
             images,
             own: handle.messages.clone(),
             messages,
@@ -349,7 +349,7 @@ impl ZoneManager {
         self.look_at_loads(now);
         self.end_rounds();
         if self.signatures_due <= now {
-            self.signatures_due = now + SIGNATURES;
+            self.signatures_due = now + SIGNATURE_CHECK_INTERVAL;
             self.look_at_signatures();
         }
         while let Some((change, reply)) = self.asked.pop_front() {

@@ -206,7 +206,7 @@ impl Membership {
         }
         self.conflicts = settled.conflicts;
         let conflicts = self.conflicts.iter().map(in_words).collect();
-        report(&mut self.logged, |line| line.contains(VAIN), conflicts);
+        report(&mut self.logged, |line| line.contains(CONFLICT_MARK), conflicts);
         let members = settled.members.into_iter().map(|(zone, (of, _))| (zone, of)).collect();
         if self.members != members {
             self.members = members;
@@ -300,16 +300,16 @@ impl Catalog {
 
 /// Most lines of one kind that are logged at a time: others write catalog zones, and a line per entry may be
 /// many.
-const SHOWN: usize = 20;
+const MAX_LOGGED_LINES: usize = 20;
 /// Part of every log line about a conflict.
-const VAIN: &str = " in vain: ";
+const CONFLICT_MARK: &str = " in vain: ";
 
 fn in_words(Conflict { zone, catalog, held_by }: &Conflict) -> String {
     let holder = match held_by {
         ListedIn::Configuration => "it is configured here".to_owned(),
         ListedIn::Catalog(other) => format!("catalog zone {} has it", other.as_name()),
     };
-    format!("catalog zone {} lists {}{VAIN}{holder}", catalog.as_name(), zone.as_name())
+    format!("catalog zone {} lists {}{CONFLICT_MARK}{holder}", catalog.as_name(), zone.as_name())
 }
 
 /// Logs the lines of a kind that were not logged before, up to the limit. A line whose cause has ended is
@@ -317,8 +317,8 @@ fn in_words(Conflict { zone, catalog, held_by }: &Conflict) -> String {
 fn report(logged: &mut HashSet<String>, kind: impl Fn(&str) -> bool, lines: Vec<String>) {
     let (before, others): (HashSet<String>, HashSet<String>) = logged.drain().partition(|line| kind(line));
     let news: Vec<&String> = lines.iter().filter(|line| !before.contains(*line)).collect();
-    news.iter().take(SHOWN).for_each(|line| warn!("{line}"));
-    if let Some(more) = news.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+    news.iter().take(MAX_LOGGED_LINES).for_each(|line| warn!("{line}"));
+    if let Some(more) = news.len().checked_sub(MAX_LOGGED_LINES).filter(|more| *more > 0) {
         warn!("{more} more of this kind");
     }
     logged.extend(others);

@@ -25,7 +25,7 @@ use crate::managed::state::ZoneEvent;
 use threads::sync::write;
 
 /// Interval of checks whether workers still read replaced catalogs.
-const RETIREMENT: Duration = Duration::from_millis(100);
+const RELEASE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Most messages handled before the due steps are published.
 const MESSAGES_A_TURN: usize = 10_000;
 
@@ -111,7 +111,7 @@ impl PublishingThread {
 
     fn wait(&mut self) -> Result<Publishing, RecvTimeoutError> {
         let publish = self.publisher.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        let release = (!self.publisher.release()).then_some(RETIREMENT);
+        let release = (!self.publisher.release()).then_some(RELEASE_CHECK_INTERVAL);
         match [publish, release].into_iter().flatten().min() {
             Some(most) => self.messages.recv_timeout(most),
             None => self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected),

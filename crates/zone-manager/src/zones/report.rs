@@ -12,7 +12,7 @@ use crate::changes::{TakenFile, TakenStep};
 use crate::managed::state::VersionStep;
 
 /// Most zones that are reported by name; of the others only the number is reported.
-const NAMED: usize = 1000;
+const MAX_NAMED_ZONES: usize = 1000;
 
 /// Figures of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -149,7 +149,7 @@ fn name(apex: &ZoneName) -> String {
 impl RoundReport {
     /// Records that another version of a zone goes into service.
     pub(super) fn changed(&mut self, apex: &ZoneName, step: VersionStep) {
-        if self.changed.len() < NAMED {
+        if self.changed.len() < MAX_NAMED_ZONES {
             let VersionStep { from, to, records, took } = step;
             let milliseconds = milliseconds(took);
             let from = from.map(|serial| serial.0);
@@ -173,7 +173,7 @@ impl RoundReport {
 
     /// Records that a zone is bad.
     pub(super) fn bad(&mut self, apex: &ZoneName, fault: &ZoneFault) {
-        if self.faults.len() < NAMED {
+        if self.faults.len() < MAX_NAMED_ZONES {
             let ZoneFault { file, line, column, message, .. } = fault;
             let (file, fault) = (file.to_string(), message.clone());
             self.faults.push(BadFile { zone: Some(name(apex)), file, line: *line, column: *column, fault });
@@ -183,7 +183,7 @@ impl RoundReport {
     /// Records that the file of a zone, with this serial number, does not go into service.
     pub(super) fn not_taken(&mut self, apex: &ZoneName, serial: Serial) {
         self.summary.not_taken += 1;
-        if self.faults.len() < NAMED {
+        if self.faults.len() < MAX_NAMED_ZONES {
             let zone = name(apex);
             let fault = format!(
                 "its file, with serial {serial}, is not taken, since updates have changed the zone: \
@@ -196,7 +196,7 @@ impl RoundReport {
     /// Records that a file is not a zone.
     pub(super) fn refused(&mut self, refused: &RefusedFile) {
         self.summary.refused += 1;
-        if self.faults.len() < NAMED {
+        if self.faults.len() < MAX_NAMED_ZONES {
             let (file, fault) = (refused.path.display().to_string(), refused.fault.to_string());
             self.faults.push(BadFile { zone: None, file, line: 0, column: 0, fault });
         }

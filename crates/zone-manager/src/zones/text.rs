@@ -114,7 +114,7 @@ pub struct Meter {
 
 /// Reads a zone's file; reports at most about `shown` errors and as many warnings.
 pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> Examined {
-    read(spec, key, None, shown, (meter, &AtomicU64::new(0)))
+    read(spec, key, None, shown, meter, &AtomicU64::new(0))
 }
 
 /// Reads a zone's file as the next version of `served`, if given.
@@ -123,7 +123,8 @@ fn read(
     key: &HashKey,
     served: Option<&Zone>,
     shown: usize,
-    (meter, progress_count): (&Meter, &AtomicU64),
+    meter: &Meter,
+    progress_count: &AtomicU64,
 ) -> Examined {
     let text = spec.rules.most_text();
     let limits = Limits { errors: shown.max(1), warnings: shown.max(1), text, ..Limits::default() };
@@ -202,7 +203,7 @@ pub fn from_fault(fault: &Fault) -> ZoneFinding {
 }
 
 /// Faults per zone shown in the log.
-pub const SHOWN: usize = 5;
+pub const MAX_LOGGED_FAULTS: usize = 5;
 
 /// Builds a zone for service, as the next version of `served`, if given. `progress_count` grows while the
 /// text is read.
@@ -213,13 +214,14 @@ pub fn build(
     spec: &ZoneSpec,
     key: &HashKey,
     served: Option<&Zone>,
-    (meter, progress_count): (&Meter, &AtomicU64),
+    meter: &Meter,
+    progress_count: &AtomicU64,
 ) -> Result<BuiltZone, ZoneFault> {
-    let mut examined = read(spec, key, served, SHOWN, (meter, progress_count));
+    let mut examined = read(spec, key, served, MAX_LOGGED_FAULTS, meter, progress_count);
     if examined.zone.is_none() {
         // No version is built, so nothing waits for this; the operator who fixes the zone needs the places.
         let unplaced = places::unplaced(&mut examined.findings);
-        places::place(spec, SHOWN, unplaced, &mut examined.findings);
+        places::place(spec, MAX_LOGGED_FAULTS, unplaced, &mut examined.findings);
     }
     built(examined)
 }
@@ -245,7 +247,7 @@ pub fn built(examined: Examined) -> Result<BuiltZone, ZoneFault> {
             let mut shown: Vec<&str> =
                 examined.findings.iter().filter(|f| f.error).map(|f| f.pretty.as_str()).collect();
             let all = shown.len();
-            shown.truncate(SHOWN);
+            shown.truncate(MAX_LOGGED_FAULTS);
             let mut text = shown.join("\n");
             let more = hidden + (all - shown.len()) as u64;
             if more > 0 {

@@ -29,7 +29,7 @@ const STREAM_WAIT: Duration = Duration::from_secs(10);
 /// Timeout of a NOTIFY. The next one may be sent earlier: a reply to either is accepted.
 const NOTIFY_WAIT: Duration = Duration::from_secs(5);
 /// Size limit of a message in bytes: two names, an SOA, a TSIG record.
-const MESSAGE: usize = 2048;
+const MAX_MESSAGE_BYTES: usize = 2048;
 
 /// A message that was sent and awaits its reply.
 pub(super) struct Exchange {
@@ -63,8 +63,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let wait = if stream { STREAM_WAIT } else { PROBE_WAITS.get(tries).copied().unwrap_or(STREAM_WAIT) };
         let query = |buf: &mut [u8], id| soa_query(buf, id, apex.as_name(), expire).ok();
         let link = self.send(apex, purpose, &server, wait, at, query);
-        if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
-            taken.probe = link;
+        if let Some(refresh) = self.zones.get_mut(apex).and_then(|zone| zone.refresh.as_mut()) {
+            refresh.probe = link;
         }
     }
 
@@ -72,7 +72,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     pub(super) fn send_notify(&mut self, apex: &ZoneName, peer: usize, at: &mut Moment<'_>) -> bool {
         let Some(zone) = self.zones.get(apex) else { return false };
         let (Some(server), Some(soa)) =
-            (zone.peers.notify.get(peer).cloned(), zone.told.as_ref().and_then(|told| told.soa()))
+            (zone.peers.notify.get(peer).cloned(), zone.notify.as_ref().and_then(|notify| notify.soa()))
         else {
             return false;
         };
@@ -98,11 +98,11 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         write: impl FnOnce(&mut [u8], u16) -> Option<usize>,
     ) -> Option<Link> {
         let id = self.random.next_u32() as u16;
-        let mut buf = [0; MESSAGE];
+        let mut buf = [0; MAX_MESSAGE_BYTES];
         let mut len = write(&mut buf, id)?;
         let mut verifier = None;
         if let Some(key) = &server.key {
-            let (signed, theirs) = sign_request(key, &mut buf, len, self.surroundings.wall()).ok()?;
+            let (signed, theirs) = sign_request(key, &mut buf, len, self.host.wall()).ok()?;
             (len, verifier) = (signed, Some(theirs));
         }
         self.last_link += 1;
@@ -121,7 +121,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let exchange = self.links.remove(&link)?;
         self.deadlines.remove(&(exchange.deadline, link));
         if let Purpose::Notify { to, .. } = exchange.purpose {
-            self.told_end(to);
+            self.notify_ended(to);
         }
         Some(exchange)
     }
@@ -135,7 +135,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
 
     /// Handles a message received on a link.
     pub(super) fn message(&mut self, link: Link, message: &[u8], at: &mut Moment<'_>) {
-        let wall = self.surroundings.wall();
+        let wall = self.host.wall();
         let Some(exchange) = self.links.get_mut(&link) else { return };
         match exchange.purpose {
             Purpose::Probe { .. } => {
@@ -178,13 +178,13 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     }
 
     fn acknowledged(&mut self, apex: &ZoneName, peer: usize, rcode: Rcode) {
-        let Some(PeeredZone { peers, told: Some(told), .. }) = self.zones.get_mut(apex) else { return };
-        told.replied(peer);
+        let Some(PeeredZone { peers, notify: Some(notify), .. }) = self.zones.get_mut(apex) else { return };
+        notify.replied(peer);
         let counts = &self.counts;
-        let taken = rcode == Rcode::NOERROR;
-        let count = if taken { &counts.notify_acknowledged } else { &counts.notify_declined };
+        let is_accepted = rcode == Rcode::NOERROR;
+        let count = if is_accepted { &counts.notify_acknowledged } else { &counts.notify_declined };
         count.fetch_add(1, Relaxed);
-        if let (Some(last), Some(server)) = (told.replies.get_mut(peer), peers.notify.get(peer)) {
+        if let (Some(last), Some(server)) = (notify.replies.get_mut(peer), peers.notify.get(peer)) {
             let (zone, before) = (apex.as_name(), std::mem::take(last));
             *last = before.after(rcode);
             // A secondary may change its reply with each NOTIFY.

@@ -4,11 +4,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `links.rs` | SOA queries and NOTIFYs in progress, and their replies |
-//! | `taken.rs` | secondary zones: actions of the scheduler, results of transfers |
+//! | `refresh.rs` | secondary zones: actions of the scheduler, results of transfers |
 //! | `targets.rs` | which targets get a NOTIFY, and when |
 
 mod links;
-mod taken;
+mod refresh;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ use super::store::Keep;
 use crate::fold::{FoldJob, FoldNumber};
 use crate::managed::state::{KeptVersion, SecondaryNews};
 use links::Exchange;
-use taken::RefreshState;
+use refresh::RefreshState;
 use targets::{NotifyState, NotifyTarget};
 use transfer::secondary::SecondaryFault;
 
@@ -117,30 +117,37 @@ pub(super) trait CoreHost: Send + 'static {
     fn wall(&self) -> UnixTime;
 }
 
+/// One moment by both clocks, for conversion.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Epoch {
+    pub(super) instant: Instant,
+    pub(super) unix: UnixTime,
+}
+
 /// A zone with other servers.
 struct PeeredZone {
     peers: Arc<ZonePeers>,
-    taken: Option<Box<RefreshState>>,
+    /// `None` until the zone is refreshed from primaries.
+    refresh: Option<Box<RefreshState>>,
     /// `None` without NOTIFY targets.
-    told: Option<Box<NotifyState>>,
+    notify: Option<Box<NotifyState>>,
 }
 
 impl PeeredZone {
-    /// Time of the zone's entry in [`SecondaryCore::telling`].
-    fn telling(&self) -> Option<UnixTime> {
-        self.told.as_ref()?.due()
+    /// Time of the zone's entry in [`SecondaryCore::notify_due`].
+    fn notify_due(&self) -> Option<UnixTime> {
+        self.notify.as_ref()?.due()
     }
 }
 
 /// The core; see the module's documentation.
 pub(super) struct SecondaryCore<S, R> {
-    surroundings: S,
+    host: S,
     random: R,
     counts: Arc<SecondaryCounts>,
     key: HashKey,
     limits: CoreLimits,
-    /// One moment by both clocks, for conversion.
-    epoch: (Instant, UnixTime),
+    epoch: Epoch,
     zones: HashMap<ZoneName, PeeredZone>,
     scheduler: SecondaryScheduler,
     by_id: HashMap<SecondaryId, ZoneName>,
@@ -149,11 +156,11 @@ pub(super) struct SecondaryCore<S, R> {
     /// When links time out.
     deadlines: BTreeSet<(Instant, Link)>,
     /// When zones have a NOTIFY due.
-    telling: BTreeSet<(UnixTime, ZoneName)>,
+    notify_due: BTreeSet<(UnixTime, ZoneName)>,
     /// Number of outstanding NOTIFYs.
     in_flight: usize,
     /// The targets of outstanding NOTIFYs, with the NOTIFYs that wait for them.
-    told: HashMap<SocketAddr, NotifyTarget>,
+    targets: HashMap<SocketAddr, NotifyTarget>,
     /// When deferred incoming NOTIFYs are handled.
     put_off: BTreeSet<(Instant, ZoneName)>,
     /// The last number given to a link, and to a transfer or fold.
@@ -168,31 +175,31 @@ struct Moment<'a> {
 }
 
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
-    /// Returns a core without zones. `now` and `unix` are the same moment.
+    /// Returns a core without zones.
     pub(super) fn new(
-        surroundings: S,
+        host: S,
         random: R,
         key: HashKey,
         limits: CoreLimits,
         counts: Arc<SecondaryCounts>,
-        (now, unix): (Instant, UnixTime),
+        epoch: Epoch,
     ) -> Self {
         SecondaryCore {
-            surroundings,
+            host,
             random,
             counts,
             key,
             limits,
-            epoch: (now, unix),
+            epoch,
             zones: HashMap::new(),
             scheduler: SecondaryScheduler::new(limits.zones),
             by_id: HashMap::new(),
             primaries: HashMap::new(),
             links: NumberMap::default(),
             deadlines: BTreeSet::new(),
-            telling: BTreeSet::new(),
+            notify_due: BTreeSet::new(),
             in_flight: 0,
-            told: HashMap::new(),
+            targets: HashMap::new(),
             put_off: BTreeSet::new(),
             last_link: 0,
             last_job: 0,
@@ -201,14 +208,13 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
 
     /// Converts an instant to wall-clock time.
     fn unix(&self, now: Instant) -> UnixTime {
-        let (start, unix) = self.epoch;
-        unix.saturating_add(now.saturating_duration_since(start))
+        self.epoch.unix.saturating_add(now.saturating_duration_since(self.epoch.instant))
     }
 
     /// Converts wall-clock time to an instant.
     fn instant(&self, unix: UnixTime) -> Instant {
-        let (start, epoch) = self.epoch;
-        let after = unix.saturating_duration_since(epoch);
+        let start = self.epoch.instant;
+        let after = unix.saturating_duration_since(self.epoch.unix);
         // Times centuries away are checked again after a day.
         start.checked_add(after).unwrap_or(start + Duration::from_secs(86_400))
     }
@@ -224,22 +230,22 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     fn leave(&mut self, apex: &ZoneName, at: &mut Moment<'_>) {
         self.let_go(apex, at);
         if let Some(zone) = self.zones.remove(apex) {
-            zone.telling().map(|due| self.telling.remove(&(due, apex.clone())));
+            zone.notify_due().map(|due| self.notify_due.remove(&(due, apex.clone())));
         }
     }
 
     /// Sets the other servers of a zone.
     fn peer(&mut self, apex: &ZoneName, peers: &Arc<ZonePeers>, at: &mut Moment<'_>) {
         let Some(zone) = self.zones.get_mut(apex) else {
-            let told = NotifyState::of(peers);
-            self.zones.insert(apex.clone(), PeeredZone { peers: Arc::clone(peers), taken: None, told });
+            let notify = NotifyState::of(peers);
+            self.zones.insert(apex.clone(), PeeredZone { peers: Arc::clone(peers), refresh: None, notify });
             return;
         };
         let before = std::mem::replace(&mut zone.peers, Arc::clone(peers));
         if before.notify != peers.notify {
-            zone.telling().map(|due| self.telling.remove(&(due, apex.clone())));
-            let before = zone.told.take();
-            zone.told = NotifyState::of(peers).map(|told| told.going_on(before));
+            zone.notify_due().map(|due| self.notify_due.remove(&(due, apex.clone())));
+            let before = zone.notify.take();
+            zone.notify = NotifyState::of(peers).map(|notify| notify.going_on(before));
         }
         if before.primaries != peers.primaries || before.rules != peers.rules {
             self.retake(apex, at);
@@ -249,35 +255,35 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Stops refreshing a zone, and removes its stored version.
     fn forget(&mut self, apex: &ZoneName, at: &mut Moment<'_>) {
         self.stop_refresh(apex, at);
-        self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
+        self.host.keep(apex, Keep::Nothing, self.unix(at.now));
     }
 
     /// Starts everything that is due.
     fn go_on(&mut self, at: &mut Moment<'_>) {
         self.act(at);
-        self.tell(at);
+        self.send_notifies(at);
     }
 
     fn status(&self, apex: &ZoneName, now: Instant) -> Option<SecondaryStatus> {
         let zone = self.zones.get(apex)?;
         let unix = self.unix(now);
         let notify = zone.peers.notify.iter().map(ToString::to_string).collect();
-        let Some(taken) = &zone.taken else {
+        let Some(refresh) = &zone.refresh else {
             return Some(SecondaryStatus { notify, ..SecondaryStatus::default() });
         };
-        let timers = self.scheduler.zone(taken.id)?;
-        Some(taken.status(timers, &zone.peers, notify, unix))
+        let timers = self.scheduler.zone(refresh.id)?;
+        Some(refresh.status(timers, &zone.peers, notify, unix))
     }
 
     /// Returns `most` secondary zones: those with faults first, then those with the earliest refresh.
     fn worst(&self, most: usize, now: Instant) -> Vec<(ZoneName, SecondaryStatus)> {
         let unix = self.unix(now);
-        let taken = self.zones.iter().filter_map(|(apex, zone)| {
-            let timers = self.scheduler.zone(zone.taken.as_ref()?.id)?;
+        let refreshed = self.zones.iter().filter_map(|(apex, zone)| {
+            let timers = self.scheduler.zone(zone.refresh.as_ref()?.id)?;
             let well = timers.state(unix) == SecondaryState::Fresh;
             Some((well, timers.last_fault().is_none(), timers.next(), apex))
         });
-        let mut order: Vec<_> = taken.collect();
+        let mut order: Vec<_> = refreshed.collect();
         if order.len() > most {
             order.select_nth_unstable(most);
             order.truncate(most);
@@ -290,8 +296,10 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     fn count(&self, now: Instant) -> StateCounts {
         let unix = self.unix(now);
         let mut counts = StateCounts::default();
-        let taken = self.zones.values().filter_map(|zone| zone.taken.as_ref());
-        taken.filter_map(|taken| self.scheduler.zone(taken.id)).for_each(|zone| counts.add(zone.state(unix)));
+        let refreshed = self.zones.values().filter_map(|zone| zone.refresh.as_ref());
+        refreshed
+            .filter_map(|refresh| self.scheduler.zone(refresh.id))
+            .for_each(|zone| counts.add(zone.state(unix)));
         counts
     }
 }
@@ -345,12 +353,12 @@ impl<S: CoreHost, R: Random> Core for SecondaryCore<S, R> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let told = self.telling.first().filter(|_| self.in_flight < self.limits.notify);
+        let notify = self.notify_due.first().filter(|_| self.in_flight < self.limits.notify);
         let of_links = self.deadlines.first().map(|(at, _)| *at);
         let of_put_off = self.put_off.first().map(|(at, _)| *at);
-        let of_told = told.map(|(at, _)| self.instant(*at));
+        let of_notify = notify.map(|(at, _)| self.instant(*at));
         let of_zones = self.scheduler.next_due().map(|at| self.instant(at));
-        [of_links, of_put_off, of_told, of_zones].into_iter().flatten().min()
+        [of_links, of_put_off, of_notify, of_zones].into_iter().flatten().min()
     }
 
     fn timeout(&mut self, now: Instant, actions: &mut Vec<Action>) {
@@ -362,8 +370,8 @@ impl<S: CoreHost, R: Random> Core for SecondaryCore<S, R> {
 }
 
 /// When and how often NOTIFY is sent; times in seconds.
-const TELLING: NotifyRules = NotifyRules { first_wait: 2, most_wait: 60, tries: 5 };
+const NOTIFY_RULES: NotifyRules = NotifyRules { first_wait: 2, most_wait: 60, tries: 5 };
 
 fn sender(peers: usize) -> NotifySender {
-    NotifySender::new(TELLING, peers)
+    NotifySender::new(NOTIFY_RULES, peers)
 }

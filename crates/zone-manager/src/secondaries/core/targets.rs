@@ -26,7 +26,7 @@ pub(super) struct NotifyState {
     waiting: Vec<bool>,
     /// The version in service, if there was one, and the data of its SOA.
     soa: Option<(Serial, Box<[u8]>)>,
-    /// Time of the zone's entry in [`SecondaryCore::telling`].
+    /// Time of the zone's entry in [`SecondaryCore::notify_due`].
     due: Option<UnixTime>,
     /// The last reply of each target.
     pub(super) replies: Vec<PeerReply>,
@@ -62,14 +62,14 @@ impl NotifyState {
     /// Returns the state before the first NOTIFY; `None` without targets.
     pub(super) fn of(peers: &ZonePeers) -> Option<Box<Self>> {
         let peers = peers.notify.len();
-        let told = NotifyState {
+        let notify = NotifyState {
             sender: sender(peers),
             waiting: vec![false; peers],
             soa: None,
             due: None,
             replies: vec![PeerReply::None; peers],
         };
-        (peers > 0).then(|| Box::new(told))
+        (peers > 0).then(|| Box::new(notify))
     }
 
     /// Takes over the version in service from the state before a change of the targets.
@@ -104,82 +104,82 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// version.
     pub(super) fn published(&mut self, Published { apex, serial, soa }: Published, at: &Moment<'_>) {
         let now = self.unix(at.now);
-        let Some(told) = self.zones.get_mut(&apex).and_then(|zone| zone.told.as_mut()) else { return };
-        if told.soa.as_ref().is_some_and(|(before, _)| *before == serial) {
+        let Some(notify) = self.zones.get_mut(&apex).and_then(|zone| zone.notify.as_mut()) else { return };
+        if notify.soa.as_ref().is_some_and(|(before, _)| *before == serial) {
             return;
         }
-        told.soa = Some((serial, soa));
-        told.sender.changed(now);
+        notify.soa = Some((serial, soa));
+        notify.sender.changed(now);
         self.see_to(&apex);
     }
 
     /// Sends NOTIFY again, by order of the operator. Returns whether there are targets and a version.
-    pub(super) fn tell_again(&mut self, apex: &ZoneName, at: &Moment<'_>) -> bool {
+    pub(super) fn notify_again(&mut self, apex: &ZoneName, at: &Moment<'_>) -> bool {
         let now = self.unix(at.now);
-        let told = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut());
-        let Some(told) = told.filter(|told| told.soa.is_some()) else { return false };
-        told.sender.changed(now);
+        let notify = self.zones.get_mut(apex).and_then(|zone| zone.notify.as_mut());
+        let Some(notify) = notify.filter(|notify| notify.soa.is_some()) else { return false };
+        notify.sender.changed(now);
         self.see_to(apex);
         true
     }
 
     /// Sends the NOTIFYs that are due, while not too many replies are outstanding. A target with too many
     /// outstanding replies gets its NOTIFY later, and delays no other target.
-    pub(super) fn tell(&mut self, at: &mut Moment<'_>) {
+    pub(super) fn send_notifies(&mut self, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
         while self.in_flight < self.limits.notify {
-            let Some((due, apex)) = self.telling.first().cloned() else { return };
+            let Some((due, apex)) = self.notify_due.first().cloned() else { return };
             if due > now {
                 return;
             }
-            self.telling.pop_first();
+            self.notify_due.pop_first();
             let SecondaryCore { zones, random, .. } = self;
-            let Some(PeeredZone { peers, told: Some(told), .. }) = zones.get_mut(&apex) else { continue };
-            told.due = None;
-            if let Some(peer) = told.sender.poll(now, &mut || random.next_u32())
+            let Some(PeeredZone { peers, notify: Some(notify), .. }) = zones.get_mut(&apex) else { continue };
+            notify.due = None;
+            if let Some(peer) = notify.sender.poll(now, &mut || random.next_u32())
                 && let Some(to) = peers.notify.get(peer).map(|server| server.address)
             {
                 let is_full =
-                    self.told.get(&to).is_some_and(|told| told.in_flight >= self.limits.notify_each);
+                    self.targets.get(&to).is_some_and(|target| target.in_flight >= self.limits.notify_each);
                 if is_full {
-                    self.put_off_telling(&apex, peer, to);
+                    self.defer_notify(&apex, peer, to);
                 } else if self.send_notify(&apex, peer, at) {
                     self.in_flight += 1;
-                    self.told.entry(to).or_default().in_flight += 1;
-                    let told = self.zones.get_mut(&apex).and_then(|zone| zone.told.as_mut());
-                    told.map(|told| told.set_waiting(peer, false));
+                    self.targets.entry(to).or_default().in_flight += 1;
+                    let notify = self.zones.get_mut(&apex).and_then(|zone| zone.notify.as_mut());
+                    notify.map(|notify| notify.set_waiting(peer, false));
                 } else {
-                    self.take_up_telling(to);
+                    self.resume_notify(to);
                 }
             }
             self.see_to(&apex);
         }
     }
 
-    fn put_off_telling(&mut self, apex: &ZoneName, peer: usize, to: SocketAddr) {
-        let Some(told) = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut()) else { return };
-        told.sender.put_off(peer);
-        if !told.set_waiting(peer, true) {
-            self.told.entry(to).or_default().waiting.push_back((apex.clone(), peer));
+    fn defer_notify(&mut self, apex: &ZoneName, peer: usize, to: SocketAddr) {
+        let Some(notify) = self.zones.get_mut(apex).and_then(|zone| zone.notify.as_mut()) else { return };
+        notify.sender.put_off(peer);
+        if !notify.set_waiting(peer, true) {
+            self.targets.entry(to).or_default().waiting.push_back((apex.clone(), peer));
         }
     }
 
     /// Handles the end of an outstanding NOTIFY, with or without a reply.
-    pub(super) fn told_end(&mut self, to: SocketAddr) {
+    pub(super) fn notify_ended(&mut self, to: SocketAddr) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        if let Some(told) = self.told.get_mut(&to) {
-            told.in_flight = told.in_flight.saturating_sub(1);
+        if let Some(target) = self.targets.get_mut(&to) {
+            target.in_flight = target.in_flight.saturating_sub(1);
         }
-        self.take_up_telling(to);
+        self.resume_notify(to);
     }
 
     /// Makes the NOTIFY that has waited longest for a secondary due, if there is room.
-    fn take_up_telling(&mut self, to: SocketAddr) {
+    fn resume_notify(&mut self, to: SocketAddr) {
         let most = self.limits.notify_each;
-        while let Some(told) = self.told.get_mut(&to).filter(|told| told.in_flight < most) {
-            let Some((apex, peer)) = told.waiting.pop_front() else {
-                if told.in_flight == 0 {
-                    self.told.remove(&to);
+        while let Some(target) = self.targets.get_mut(&to).filter(|target| target.in_flight < most) {
+            let Some((apex, peer)) = target.waiting.pop_front() else {
+                if target.in_flight == 0 {
+                    self.targets.remove(&to);
                 }
                 return;
             };
@@ -187,10 +187,10 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             let zone = self.zones.get_mut(&apex);
             let zone =
                 zone.filter(|zone| zone.peers.notify.get(peer).is_some_and(|server| server.address == to));
-            if let Some(told) = zone.and_then(|zone| zone.told.as_mut())
-                && told.set_waiting(peer, false)
+            if let Some(notify) = zone.and_then(|zone| zone.notify.as_mut())
+                && notify.set_waiting(peer, false)
             {
-                told.sender.take_up(peer);
+                notify.sender.take_up(peer);
                 return self.see_to(&apex);
             }
         }
@@ -198,15 +198,15 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
 
     /// Updates when the next NOTIFY of a zone is due.
     pub(super) fn see_to(&mut self, apex: &ZoneName) {
-        let Some(told) = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut()) else { return };
-        let due = told.sender.due();
-        if told.due == due {
+        let Some(notify) = self.zones.get_mut(apex).and_then(|zone| zone.notify.as_mut()) else { return };
+        let due = notify.sender.due();
+        if notify.due == due {
             return;
         }
-        if let Some(before) = std::mem::replace(&mut told.due, due) {
-            self.telling.remove(&(before, apex.clone()));
+        if let Some(before) = std::mem::replace(&mut notify.due, due) {
+            self.notify_due.remove(&(before, apex.clone()));
         }
-        self.telling.extend(due.map(|due| (due, apex.clone())));
+        self.notify_due.extend(due.map(|due| (due, apex.clone())));
     }
 }
 

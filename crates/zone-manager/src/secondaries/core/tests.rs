@@ -147,7 +147,7 @@ impl Rig {
         let (done, now) = (Arc::new(Mutex::new(Done::default())), Instant::now());
         let limits = super::super::limits(&config::Settings::default());
         let counts = Arc::<SecondaryCounts>::default();
-        let epoch = (now, UnixTime::from_secs(START));
+        let epoch = Epoch { instant: now, unix: UnixTime::from_secs(START) };
         let core = SecondaryCore::new(Arc::clone(&done), Zeros, key(), limits, Arc::clone(&counts), epoch);
         let mut rig = Rig { core, done, now, counts, open: HashMap::new() };
         rig.request(SecondaryRequest::Configure(rules));
@@ -517,7 +517,7 @@ fn secondaries_are_told_of_a_change_until_they_reply() {
 }
 
 /// Returns a rig in which zones `z0.` and so on go into service, with these secondaries.
-fn telling(in_all: usize, each: usize, secondaries: &[&str]) -> Rig {
+fn notifying(in_all: usize, each: usize, secondaries: &[&str]) -> Rig {
     let names = secondaries.iter().enumerate();
     let names: String = names
         .map(|(n, to)| format!("[[zone]]\nname = \"z{n}\"\nfile = \"x\"\nnotify = [\"{to}\"]\n"))
@@ -537,7 +537,7 @@ fn telling(in_all: usize, each: usize, secondaries: &[&str]) -> Rig {
 #[test]
 fn no_more_are_told_at_a_time_than_may_be() {
     for (in_all, each) in [(3, 10), (10, 3)] {
-        let mut rig = telling(in_all, each, &["192.0.2.8"; 10]);
+        let mut rig = notifying(in_all, each, &["192.0.2.8"; 10]);
         assert_eq!(rig.asked().len(), 3);
         // A secondary that does not reply releases its place after a while.
         rig.pass(5);
@@ -553,7 +553,7 @@ fn no_more_are_told_at_a_time_than_may_be() {
 fn a_secondary_of_many_zones_that_was_dead_kept_all_others_waiting() {
     let mut secondaries = vec!["192.0.2.8"; 100];
     secondaries.push("192.0.2.9");
-    let mut rig = telling(10, 4, &secondaries);
+    let mut rig = notifying(10, 4, &secondaries);
     let to_the_other = |rig: &Rig| rig.asked().iter().filter(|to| to.ends_with(".9")).count();
     assert_eq!((rig.asked().len(), to_the_other(&rig)), (5, 1));
     // A secondary that replies gets its next NOTIFY at once.
@@ -572,7 +572,7 @@ fn a_secondary_of_many_zones_that_was_dead_kept_all_others_waiting() {
     // Removed zones leave nothing behind that others would wait for.
     rig.request(SecondaryRequest::Configure(example(TOLD)));
     rig.pass(600);
-    assert!(rig.asked().is_empty() && rig.core.told.is_empty() && rig.core.in_flight == 0);
+    assert!(rig.asked().is_empty() && rig.core.targets.is_empty() && rig.core.in_flight == 0);
 }
 
 #[test]

@@ -158,24 +158,24 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             .collect();
         let id = scheduler.add(timers, &ids);
         by_id.insert(id, apex.clone());
-        zone.taken = Some(Box::new(RefreshState::new(id, version)));
+        zone.refresh = Some(Box::new(RefreshState::new(id, version)));
         self.report_expiry(apex);
     }
 
     /// Reports when a zone expires, if that has changed.
     fn report_expiry(&mut self, apex: &ZoneName) {
-        let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
-        let expires = self.scheduler.zone(taken.id).and_then(SecondaryZone::expires);
-        if expires != taken.expires {
-            taken.expires = expires;
-            self.surroundings.expires(apex, expires);
+        let Some(refresh) = self.zones.get_mut(apex).and_then(|zone| zone.refresh.as_mut()) else { return };
+        let expires = self.scheduler.zone(refresh.id).and_then(SecondaryZone::expires);
+        if expires != refresh.expires {
+            refresh.expires = expires;
+            self.host.expires(apex, expires);
         }
     }
 
     /// When a zone's first primary last confirmed the version at hand.
     fn vouched(&self, apex: &ZoneName) -> Option<UnixTime> {
-        let taken = self.zones.get(apex)?.taken.as_ref()?;
-        self.scheduler.zone(taken.id)?.vouched()
+        let refresh = self.zones.get(apex)?.refresh.as_ref()?;
+        self.scheduler.zone(refresh.id)?.vouched()
     }
 
     /// Stops refreshing a zone. Returns its timers and its version.
@@ -184,22 +184,22 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         apex: &ZoneName,
         at: &mut Moment<'_>,
     ) -> Option<(SecondaryZone, Option<Arc<Zone>>)> {
-        let taken = self.zones.get_mut(apex)?.taken.take()?;
-        if let Some(fetch) = taken.fetch {
+        let refresh = self.zones.get_mut(apex)?.refresh.take()?;
+        if let Some(fetch) = refresh.fetch {
             fetch.cancelled.store(true, Relaxed);
         }
-        if let Some(link) = taken.probe {
+        if let Some(link) = refresh.probe {
             self.close(link, at);
         }
-        self.by_id.remove(&taken.id);
-        Some((self.scheduler.remove(taken.id)?, taken.version))
+        self.by_id.remove(&refresh.id);
+        Some((self.scheduler.remove(refresh.id)?, refresh.version))
     }
 
     /// Stops refreshing a zone, and removes its store.
     pub(super) fn let_go(&mut self, apex: &ZoneName, at: &mut Moment<'_>) {
         if self.stop_refresh(apex, at).is_some() {
-            self.surroundings.expires(apex, None);
-            self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
+            self.host.expires(apex, None);
+            self.host.keep(apex, Keep::Nothing, self.unix(at.now));
         }
     }
 
@@ -226,16 +226,16 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 SecondaryAction::Expire => {
                     self.counts.expired.fetch_add(1, Relaxed);
                     warn!("zone {} has expired: no primary answered, it is out of service", apex.as_name());
-                    self.surroundings.news(&apex, SecondaryNews::Expired);
+                    self.host.news(&apex, SecondaryNews::Expired);
                 }
             }
         }
     }
 
     fn fetch(&mut self, apex: &ZoneName, primary: usize, asked: AskedFor) {
-        let SecondaryCore { zones, surroundings, random, limits, key, last_job, scheduler, .. } = self;
+        let SecondaryCore { zones, host, random, limits, key, last_job, scheduler, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
-        let (Some(taken), Some(server)) = (&mut zone.taken, zone.peers.primaries.get(primary)) else {
+        let (Some(refresh), Some(server)) = (&mut zone.refresh, zone.peers.primaries.get(primary)) else {
             return;
         };
         *last_job += 1;
@@ -245,23 +245,23 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             apex: apex.as_name().to_buf(),
             primary: server.clone(),
             asked,
-            any_serial: scheduler.zone(taken.id).is_none_or(SecondaryZone::takes_any_serial),
+            any_serial: scheduler.zone(refresh.id).is_none_or(SecondaryZone::takes_any_serial),
             id: random.next_u32() as u16,
-            have: taken.version.clone(),
+            have: refresh.version.clone(),
             key: *key,
             zonemd: zone.peers.zonemd,
             nsec3_max_iterations: zone.peers.nsec3_max_iterations,
             limits: limits.fetch,
             cancelled: Arc::clone(&cancelled),
         };
-        taken.fetch = Some(Box::new(Fetch { number: *last_job, primary, asked, cancelled }));
-        surroundings.fetch(apex.clone(), job);
+        refresh.fetch = Some(Box::new(Fetch { number: *last_job, primary, asked, cancelled }));
+        host.fetch(apex.clone(), job);
     }
 
     /// Handles a primary's reply to an SOA query.
     pub(super) fn asked(&mut self, apex: &ZoneName, reply: SoaReply, at: &mut Moment<'_>) {
         let ours =
-            self.zones.get(apex).and_then(|zone| zone.taken.as_ref()?.version.as_ref()).map(|v| v.serial());
+            self.zones.get(apex).and_then(|zone| zone.refresh.as_ref()?.version.as_ref()).map(|v| v.serial());
         self.happened(apex, SecondaryEvent::Probed(reply), at);
         if ours == Some(reply.serial) {
             self.confirmed(apex, at);
@@ -273,13 +273,13 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     fn confirmed(&mut self, apex: &ZoneName, at: &Moment<'_>) {
         self.counts.unchanged.fetch_add(1, Relaxed);
         let vouched = self.vouched(apex);
-        if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
-            taken.quiet_until = Some(at.now + NOTIFY_QUIET_TIME);
-            if self.scheduler.zone(taken.id).is_some_and(|timers| timers.expires().is_some()) {
-                self.surroundings.news(apex, SecondaryNews::Confirmed);
+        if let Some(refresh) = self.zones.get_mut(apex).and_then(|zone| zone.refresh.as_mut()) {
+            refresh.quiet_until = Some(at.now + NOTIFY_QUIET_TIME);
+            if self.scheduler.zone(refresh.id).is_some_and(|timers| timers.expires().is_some()) {
+                self.host.news(apex, SecondaryNews::Confirmed);
             }
             if let Some(vouched) = vouched {
-                self.surroundings.keep(apex, Keep::Confirmed, vouched);
+                self.host.keep(apex, Keep::Confirmed, vouched);
             }
         }
     }
@@ -295,14 +295,15 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     ) {
         self.counts.bytes.fetch_add(figures.bytes, Relaxed);
         self.counts.records.fetch_add(figures.records, Relaxed);
-        let taken = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut());
+        let refresh = self.zones.get_mut(apex).and_then(|zone| zone.refresh.as_mut());
         // The transfer was replaced or cancelled.
-        let Some(taken) = taken.filter(|taken| taken.fetch.as_ref().is_some_and(|f| f.number == number))
+        let Some(refresh) =
+            refresh.filter(|refresh| refresh.fetch.as_ref().is_some_and(|f| f.number == number))
         else {
             return;
         };
-        let Some(fetch) = taken.fetch.take() else { return };
-        let version = taken.version.clone();
+        let Some(fetch) = refresh.fetch.take() else { return };
+        let version = refresh.version.clone();
         match result {
             Err(fault) => {
                 self.counts.fault(&fault);
@@ -317,37 +318,39 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             }
             Ok(Fetched::Whole(zone)) => {
                 self.counts.axfr.fetch_add(1, Relaxed);
-                taken.folding.cancel();
-                self.received(apex, &fetch, ("AXFR", figures), zone, None, at);
+                refresh.folding.cancel();
+                self.received(apex, &fetch, figures, zone, None, at);
             }
             Ok(Fetched::Changed(zone, changes)) => {
                 self.counts.ixfr.fetch_add(1, Relaxed);
-                taken.folding.changed(&changes);
-                let job = taken.folding.begin(&zone);
-                self.received(apex, &fetch, ("IXFR", figures), zone, Some(changes), at);
+                refresh.folding.changed(&changes);
+                let job = refresh.folding.begin(&zone);
+                self.received(apex, &fetch, figures, zone, Some(changes), at);
                 if let Some(job) = job {
-                    self.surroundings.fold(apex.clone(), job);
+                    self.host.fold(apex.clone(), job);
                 }
             }
         }
     }
 
-    /// Handles a received version.
+    /// Handles a received version; `changes` if it came as differences.
     fn received(
         &mut self,
         apex: &ZoneName,
         fetch: &Fetch,
-        (kind, figures): (&'static str, FetchFigures),
+        figures: FetchFigures,
         zone: Arc<Zone>,
         changes: Option<Vec<Arc<ChangeSet>>>,
         at: &mut Moment<'_>,
     ) {
         let (now, soa) = (self.unix(at.now), zone.soa());
-        let Some(kept) = self.zones.get_mut(apex) else { return };
-        let (Some(taken), Some(server)) = (&mut kept.taken, kept.peers.primaries.get(fetch.primary)) else {
+        let kind = if changes.is_some() { "IXFR" } else { "AXFR" };
+        let Some(peered) = self.zones.get_mut(apex) else { return };
+        let (Some(refresh), Some(server)) = (&mut peered.refresh, peered.peers.primaries.get(fetch.primary))
+        else {
             return;
         };
-        let from = taken.version.replace(Arc::clone(&zone)).map(|before| before.serial());
+        let from = refresh.version.replace(Arc::clone(&zone)).map(|before| before.serial());
         let (milliseconds, FetchFigures { records, bytes, .. }) = (figures.took.as_millis() as u64, figures);
         let primary = server.to_string();
         let key = server.key.as_ref().map_or("none".into(), |key| key.name().as_name().to_string());
@@ -358,23 +361,23 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             milliseconds, "transfer received"
         );
         let primary = fetch.primary as u32;
-        taken.last_transfer =
+        refresh.last_transfer =
             Some(Transferred { at: now, primary, kind, from, to, records, bytes, milliseconds });
-        self.surroundings.news(apex, SecondaryNews::Received(Arc::clone(&zone)));
+        self.host.news(apex, SecondaryNews::Received(Arc::clone(&zone)));
         self.happened(apex, SecondaryEvent::Transferred(soa, figures.expire), at);
         let vouched = self.vouched(apex).unwrap_or(now);
-        self.surroundings.keep(apex, Keep::Version(zone, changes), vouched);
+        self.host.keep(apex, Keep::Version(zone, changes), vouched);
     }
 
     /// Handles the end of a job that folds a version.
     pub(super) fn folded(&mut self, number: FoldNumber, apex: &ZoneName, zone: Option<Arc<Zone>>) {
-        let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
-        match taken.folding.ended(number, zone) {
+        let Some(refresh) = self.zones.get_mut(apex).and_then(|zone| zone.refresh.as_mut()) else { return };
+        match refresh.folding.ended(number, zone) {
             FoldEnd::Outdated | FoldEnd::Failed => {}
-            FoldEnd::Continue(job) => self.surroundings.fold(apex.clone(), job),
+            FoldEnd::Continue(job) => self.host.fold(apex.clone(), job),
             FoldEnd::Folded(zone) => {
-                taken.version = Some(Arc::clone(&zone));
-                self.surroundings.news(apex, SecondaryNews::Folded(zone));
+                refresh.version = Some(Arc::clone(&zone));
+                self.host.news(apex, SecondaryNews::Folded(zone));
             }
         }
     }
@@ -387,15 +390,15 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         serial: Option<Serial>,
         at: &mut Moment<'_>,
     ) {
-        self.surroundings.looked(apex);
-        let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
-        match taken.quiet_until.filter(|until| *until > at.now) {
+        self.host.looked(apex);
+        let Some(refresh) = self.zones.get_mut(apex).and_then(|zone| zone.refresh.as_mut()) else { return };
+        match refresh.quiet_until.filter(|until| *until > at.now) {
             None => self.happened(apex, SecondaryEvent::Notified { primary, serial }, at),
             // The first deferred NOTIFY covers later ones: one query checks them all. It then has no
             // serial, since the highest is not known.
-            Some(_) if taken.waiting.is_some() => taken.waiting = Some((primary, None)),
+            Some(_) if refresh.waiting.is_some() => refresh.waiting = Some((primary, None)),
             Some(until) => {
-                taken.waiting = Some((primary, serial));
+                refresh.waiting = Some((primary, serial));
                 self.put_off.insert((until, apex.clone()));
             }
         }
@@ -407,8 +410,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             && until <= at.now
         {
             self.put_off.pop_first();
-            let taken = self.zones.get_mut(&apex).and_then(|zone| zone.taken.as_mut());
-            if let Some((primary, serial)) = taken.and_then(|taken| taken.waiting.take()) {
+            let refresh = self.zones.get_mut(&apex).and_then(|zone| zone.refresh.as_mut());
+            if let Some((primary, serial)) = refresh.and_then(|refresh| refresh.waiting.take()) {
                 self.happened(&apex, SecondaryEvent::Notified { primary, serial }, at);
             }
         }
@@ -419,11 +422,11 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let event = match order {
             ZoneOrder::Refresh => SecondaryEvent::Refresh,
             ZoneOrder::Retransfer => SecondaryEvent::Retransfer,
-            ZoneOrder::Notify => return self.tell_again(apex, at),
+            ZoneOrder::Notify => return self.notify_again(apex, at),
         };
-        let is_taken = self.zones.get(apex).is_some_and(|zone| zone.taken.is_some());
+        let is_refreshed = self.zones.get(apex).is_some_and(|zone| zone.refresh.is_some());
         self.happened(apex, event, at);
-        is_taken
+        is_refreshed
     }
 
     /// Reports an event of a zone to the scheduler.
@@ -431,11 +434,11 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let now = self.unix(at.now);
         let SecondaryCore { zones, scheduler, random, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
-        let Some(taken) = &mut zone.taken else { return };
+        let Some(refresh) = &mut zone.refresh else { return };
         if matches!(event, SecondaryEvent::Probed(_) | SecondaryEvent::Failed(_)) {
-            taken.probe = None;
+            refresh.probe = None;
         }
-        scheduler.event(taken.id, event, now, &mut || random.next_u32());
+        scheduler.event(refresh.id, event, now, &mut || random.next_u32());
         self.report_expiry(apex);
         self.log_fault(apex, now);
     }
@@ -444,12 +447,12 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     fn log_fault(&mut self, apex: &ZoneName, now: UnixTime) {
         let SecondaryCore { zones, scheduler, .. } = self;
         let Some(zone) = zones.get_mut(apex) else { return };
-        let Some(taken) = &mut zone.taken else { return };
-        let Some(timers) = scheduler.zone(taken.id) else { return };
+        let Some(refresh) = &mut zone.refresh else { return };
+        let Some(timers) = scheduler.zone(refresh.id) else { return };
         match timers.last_fault() {
             None => {
-                let recovers = taken.logged.iter().any(Option::is_some);
-                taken.logged.iter_mut().for_each(|logged| *logged = None);
+                let recovers = refresh.logged.iter().any(Option::is_some);
+                refresh.logged.iter_mut().for_each(|logged| *logged = None);
                 if recovers {
                     let about = ("primary", &*apex.as_name().to_string());
                     log_repeated!(info, INFO, about, "zone {}: a primary can be used again", apex.as_name());
@@ -457,8 +460,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             }
             Some(&LastFault { primary, ref fault, .. }) => {
                 let text = fault.to_string();
-                taken.logged.resize(taken.logged.len().max(primary + 1), None);
-                if let Some(logged) = taken.logged.get_mut(primary)
+                refresh.logged.resize(refresh.logged.len().max(primary + 1), None);
+                if let Some(logged) = refresh.logged.get_mut(primary)
                     && logged.as_ref() != Some(&text)
                 {
                     let server =
