@@ -208,8 +208,9 @@ impl Taken {
         if self.evicted.len() >= MAX_EVICTED_NETWORKS {
             self.evicted.retain(|_, evicted| at.saturating_sub(*evicted) < EVICTED_FOR);
         }
-        if self.evicted.len() < MAX_EVICTED_NETWORKS {
-            self.evicted.insert(network(holder.client), at);
+        let network = network(holder.client);
+        if self.evicted.len() < MAX_EVICTED_NETWORKS || self.evicted.contains_key(&network) {
+            self.evicted.insert(network, at);
         }
     }
 
