@@ -65,8 +65,8 @@
 //!
 //! # Outgoing messages
 //!
-//! [`Outgoing`] drives an [`transport::Core`], which decides what is sent to other servers. It has a thread of
-//! its own, and datagram workers can drive the core for their own requests and wait for the replies beside
+//! [`Outgoing`] drives a [`transport::Core`], which decides what is sent to other servers. It has a thread
+//! of its own, and datagram workers can drive the core for their own requests and wait for the replies beside
 //! their sockets. A worker that answers never waits for another server, nor for another thread.
 //!
 //! # Reload

@@ -2,8 +2,8 @@
 //! streams.
 //!
 //! `net` fills a [`Batch`] and calls a [`Handler`]; `query-path` implements one. Neither depends on the
-//! other. This crate holds the types of that exchange. Not here: sockets and framing (`net`), parsing of queries
-//! (`query-path`).
+//! other. This crate holds the types of that exchange. Not here: sockets and framing (`net`), parsing of
+//! queries (`query-path`).
 //!
 //! # The life of a query
 //!

@@ -1,5 +1,5 @@
-//! An engine with zones, and the reference that its replies are compared with. The fuzz target `query-path` uses
-//! it too.
+//! An engine with zones, and the reference that its replies are compared with. The fuzz target `query-path`
+//! uses it too.
 
 use std::sync::Arc;
 use std::task::Waker;
