@@ -9,10 +9,10 @@
 
 use std::sync::Arc;
 
-use transport::Next;
 use libfuzzer_sys::fuzz_target;
 use transfer::incoming::{AskedFor, IncomingTransfer, Received, SentRequest, TransferLimits};
 use transfer::outgoing::{TransferFrame, axfr};
+use transport::Next;
 use wire::message::{Header, MAX_MESSAGE};
 use wire::{Name, Serial, UnixTime};
 use zone::Zone;

@@ -30,7 +30,7 @@ struct On {
 }
 
 /// The position of an answer in the cache.
-pub struct CachedAim {
+pub struct CacheLocation {
     lead: Lead,
     cache_view: CacheView,
 }
@@ -80,7 +80,7 @@ impl On {
 }
 
 impl Memory for Cached {
-    type Location = CachedAim;
+    type Location = CacheLocation;
     type Scratch = ();
 
     const PASSES: usize = 1;
@@ -117,7 +117,7 @@ impl Memory for Cached {
     }
 
     #[inline]
-    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<CachedAim> {
+    fn find(&self, lookup_key: &LookupKey<'_>) -> Option<CacheLocation> {
         let On { service, policy } = self.on.as_ref()?;
         let LookupKey { request, question, qname, may_recurse } = *lookup_key;
         if !may_recurse || !request.header.recursion_desired() {
@@ -125,13 +125,13 @@ impl Memory for Cached {
         }
         let cache_view = policy.cache_views.of(qname, question.qtype)?;
         let lead = service.cache().find(&key(request, question, qname, cache_view))?;
-        Some(CachedAim { lead, cache_view })
+        Some(CacheLocation { lead, cache_view })
     }
 
     #[inline]
-    fn prefetch(&self, _: usize, aim: &mut CachedAim, _: &HashedName) -> bool {
+    fn prefetch(&self, _: usize, location: &mut CacheLocation, _: &HashedName) -> bool {
         if let Some(On { service, .. }) = &self.on {
-            service.cache().prefetch(&aim.lead);
+            service.cache().prefetch(&location.lead);
         }
         false
     }
@@ -139,7 +139,7 @@ impl Memory for Cached {
     #[inline]
     fn answer<'s>(
         &self,
-        aim: &CachedAim,
+        location: &CacheLocation,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         (): &'s mut (),
@@ -149,14 +149,14 @@ impl Memory for Cached {
             // DNS64 may have to synthesize the answer.
             return Ok(MemoryResult::Nothing);
         }
-        let key = key(asked.request, asked.question, asked.qname, aim.cache_view);
+        let key = key(asked.request, asked.question, asked.qname, location.cache_view);
         let now = service.now(asked.received);
-        match service.cache().copy(&aim.lead, &key, now, b.spare_mut()) {
+        match service.cache().copy(&location.lead, &key, now, b.spare_mut()) {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                on.finish(&hit, aim.cache_view, asked, b)
+                on.finish(&hit, location.cache_view, asked, b)
             }
             Lookup::TooLong(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, aim.cache_view, asked, b);
+                on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, location.cache_view, asked, b);
                 b.flags(|header| header.set_truncated(true));
             }
             _ => return Ok(MemoryResult::Nothing),

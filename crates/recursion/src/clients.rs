@@ -12,7 +12,7 @@ use crate::policy::Policy;
 use crate::query_state::QueryState;
 use crate::service::Service;
 use crate::steps::Step;
-use crate::waiter::{Waiter, Waiting, Who};
+use crate::waiter::{Waiter, WaiterKind, Waiting};
 
 impl Service {
     /// Sends the client's next query to the resolver. With a stale answer at hand the client waits a shorter
@@ -33,9 +33,9 @@ impl Service {
             budget,
             other_than: None,
             trace: None,
-            waiter: Waiter::new(Who::Client(waiting)),
+            waiter: Waiter::new(WaiterKind::Client(waiting)),
         };
-        if let Some(LookupRequest { waiter: Waiter { who: Who::Client(waiting), .. }, .. }) =
+        if let Some(LookupRequest { waiter: Waiter { kind: WaiterKind::Client(waiting), .. }, .. }) =
             self.request(request)
         {
             self.fail(policy, waiting, LookupFailure::Shed(ShedReason::Queue), None, now);
@@ -53,13 +53,13 @@ impl Service {
         now: Now,
     ) {
         let failed = waiting.query_state.next;
-        self.tell_failure(policy, waiting, failure, now);
+        self.end_failed(policy, waiting, failure, now);
         if let (Some(agent), Some(error)) = (agent, refusal(failure).info) {
             self.report(policy, &failed, error, agent, now);
         }
     }
 
-    fn tell_failure(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
+    fn end_failed(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
         if let Some(piece) = self.stale(policy, &waiting.query_state, now) {
             if piece.stale && is_of_servers(failure) {
                 self.stalled.failed(&waiting.query_state.next, now, policy.stale_refresh);
@@ -85,7 +85,7 @@ impl Service {
         now: Now,
     ) {
         let taken = self.take(policy, &mut waiting.query_state, piece, leads_to, now);
-        match taken.unwrap_or_else(|| self.pursue(policy, &mut waiting.query_state, now)) {
+        match taken.unwrap_or_else(|| self.next_step(policy, &mut waiting.query_state, now)) {
             Step::Reply(reply) => {
                 let Waiting { mut responder, query_state, .. } = *waiting;
                 responder.set_upstream(query_state.upstream);

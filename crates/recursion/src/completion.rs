@@ -16,7 +16,7 @@ use crate::jobs::Moment;
 use crate::message::Piece;
 use crate::policy::Policy;
 use crate::service::Service;
-use crate::waiter::{Unchecked, Waiter, Who};
+use crate::waiter::{Unchecked, Waiter, WaiterKind};
 
 /// How long a withheld answer is cached as NODATA, in seconds.
 const WITHHELD_TTL: u32 = 60;
@@ -42,11 +42,11 @@ struct Judged {
 impl Service {
     /// Returns the sink for lookup outcomes.
     pub fn completion(self: &Arc<Self>) -> LookupCompletion {
-        self.settler_by(|_| unix_now())
+        self.completion_by(|_| unix_now())
     }
 
     /// Like [`completion`](Self::completion), with `wall` as the validation clock.
-    pub fn settler_by(
+    pub fn completion_by(
         self: &Arc<Self>,
         wall: impl Fn(Instant) -> UnixTime + Send + 'static,
     ) -> LookupCompletion {
@@ -60,7 +60,7 @@ impl LookupCompletion {
     }
 
     /// Returns the empty answer that clients get instead of a withheld one. Clients may be settled long after
-    /// their lookup has ended, so each answer is also judged when it is handed out.
+    /// their lookup has ended, so each answer is also judged when a client receives it.
     fn instead_of(
         &mut self,
         policy: &Policy,
@@ -136,21 +136,21 @@ impl LookupSink for LookupCompletion {
     fn settle(&mut self, waiter: Waiter, outcome: LookupOutcome, now: Instant) {
         let (policy, at) = (self.service.policy(), now);
         let now = self.service.now(at);
-        let waiting = match (waiter.who, waiter.unchecked) {
-            (Who::Validations(wanted), _) => return self.service.unvalidated.found(*wanted, outcome),
-            (Who::Second(id), _) => return self.service.unvalidated.second(id, outcome),
-            (who, Some(unchecked)) => match self.fit_to_validate(&policy, &unchecked, &outcome, now) {
+        let waiting = match (waiter.kind, waiter.unchecked) {
+            (WaiterKind::Validations(wanted), _) => return self.service.unvalidated.found(*wanted, outcome),
+            (WaiterKind::Second(id), _) => return self.service.unvalidated.second(id, outcome),
+            (kind, Some(unchecked)) => match self.fit_to_validate(&policy, &unchecked, &outcome, now) {
                 Some(answer) => {
                     let at = Moment { cache: now, wall: (self.wall)(at) };
-                    return self.service.validate(&policy, answer, *unchecked, who, at);
+                    return self.service.validate(&policy, answer, *unchecked, kind, at);
                 }
-                None => match who {
-                    Who::Client(waiting) => waiting,
-                    who => return Waiter::new(who).told(outcome),
+                None => match kind {
+                    WaiterKind::Client(waiting) => waiting,
+                    kind => return Waiter::new(kind).complete(outcome),
                 },
             },
-            (Who::Client(waiting), None) => waiting,
-            (who, None) => return Waiter::new(who).told(outcome),
+            (WaiterKind::Client(waiting), None) => waiting,
+            (kind, None) => return Waiter::new(kind).complete(outcome),
         };
         let (piece, leads_to) = match outcome {
             LookupOutcome::Answered(answer) => {

@@ -1,6 +1,8 @@
 //! Answers made from cached proofs (RFC 8198), without a lookup: for names that are proven not to exist, that
 //! a cached wildcard matches, or that a cached DNAME redirects (RFC 6672 §3.4).
 
+use std::time::Duration;
+
 use cache::Now;
 use resolver::QueryKey;
 use validator::{DenialWork, ReceivedSet, Response, Validated};
@@ -16,14 +18,14 @@ use crate::service::Service;
 /// Largest size of an answer, in bytes; a longer one needs a lookup.
 const MAX_ANSWER_BYTES: usize = 4096;
 
-/// Returns the time in seconds that denials use.
-fn seconds(now: Now) -> u64 {
-    now.since(Now::since_start(0)).into()
+/// Returns the time on the clock of [`validator::ProvenDenials`].
+fn since_start(now: Now) -> Duration {
+    Duration::from_secs(now.since(Now::since_start(0)).into())
 }
 
 impl Service {
     /// Caches the denials of a secure negative answer, for `ttl`.
-    pub(crate) fn learn_denial(
+    pub(crate) fn store_denial(
         &self,
         policy: &Policy,
         query_key: &QueryKey,
@@ -35,12 +37,12 @@ impl Service {
         if let Some(cache_view) =
             self.cache_view(policy, query_key).filter(|cache_view| is_denied_in(policy, *cache_view))
         {
-            self.denials.learn(cache_view.number, response, validated, ttl, seconds(now));
+            self.denials.store_denial(cache_view.number, response, validated, ttl, since_start(now));
         }
     }
 
     /// Caches the wildcards that a secure answer was expanded from, and its DNAME.
-    pub(crate) fn learn_wildcards(
+    pub(crate) fn store_wildcards(
         &self,
         policy: &Policy,
         query_key: &QueryKey,
@@ -51,7 +53,7 @@ impl Service {
         if let Some(cache_view) =
             self.cache_view(policy, query_key).filter(|cache_view| is_denied_in(policy, *cache_view))
         {
-            self.denials.learn_wildcards(cache_view.number, response, validated, seconds(now));
+            self.denials.store_wildcards(cache_view.number, response, validated, since_start(now));
         }
     }
 
@@ -87,7 +89,7 @@ impl Service {
         work: &mut DenialWork,
     ) -> Option<Piece> {
         let name = query_key.name.as_name();
-        let denial = self.denials.deny(cache_view.number, name, query_key.qtype, seconds(now), work)?;
+        let denial = self.denials.deny(cache_view.number, name, query_key.qtype, since_start(now), work)?;
         let sets = denial.sets.iter().map(|set| &**set);
         let message = write(query_key, denial.rcode, denial.ttl, sets).ok()?;
         self.stats().denied.add();
@@ -105,13 +107,14 @@ impl Service {
         work: &mut DenialWork,
     ) -> Option<(Piece, Option<LowerNameBuf>)> {
         let name = query_key.name.as_name();
-        if let Some(made) = self.denials.redirect(cache_view.number, name, query_key.qtype, seconds(now)) {
+        if let Some(made) = self.denials.redirect(cache_view.number, name, query_key.qtype, since_start(now))
+        {
             let message = write(query_key, Rcode::NOERROR, made.ttl, [&*made.dname, &made.cname]).ok()?;
             self.stats().redirected.add();
             let leads_to = made.leads_to.map(|name| name.as_name().to_lower());
             return Some((piece(message, Rcode::NOERROR, cache_view), leads_to));
         }
-        let made = self.denials.expand(cache_view.number, name, query_key.qtype, seconds(now), work)?;
+        let made = self.denials.expand(cache_view.number, name, query_key.qtype, since_start(now), work)?;
         let message = write(query_key, Rcode::NOERROR, made.ttl, [&made.set, &*made.proof]).ok()?;
         // The wildcard may be from a domain that is exempt from the filter of private addresses.
         if policy.private.as_ref().is_some_and(|private| private.offends(&message)) {

@@ -117,7 +117,7 @@ impl Service {
         callback: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static,
     ) {
         let client = ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into());
-        let waiter = Waiter::tell(callback);
+        let waiter = Waiter::callback(callback);
         let request = LookupRequest {
             query_key,
             recursion_desired: true,
@@ -129,7 +129,7 @@ impl Service {
             waiter,
         };
         if let Some(LookupRequest { waiter, .. }) = self.request(request) {
-            waiter.told(LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue)));
+            waiter.complete(LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue)));
         }
     }
 }

@@ -30,7 +30,7 @@
 //! | `validation` | validates answers before clients get them |
 //! | `completion` | passes lookup outcomes to the cache and to what waits for them |
 //! | `cached` | cache hits on the query path |
-//! | `front` | the source that answers cache misses |
+//! | `source` | the source that answers cache misses |
 //! | `inspect` | state of one query, for operators |
 //!
 //! A module uses only those above it. The modules below `service` add methods to [`Service`].
@@ -46,7 +46,7 @@ mod count;
 mod denied;
 mod dns64;
 mod failures;
-mod front;
+
 mod inspect;
 mod jobs;
 mod kept;
@@ -63,6 +63,7 @@ mod reports;
 mod sent_reports;
 mod sentinel;
 mod service;
+mod source;
 mod stalled;
 mod stats;
 mod steps;

@@ -130,7 +130,7 @@ struct Record {
 }
 
 /// The content found for a name.
-struct Found<'l> {
+struct LocalMatch<'l> {
     content: &'l Content,
     exists: bool,
 }
@@ -172,34 +172,34 @@ impl LocalNames {
         qclass: Class,
         b: &mut Builder<'_>,
     ) -> Option<LocalAnswer> {
-        let found = self.found(qname, qtype, qclass)?;
+        let found = self.find_for(qname, qtype, qclass)?;
         Some(self.write(found, qname, written, qtype, b))
     }
 
     /// Whether [`answer`](Self::answer) answers this query.
     pub fn is_local(&self, qname: &HashedName, qtype: Type, qclass: Class) -> bool {
-        self.found(qname, qtype, qclass).is_some()
+        self.find_for(qname, qtype, qclass).is_some()
     }
 
     #[inline]
-    fn found(&self, qname: &HashedName, qtype: Type, qclass: Class) -> Option<Found<'_>> {
+    fn find_for(&self, qname: &HashedName, qtype: Type, qclass: Class) -> Option<LocalMatch<'_>> {
         let found = self.find(qname)?;
         let others = qclass != Class::IN || (qtype == Type::DS && found.content.is_delegation(qname));
         (!others).then_some(found)
     }
 
     #[inline]
-    fn find(&self, name: &HashedName) -> Option<Found<'_>> {
+    fn find(&self, name: &HashedName) -> Option<LocalMatch<'_>> {
         let mut closest = self.entries.first()?;
         let mut below: Option<&Content> = None;
         for skip in (0..name.label_count()).rev() {
             below = closest.below.as_ref().or(below);
             match self.entry(name, skip) {
                 Some(entry) => closest = entry,
-                None => return below.map(|content| Found { content, exists: !content.absent }),
+                None => return below.map(|content| LocalMatch { content, exists: !content.absent }),
             }
         }
-        closest.at.as_ref().or(below).map(|content| Found { content, exists: true })
+        closest.at.as_ref().or(below).map(|content| LocalMatch { content, exists: true })
     }
 
     /// Returns the entry of the name without its `skip` leftmost labels.
@@ -220,7 +220,7 @@ impl LocalNames {
     #[cold]
     fn write(
         &self,
-        found: Found<'_>,
+        found: LocalMatch<'_>,
         qname: &HashedName,
         written: Name<'_>,
         qtype: Type,
@@ -239,7 +239,7 @@ impl LocalNames {
     /// Writes the answer of the name and, if that is a CNAME, the answers of the local names it leads to.
     fn chain(
         &self,
-        found: Found<'_>,
+        found: LocalMatch<'_>,
         qname: &HashedName,
         written: Name<'_>,
         qtype: Type,
@@ -267,7 +267,7 @@ impl Content {
     }
 }
 
-impl Found<'_> {
+impl LocalMatch<'_> {
     /// Writes the answer for `qtype` at `name`, which has `labels` labels: all its records, a CNAME, or a
     /// negative answer. Returns the response code and the target of the CNAME.
     fn write(

@@ -39,12 +39,13 @@ impl StalledRefreshes {
 
     /// Records that the servers failed to answer a query at `now`.
     pub(crate) fn failed(&self, query_key: &QueryKey, now: Now, interval: u32) {
+        let key = self.key(query_key);
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         if since.len() >= MAX_STALLED {
             since.retain(|_, at| now.since(*at) < interval.saturating_mul(2));
         }
-        if since.len() < MAX_STALLED {
-            since.insert(self.key(query_key), now);
+        if since.len() < MAX_STALLED || since.contains_key(&key) {
+            since.insert(key, now);
         }
         self.len.store(since.len(), Relaxed);
     }
@@ -79,5 +80,40 @@ impl StalledRefreshes {
             self.len.store(since.len(), Relaxed);
             Refresh::Wait
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Class, NameBuf, Type};
+
+    use super::*;
+
+    fn query_key(number: usize) -> QueryKey {
+        let name: NameBuf = format!("n{number}.example.").parse().expect("a name");
+        QueryKey {
+            name: name.as_name().to_lower(),
+            qtype: Type::A,
+            qclass: Class::IN,
+            dnssec_ok: false,
+            checking_disabled: false,
+        }
+    }
+
+    #[test]
+    fn a_full_table_renews_its_entries_and_takes_no_more_before_some_expire() {
+        let (stalled, start) = (StalledRefreshes::default(), Now::since_start(0));
+        for number in 0..MAX_STALLED {
+            stalled.failed(&query_key(number), start, 30);
+        }
+        let later = start.plus(59);
+        stalled.failed(&query_key(MAX_STALLED), later, 30);
+        assert_eq!(stalled.refresh(&query_key(MAX_STALLED), later, 30), Refresh::Wait);
+        stalled.failed(&query_key(0), later, 30);
+        assert_eq!(stalled.refresh(&query_key(0), later, 30), Refresh::Later);
+        // All but the renewed entry have expired.
+        stalled.failed(&query_key(MAX_STALLED), start.plus(60), 30);
+        assert_eq!(stalled.refresh(&query_key(MAX_STALLED), start.plus(60), 30), Refresh::Later);
+        assert_eq!(stalled.len.load(Relaxed), 2);
     }
 }

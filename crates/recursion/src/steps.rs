@@ -38,7 +38,7 @@ const REMEMBERED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::CACHED_
 
 impl Service {
     /// Answers from cached data as far as possible, and returns the next step.
-    pub(crate) fn pursue(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Step {
+    pub(crate) fn next_step(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Step {
         loop {
             let (piece, leads_to) = match self.known(policy, &query_state.next, Some(query_state.client), now)
             {

@@ -10,13 +10,13 @@ use crate::quota::ValidationQuota;
 
 /// A waiter for the outcome of a lookup.
 pub struct Waiter {
-    pub(crate) who: Who,
+    pub(crate) kind: WaiterKind,
     /// Set if the answer is to be validated: the original query.
     pub(crate) unchecked: Option<Box<Unchecked>>,
 }
 
 /// The kinds of waiters.
-pub(crate) enum Who {
+pub(crate) enum WaiterKind {
     /// No client: only the cache receives the answer. Validation is charged to this quota.
     Unattended(ValidationQuota),
     /// A client.
@@ -33,33 +33,35 @@ pub(crate) enum Who {
 pub(crate) type OutcomeCallback = dyn FnOnce(LookupOutcome, Option<Verdict>) + Send;
 
 impl Waiter {
-    pub(crate) fn new(who: Who) -> Self {
-        Waiter { who, unchecked: None }
+    pub(crate) fn new(kind: WaiterKind) -> Self {
+        Waiter { kind, unchecked: None }
     }
 
     /// A waiter without a client; validation of its answer is charged to `quota`.
     pub(crate) fn unattended(quota: ValidationQuota) -> Self {
-        Waiter::new(Who::Unattended(quota))
+        Waiter::new(WaiterKind::Unattended(quota))
     }
 
     /// Returns the quota that validation is charged to.
     pub(crate) fn quota(&self) -> ValidationQuota {
-        match &self.who {
-            Who::Unattended(quota) => quota.clone(),
-            Who::Client(waiting) => waiting.query_state.quota.clone(),
-            Who::Callback(_) | Who::Validations(_) | Who::Second(_) => ValidationQuota::default(),
+        match &self.kind {
+            WaiterKind::Unattended(quota) => quota.clone(),
+            WaiterKind::Client(waiting) => waiting.query_state.quota.clone(),
+            WaiterKind::Callback(_) | WaiterKind::Validations(_) | WaiterKind::Second(_) => {
+                ValidationQuota::default()
+            }
         }
     }
 
     /// A waiter that passes the outcome and, where answers are validated, the verdict to a callback.
-    pub fn tell(told: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static) -> Self {
-        Waiter::new(Who::Callback(Box::new(told)))
+    pub fn callback(callback: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static) -> Self {
+        Waiter::new(WaiterKind::Callback(Box::new(callback)))
     }
 
     /// Calls the callback with the outcome, if the waiter is a callback.
-    pub(crate) fn told(self, outcome: LookupOutcome) {
-        if let Who::Callback(told) = self.who {
-            told(outcome, None);
+    pub(crate) fn complete(self, outcome: LookupOutcome) {
+        if let WaiterKind::Callback(callback) = self.kind {
+            callback(outcome, None);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Small signed zones of every shape, and answers that [`ProvenDenials`] synthesizes from some of their
 //! answers: for every possible name, a synthesized answer must equal the one that the zone's servers return.
 
+use std::time::Duration;
+
 use validator::{DenialWork, ProvenDenials, ReceivedSet, Response, Security, Validated};
 use wire::message::Section;
 use wire::rdata::view::{Nsec3, Rrsig};
@@ -21,8 +23,8 @@ const LABELS: [&[u8]; 5] = [b"a", b"*", b"b", b"c", b"q"];
 const MAX_LABELS_BELOW: usize = 3;
 const TYPES: [Type; 5] = [Type::A, Type::TXT, Type::CNAME, Type::DS, Type::NS];
 const TTLS: [u32; 2] = [3600, 60];
-/// When all answers are stored, in seconds.
-const NOW: u64 = 1000;
+/// When all answers are stored.
+const NOW: Duration = Duration::from_secs(1000);
 
 /// Counts of correctly synthesized answers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,8 +154,8 @@ fn learn(denials: &ProvenDenials, ServersReply { response, .. }: &ServersReply) 
         covers: (0..response.sets.len()).collect(),
         leads_to: None,
     };
-    denials.learn(1, response, &validated, least, NOW);
-    denials.learn_wildcards(1, response, &validated, NOW);
+    denials.store_denial(1, response, &validated, least, NOW);
+    denials.store_wildcards(1, response, &validated, NOW);
 }
 
 impl Made {

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use dnssec::nsec3::HASH_LEN;
 use wire::message::Section;
@@ -80,6 +81,9 @@ pub struct ProvenRedirect {
 
 /// Denials, wildcard records and DNAME records with their lifetimes, shared by all threads. Bounded: the
 /// oldest are evicted first.
+///
+/// The caller passes the time in: `now` is the time since the start of a monotonic clock, the same for all
+/// calls.
 #[derive(Debug)]
 pub struct ProvenDenials {
     shards: [RwLock<Shard>; SHARDS],
@@ -106,13 +110,13 @@ struct Zone {
     view: u32,
     name: NameBuf,
     /// Without the SOA nothing can be denied.
-    soa: Option<Kept>,
-    names: BTreeMap<NameBuf, Kept>,
-    hashes: BTreeMap<Hash, Kept>,
+    soa: Option<StoredSet>,
+    names: BTreeMap<NameBuf, StoredSet>,
+    hashes: BTreeMap<Hash, StoredSet>,
     /// RRsets of wildcards, by the name directly above the wildcard, and type.
-    wildcards: BTreeMap<(NameBuf, Type), Kept>,
+    wildcards: BTreeMap<(NameBuf, Type), StoredSet>,
     /// DNAME records, by owner.
-    dnames: BTreeMap<NameBuf, Kept>,
+    dnames: BTreeMap<NameBuf, StoredSet>,
     /// Salt and iterations of all NSEC3 in `hashes`.
     param: Param,
 }
@@ -127,7 +131,7 @@ enum Place {
 }
 
 /// Records of a zone to be stored.
-struct Lesson<'r> {
+struct NewSets<'r> {
     zone: Name<'r>,
     soa: Option<&'r ReceivedSet>,
     sets: Vec<PlacedSet>,
@@ -144,15 +148,16 @@ struct PlacedSet {
 /// Salt and iterations of NSEC3.
 type Param = (Vec<u8>, u16);
 
-/// An RRset with its expiry, in seconds of the caller's clock.
+/// An RRset with its expiry.
 #[derive(Clone, Debug)]
-struct Kept {
+struct StoredSet {
     set: Arc<ReceivedSet>,
-    until: u64,
+    /// When it expires, on the caller's clock.
+    until: Duration,
     number: u64,
 }
 
-impl Kept {
+impl StoredSet {
     fn bytes(&self) -> usize {
         let records = self.set.signatures.len() + self.set.rdatas.len();
         SET_OVERHEAD + RECORD_OVERHEAD * records + data_of(&self.set)
@@ -204,25 +209,32 @@ impl ProvenDenials {
 
     /// Stores the proof of a denial found secure at `now`, for `ttl`. Names of a `view` are denied only by
     /// records stored under the same view.
-    pub fn learn(&self, view: u32, response: &Response, validated: &Validated, ttl: Ttl, now: u64) {
+    pub fn store_denial(
+        &self,
+        view: u32,
+        response: &Response,
+        validated: &Validated,
+        ttl: Ttl,
+        now: Duration,
+    ) {
         let Some(soa) = proof_of(response, validated).find(|set| set.rtype == Type::SOA) else { return };
         let zone = soa.owner.as_name();
         if is_of(soa, zone) {
             let sets = denying(response, validated, zone).collect();
-            self.keep(view, Lesson { zone, soa: Some(soa), sets }, ttl, now);
+            self.store(view, NewSets { zone, soa: Some(soa), sets }, ttl, now);
         }
     }
 
     /// Stores the DNAME of an answer found secure at `now`, and the wildcard records from which it was
     /// expanded with their proof, for as long as the answer may be cached.
-    pub fn learn_wildcards(&self, view: u32, response: &Response, validated: &Validated, now: u64) {
+    pub fn store_wildcards(&self, view: u32, response: &Response, validated: &Validated, now: Duration) {
         let answers = || covered(response, validated).filter(|set| set.section == Section::Answer);
         for dname in answers().filter(|set| set.rtype == Type::DNAME && set.rdatas.len() == 1) {
             let Some((zone, _)) = signed_by(dname).filter(|(zone, _)| is_of(dname, *zone)) else { continue };
             let place = Place::Dname(Box::new(dname.owner));
-            let lesson =
-                Lesson { zone, soa: None, sets: vec![PlacedSet { place, param: None, set: dname.clone() }] };
-            self.keep(view, lesson, validated.ttl, now);
+            let new =
+                NewSets { zone, soa: None, sets: vec![PlacedSet { place, param: None, set: dname.clone() }] };
+            self.store(view, new, validated.ttl, now);
         }
         for (set, (zone, encloser)) in answers().filter_map(|set| Some((set, wildcard_of(set)?))) {
             let star =
@@ -231,13 +243,13 @@ impl ProvenDenials {
             let place = Place::Wildcard(Box::new((encloser, set.rtype)));
             let star = PlacedSet { place, param: None, set: star };
             let sets = denying(response, validated, zone).chain([star]).collect();
-            self.keep(view, Lesson { zone, soa: None, sets }, validated.ttl, now);
+            self.store(view, NewSets { zone, soa: None, sets }, validated.ttl, now);
         }
     }
 
-    fn keep(&self, view: u32, lesson: Lesson<'_>, ttl: Ttl, now: u64) {
-        let Lesson { zone, soa, mut sets } = lesson;
-        let until = now.saturating_add(ttl.as_secs().into());
+    fn store(&self, view: u32, new: NewSets<'_>, ttl: Ttl, now: Duration) {
+        let NewSets { zone, soa, mut sets } = new;
+        let until = now.saturating_add(Duration::from_secs(ttl.as_secs().into()));
         let (hash, Some(shard)) = self.shard(view, zone) else { return };
         if zone.label_count() > MAX_ZONE_LABELS || sets.is_empty() || until <= now {
             return;
@@ -256,10 +268,10 @@ impl ProvenDenials {
             shard.zones.insert(hash, Zone::new(view, zone.to_buf()));
         }
         if let (Some(soa), Some(known)) = (soa, shard.zones.get_mut(&hash)) {
-            known.soa = Some(Kept { set: Arc::new(soa.clone()), until, number: 0 });
+            known.soa = Some(StoredSet { set: Arc::new(soa.clone()), until, number: 0 });
         }
         for set in sets {
-            shard.keep(hash, set, until);
+            shard.store(hash, set, until);
         }
         shard.make_room();
     }
@@ -271,7 +283,7 @@ impl ProvenDenials {
         view: u32,
         name: Name<'_>,
         qtype: Type,
-        now: u64,
+        now: Duration,
         work: &mut DenialWork,
     ) -> Option<ProvenDenial> {
         // DS belong to the parent zone of the name (RFC 4035 §5.2).
@@ -286,7 +298,7 @@ impl ProvenDenials {
         view: u32,
         name: Name<'_>,
         qtype: Type,
-        now: u64,
+        now: Duration,
         work: &mut DenialWork,
     ) -> Option<ProvenWildcard> {
         // ANY and RRSIG need all records; other types never occur at wildcards.
@@ -298,7 +310,7 @@ impl ProvenDenials {
     }
 
     /// Returns the redirection of a name at `now` by a stored DNAME, whatever the type.
-    pub fn redirect(&self, view: u32, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenRedirect> {
+    pub fn redirect(&self, view: u32, name: Name<'_>, qtype: Type, now: Duration) -> Option<ProvenRedirect> {
         // ANY is answered with all records, RRSIG together with what they cover.
         let is_special = matches!(qtype, Type::ANY | Type::RRSIG);
         if is_special {
@@ -307,13 +319,13 @@ impl ProvenDenials {
         self.in_zones(view, name, &mut DenialWork::default(), |zone, _| zone.redirect(name, qtype, now))
     }
 
-    /// Applies `says` to the stored zones at or above a name, deepest first, and returns the first result.
+    /// Applies `apply` to the stored zones at or above a name, deepest first, and returns the first result.
     fn in_zones<T>(
         &self,
         view: u32,
         name: Name<'_>,
         work: &mut DenialWork,
-        says: impl Fn(&Zone, &mut Hasher<'_>) -> Option<T>,
+        apply: impl Fn(&Zone, &mut Hasher<'_>) -> Option<T>,
     ) -> Option<T> {
         let most = name.label_count();
         (most.saturating_sub(MAX_ZONE_LABELS)..=most).find_map(|labels| {
@@ -325,7 +337,7 @@ impl ProvenDenials {
                 return None;
             }
             let budget = work.budget.get_or_insert_with(|| ValidationBudget::new(shard.limits));
-            says(known, &mut Hasher { known: &mut work.known, budget, settings: &shard.settings })
+            apply(known, &mut Hasher { known: &mut work.known, budget, settings: &shard.settings })
         })
     }
 
@@ -380,8 +392,8 @@ impl Hasher<'_> {
     }
 }
 
-fn left(until: u64, now: u64) -> Ttl {
-    Ttl::from_secs(u32::try_from(until - now).unwrap_or(Ttl::MAX.as_secs()))
+fn left(until: Duration, now: Duration) -> Ttl {
+    Ttl::from_secs(u32::try_from(until.saturating_sub(now).as_secs()).unwrap_or(Ttl::MAX.as_secs()))
 }
 
 fn read(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
@@ -488,7 +500,7 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, Option<Param>)> {
 
 impl Shard {
     /// Stores one record of a stored zone.
-    fn keep(&mut self, hash: u64, PlacedSet { place, param, set }: PlacedSet, until: u64) {
+    fn store(&mut self, hash: u64, PlacedSet { place, param, set }: PlacedSet, until: Duration) {
         let Some(zone) = self.zones.get_mut(&hash) else { return };
         if let Some(param) = param.filter(|param| *param != zone.param) {
             // Another chain: the hashes of the previous one are no longer valid.
@@ -501,7 +513,7 @@ impl Shard {
         let known = zone.kept(&place);
         // A replaced record keeps its position in the eviction order.
         let number = known.map_or(self.last + 1, |known| known.number);
-        let kept = Kept { set: Arc::new(set), until, number };
+        let kept = StoredSet { set: Arc::new(set), until, number };
         if known.is_none() {
             self.last = number;
             self.order.push_back((hash, place.clone(), number));
@@ -575,7 +587,7 @@ impl Zone {
         self.names.is_empty() && self.hashes.is_empty() && self.wildcards.is_empty() && self.dnames.is_empty()
     }
 
-    fn kept(&self, place: &Place) -> Option<&Kept> {
+    fn kept(&self, place: &Place) -> Option<&StoredSet> {
         match place {
             Place::Name(name) => self.names.get(&**name),
             Place::Hash(hash) => self.hashes.get(hash),
@@ -585,13 +597,19 @@ impl Zone {
     }
 
     /// Returns the proven denial of a name in this zone.
-    fn deny(&self, name: Name<'_>, qtype: Type, now: u64, hasher: &mut Hasher<'_>) -> Option<ProvenDenial> {
+    fn deny(
+        &self,
+        name: Name<'_>,
+        qtype: Type,
+        now: Duration,
+        hasher: &mut Hasher<'_>,
+    ) -> Option<ProvenDenial> {
         let soa = self.soa.as_ref().filter(|soa| now < soa.until)?;
         let records = match self.by_names(name) {
             None if !self.hashes.is_empty() => self.by_hashes(name, hasher)?,
             records => records?,
         };
-        let live: Vec<&Kept> = records.into_iter().filter(|kept| now < kept.until).collect();
+        let live: Vec<&StoredSet> = records.into_iter().filter(|kept| now < kept.until).collect();
         let sets: Vec<&ReceivedSet> = live.iter().map(|kept| &*kept.set).collect();
         let mut proves = |claim| {
             let denied = hasher.prove(self, &sets, name, claim);
@@ -604,7 +622,7 @@ impl Zone {
         } else {
             return None;
         };
-        let until = live.iter().map(|kept| kept.until).fold(soa.until, u64::min);
+        let until = live.iter().map(|kept| kept.until).fold(soa.until, Duration::min);
         let all = std::iter::once(soa).chain(live);
         let sets = all.map(|kept| Arc::clone(&kept.set)).collect();
         Some(ProvenDenial { rcode, ttl: left(until, now), sets })
@@ -615,7 +633,7 @@ impl Zone {
         &self,
         name: Name<'_>,
         qtype: Type,
-        now: u64,
+        now: Duration,
         hasher: &mut Hasher<'_>,
     ) -> Option<ProvenWildcard> {
         let zone = self.name.as_name();
@@ -646,7 +664,7 @@ impl Zone {
 
     /// Returns the redirection of a name by the closest DNAME above it; `None` if the new name would be too
     /// long.
-    fn redirect(&self, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenRedirect> {
+    fn redirect(&self, name: Name<'_>, qtype: Type, now: Duration) -> Option<ProvenRedirect> {
         if self.dnames.is_empty() {
             return None;
         }
@@ -671,7 +689,7 @@ impl Zone {
 
     /// The NSEC that precedes a name, or the NSEC3 that precedes the hash of its ancestor with `labels` + 1
     /// labels.
-    fn covering(&self, name: Name<'_>, labels: usize, hasher: &mut Hasher<'_>) -> Option<&Kept> {
+    fn covering(&self, name: Name<'_>, labels: usize, hasher: &mut Hasher<'_>) -> Option<&StoredSet> {
         if self.hashes.is_empty() {
             return self.names.range(..name.to_buf()).next_back().map(|(_, kept)| kept);
         }
@@ -681,13 +699,13 @@ impl Zone {
     }
 
     /// The NSEC3 that precedes a hash, wrapping around.
-    fn in_front(&self, hash: Hash) -> Option<&Kept> {
+    fn in_front(&self, hash: Hash) -> Option<&StoredSet> {
         let before = self.hashes.range(..hash).next_back();
         before.or_else(|| self.hashes.iter().next_back()).map(|(_, kept)| kept)
     }
 
     /// The NSEC3 that covers a hash, if any.
-    fn around(&self, hash: Hash) -> Option<&Kept> {
+    fn around(&self, hash: Hash) -> Option<&StoredSet> {
         let before = self.hashes.range(..hash).next_back();
         let (owner, kept) = before.or_else(|| self.hashes.iter().next_back())?;
         let next = Nsec3::read(kept.set.rdatas.first()?).ok()?.next_hash;
@@ -698,7 +716,7 @@ impl Zone {
     }
 
     /// The NSEC at or before a name, and that of the wildcard that could match it.
-    fn by_names(&self, name: Name<'_>) -> Option<Vec<&Kept>> {
+    fn by_names(&self, name: Name<'_>) -> Option<Vec<&StoredSet>> {
         let in_front = |name: NameBuf| self.names.range(..=name).next_back();
         let (owner, kept) = in_front(name.to_lower().into())?;
         if owner.as_name() == name {
@@ -717,7 +735,7 @@ impl Zone {
     }
 
     /// The NSEC3 of a name, or those of its closest encloser, of the next closer name and of the wildcard.
-    fn by_hashes(&self, name: Name<'_>, hasher: &mut Hasher<'_>) -> Option<Vec<&Kept>> {
+    fn by_hashes(&self, name: Name<'_>, hasher: &mut Hasher<'_>) -> Option<Vec<&StoredSet>> {
         let mut hash = |name: Name<'_>| hasher.hash(name, &self.param);
         if let Some(kept) = self.hashes.get(&hash(name)?) {
             return Some(vec![kept]);

@@ -5,9 +5,12 @@ use super::Fault;
 use crate::exceptions::{self, Exceptions, line_of};
 use crate::tree::Tree;
 
+/// Where this table is.
+const PATH: &str = "xtask/src/checks/panics.rs";
 /// These crates, by folder.
-const ROOMS: &[&str] = &[
+const CRATES: &[&str] = &[
     "wire",
+    "transport",
     "dnssec",
     "validator",
     "zone",
@@ -16,20 +19,39 @@ const ROOMS: &[&str] = &[
     "cache",
     "resolver",
     "recursion",
-    "policy",
     "transfer",
+    "update",
     "migrate",
-    "signer",
     "query-path",
     "net",
+    "dnstap",
+    "message",
 ];
 
-/// Reports calls without an entry, and entries with a wrong count or without a reason.
+/// Reports calls without an entry, entries with a wrong count or without a reason, and listed crates that do
+/// not exist.
 pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
+    let mut faults = missing(tree, CRATES);
+    faults.extend(check_calls(tree, exceptions));
+    faults
+}
+
+/// Reports listed crates that do not exist.
+fn missing(tree: &Tree, crates: &[&str]) -> Vec<Fault> {
+    let table = tree.file(PATH).and_then(|f| f.text()).unwrap_or_default();
+    let is_missing = |name: &&&str| tree.file(&format!("crates/{name}/src/lib.rs")).is_none();
+    let fault = |name: &&str| {
+        let text = format!("there is no crate `{name}`; take it out of the list");
+        Fault::new(PATH, line_of(table, &format!("\"{name}\"")), text)
+    };
+    crates.iter().filter(is_missing).map(fault).collect()
+}
+
+fn check_calls(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
     let table = tree.file(exceptions::PATH).and_then(|f| f.text()).unwrap_or_default();
     let mut faults = Vec::new();
     let mut seen = vec![0; exceptions.panic.len()];
-    for source in tree.sources.iter().filter(|s| !s.test_file && in_rooms(&s.path)) {
+    for source in tree.sources.iter().filter(|s| !s.test_file && is_in_crates(&s.path)) {
         for site in &source.panics {
             let entry =
                 exceptions.panic.iter().position(|e| e.path == source.path && e.function == site.function);
@@ -69,8 +91,8 @@ pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
     faults
 }
 
-fn in_rooms(path: &str) -> bool {
-    ROOMS.iter().any(|room| path.starts_with(&format!("crates/{room}/src/")))
+fn is_in_crates(path: &str) -> bool {
+    CRATES.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")))
 }
 
 #[cfg(test)]
@@ -80,7 +102,7 @@ mod tests {
     fn faults(path: &str, text: &str, table: &str) -> Vec<String> {
         let tree = Tree::of(&[(path, text), (exceptions::PATH, table)]);
         let exceptions = Exceptions::parse(table).expect("the table reads");
-        check(&tree, &exceptions).into_iter().map(|f| f.to_string()).collect()
+        check_calls(&tree, &exceptions).into_iter().map(|f| f.to_string()).collect()
     }
 
     const CALL: &str = "//! x\nfn f() {\n    x.unwrap();\n}\n";
@@ -92,6 +114,15 @@ mod tests {
         assert!(faults("crates/wire/src/a.rs", CALL, "")[0].starts_with("crates/wire/src/a.rs:3:"));
         assert!(faults("crates/server/src/a.rs", CALL, "").is_empty());
         assert!(faults("crates/wire/tests/a.rs", CALL, "").is_empty());
+    }
+
+    #[test]
+    fn a_listed_crate_that_does_not_exist_is_a_fault() {
+        let tree =
+            Tree::of(&[("crates/wire/src/lib.rs", "//! x\n"), (PATH, "\n    \"wire\",\n    \"gone\",\n")]);
+        assert!(missing(&tree, &["wire"]).is_empty());
+        let fault = missing(&tree, &["wire", "gone"]).remove(0);
+        assert_eq!((fault.path.as_str(), fault.line), (PATH, 3));
     }
 
     #[test]

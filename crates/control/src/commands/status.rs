@@ -1,7 +1,6 @@
 //! `nomen ctl status`: the state of the server.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use transport::unix_now;
@@ -14,11 +13,6 @@ use zone_manager::managed::examination::SignatureAge;
 
 /// Largest number of files shown whose names are not zone names.
 const MAX_REFUSED_FILES: usize = 20;
-
-/// Returns `time` in seconds since 1970.
-pub(super) fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
-}
 
 /// Returns the state of the server.
 pub(super) fn status(parts: &ServerParts) -> Value {
@@ -39,8 +33,8 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         })
         .collect();
     let last = table.last_reload().map(|last| match last.result {
-        Ok(report) => json!({"at": seconds(last.at), "summary": report.summary}),
-        Err(error) => json!({"at": seconds(last.at), "error": error.to_string()}),
+        Ok(report) => json!({"at": UnixTime::from(last.at).as_secs(), "summary": report.summary}),
+        Err(error) => json!({"at": UnixTime::from(last.at).as_secs(), "error": error.to_string()}),
     });
     let local_root = recursive.as_ref().and_then(|recursive| recursive.local_root.status());
     let local_root = local_root.map(|status| {
@@ -54,7 +48,7 @@ pub(super) fn status(parts: &ServerParts) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
-        "started": seconds(process.started),
+        "started": UnixTime::from(process.started).as_secs(),
         "uptime_seconds": process.since.elapsed().as_secs(),
         "configuration": in_force.source,
         "listeners": listeners,

@@ -7,9 +7,8 @@ use zone_plan::{Origin, ZoneText};
 
 use serde_json::{Value, json};
 use transport::unix_now;
-use wire::{Serial, ZoneName};
+use wire::{Serial, UnixTime, ZoneName};
 
-use super::status::seconds;
 use super::{CommandResult, Pieces};
 use crate::fault::{ArgumentFault, CommandFault, ThawFault};
 use crate::parts::ServerParts;
@@ -113,7 +112,7 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
         }),
         "file_edited": known.filter(|known| *known == FileState::Edited).map(|_| true),
         "from": state.spec.origin.to_string(),
-        "loaded": state.loaded.map(seconds),
+        "loaded": state.loaded.map(|at| UnixTime::from(at).as_secs()),
         "serial": serial.map(|serial| serial.0),
         "records": zone.map(|z| z.record_count()),
         "names": zone.map(|z| z.node_count()),

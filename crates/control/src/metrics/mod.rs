@@ -87,6 +87,7 @@ pub fn render(figures: &AllFigures, format: Format) -> Result<String, fmt::Error
     Ok(text)
 }
 
+/// Returns `time` in seconds since 1970, with the fraction, which [`wire::UnixTime`] has not.
 fn unix(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }

@@ -1,7 +1,7 @@
 //! Contents and layout of the status page.
 
 use std::fmt::Display;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 use zone_plan::ZoneText;
 
 use query_path::stats::RCODES;
@@ -194,7 +194,7 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
         html.paragraph(format!("Shown are {MAX_ZONES} at the most, faults first."));
     }
     html.table(&["zone", "state", "serial", "confirmed", "next refresh", "expires", "last fault"]);
-    let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
+    let at = |seconds: u64| SystemTime::from(UnixTime::from_secs(seconds));
     for SecondaryRow { apex, status: zone } in &shown.secondaries {
         let confirmed = zone.confirmed.map_or_else(dash, |when| ago(shown.now, at(when)));
         let next = zone.next_refresh.map_or_else(|| "under way".into(), |when| until(shown.now, at(when)));
@@ -299,7 +299,7 @@ mod tests {
         let row = ZoneRow { name: evil(), state: "failed", bad: true, note: evil(), ..ZoneRow::default() };
         Snapshot {
             uptime: Duration::from_secs(90_000),
-            now: UNIX_EPOCH + Duration::from_secs(1_000),
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000),
             memory: Some(5 << 20),
             listeners: vec![evil()],
             connections: 1,
@@ -320,7 +320,7 @@ mod tests {
         let bad =
             BadFile { zone: Some(EVIL.into()), file: EVIL.into(), line: 1, column: 2, fault: EVIL.into() };
         let report = RoundReport { faults: vec![bad], ..RoundReport::default() };
-        let at = UNIX_EPOCH;
+        let at = SystemTime::UNIX_EPOCH;
         let failed = ReloadFault::Configuration(EVIL.into());
         [LastReload { at, result: Ok(Arc::new(report)) }, LastReload { at, result: Err(failed) }]
     }
@@ -356,7 +356,7 @@ mod tests {
         let text = |seconds| span(Duration::from_secs(seconds));
         let all = [text(59), text(61), text(3_700), text(200_000)];
         assert_eq!(all, ["59 s", "1 min 1 s", "1 h 1 min", "2 d 7 h"]);
-        let (early, late) = (UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(5));
+        let (early, late) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + Duration::from_secs(5));
         assert_eq!([ago(late, early), ago(early, late)], ["5 s ago", "just now"]);
         assert_eq!([until(early, late), until(late, early)], ["in 5 s", "due"]);
     }

@@ -11,7 +11,7 @@ use control::metrics::{AllFigures, Figures, Format, ListenerReport, render};
 use serving::frontend::ListenerTotals;
 
 use crate::metrics::http_with;
-use crate::signatures::{now, signed};
+use crate::signatures::{hashed, now, signed};
 use crate::support::{APEX, Server, free_address, written};
 
 /// Environment variable: rewrite the page instead of comparing it.
@@ -236,6 +236,8 @@ fn everything_on() -> (Server, SocketAddr) {
         ("updated.zone", APEX.into()),
         ("cat", catalog.into()),
         ("members/a.test", APEX.into()),
+        // So many iterations that the zone has a series of its own.
+        ("hashed.zone", hashed("hashed.test.", 150)),
     ];
     files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).expect("written"));
     let more = format!(
@@ -244,6 +246,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"cat\"\nfile = \"cat\"\ncatalog-template = \"members\"\n\
          [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\
          [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
+         [[zone]]\nname = \"hashed.test\"\nfile = \"hashed.zone\"\n\
          [resolver]\n[[resolver.forward]]\nservers = [{closed}]\n[dnstap]\nfile = \"tap\"\n",
         written(at),
         closed = written(closed)
@@ -497,10 +500,33 @@ fn in_tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
+/// Returns the names of families that are literals in the source, without `nomen_` and suffixes.
+fn in_source() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for file in fs::read_dir(in_tree("crates/control/src/metrics")).expect("the sources").flatten() {
+        let text = fs::read_to_string(file.path()).expect("a source");
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for kind in ["counter", "gauge", "family", "histogram", "info"] {
+            let call = format!("out.{kind}(");
+            let calls = code.split(&call).skip(1);
+            let literals = calls.filter_map(|call| call.trim_start().strip_prefix('"')?.split_once('"'));
+            names.extend(literals.map(|(name, _)| name.to_owned()));
+        }
+    }
+    assert!(names.len() > 50, "{names:?}");
+    names
+}
+
 #[test]
 fn the_page_of_metrics_is_up_to_date() {
     let (_server, at) = everything_on();
     let wanted = page(&every_family(at));
+    let is_missing = |name: &String| {
+        let mut series = ["", "_total", "_info"].map(|end| format!("`nomen_{name}{end}`")).into_iter();
+        !name.starts_with("process_") && !series.any(|series| wanted.contains(&series))
+    };
+    let missing: Vec<String> = in_source().into_iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "the server of this test lacks what {missing:?} count");
     if std::env::var_os(UPDATE).is_some() {
         fs::write(in_tree("docs/METRICS.md"), &wanted).expect("written");
     }

@@ -228,7 +228,7 @@ fn labels_and_the_serial_number_go_on_after_a_restart_and_a_kill() {
     // The zone has no file to read again.
     let output = server.ctl(&["zone", "reload", "made"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("made here"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("nomen generates it"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -109,8 +109,8 @@ fn a_check_without_dnssec_passed_a_zone_whose_signatures_have_all_expired() {
 }
 
 /// Returns a zone with an NSEC3 chain of one record with this many iterations.
-fn hashed(iterations: u16) -> String {
-    let apex: NameBuf = "example.".parse().expect("a name");
+pub(crate) fn hashed(apex: &str, iterations: u16) -> String {
+    let apex: NameBuf = apex.parse().expect("a name");
     let mut owner = String::new();
     let hash = dnssec::nsec3::hash(apex.as_name().to_lower().as_lower(), &[], iterations);
     write_base32hex(&hash, &mut owner).expect("a String takes everything");
@@ -121,7 +121,7 @@ fn hashed(iterations: u16) -> String {
 #[test]
 fn a_zone_with_many_nsec3_iterations_is_refused_unless_the_configuration_allows_it() {
     let at = free_address();
-    let server = Server::start(&hashed(1000), &format!("[metrics]\nlisten = {}\n", written(at)));
+    let server = Server::start(&hashed("example.", 1000), &format!("[metrics]\nlisten = {}\n", written(at)));
     assert!(server.query(&["example", "SOA"]).contains("status: SERVFAIL"));
     let status = server.ctl_json(&["zone", "status", "example"]).to_string();
     assert!(status.contains("1000 iterations, and `nsec3-max-iterations` is 500"), "{status}");
@@ -141,7 +141,7 @@ fn a_journal_with_many_nsec3_iterations_was_served() {
     let more = format!("{OPEN}nsec3-max-iterations = 1000\n");
     let nomen = start(folder(APEX), &more);
     assert_eq!(add(nomen.address, "example", "host.example"), Some(0));
-    nomen.write("example.zone", &hashed(1000).replace("admin 1 ", "admin 10 "));
+    nomen.write("example.zone", &hashed("example.", 1000).replace("admin 1 ", "admin 10 "));
     nomen.ctl_json(&["zone", "reload", "example", "--force"]);
     assert_eq!(nomen.ctl_json(&["zone", "status", "example"])["serial"], 10, "{}", nomen.log());
     let nomen = start(nomen.stop(), OPEN);
@@ -156,7 +156,8 @@ fn a_journal_with_many_nsec3_iterations_was_served() {
 
 #[test]
 fn a_version_of_a_secondary_with_many_nsec3_iterations_was_served_from_disk() {
-    let primary = Server::start(&hashed(1000), "nsec3-max-iterations = 1000\nallow-transfer = [\"any\"]\n");
+    let primary =
+        Server::start(&hashed("example.", 1000), "nsec3-max-iterations = 1000\nallow-transfer = [\"any\"]\n");
     let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", written(primary.address));
     let more = format!("{zone}nsec3-max-iterations = 1000\n");
     let secondary = |folder: TempDir, zone: &str| {
@@ -216,7 +217,8 @@ fn a_flood_for_a_zone_with_many_iterations_left_no_answers_for_the_clients_of_an
     // Negative answers have proofs if the SOA is signed.
     let (begin, end) = (now() - DAY, now() + 25 * DAY);
     let signature = format!("@ RRSIG SOA 13 1 60 {end} {begin} 1 example. AAAA\n");
-    fs::write(folder.path().join("example.zone"), hashed(u16::MAX) + &signature).expect("written");
+    fs::write(folder.path().join("example.zone"), hashed("example.", u16::MAX) + &signature)
+        .expect("written");
     fs::write(folder.path().join("other.zone"), APEX).expect("written");
     let at = free_address();
     let metrics = format!("[metrics]\nlisten = {}\n", written(at));

@@ -27,7 +27,7 @@ pub(crate) struct Job {
     /// A lookup that it needs failed for another query, which ran out of time or budget.
     pub(crate) outlived: bool,
     /// The source of each DS and DNSKEY.
-    heard: Vec<(Need, AnsweredBy)>,
+    sources: Vec<(Need, AnsweredBy)>,
     /// The result for the first answer, if a second one is requested or in use.
     pub(crate) first: Option<Validated>,
     /// Why the first answer is bogus, if it is.
@@ -64,7 +64,7 @@ impl Unread {
             spent: Spent::default(),
             asked: Vec::new(),
             outlived: false,
-            heard: Vec::new(),
+            sources: Vec::new(),
             first: None,
             fault: None,
             is_cut: false,
@@ -130,15 +130,15 @@ impl Job {
     }
 
     /// Records the source of a DS or DNSKEY, and its referrals.
-    pub(crate) fn hear(&mut self, need: Need, answer: &Arc<ScrubbedAnswer>) {
-        self.heard.retain(|(known, _)| *known != need);
-        self.heard.extend(answer.by.map(|by| (need, by)));
+    pub(crate) fn record_source(&mut self, need: Need, answer: &Arc<ScrubbedAnswer>) {
+        self.sources.retain(|(known, _)| *known != need);
+        self.sources.extend(answer.by.map(|by| (need, by)));
         self.note_referrals(answer);
     }
 
     /// Returns the source of a DS or DNSKEY.
-    pub(crate) fn heard_from(&self, need: &Need) -> Option<AnsweredBy> {
-        self.heard.iter().find(|(known, _)| known == need).map(|(_, by)| *by)
+    pub(crate) fn source_of(&self, need: &Need) -> Option<AnsweredBy> {
+        self.sources.iter().find(|(known, _)| known == need).map(|(_, by)| *by)
     }
 
     fn note_referrals(&mut self, answer: &Arc<ScrubbedAnswer>) {

@@ -10,7 +10,7 @@ use validator::Response;
 
 use super::lock;
 use crate::quota::ValidationQuota;
-use crate::waiter::{Wanted, Who};
+use crate::waiter::{WaiterKind, Wanted};
 
 /// An answer that must be validated before its waiter gets it.
 pub(crate) struct Candidate {
@@ -24,7 +24,7 @@ pub(crate) struct Candidate {
     /// Pays for the validation work, if this is the job's first candidate.
     pub(crate) quota: ValidationQuota,
     /// The waiter.
-    pub(crate) who: Who,
+    pub(crate) waiter: WaiterKind,
     /// Its place in the count of waiting clients.
     pub(crate) _place: Place,
 }

@@ -62,8 +62,8 @@ use crate::jobs::queue::Candidate;
 use crate::jobs::{Moment, Turn, lock};
 use crate::policy::Policy;
 use crate::service::Service;
-use crate::waiter::{Unchecked, Who};
-use outcome::hand_over;
+use crate::waiter::{Unchecked, WaiterKind};
+use outcome::deliver;
 pub use work::Validations;
 
 impl Service {
@@ -82,35 +82,35 @@ impl Service {
         self.unvalidated.clients()
     }
 
-    /// Validates an answer and hands it to its waiter: at once, if its state follows from cached keys, or
+    /// Validates an answer and delivers it to its waiter: at once, if its state follows from cached keys, or
     /// else by the validation threads.
     pub(crate) fn validate(
         &self,
         policy: &Arc<Policy>,
         answer: Arc<ScrubbedAnswer>,
         unchecked: Unchecked,
-        who: Who,
+        waiter: WaiterKind,
         at: Moment,
     ) {
         let Unchecked { query_key, client, budget, quota } = unchecked;
         let config = &policy.validation;
         let Some(place) = self.unvalidated.place(client, config.waiting, config.waiting_of_network) else {
             self.stats().validation.shed.add();
-            return self.give_up(policy, who, LookupFailure::Shed(ShedReason::Queue), None, at.cache);
+            return self.give_up(policy, waiter, LookupFailure::Shed(ShedReason::Queue), None, at.cache);
         };
-        let candidate = Candidate { answer, query_key, client, budget, quota, who, _place: place };
+        let candidate = Candidate { answer, query_key, client, budget, quota, waiter, _place: place };
         let basis = lock(&self.validating).basis(policy);
         if let Some(candidate) = self.recall(&Turn { policy, basis: &basis, at }, candidate) {
             self.unvalidated.put(candidate);
         }
     }
 
-    /// Hands over an answer that was validated recently, or whose state follows from cached keys without
+    /// Delivers an answer that was validated recently, or whose state follows from cached keys without
     /// signatures, hashes or records and is not bogus. Any other candidate is returned unchanged.
     fn recall(&self, turn: &Turn<'_>, candidate: Candidate) -> Option<Candidate> {
         let recent = lock(&self.validating).recent(&candidate.answer);
         if let Some(finished) = recent {
-            hand_over(self, turn, &finished, candidate);
+            deliver(self, turn, &finished, candidate);
             return None;
         }
         let (by, table) = (turn.by(), &turn.basis.table);

@@ -1,4 +1,4 @@
-//! Handles the end of a validation: counts it, caches the answer or failure, and hands it to its waiter.
+//! Handles the end of a validation: counts it, caches the answer or failure, and delivers it to its waiter.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,30 +17,30 @@ use crate::message::{Message, Piece};
 use crate::policy::Policy;
 use crate::service::Service;
 use crate::steps::refusal_of;
-use crate::waiter::{Verdict, Waiter, Waiting, Who};
+use crate::waiter::{Verdict, Waiter, WaiterKind, Waiting};
 
 impl Service {
-    /// Counts and records a result, and hands the answer to its waiters. `who` returns the first received
-    /// answer and the waiters.
+    /// Counts and records a result, and delivers the answer to its waiters. `take` returns the first
+    /// received answer and the waiters.
     pub(super) fn conclude(
         &self,
         turn: &Turn<'_>,
         job: Box<Job>,
         validated: Validated,
-        who: impl FnOnce(&mut State) -> Option<(Arc<ScrubbedAnswer>, Vec<Candidate>)>,
+        take: impl FnOnce(&mut State) -> Option<(Arc<ScrubbedAnswer>, Vec<Candidate>)>,
     ) {
-        self.learn(turn, &job, &validated);
+        self.record_result(turn, &job, &validated);
         let form = Mutex::new(Form::of(job.validator.response(), &validated));
         let Job { answer, query_key, asked, fault, .. } = *job;
         let mut state = lock(&self.validating);
-        let Some((received, candidates)) = who(&mut state) else { return };
+        let Some((received, candidates)) = take(&mut state) else { return };
         let finished = Arc::new(Finished { received, answer, form, validated, asked });
         state.recent.truncate(MAX_RECENT_VALIDATIONS - 1);
         state.recent.push_front(Arc::clone(&finished));
         drop(state);
-        let for_client = candidates.iter().any(|candidate| matches!(candidate.who, Who::Client(_)));
+        let for_client = candidates.iter().any(|candidate| matches!(candidate.waiter, WaiterKind::Client(_)));
         for candidate in candidates {
-            hand_over(self, turn, &finished, candidate);
+            deliver(self, turn, &finished, candidate);
         }
         // Also if another server had a good answer: one of them has not, and no client will complain about
         // it.
@@ -51,7 +51,7 @@ impl Service {
     }
 
     /// Counts a result, and caches its proofs and failures for other queries.
-    fn learn(&self, turn: &Turn<'_>, job: &Job, validated: &Validated) {
+    fn record_result(&self, turn: &Turn<'_>, job: &Job, validated: &Validated) {
         let stats = &self.stats().validation;
         match validated.security {
             Security::Secure => stats.secure.add(),
@@ -73,9 +73,9 @@ impl Service {
         let Some(response) = job.validator.response() else { return };
         if let Some(ttl) = job.answer.negative_ttl {
             let ttl = ttl.min(validated.ttl);
-            self.learn_denial(turn.policy, &job.query_key, response, validated, ttl, turn.at.cache);
+            self.store_denial(turn.policy, &job.query_key, response, validated, ttl, turn.at.cache);
         }
-        self.learn_wildcards(turn.policy, &job.query_key, response, validated, turn.at.cache);
+        self.store_wildcards(turn.policy, &job.query_key, response, validated, turn.at.cache);
     }
 
     fn remember_bogus(
@@ -99,14 +99,14 @@ impl Service {
     pub(super) fn give_up(
         &self,
         policy: &Policy,
-        who: Who,
+        waiter: WaiterKind,
         failure: LookupFailure,
         agent: Option<&ReportAgent>,
         now: Now,
     ) {
-        match who {
-            Who::Client(waiting) => self.fail(policy, waiting, failure, agent, now),
-            who => Waiter::new(who).told(LookupOutcome::Failed(failure)),
+        match waiter {
+            WaiterKind::Client(waiting) => self.fail(policy, waiting, failure, agent, now),
+            waiter => Waiter::new(waiter).complete(LookupOutcome::Failed(failure)),
         }
     }
 
@@ -114,19 +114,19 @@ impl Service {
     pub(super) fn refuse_overspent(
         &self,
         policy: &Policy,
-        who: Who,
+        waiter: WaiterKind,
         reason: BogusReason,
         at: &NameBuf,
         now: Now,
     ) {
-        match who {
-            Who::Client(waiting) => {
+        match waiter {
+            WaiterKind::Client(waiting) => {
                 // The next name may not be at fault: the query name led to the cost.
                 self.keep_failure(policy, &waiting.query_state.asked, None, now);
                 self.refuse_bogus(waiting, reason, at);
             }
             // Callbacks ask for one answer only.
-            who => drop(who),
+            waiter => drop(waiter),
         }
     }
 
@@ -137,15 +137,15 @@ impl Service {
     }
 }
 
-/// Caches a validated answer, if it is not bogus, and hands it to its waiter.
-pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished, candidate: Candidate) {
+/// Caches a validated answer, if it is not bogus, and delivers it to its waiter.
+pub(super) fn deliver(service: &Service, turn: &Turn<'_>, finished: &Finished, candidate: Candidate) {
     let Finished { answer, form, validated, asked, .. } = finished;
     let (policy, now) = (turn.policy, turn.at.cache);
     let info = match validated.security {
         Security::Bogus(reason) => {
-            return match candidate.who {
-                Who::Client(waiting) => service.refuse_bogus(waiting, reason, &validated.at),
-                who => tell(who, answer, validated, asked),
+            return match candidate.waiter {
+                WaiterKind::Client(waiting) => service.refuse_bogus(waiting, reason, &validated.at),
+                waiter => call_back(waiter, answer, validated, asked),
             };
         }
         Security::Insecure(reason) => reason.extended_error(),
@@ -156,15 +156,15 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
     let negative_ttl = answer.negative_ttl.map(|ttl| form.cap(validated, ttl));
     let Ok((message, is_new)) = form.write(answer, validated, candidate.query_key.dnssec_ok) else {
         let failure = LookupFailure::BadReply(ReplyFault::Malformed);
-        return service.give_up(policy, candidate.who, failure, answer.agent.as_deref(), now);
+        return service.give_up(policy, candidate.waiter, failure, answer.agent.as_deref(), now);
     };
     drop(form);
     // The first part of a chain is not an answer by itself.
     if is_new && leads_to.is_none() {
         service.keep(policy, &candidate.query_key, &message, negative_ttl, now);
     }
-    match candidate.who {
-        Who::Client(waiting) => {
+    match candidate.waiter {
+        WaiterKind::Client(waiting) => {
             let piece = Piece {
                 message: Message::Own(message),
                 rcode: if leads_to.is_some() { wire::Rcode::NOERROR } else { answer.rcode },
@@ -176,15 +176,15 @@ pub(super) fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished,
             };
             service.resume(policy, waiting, piece, leads_to, now);
         }
-        who => tell(who, answer, validated, asked),
+        waiter => call_back(waiter, answer, validated, asked),
     }
 }
 
 /// Passes the verdict to a callback.
-fn tell(who: Who, answer: &Arc<ScrubbedAnswer>, validated: &Validated, asked: &[Need]) {
-    if let Who::Callback(told) = who {
+fn call_back(waiter: WaiterKind, answer: &Arc<ScrubbedAnswer>, validated: &Validated, asked: &[Need]) {
+    if let WaiterKind::Callback(callback) = waiter {
         let Validated { security, at, .. } = *validated;
         let verdict = Verdict { security, at, asked: asked.to_vec() };
-        told(LookupOutcome::Answered(Arc::clone(answer)), Some(verdict));
+        callback(LookupOutcome::Answered(Arc::clone(answer)), Some(verdict));
     }
 }

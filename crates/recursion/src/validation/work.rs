@@ -13,7 +13,7 @@ use transport::unix_now;
 use validator::{BogusReason, Progress, Response, Security, Validated};
 use wire::{Class, LowerNameBuf, NameBuf, Type, UnixTime};
 
-use super::outcome::hand_over;
+use super::outcome::deliver;
 use crate::clients::is_of_servers;
 use crate::jobs::job::Job;
 use crate::jobs::queue::{Came, Candidate, Next, Task};
@@ -22,7 +22,7 @@ use crate::jobs::{Basis, Moment, Turn, lock};
 use crate::policy::Policy;
 use crate::service::Service;
 use crate::stats::ValidationStats;
-use crate::waiter::{Waiter, Wanted, Who};
+use crate::waiter::{Waiter, WaiterKind, Wanted};
 
 /// Validates answers of a service, on any number of threads. All clones are equivalent.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Validations {
                 Next::Task(task) => self.take(task, Instant::now(), unix_now()),
                 Next::Late => {}
                 // Dropping the jobs notifies their waiters.
-                Next::Closed => return self.begin_anew(),
+                Next::Closed => return self.reset(),
             }
         }
     }
@@ -67,7 +67,7 @@ impl Validations {
     }
 
     /// Drops all validations and cached keys: a thread has panicked, and the state may be inconsistent.
-    pub fn begin_anew(&self) {
+    pub fn reset(&self) {
         let mut state = self.state();
         let jobs = std::mem::take(&mut state.jobs);
         state.basis = Basis::new(&state.policy.validation);
@@ -123,7 +123,7 @@ impl Validations {
         let mut state = self.state();
         if let Some(finished) = state.recent(&candidate.answer) {
             drop(state);
-            return hand_over(&self.service, turn, &finished, candidate);
+            return deliver(&self.service, turn, &finished, candidate);
         }
         let address = Arc::as_ptr(&candidate.answer) as usize;
         if let Some(id) = state.by_answer.get(&address).copied() {
@@ -165,7 +165,7 @@ impl Validations {
                         return self.want(turn, id, job, Wanted { need, again: false });
                     }
                 },
-                Progress::Again(need) if job.heard_from(&need).is_none() => job.validator.give_up(&by, table),
+                Progress::Again(need) if job.source_of(&need).is_none() => job.validator.give_up(&by, table),
                 Progress::Again(need) => return self.want(turn, id, job, Wanted { need, again: true }),
             }
         }
@@ -175,7 +175,7 @@ impl Validations {
     fn want(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, wanted: Wanted) {
         // The other query's failure may be cached; it does not count for this one.
         let outlived = std::mem::take(&mut job.outlived);
-        let other_than = job.heard_from(&wanted.need).filter(|_| wanted.again);
+        let other_than = job.source_of(&wanted.need).filter(|_| wanted.again);
         let mut state = self.state();
         let Some((client, budget)) = state.rest(id, job) else { return };
         let is_first = match state.needed.entry(key(&wanted)) {
@@ -198,7 +198,7 @@ impl Validations {
             if !wanted.again {
                 self.stats().fetches.add();
             }
-            let waiter = Waiter::new(Who::Validations(Box::new(wanted)));
+            let waiter = Waiter::new(WaiterKind::Validations(Box::new(wanted)));
             if self.ask(query_key, client, budget, other_than, waiter).is_some() {
                 failed(LookupFailure::Shed(ShedReason::Queue));
             }
@@ -266,7 +266,7 @@ impl Validations {
         };
         match came {
             Some(came) if next == still => {
-                job.hear(wanted.need, &came.answer);
+                job.record_source(wanted.need, &came.answer);
                 job.validator.receive(came.response.clone(), &by, table);
             }
             None if next == still => job.validator.give_up(&by, table),
@@ -318,7 +318,7 @@ impl Validations {
         let gone: Vec<Candidate> = underway.candidates.extract_if(.., |one| leaves(one)).collect();
         drop(state);
         for candidate in gone {
-            self.service.give_up(turn.policy, candidate.who, failure, None, turn.at.cache);
+            self.service.give_up(turn.policy, candidate.waiter, failure, None, turn.at.cache);
         }
         true
     }
@@ -338,9 +338,9 @@ impl Validations {
         }
         let mut agent = received.agent.as_deref();
         for candidate in candidates {
-            let is_client = matches!(candidate.who, Who::Client(_));
+            let is_client = matches!(candidate.waiter, WaiterKind::Client(_));
             let agent = agent.take_if(|_| is_client);
-            self.service.give_up(turn.policy, candidate.who, failure, agent, turn.at.cache);
+            self.service.give_up(turn.policy, candidate.waiter, failure, agent, turn.at.cache);
         }
     }
 
@@ -405,7 +405,7 @@ impl Validations {
         }
         drop(state);
         for candidate in gone {
-            self.service.refuse_overspent(turn.policy, candidate.who, reason, at, turn.at.cache);
+            self.service.refuse_overspent(turn.policy, candidate.waiter, reason, at, turn.at.cache);
         }
         match next?.read() {
             Ok(next) => Some(next),
@@ -421,7 +421,7 @@ impl Validations {
         let other_than = job.answer.by;
         let query_key = QueryKey { dnssec_ok: true, checking_disabled: true, ..job.query_key };
         let Some((client, budget)) = self.state().rest(id, job) else { return };
-        let waiter = Waiter::new(Who::Second(id));
+        let waiter = Waiter::new(WaiterKind::Second(id));
         if self.ask(query_key, client, budget, other_than, waiter).is_some() {
             let failed = LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue));
             self.service.unvalidated.second(id, failed);

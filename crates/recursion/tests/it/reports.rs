@@ -155,7 +155,7 @@ fn dummy() -> LookupRequest<Waiter> {
         budget: None,
         other_than: None,
         trace: None,
-        waiter: Waiter::tell(|_, _| {}),
+        waiter: Waiter::callback(|_, _| {}),
     }
 }
 

@@ -288,7 +288,7 @@ impl World {
 
 fn completion(service: &Arc<Service>, wall: &Arc<AtomicU64>) -> LookupCompletion {
     let wall = Arc::clone(wall);
-    service.settler_by(move |_| UnixTime::from_secs(wall.load(Relaxed)))
+    service.completion_by(move |_| UnixTime::from_secs(wall.load(Relaxed)))
 }
 
 fn zone_record(line: &str) -> testkit::ModelRecord {

@@ -438,7 +438,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
 /// time.
 fn validate(validations: &Validations) {
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
-        validations.begin_anew();
+        validations.reset();
         let about = ("validating", "");
         log_repeated!(error, ERROR, about, "validation restarts: answers in validation are lost");
     }

@@ -19,7 +19,7 @@ struct Parts {
 }
 
 /// The answer section's content for a name.
-enum Found {
+enum AnswerContent {
     /// A DNAME above the name.
     Dname(usize),
     /// The RRset of type QTYPE; for ANY all RRsets.
@@ -82,8 +82,8 @@ impl Examined {
         }
         let mut name = asked;
         for _ in 0..=MAX_CHAIN_LINKS {
-            match self.found(name.as_name()) {
-                Found::Dname(at) => match self.dname(at, name, &mut parts, work)? {
+            match self.content(name.as_name()) {
+                AnswerContent::Dname(at) => match self.dname(at, name, &mut parts, work)? {
                     Some(next) => name = next,
                     None => {
                         // The new name is too long, for which there is a response code (RFC 6672 §2.2).
@@ -93,7 +93,7 @@ impl Examined {
                         return Ok(parts.validated(asked, None));
                     }
                 },
-                Found::Sets(sets) => {
+                AnswerContent::Sets(sets) => {
                     for at in sets {
                         self.positive(at, &mut parts, work)?;
                     }
@@ -102,16 +102,16 @@ impl Examined {
                     }
                     return Ok(parts.validated(asked, None));
                 }
-                Found::Cname(at) => {
+                AnswerContent::Cname(at) => {
                     self.positive(at, &mut parts, work)?;
                     let target = self.set(at).and_then(|set| Name::from_wire(set.rdatas.first()?).ok());
                     name = target.map_or(NameBuf::ROOT, Name::to_buf);
                 }
                 // A zone's server need not answer for the target of an alias (RFC 1034 §4.3.2).
-                Found::Nothing if parts.worst.is_some() && !self.speaks_of(name.as_name()) => {
+                AnswerContent::Nothing if parts.worst.is_some() && !self.has_soa_for(name.as_name()) => {
                     return Ok(parts.validated(asked, Some(name)));
                 }
-                Found::Nothing => {
+                AnswerContent::Nothing => {
                     self.negative(name.as_name(), &mut parts, work)?;
                     if rcode == Rcode::YXDOMAIN {
                         parts.contradict(work.by.part(BogusReason::Rcode, name));
@@ -125,7 +125,7 @@ impl Examined {
     }
 
     /// Finds the answer section's content for a name.
-    fn found(&self, name: Name<'_>) -> Found {
+    fn content(&self, name: Name<'_>) -> AnswerContent {
         let answers =
             || self.response.sets.iter().enumerate().filter(|(_, set)| set.section == Section::Answer);
         let here = |t: Type| self.response.find(Section::Answer, name, t);
@@ -133,7 +133,7 @@ impl Examined {
         let above = |owner: Name<'_>| name != owner && name.is_at_or_below(owner);
         let dname = answers().find(|(_, set)| set.rtype == Type::DNAME && above(set.owner.as_name()));
         if let Some((at, _)) = dname {
-            return Found::Dname(at);
+            return AnswerContent::Dname(at);
         }
         let qtype = self.response.qtype;
         let sets: Vec<usize> = match qtype {
@@ -141,14 +141,14 @@ impl Examined {
             _ => here(qtype).into_iter().collect(),
         };
         match here(Type::CNAME) {
-            _ if !sets.is_empty() => Found::Sets(sets),
-            Some(at) => Found::Cname(at),
-            None => Found::Nothing,
+            _ if !sets.is_empty() => AnswerContent::Sets(sets),
+            Some(at) => AnswerContent::Cname(at),
+            None => AnswerContent::Nothing,
         }
     }
 
     /// Whether the authority section has an SOA of a zone that contains a name.
-    fn speaks_of(&self, name: Name<'_>) -> bool {
+    fn has_soa_for(&self, name: Name<'_>) -> bool {
         let authority = self.response.sets.iter().filter(|set| set.section == Section::Authority);
         let mut soa = authority.filter(|set| set.rtype == Type::SOA);
         soa.any(|set| name.is_at_or_below(set.owner.as_name()))

@@ -1,6 +1,8 @@
 //! Denials used for other names than those they were proven for: they never deny existing names, and do deny
 //! nonexistent ones. Wildcard expansions equal the answers of the zone's servers.
 
+use std::time::Duration;
+
 use testkit::name;
 use testkit::tree::{Ended, TreeReply};
 use validator::{
@@ -59,6 +61,14 @@ const OWNERS: [&str; 30] = [
 const TYPES: [Type; 8] =
     [Type::A, Type::AAAA, Type::TXT, Type::NS, Type::DS, Type::SOA, Type::CNAME, Type::NSEC];
 
+/// When all denials are stored.
+const NOW: Duration = Duration::from_secs(1000);
+
+/// Returns the time `seconds` after [`NOW`].
+fn after(seconds: u64) -> Duration {
+    NOW + Duration::from_secs(seconds)
+}
+
 fn at(owner: &str, zone: &str) -> NameBuf {
     if owner == "@" { name(zone) } else { name(&format!("{owner}.{zone}")) }
 }
@@ -77,8 +87,8 @@ fn learn(denials: &ProvenDenials, questions: impl Iterator<Item = (NameBuf, Type
     for (owner, qtype) in questions {
         let reply = TREE.reply(owner, qtype);
         let ended = validated(&reply, table);
-        denials.learn(1, &reply.response(), &ended.validated, Ttl::from_secs(60), 1000);
-        denials.learn_wildcards(1, &reply.response(), &ended.validated, 1000);
+        denials.store_denial(1, &reply.response(), &ended.validated, Ttl::from_secs(60), NOW);
+        denials.store_wildcards(1, &reply.response(), &ended.validated, NOW);
     }
 }
 
@@ -95,7 +105,7 @@ fn what_is_denied_is_not_there() {
         for (owner, qtype) in OWNERS.iter().flat_map(|owner| TYPES.map(|qtype| (owner, qtype))) {
             let asked =
                 if *zone == "." { name(&format!("{owner}.").replace("@.", ".")) } else { at(owner, zone) };
-            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000, &mut DenialWork::default())
+            let Some(denial) = denials.deny(1, asked.as_name(), qtype, NOW, &mut DenialWork::default())
             else {
                 there += 1;
                 continue;
@@ -119,7 +129,7 @@ fn what_is_made_of_denials_validates() {
     for zone in ["nsec.test.", "hash.test."] {
         for (owner, qtype) in [("nothingness", Type::TXT), ("zz", Type::MX), ("ent", Type::TXT)] {
             let asked = at(owner, zone);
-            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000, &mut DenialWork::default())
+            let Some(denial) = denials.deny(1, asked.as_name(), qtype, NOW, &mut DenialWork::default())
             else {
                 continue;
             };
@@ -140,29 +150,29 @@ fn one_denial_denies_its_neighbours() {
         let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
         learn(&denials, [(at("nothing", zone), Type::A)].into_iter(), &table);
         let found = denials
-            .deny(1, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default())
+            .deny(1, at(sibling, zone).as_name(), Type::TXT, NOW, &mut DenialWork::default())
             .expect("denied");
         assert_eq!(found.rcode, Rcode::NXDOMAIN);
         assert!(
             denials
-                .deny(2, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default())
+                .deny(2, at(sibling, zone).as_name(), Type::TXT, NOW, &mut DenialWork::default())
                 .is_none(),
             "another view"
         );
         assert!(
             denials
-                .deny(1, at(sibling, zone).as_name(), Type::TXT, 1060, &mut DenialWork::default())
+                .deny(1, at(sibling, zone).as_name(), Type::TXT, after(60), &mut DenialWork::default())
                 .is_none(),
             "its time is over"
         );
         assert!(
-            denials.deny(1, at("www", zone).as_name(), Type::A, 1000, &mut DenialWork::default()).is_none()
+            denials.deny(1, at("www", zone).as_name(), Type::A, NOW, &mut DenialWork::default()).is_none()
         );
         denials.forget(at("anything", zone).as_name(), false);
         assert!(denials.is_empty() && denials.bytes() == 0);
         assert!(
             denials
-                .deny(1, at(sibling, zone).as_name(), Type::TXT, 1000, &mut DenialWork::default())
+                .deny(1, at(sibling, zone).as_name(), Type::TXT, NOW, &mut DenialWork::default())
                 .is_none()
         );
     }
@@ -178,7 +188,7 @@ fn neither_opt_out_nor_what_is_not_secure_teaches_anything() {
     for zone in ["opt.test.", "iter.test.", "plain.test.", "island.test.", "odd.test."] {
         assert!(
             denials
-                .deny(1, at("nothing", zone).as_name(), Type::A, 1000, &mut DenialWork::default())
+                .deny(1, at("nothing", zone).as_name(), Type::A, NOW, &mut DenialWork::default())
                 .is_none(),
             "{zone}"
         );
@@ -186,7 +196,13 @@ fn neither_opt_out_nor_what_is_not_secure_teaches_anything() {
     let mut forged = TREE.reply(at("nothing", "nsec.test."), Type::A);
     forged.lines_mut().for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
     let before = denials.len();
-    denials.learn(1, &forged.response(), &validated(&forged, &table).validated, Ttl::from_secs(60), 1000);
+    denials.store_denial(
+        1,
+        &forged.response(),
+        &validated(&forged, &table).validated,
+        Ttl::from_secs(60),
+        NOW,
+    );
     assert_eq!(denials.len(), before);
 }
 
@@ -212,7 +228,7 @@ fn what_is_made_of_wildcards_is_what_servers_answer() {
     for zone in ZONES.iter().chain(&["test."]) {
         for (owner, qtype) in OWNERS.iter().flat_map(|owner| TYPES.map(|qtype| (owner, qtype))) {
             let asked = at(owner, zone);
-            let Some(wildcard) = denials.expand(1, asked.as_name(), qtype, 1000, &mut DenialWork::default())
+            let Some(wildcard) = denials.expand(1, asked.as_name(), qtype, NOW, &mut DenialWork::default())
             else {
                 continue;
             };
@@ -243,32 +259,32 @@ fn one_answer_of_a_wildcard_answers_for_its_other_names() {
         let of = |owner: &str, qtype, now| {
             denials.expand(1, at(owner, zone).as_name(), qtype, now, &mut DenialWork::default())
         };
-        let found = of("y.x.wild", Type::A, 1000).expect("known");
+        let found = of("y.x.wild", Type::A, NOW).expect("known");
         assert_eq!((found.set.rdatas, found.leads_to), (vec![vec![192, 0, 2, 4]], None));
-        assert_eq!(found.ttl, of("y.x.wild", Type::A, 1000).expect("known").ttl);
-        let later = of("y.x.wild", Type::A, 1010).expect("known");
+        assert_eq!(found.ttl, of("y.x.wild", Type::A, NOW).expect("known").ttl);
+        let later = of("y.x.wild", Type::A, after(10)).expect("known");
         assert_eq!(later.ttl.as_secs() + 10, found.ttl.as_secs());
-        assert!(of("y.x.wild", Type::A, 1000 + u64::from(found.ttl.as_secs())).is_none(), "its time is over");
-        assert!(of("y.x.wild", Type::TXT, 1000).is_none(), "of another type nothing is known");
-        assert!(of("y.x.wild", Type::ANY, 1000).is_none(), "there may be more");
+        assert!(of("y.x.wild", Type::A, after(found.ttl.as_secs().into())).is_none(), "its time is over");
+        assert!(of("y.x.wild", Type::TXT, NOW).is_none(), "of another type nothing is known");
+        assert!(of("y.x.wild", Type::ANY, NOW).is_none(), "there may be more");
         for there in ["here.wild", "x.here.wild", "*.wild", "wild", "x.top", "www"] {
-            assert!(of(there, Type::A, 1000).is_none(), "{there}");
+            assert!(of(there, Type::A, NOW).is_none(), "{there}");
         }
         assert!(
             denials
-                .expand(2, at("y.x.wild", zone).as_name(), Type::A, 1000, &mut DenialWork::default())
+                .expand(2, at("y.x.wild", zone).as_name(), Type::A, NOW, &mut DenialWork::default())
                 .is_none(),
             "another view"
         );
         // Without an SOA nothing is denied.
         assert!(
             denials
-                .deny(1, at("here.wild", zone).as_name(), Type::MX, 1000, &mut DenialWork::default())
+                .deny(1, at("here.wild", zone).as_name(), Type::MX, NOW, &mut DenialWork::default())
                 .is_none()
         );
         denials.forget(at("anything", zone).as_name(), false);
         assert!(denials.is_empty() && denials.bytes() == 0);
-        assert!(of("y.x.wild", Type::A, 1000).is_none());
+        assert!(of("y.x.wild", Type::A, NOW).is_none());
     }
 }
 
@@ -281,9 +297,9 @@ fn large_sets_of_wildcards_are_not_kept() {
         let mut response = reply.response();
         response.sets[0].rdatas = (0..count).map(|n| n.to_be_bytes().repeat(2)).collect();
         denials.clear(1 << 20);
-        denials.learn_wildcards(1, &response, &validated, 1000);
+        denials.store_wildcards(1, &response, &validated, NOW);
         denials
-            .expand(1, at("y.wild", "nsec.test.").as_name(), Type::A, 1000, &mut DenialWork::default())
+            .expand(1, at("y.wild", "nsec.test.").as_name(), Type::A, NOW, &mut DenialWork::default())
             .is_some()
     };
     assert!(of(400) && !of(512));
@@ -299,7 +315,7 @@ fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
     learn(&denials, std::iter::once((at("x.wild", "slow.test."), Type::A)), &table);
     let deny = |owner: &str, qtype| {
         let denial =
-            denials.deny(1, at(owner, "slow.test.").as_name(), qtype, 1000, &mut DenialWork::default());
+            denials.deny(1, at(owner, "slow.test.").as_name(), qtype, NOW, &mut DenialWork::default());
         denial.map(|denial| denial.rcode)
     };
     for owner in ["nothing", "a.b.c.d.nothing", "x.a.deep.ent", "y.x.a.deep.ent"] {
@@ -309,7 +325,7 @@ fn denials_were_never_used_again_in_zones_with_more_than_eight_iterations() {
         assert_eq!(deny(owner, Type::MX), Some(Rcode::NOERROR), "{owner}");
     }
     let star =
-        denials.expand(1, at("z.x.wild", "slow.test.").as_name(), Type::A, 1000, &mut DenialWork::default());
+        denials.expand(1, at("z.x.wild", "slow.test.").as_name(), Type::A, NOW, &mut DenialWork::default());
     assert!(star.is_some(), "the wildcard covers it");
 }
 
@@ -324,7 +340,7 @@ fn many_iterations(settings: &ValidationSettings, limits: &ValidationLimits) -> 
         let reply = TREE.reply(at(owner, "iter.test."), Type::AAAA);
         let ended = validated_by(&reply, &table, &taken);
         assert_eq!(ended.validated.security, Security::Secure);
-        denials.learn(1, &reply.response(), &ended.validated, Ttl::from_secs(60), 1000);
+        denials.store_denial(1, &reply.response(), &ended.validated, Ttl::from_secs(60), NOW);
     }
     denials
 }
@@ -337,7 +353,7 @@ fn the_operators_bounds_did_not_hold_for_denials_that_are_used_again() {
     let deny = |denials: &ProvenDenials| {
         let mut work = DenialWork::default();
         let name = at("a.nothing", "iter.test.");
-        let denial = denials.deny(1, name.as_name(), Type::TXT, 1000, &mut work);
+        let denial = denials.deny(1, name.as_name(), Type::TXT, NOW, &mut work);
         (denial.map(|denial| denial.rcode), work.hashes())
     };
     // The name, the apex, the name directly below the apex, and the wildcard, each with 51 iterations.
@@ -363,8 +379,8 @@ fn random_names_cost_no_more_hashes_than_one_question_may() {
         let below = ["", "ent.", "deep.ent.", "wild."][n % 4];
         let asked = name(&format!("{}{below}slow.test.", labels.collect::<String>()));
         let mut work = DenialWork::default();
-        let denial = denials.deny(1, asked.as_name(), Type::A, 1000, &mut work);
-        let star = denials.expand(1, asked.as_name(), Type::A, 1000, &mut work);
+        let denial = denials.deny(1, asked.as_name(), Type::A, NOW, &mut work);
+        let star = denials.expand(1, asked.as_name(), Type::A, NOW, &mut work);
         denied += usize::from(denial.is_some() || star.is_some());
         assert!(work.hashes() <= most, "{asked}: {}", work.hashes());
         sum += work.hashes();
@@ -380,7 +396,7 @@ fn a_dname_that_is_known_redirects_all_names_below_it() {
         learn(&denials, std::iter::once((at("x.moved", zone), Type::A)), &table);
         for owner in ["y.moved", "a.b.c.moved"] {
             let asked = at(owner, zone);
-            let made = denials.redirect(1, asked.as_name(), Type::TXT, 1000).expect("it is known");
+            let made = denials.redirect(1, asked.as_name(), Type::TXT, NOW).expect("it is known");
             let truth = TREE.reply(asked, Type::TXT).answer;
             let cname = truth.iter().find(|line| line.rtype == Type::CNAME).expect("a CNAME");
             assert_eq!((made.cname.owner, &made.cname.rdatas), (cname.owner, &vec![cname.rdata.clone()]));
@@ -389,23 +405,23 @@ fn a_dname_that_is_known_redirects_all_names_below_it() {
                 Some(cname.rdata.clone())
             );
             assert!(made.dname.owner == at("moved", zone) && !made.dname.signatures.is_empty());
-            let asked_for = denials.redirect(1, asked.as_name(), Type::CNAME, 1000).expect("it is known");
+            let asked_for = denials.redirect(1, asked.as_name(), Type::CNAME, NOW).expect("it is known");
             assert_eq!(asked_for.leads_to, None);
         }
         for (owner, view, now) in
-            [("moved", 1, 1000), ("x.nothing", 1, 1000), ("y.moved", 2, 1000), ("y.moved", 1, 9999)]
+            [("moved", 1, NOW), ("x.nothing", 1, NOW), ("y.moved", 2, NOW), ("y.moved", 1, after(8999))]
         {
             assert!(denials.redirect(view, at(owner, zone).as_name(), Type::A, now).is_none(), "{owner}");
         }
         let long = name(&format!("{0}.{0}.{0}.{1}.moved.{zone}", "a".repeat(60), "b".repeat(40)));
-        assert!(denials.redirect(1, long.as_name(), Type::A, 1000).is_some(), "it becomes shorter");
+        assert!(denials.redirect(1, long.as_name(), Type::A, NOW).is_some(), "it becomes shorter");
         denials.forget(name(zone).as_name(), false);
-        assert!(denials.redirect(1, at("y.moved", zone).as_name(), Type::A, 1000).is_none());
+        assert!(denials.redirect(1, at("y.moved", zone).as_name(), Type::A, NOW).is_none());
     }
     let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
     learn(&denials, std::iter::once((at("x.moved", "plain.test."), Type::A)), &table);
     assert!(
-        denials.redirect(1, at("y.moved", "plain.test.").as_name(), Type::A, 1000).is_none(),
+        denials.redirect(1, at("y.moved", "plain.test.").as_name(), Type::A, NOW).is_none(),
         "not signed"
     );
 }

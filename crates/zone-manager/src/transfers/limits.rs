@@ -208,8 +208,9 @@ impl Taken {
         if self.evicted.len() >= MAX_EVICTED_NETWORKS {
             self.evicted.retain(|_, evicted| at.saturating_sub(*evicted) < EVICTED_FOR);
         }
-        if self.evicted.len() < MAX_EVICTED_NETWORKS {
-            self.evicted.insert(network(holder.client), at);
+        let network = network(holder.client);
+        if self.evicted.len() < MAX_EVICTED_NETWORKS || self.evicted.contains_key(&network) {
+            self.evicted.insert(network, at);
         }
     }
 
@@ -295,6 +296,22 @@ mod tests {
         drop(third);
         slots.set(SlotLimits { all: 1, per_client: 1, per_network: 1, ..SlotLimits::default() });
         assert!(take(other).is_none(), "more are under way than may be now");
+    }
+
+    #[test]
+    fn a_full_table_of_evictions_renews_its_entries() {
+        let client = |n: u32| IpAddr::from((n << 8).to_be_bytes());
+        let holder =
+            |n| Holder { client: client(n), pace: Mutex::new(Pace::new(0)), evicted: OnceLock::new() };
+        let full = MAX_EVICTED_NETWORKS as u32;
+        let mut taken = Taken::default();
+        taken.evicted.extend((0..full).map(|n| (network(client(n)), 0)));
+        taken.holders.extend([(1, Arc::new(holder(0))), (2, Arc::new(holder(full)))]);
+        for number in [1, 2] {
+            taken.evict(number, Eviction::Slow, EVICTED_FOR - 1);
+        }
+        let remembered = [0, 1, full].map(|n| taken.was_evicted(client(n), EVICTED_FOR));
+        assert_eq!(remembered, [true, false, false]);
     }
 
     #[test]

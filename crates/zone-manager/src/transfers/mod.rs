@@ -290,6 +290,9 @@ impl Adopt for Transfers {
 }
 
 /// Runs work that reads from disk on a thread. A responder dropped with the thread sends SERVFAIL.
+///
+/// It is not a job of [`Background`](threads::background::Background): it waits for such a job, and then
+/// reads up to a whole zone, which would keep commits waiting. The slots of transfers bound the threads.
 fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
     if let Err(fault) = thread {

@@ -367,7 +367,8 @@ fn in_words(error: &ImageError) -> String {
     }
 }
 
-/// Works on tasks until the server ends.
+/// Works on tasks until the server ends. Not on the spare threads of background work: the images of all zones
+/// that a start has loaded would keep folds waiting, which bound memory.
 fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
     let folder = state.folder.join(IMAGES);
     if let Err(e) = image::remove_leftovers(&folder) {

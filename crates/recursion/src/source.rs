@@ -106,7 +106,7 @@ impl RecursiveSource {
     ) -> SourceReply {
         let service = &self.0;
         let now = service.now(asked.received);
-        match service.pursue(policy, &mut query_state, now) {
+        match service.next_step(policy, &mut query_state, now) {
             Step::Reply(reply) => SourceReply::Ready(reply.write(ReplyOptions::of(asked.request), b)),
             Step::Refuse(refusal) => SourceReply::Refused(refusal),
             Step::Ask { stale } => {
