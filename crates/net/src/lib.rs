@@ -1,9 +1,9 @@
 //! Transports: receives datagrams and streams, passes their messages to a handler, and sends its replies.
 //!
 //! This crate holds listening sockets, the worker threads that read them, the way of queries into the batches
-//! of [`transport`] and of replies to the clients (at once, late or as streams), and the limits that keep slow
-//! or hostile clients from harming others. Not here: parsing, answering, access rules. The only DNS in this
-//! crate is the header of twelve bytes, and the two bytes of length before each message on TCP (RFC 1035
+//! of [`transport`] and of replies to the clients (at once, late or as streams), and the limits that keep
+//! slow or hostile clients from harming others. Not here: parsing, answering, access rules. The only DNS in
+//! this crate is the header of twelve bytes, and the two bytes of length before each message on TCP (RFC 1035
 //! §4.2.2, RFC 7766 §8).
 //!
 //! # From bind to stop
