@@ -397,18 +397,40 @@ fn open_or_begin(
     Ok((Arc::new(zone), Members::new()))
 }
 
+/// Sends the end of storing a version. If it is dropped before, the version is reported as not stored.
+struct StoreReport {
+    events: OnProducerEvent,
+    /// The catalog zone and the number of the version, until the end is sent.
+    about: Option<(ZoneName, u64)>,
+}
+
+impl StoreReport {
+    fn send(mut self, result: Result<(), StoreFault>) {
+        self.end(result);
+    }
+
+    fn end(&mut self, result: Result<(), StoreFault>) {
+        if let Some((apex, number)) = self.about.take() {
+            (self.events)(ProducerEvent::Stored(apex, number, result));
+        }
+    }
+}
+
+impl Drop for StoreReport {
+    fn drop(&mut self) {
+        self.end(Err(StoreFault::NotWritten));
+    }
+}
+
 impl Work {
     /// Orders to store a version. Returns its number, which its [`ProducerEvent::Stored`] has.
     fn store(&mut self, stores: &ZoneStores, zone: Arc<Zone>, changes: Option<Vec<Arc<ChangeSet>>>) -> u64 {
         self.last += 1;
-        let (number, events) = (self.last, Arc::clone(&self.events));
         let apex = ZoneName::from(zone.apex());
-        let of = apex.clone();
-        let stored = move |result: Result<bool, StoreFault>| {
-            events(ProducerEvent::Stored(of, number, result.map(drop)));
-        };
+        let report = StoreReport { events: Arc::clone(&self.events), about: Some((apex.clone(), self.last)) };
+        let stored = move |result: Result<bool, StoreFault>| report.send(result.map(drop));
         stores.order(&apex, StoreOrder::Version(zone, changes, None), Box::new(stored));
-        number
+        self.last
     }
 
     fn fold(&self, apex: &ZoneName, job: FoldJob) {

@@ -413,3 +413,21 @@ fn a_version_that_could_not_be_stored_is_stored_by_the_next_production() {
     let (stored, _) = read(stores, &apex("cat"), &key()).expect("stored");
     assert_eq!((stored.serial(), stored.record_count()), (served.serial(), served.record_count()));
 }
+
+#[test]
+fn a_start_waited_for_a_write_that_had_panicked() {
+    let state = folder();
+    let mut rig = start(state.path(), &[]);
+    produce(&mut rig, Removal::HoldBack);
+    rig.list(&apex("a.test"), Some(listing("cat")));
+    assert!(rig.producer.produce(Removal::HoldBack).is_empty());
+    // A panic drops the receiver of the end without a call.
+    let about = Some((apex("cat"), rig.last_order()));
+    drop(StoreReport { events: Arc::clone(&rig.work.events), about });
+    let events: Vec<_> = std::iter::from_fn(|| rig.events.recv().ok()).take(2).collect();
+    let is_lost = |event: &ProducerEvent| matches!(event, ProducerEvent::Stored(_, _, Err(_)));
+    assert_eq!(events.iter().filter(|event| is_lost(event)).count(), 1, "{events:?}");
+    let lost = events.into_iter().find(is_lost).expect("a fault");
+    assert!(matches!(rig.producer.ended(lost), Some((_, Err(ProduceFault::Store(_))))));
+    assert!(rig.has_stored(rig.last_order()), "nothing waits for it any more");
+}
