@@ -130,6 +130,8 @@ struct StoringVersion {
     zone: Arc<Zone>,
     /// Serial number of the version before.
     before: Serial,
+    /// Number of its members.
+    members: usize,
 }
 
 /// The members of a catalog zone.
@@ -500,7 +502,8 @@ impl Catalog {
             }
         }
         let number = work.store(stores, Arc::clone(zone), changes);
-        self.storing.push_back(StoringVersion { number, zone: Arc::clone(zone), before });
+        let members = members.len();
+        self.storing.push_back(StoringVersion { number, zone: Arc::clone(zone), before, members });
         self.is_unstored = false;
         // An earlier version is not served first: it may lack all members, and consumers would remove these.
         self.news = None;
@@ -510,15 +513,14 @@ impl Catalog {
     /// Handles the end of storing a version. Returns the version to serve or the fault.
     fn stored(&mut self, number: u64, result: Result<(), StoreFault>) -> Option<Produced> {
         let at = self.storing.iter().position(|storing| storing.number == number)?;
-        let StoringVersion { zone, before, .. } = self.storing.remove(at)?;
+        let StoringVersion { zone, before, members, .. } = self.storing.remove(at)?;
         if let Err(fault) = result {
             self.is_unstored = self.storing.is_empty();
             self.fault = Some(fault.to_string());
             return Some(Err(fault.into()));
         }
-        let (newest, members) = self.made.as_ref()?;
-        let apex = self.plan.apex.as_name();
-        info!(members = members.len(), "catalog zone {apex} is made: serial {before} -> {}", zone.serial());
+        let (newest, _) = self.made.as_ref()?;
+        info!(members, "catalog zone {}: serial {before} -> {}", self.plan.apex, zone.serial());
         self.fault = None;
         // The newest version may have been folded meanwhile.
         Some(Ok(if newest.serial() == zone.serial() { Arc::clone(newest) } else { zone }))

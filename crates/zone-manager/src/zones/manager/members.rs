@@ -109,12 +109,15 @@ impl ZoneManager {
     pub(super) fn produced(&mut self, event: ProducerEvent) {
         let made = self.joining.producer.ended(event);
         self.serve_produced(made.into_iter().collect());
-        while let Some(first) = self.joining.held_replies.front()
-            && self.joining.producer.has_stored(first.after)
-            && let Some(HeldReply { askers, result, .. }) = self.joining.held_replies.pop_front()
-        {
-            let unpublished = self.unpublished.take().map(ReloadFault::Unpublished);
-            answer(askers, &unpublished.map_or(result, Err));
+        let Joining { producer, held_replies, .. } = &mut self.joining;
+        let is_due = |held: &HeldReply| producer.has_stored(held.after);
+        let due = held_replies.iter().take_while(|held| is_due(held)).count();
+        if due == 0 {
+            return;
+        }
+        let unpublished = self.unpublished.take().map(ReloadFault::Unpublished);
+        for HeldReply { askers, result, .. } in held_replies.drain(..due) {
+            answer(askers, &unpublished.clone().map_or(result, Err));
         }
     }
 
