@@ -1,12 +1,14 @@
 //! Reasons of bogus answers, kept as long as the cache has them as failures.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use cache::Now;
 use resolver::QueryKey;
 use validator::BogusReason;
 use wire::{NameBuf, Type};
+
+use crate::sync::lock;
 
 /// Most answers whose reason is kept. For others only the failure is known.
 const MAX_BOGUS_REASONS: usize = 1000;
@@ -28,7 +30,7 @@ struct Noted {
 impl BogusAnswers {
     /// Records that the answer to a query is bogus, until `until`.
     pub(crate) fn note(&self, query_key: &QueryKey, reason: BogusReason, until: Now) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = lock(&self.0);
         let asked = (query_key.name.into(), query_key.qtype);
         if noted.all.insert(asked, (reason, until)).is_none() {
             noted.order.push_back(asked);
@@ -42,7 +44,7 @@ impl BogusAnswers {
 
     /// Returns why the answer to a query was bogus, if that is recorded.
     pub(crate) fn reason(&self, query_key: &QueryKey, now: Now) -> Option<BogusReason> {
-        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = lock(&self.0);
         let asked = (query_key.name.into(), query_key.qtype);
         noted.all.get(&asked).filter(|(_, until)| now < *until).map(|(reason, _)| *reason)
     }

@@ -25,16 +25,8 @@ impl Service {
             self.fetch(query_key, client, Some(budget.clone()), quota.clone());
         }
         let budget = Some(waiting.query_state.budget.clone());
-        let request = LookupRequest {
-            query_key,
-            recursion_desired: true,
-            client,
-            patience,
-            budget,
-            other_than: None,
-            trace: None,
-            waiter: Waiter::new(WaiterKind::Client(waiting)),
-        };
+        let waiter = Waiter::new(WaiterKind::Client(waiting));
+        let request = LookupRequest { patience, budget, ..LookupRequest::new(query_key, client, waiter) };
         if let Some(LookupRequest { waiter: Waiter { kind: WaiterKind::Client(waiting), .. }, .. }) =
             self.request(request)
         {

@@ -13,7 +13,7 @@ use wire::{Name, Rcode, Ttl, UnixTime};
 use crate::cache_views::CacheView;
 use crate::clients::is_of_servers;
 use crate::jobs::Moment;
-use crate::message::Piece;
+use crate::message::{Piece, response};
 use crate::policy::Policy;
 use crate::service::Service;
 use crate::waiter::{Unchecked, Waiter, WaiterKind};
@@ -81,14 +81,7 @@ impl LookupCompletion {
 
 /// Returns a NOERROR answer without records.
 fn nothing(query_key: &QueryKey) -> Arc<ScrubbedAnswer> {
-    let message = cache::message(
-        Rcode::NOERROR,
-        query_key.name.as_lower(),
-        query_key.qtype,
-        query_key.qclass,
-        [0; 3],
-        &[],
-    );
+    let message = response(query_key, Rcode::NOERROR, [0; 3], &[]);
     Arc::new(ScrubbedAnswer {
         message: message.into(),
         rcode: Rcode::NOERROR,

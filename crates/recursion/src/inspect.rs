@@ -10,6 +10,7 @@ use wire::{LowerNameBuf, Rcode};
 
 use crate::dns64::Dns64Made;
 use crate::kept::key;
+use crate::message::response;
 use crate::service::Service;
 use crate::waiter::{Verdict, Waiter};
 
@@ -67,14 +68,7 @@ impl Service {
         let mut answer = |above, found: &dyn Fn(&mut [u8]) -> Lookup| match found(&mut room) {
             Lookup::Hit(hit) => {
                 let body = room.get(..hit.len).unwrap_or_default();
-                let message = cache::message(
-                    hit.rcode,
-                    query_key.name.as_lower(),
-                    query_key.qtype,
-                    query_key.qclass,
-                    hit.counts,
-                    body,
-                );
+                let message = response(query_key, hit.rcode, hit.counts, body);
                 let authentic = hit.authentic && cache_view.passes_ad;
                 Some(CachedAnswer { freshness: hit.freshness, above, rcode: hit.rcode, authentic, message })
             }
@@ -116,18 +110,8 @@ impl Service {
         trace: Option<Trace>,
         callback: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static,
     ) {
-        let client = ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into());
         let waiter = Waiter::callback(callback);
-        let request = LookupRequest {
-            query_key,
-            recursion_desired: true,
-            client,
-            patience: None,
-            budget: None,
-            other_than: None,
-            trace,
-            waiter,
-        };
+        let request = LookupRequest { trace, ..LookupRequest::new(query_key, ClientPrefix::none(), waiter) };
         if let Some(LookupRequest { waiter, .. }) = self.request(request) {
             waiter.complete(LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue)));
         }

@@ -6,6 +6,7 @@ use wire::hash::HashedName;
 use wire::{Header, Rcode, Ttl};
 
 use crate::cache_views::CacheView;
+use crate::message::response;
 use crate::policy::Policy;
 use crate::sentinel;
 use crate::service::Service;
@@ -80,14 +81,7 @@ impl Service {
 
     /// Caches a failure to answer a query (RFC 9520), for `ttl` or else the cache's default time.
     pub(crate) fn keep_failure(&self, policy: &Policy, query_key: &QueryKey, ttl: Option<Ttl>, now: Now) {
-        let message = cache::message(
-            Rcode::SERVFAIL,
-            query_key.name.as_lower(),
-            query_key.qtype,
-            query_key.qclass,
-            [0; 3],
-            &[],
-        );
+        let message = response(query_key, Rcode::SERVFAIL, [0; 3], &[]);
         self.keep(policy, query_key, &message, ttl, now);
     }
 }

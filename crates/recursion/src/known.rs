@@ -8,7 +8,7 @@ use wire::{LowerNameBuf, Ttl};
 
 use crate::cache_views::CacheView;
 use crate::kept::key;
-use crate::message::{Message, Piece};
+use crate::message::{Message, Piece, response};
 use crate::policy::Policy;
 use crate::query_state::QueryState;
 use crate::service::Service;
@@ -115,14 +115,7 @@ fn fetch_all(
         }
     };
     let body = room.get(..hit.len)?;
-    let message = cache::message(
-        hit.rcode,
-        query_key.name.as_lower(),
-        query_key.qtype,
-        query_key.qclass,
-        hit.counts,
-        body,
-    );
+    let message = response(query_key, hit.rcode, hit.counts, body);
     let negative_ttl = match hit.freshness {
         Freshness::Fresh(left) if hit.negative => Some(Ttl::from_secs(left)),
         _ => None,

@@ -6,6 +6,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | `sync` | locks that outlive a panic |
 //! | `prefix`, `access` | tables of address prefixes; access control |
 //! | `cache_views` | finds the rule that covers a name |
 //! | `local` | special-use names and local data |
@@ -46,7 +47,6 @@ mod count;
 mod denied;
 mod dns64;
 mod failures;
-
 mod inspect;
 mod jobs;
 mod kept;
@@ -67,6 +67,7 @@ mod source;
 mod stalled;
 mod stats;
 mod steps;
+mod sync;
 mod validation;
 mod waiter;
 

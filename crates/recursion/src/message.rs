@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use resolver::{AnsweredBy, ScrubbedAnswer};
+use resolver::{AnsweredBy, QueryKey, ScrubbedAnswer};
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Compressor, Full, MAX_MESSAGE, Malformed, Offset, Owner, Parser, Section};
 use wire::{Class, Header, LowerNameBuf, Rcode, Ttl, Type};
@@ -132,6 +132,13 @@ impl From<Full> for Unjoinable {
     fn from(_: Full) -> Self {
         Unjoinable
     }
+}
+
+/// Returns a response to a query, with the question of its key. `counts` has the records of the answer, the
+/// authority and the additional section in `body`.
+pub(crate) fn response(query_key: &QueryKey, rcode: Rcode, counts: [u16; 3], body: &[u8]) -> Vec<u8> {
+    let QueryKey { name, qtype, qclass, .. } = query_key;
+    cache::message(rcode, name.as_lower(), *qtype, *qclass, counts, body)
 }
 
 /// Joins the links of a chain and the response at their end into one message: the question of `links`, the

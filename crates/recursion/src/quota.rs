@@ -1,8 +1,10 @@
 //! The validation work that one client's query may cost, and has cost.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use validator::{ValidationBudget, ValidationLimits};
+
+use crate::sync::lock;
 
 /// Limits of validation work for one client's query, for all names of a chain. Clones share it: every lookup
 /// for the query has one. It is never refilled.
@@ -54,6 +56,6 @@ impl ValidationQuota {
     }
 
     fn left(&self) -> MutexGuard<'_, Option<ValidationBudget>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

@@ -5,8 +5,6 @@
 //! The resolver returns the agent with the answer (`ScrubbedAnswer::agent`), or in the budget of the query
 //! that failed.
 
-use std::net::Ipv4Addr;
-
 use cache::Now;
 use resolver::{Budget, ClientPrefix, LookupRequest, QueryKey, ReportAgent};
 use wire::edns::ErrorInfo;
@@ -38,17 +36,9 @@ impl Service {
         let Some(limits) = policy.reports.filter(|_| error != ErrorInfo::OTHER) else { return };
         let sent =
             self.write_report(policy, failed, error, agent, limits, now).and_then(|(query_key, hash)| {
-                let shed = self.request(LookupRequest {
-                    query_key,
-                    recursion_desired: true,
-                    // No client's address.
-                    client: ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into()),
-                    patience: None,
-                    budget: Some(Budget::default()),
-                    other_than: None,
-                    trace: None,
-                    waiter: Waiter::unattended(ValidationQuota::default()),
-                });
+                let waiter = Waiter::unattended(ValidationQuota::default());
+                let request = LookupRequest::new(query_key, ClientPrefix::none(), waiter);
+                let shed = self.request(LookupRequest { budget: Some(Budget::default()), ..request });
                 if shed.is_none() {
                     return Ok(());
                 }

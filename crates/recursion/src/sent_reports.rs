@@ -1,12 +1,13 @@
 //! [`SentReports`]: the error reports sent recently, so that none is sent again soon, and few at once.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use cache::Now;
 
 use crate::policy::ReportLimits;
 use crate::stats::Unreported;
+use crate::sync::lock;
 
 /// Most sent reports remembered. Beyond that the oldest are forgotten and may be sent again.
 const MAX_REMEMBERED_REPORTS: usize = 10_000;
@@ -26,7 +27,7 @@ struct Sent {
 impl SentReports {
     /// Records a report that is about to be sent, or returns why it must not be sent now.
     pub(crate) fn take(&self, hash: u64, limits: ReportLimits, now: Now) -> Result<(), Unreported> {
-        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = lock(&self.0);
         let Sent { order, recent } = &mut *sent;
         let is_over = |at: Now| now.since(at) >= limits.interval;
         while let Some((first, at)) = order.front()
@@ -49,7 +50,7 @@ impl SentReports {
 
     /// Removes a recorded report that could not be sent.
     pub(crate) fn give_back(&self, hash: u64) {
-        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = lock(&self.0);
         if let Some(at) = sent.order.iter().rposition(|(taken, _)| *taken == hash) {
             sent.order.remove(at);
             sent.recent.remove(&hash);

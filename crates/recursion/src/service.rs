@@ -15,7 +15,6 @@ use wire::{LowerName, Name, Type};
 use crate::bogus::BogusAnswers;
 use crate::cache_views::CacheView;
 use crate::failures::FailureCause;
-use crate::jobs::lock;
 use crate::jobs::queue::Queue;
 use crate::jobs::state::State;
 use crate::policy::{Policy, PolicyConfig, PolicyFault};
@@ -24,6 +23,7 @@ use crate::repeats::Repeats;
 use crate::sent_reports::SentReports;
 use crate::stalled::StalledRefreshes;
 use crate::stats::RecursionStats;
+use crate::sync::lock;
 use crate::waiter::{Unchecked, Waiter};
 
 /// Passes requests to the resolver.
@@ -235,18 +235,8 @@ impl Service {
         quota: ValidationQuota,
     ) {
         let waiter = Waiter::unattended(quota);
-        let (patience, other_than, trace) = (None, None, None);
         // A shed request is sent again for the next client that needs it.
-        let _ = self.request(LookupRequest {
-            query_key,
-            recursion_desired: true,
-            client,
-            patience,
-            budget,
-            other_than,
-            trace,
-            waiter,
-        });
+        let _ = self.request(LookupRequest { budget, ..LookupRequest::new(query_key, client, waiter) });
     }
 
     /// Refreshes a popular answer.

@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use cache::Now;
 use resolver::QueryKey;
+
+use crate::sync::lock;
 
 /// Most queries remembered.
 const MAX_STALLED: usize = 16_384;
@@ -40,7 +42,7 @@ impl StalledRefreshes {
     /// Records that the servers failed to answer a query at `now`.
     pub(crate) fn failed(&self, query_key: &QueryKey, now: Now, interval: u32) {
         let key = self.key(query_key);
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = lock(&self.since);
         if since.len() >= MAX_STALLED {
             since.retain(|_, at| now.since(*at) < interval.saturating_mul(2));
         }
@@ -53,7 +55,7 @@ impl StalledRefreshes {
     /// Removes a query that a server has answered.
     pub(crate) fn answered(&self, query_key: &QueryKey) {
         if self.len.load(Relaxed) > 0 {
-            let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut since = lock(&self.since);
             since.remove(&self.key(query_key));
             self.len.store(since.len(), Relaxed);
         }
@@ -66,7 +68,7 @@ impl StalledRefreshes {
             return Refresh::Wait;
         }
         let key = self.key(query_key);
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = lock(&self.since);
         let Some(at) = since.get_mut(&key) else { return Refresh::Wait };
         let age = now.since(*at);
         if age < interval {

@@ -23,11 +23,8 @@ impl<K> Default for UseOrder<K> {
 }
 
 impl<K> UseOrder<K> {
-    /// Records a use of a key and returns its number; `before` is that of the key's last use.
-    pub(crate) fn record(&mut self, key: K, before: Option<u64>) -> u64 {
-        if let Some(before) = before {
-            self.keys.remove(&before);
-        }
+    /// Records a use of a key, which has no earlier one in the order, and returns its number.
+    pub(crate) fn record(&mut self, key: K) -> u64 {
         self.last += 1;
         self.keys.insert(self.last, key);
         self.last
@@ -78,7 +75,7 @@ impl<V> Bounded<V> {
     pub(crate) fn get(&mut self, name: LowerName<'_>) -> Option<&mut V> {
         let entry = self.entries.get_mut(name.as_wire())?;
         if let Some(key) = self.order.remove(entry.used) {
-            entry.used = self.order.record(key, None);
+            entry.used = self.order.record(key);
         }
         Some(&mut entry.value)
     }
@@ -89,7 +86,7 @@ impl<V> Bounded<V> {
         let bytes = bytes + name.len() + ENTRY;
         let key: Arc<[u8]> = name.as_wire().into();
         self.bytes += bytes;
-        let used = self.order.record(Arc::clone(&key), None);
+        let used = self.order.record(Arc::clone(&key));
         self.entries.insert(key, Entry { value, used, bytes });
         while self.bytes > most
             && let Some(key) = self.order.pop_oldest()

@@ -1,6 +1,6 @@
 //! The resolver's input, requests of clients and settings, and the sink for outcomes.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use wire::Name;
@@ -16,6 +16,11 @@ use crate::trace::Trace;
 pub struct ClientPrefix(u64);
 
 impl ClientPrefix {
+    /// Returns the prefix for requests that no client has sent.
+    pub fn none() -> Self {
+        Self::of(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
+
     /// Returns the prefix of an address; IPv4-mapped IPv6 counts as IPv4.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
@@ -55,6 +60,22 @@ pub struct LookupRequest<W> {
     pub trace: Option<Trace>,
     /// The client, returned with the outcome.
     pub waiter: W,
+}
+
+impl<W> LookupRequest<W> {
+    /// Returns a request that may query other servers, with the usual time and a budget of its own.
+    pub fn new(query_key: QueryKey, client: ClientPrefix, waiter: W) -> Self {
+        LookupRequest {
+            query_key,
+            recursion_desired: true,
+            client,
+            patience: None,
+            budget: None,
+            other_than: None,
+            trace: None,
+            waiter,
+        }
+    }
 }
 
 /// Input of the resolver.

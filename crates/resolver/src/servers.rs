@@ -63,7 +63,10 @@ impl Servers {
         // A server that a rule names has no last use.
         let found = self.all.get_mut(&id).filter(|server| new || server.used.is_some());
         let Some(server) = found else { return id };
-        server.used = Some(self.found.record(id, server.used));
+        if let Some(used) = server.used {
+            self.found.remove(used);
+        }
+        server.used = Some(self.found.record(id));
         while self.found.len() > most.max(1)
             && let Some(id) = self.found.pop_oldest()
         {

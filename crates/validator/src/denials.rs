@@ -249,7 +249,7 @@ impl ProvenDenials {
 
     fn store(&self, view: u32, new: NewSets<'_>, ttl: Ttl, now: Duration) {
         let NewSets { zone, soa, mut sets } = new;
-        let until = now.saturating_add(Duration::from_secs(ttl.as_secs().into()));
+        let until = now.saturating_add(ttl.as_duration());
         let (hash, Some(shard)) = self.shard(view, zone) else { return };
         if zone.label_count() > MAX_ZONE_LABELS || sets.is_empty() || until <= now {
             return;
@@ -301,9 +301,8 @@ impl ProvenDenials {
         now: Duration,
         work: &mut DenialWork,
     ) -> Option<ProvenWildcard> {
-        // ANY and RRSIG need all records; other types never occur at wildcards.
-        let is_special = matches!(qtype, Type::ANY | Type::RRSIG) || is_never_expanded(qtype);
-        if is_special {
+        // Some types never occur at wildcards.
+        if needs_all_records(qtype) || is_never_expanded(qtype) {
             return None;
         }
         self.in_zones(view, name, work, |zone, hasher| zone.expand(name, qtype, now, hasher))
@@ -311,9 +310,7 @@ impl ProvenDenials {
 
     /// Returns the redirection of a name at `now` by a stored DNAME, whatever the type.
     pub fn redirect(&self, view: u32, name: Name<'_>, qtype: Type, now: Duration) -> Option<ProvenRedirect> {
-        // ANY is answered with all records, RRSIG together with what they cover.
-        let is_special = matches!(qtype, Type::ANY | Type::RRSIG);
-        if is_special {
+        if needs_all_records(qtype) {
             return None;
         }
         self.in_zones(view, name, &mut DenialWork::default(), |zone, _| zone.redirect(name, qtype, now))
@@ -386,7 +383,7 @@ impl Hasher<'_> {
         self.known.hash(name, salt, *iterations, self.budget).ok()
     }
 
-    /// The claim about a name that the records of a zone prove, if any.
+    /// Returns the claim about a name that the records of a zone prove, if any.
     fn prove(&mut self, zone: &Zone, sets: &[&ReceivedSet], name: Name<'_>, claim: Claim) -> Option<Denied> {
         denial::prove(zone.name.as_name(), sets, name, claim, self.settings, self.budget, self.known).ok()
     }
@@ -462,6 +459,11 @@ fn wildcard_of(set: &ReceivedSet) -> Option<(Name<'_>, NameBuf)> {
         && !is_never_expanded(set.rtype)
         && data_of(set) <= MAX_WILDCARD_DATA_BYTES;
     (of_wildcard && fits).then(|| (zone, encloser.to_buf()))
+}
+
+/// Whether an answer needs all records of the name: ANY, and RRSIG, which covers all other types.
+fn needs_all_records(qtype: Type) -> bool {
+    matches!(qtype, Type::ANY | Type::RRSIG)
 }
 
 /// Whether records of this type are never taken from wildcards: they belong to zones, to cuts or to single

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 use wire::{Name, NameBuf, Ttl, Type, UnixTime};
 
@@ -175,7 +174,7 @@ impl TrustTable {
     /// Stores the trust state of a name, proven by the zone `by` or by an anchor.
     pub(crate) fn learn(&self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: UnixTime) {
         let name = name.to_buf();
-        let until = now.saturating_add(Duration::from_secs(Self::MIN_LIFETIME.max(ttl).as_secs().into()));
+        let until = now.saturating_add(Self::MIN_LIFETIME.max(ttl).as_duration());
         let mut entries = self.write();
         entries.remove(&name);
         while entries.known.len() >= self.capacity {

@@ -1,6 +1,7 @@
 //! The time for which a record may be cached (RFC 1035 §3.2.1, RFC 2181 §8).
 
 use std::fmt;
+use std::time::Duration;
 
 /// A time to live in seconds, 0 to 2147483647.
 ///
@@ -25,6 +26,12 @@ impl Ttl {
     #[inline]
     pub const fn as_secs(self) -> u32 {
         self.0
+    }
+
+    /// The TTL as a duration.
+    #[inline]
+    pub const fn as_duration(self) -> Duration {
+        Duration::from_secs(self.0 as u64)
     }
 
     /// Parses a TTL in wire form, with the rule of [`from_secs`](Self::from_secs).

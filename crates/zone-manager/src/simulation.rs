@@ -25,7 +25,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-use zone_plan::{DifferenceRule, Origin, PeerRules, TextRules, ZoneSpec, ZoneText};
 
 use journal::{Disk, History, StoreFault};
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
@@ -35,6 +34,7 @@ use wire::hash::HashKey;
 use wire::{NameBuf, Serial, Ttl, Type, ZoneName};
 use zone::store::diff;
 use zone::{Zone, ZoneBuilder};
+use zone_plan::{DifferenceRule, Origin, PeerRules, TextRules, ZoneSpec, ZoneText};
 
 use crate::changes::TakeEnd;
 use crate::changes::simulated::SimulatedChanges;

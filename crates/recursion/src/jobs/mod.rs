@@ -14,7 +14,7 @@ mod link;
 pub(crate) mod queue;
 pub(crate) mod state;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cache::Now;
 use validator::{TrustTable, Validation};
@@ -55,9 +55,4 @@ impl Basis {
     pub(crate) fn new(config: &ValidationConfig) -> Arc<Basis> {
         Arc::new(Basis { config: config.clone(), table: TrustTable::new(config.names) })
     }
-}
-
-/// Locks a mutex, even if a thread has panicked while it held the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,8 +8,8 @@ use std::time::Instant;
 use resolver::{Budget, ClientPrefix, LookupOutcome, QueryKey, ScrubbedAnswer};
 use validator::Response;
 
-use super::lock;
 use crate::quota::ValidationQuota;
+use crate::sync::lock;
 use crate::waiter::{WaiterKind, Wanted};
 
 /// An answer that must be validated before its waiter gets it.

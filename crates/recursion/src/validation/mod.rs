@@ -59,9 +59,10 @@ use validator::Security;
 
 use crate::jobs::job::Job;
 use crate::jobs::queue::Candidate;
-use crate::jobs::{Moment, Turn, lock};
+use crate::jobs::{Moment, Turn};
 use crate::policy::Policy;
 use crate::service::Service;
+use crate::sync::lock;
 use crate::waiter::{Unchecked, WaiterKind};
 use outcome::deliver;
 pub use work::Validations;

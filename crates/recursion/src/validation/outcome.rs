@@ -8,15 +8,16 @@ use validator::{BogusReason, Need, Security, Validated};
 use wire::{NameBuf, Ttl};
 
 use crate::failures::FailureCause;
+use crate::jobs::Turn;
 use crate::jobs::form::Form;
 use crate::jobs::job::Job;
 use crate::jobs::queue::Candidate;
 use crate::jobs::state::{Finished, MAX_RECENT_VALIDATIONS, State};
-use crate::jobs::{Turn, lock};
 use crate::message::{Message, Piece};
 use crate::policy::Policy;
 use crate::service::Service;
 use crate::steps::refusal_of;
+use crate::sync::lock;
 use crate::waiter::{Verdict, Waiter, WaiterKind, Waiting};
 
 impl Service {

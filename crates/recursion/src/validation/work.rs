@@ -18,10 +18,11 @@ use crate::clients::is_of_servers;
 use crate::jobs::job::Job;
 use crate::jobs::queue::{Came, Candidate, Next, Task};
 use crate::jobs::state::{Needed, State, Underway, key};
-use crate::jobs::{Basis, Moment, Turn, lock};
+use crate::jobs::{Basis, Moment, Turn};
 use crate::policy::Policy;
 use crate::service::Service;
 use crate::stats::ValidationStats;
+use crate::sync::lock;
 use crate::waiter::{Waiter, WaiterKind, Wanted};
 
 /// Validates answers of a service, on any number of threads. All clones are equivalent.

@@ -95,7 +95,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 /// Returns how long an answer is valid: for a denial the SOA's time (RFC 2308 §5), otherwise the lowest TTL.
 pub(super) fn lifetime(answer: &ScrubbedAnswer) -> Option<Duration> {
     if let Some(ttl) = answer.negative_ttl {
-        return Some(Duration::from_secs(ttl.as_secs().into()));
+        return Some(ttl.as_duration());
     }
     let (header, mut parser) = Parser::new(&answer.message).ok()?;
     parser.question().ok()?;

@@ -169,7 +169,7 @@ impl TrustPoint {
     /// Processes an RRset with a valid signature.
     fn sight(&mut self, sighting: &Sighting<'_>, checked: Checked, events: &mut Vec<(Vec<u8>, AnchorEvent)>) {
         let Sighting { zone, set, settings, now } = *sighting;
-        let ttl = Duration::from_secs(checked.original_ttl.as_secs().into());
+        let ttl = checked.original_ttl.as_duration();
         let shorter = u64::from(checked.original_ttl.min(checked.left).as_secs());
         let part = |share: u64, most: Duration| HOUR.max(most.min(Duration::from_secs(shorter / share)));
         (self.seen, self.next, self.retry) =

@@ -75,7 +75,7 @@ pub(super) fn not_kept(fault: &str) -> TransactionFault {
 /// zone's serial number before the request.
 pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) -> Settled {
     let (zone, client) = (job.apex.as_name(), job.client);
-    let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.as_name().to_string());
+    let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.to_string());
     let object = format!("{zone} {client} {key}");
     let result = match outcome {
         Outcome::Refused(refusal, _) => Err(*refusal),

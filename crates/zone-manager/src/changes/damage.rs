@@ -229,9 +229,9 @@ impl Changes {
         warn!(
             "zone {}: accepted with serial {of}, served with serial {serial}; acknowledged before: {lost}; \
              the old journal: {shown}",
-            apex.as_name()
+            apex
         );
-        audit!(zone = %apex.as_name(), of = %of, acknowledged = lost, serial = %serial, "older version accepted");
+        audit!(zone = %apex, of = %of, acknowledged = lost, serial = %serial, "older version accepted");
         Accepted { serial, of, records: zone.record_count(), aside, acknowledged }
     }
 }

@@ -13,11 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use zone_plan::ZoneText;
 
 use tracing::info;
 use wire::{Serial, ZoneName};
 use zone::{Stamp, Zone};
+use zone_plan::ZoneText;
 
 use super::notes::KnownFile;
 use super::queue::Entry;
@@ -170,13 +170,13 @@ impl ZoneFiles {
             let apex = self.shared.schedule.wait();
             // A panic is a bug in nomen. It fails the write of this zone's file only.
             if catch_unwind(AssertUnwindSafe(|| self.write_due(&apex))).is_err() {
-                let about = ("file", &*apex.as_name().to_string());
+                let about = ("file", &*apex.to_string());
                 log_repeated!(
                     error,
                     ERROR,
                     about,
                     "zone {}: writing its file failed inside nomen; this is a bug",
-                    apex.as_name()
+                    apex
                 );
             }
         }
@@ -210,12 +210,12 @@ impl ZoneFiles {
         match (&written, &fault) {
             (Ok(CurrentFile { path, serial, records, written: true }), _) => {
                 self.shared.counts.files.fetch_add(1, Relaxed);
-                info!(records, "zone {}: serial {serial} is written to {}", apex.as_name(), path.display());
+                info!(records, "zone {}: serial {serial} is written to {}", apex, path.display());
             }
             (_, Some(fault)) => {
                 self.shared.counts.files_failed.fetch_add(1, Relaxed);
-                let about = ("file", &*apex.as_name().to_string());
-                log_repeated!(error, ERROR, about, "zone {}: {fault}", apex.as_name());
+                let about = ("file", &*apex.to_string());
+                log_repeated!(error, ERROR, about, "zone {}: {fault}", apex);
             }
             _ => {}
         }
@@ -309,9 +309,9 @@ impl ZoneFiles {
             log_repeated!(
                 warn,
                 WARN,
-                ("file not noted", &apex.as_name().to_string()),
+                ("file not noted", &apex.to_string()),
                 "zone {}: its file will be taken for one that was edited: {fault}",
-                apex.as_name()
+                apex
             );
         }
     }
@@ -329,7 +329,7 @@ impl ZoneFiles {
             zones.remove(apex)
         };
         let state = if frozen { "no updates, it is frozen" } else { "updates again" };
-        info!("zone {}: it takes {state}", apex.as_name());
+        info!("zone {}: it takes {state}", apex);
         Ok(())
     }
 }

@@ -2,13 +2,13 @@
 //! applied to the version that the one before has made.
 
 use std::sync::Arc;
-use zone_plan::ZoneUpdates;
 
 use journal::StoreFault;
 use update::{Requester, UpdateFault, Updater};
 use wire::{Serial, Type, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, diff};
+use zone_plan::ZoneUpdates;
 
 use super::Job;
 use super::serials::with_serial;

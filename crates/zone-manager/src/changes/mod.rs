@@ -51,7 +51,6 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use telemetry::audit::RefusalLog;
-use zone_plan::{UpdateRules, ZoneUpdates};
 
 use arc_swap::ArcSwap;
 use journal::{Disk, History, RealDisk, StoreFault, StoreFolder, StoreSize};
@@ -64,6 +63,7 @@ use wire::message::Builder;
 use wire::{LowerNameBuf, Name, Rcode, Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
+use zone_plan::{UpdateRules, ZoneUpdates};
 
 use crate::managed::FileStamp;
 use crate::managed::publishing::PublishHandle;
@@ -426,7 +426,7 @@ impl Changes {
     /// disk.
     pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
-            let name = apex.as_name().to_string();
+            let name = apex.to_string();
             let about = ("history", &*name);
             log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
             None

@@ -155,7 +155,7 @@ impl Notes {
 }
 
 fn line(apex: &ZoneName, note: &ZoneNote) -> io::Result<Vec<u8>> {
-    let zone = apex.as_name().to_string();
+    let zone = apex.to_string();
     let mut line = serde_json::to_vec(&Line { zone, note: note.clone() })?;
     line.push(b'\n');
     Ok(line)

@@ -9,7 +9,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use zone_plan::ZoneUpdates;
 
 use serde::Serialize;
 use update::{is_signed, is_signers};
@@ -18,6 +17,7 @@ use wire::rdata::view::Soa;
 use wire::{Name, NameBuf, Ttl, Type, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
+use zone_plan::ZoneUpdates;
 
 use super::group::TakenStep;
 use super::serials::with_serial;

@@ -233,13 +233,13 @@ impl Worker {
     /// get SERVFAIL.
     fn guarded(&mut self, apex: &ZoneName, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
-            let about = ("change failed", &*apex.as_name().to_string());
+            let about = ("change failed", &*apex.to_string());
             log_repeated!(
                 error,
                 ERROR,
                 about,
                 "zone {}: changing it failed inside nomen; this is a bug",
-                apex.as_name()
+                apex
             );
             self.zones.remove(apex);
         }
@@ -503,14 +503,14 @@ impl Worker {
             self.shared.counts.failed.fetch_add(1, Relaxed);
             let of_clients = |job: &&ChangeJob| !matches!(job, ChangeJob::File(_));
             let lost = jobs.iter().skip(decided.len()).filter(of_clients).count();
-            let about = ("updates not kept", &*apex.as_name().to_string());
+            let about = ("updates not kept", &*apex.to_string());
             if lost > 0 {
                 log_repeated!(
                     error,
                     ERROR,
                     about,
                     "zone {}: {lost} changes are not made, they cannot be stored: {fault}",
-                    apex.as_name()
+                    apex
                 );
             }
         }
@@ -519,7 +519,7 @@ impl Worker {
         if steps == 0 {
             send_answers(settled);
         } else {
-            debug!("zone {}: {steps} changes, serial {before} -> {}", apex.as_name(), version.serial());
+            debug!("zone {}: {steps} changes, serial {before} -> {}", apex, version.serial());
             self.shared.publishing.changed(apex.clone(), version, Box::new(move || send_answers(settled)));
             self.fold(apex);
             every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
@@ -612,10 +612,7 @@ impl Worker {
         }
         zone.claim.keep();
         if lock(&self.shared.stored).insert(apex.clone()) {
-            info!(
-                "zone {}: from now on it is stored in the state folder, its file is not read",
-                apex.as_name()
-            );
+            info!("zone {}: from now on it is stored in the state folder, its file is not read", apex);
             self.files.note_read(apex, zone.file.as_ref(), zone.file_serial);
         }
     }
@@ -654,8 +651,8 @@ impl Worker {
                 self.shared.publishing.changed(apex.clone(), folded, Box::new(|| ()));
             }
             FoldEnd::Failed => {
-                let about = ("not folded", &*apex.as_name().to_string());
-                log_repeated!(warn, WARN, about, "zone {}: it could not be folded", apex.as_name());
+                let about = ("not folded", &*apex.to_string());
+                log_repeated!(warn, WARN, about, "zone {}: it could not be folded", apex);
             }
         }
     }

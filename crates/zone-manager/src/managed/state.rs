@@ -27,13 +27,13 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use zone_plan::{DifferenceRule, ZoneFault, ZoneSpec, ZoneText};
 
 use wire::{Serial, UnixTime};
 use zone::Zone;
 use zone::catalog::Change;
 use zone::image::Provenance;
 use zone::store::ChangeSet;
+use zone_plan::{DifferenceRule, ZoneFault, ZoneSpec, ZoneText};
 
 use super::examination::Examination;
 use super::{FileStamp, ZoneStatus};

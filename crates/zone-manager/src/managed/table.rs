@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
-use zone_plan::ZoneSpec;
 
 use tracing::{error, warn};
 
@@ -11,6 +10,7 @@ use super::examination::SignatureAge;
 use super::state::ZoneState;
 use threads::sync::read;
 use wire::{UnixTime, ZoneName};
+use zone_plan::ZoneSpec;
 
 /// A zone and its state.
 pub(crate) struct ManagedZone {

@@ -6,7 +6,6 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use zone_plan::PeerServer;
 
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
@@ -18,6 +17,7 @@ use wire::hash::HashKey;
 use wire::{NameBuf, Rcode, Type};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet};
+use zone_plan::PeerServer;
 
 use super::memory::{MemoryShare, OutOfMemory};
 use config::peers::{ZonemdPolicy, too_many_iterations};

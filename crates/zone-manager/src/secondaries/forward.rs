@@ -7,12 +7,12 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use zone_plan::ZonePeers;
 
 use query_path::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Header, Parser};
 use wire::{Rcode, Serial};
+use zone_plan::ZonePeers;
 
 use super::Secondaries;
 use super::counts::SecondaryCounts;
@@ -198,7 +198,7 @@ impl ForwardedUpdate {
 fn unverified_key(asked: &Asked<'_>) -> Option<String> {
     let (_, mut parser) = Parser::new(asked.packet).ok()?;
     let name = parser.name_at(asked.request.tsig_at?).ok()?;
-    Some(format!("{} (not verified here)", name.as_name()))
+    Some(format!("{} (not verified here)", name))
 }
 
 /// Sends the update to one primary after the other, until one has received it.

@@ -32,7 +32,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
-use zone_plan::{PeerRules, ZonePeers};
 
 use journal::History;
 use net::{Outgoing, OutgoingConfig, OutgoingCounts};
@@ -44,6 +43,7 @@ use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
 use transport::unix_now;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
+use zone_plan::{PeerRules, ZonePeers};
 
 use crate::fold::FoldJob;
 use crate::managed::publishing::PublishHandle;

@@ -77,7 +77,7 @@ impl Secondaries {
         counts.notify_taken.fetch_add(1, Relaxed);
         match self.unread.add(apex) {
             true => {
-                debug!(zone = %apex.as_name(), %peer, serial = ?said.serial.map(|serial| serial.0), "NOTIFY");
+                debug!(zone = %apex, %peer, serial = ?said.serial.map(|serial| serial.0), "NOTIFY");
                 let apex = ZoneName::from(apex);
                 self.request(SecondaryRequest::Notified(apex, primary, said.serial));
             }

@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use zone_plan::PeerRules;
 
 use journal::{Disk, StoreFault};
 use resolver::Random;
@@ -13,6 +12,7 @@ use wire::hash::HashKey;
 use wire::{UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::diff;
+use zone_plan::PeerRules;
 
 use super::core::{CoreHost, Epoch, SecondaryCore, SecondaryRequest};
 use super::counts::SecondaryCounts;

@@ -90,7 +90,7 @@ impl SecondaryStore {
             Ok(_) => drop(self.counts.stored.fetch_add(u64::from(is_version), Relaxed)),
             Err(fault) => {
                 self.counts.unstored.fetch_add(1, Relaxed);
-                let name = apex.as_name().to_string();
+                let name = apex.to_string();
                 let about = ("secondary not kept", &*name);
                 log_repeated!(warn, WARN, about, "zone {name}: it is not stored on disk: {fault}");
             }
@@ -109,7 +109,7 @@ impl SecondaryStore {
     pub(super) fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             self.counts.unread.fetch_add(1, Relaxed);
-            let name = apex.as_name().to_string();
+            let name = apex.to_string();
             let about = ("secondary not read", &*name);
             log_repeated!(
                 warn,

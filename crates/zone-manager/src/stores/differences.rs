@@ -98,7 +98,7 @@ impl Differences {
     /// Returns the changes of a zone since a version; `None` if they are not stored. Waits for the disk.
     pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
-            let name = apex.as_name().to_string();
+            let name = apex.to_string();
             let about = ("differences not read", &*name);
             log_repeated!(warn, WARN, about, "zone {name}: its differences cannot be read: {fault}");
             None
@@ -122,7 +122,7 @@ impl Differences {
             Ok(stored) => drop(counts.kept.fetch_add(u64::from(stored && !removes), Relaxed)),
             Err(fault) => {
                 counts.failed.fetch_add(1, Relaxed);
-                let name = of.as_name().to_string();
+                let name = of.to_string();
                 let about = ("differences", &*name);
                 log_repeated!(warn, WARN, about, "zone {name}: its changes are not stored for IXFR: {fault}");
             }

@@ -30,7 +30,7 @@ impl ProducedStores {
     /// disk.
     pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
         self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {
-            let name = apex.as_name().to_string();
+            let name = apex.to_string();
             let about = ("history", &*name);
             log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
             None

@@ -14,7 +14,6 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Instant;
-use zone_plan::{Grants, TransferRules};
 
 use query_path::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
 use tracing::{Level, debug, info, warn};
@@ -26,6 +25,7 @@ use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type, ZoneName};
 use zone::Zone;
+use zone_plan::{Grants, TransferRules};
 
 use config::Adopt;
 use config::Settings;
@@ -359,11 +359,11 @@ impl Report {
         counts: Arc<TransferCounts>,
     ) -> Report {
         Report {
-            zone: zone.apex().as_name().to_string(),
+            zone: zone.apex().to_string(),
             serial: zone.serial(),
             client,
             peer: asked.client.peer.ip(),
-            key: asked.verified.map(|verified| verified.key().name().as_name().to_string()),
+            key: asked.verified.map(|verified| verified.key().name().to_string()),
             begun: Instant::now(),
             messages: 0,
             bytes: 0,

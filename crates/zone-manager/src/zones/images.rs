@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use wire::ZoneName;
-use zone_plan::{ZoneSpec, ZoneText};
 
 use tracing::{debug, info, warn};
 use wire::hash::HashKey;
 use zone::Zone;
 use zone::image::{self, Image, ImageError, Provenance};
 use zone::regular;
+use zone_plan::{ZoneSpec, ZoneText};
 
 use crate::managed::state::ImageOrder;
 use telemetry::process::UserIds;

@@ -9,12 +9,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use wire::ZoneName;
-use zone_plan::{ZoneFault, ZoneSpec, ZoneText};
 
 use tracing::warn;
 use wire::hash::HashKey;
 use zone::Zone;
 use zone::store::{ChangeSet, diff_within};
+use zone_plan::{ZoneFault, ZoneSpec, ZoneText};
 
 use super::images::Images;
 use super::text::{self, Meter};

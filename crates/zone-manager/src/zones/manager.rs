@@ -14,7 +14,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel}
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 use wire::ZoneName;
-use zone_plan::{ReloadBounds, WantedZones, ZoneFault, ZoneSpec};
 
 use query_path::Engine;
 use tokio::sync::oneshot;
@@ -24,6 +23,7 @@ use transport::unix_now;
 use wire::hash::HashKey;
 use zone::Zone;
 use zone::catalog::Change;
+use zone_plan::{ReloadBounds, WantedZones, ZoneFault, ZoneSpec};
 
 use super::examiner::Examiner;
 use super::executor::{Executor, log};

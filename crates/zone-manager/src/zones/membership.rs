@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use zone_plan::{CatalogPlan, MemberTemplate, Origin, PlannedZone, ZoneSpec, ZoneText};
 
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
@@ -20,6 +19,7 @@ use zone::Zone;
 use super::manager::{LEAST_HELD, Removal};
 use telemetry::repeated::log_repeated;
 use zone::regular::replace;
+use zone_plan::{CatalogPlan, MemberTemplate, Origin, PlannedZone, ZoneSpec, ZoneText};
 
 /// File in the state folder.
 const FILE: &str = "members.json";
@@ -240,7 +240,7 @@ impl Membership {
         let status = |catalog: &Catalog| {
             let apex = &catalog.plan.apex;
             CatalogStatus {
-                zone: apex.as_name().to_string(),
+                zone: apex.to_string(),
                 members: members.get(apex).copied().unwrap_or(0),
                 conflicts: self.conflicts.iter().filter(|conflict| conflict.catalog == *apex).count(),
                 held_back: catalog.held.as_ref().map_or(0, |(_, many)| *many),
@@ -283,7 +283,7 @@ impl Catalog {
         log_repeated!(
             error,
             ERROR,
-            ("members held", &apex.as_name().to_string()),
+            ("members held", &apex.to_string()),
             "catalog zone {}: of {of} members it lists {} no longer and {others} under other labels, \
              together more than `catalog-max-removed`: all of them stay as they are; `nomen ctl reload \
              --force` removes or resets them",
@@ -307,9 +307,9 @@ const CONFLICT_MARK: &str = " in vain: ";
 fn in_words(Conflict { zone, catalog, held_by }: &Conflict) -> String {
     let holder = match held_by {
         ListedIn::Configuration => "it is configured here".to_owned(),
-        ListedIn::Catalog(other) => format!("catalog zone {} has it", other.as_name()),
+        ListedIn::Catalog(other) => format!("catalog zone {} has it", other),
     };
-    format!("catalog zone {} lists {}{CONFLICT_MARK}{holder}", catalog.as_name(), zone.as_name())
+    format!("catalog zone {} lists {}{CONFLICT_MARK}{holder}", catalog, zone)
 }
 
 /// Logs the lines of a kind that were not logged before, up to the limit. A line whose cause has ended is
@@ -400,11 +400,11 @@ fn save(path: &Path, members: &BTreeMap<ZoneName, MemberOf>) -> io::Result<()> {
     let mut text = Vec::new();
     for (zone, MemberOf { catalog, member }) in members {
         let line = Line {
-            zone: zone.as_name().to_string(),
-            catalog: catalog.as_name().to_string(),
+            zone: zone.to_string(),
+            catalog: catalog.to_string(),
             id: text_of(&member.id),
             groups: member.groups.iter().map(|group| text_of(group)).collect(),
-            coo: member.new_owner.as_ref().map(|coo| coo.as_name().to_string()),
+            coo: member.new_owner.as_ref().map(|coo| coo.to_string()),
         };
         serde_json::to_writer(&mut text, &line)?;
         text.push(b'\n');

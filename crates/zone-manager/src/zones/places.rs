@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use zone_plan::{ZoneSpec, ZoneText};
 
 use wire::{NameBuf, Serial, Type};
 use zone::Zone;
@@ -15,6 +14,7 @@ use zone::check::{self, Flaw};
 use zone::scan::{
     self, Limits, Record, Rejection, Remark, RemarkAt, ScanConfig, ScanProgress, Severity, Sink, TextSource,
 };
+use zone_plan::{ZoneSpec, ZoneText};
 
 use super::text::{ZoneFinding, from_fault};
 

@@ -287,7 +287,7 @@ impl Producer {
     /// Returns the status of each catalog zone.
     pub fn status(&self) -> impl Iterator<Item = CatalogStatus> {
         self.catalogs.values().map(|catalog| CatalogStatus {
-            zone: catalog.plan.apex.as_name().to_string(),
+            zone: catalog.plan.apex.to_string(),
             members: catalog.made.as_ref().map_or(0, |(_, members)| members.len()),
             conflicts: 0,
             held_back: catalog.held.len(),
@@ -451,10 +451,10 @@ impl Catalog {
             log_repeated!(
                 error,
                 ERROR,
-                ("members held", &self.plan.apex.as_name().to_string()),
+                ("members held", &self.plan.apex.to_string()),
                 "catalog zone {}: {gone} of {of} members are zones here no longer, which is more than \
                  `catalog-max-removed`: it goes on listing them; `nomen ctl reload --force` removes them",
-                self.plan.apex.as_name()
+                self.plan.apex
             );
             let gone = steps.extract_if(.., |(_, after)| after.is_none());
             self.held.extend(gone.map(|(zone, _)| zone));

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
-use zone_plan::{RefusedFile, ZoneFault};
 
 use serde::Serialize;
 use wire::{Serial, ZoneName};
+use zone_plan::{RefusedFile, ZoneFault};
 
 use crate::changes::{TakenFile, TakenStep};
 use crate::managed::state::VersionStep;
@@ -143,7 +143,7 @@ fn milliseconds(took: Duration) -> u64 {
 }
 
 fn name(apex: &ZoneName) -> String {
-    apex.as_name().to_string()
+    apex.to_string()
 }
 
 impl RoundReport {

@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zone_plan::{ZoneFault, ZoneSpec, ZoneText};
 
 use wire::hash::HashKey;
 use wire::{NameBuf, Type};
@@ -17,6 +16,7 @@ use zone::image::Provenance;
 use zone::scan::{Fault, FaultKind, Limits, ScanProgress, Severity, TextSource};
 use zone::store::ChangeSet;
 use zone::{LoadConfig, SourceFile, Zone};
+use zone_plan::{ZoneFault, ZoneSpec, ZoneText};
 
 use super::places;
 

@@ -4,7 +4,6 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use zone_plan::PeerServer;
 
 use resolver::Random;
 use tracing::debug;
@@ -16,6 +15,7 @@ use transfer::secondary::{
 use transfer::tsig::{self, ResponseVerifier, sign_request};
 use transport::{Action, Link, Transport};
 use wire::{Rcode, UnixTime, ZoneName};
+use zone_plan::PeerServer;
 
 use super::targets::PeerReply;
 use super::{CoreHost, Moment, PeeredZone, SecondaryCore};
@@ -82,7 +82,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         });
         if sent.is_some() {
             self.counts.notify_sent.fetch_add(1, Relaxed);
-            debug!(zone = %apex.as_name(), peer = %server, "NOTIFY sent");
+            debug!(zone = %apex, peer = %server, "NOTIFY sent");
         }
         sent.is_some()
     }
@@ -252,7 +252,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let server = self.zones.get(apex).and_then(|zone| zone.peers.notify.get(peer));
         if let Some(server) = server {
             let reason = error.map_or_else(|| "no answer in time".to_owned(), |kind| kind.to_string());
-            debug!(zone = %apex.as_name(), peer = %server, reason, "NOTIFY not answered");
+            debug!(zone = %apex, peer = %server, reason, "NOTIFY not answered");
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use zone_plan::ZonePeers;
 
 use resolver::Random;
 use tracing::{Level, info, warn};
@@ -17,6 +16,7 @@ use transport::Link;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
+use zone_plan::ZonePeers;
 
 use super::{CoreHost, Moment, SecondaryCore};
 use crate::fold::{FoldEnd, FoldNumber, Folding};
@@ -225,7 +225,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 SecondaryAction::Transfer { primary, asked } => self.fetch(&apex, primary, asked),
                 SecondaryAction::Expire => {
                     self.counts.expired.fetch_add(1, Relaxed);
-                    warn!("zone {} has expired: no primary answered, it is out of service", apex.as_name());
+                    warn!("zone {} has expired: no primary answered, it is out of service", apex);
                     self.host.news(&apex, SecondaryNews::Expired);
                 }
             }
@@ -353,11 +353,11 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let from = refresh.version.replace(Arc::clone(&zone)).map(|before| before.serial());
         let (milliseconds, FetchFigures { records, bytes, .. }) = (figures.took.as_millis() as u64, figures);
         let primary = server.to_string();
-        let key = server.key.as_ref().map_or("none".into(), |key| key.name().as_name().to_string());
+        let key = server.key.as_ref().map_or("none".into(), |key| key.name().to_string());
         let (to, asked) = (soa.serial, if fetch.asked == AskedFor::Axfr { "AXFR" } else { "IXFR" });
         let before = from.map_or("none".into(), |from| from.to_string());
         info!(
-            zone = apex.as_name().to_string(), from = before, serial = %to, primary, key, asked, kind, records, bytes,
+            zone = apex.to_string(), from = before, serial = %to, primary, key, asked, kind, records, bytes,
             milliseconds, "transfer received"
         );
         let primary = fetch.primary as u32;
@@ -454,8 +454,8 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                 let recovers = refresh.logged.iter().any(Option::is_some);
                 refresh.logged.iter_mut().for_each(|logged| *logged = None);
                 if recovers {
-                    let about = ("primary", &*apex.as_name().to_string());
-                    log_repeated!(info, INFO, about, "zone {}: a primary can be used again", apex.as_name());
+                    let about = ("primary", &*apex.to_string());
+                    log_repeated!(info, INFO, about, "zone {}: a primary can be used again", apex);
                 }
             }
             Some(&LastFault { primary, ref fault, .. }) => {
@@ -471,10 +471,10 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
                         SecondaryState::Fresh | SecondaryState::Stale => "",
                         _ => ", not in service",
                     };
-                    let line = format!("zone {}{served}: primary {server}: {text}", apex.as_name());
+                    let line = format!("zone {}{served}: primary {server}: {text}", apex);
                     // A transfer that does not succeed fails with several faults in turn, repeatedly: all of
                     // them are counted as one log line.
-                    let about = ("primary", &*format!("{} {server}", apex.as_name()));
+                    let about = ("primary", &*format!("{} {server}", apex));
                     if let Some(line) = repeated::admit(about, Level::WARN, line) {
                         warn!(state, "{line}");
                     }

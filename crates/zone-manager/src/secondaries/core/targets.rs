@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use zone_plan::ZonePeers;
 
 use transfer::secondary::NotifySender;
 use wire::{Rcode, Serial, UnixTime, ZoneName};
 
 use super::{CoreHost, Moment, PeeredZone, Published, SecondaryCore, sender};
 use resolver::Random;
+use zone_plan::ZonePeers;
 
 /// A NOTIFY target with outstanding or waiting NOTIFYs.
 #[derive(Default)]

@@ -5,7 +5,6 @@ use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
-use zone_plan::{Listing, Origin, PlannedZone, WantedZones, ZoneFault, ZoneText, added_zone};
 
 use tracing::info;
 use wire::{Name, ZoneName};
@@ -23,6 +22,7 @@ use serving::recursive::LocalRoot;
 use telemetry::repeated::log_repeated;
 use threads::sync::{lock, read, write};
 use transfer::tsig::TsigKeys;
+use zone_plan::{Listing, Origin, PlannedZone, WantedZones, ZoneFault, ZoneText, added_zone};
 
 /// An operator's request about one zone.
 pub(in crate::zones) enum ZoneChange {
@@ -400,7 +400,7 @@ impl ZoneManager {
         let planned = added_zone(&zone, &joining.templates, &joining.keys)
             .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
         if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {
-            let message = format!("there is no zone {} with `catalog-produce`", listing.catalog.as_name());
+            let message = format!("there is no zone {} with `catalog-produce`", listing.catalog);
             return Err(unfit([message].into_iter()));
         }
         if planned.spec.text == ZoneText::Produced {
@@ -439,13 +439,13 @@ impl ZoneManager {
         };
         match &kept {
             Ok(_) => {
-                info!("zone {} was added", apex.as_name());
+                info!("zone {} was added", apex);
                 self.joining.producer.list(&apex, listing);
                 self.produce(Removal::HoldBack);
             }
             Err(fault) => {
-                let about = ("not added", &*apex.as_name().to_string());
-                log_repeated!(warn, WARN, about, "zone {} is not added: {fault}", apex.as_name());
+                let about = ("not added", &*apex.to_string());
+                log_repeated!(warn, WARN, about, "zone {} is not added: {fault}", apex);
                 self.leave([&apex].into_iter());
                 self.publish();
             }

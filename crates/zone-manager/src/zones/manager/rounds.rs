@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::ZoneName;
-use zone_plan::{Listing, Origin, WantedZones, ZoneFault, ZoneText};
 
 use tracing::info;
+use zone_plan::{Listing, Origin, WantedZones, ZoneFault, ZoneText};
 
 use super::table::Asker;
 use super::{Message, ReloadFault, Removal, RoundReport, Summary, ZoneManager, answer, log};

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 use wire::ZoneName;
-use zone_plan::{Origin, RefusedFile, ZoneFault};
 
 use crate::managed::ZoneStatus;
 use crate::managed::table::ZoneStates;
@@ -13,6 +12,7 @@ use crate::zones::report::{HeldFolder, LostZones, RoundReport};
 use crate::zones::text::Meter;
 use threads::sync::{lock, read};
 use tokio::sync::oneshot;
+use zone_plan::{Origin, RefusedFile, ZoneFault};
 
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]

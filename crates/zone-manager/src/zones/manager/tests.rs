@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use query_path::{EngineConfig, Sources, Zones};
 use tempfile::TempDir;
 use wire::NameBuf;
 use wire::hash::HashKey;
 use zone::catalog::Catalog;
+use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use super::*;
 use crate::managed::state::Load;

@@ -68,8 +68,8 @@ fn membership(catalogs: &[&str], state: Option<&Path>) -> Membership {
 
 /// Returns the steps as words: `- zone`, `0 zone` for a reset one, `+ zone file`.
 fn words(steps: &MemberSteps) -> Vec<String> {
-    let removed = steps.removed.iter().map(|zone| format!("- {}", zone.as_name()));
-    let reset = steps.reset.iter().map(|zone| format!("0 {}", zone.as_name()));
+    let removed = steps.removed.iter().map(|zone| format!("- {}", zone));
+    let reset = steps.reset.iter().map(|zone| format!("0 {}", zone));
     let wanted = steps.wanted.iter().map(|zone| format!("+ {} {}", zone.spec.name(), zone.spec.text));
     removed.chain(reset).chain(wanted).collect()
 }

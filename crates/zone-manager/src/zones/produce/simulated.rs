@@ -4,8 +4,6 @@ use std::path::Path;
 use std::sync::RwLock;
 use std::sync::mpsc::{Receiver, channel};
 
-use zone_plan::{Listing, ProducedPlan};
-
 use journal::Disk;
 
 use super::*;
