@@ -48,7 +48,7 @@ keys! {
         live "catalog-group" group: Option<String> = None, example "gold";
         /// Catalog zone that the zone is to move to (`coo`, RFC 9432 §4.3.1). If nomen produces that one,
         /// too, it lists the zone under the same label, so that consumers of both keep the zone's data. After
-        /// all have it, set it as `catalog-member`.
+        /// all consumers have that version, set this name as `catalog-member`.
         live "catalog-coo" new_owner: Option<NameBuf> = None, example "other.example.com";
     }
 }

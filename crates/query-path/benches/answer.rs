@@ -1,5 +1,5 @@
 //! The cost of answering without the kernel: batches of 64 queries through a worker, per workload.
-//! `cargo bench -p engine`; one iteration is one batch.
+//! `cargo bench -p query-path`; one iteration is one batch.
 
 use std::hint::black_box;
 use std::sync::Arc;

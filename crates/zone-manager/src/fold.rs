@@ -10,9 +10,9 @@ use zone::store::ChangeSet;
 
 use threads::background::{Background, JobKind};
 
-/// Most changes that the owner of the newest version applies itself to a version that was just rebuilt. More
-/// of them become another job. The changes made during that one the owner applies, however many there are: a
-/// zone that changes all the time would never get ahead of its changes.
+/// Most changes since the fold began that the owner of the newest version applies itself. More are applied by
+/// a second job. The owner then applies the changes made during that job, whatever their number: otherwise a
+/// zone that changes all the time would need jobs without end.
 const FEW_CHANGES: usize = 1024;
 
 /// Identifies a job. No two jobs of the process are equal, so the end of a job of a zone that was removed and

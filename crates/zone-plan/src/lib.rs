@@ -1,10 +1,10 @@
-//! The plan of all zones: what the configuration wants of each zone. Nothing here reads a file, waits or
-//! starts a thread: the caller lists folders and reads keys.
+//! The plan of each zone, from the configuration: its source, peers and rules. Nothing here reads a file,
+//! waits or starts a thread: the caller lists folders and reads keys.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `spec` | one zone: its name, the source of its records, how they are checked |
-//! | `updates` | who may change a zone, and how its serial number goes on |
+//! | `updates` | who may change a zone, and how its next serial number is chosen |
 //! | `peers` | other servers of a zone: primaries, targets of NOTIFY |
 //! | `transfers` | who may transfer a zone |
 //! | `catalogs` | catalog zones: members that are served, zones that nomen lists |

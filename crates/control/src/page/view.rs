@@ -191,7 +191,7 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
     }
     html.heading("Zones from primaries");
     if shown.secondaries.len() == MAX_ZONES {
-        html.paragraph(format!("Shown are {MAX_ZONES} at the most, faults first."));
+        html.paragraph(format!("At most {MAX_ZONES} zones are shown, faults first."));
     }
     html.table(&["zone", "state", "serial", "confirmed", "next refresh", "expires", "last fault"]);
     let at = |seconds: u64| SystemTime::from(UnixTime::from_secs(seconds));

@@ -284,9 +284,9 @@ pub(super) fn explain(statement: &Statement) -> (Coverage, String) {
         Some(Rule::Missing(why)) if statement.block().first().is_some_and(|first| first.key() == "none") => {
             (Coverage::Unneeded, format!("it is for no client ({why})"))
         }
-        Some(rule) => rule.without_key(statement).unwrap_or_else(|| {
-            (Coverage::Missing, format!("nomen has `{key}` for all zones together alone, not for one"))
-        }),
+        Some(rule) => rule
+            .without_key(statement)
+            .unwrap_or_else(|| (Coverage::Missing, format!("nomen has `{key}` only for all zones together"))),
         None => (Coverage::Missing, format!("nomen has nothing for `{key}`")),
     }
 }

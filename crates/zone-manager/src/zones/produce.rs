@@ -238,8 +238,8 @@ impl Producer {
     }
 
     /// Makes the versions that follow from the changes, and orders to store them. Returns the versions that
-    /// were stored before this process started, and the faults. The next production stores a version again
-    /// that could not be stored.
+    /// were stored before this process started, and the faults. A version that could not be stored is stored
+    /// again at the next call.
     pub fn produce(&mut self, removal: Removal) -> Vec<(ZoneName, Produced)> {
         let mut changed = std::mem::take(&mut self.changed);
         if removal == Removal::Force {
