@@ -90,7 +90,7 @@ pub(crate) fn grants(
     match passes(&members) {
         Some(passes) => passes.iter().map(ToString::to_string).collect(),
         None => {
-            let why = "it refuses clients in a way that cannot be said here; no client passes";
+            let why = "it refuses clients in a form that nomen lacks; no client passes";
             work.ledger.part(&statement.span, &statement.title(), Coverage::Narrower, why);
             Vec::new()
         }
