@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::message::{Parser, RawRecord};
+use wire::message::{Header, Parser, RawRecord};
 use wire::rdata::view::Soa;
 use wire::{LowerNameBuf, Malformed, Rcode, Type};
 
@@ -140,11 +140,11 @@ fn read_section(parser: &mut Parser<'_>, count: u16) -> Result<Vec<Record>, Malf
     Ok(records)
 }
 
-/// Calls `each` for every record of the answer section, whose names are not decoded.
+/// Calls `each` for every record of the answer section, whose names are not decoded. Returns the header.
 pub(crate) fn each_answer(
     message: &[u8],
     mut each: impl FnMut(&mut Parser<'_>, &RawRecord),
-) -> Result<(), Malformed> {
+) -> Result<Header, Malformed> {
     let (header, mut parser) = Parser::new(message)?;
     let [questions, answers, ..] = header.counts();
     for _ in 0..questions {
@@ -154,7 +154,7 @@ pub(crate) fn each_answer(
         let record = parser.record()?;
         each(&mut parser, &record);
     }
-    Ok(())
+    Ok(header)
 }
 
 /// Returns the serial of an SOA record.
@@ -165,17 +165,16 @@ pub(crate) fn serial_of(parser: &mut Parser<'_>, record: &RawRecord) -> Result<u
 }
 
 /// Returns the serial of the first SOA record in the answer section of a NOERROR response; `None` without
-/// one.
+/// one, or if it is malformed.
 pub(crate) fn answered_serial(message: &[u8]) -> Option<u32> {
-    let (header, _) = Parser::new(message).ok()?;
     let mut serial = None;
     let soa = |parser: &mut Parser<'_>, record: &RawRecord| {
-        if record.rtype == Type::SOA && serial.is_none() {
-            serial = serial_of(parser, record).ok();
+        if record.rtype == Type::SOA {
+            serial.get_or_insert_with(|| serial_of(parser, record));
         }
     };
-    each_answer(message, soa).ok()?;
-    serial.filter(|_| header.rcode() == Rcode::NOERROR)
+    let header = each_answer(message, soa).ok()?;
+    serial?.ok().filter(|_| header.rcode() == Rcode::NOERROR)
 }
 
 #[cfg(test)]
@@ -237,6 +236,9 @@ mod tests {
         assert_eq!(answered_serial(&response([3, 0, 0], [0x84, 0], &tail)), Some(7));
         assert_eq!(answered_serial(&response([3, 0, 0], [0x84, 5], &tail)), None, "refused");
         assert_eq!(answered_serial(&response([1, 0, 0], [0x84, 0], ADDRESS)), None);
+        let cut = [0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 9, 0, 2, 0, 0];
+        let tail = [&cut[..], &soa(8)].concat();
+        assert_eq!(answered_serial(&response([2, 0, 0], [0x84, 0], &tail)), None, "the first is malformed");
     }
 
     #[test]

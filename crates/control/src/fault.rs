@@ -5,7 +5,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use zone_plan::ZoneFault;
 
 use cache::LoadFault;
 use message::QueryTooLong;
@@ -13,6 +12,7 @@ use recursion::PolicyFault;
 use serde_json::{Value, json};
 use wire::message::Malformed;
 use zone::scan::Fault;
+use zone_plan::ZoneFault;
 
 use crate::protocol::AnswerLine;
 use config::log::LogLevel;

@@ -20,7 +20,7 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::unix::OwnedWriteHalf;
 
 use crate::fault::CommandFault;
-use crate::protocol::{AnswerLine, True};
+use crate::protocol::{self, AnswerLine, True};
 use serving::frontend::Frontend;
 use wording::reason;
 
@@ -88,9 +88,7 @@ pub(super) async fn give(frontend: &Frontend, writer: &mut OwnedWriteHalf) -> io
 }
 
 async fn write(writer: &mut OwnedWriteHalf, line: &AnswerLine) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    tokio::time::timeout(WRITE_TIMEOUT, writer.write_all(&text)).await?
+    tokio::time::timeout(WRITE_TIMEOUT, writer.write_all(&protocol::line(line)?)).await?
 }
 
 fn send(stream: BorrowedFd<'_>, sockets: &[OwnedFd]) -> io::Result<()> {
@@ -177,17 +175,22 @@ mod tests {
 
     #[test]
     fn a_refusal_and_an_end_in_between_are_faults() {
-        for (answer, wanted) in [
-            (&b"{\"ok\":false,\"error\":\"no\"}\n"[..], "no"),
-            (b"{\"ok\":true,\"data\":{\"sockets\":2}}\n", "0 of 2"),
-            (b"nonsense\n", "not one of nomen"),
-            (b"", "does not hand"),
-        ] {
+        let fault = |answer: &[u8]| {
             let (mut ours, theirs) = StdStream::pair().expect("a pair");
             (&theirs).write_all(answer).expect("written");
             drop(theirs);
-            let fault = receive(&mut ours).expect_err("a fault").to_string();
-            assert!(fault.contains(wanted), "{fault}");
-        }
+            receive(&mut ours).expect_err("a fault")
+        };
+        let refusal = fault(b"{\"ok\":false,\"error\":\"no\"}\n");
+        assert!(matches!(&refusal, ReceiveFault::Refused(why) if why == "no"), "{refusal:?}");
+        let short = fault(b"{\"ok\":true,\"data\":{\"sockets\":2}}\n");
+        assert!(matches!(short, ReceiveFault::Short { received: 0, wanted: 2 }), "{short:?}");
+        let foreign = fault(b"nonsense\n");
+        assert!(matches!(foreign, ReceiveFault::Foreign), "{foreign:?}");
+        let end = fault(b"");
+        assert!(
+            matches!(&end, ReceiveFault::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof),
+            "{end:?}"
+        );
     }
 }

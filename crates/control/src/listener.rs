@@ -12,7 +12,7 @@ use crate::connections::ConnectionPlace;
 use crate::fault::CommandFault;
 use crate::hand_over;
 use crate::parts::ServerParts;
-use crate::protocol::ControlCommand;
+use crate::protocol::{self, ControlCommand};
 
 /// Longest command, in bytes.
 const MAX_COMMAND: u64 = 64 * 1024;
@@ -83,8 +83,7 @@ async fn converse(
             }
         }
         while let Some(line) = waiting.recv().await {
-            let mut text = serde_json::to_vec(&line)?;
-            text.push(b'\n');
+            let text = protocol::line(&line)?;
             // A client that does not read blocks only its own connection.
             place.idle();
             let Ok(written) = tokio::time::timeout(longest, writer.write_all(&text)).await else {

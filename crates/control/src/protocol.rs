@@ -249,6 +249,16 @@ pub enum ControlCommand {
     Stop,
 }
 
+/// Returns a command or a line of an answer as one line of JSON, with its line feed.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub fn line(content: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(content)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
 /// One line of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -298,16 +308,82 @@ impl<'de> Deserialize<'de> for True {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]
     fn commands_read_back() {
+        use ControlCommand as Verb;
+        let name = || "a".to_owned();
+        let record = || "a 60 A 192.0.2.1".to_owned();
         let all = [
-            ControlCommand::Status,
-            ControlCommand::Reload { force: true },
-            ControlCommand::ZoneList { failed: true },
-            ControlCommand::ZoneStatus { name: "a".into() },
-            ControlCommand::Explain { name: "a".into(), rtype: "A".into(), dnssec: false },
+            Verb::Status,
+            Verb::Stats,
+            Verb::Reload { force: true },
+            Verb::ZoneList { failed: true },
+            Verb::ZoneStatus { name: name() },
+            Verb::ZoneReload { name: name(), force: true },
+            Verb::ZoneAccept { name: name(), from: AcceptedVersion::File },
+            Verb::ZoneAccept { name: name(), from: AcceptedVersion::Journal },
+            Verb::ZoneFreeze { name: name() },
+            Verb::ZoneThaw { name: name() },
+            Verb::ZoneWrite { name: name(), to: None, force: false },
+            Verb::ZoneWrite { name: name(), to: Some("f".into()), force: true },
+            Verb::ZoneBegin { name: name() },
+            Verb::ZoneSet { name: name(), record: record() },
+            Verb::ZoneUnset { name: name(), record: record() },
+            Verb::ZoneDiff { name: name() },
+            Verb::ZoneCommit { name: name() },
+            Verb::ZoneAbort { name: name() },
+            Verb::ZoneRefresh { name: name() },
+            Verb::ZoneRetransfer { name: name() },
+            Verb::ZoneNotify { name: name() },
+            Verb::ZoneAdd {
+                name: name(),
+                template: None,
+                file: None,
+                primaries: Vec::new(),
+                catalog: None,
+                group: None,
+            },
+            Verb::ZoneAdd {
+                name: name(),
+                template: Some("t".into()),
+                file: Some("f".into()),
+                primaries: vec!["192.0.2.1".into(), "[2001:db8::1]:54 key:k".into()],
+                catalog: Some("c".into()),
+                group: Some("g".into()),
+            },
+            Verb::ZoneRemove { name: name() },
+            Verb::ZoneDump { name: name() },
+            Verb::Explain { name: name(), rtype: "A".into(), dnssec: false },
+            Verb::CacheStats,
+            Verb::CacheFlush { name: name(), tree: false, rtype: None },
+            Verb::CacheFlush { name: name(), tree: true, rtype: Some("A".into()) },
+            Verb::CacheDump,
+            Verb::CacheSave { file: None },
+            Verb::CacheSave { file: Some("f".into()) },
+            Verb::CacheLoad { file: None },
+            Verb::CacheLoad { file: Some("f".into()) },
+            Verb::ForwardList,
+            Verb::ForwardAdd { domain: name(), servers: Vec::new(), stub: false },
+            Verb::ForwardAdd {
+                domain: name(),
+                servers: vec![([192, 0, 2, 1], 53).into(), (Ipv6Addr::LOCALHOST, 54).into()],
+                stub: true,
+            },
+            Verb::ForwardRemove { domain: name() },
+            Verb::TrustAnchorList,
+            Verb::NtaList,
+            Verb::NtaAdd { domain: name(), time: "1h".into() },
+            Verb::NtaRemove { domain: name() },
+            Verb::LogReopen,
+            Verb::LogLevel { level: "debug".into() },
+            Verb::LogQueries { on: true, share: None },
+            Verb::LogQueries { on: true, share: Some(0.25) },
+            Verb::HandOver,
+            Verb::Stop,
         ];
         for command in all {
             let text = serde_json::to_string(&command).expect("text");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
 
@@ -95,10 +95,7 @@ impl Socket {
             if StdStream::connect(path).is_ok() {
                 return Err(SocketFault::Live(path.to_owned()));
             }
-            let is_socket = fs::symlink_metadata(path).is_ok_and(|m| {
-                use std::os::unix::fs::FileTypeExt;
-                m.file_type().is_socket()
-            });
+            let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
             if !is_socket {
                 return Err(SocketFault::NoSocket(path.to_owned()));
             }

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use wire::Name;
+use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 /// The example zone's text.
 const EXAMPLE: &str = include_str!("builtin/example.com.zone");

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
 use zone_plan::WantedZones;
 
 use crate::builtin;

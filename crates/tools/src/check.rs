@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use zone_plan::ZoneSpec;
 
 use transport::unix_now;
 use wire::hash::HashKey;
+use zone_plan::ZoneSpec;
 
 use super::judge::{self, ZoneVerdict, judge, text_of};
 use crate::args::CheckArgs;

@@ -12,7 +12,7 @@ use transport::unix_now;
 use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone};
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use control::protocol::{AcceptedVersion, AnswerLine, ControlCommand};
+use control::protocol::{self, AcceptedVersion, AnswerLine, ControlCommand};
 use control::socket::default_paths;
 use wire::UnixTime;
 use wording::{moment, reason};
@@ -185,9 +185,7 @@ fn converse(mut stream: UnixStream, command: &ControlCommand, args: &CtlArgs) ->
     let patience = Some(Duration::from_secs(args.timeout.max(1)));
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;
-    let mut line = serde_json::to_vec(command)?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
+    stream.write_all(&protocol::line(command)?)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     for line in BufReader::new(stream).lines() {
         let line = line?;

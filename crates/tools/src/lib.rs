@@ -38,12 +38,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use signal_hook::consts::SIGPIPE;
 
+use wire::ZoneName;
 use wire::hash::HashKey;
 use zone::Zone;
+use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::zone_name::{ZoneNameFault, zone_name};
@@ -63,7 +64,7 @@ pub fn end_with_the_reader() {
 /// Returns the specification of the zone with this name in this file.
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
-    let (apex, text) = (name.as_name().into(), ZoneText::File(file.into()));
+    let (apex, text) = (ZoneName::from(&name), ZoneText::File(file.into()));
     let (origin, differences) = (Origin::Configuration, DifferenceRule::default());
     Ok(ZoneSpec { apex, text, origin, differences, rules: TextRules::of_command_line() })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::time::Instant;
+
 use wire::ZoneName;
 use zone_plan::ZoneSpec;
 
@@ -70,7 +71,7 @@ fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, Strin
             let near = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
             return Err(format!("nomen: the configuration has no zone {name}{near}"));
         }
-        wanted.insert(name.as_name().into());
+        wanted.insert(ZoneName::from(&name));
     }
     Ok(specs.into_iter().filter(|spec| wanted.contains(&spec.apex)).collect())
 }

@@ -6,7 +6,6 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use journal::{RealDisk, StoreContents, StoreFolder};
 use serde::Serialize;
@@ -15,6 +14,7 @@ use wire::{Name, Serial};
 use zone::scan::TextSource;
 use zone::store::{ChangeSet, diff};
 use zone::{LoadConfig, LoadError, Zone};
+use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use super::ctl::connect;
 use super::judge::text_of;
@@ -23,7 +23,7 @@ use crate::args::ZoneDiffArgs;
 use config;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::zone_name::zone_name;
-use control::protocol::{AnswerLine, ControlCommand};
+use control::protocol::{self, AnswerLine, ControlCommand};
 use wording::reason;
 use zone_manager::changes;
 use zone_manager::secondaries;
@@ -183,9 +183,7 @@ impl DumpReader {
     fn begin(mut stream: UnixStream, apex: Name<'_>, patience: Duration) -> io::Result<Result<Self, String>> {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        let mut line = serde_json::to_vec(&ControlCommand::ZoneDump { name: apex.to_string() })?;
-        line.push(b'\n');
-        stream.write_all(&line)?;
+        stream.write_all(&protocol::line(&ControlCommand::ZoneDump { name: apex.to_string() })?)?;
         let mut dump = DumpReader { lines: BufReader::new(stream), piece: (Vec::new(), 0), ended: false };
         Ok(dump.next_piece()?.map(|()| dump).map_err(|error| format!("nomen: {error}")))
     }

@@ -21,10 +21,10 @@ mod updates;
 mod zones;
 
 pub use catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
-pub use peers::{PeerMaker, PeerRules, PeerServer, ZonePeers};
+pub use peers::{PeerRules, PeerServer, ZonePeers};
 pub use spec::{DifferenceRule, LEAST_RECORDS, MOST_TEXT, Origin, TextRules, ZoneFault, ZoneSpec, ZoneText};
-pub use transfers::{Grants, RuleMaker, TransferRules, grants, unknown_key};
-pub use updates::{UpdateMaker, UpdateRules, ZoneUpdates};
+pub use transfers::{Grants, TransferRules};
+pub use updates::{UpdateRules, ZoneUpdates};
 pub use zones::{
     FolderFile, ListFolder, NameDoubt, RefusedFile, ReloadBounds, WantedZones, ZoneFolder, ZoneOfFile,
     added_zone, plan,

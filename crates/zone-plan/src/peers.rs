@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use wire::ZoneName;
 
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
+use wire::ZoneName;
 
 use config::addresses::SourceAddress;
 use config::peers::{Peer, PeerKeys, ZonemdPolicy};
@@ -116,30 +116,22 @@ impl PeerRules {
     }
 }
 
-/// Builds the rules while the zones of a configuration are found.
-pub struct PeerMaker {
+/// Makes the peers of zones.
+pub(crate) struct PeerMaker {
     keys: Arc<TsigKeys>,
-    zones: HashMap<ZoneName, Arc<ZonePeers>>,
     /// Peers shared by many zones: those of a template, by the address of the template's keys.
     made: HashMap<(*const PeerKeys, bool), Arc<ZonePeers>>,
 }
 
 impl PeerMaker {
-    /// Returns a maker without zones. The caller has checked that the keys exist.
-    pub fn new(keys: &Arc<TsigKeys>) -> PeerMaker {
-        PeerMaker { keys: Arc::clone(keys), zones: HashMap::new(), made: HashMap::new() }
+    /// Returns a maker with these keys. The caller has checked that all keys that are named exist.
+    pub(crate) fn new(keys: &Arc<TsigKeys>) -> PeerMaker {
+        PeerMaker { keys: Arc::clone(keys), made: HashMap::new() }
     }
 
-    /// Adds a zone with its own peers; its template's apply where it has none. `taken`: it is a secondary
-    /// zone.
-    pub fn add(&mut self, apex: &ZoneName, own: Option<&PeerKeys>, template: Option<&PeerKeys>, taken: bool) {
-        if let Some(peers) = self.peers(own, template, taken) {
-            self.zones.insert(apex.clone(), peers);
-        }
-    }
-
-    /// Returns the peers of a zone with these keys, whose template has those, if it has any.
-    pub fn peers(
+    /// Returns the peers of a zone, if it has any; its template's apply where it has none of its own.
+    /// `taken`: it is a secondary zone.
+    pub(crate) fn peers(
         &mut self,
         own: Option<&PeerKeys>,
         template: Option<&PeerKeys>,
@@ -189,10 +181,5 @@ impl PeerMaker {
         let of_family = |source: &&At<SourceAddress>| source.value.0.is_ipv4() == peer.address.is_ipv4();
         let source = sources.iter().find(of_family).map(|source| source.value.0);
         PeerServer { address: peer.address, key: key.cloned(), source }
-    }
-
-    /// Returns the rules.
-    pub fn made(self) -> PeerRules {
-        PeerRules { zones: Arc::new(self.zones) }
     }
 }

@@ -108,7 +108,7 @@ impl fmt::Display for Origin {
             Self::Folder => f.write_str("folder"),
             Self::Added => f.write_str("added at run time"),
             Self::LocalRoot => f.write_str("local root of the resolver"),
-            Self::Catalog(apex) => write!(f, "catalog {}", apex.as_name()),
+            Self::Catalog(apex) => write!(f, "catalog {apex}"),
         }
     }
 }

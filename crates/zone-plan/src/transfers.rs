@@ -28,6 +28,11 @@ pub struct TransferRules {
 }
 
 impl TransferRules {
+    /// Returns rules without zones.
+    pub(crate) fn new(keys: &Arc<TsigKeys>) -> TransferRules {
+        TransferRules { keys: Arc::clone(keys), zones: Arc::default() }
+    }
+
     /// Whether a client at `address` whose request `key` has signed may transfer the zone `apex`, in
     /// lower-case wire form.
     pub fn allow(&self, apex: &[u8], address: IpAddr, key: Option<&TsigKey>) -> bool {
@@ -44,67 +49,46 @@ impl TransferRules {
     }
 }
 
-/// Builds the rules while the zones of a configuration are found.
-pub struct RuleMaker {
-    keys: Arc<TsigKeys>,
-    zones: HashMap<ZoneName, Grants>,
+/// Makes the grants of zones.
+#[derive(Default)]
+pub(crate) struct GrantMaker {
     /// Grants shared by many zones, by the address of their list.
     made: HashMap<*const At<TransferGrant>, Grants>,
 }
 
-impl RuleMaker {
-    /// Returns rules without zones. Checks that all named keys are among `keys`.
-    pub fn new(config: &Configuration, keys: TsigKeys, faults: &mut Vec<Diagnostic>) -> RuleMaker {
-        let zones = || config.zones.iter().chain(&config.added);
-        let of_zones = zones().map(|zone| &zone.allow_transfer);
-        let all = of_zones.chain(config.templates.values().map(|template| &template.allow_transfer));
-        for grant in all.flat_map(|list| list.value.iter().flatten()) {
-            faults.extend(grant.value.key().and_then(|key| unknown_key(key, grant.place.as_ref(), &keys)));
-        }
-        let of_zones = zones().map(|zone| &*zone.peers);
-        let peers = of_zones.chain(config.templates.values().map(|template| &template.peers));
-        let of_zones = config.zones.iter().map(|zone| &*zone.updates);
-        let updates = of_zones.chain(config.templates.values().map(|template| &template.updates));
-        let of_root = config.settings.recursive();
-        let of_root = of_root.iter().flat_map(|recursive| recursive.local_root_keys());
-        let named = peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys));
-        for key in named.chain(of_root) {
-            faults.extend(unknown_key(&key.value, key.place.as_ref(), &keys));
-        }
-        RuleMaker { keys: Arc::new(keys), zones: HashMap::new(), made: HashMap::new() }
-    }
-
-    /// Allows the clients in the list to transfer this zone.
-    pub fn allow(&mut self, apex: &ZoneName, list: Option<&Vec<At<TransferGrant>>>) {
-        if let Some(grants) = self.grants(list) {
-            self.zones.insert(apex.clone(), grants);
-        }
-    }
-
+impl GrantMaker {
     /// Returns the grants of a list.
-    pub fn grants(&mut self, list: Option<&Vec<At<TransferGrant>>>) -> Option<Grants> {
+    pub(crate) fn grants(&mut self, list: Option<&Vec<At<TransferGrant>>>) -> Option<Grants> {
         let list = list?;
-        Some(Arc::clone(self.made.entry(list.as_ptr()).or_insert_with(|| grants(list))))
-    }
-
-    /// Returns the keys.
-    pub fn keys(&self) -> &Arc<TsigKeys> {
-        &self.keys
-    }
-
-    /// Returns the rules.
-    pub fn made(self) -> TransferRules {
-        TransferRules { keys: self.keys, zones: Arc::new(self.zones) }
+        let grants = || list.iter().map(|grant| grant.value.clone()).collect();
+        Some(Arc::clone(self.made.entry(list.as_ptr()).or_insert_with(grants)))
     }
 }
 
-/// Returns the grants of a list, in a new allocation.
-pub fn grants(list: &[At<TransferGrant>]) -> Grants {
-    list.iter().map(|grant| grant.value.clone()).collect()
+/// Returns a fault for each key that a configuration names and that is not among `keys`.
+pub(crate) fn unknown_keys(config: &Configuration, keys: &TsigKeys) -> Vec<Diagnostic> {
+    let zones = || config.zones.iter().chain(&config.added);
+    let of_zones = zones().map(|zone| &zone.allow_transfer);
+    let all = of_zones.chain(config.templates.values().map(|template| &template.allow_transfer));
+    let grants = all.flat_map(|list| list.value.iter().flatten());
+    let of_grants = grants.filter_map(|grant| unknown_key(grant.value.key()?, grant.place.as_ref(), keys));
+    let of_zones = zones().map(|zone| &*zone.peers);
+    let peers = of_zones.chain(config.templates.values().map(|template| &template.peers));
+    let of_zones = config.zones.iter().map(|zone| &*zone.updates);
+    let updates = of_zones.chain(config.templates.values().map(|template| &template.updates));
+    let of_root = config.settings.recursive();
+    let of_root = of_root.iter().flat_map(|recursive| recursive.local_root_keys());
+    let named = peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys)).chain(of_root);
+    let of_others = named.filter_map(|key| unknown_key(&key.value, key.place.as_ref(), keys));
+    of_grants.chain(of_others).collect()
 }
 
 /// Returns a fault if a key does not exist.
-pub fn unknown_key(name: &LowerNameBuf, place: Option<&ConfigPlace>, keys: &TsigKeys) -> Option<Diagnostic> {
+pub(crate) fn unknown_key(
+    name: &LowerNameBuf,
+    place: Option<&ConfigPlace>,
+    keys: &TsigKeys,
+) -> Option<Diagnostic> {
     if keys.get(name.as_lower()).is_some() {
         return None;
     }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::ZoneName;
 
 use journal::DEFAULT_HISTORY;
 use update::{SerialPolicy, UpdatePolicy};
+use wire::ZoneName;
 
 use config::updates::{UpdateKeys, rule_of};
 
@@ -56,25 +56,17 @@ impl UpdateRules {
     }
 }
 
-/// Builds the rules while the zones of a configuration are found.
+/// Makes the rules of zones.
 #[derive(Default)]
-pub struct UpdateMaker {
-    zones: HashMap<ZoneName, Arc<ZoneUpdates>>,
+pub(crate) struct UpdateMaker {
     /// Rules shared by the zones of a template, by the address of the template's keys.
     made: HashMap<*const UpdateKeys, Arc<ZoneUpdates>>,
 }
 
 impl UpdateMaker {
-    /// Adds a zone with its own keys; its template's apply where it has none.
-    pub fn add(&mut self, apex: &ZoneName, own: Option<&UpdateKeys>, template: Option<&UpdateKeys>) {
-        if let Some(updates) = self.updates(own, template) {
-            self.zones.insert(apex.clone(), updates);
-        }
-    }
-
     /// Returns the rules of zones with these keys and those of this template; `None` if they may not be
     /// changed.
-    pub fn updates(
+    pub(crate) fn updates(
         &mut self,
         own: Option<&UpdateKeys>,
         template: Option<&UpdateKeys>,
@@ -94,11 +86,6 @@ impl UpdateMaker {
                 made
             }
         })
-    }
-
-    /// Returns the rules.
-    pub fn made(self) -> UpdateRules {
-        UpdateRules { zones: Arc::new(self.zones) }
     }
 }
 

@@ -25,10 +25,10 @@ use config::zone_name::ZoneNameFault;
 use config::zones::{ConfiguredZone, Template, Templates};
 
 use crate::catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
-use crate::peers::{PeerMaker, PeerRules};
+use crate::peers::{PeerMaker, PeerRules, ZonePeers};
 use crate::spec::{DifferenceRule, LEAST_RECORDS, Origin, TextRules, ZoneSpec, ZoneText};
-use crate::transfers::{RuleMaker, TransferRules, grants, unknown_key};
-use crate::updates::{UpdateMaker, UpdateRules};
+use crate::transfers::{GrantMaker, Grants, TransferRules, unknown_key, unknown_keys};
+use crate::updates::{UpdateMaker, UpdateRules, ZoneUpdates};
 
 /// The zones and rules of a configuration.
 #[derive(Debug, Clone, Default)]
@@ -134,16 +134,37 @@ impl NameDoubt {
 }
 
 impl WantedZones {
-    /// Returns all of a configuration except its zones and their rules.
-    fn without_specs(config: &Configuration) -> Self {
+    /// Returns all of a configuration except its zones, their rules and their entries in catalog zones.
+    fn without_zones(config: &Configuration, keys: &Arc<TsigKeys>) -> Self {
         WantedZones {
+            transfers: TransferRules::new(keys),
             produced: produced(config),
-            listings: listings(config),
             added: config.added.iter().map(|zone| zone.value.clone()).collect(),
             templates: Arc::new(config.templates.clone()),
             bounds: ReloadBounds::of(&config.settings.server.reloading),
             ..WantedZones::default()
         }
+    }
+
+    /// Takes over the rules of a zone and its entry in a catalog zone. Returns its spec.
+    fn take_rules(&mut self, planned: PlannedZone) -> ZoneSpec {
+        let PlannedZone { spec, peers, grants, updates, listing } = planned;
+        self.set_rules(&spec.apex, grants, peers, updates);
+        self.listings.extend(listing.map(|listing| (spec.apex.clone(), listing)));
+        spec
+    }
+
+    /// Sets the rules of a zone.
+    fn set_rules(
+        &mut self,
+        apex: &ZoneName,
+        grants: Option<Grants>,
+        peers: Option<Arc<ZonePeers>>,
+        updates: Option<Arc<ZoneUpdates>>,
+    ) {
+        self.transfers.set(apex, grants);
+        peers.into_iter().for_each(|peers| self.peers.set(apex, peers));
+        self.updates.set(apex, updates);
     }
 
     /// Returns the zones of folders whose names are doubtful.
@@ -160,7 +181,7 @@ impl WantedZones {
     }
 
     /// Returns the folder that contains a zone's file.
-    pub fn folder_of(&self, spec: &ZoneSpec) -> Option<&ZoneFolder> {
+    fn folder_of(&self, spec: &ZoneSpec) -> Option<&ZoneFolder> {
         let folder = spec.text.file()?.parent()?;
         self.folders.iter().find(|known| known.path == folder)
     }
@@ -191,30 +212,21 @@ pub fn plan(
     mut faults: Vec<Diagnostic>,
     list_folder: &ListFolder<'_>,
 ) -> Result<WantedZones, Vec<Diagnostic>> {
-    let (mut specs, mut catalogs) = (HashMap::new(), Vec::new());
-    let mut rules = RuleMaker::new(config, keys, &mut faults);
-    let mut peers = PeerMaker::new(rules.keys());
-    let mut updates = UpdateMaker::default();
+    let keys = Arc::new(keys);
+    faults.extend(unknown_keys(config, &keys));
+    let mut makers = Makers::new(&keys);
+    let mut wanted = WantedZones::without_zones(config, &keys);
+    let mut specs = HashMap::new();
     let configured = config.zones.iter().map(|zone| (zone, Origin::Configuration));
-    for (zone, origin) in configured.chain(config.added.iter().map(|zone| (zone, Origin::Added))) {
-        let apex = ZoneName::from(&zone.name.value);
-        let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
-        let text = text_of(zone, template);
-        let of_template = template.and_then(|t| t.allow_transfer.value.as_ref());
-        let grants = zone.allow_transfer.value.as_ref().or(of_template);
-        rules.allow(&apex, grants);
-        let (taken, of_changes) = (text == ZoneText::Primaries, template.map(|t| &t.updates));
-        peers.add(&apex, Some(&*zone.peers), template.map(|t| &t.peers), taken);
-        if !taken {
-            updates.add(&apex, Some(&*zone.updates), of_changes);
-        }
-        let differences = difference_rule(Some(&*zone.updates), of_changes, grants.is_some());
-        catalogs.extend(catalog_plan(&apex, zone, config, &mut rules, &mut peers, &mut updates));
-        let rules = text_rules(Some(zone), template);
-        specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences, rules });
+    let added = config.added.iter().map(|zone| (zone, Origin::Added));
+    for (zone, origin) in configured.chain(added) {
+        let planned = makers.zone(zone, origin, &config.templates);
+        wanted.catalogs.extend(makers.catalog(&planned.spec.apex, zone, &config.templates));
+        let spec = wanted.take_rules(planned);
+        specs.insert(spec.apex.clone(), spec);
     }
-    specs.extend(local_root(config, &mut peers));
-    let mut wanted = WantedZones { catalogs, ..WantedZones::without_specs(config) };
+    let root = makers.local_root(config).map(|planned| wanted.take_rules(planned));
+    specs.extend(root.map(|spec| (spec.apex.clone(), spec)));
     let (mut from_folders, mut shared) = (HashMap::new(), Vec::new());
     for template in config.templates.values() {
         let Some(folder) = template.directory.value.as_deref() else { continue };
@@ -238,13 +250,11 @@ pub fn plan(
     shared.retain(|(apex, _)| !specs.contains_key(apex));
     wanted.listings.extend(of_folders(&shared));
     for (apex, template) in &shared {
-        rules.allow(apex, template.allow_transfer.value.as_ref());
-        peers.add(apex, None, Some(&template.peers), false);
-        updates.add(apex, None, Some(&template.updates));
+        let grants = makers.grants.grants(template.allow_transfer.value.as_ref());
+        let peers = makers.peers.peers(None, Some(&template.peers), false);
+        let updates = makers.updates.updates(None, Some(&template.updates));
+        wanted.set_rules(apex, grants, peers, updates);
     }
-    wanted.transfers = rules.made();
-    wanted.peers = peers.made();
-    wanted.updates = updates.made();
     for (apex, (text, (differences, rules))) in from_folders {
         let spec = || ZoneSpec { apex: apex.clone(), text, origin: Origin::Folder, differences, rules };
         specs.entry(apex.clone()).or_insert_with(spec);
@@ -253,16 +263,100 @@ pub fn plan(
     if faults.is_empty() { Ok(wanted) } else { Err(faults) }
 }
 
-/// Returns the root zone if the resolver uses a local copy of it. The check of the configuration has ensured
-/// that the configuration does not name the root zone itself.
-fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(ZoneName, ZoneSpec)> {
-    let source = config.settings.recursive()?.local_root()?;
-    let apex = ZoneName::from(Name::ROOT);
-    let text = source.file.map_or(ZoneText::Primaries, |file| ZoneText::File(file.into()));
-    peers.add(&apex, Some(&source.peers), None, text == ZoneText::Primaries);
-    let rules = TextRules { zonemd: source.peers.zonemd.value, ..TextRules::default() };
-    let differences = difference_rule(None, None, false);
-    Some((apex.clone(), ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules }))
+/// Makes the rules of zones; zones of one template share them.
+struct Makers {
+    grants: GrantMaker,
+    peers: PeerMaker,
+    updates: UpdateMaker,
+}
+
+impl Makers {
+    fn new(keys: &Arc<TsigKeys>) -> Self {
+        Makers { grants: GrantMaker::default(), peers: PeerMaker::new(keys), updates: UpdateMaker::default() }
+    }
+
+    /// Returns a zone with its rules; its template's keys apply where it has none of its own.
+    fn zone(&mut self, zone: &ConfiguredZone, origin: Origin, templates: &Templates) -> PlannedZone {
+        let template = template_of(zone, templates);
+        let (apex, text) = (ZoneName::from(&zone.name.value), text_of(zone, template));
+        let taken = text == ZoneText::Primaries;
+        let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
+        let grants = self.grants.grants(zone.allow_transfer.value.as_ref().or(of_template));
+        let own = Some(&*zone.updates);
+        let of_template = template.map(|template| &template.updates);
+        let updates = self.updates.updates(own, of_template).filter(|_| !taken);
+        let differences = difference_rule(own, of_template, grants.is_some());
+        let rules = text_rules(Some(zone), template);
+        PlannedZone {
+            spec: ZoneSpec { apex, text, origin, differences, rules },
+            peers: self.peers.peers(Some(&*zone.peers), template.map(|template| &template.peers), taken),
+            grants,
+            updates,
+            listing: listing(Some(&*zone.listing), template.map(|template| &template.listing)),
+        }
+    }
+
+    /// Returns the root zone if the resolver uses a local copy of it. The check of the configuration has
+    /// ensured that the configuration does not name the root zone itself.
+    fn local_root(&mut self, config: &Configuration) -> Option<PlannedZone> {
+        let source = config.settings.recursive()?.local_root()?;
+        let apex = ZoneName::from(Name::ROOT);
+        let text = source.file.map_or(ZoneText::Primaries, |file| ZoneText::File(file.into()));
+        let peers = self.peers.peers(Some(&source.peers), None, text == ZoneText::Primaries);
+        let rules = TextRules { zonemd: source.peers.zonemd.value, ..TextRules::default() };
+        let differences = difference_rule(None, None, false);
+        let spec = ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules };
+        Some(PlannedZone { spec, peers, grants: None, updates: None, listing: None })
+    }
+
+    /// Returns the plan for the members of a zone, if it is a catalog zone. The caller has checked that the
+    /// templates exist.
+    fn catalog(
+        &mut self,
+        apex: &ZoneName,
+        zone: &ConfiguredZone,
+        templates: &Templates,
+    ) -> Option<CatalogPlan> {
+        let of_zone = template_of(zone, templates);
+        let own = &zone.peers.primaries;
+        let primaries = match (&own.value, of_zone) {
+            (None, Some(template)) => &template.peers.primaries,
+            _ => own,
+        };
+        let mut plan = |name: &String| {
+            let template = templates.get(name)?;
+            let file = template.file.value.clone();
+            let of_catalog = PeerKeys {
+                primaries: At::unwritten(
+                    primaries.value.clone().filter(|_| template.peers.primaries.is_none()),
+                ),
+                ..PeerKeys::default()
+            };
+            Some(Arc::new(MemberTemplate {
+                peers: self.peers.peers(Some(&of_catalog), Some(&template.peers), file.is_none()),
+                grants: self.grants.grants(template.allow_transfer.value.as_ref()),
+                differences: difference_rule(
+                    None,
+                    Some(&template.updates),
+                    template.allow_transfer.value.is_some(),
+                ),
+                updates: self.updates.updates(None, Some(&template.updates)).filter(|_| file.is_some()),
+                listing: listing(None, Some(&template.listing)),
+                rules: text_rules(None, Some(template)),
+                file,
+            }))
+        };
+        let groups = zone.catalog.groups.value.iter().flat_map(|groups| &groups.0);
+        Some(CatalogPlan {
+            apex: apex.clone(),
+            template: plan(zone.catalog.template.value.as_ref()?)?,
+            groups: groups
+                .filter_map(|(group, name)| Some((group.as_bytes().into(), plan(&name.value)?)))
+                .collect(),
+            max_removed: zone.catalog.max_removed(),
+            answers: zone.catalog.answers.value.unwrap_or(false),
+        })
+    }
 }
 
 /// Returns whether changes of the files of zones with these keys, and those of this template, are stored. By
@@ -301,21 +395,11 @@ fn text_rules(zone: Option<&ConfiguredZone>, template: Option<&At<Template>>) ->
 /// Returns the catalog zones that nomen produces.
 fn produced(config: &Configuration) -> Vec<ProducedPlan> {
     let plan = |zone: &At<ConfiguredZone>| ProducedPlan {
-        apex: zone.name.value.as_name().into(),
+        apex: ZoneName::from(&zone.name.value),
         max_removed: zone.catalog.max_removed(),
     };
     let all = config.zones.iter().chain(&config.added);
     all.filter(|zone| zone.catalog.is_produced()).map(plan).collect()
-}
-
-/// Returns the catalog entries of zones that the configuration names.
-fn listings(config: &Configuration) -> HashMap<ZoneName, Arc<Listing>> {
-    let of = |zone: &At<ConfiguredZone>| {
-        let template = zone.template.value.as_ref().and_then(|name| config.templates.get(name));
-        let listing = listing(Some(&*zone.listing), template.map(|template| &template.listing))?;
-        Some((zone.name.value.as_name().into(), listing))
-    };
-    config.zones.iter().chain(&config.added).filter_map(of).collect()
 }
 
 /// Returns the catalog entries of the zones of folders.
@@ -333,13 +417,17 @@ fn of_folders(zones: &[(ZoneName, &At<Template>)]) -> Vec<(ZoneName, Arc<Listing
 fn listing(own: Option<&ListingKeys>, template: Option<&ListingKeys>) -> Option<Arc<Listing>> {
     let nothing = ListingKeys::default();
     let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
-    let name = |name: &NameBuf| ZoneName::from(name.as_name());
     let group = own.group.value.as_ref().or(template.group.value.as_ref());
     Some(Arc::new(Listing {
-        catalog: own.catalog.value.as_ref().or(template.catalog.value.as_ref()).map(name)?,
+        catalog: own.catalog.value.as_ref().or(template.catalog.value.as_ref())?.into(),
         group: group.map(|group| group.as_bytes().into()),
-        new_owner: own.new_owner.value.as_ref().or(template.new_owner.value.as_ref()).map(name),
+        new_owner: own.new_owner.value.as_ref().or(template.new_owner.value.as_ref()).map(ZoneName::from),
     }))
+}
+
+/// Returns the template of a zone, if it has one.
+fn template_of<'t>(zone: &ConfiguredZone, templates: &'t Templates) -> Option<&'t At<Template>> {
+    templates.get(zone.template.value.as_ref()?)
 }
 
 /// Returns the source of a zone's records; `template` is the zone's template.
@@ -374,70 +462,7 @@ pub fn added_zone(
     if !missing.is_empty() {
         return Err(missing);
     }
-    let template = zone.template.value.as_ref().and_then(|template| templates.get(template));
-    let text = text_of(zone, template);
-    let taken = text == ZoneText::Primaries;
-    let peers =
-        PeerMaker::new(keys).peers(Some(&*zone.peers), template.map(|template| &template.peers), taken);
-    let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
-    let list = zone.allow_transfer.value.as_ref().or(of_template);
-    let apex = zone.name.value.as_name().into();
-    let of_changes = template.map(|template| &template.updates);
-    let differences = difference_rule(Some(&*zone.updates), of_changes, list.is_some());
-    let rules = text_rules(Some(zone), template);
-    let spec = ZoneSpec { apex, text, origin: Origin::Added, differences, rules };
-    let updates = UpdateMaker::default().updates(Some(&*zone.updates), of_changes).filter(|_| !taken);
-    let listing = listing(Some(&*zone.listing), template.map(|template| &template.listing));
-    Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates, listing })
-}
-
-/// Returns the plan for the members of a zone, if it is a catalog zone. The caller has checked that the
-/// templates exist.
-fn catalog_plan(
-    apex: &ZoneName,
-    zone: &ConfiguredZone,
-    config: &Configuration,
-    rules: &mut RuleMaker,
-    peers: &mut PeerMaker,
-    updates: &mut UpdateMaker,
-) -> Option<CatalogPlan> {
-    let of_zone = zone.template.value.as_ref().and_then(|template| config.templates.get(template));
-    let own = &zone.peers.primaries;
-    let primaries = match (&own.value, of_zone) {
-        (None, Some(template)) => &template.peers.primaries,
-        _ => own,
-    };
-    let mut plan = |name: &String| {
-        let template = config.templates.get(name)?;
-        let file = template.file.value.clone();
-        let of_catalog = PeerKeys {
-            primaries: At::unwritten(primaries.value.clone().filter(|_| template.peers.primaries.is_none())),
-            ..PeerKeys::default()
-        };
-        Some(Arc::new(MemberTemplate {
-            peers: peers.peers(Some(&of_catalog), Some(&template.peers), file.is_none()),
-            grants: rules.grants(template.allow_transfer.value.as_ref()),
-            differences: difference_rule(
-                None,
-                Some(&template.updates),
-                template.allow_transfer.value.is_some(),
-            ),
-            updates: updates.updates(None, Some(&template.updates)).filter(|_| file.is_some()),
-            listing: listing(None, Some(&template.listing)),
-            rules: text_rules(None, Some(template)),
-            file,
-        }))
-    };
-    let groups = zone.catalog.groups.value.iter().flat_map(|groups| &groups.0);
-    Some(CatalogPlan {
-        apex: apex.clone(),
-        template: plan(zone.catalog.template.value.as_ref()?)?,
-        groups: groups
-            .filter_map(|(group, name)| Some((group.as_bytes().into(), plan(&name.value)?)))
-            .collect(),
-        max_removed: zone.catalog.max_removed(),
-        answers: zone.catalog.answers.value.unwrap_or(false),
-    })
+    Ok(Makers::new(keys).zone(zone, Origin::Added, templates))
 }
 
 /// Rules for the files of a folder: which differences are stored, and how files are checked.

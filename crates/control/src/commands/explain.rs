@@ -148,8 +148,8 @@ fn by_rule(
 ) -> Result<String, CommandFault> {
     let Inspection { rule, validates, cached, failure, bogus, .. } = inspection;
     if let Some(rule) = rule {
-        let covers = said("rule", format!("the rule for {} covers it", rule.as_name()));
-        steps.push(with(covers, "name", rule.as_name().to_string()));
+        let covers = said("rule", format!("the rule for {rule} covers it"));
+        steps.push(with(covers, "name", rule.to_string()));
     }
     if !validates {
         steps.push(said("not-validated", "answers of its servers are not validated"));

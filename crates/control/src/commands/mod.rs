@@ -10,10 +10,10 @@ mod transactions;
 mod zones;
 
 use std::sync::Arc;
-use wire::ZoneName;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use wire::ZoneName;
 
 use crate::fault::CommandFault;
 use crate::metrics::figures;

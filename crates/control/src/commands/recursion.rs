@@ -10,7 +10,7 @@ use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use transport::unix_now;
 use validator::AnchorState;
-use wire::{NameBuf, Type};
+use wire::{NameBuf, Type, UnixTime};
 
 use super::{CommandResult, Pieces};
 use crate::fault::{ArgumentFault, CommandFault};
@@ -222,6 +222,8 @@ pub(super) fn anchor_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>) 
 /// Returns every key that is a trust anchor, was one, or may become one.
 pub(super) fn trust_anchor_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
     let (zones, now) = (recursive.followed_zones(), unix_now());
+    let seconds_since = |at: UnixTime| now.saturating_duration_since(at).as_secs();
+    let seconds_until = |at: UnixTime| at.saturating_duration_since(now).as_secs();
     let one = |ShownAnchor { zone, tag, algorithm, state, since }: ShownAnchor| {
         let followed = zones.iter().find(|followed| followed.zone == zone);
         let until = match state {
@@ -234,11 +236,11 @@ pub(super) fn trust_anchor_list(RecursiveParts { recursive, .. }: RecursiveParts
             "algorithm": algorithm,
             "state": state.map_or("configured", AnchorState::word),
             "trusted": state.is_none_or(AnchorState::is_trusted),
-            "seconds_in_state": since.map(|since| now.saturating_duration_since(since).as_secs()),
-            "seconds_to_trust": until.map(|until| until.saturating_duration_since(now).as_secs()),
+            "seconds_in_state": since.map(seconds_since),
+            "seconds_to_trust": until.map(seconds_until),
             "followed": followed.is_some(),
-            "seconds_since_seen": followed.and_then(|of| of.seen).map(|seen| now.saturating_duration_since(seen).as_secs()),
-            "seconds_to_next": followed.map(|of| of.next.saturating_duration_since(now).as_secs()),
+            "seconds_since_seen": followed.and_then(|of| of.seen).map(seconds_since),
+            "seconds_to_next": followed.map(|of| seconds_until(of.next)),
         })
     };
     Ok(recursive.trust_anchors().into_iter().map(one).collect())

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use zone_plan::{Origin, ZoneText};
 
 use serde_json::{Value, json};
 use transport::unix_now;
 use wire::{Serial, UnixTime, ZoneName};
+use zone_plan::{Origin, ZoneText};
 
-use super::{CommandResult, Pieces};
+use super::{CommandResult, Pieces, ended};
 use crate::fault::{ArgumentFault, CommandFault, ThawFault};
 use crate::parts::ServerParts;
 use crate::protocol::AcceptedVersion;
@@ -23,13 +23,13 @@ use zone_manager::managed::{FileStamp, ZoneStatus};
 use zone_manager::secondaries::ZoneOrder;
 use zone_manager::written;
 use zone_manager::zones::examiner;
-use zone_manager::zones::manager::{ReloadFault, ZoneTable};
+use zone_manager::zones::manager::ZoneTable;
 use zone_manager::zones::places;
 use zone_manager::zones::text::{self, Meter, ZoneFinding};
 
 /// Returns the apex of the zone that a command names.
 pub(super) fn apex(name: &str) -> Result<ZoneName, ArgumentFault> {
-    zone_name(name).map(|n| n.as_name().into()).map_err(ArgumentFault::Name)
+    zone_name(name).map(|name| ZoneName::from(&name)).map_err(ArgumentFault::Name)
 }
 
 /// Returns the state of the zone that a command names. If it does not exist, searches all names for a similar
@@ -244,7 +244,7 @@ pub(super) async fn thaw(parts: &Arc<ServerParts>, name: String) -> CommandResul
     if !held && state.zone.is_some() {
         return Err(stays(ThawFault::NotHeld));
     }
-    let reloaded = parts.manager.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
+    let reloaded = ended(parts.manager.reload_zone(apex.clone(), true)).await;
     let taken = taken(parts, apex).await;
     reloaded.map_err(|fault| stays(ThawFault::Reload(fault)))?;
     let taken = taken.transpose().map_err(|fault| stays(ThawFault::NotTaken(fault)))?.flatten();
@@ -269,8 +269,8 @@ pub(super) async fn accept(parts: &Arc<ServerParts>, name: String, from: Accepte
         accept_now(&theirs, &state, from).map(|accepted| (state, accepted))
     });
     let (state, accepted) = accepted.await.map_err(|_| CommandFault::Stopping)??;
-    let reloaded = parts.manager.reload_zone(state.spec.apex.clone(), false).await;
-    reloaded.unwrap_or(Err(ReloadFault::Stopping)).map_err(CommandFault::Reload)?;
+    let reloaded = ended(parts.manager.reload_zone(state.spec.apex.clone(), false)).await;
+    reloaded.map_err(CommandFault::Reload)?;
     // The client's working folder may differ from this process's.
     let aside =
         accepted.aside.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));

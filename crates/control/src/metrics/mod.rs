@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::parts::ServerParts;
+use text::SeriesLabels;
 
 pub use listeners::{ListenerFigures, ListenerReport};
 pub use process::ProcessFigures;
@@ -85,6 +86,14 @@ pub fn render(figures: &AllFigures, format: Format) -> Result<String, fmt::Error
     figures.iter().try_for_each(|figures| figures.print(&mut printer))?;
     printer.end();
     Ok(text)
+}
+
+/// Returns the series of a family with one label, whose value is the word of each count.
+fn labelled(
+    label: &'static str,
+    words: impl IntoIterator<Item = (&'static str, u64)>,
+) -> impl Iterator<Item = (SeriesLabels<'static, 1>, u64)> {
+    words.into_iter().map(move |(word, count)| ([(label, word.into())], count))
 }
 
 /// Returns `time` in seconds since 1970, with the fraction, which [`wire::UnixTime`] has not.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Figures, MetricType, Printer, unix};
+use super::{Figures, MetricType, Printer, labelled, unix};
 use crate::connections::AdminConnections;
 use telemetry::logging::Logging;
 use telemetry::process::{
@@ -64,13 +64,13 @@ impl Figures for ProcessFigures {
             }
         }
         let sets = self.connections.sets();
-        let open = sets.map(|(listener, set)| ([("listener", listener.into())], set.open() as u64));
+        let open = sets.map(|(listener, set)| (listener, set.open() as u64));
         let help = "Open connections to the control socket and to the HTTP listener";
-        out.family("admin_connections", help, MetricType::Gauge, open.into_iter())?;
-        let evicted = sets.map(|(listener, set)| ([("listener", listener.into())], set.evicted()));
+        out.family("admin_connections", help, MetricType::Gauge, labelled("listener", open))?;
+        let evicted = sets.map(|(listener, set)| (listener, set.evicted()));
         let help = "Idle connections to the control socket and to the HTTP listener closed to make room for \
             others";
-        out.family("admin_connections_evicted", help, MetricType::Counter, evicted.into_iter())?;
+        out.family("admin_connections_evicted", help, MetricType::Counter, labelled("listener", evicted))?;
         background(&self.background, out)
     }
 }
@@ -83,7 +83,7 @@ fn background(background: &Background, out: &mut Printer<'_>) -> fmt::Result {
     });
     let help = "Background jobs on zones, waiting or running, by kind";
     out.family("background_jobs", help, MetricType::Gauge, states)?;
-    let done = jobs.iter().map(|(kind, counts)| ([("kind", (*kind).into())], counts.done.load(Relaxed)));
+    let done = jobs.iter().map(|(kind, counts)| (*kind, counts.done.load(Relaxed)));
     let help = "Background jobs on zones that have ended, by kind";
-    out.family("background_jobs_done", help, MetricType::Counter, done)
+    out.family("background_jobs_done", help, MetricType::Counter, labelled("kind", done))
 }

@@ -10,7 +10,7 @@ use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
 use validator::AnchorState;
 use wire::NameBuf;
 
-use super::{Bucket, Buckets, Figures, MetricType, Printer};
+use super::{Bucket, Buckets, Figures, MetricType, Printer, labelled};
 use serving::frontend::Frontend;
 use serving::recursive::{LocalRootStatus, Recursive, recursion_counts};
 
@@ -74,13 +74,13 @@ impl Figures for RecursionFigures {
 fn local_root(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let now = recursive.local_root.status().map_or("off", |status| status.word);
     let words = LocalRootStatus::WORDS.into_iter().chain(["off"]);
-    let series = words.map(|word| ([("state", word.into())], u64::from(word == now)));
+    let series = words.map(|word| (word, u64::from(word == now)));
     out.family(
         "local_root",
         "1 for the state of the copy of the root zone: ok, missing, refused, off (local-root); 0 for the \
         others",
         MetricType::Gauge,
-        series,
+        labelled("state", series),
     )
 }
 
@@ -135,77 +135,46 @@ fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
         // Queries that find the queue full never reach the resolver.
         None => recursive.service.stats().shed.get(),
     };
-    let series = REASONS.iter().map(|&(word, reason)| ([("reason", word.into())], count(reason)));
-    out.family("forward_shed", help, MetricType::Counter, series)
+    let series = REASONS.iter().map(|&(word, reason)| (word, count(reason)));
+    out.family("forward_shed", help, MetricType::Counter, labelled("reason", series))
 }
 
 fn failures(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
-    let series = recursive.service.stats().failures.by_cause();
     out.family(
         "recursion_failures",
         "Clients that got SERVFAIL for names of other servers, by cause",
         MetricType::Counter,
-        series.map(|(cause, count)| ([("cause", cause.into())], count)),
+        labelled("cause", recursive.service.stats().failures.by_cause()),
     )
 }
 
 fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let reports = &recursive.service.stats().reports;
-    let series =
-        Unreported::ALL.iter().map(|&(why, word)| ([("reason", word.into())], reports.unreported(why).get()));
+    let series = Unreported::ALL.iter().map(|&(why, word)| (word, reports.unreported(why).get()));
     out.family(
         "error_reports_suppressed",
         "Failures not reported to the agent domains of zones (RFC 9567), by reason",
         MetricType::Counter,
-        series,
+        labelled("reason", series),
     )
 }
 
-/// A counter of one upstream.
-struct UpstreamFigure {
-    name: &'static str,
-    help: &'static str,
-    read: fn(&UpstreamStats) -> u64,
-}
-
-const UPSTREAM_FIGURES: [UpstreamFigure; 6] = [
-    UpstreamFigure {
-        name: "upstream_udp_queries",
-        help: "Queries sent to this server over UDP",
-        read: |s| s.udp.get(),
-    },
-    UpstreamFigure {
-        name: "upstream_tcp_queries",
-        help: "Queries sent to this server over TCP",
-        read: |s| s.tcp.get(),
-    },
-    UpstreamFigure {
-        name: "upstream_probes",
-        help: "Queries sent to test whether this server answers again",
-        read: |s| s.probes.get(),
-    },
-    UpstreamFigure {
-        name: "upstream_timeouts",
-        help: "Queries that this server did not answer in time",
-        read: |s| s.timeouts.get(),
-    },
-    UpstreamFigure {
-        name: "upstream_failures",
-        help: "Sockets and connections to this server that failed",
-        read: |s| s.failures.get(),
-    },
-    UpstreamFigure {
-        name: "upstream_bad_replies",
-        help: "Replies of this server that could not be used",
-        read: |s| s.bad_replies.get(),
-    },
-];
-
 fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
-    for UpstreamFigure { name, help, read } in UPSTREAM_FIGURES {
+    let mut counter = |name, help, read: fn(&UpstreamStats) -> u64| {
         let series = all.iter().map(|stats| ([("server", stats.upstream.to_string().into())], read(stats)));
-        out.family(name, help, MetricType::Counter, series)?;
-    }
+        out.family(name, help, MetricType::Counter, series)
+    };
+    counter("upstream_udp_queries", "Queries sent to this server over UDP", |s| s.udp.get())?;
+    counter("upstream_tcp_queries", "Queries sent to this server over TCP", |s| s.tcp.get())?;
+    let help = "Queries sent to test whether this server answers again";
+    counter("upstream_probes", help, |s| s.probes.get())?;
+    let help = "Queries that this server did not answer in time";
+    counter("upstream_timeouts", help, |s| s.timeouts.get())?;
+    let help = "Sockets and connections to this server that failed";
+    counter("upstream_failures", help, |s| s.failures.get())?;
+    counter("upstream_bad_replies", "Replies of this server that could not be used", |s| {
+        s.bad_replies.get()
+    })?;
     let failing =
         all.iter().map(|s| ([("server", s.upstream.to_string().into())], u64::from(s.is_failing())));
     out.family("upstream_failing", "1 while this server does not answer", MetricType::Gauge, failing)?;

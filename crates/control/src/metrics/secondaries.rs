@@ -1,11 +1,10 @@
 //! Secondary zones, and NOTIFY sent and received.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Figures, MetricType, Printer};
+use super::{Figures, MetricType, Printer, labelled};
 use zone_manager::secondaries::{LIMITS, Secondaries, SecondaryCounts};
 
 /// Counters of incoming transfers and of NOTIFY.
@@ -21,12 +20,12 @@ impl Figures for SecondaryFigures {
             "secondary_zones",
             "Zones taken from primaries, by state",
             MetricType::Gauge,
-            of("state", self.0.states().words().into()),
+            labelled("state", self.0.states().words()),
         )?;
         let help = "Transfers from primaries received, by result: whole zones (axfr) or differences (ixfr)";
         let received = [("axfr", &counts.axfr), ("ixfr", &counts.ixfr)];
         let received = received.map(|(word, count)| (word, count.load(Relaxed)));
-        out.family("transfers_received", help, MetricType::Counter, of("result", received.into()))?;
+        out.family("transfers_received", help, MetricType::Counter, labelled("result", received))?;
         let help = "Checks of primaries, by SOA query or IXFR, that found no newer version; not counted as \
             transfers";
         out.counter("secondary_polls_unchanged", help, counts.unchanged.load(Relaxed))?;
@@ -39,7 +38,7 @@ impl Figures for SecondaryFigures {
         out.counter("transfers_received_digest_failed", help, counts.zonemd.load(Relaxed))?;
         let help = "Transfers from primaries that failed at a limit, by limit";
         let limits = LIMITS.iter().zip(&counts.limits).map(|((_, word), count)| (*word, count.load(Relaxed)));
-        out.family("transfers_received_limited", help, MetricType::Counter, of("limit", limits.collect()))?;
+        out.family("transfers_received_limited", help, MetricType::Counter, labelled("limit", limits))?;
         let memory = self.0.memory();
         let help = "Memory for the records of transfers from primaries in progress";
         out.gauge("transfers_received_memory_bytes", help, memory.taken() as f64)?;
@@ -57,38 +56,30 @@ impl Figures for SecondaryFigures {
         let stored = [("kept", &counts.stored), ("failed", &counts.unstored)];
         let stored = stored.map(|(word, count)| (word, count.load(Relaxed)));
         let help = "Versions of zones from primaries written to disk, by result";
-        out.family("secondary_zone_writes", help, MetricType::Counter, of("result", stored.into()))?;
+        out.family("secondary_zone_writes", help, MetricType::Counter, labelled("result", stored))?;
         out.counter(
             "secondary_history_read_failures",
             "Differences of zones from primaries that could not be read from disk for IXFR",
             counts.unread.load(Relaxed),
         )?;
-        let forwarded = vec![
+        let forwarded = [
             ("answered", counts.forwarded.load(Relaxed)),
             ("failed", counts.forward_failed.load(Relaxed)),
             ("too-many", counts.forward_too_many.load(Relaxed)),
         ];
         let help = "Dynamic updates forwarded to primaries, by result";
-        out.family("updates_forwarded", help, MetricType::Counter, of("result", forwarded))?;
+        out.family("updates_forwarded", help, MetricType::Counter, labelled("result", forwarded))?;
         let help = "Forwarded dynamic updates that wait for the answer of a primary";
         out.gauge("updates_forwarding", help, counts.forwarding.load(Relaxed) as f64)?;
         notify(counts, out)
     }
 }
 
-/// Returns the series of one family, distinguished by a label.
-fn of(
-    label: &'static str,
-    all: Vec<(&'static str, u64)>,
-) -> impl Iterator<Item = ([(&'static str, Cow<'static, str>); 1], u64)> {
-    all.into_iter().map(move |(word, count)| ([(label, word.into())], count))
-}
-
 /// Prints the counters of NOTIFY sent and received.
 fn notify(counts: &SecondaryCounts, out: &mut Printer<'_>) -> fmt::Result {
     let taken = counts.notify_taken.load(Relaxed);
     let joined = counts.notify_joined.load(Relaxed);
-    let notify = vec![
+    let notify = [
         ("taken", taken.saturating_sub(joined)),
         ("joined", joined),
         ("refused", counts.notify_refused.load(Relaxed)),
@@ -96,13 +87,13 @@ fn notify(counts: &SecondaryCounts, out: &mut Printer<'_>) -> fmt::Result {
     ];
     let help = "NOTIFY messages received, by result: accepted, joined to one still pending, refused, for \
         unknown zones";
-    out.family("notify_received", help, MetricType::Counter, of("result", notify))?;
+    out.family("notify_received", help, MetricType::Counter, labelled("result", notify))?;
     out.counter(
         "notify_sent",
         "NOTIFY messages sent to secondaries, repeated ones included",
         counts.notify_sent.load(Relaxed),
     )?;
-    let replies = vec![
+    let replies = [
         ("acknowledged", counts.notify_acknowledged.load(Relaxed)),
         ("declined", counts.notify_declined.load(Relaxed)),
         ("unanswered", counts.notify_unanswered.load(Relaxed)),
@@ -111,6 +102,6 @@ fn notify(counts: &SecondaryCounts, out: &mut Printer<'_>) -> fmt::Result {
         "notify_replies",
         "NOTIFY messages sent, by outcome",
         MetricType::Counter,
-        of("result", replies),
+        labelled("result", replies),
     )
 }

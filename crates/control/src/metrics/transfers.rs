@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Figures, MetricType, Printer};
+use super::{Figures, MetricType, Printer, labelled};
 use zone_manager::stores::differences::{DifferenceCounts, Differences};
 use zone_manager::transfers::{TransferCounts, Transfers};
 
@@ -21,7 +21,7 @@ impl Figures for TransferFigures {
         let TransferCounts { axfr, ixfr, same, broken_off, stalled, slow, refused, too_many, bytes } =
             self.transfers.counts();
         let series = |label: &'static str, all: [(&'static str, &AtomicU64); 2]| {
-            all.map(|(word, count)| ([(label, word.into())], count.load(Relaxed))).into_iter()
+            labelled(label, all.map(|(word, count)| (word, count.load(Relaxed))))
         };
         let help = "Transfers to other servers completed, by type: whole zones (axfr) or differences (ixfr)";
         out.family(

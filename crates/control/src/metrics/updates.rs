@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{Bucket, Buckets, Figures, MetricType, Printer};
+use super::{Bucket, Buckets, Figures, MetricType, Printer, labelled};
 use zone_manager::changes::{Changes, RCODES, SYNC_BOUNDS, UpdateCounts};
 
 /// Counters of dynamic updates.
@@ -15,8 +15,9 @@ impl Figures for UpdateFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         let counts = self.0.counts();
         let answered = RCODES.iter().zip(&counts.answered);
-        let answered = answered.map(|((_, word), count)| ([("rcode", (*word).into())], count.load(Relaxed)));
-        out.family("updates", "Dynamic updates answered, by response code", MetricType::Counter, answered)?;
+        let answered = answered.map(|((_, word), count)| (*word, count.load(Relaxed)));
+        let help = "Dynamic updates answered, by response code";
+        out.family("updates", help, MetricType::Counter, labelled("rcode", answered))?;
         let help = "Dynamic updates that wait for the disk";
         out.gauge("updates_waiting", help, counts.waiting.load(Relaxed) as f64)?;
         let help = "Dynamic updates answered with SERVFAIL because too many waited";

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Figures, MetricType, Printer, unix};
+use super::{Figures, MetricType, Printer, labelled, unix};
 use crate::in_force::InForce;
 use query_path::Engine;
 use serving::frontend::Served;
@@ -40,26 +40,26 @@ impl ZoneFigures {
     fn zones(&self, out: &mut Printer<'_>) -> fmt::Result {
         let all = self.table.all();
         let count = |word| all.iter().filter(|z| z.word() == word).count() as u64;
-        let states = ZoneStatus::WORDS.map(|word| ([("state", word.into())], count(word)));
+        let states = ZoneStatus::WORDS.map(|word| (word, count(word)));
         out.family(
             "zones",
             "Zones by state: ok, old (the newest version is bad, the last good one is served), failed (not \
             served), empty (not yet transferred from its primaries), expired (no primary answered)",
             MetricType::Gauge,
-            states.into_iter(),
+            labelled("state", states),
         )?;
         let now = unix_now();
         let ages: Vec<SignatureAge> =
             all.iter().filter_map(|z| Some(z.examined.as_ref()?.signatures?.age(now))).collect();
         let count = |age| ages.iter().filter(|one| **one == age).count() as u64;
         let states = [SignatureAge::Valid, SignatureAge::Expiring, SignatureAge::Expired];
-        let states = states.map(|age| ([("signatures", age.word().into())], count(age)));
+        let states = states.map(|age| (age.word(), count(age)));
         out.family(
             "signed_zones",
             "Signed zones by the signature that expires first: valid, expiring (in less than three \
             days), expired",
             MetricType::Gauge,
-            states.into_iter(),
+            labelled("signatures", states),
         )?;
         let loaded = || all.iter().filter_map(|z| z.zone.as_ref());
         let records: u64 = loaded().map(|z| z.record_count()).sum();
@@ -82,13 +82,13 @@ impl ZoneFigures {
         )?;
         let meter = self.table.meter();
         let refused = [("size", &meter.too_long), ("stalled", &meter.stalled)];
-        let refused = refused.map(|(reason, count)| ([("reason", reason.into())], count.load(Relaxed)));
+        let refused = refused.map(|(reason, count)| (reason, count.load(Relaxed)));
         out.family(
             "zone_loads_refused",
             "Loads of zones that failed, by reason: too large (file-max-size) or no progress \
             (load-stall-timeout)",
             MetricType::Counter,
-            refused.into_iter(),
+            labelled("reason", refused),
         )?;
         if let Some(last) = self.table.last_reload() {
             out.gauge(
@@ -164,12 +164,12 @@ fn images(counts: &ImageCounts, out: &mut Printer<'_>) -> fmt::Result {
         "image_loads",
         "Zone loads, by use of the image; unless it was used, the zone was read from text",
         MetricType::Counter,
-        counts.loads().into_iter().map(|(word, count)| ([("image", word.into())], count)),
+        labelled("image", counts.loads()),
     )?;
     out.family(
         "image_writes",
         "Images of zones written, by result",
         MetricType::Counter,
-        counts.writes().into_iter().map(|(word, count)| ([("result", word.into())], count)),
+        labelled("result", counts.writes()),
     )
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
-use zone_plan::ZoneText;
 
 use query_path::stats::RCODES;
 use wire::{Rcode, UnixTime, ZoneName};
+use zone_plan::ZoneText;
 
 use super::html::Html;
 use super::rates::{Stretch, Stretches};
@@ -194,13 +194,12 @@ fn secondaries(shown: &Snapshot, html: &mut Html) {
         html.paragraph(format!("At most {MAX_ZONES} zones are shown, faults first."));
     }
     html.table(&["zone", "state", "serial", "confirmed", "next refresh", "expires", "last fault"]);
-    let at = |seconds: u64| SystemTime::from(UnixTime::from_secs(seconds));
     for SecondaryRow { apex, status: zone } in &shown.secondaries {
-        let confirmed = zone.confirmed.map_or_else(dash, |when| ago(shown.now, at(when)));
-        let next = zone.next_refresh.map_or_else(|| "under way".into(), |when| until(shown.now, at(when)));
-        let expires = zone.expires.map_or_else(dash, |when| until(shown.now, at(when)));
+        let confirmed = zone.confirmed.map_or_else(dash, |at| ago(shown.now, at));
+        let next = zone.next_refresh.map_or_else(|| "under way".into(), |at| until(shown.now, at));
+        let expires = zone.expires.map_or_else(dash, |at| until(shown.now, at));
         let fault = zone.fault.as_ref().map_or_else(String::new, |fault| {
-            format!("{}: {}, {}", fault.primary, fault.fault, ago(shown.now, at(fault.at)))
+            format!("{}: {}, {}", fault.primary, fault.fault, ago(shown.now, fault.at))
         });
         let state = zone.state.unwrap_or("–");
         let bad = state != "fresh" || zone.fault.is_some();
@@ -263,12 +262,12 @@ fn span(time: Duration) -> String {
     }
 }
 
-fn ago(now: SystemTime, at: SystemTime) -> String {
-    now.duration_since(at).map_or_else(|_| "just now".into(), |time| format!("{} ago", span(time)))
+fn ago(now: SystemTime, at: impl Into<SystemTime>) -> String {
+    now.duration_since(at.into()).map_or_else(|_| "just now".into(), |time| format!("{} ago", span(time)))
 }
 
-fn until(now: SystemTime, at: SystemTime) -> String {
-    at.duration_since(now).map_or_else(|_| "due".into(), |time| format!("in {}", span(time)))
+fn until(now: SystemTime, at: impl Into<SystemTime>) -> String {
+    at.into().duration_since(now).map_or_else(|_| "due".into(), |time| format!("in {}", span(time)))
 }
 
 #[cfg(test)]
@@ -293,7 +292,7 @@ mod tests {
     /// A page in which all outside text is hostile.
     fn hostile(last_reload: LastReload) -> Snapshot {
         let evil = || EVIL.to_owned();
-        let fault = PrimaryFault { primary: evil(), at: 5, fault: evil() };
+        let fault = PrimaryFault { primary: evil(), at: UnixTime::from_secs(5), fault: evil() };
         let status =
             SecondaryStatus { state: Some("stale"), fault: Some(fault), ..SecondaryStatus::default() };
         let row = ZoneRow { name: evil(), state: "failed", bad: true, note: evil(), ..ZoneRow::default() };

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use zone_plan::WantedZones;
 
 use tracing::warn;
 use wire::hash::HashKey;
+use zone_plan::WantedZones;
 
 use super::{StartFault, outside};
 use crate::config_source::{ConfigSource, Prepared};

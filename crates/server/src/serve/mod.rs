@@ -14,11 +14,11 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::sync::Arc;
-use zone_plan::WantedZones;
 
 use query_path::Engine;
 use tokio::runtime::Runtime;
 use tracing::{info, warn};
+use zone_plan::WantedZones;
 
 use crate::builtin;
 use crate::config_source::ConfigSource;

@@ -13,7 +13,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use control::hand_over::{self, ReceiveFault};
-use control::protocol::ControlCommand;
+use control::protocol::{self, ControlCommand};
 use control::socket::default_paths;
 use wording::reason;
 
@@ -87,8 +87,7 @@ pub(super) fn take_over(path: Option<&Path>) -> Result<Option<Vec<OwnedFd>>, Tak
     let server: Pid = socket_peercred(&stream).map_err(|e| io(e.into()))?.pid;
     let server_end = pidfd_open(server, PidfdFlags::empty()).map_err(|e| io(e.into()))?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io)?;
-    let mut command = serde_json::to_vec(&ControlCommand::HandOver).unwrap_or_default();
-    command.push(b'\n');
+    let command = protocol::line(&ControlCommand::HandOver).map_err(|e| io(e.into()))?;
     stream.write_all(&command).map_err(io)?;
     let sockets = hand_over::receive(&mut stream).map_err(TakeOverFault::Refused)?;
     wait(&server_end).map_err(|why| TakeOverFault::StillRuns { server, why })?;

@@ -1,6 +1,7 @@
 //! Status of a zone with other servers, and orders of operators.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use wire::UnixTime;
 
 /// An operator's order for a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub enum ZoneOrder {
     Notify,
 }
 
-/// Status of a zone with other servers. Times are in seconds since 1970.
+/// Status of a zone with other servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SecondaryStatus {
     /// "fresh", "stale", "expired" or "never-loaded"; `None` if the zone is not a secondary zone.
@@ -25,11 +26,14 @@ pub struct SecondaryStatus {
     /// Whether a query to a primary or a transfer is in progress.
     pub under_way: bool,
     /// When a primary last confirmed the version at hand as the newest.
-    pub confirmed: Option<u64>,
+    #[serde(serialize_with = "seconds")]
+    pub confirmed: Option<UnixTime>,
     /// When the primaries are queried next.
-    pub next_refresh: Option<u64>,
+    #[serde(serialize_with = "seconds")]
+    pub next_refresh: Option<UnixTime>,
     /// When the zone expires if no primary responds.
-    pub expires: Option<u64>,
+    #[serde(serialize_with = "seconds")]
+    pub expires: Option<UnixTime>,
     /// The last fault, if no primary has responded properly since.
     pub fault: Option<PrimaryFault>,
     /// The last transfer that brought a version.
@@ -44,7 +48,8 @@ pub struct PrimaryFault {
     /// The primary.
     pub primary: String,
     /// When the fault happened.
-    pub at: u64,
+    #[serde(serialize_with = "seconds")]
+    pub at: UnixTime,
     /// The reason.
     pub fault: String,
 }
@@ -53,7 +58,8 @@ pub struct PrimaryFault {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LastTransfer {
     /// When it ended.
-    pub at: u64,
+    #[serde(serialize_with = "seconds")]
+    pub at: UnixTime,
     /// The primary.
     pub primary: String,
     /// "AXFR" or "IXFR".
@@ -68,4 +74,29 @@ pub struct LastTransfer {
     pub bytes: u64,
     /// Duration in milliseconds.
     pub milliseconds: u64,
+}
+
+/// Serializes a time as seconds since 1970.
+fn seconds<S: Serializer>(
+    time: &(impl Copy + Into<Option<UnixTime>>),
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let time: Option<UnixTime> = (*time).into();
+    time.map(UnixTime::as_secs).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_in_json() {
+        let at = UnixTime::from_secs(5);
+        let fault = PrimaryFault { primary: "p".into(), at, fault: "f".into() };
+        let status =
+            SecondaryStatus { confirmed: Some(at), fault: Some(fault), ..SecondaryStatus::default() };
+        let json = serde_json::to_value(&status).expect("JSON");
+        assert_eq!((&json["confirmed"], &json["fault"]["at"]), (&5.into(), &5.into()));
+        assert!(json["expires"].is_null());
+    }
 }

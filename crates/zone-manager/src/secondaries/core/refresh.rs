@@ -78,7 +78,7 @@ impl Transferred {
         let Transferred { at, kind, records, bytes, milliseconds, .. } = *self;
         let primary = peers.primaries.get(self.primary as usize).map(ToString::to_string).unwrap_or_default();
         let (from, to) = (self.from.map(|from| from.0), self.to.0);
-        LastTransfer { at: at.as_secs(), primary, kind, from, to, records, bytes, milliseconds }
+        LastTransfer { at, primary, kind, from, to, records, bytes, milliseconds }
     }
 }
 
@@ -108,7 +108,7 @@ impl RefreshState {
     ) -> SecondaryStatus {
         let fault = timers.last_fault().map(|LastFault { at, primary, fault }| PrimaryFault {
             primary: peers.primaries.get(*primary).map(ToString::to_string).unwrap_or_default(),
-            at: at.as_secs(),
+            at: *at,
             fault: fault.to_string(),
         });
         SecondaryStatus {
@@ -116,9 +116,9 @@ impl RefreshState {
             serial: timers.soa().map(|soa| soa.serial.0),
             primaries: peers.primaries.iter().map(ToString::to_string).collect(),
             under_way: timers.is_under_way(),
-            confirmed: timers.checked().map(UnixTime::as_secs),
-            next_refresh: Some(timers.next().as_secs()).filter(|_| !timers.is_under_way()),
-            expires: timers.expires().map(UnixTime::as_secs),
+            confirmed: timers.checked(),
+            next_refresh: Some(timers.next()).filter(|_| !timers.is_under_way()),
+            expires: timers.expires(),
             fault,
             last_transfer: self.last_transfer.as_ref().map(|last| last.status(peers)),
             notify,

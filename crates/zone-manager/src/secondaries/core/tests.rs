@@ -326,7 +326,8 @@ fn what_a_primary_says_of_the_expire_time_counts_and_is_kept() {
     // 4500 seconds remain at the primary: as if it had confirmed the version 500 seconds ago.
     rig.soa(5, &[(OptionCode::EXPIRE, &4500u32.to_be_bytes())]);
     assert_eq!((rig.kept(), lock(&rig.done).expires), (vec!["confirmed at 500".into()], Some(5500)));
-    assert_eq!((rig.news(), rig.status().expires), (vec!["confirmed".into()], Some(START + 5500)));
+    let expires = Some(UnixTime::from_secs(START + 5500));
+    assert_eq!((rig.news(), rig.status().expires), (vec!["confirmed".into()], expires));
     rig.request(SecondaryRequest::Configure(PeerRules::default()));
     assert_eq!(lock(&rig.done).expires, None, "it is taken from primaries no longer");
 }
@@ -437,7 +438,7 @@ fn what_was_kept_goes_on_where_it_was() {
     // A clock that was set back does not delay the expiry.
     let mut rig = Rig::new(example(TWO));
     rig.request(SecondaryRequest::Begin(apex(), kept(START + 1_000_000)));
-    assert_eq!(rig.status().expires, Some(START + 5000));
+    assert_eq!(rig.status().expires, Some(UnixTime::from_secs(START + 5000)));
 }
 
 #[test]
