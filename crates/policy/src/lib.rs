@@ -35,8 +35,8 @@ mod rpz;
 mod rule;
 mod rules;
 
-pub use list::{LineFault, ListFault, ListFormat, ListReport, MAX_FAULTS};
+pub use list::{LineFault, ListFault, ListFormat, ListReport, MAX_FAULTS, check_list, line_of};
 pub use names::NameKeys;
 pub use rpz::{OwnerFault, RpzReport, SkippedRecord};
 pub use rule::{Effect, Reach, RpzAction, Rule, SourceId, SourceMask};
-pub use rules::{Decision, Match, RuleBuilder, Rules};
+pub use rules::{Decision, Match, PolicyRecord, RuleBuilder, Rules};

@@ -115,6 +115,8 @@ impl std::error::Error for ListFault {}
 /// A rule of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListRule<'n> {
+    /// Number of its line, from 1 on.
+    pub(crate) line: usize,
     pub(crate) name: LowerName<'n>,
     pub(crate) reach: Reach,
     pub(crate) effect: Effect,
@@ -133,13 +135,14 @@ pub(crate) fn read(
     mut each: impl FnMut(ListRule<'_>),
 ) -> Result<ListReport, ListFault> {
     let mut report = ListReport::default();
-    let mut reader = LineReader { format, name: [0; MAX_NAME] };
+    let mut reader = LineReader { format, number: 0, name: [0; MAX_NAME] };
     // Some lists begin with a byte order mark.
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut is_empty = true;
     for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
         let line = line.trim_ascii();
         is_empty &= line.is_empty();
+        reader.number = number;
         let outcome = reader.line(line, |rule| {
             report.rules += 1;
             each(rule);
@@ -162,6 +165,27 @@ pub(crate) fn read(
     }
 }
 
+/// Reads a list, and reports what it holds.
+///
+/// # Errors
+/// The text is not a list.
+pub fn check_list(text: &[u8], format: ListFormat) -> Result<ListReport, ListFault> {
+    read(text, format, |_| {})
+}
+
+/// Returns the first line of a list with a rule for this name: its number, from 1 on.
+pub fn line_of(text: &[u8], format: ListFormat, name: LowerName<'_>) -> Option<usize> {
+    let mut found = None;
+    let find = |rule: ListRule<'_>| {
+        if found.is_none() && rule.name == name {
+            found = Some(rule.line);
+        }
+    };
+    // Rules are passed on even if the text turns out to be no list.
+    let _ = read(text, format, find);
+    found
+}
+
 /// What became of a line without a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
@@ -174,6 +198,8 @@ enum Line {
 /// Reads lines, one after the other.
 struct LineReader {
     format: ListFormat,
+    /// Number of the line.
+    number: usize,
     /// The last name, in wire form.
     name: [u8; MAX_NAME],
 }
@@ -181,8 +207,7 @@ struct LineReader {
 impl LineReader {
     fn line(&mut self, line: &[u8], each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
         match line {
-            [] | [b'#', b' ' | b'\t' | b'#' | b'-' | b'=', ..] | [b'!', ..] => return Ok(Line::Used),
-            [b'#'] => return Ok(Line::Used),
+            [] | [b'#' | b'!', ..] => return Ok(Line::Used),
             [b'[', .., b']'] if self.format != ListFormat::Hosts => return Ok(Line::Used),
             _ if line.len() > MAX_LINE => return Err(LineFault::TooLong),
             _ => {}
@@ -195,7 +220,7 @@ impl LineReader {
                 let first = line.split(u8::is_ascii_whitespace).next().unwrap_or(line);
                 if first.len() < line.len() && address(first).is_some() {
                     self.hosts(line, each)
-                } else if line.iter().any(|byte| b"|@^$/".contains(byte)) || is_cosmetic(line) {
+                } else if is_cosmetic(line) || without_comment(line).iter().any(|byte| b"|@^$/".contains(byte)) {
                     self.adblock(line, each)
                 } else {
                     self.domain(line, each)
@@ -204,9 +229,9 @@ impl LineReader {
         }
     }
 
-    fn hosts(&mut self, line: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
-        let line = without_comment(line);
-        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    fn hosts(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        let (text, line) = (without_comment(text), self.number);
+        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let Some(first) = words.next() else { return Ok(Line::Used) };
         let address = address(first).ok_or(LineFault::Address)?;
         let mut names = words.peekable();
@@ -221,15 +246,15 @@ impl LineReader {
                 return Err(LineFault::Address);
             }
             match self.name(name) {
-                Ok(name) => each(ListRule { name, reach: Reach::Name, effect: BLOCK }),
+                Ok(name) => each(ListRule { line, name, reach: Reach::Name, effect: BLOCK }),
                 Err(fault) => outcome = Err(fault),
             }
         }
         outcome
     }
 
-    fn domain(&mut self, line: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
-        let word = without_comment(line).trim_ascii_end();
+    fn domain(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        let (word, line) = (without_comment(text).trim_ascii_end(), self.number);
         let (name, reach) = match word {
             [] => return Ok(Line::Used),
             [b'*', b'.', name @ ..] | [b'.', name @ ..] => (name, Reach::NameAndBelow),
@@ -238,15 +263,16 @@ impl LineReader {
         if address(name).is_some() {
             return Err(LineFault::Name);
         }
-        each(ListRule { name: self.name(name)?, reach, effect: BLOCK });
+        each(ListRule { line, name: self.name(name)?, reach, effect: BLOCK });
         Ok(Line::Used)
     }
 
-    fn adblock(&mut self, line: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
-        if is_cosmetic(line) {
+    fn adblock(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        if is_cosmetic(text) {
             return Ok(Line::Ignored);
         }
-        let (rule, exempts) = match line {
+        let line = self.number;
+        let (rule, exempts) = match text {
             [b'@', b'@', rule @ ..] => (rule, true),
             rule => (rule, false),
         };
@@ -278,7 +304,7 @@ impl LineReader {
         if address(name).is_some() {
             return Err(LineFault::Name);
         }
-        each(ListRule { name: self.name(name)?, reach, effect });
+        each(ListRule { line, name: self.name(name)?, reach, effect });
         Ok(Line::Used)
     }
 
@@ -329,7 +355,7 @@ fn is_cosmetic(line: &[u8]) -> bool {
     let mut from = line;
     while let Some(at) = from.iter().position(|byte| *byte == b'#') {
         from = &from[at + 1..];
-        if matches!(from, [b'#', ..] | [b'@' | b'?' | b'$' | b'%', .., ])
+        if matches!(from, [b'#', ..] | [b'@' | b'?' | b'$' | b'%', ..])
             && from.iter().take(4).any(|byte| *byte == b'#')
         {
             return true;
@@ -348,7 +374,7 @@ mod tests {
 
     fn read_all(text: &str, format: ListFormat) -> (Rules, Result<ListReport, ListFault>) {
         let mut rules = Vec::new();
-        let report = read(text.as_bytes(), format, |ListRule { name, reach, effect }| {
+        let report = read(text.as_bytes(), format, |ListRule { name, reach, effect, .. }| {
             rules.push((name.as_name().to_string(), reach, effect));
         });
         (rules, report)
@@ -442,7 +468,7 @@ mod tests {
             ||ads.example^$third-party\n||ads.example^$dnstype=~A\n||one.example^\n";
         let (rules, report) = read_all(text, AUTO);
         assert_eq!(rules, [block("one.example.", Reach::NameAndBelow)]);
-        assert_eq!(report, Ok(ListReport { rules: 1, ignored: 5, ..ListReport::default() }));
+        assert_eq!(report, Ok(ListReport { rules: 1, ignored: 4, ..ListReport::default() }));
     }
 
     #[test]
@@ -455,6 +481,17 @@ mod tests {
         assert_eq!(report.first[9], (50, LineFault::Name));
         let long = format!("{}.example", "a".repeat(MAX_LINE));
         assert_eq!(line(&long, AUTO), Err(LineFault::TooLong));
+    }
+
+    #[test]
+    fn the_line_of_a_rule_is_found() {
+        let text = b"# one\n0.0.0.0 a.example b.example\n||c.example^\n0.0.0.0 a.example\n";
+        let line = |name: &str| {
+            let name: wire::NameBuf = name.parse().expect("a name");
+            line_of(text, AUTO, name.as_name().to_lower().as_lower())
+        };
+        let found = ["a.example.", "B.example.", "c.example.", "example."].map(line);
+        assert_eq!(found, [Some(2), Some(2), Some(3), None]);
     }
 
     #[test]

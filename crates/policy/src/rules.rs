@@ -1,15 +1,16 @@
 //! The rules of all sources in one snapshot, and the rule that decides a query.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use wire::hash::{HashKey, HashedName};
+use wire::hash::HashedName;
 use wire::{LowerName, Name, Type};
 
 use crate::list::{self, ListFault, ListFormat, ListReport, MAX_FAULTS};
 use crate::names::{NameEntries, NameKeys, NameTable};
 use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
-use crate::rpz::{self, RpzReport, SkippedRecord, Trigger};
+use crate::rpz::{self, RpzReport, SkippedRecord, Trigger, TriggerName};
 use crate::rule::{Effect, Reach, Rule, RuleSets, SetId, SourceId, SourceMask};
 
 /// A record of a response policy zone.
@@ -35,10 +36,10 @@ pub struct RuleBuilder {
 }
 
 impl RuleBuilder {
-    /// `key` is the hash key of query names.
-    pub fn new(key: HashKey) -> Self {
+    /// `keys` are those of all snapshots whose rules are [kept](Self::keep).
+    pub fn new(keys: NameKeys) -> Self {
         RuleBuilder {
-            keys: NameKeys::new(key),
+            keys,
             sets: RuleSets::default(),
             qnames: NameEntries::default(),
             ns_names: NameEntries::default(),
@@ -81,22 +82,22 @@ impl RuleBuilder {
         let Some(action) = rpz::action(own_name, rtype, rdata) else { return false };
         let effect = Effect::Rpz(action);
         let of = |reach, prefix_len| Rule { source, reach, effect, prefix_len };
-        let RuleBuilder { keys, sets, .. } = self;
-        let (names, prefixes) = match trigger {
-            Trigger::Qname(name) => (Some((&mut self.qnames, name)), None),
-            Trigger::NsDname(name) => (Some((&mut self.ns_names, name)), None),
-            Trigger::ClientIp(prefix) => (None, Some((&mut self.client_ips, prefix))),
-            Trigger::Ip(prefix) => (None, Some((&mut self.ips, prefix))),
-            Trigger::NsIp(prefix) => (None, Some((&mut self.ns_ips, prefix))),
+        let RuleBuilder { keys, sets, qnames, ns_names, client_ips, ips, ns_ips } = self;
+        let mut about_name = |table: &mut NameEntries, name: &TriggerName| {
+            table.push(keys, name.name(), sets.single(of(name.reach, 0)));
         };
-        if let Some((table, name)) = names {
-            let set = sets.single(of(name.reach, 0));
-            table.push(keys, name.name(), set);
-        }
-        if let Some((table, prefix)) = prefixes {
-            let prefix = prefix.to_canonical();
-            let set = sets.single(of(Reach::Name, comparable_len(&prefix)));
-            table.push(prefix, set);
+        match &trigger {
+            Trigger::Qname(name) => about_name(qnames, name),
+            Trigger::NsDname(name) => about_name(ns_names, name),
+            Trigger::ClientIp(prefix) | Trigger::Ip(prefix) | Trigger::NsIp(prefix) => {
+                let prefix = prefix.to_canonical();
+                let table = match &trigger {
+                    Trigger::ClientIp(_) => client_ips,
+                    Trigger::Ip(_) => ips,
+                    _ => ns_ips,
+                };
+                table.push(prefix, sets.single(of(Reach::Name, comparable_len(&prefix))));
+            }
         }
         true
     }
@@ -131,6 +132,20 @@ impl RuleBuilder {
         })?;
         qnames.append(entries);
         Ok(report)
+    }
+
+    /// Adds the rules about query names that a source has in an earlier snapshot.
+    pub fn keep(&mut self, source: SourceId, of: &Rules, as_source: SourceId) {
+        let RuleBuilder { sets, qnames, .. } = self;
+        let mut kept: HashMap<SetId, Option<SetId>> = HashMap::new();
+        of.qnames.copy(qnames, |set| {
+            *kept.entry(set).or_insert_with(|| {
+                let own = of.sets.rules(set).iter().filter(|rule| rule.source == as_source);
+                let mut own: Vec<Rule> = own.map(|rule| Rule { source, ..*rule }).collect();
+                own.sort_unstable();
+                (!own.is_empty()).then(|| sets.number(&own))
+            })
+        });
     }
 
     /// Compiles the rules.
@@ -276,5 +291,176 @@ impl Decision {
             }
             _ => {}
         }
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use wire::NameBuf;
+    use wire::hash::HashKey;
+
+    use super::*;
+    use crate::rule::RpzAction;
+
+    fn key() -> HashKey {
+        HashKey::new([1, 2, 3])
+    }
+
+    fn lower(text: &str) -> wire::LowerNameBuf {
+        text.parse::<NameBuf>().expect("a name").as_name().to_lower()
+    }
+
+    fn hashed(text: &str) -> HashedName {
+        let mut hashed = HashedName::new();
+        hashed.set(&key(), text.parse::<NameBuf>().expect("a name").as_name());
+        hashed
+    }
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// A response policy zone with these owners and CNAME targets.
+    fn rpz(builder: &mut RuleBuilder, source: u8, rules: &[(&str, &str)]) -> RpzReport {
+        let apex = lower("rpz.example.");
+        let rules: Vec<_> = rules
+            .iter()
+            .map(|(owner, target)| (lower(&format!("{owner}rpz.example.")), lower(target)))
+            .collect();
+        let records = rules.iter().map(|(owner, target)| PolicyRecord {
+            owner: owner.as_lower(),
+            rtype: Type::CNAME,
+            rdata: target.as_lower().as_wire(),
+        });
+        builder.rpz(SourceId(source), apex.as_lower(), records)
+    }
+
+    fn action(found: Option<Match>) -> Option<(u8, RpzAction)> {
+        found.map(|found| match found.rule.effect {
+            Effect::Rpz(action) => (found.rule.source.0, action),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// Draft §5: zones in order, then CLIENT-IP before QNAME, then the longest name.
+    #[test]
+    fn the_first_zone_decides_then_the_trigger_then_the_longest_name() {
+        let mut builder = RuleBuilder::new(NameKeys::new(key()));
+        rpz(&mut builder, 0, &[("*.b.example.", "rpz-passthru."), ("8.0.0.0.10.rpz-client-ip.", "rpz-drop.")]);
+        let report =
+            rpz(&mut builder, 1, &[("a.b.example.", "."), ("*.example.", "*."), ("*.a.example.", "rpz-tcp-only.")]);
+        assert_eq!((report.rules, report.faults), (3, 0));
+        let rules = builder.build();
+        assert_eq!(rules.len(), 5);
+        let of = |name, client, sources: &SourceMask| action(rules.of_query(&hashed(name), client, sources).rpz);
+        let all = SourceMask::ALL;
+        assert_eq!(of("a.b.example.", CLIENT, &all), Some((0, RpzAction::Passthru)));
+        assert_eq!(of("a.b.example.", [10, 0, 0, 1].into(), &all), Some((0, RpzAction::Drop)));
+        assert_eq!(of("x.a.example.", CLIENT, &all), Some((1, RpzAction::TcpOnly)));
+        assert_eq!(of("a.example.", CLIENT, &all), Some((1, RpzAction::NoData)));
+        assert_eq!(of("example.", CLIENT, &all), None, "a wildcard does not cover its own name");
+        let second = SourceMask::default().with(SourceId(1));
+        assert_eq!(of("a.b.example.", [10, 0, 0, 1].into(), &second), Some((1, RpzAction::NxDomain)));
+    }
+
+    #[test]
+    fn addresses_and_name_servers_have_rules_of_their_own() {
+        let mut builder = RuleBuilder::new(NameKeys::new(key()));
+        let owners = [
+            ("24.0.2.0.192.rpz-ip.", "."),
+            ("32.1.2.0.192.rpz-ip.", "rpz-passthru."),
+            ("32.zz.db8.2001.rpz-nsip.", "*."),
+            ("*.bad.example.rpz-nsdname.", "rpz-drop."),
+            ("33.1.2.0.192.rpz-ip.", "."),
+        ];
+        let report = rpz(&mut builder, 3, &owners);
+        assert_eq!((report.rules, report.faults), (4, 1));
+        assert_eq!(report.first[0].fault, rpz::OwnerFault::Length);
+        let (rules, all) = (builder.build(), SourceMask::ALL);
+        assert_eq!(action(rules.of_answer([192, 0, 2, 2].into(), &all)), Some((3, RpzAction::NxDomain)));
+        assert_eq!(action(rules.of_answer([192, 0, 2, 1].into(), &all)), Some((3, RpzAction::Passthru)));
+        assert_eq!(rules.of_answer([192, 0, 3, 1].into(), &all), None);
+        let address = "2001:db8::1".parse().expect("an address");
+        assert_eq!(action(rules.of_server_address(address, &all)), Some((3, RpzAction::NoData)));
+        assert_eq!(rules.of_answer(address, &all), None);
+        assert_eq!(action(rules.of_server_name(&hashed("ns.bad.example."), &all)), Some((3, RpzAction::Drop)));
+        assert_eq!(rules.of_server_name(&hashed("bad.example."), &all), None);
+        assert_eq!(rules.of_query(&hashed("ns.bad.example."), CLIENT, &all), Decision::default());
+    }
+
+    /// What a line of a list says about a name, without tables and hashes.
+    fn model(line: &str, exempts: bool, name: &str) -> Option<u8> {
+        let (rule, important) = line.strip_suffix("$important").map_or((line, false), |rule| (rule, true));
+        let (rule, exception) = rule.strip_prefix("@@").map_or((rule, exempts), |rule| (rule, true));
+        let name = name.trim_end_matches('.');
+        let covers = match rule.strip_prefix("||").and_then(|rule| rule.strip_suffix('^')) {
+            Some(of) => name == of || name.ends_with(&format!(".{of}")),
+            None => match rule.strip_prefix("*.") {
+                Some(of) => name == of || name.ends_with(&format!(".{of}")),
+                None => name == rule,
+            },
+        };
+        covers.then_some(match (exception, important) {
+            (false, false) => 1,
+            (true, false) => 2,
+            (false, true) => 3,
+            (true, true) => 4,
+        })
+    }
+
+    fn name() -> impl Strategy<Value = String> {
+        prop::collection::vec("[abc]", 1..5).prop_map(|labels| labels.join("."))
+    }
+
+    fn line() -> impl Strategy<Value = String> {
+        prop_oneof![
+            name(),
+            name().prop_map(|name| format!("*.{name}")),
+            (name(), any::<bool>(), any::<bool>()).prop_map(|(name, exempts, important)| {
+                let [exempts, important] = [(exempts, "@@"), (important, "$important")]
+                    .map(|(is_set, text)| if is_set { text } else { "" });
+                format!("{exempts}||{name}^{important}")
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn lists_decide_as_a_walk_over_all_lines(
+            texts in prop::collection::vec((prop::collection::vec(line(), 1..12), any::<bool>()), 1..4),
+            names in prop::collection::vec(name(), 1..20),
+            kept: bool,
+        ) {
+            let keys = NameKeys::new(key());
+            let mut builder = RuleBuilder::new(keys);
+            for (source, (lines, exempts)) in (0..).zip(&texts) {
+                let text = lines.join("\n");
+                builder.list(SourceId(source), ListFormat::Auto, text.as_bytes(), *exempts).expect("a list");
+            }
+            let mut rules = builder.build();
+            if kept {
+                // The same sources in another order, from the snapshot.
+                let mut again = RuleBuilder::new(keys);
+                for source in 0..texts.len() as u8 {
+                    again.keep(SourceId(source + 7), &rules, SourceId(source));
+                }
+                rules = again.build();
+            }
+            for name in names {
+                let lines = texts.iter().flat_map(|(lines, exempts)| lines.iter().map(move |line| (line, *exempts)));
+                let wanted = lines.filter_map(|(line, exempts)| model(line, exempts, &name)).max();
+                let found = rules.of_query(&hashed(&format!("{name}.")), CLIENT, &SourceMask::ALL);
+                prop_assert_eq!(found.list.map(|found| rank(found.rule.effect)), wanted, "{}", name);
+                prop_assert_eq!(found.rpz, None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_refused_adds_no_rule() {
+        let mut builder = RuleBuilder::new(NameKeys::new(key()));
+        let text = b"one.example\n<html>\n<body>\n";
+        assert!(builder.list(SourceId(0), ListFormat::Auto, text, false).is_err());
+        assert!(builder.build().is_empty());
     }
 }

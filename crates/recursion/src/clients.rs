@@ -8,7 +8,7 @@ use wire::{LowerNameBuf, Rcode};
 
 use crate::failures::FailureCause;
 use crate::message::{Piece, ReplyOptions};
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::query_state::QueryState;
 use crate::service::Service;
 use crate::steps::Step;

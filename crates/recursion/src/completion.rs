@@ -14,7 +14,7 @@ use crate::cache_views::CacheView;
 use crate::clients::is_of_servers;
 use crate::jobs::Moment;
 use crate::message::{Piece, response};
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::service::Service;
 use crate::waiter::{Unchecked, Waiter, WaiterKind};
 

@@ -12,7 +12,7 @@ use wire::{Class, LowerNameBuf, Rcode, Ttl, Type};
 use crate::cache_views::CacheView;
 use crate::kept::with_ad;
 use crate::message::{Message, Piece};
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::service::Service;
 
 /// Largest size of an answer, in bytes; a longer one needs a lookup.

@@ -7,7 +7,7 @@ use wire::{Header, Rcode, Ttl};
 
 use crate::cache_views::CacheView;
 use crate::message::response;
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::sentinel;
 use crate::service::Service;
 

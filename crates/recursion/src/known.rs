@@ -9,7 +9,7 @@ use wire::{LowerNameBuf, Ttl};
 use crate::cache_views::CacheView;
 use crate::kept::key;
 use crate::message::{Message, Piece, response};
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::query_state::QueryState;
 use crate::service::Service;
 

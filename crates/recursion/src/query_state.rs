@@ -7,7 +7,7 @@ use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};
 
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::quota::ValidationQuota;
 
 /// State of a client's query.

@@ -17,7 +17,7 @@ use crate::cache_views::CacheView;
 use crate::failures::FailureCause;
 use crate::jobs::queue::Queue;
 use crate::jobs::state::State;
-use crate::policy::{Policy, PolicyConfig, PolicyFault};
+use crate::settings::{Policy, PolicyConfig, PolicyFault};
 use crate::quota::ValidationQuota;
 use crate::repeats::Repeats;
 use crate::sent_reports::SentReports;

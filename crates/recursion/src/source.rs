@@ -11,7 +11,7 @@ use wire::{Class, LowerNameBuf, Name, Rcode, Ttl, Type};
 
 use crate::cached::query_key;
 use crate::message::ReplyOptions;
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::query_state::QueryState;
 use crate::service::Service;
 use crate::steps::Step;

@@ -66,11 +66,12 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
     }
     let notes = accepted.config.settings.recursive().map(|recursive| recursive.anchor_notes());
     notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));
+    let bad_lists = check_lists(&accepted.config.settings);
     let refused = wanted.refused.len();
     let file = args.file.display();
     if args.no_zones {
         say!("{file}: the configuration is good ({} zones not checked)", wanted.specs.len());
-        return if refused == 0 { EXIT_OK } else { EXIT_FAULTS };
+        return if refused == 0 && bad_lists == 0 { EXIT_OK } else { EXIT_FAULTS };
     }
     let specs = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
     let mut checked = check_zones(specs, args, &inner_rules);
@@ -81,12 +82,37 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         eprintln!("{file}: {refused} files have names that are no zone names");
         checked.code = checked.code.max(EXIT_FAULTS);
     }
+    if bad_lists > 0 {
+        eprintln!("{file}: {bad_lists} block lists cannot be used");
+        checked.code = checked.code.max(EXIT_FAULTS);
+    }
     match checked.bad() {
-        None if refused > 0 => {}
+        None if refused > 0 || bad_lists > 0 => {}
         None => say!("{file}: {}", checked.good()),
         Some(bad) => eprintln!("{file}: {bad}"),
     }
     checked.code
+}
+
+/// Reads every block list. Returns the number of lists that cannot be used.
+fn check_lists(settings: &Settings) -> usize {
+    let mut bad = 0;
+    for list in settings.lists().lists {
+        match list.check() {
+            Ok(report) => {
+                list.places(&report).for_each(|fault| eprintln!("warning: {fault}"));
+                let more = report.faults - report.first.len();
+                if more > 0 {
+                    eprintln!("warning: {}: {more} more lines cannot be used", list.file.display());
+                }
+            }
+            Err(fault) => {
+                bad += 1;
+                eprintln!("error: list {}: {}: {fault}", list.name, list.file.display());
+            }
+        }
+    }
+    bad
 }
 
 /// The result of checking all zones.

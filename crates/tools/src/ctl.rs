@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use transport::unix_now;
 
-use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone};
+use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone};
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use control::protocol::{self, AcceptedVersion, AnswerLine, ControlCommand};
@@ -103,6 +103,8 @@ fn command(verb: &CtlVerb) -> ControlCommand {
             ControlCommand::NtaAdd { domain: domain.clone(), time: time.clone() }
         }
         CtlVerb::Nta(CtlNta::Remove { domain }) => ControlCommand::NtaRemove { domain: domain.clone() },
+        CtlVerb::Policy(CtlPolicy::Status) => ControlCommand::PolicyStatus,
+        CtlVerb::Policy(CtlPolicy::Test { name }) => ControlCommand::PolicyTest { name: name.clone() },
         CtlVerb::Stop => ControlCommand::Stop,
     }
 }

@@ -60,7 +60,7 @@ use validator::Security;
 use crate::jobs::job::Job;
 use crate::jobs::queue::Candidate;
 use crate::jobs::{Moment, Turn};
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::service::Service;
 use crate::sync::lock;
 use crate::waiter::{Unchecked, WaiterKind};

@@ -14,7 +14,7 @@ use crate::jobs::job::Job;
 use crate::jobs::queue::Candidate;
 use crate::jobs::state::{Finished, MAX_RECENT_VALIDATIONS, State};
 use crate::message::{Message, Piece};
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::service::Service;
 use crate::steps::refusal_of;
 use crate::sync::lock;

@@ -19,7 +19,7 @@ use crate::jobs::job::Job;
 use crate::jobs::queue::{Came, Candidate, Next, Task};
 use crate::jobs::state::{Needed, State, Underway, key};
 use crate::jobs::{Basis, Moment, Turn};
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::service::Service;
 use crate::stats::ValidationStats;
 use crate::sync::lock;
