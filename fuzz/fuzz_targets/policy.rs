@@ -1,7 +1,7 @@
 //! Block lists and response policy zones: any text and any owner name is read or refused.
 //!
-//! docs/BLOCKING.md: "A line that cannot be used never costs the list", and what a list blocks is what its lines
-//! say: a name that no line has as a suffix is never blocked.
+//! docs/BLOCKING.md: "A line that cannot be used never costs the list", and what a list blocks is what its
+//! lines say: a name that no line has as a suffix is never blocked.
 
 #![no_main]
 #![forbid(unsafe_code)]

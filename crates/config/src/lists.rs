@@ -2,8 +2,8 @@
 //! `recursive` of `serving` does that.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use policy::{ListFormat, ListReport};
@@ -71,8 +71,11 @@ impl Word for ListFormat {
     ];
 }
 
+/// Returns the answer of a word.
+type MakeAnswer = fn() -> BlockAnswer;
+
 /// Words for answers to blocked queries.
-const ANSWERS: [(&str, fn() -> BlockAnswer); 3] =
+const ANSWERS: [(&str, MakeAnswer); 3] =
     [("nxdomain", || BlockAnswer::NxDomain), ("nodata", || BlockAnswer::NoData), ("null", BlockAnswer::null)];
 
 impl Value for BlockAnswer {

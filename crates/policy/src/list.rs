@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use wire::LowerName;
 use wire::name::{MAX_LABEL, MAX_NAME};
 
-use crate::rule::{Effect, Reach};
+use crate::rule::{RuleEffect, RuleReach};
 
 /// Most bytes of a line.
 const MAX_LINE: usize = 4096;
@@ -118,12 +118,12 @@ pub(crate) struct ListRule<'n> {
     /// Number of its line, from 1 on.
     pub(crate) line: usize,
     pub(crate) name: LowerName<'n>,
-    pub(crate) reach: Reach,
-    pub(crate) effect: Effect,
+    pub(crate) reach: RuleReach,
+    pub(crate) effect: RuleEffect,
 }
 
 /// The default effect of a rule.
-const BLOCK: Effect = Effect::Block { important: false };
+const BLOCK: RuleEffect = RuleEffect::Block { important: false };
 
 /// Reads a list, and calls `each` with every rule.
 ///
@@ -220,7 +220,9 @@ impl LineReader {
                 let first = line.split(u8::is_ascii_whitespace).next().unwrap_or(line);
                 if first.len() < line.len() && address(first).is_some() {
                     self.hosts(line, each)
-                } else if is_cosmetic(line) || without_comment(line).iter().any(|byte| b"|@^$/".contains(byte)) {
+                } else if is_cosmetic(line)
+                    || without_comment(line).iter().any(|byte| b"|@^$/".contains(byte))
+                {
                     self.adblock(line, each)
                 } else {
                     self.domain(line, each)
@@ -246,7 +248,7 @@ impl LineReader {
                 return Err(LineFault::Address);
             }
             match self.name(name) {
-                Ok(name) => each(ListRule { line, name, reach: Reach::Name, effect: BLOCK }),
+                Ok(name) => each(ListRule { line, name, reach: RuleReach::Name, effect: BLOCK }),
                 Err(fault) => outcome = Err(fault),
             }
         }
@@ -257,8 +259,8 @@ impl LineReader {
         let (word, line) = (without_comment(text).trim_ascii_end(), self.number);
         let (name, reach) = match word {
             [] => return Ok(Line::Used),
-            [b'*', b'.', name @ ..] | [b'.', name @ ..] => (name, Reach::NameAndBelow),
-            name => (name, Reach::Name),
+            [b'*', b'.', name @ ..] | [b'.', name @ ..] => (name, RuleReach::NameAndBelow),
+            name => (name, RuleReach::Name),
         };
         if address(name).is_some() {
             return Err(LineFault::Name);
@@ -292,15 +294,17 @@ impl LineReader {
             }
         }
         let (name, reach) = match pattern {
-            [b'|', b'|', b'*', b'.', name @ .., b'^'] => (name, Reach::Below),
-            [b'|', b'|', name @ .., b'^', b'|'] | [b'|', b'|', name @ .., b'^'] => (name, Reach::NameAndBelow),
-            [b'|', name @ .., b'^', b'|'] | [b'|', name @ .., b'^' | b'|'] => (name, Reach::Name),
-            name => (name, Reach::Name),
+            [b'|', b'|', b'*', b'.', name @ .., b'^'] => (name, RuleReach::Below),
+            [b'|', b'|', name @ .., b'^', b'|'] | [b'|', b'|', name @ .., b'^'] => {
+                (name, RuleReach::NameAndBelow)
+            }
+            [b'|', name @ .., b'^', b'|'] | [b'|', name @ .., b'^' | b'|'] => (name, RuleReach::Name),
+            name => (name, RuleReach::Name),
         };
         if name.iter().any(|byte| b"*|^/:?=&%".contains(byte)) {
             return Err(LineFault::Pattern);
         }
-        let effect = if exempts { Effect::Allow { important } } else { Effect::Block { important } };
+        let effect = if exempts { RuleEffect::Allow { important } } else { RuleEffect::Block { important } };
         if address(name).is_some() {
             return Err(LineFault::Name);
         }
@@ -370,7 +374,7 @@ mod tests {
 
     use super::*;
 
-    type Rules = Vec<(String, Reach, Effect)>;
+    type Rules = Vec<(String, RuleReach, RuleEffect)>;
 
     fn read_all(text: &str, format: ListFormat) -> (Rules, Result<ListReport, ListFault>) {
         let mut rules = Vec::new();
@@ -394,7 +398,7 @@ mod tests {
         }
     }
 
-    fn block(name: &str, reach: Reach) -> (String, Reach, Effect) {
+    fn block(name: &str, reach: RuleReach) -> (String, RuleReach, RuleEffect) {
         (name.into(), reach, BLOCK)
     }
 
@@ -411,7 +415,7 @@ mod tests {
         let names = ["ads.example.com.", "tracker.example.net.", "six.example."];
         for format in [AUTO, ListFormat::Hosts] {
             let (rules, report) = read_all(text, format);
-            assert_eq!(rules, names.map(|name| block(name, Reach::Name)), "{format:?}");
+            assert_eq!(rules, names.map(|name| block(name, RuleReach::Name)), "{format:?}");
             assert_eq!(report, Ok(ListReport { rules: 3, ..ListReport::default() }), "{format:?}");
         }
     }
@@ -429,10 +433,10 @@ mod tests {
     fn domains_cover_themselves_and_with_a_star_what_is_below() {
         for format in [AUTO, ListFormat::Domains] {
             let of = |text| line(text, format);
-            assert_eq!(of("ads.example # why"), Ok(vec![block("ads.example.", Reach::Name)]));
-            assert_eq!(of("*.ads.example"), Ok(vec![block("ads.example.", Reach::NameAndBelow)]));
-            assert_eq!(of(".ads.example"), Ok(vec![block("ads.example.", Reach::NameAndBelow)]));
-            assert_eq!(of("_x-1.ads.example."), Ok(vec![block("_x-1.ads.example.", Reach::Name)]));
+            assert_eq!(of("ads.example # why"), Ok(vec![block("ads.example.", RuleReach::Name)]));
+            assert_eq!(of("*.ads.example"), Ok(vec![block("ads.example.", RuleReach::NameAndBelow)]));
+            assert_eq!(of(".ads.example"), Ok(vec![block("ads.example.", RuleReach::NameAndBelow)]));
+            assert_eq!(of("_x-1.ads.example."), Ok(vec![block("_x-1.ads.example.", RuleReach::Name)]));
             for bad in ["a..example", "a b.example", "*.*.example", "*", ".", "192.0.2.1", "é.example"] {
                 assert_eq!(of(bad), Err(LineFault::Name), "{bad}");
             }
@@ -444,19 +448,21 @@ mod tests {
         let rule = |name: &str, reach, effect| Ok(vec![(name.to_owned(), reach, effect)]);
         for format in [AUTO, ListFormat::Adblock] {
             for (text, reach, effect) in [
-                ("||ads.example^", Reach::NameAndBelow, BLOCK),
-                ("||ads.example^|", Reach::NameAndBelow, BLOCK),
-                ("||*.ads.example^", Reach::Below, BLOCK),
-                ("|ads.example^", Reach::Name, BLOCK),
-                ("|ads.example|", Reach::Name, BLOCK),
-                ("ads.example", Reach::Name, BLOCK),
-                ("||ads.example^$important", Reach::NameAndBelow, Effect::Block { important: true }),
-                ("@@||ads.example^", Reach::NameAndBelow, Effect::Allow { important: false }),
-                ("@@|ads.example^$important", Reach::Name, Effect::Allow { important: true }),
+                ("||ads.example^", RuleReach::NameAndBelow, BLOCK),
+                ("||ads.example^|", RuleReach::NameAndBelow, BLOCK),
+                ("||*.ads.example^", RuleReach::Below, BLOCK),
+                ("|ads.example^", RuleReach::Name, BLOCK),
+                ("|ads.example|", RuleReach::Name, BLOCK),
+                ("ads.example", RuleReach::Name, BLOCK),
+                ("||ads.example^$important", RuleReach::NameAndBelow, RuleEffect::Block { important: true }),
+                ("@@||ads.example^", RuleReach::NameAndBelow, RuleEffect::Allow { important: false }),
+                ("@@|ads.example^$important", RuleReach::Name, RuleEffect::Allow { important: true }),
             ] {
                 assert_eq!(line(text, format), rule("ads.example.", reach, effect), "{text} {format:?}");
             }
-            for pattern in ["/ads[0-9]+/", "||ads.*.example^", "||ads.example", "-ads-^", "||example.com/ads^"] {
+            for pattern in
+                ["/ads[0-9]+/", "||ads.*.example^", "||ads.example", "-ads-^", "||example.com/ads^"]
+            {
                 assert_eq!(line(pattern, format), Err(LineFault::Pattern), "{pattern} {format:?}");
             }
         }
@@ -467,7 +473,7 @@ mod tests {
         let text = "[Adblock Plus 2.0]\n! Title: x\nexample.com##.ad\n##.banner\nexample.com#@#.ad\n\
             ||ads.example^$third-party\n||ads.example^$dnstype=~A\n||one.example^\n";
         let (rules, report) = read_all(text, AUTO);
-        assert_eq!(rules, [block("one.example.", Reach::NameAndBelow)]);
+        assert_eq!(rules, [block("one.example.", RuleReach::NameAndBelow)]);
         assert_eq!(report, Ok(ListReport { rules: 1, ignored: 4, ..ListReport::default() }));
     }
 
@@ -510,7 +516,7 @@ mod tests {
     fn names_of_the_greatest_length_are_read() {
         let label = "a".repeat(63);
         let longest = format!("{label}.{label}.{label}.{}", "b".repeat(61));
-        assert_eq!(line(&longest, AUTO), Ok(vec![block(&format!("{longest}."), Reach::Name)]));
+        assert_eq!(line(&longest, AUTO), Ok(vec![block(&format!("{longest}."), RuleReach::Name)]));
         assert_eq!(line(&format!("{longest}b"), AUTO), Err(LineFault::Name));
         assert_eq!(line(&format!("a{label}.example"), AUTO), Err(LineFault::Name));
     }

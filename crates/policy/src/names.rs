@@ -1,13 +1,13 @@
 //! Which rules a name has, by the hashes of its suffixes.
 //!
 //! Entries lie in the order of their hashes, without a gap between them. The hash also selects a bucket: an
-//! index has the first entry of each. A lookup reads the bucket's bounds, compares one byte of the hash with the
-//! byte of each entry of the bucket, eight on average, and reads an entry only if its byte is equal: for a name
-//! without rules that happens in 3 of 100 lookups. The index and the bytes of a million names fit into the cache
-//! of a processor.
+//! index has the first entry of each. A lookup reads the bucket's bounds, compares one byte of the hash with
+//! the byte of each entry of the bucket, eight on average, and reads an entry only if its byte is equal: for
+//! a name without rules that happens in 3 of 100 lookups. The index and the bytes of a million names fit into
+//! the cache of a processor.
 
-use wire::hash::{HashKey, HashedName, NameHash};
 use wire::LowerName;
+use wire::hash::{HashKey, HashedName, NameHash};
 
 use crate::rule::{RuleSets, SetId};
 
@@ -56,6 +56,11 @@ impl NameEntries {
         self.depths |= 1 << depth(name.label_count());
         let hash = keys.query.name(name).bits();
         self.entries.push(Entry { hash, check: keys.check_of(name), set });
+    }
+
+    /// Makes room for as many more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.entries.reserve_exact(more);
     }
 
     /// Adds all of `others`.
@@ -134,11 +139,12 @@ impl NameTable {
     /// Calls `each` with the rules of every name; adds those that it returns to `to`.
     pub(crate) fn copy(&self, to: &mut NameEntries, mut each: impl FnMut(SetId) -> Option<SetId>) {
         to.depths |= self.depths;
-        to.entries.extend(self.entries.iter().filter_map(|entry| Some(Entry { set: each(entry.set)?, ..*entry })));
+        to.entries
+            .extend(self.entries.iter().filter_map(|entry| Some(Entry { set: each(entry.set)?, ..*entry })));
     }
 
-    /// Calls `each` with every suffix of a name that has rules, the longest first: the number of labels before
-    /// it, and its rules.
+    /// Calls `each` with every suffix of a name that has rules, the longest first: the number of labels
+    /// before it, and its rules.
     #[inline]
     pub(crate) fn suffixes(&self, keys: &NameKeys, name: &HashedName, mut each: impl FnMut(usize, SetId)) {
         let labels = name.label_count();
@@ -182,15 +188,15 @@ mod tests {
     use wire::NameBuf;
 
     use super::*;
-    use crate::rule::{Effect, Reach, Rule, SourceId};
+    use crate::rule::{Rule, RuleEffect, RuleReach, SourceId};
 
     fn keys() -> NameKeys {
         NameKeys { query: HashKey::new([1, 2, 3]), check: HashKey::new([4, 5, 6]) }
     }
 
     fn rule(source: u8) -> Rule {
-        let effect = Effect::Block { important: false };
-        Rule { source: SourceId(source), reach: Reach::Name, effect, prefix_len: 0 }
+        let effect = RuleEffect::Block { important: false };
+        Rule { source: SourceId(source), reach: RuleReach::Name, effect, prefix_len: 0 }
     }
 
     fn hashed(keys: &NameKeys, name: &NameBuf) -> HashedName {

@@ -1,7 +1,7 @@
 //! Which rules an address has.
 //!
-//! The address space is cut into ranges whose addresses are in the same prefixes. The starts of the ranges are
-//! sorted, and an index by the first 16 bits of an address bounds the search.
+//! The address space is cut into ranges whose addresses are in the same prefixes. The starts of the ranges
+//! are sorted, and an index by the first 16 bits of an address bounds the search.
 
 use std::net::IpAddr;
 
@@ -148,7 +148,8 @@ impl<T: AddressBits> Ranges<T> {
     }
 }
 
-/// Builds ranges while it goes through prefixes in order. Two prefixes are disjoint, or one contains the other.
+/// Builds ranges while it goes through prefixes in order. Two prefixes are disjoint, or one contains the
+/// other.
 struct RangeBuilder<T> {
     /// The start of each range, and the rules of its addresses.
     ranges: Vec<(T, Option<SetId>)>,
@@ -183,13 +184,14 @@ impl<T: AddressBits> RangeBuilder<T> {
     }
 }
 
-/// Returns the rules that count in a prefix with the rules `inner`, inside one with the rules `outer`: of each
-/// source those of the longer prefix.
+/// Returns the rules that count in a prefix with the rules `inner`, inside one with the rules `outer`: of
+/// each source those of the longer prefix.
 fn inside(outer: SetId, inner: SetId, sets: &mut RuleSets) -> SetId {
     let own = sets.rules(inner);
-    let other = sets.rules(outer).iter().filter(|rule| {
-        !own.iter().any(|own| own.source == rule.source && own.prefix_len > rule.prefix_len)
-    });
+    let other = sets
+        .rules(outer)
+        .iter()
+        .filter(|rule| !own.iter().any(|own| own.source == rule.source && own.prefix_len > rule.prefix_len));
     let mut rules: Vec<Rule> = own.iter().chain(other).copied().collect();
     rules.sort_unstable();
     rules.dedup();
@@ -203,12 +205,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rule::{Effect, Reach, RpzAction, SourceId};
+    use crate::rule::{RpzAction, RuleEffect, RuleReach, SourceId};
 
     fn rule(source: u8, prefix: &Prefix) -> Rule {
-        let effect = Effect::Rpz(RpzAction::NxDomain);
+        let effect = RuleEffect::Rpz(RpzAction::NxDomain);
         let (source, prefix_len) = (SourceId(source), comparable_len(&prefix.to_canonical()));
-        Rule { source, reach: Reach::Name, effect, prefix_len }
+        Rule { source, reach: RuleReach::Name, effect, prefix_len }
     }
 
     /// Addresses from a small set, so that prefixes of them overlap.
@@ -236,7 +238,12 @@ mod tests {
         };
         let mut all: Vec<Rule> = prefixes.iter().filter_map(around).collect();
         let longest = |of: SourceId| {
-            prefixes.iter().filter_map(around).filter(|rule| rule.source == of).map(|rule| rule.prefix_len).max()
+            prefixes
+                .iter()
+                .filter_map(around)
+                .filter(|rule| rule.source == of)
+                .map(|rule| rule.prefix_len)
+                .max()
         };
         all.retain(|rule| longest(rule.source) == Some(rule.prefix_len));
         all.sort_unstable();

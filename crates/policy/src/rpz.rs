@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{LowerName, Name, Prefix, Type};
 
-use crate::rule::{Reach, RpzAction};
+use crate::rule::{RpzAction, RuleReach};
 
 /// A trigger, as an owner name has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Trigger {
 pub(crate) struct TriggerName {
     /// Wire form, lower case, ending in the root.
     wire: Vec<u8>,
-    pub(crate) reach: Reach,
+    pub(crate) reach: RuleReach,
 }
 
 impl TriggerName {
@@ -116,8 +116,8 @@ pub(crate) fn trigger(owner: LowerName<'_>, apex: LowerName<'_>) -> Result<Optio
 
 fn trigger_name(labels: &[&[u8]]) -> TriggerName {
     let (labels, reach) = match labels {
-        [b"*", below @ ..] => (below, Reach::Below),
-        labels => (labels, Reach::Name),
+        [b"*", below @ ..] => (below, RuleReach::Below),
+        labels => (labels, RuleReach::Name),
     };
     let mut wire = Vec::new();
     for label in labels {
@@ -213,7 +213,7 @@ mod tests {
         trigger(lower(&format!("{owner}.rpz.example.")).as_lower(), lower("rpz.example.").as_lower())
     }
 
-    fn named(text: &str, reach: Reach) -> TriggerName {
+    fn named(text: &str, reach: RuleReach) -> TriggerName {
         TriggerName { wire: lower(text).as_lower().as_wire().to_vec(), reach }
     }
 
@@ -221,13 +221,13 @@ mod tests {
     fn owners_are_triggers() {
         let network = |text: &str| text.parse::<Prefix>().expect("a prefix");
         for (owner, wanted) in [
-            ("www.Example.com", Trigger::Qname(named("www.example.com.", Reach::Name))),
-            ("*.example.com", Trigger::Qname(named("example.com.", Reach::Below))),
-            ("*", Trigger::Qname(named(".", Reach::Below))),
-            ("a.*.com", Trigger::Qname(named("a.*.com.", Reach::Name))),
-            ("rpz-ip.com", Trigger::Qname(named("rpz-ip.com.", Reach::Name))),
-            ("ns.example.rpz-nsdname", Trigger::NsDname(named("ns.example.", Reach::Name))),
-            ("*.example.rpz-nsdname", Trigger::NsDname(named("example.", Reach::Below))),
+            ("www.Example.com", Trigger::Qname(named("www.example.com.", RuleReach::Name))),
+            ("*.example.com", Trigger::Qname(named("example.com.", RuleReach::Below))),
+            ("*", Trigger::Qname(named(".", RuleReach::Below))),
+            ("a.*.com", Trigger::Qname(named("a.*.com.", RuleReach::Name))),
+            ("rpz-ip.com", Trigger::Qname(named("rpz-ip.com.", RuleReach::Name))),
+            ("ns.example.rpz-nsdname", Trigger::NsDname(named("ns.example.", RuleReach::Name))),
+            ("*.example.rpz-nsdname", Trigger::NsDname(named("example.", RuleReach::Below))),
             ("24.0.2.0.192.rpz-ip", Trigger::Ip(network("192.0.2.0/24"))),
             ("32.255.2.0.192.rpz-client-ip", Trigger::ClientIp(network("192.0.2.255/32"))),
             ("8.0.0.0.10.rpz-nsip", Trigger::NsIp(network("10.0.0.0/8"))),

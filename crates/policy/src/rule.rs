@@ -32,7 +32,7 @@ impl SourceMask {
 
 /// The names that a rule for one name covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reach {
+pub enum RuleReach {
     /// The name alone.
     Name,
     /// All names below, without the name itself.
@@ -41,15 +41,15 @@ pub enum Reach {
     NameAndBelow,
 }
 
-impl Reach {
-    /// Whether a rule for the suffix of a query name covers that name. `skip` is the number of labels that the
-    /// query name has before the suffix.
+impl RuleReach {
+    /// Whether a rule for the suffix of a query name covers that name. `skip` is the number of labels that
+    /// the query name has before the suffix.
     #[inline]
     pub fn covers(self, skip: usize) -> bool {
         match self {
-            Reach::Name => skip == 0,
-            Reach::Below => skip > 0,
-            Reach::NameAndBelow => true,
+            RuleReach::Name => skip == 0,
+            RuleReach::Below => skip > 0,
+            RuleReach::NameAndBelow => true,
         }
     }
 }
@@ -73,7 +73,7 @@ pub enum RpzAction {
 
 /// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Effect {
+pub enum RuleEffect {
     /// That of a response policy zone.
     Rpz(RpzAction),
     /// A list blocks the name.
@@ -93,10 +93,10 @@ pub enum Effect {
 pub struct Rule {
     /// Its source.
     pub source: SourceId,
-    /// The names that it covers; [`Reach::Name`] for rules about addresses.
-    pub reach: Reach,
+    /// The names that it covers; [`RuleReach::Name`] for rules about addresses.
+    pub reach: RuleReach,
     /// Its effect.
-    pub effect: Effect,
+    pub effect: RuleEffect,
     /// Of a rule about addresses, the length of its prefix in bits; IPv4 prefixes count as those of
     /// IPv4-mapped IPv6 addresses, so that lengths compare. 0 for rules about names.
     pub prefix_len: u8,
@@ -166,8 +166,8 @@ mod tests {
     use super::*;
 
     fn rule(source: u8) -> Rule {
-        let effect = Effect::Block { important: false };
-        Rule { source: SourceId(source), reach: Reach::Name, effect, prefix_len: 0 }
+        let effect = RuleEffect::Block { important: false };
+        Rule { source: SourceId(source), reach: RuleReach::Name, effect, prefix_len: 0 }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::list::{self, ListFault, ListFormat, ListReport, MAX_FAULTS};
 use crate::names::{NameEntries, NameKeys, NameTable};
 use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
 use crate::rpz::{self, RpzReport, SkippedRecord, Trigger, TriggerName};
-use crate::rule::{Effect, Reach, Rule, RuleSets, SetId, SourceId, SourceMask};
+use crate::rule::{Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
 
 /// A record of a response policy zone.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,9 @@ impl RuleBuilder {
         for PolicyRecord { owner, rtype, rdata } in records {
             match rpz::trigger(owner, apex) {
                 Ok(None) => {}
-                Ok(Some(trigger)) => report.rules += usize::from(self.rpz_rule(source, trigger, rtype, rdata)),
+                Ok(Some(trigger)) => {
+                    report.rules += usize::from(self.rpz_rule(source, trigger, rtype, rdata))
+                }
                 Err(fault) => {
                     report.faults += 1;
                     if report.first.len() < MAX_FAULTS {
@@ -76,11 +78,11 @@ impl RuleBuilder {
     fn rpz_rule(&mut self, source: SourceId, trigger: Trigger, rtype: Type, rdata: &[u8]) -> bool {
         // The old form of rpz-passthru. is a CNAME to the name of the trigger.
         let own_name = match &trigger {
-            Trigger::Qname(name) if name.reach == Reach::Name => name.name().as_name(),
+            Trigger::Qname(name) if name.reach == RuleReach::Name => name.name().as_name(),
             _ => Name::ROOT,
         };
         let Some(action) = rpz::action(own_name, rtype, rdata) else { return false };
-        let effect = Effect::Rpz(action);
+        let effect = RuleEffect::Rpz(action);
         let of = |reach, prefix_len| Rule { source, reach, effect, prefix_len };
         let RuleBuilder { keys, sets, qnames, ns_names, client_ips, ips, ns_ips } = self;
         let mut about_name = |table: &mut NameEntries, name: &TriggerName| {
@@ -96,7 +98,7 @@ impl RuleBuilder {
                     Trigger::Ip(_) => ips,
                     _ => ns_ips,
                 };
-                table.push(prefix, sets.single(of(Reach::Name, comparable_len(&prefix))));
+                table.push(prefix, sets.single(of(RuleReach::Name, comparable_len(&prefix))));
             }
         }
         true
@@ -115,11 +117,13 @@ impl RuleBuilder {
     ) -> Result<ListReport, ListFault> {
         let RuleBuilder { keys, sets, qnames, .. } = self;
         let mut entries = NameEntries::default();
+        // Nearly every line is a rule.
+        entries.reserve(text.iter().filter(|byte| **byte == b'\n').count());
         // Most rules of a list differ only in their names.
         let mut last: Option<(Rule, SetId)> = None;
         let report = list::read(text, format, |rule| {
             let effect = match rule.effect {
-                Effect::Block { important } if exempts => Effect::Allow { important },
+                RuleEffect::Block { important } if exempts => RuleEffect::Allow { important },
                 effect => effect,
             };
             let own = Rule { source, reach: rule.reach, effect, prefix_len: 0 };
@@ -265,13 +269,13 @@ fn of_sources(rules: &[Rule], sources: &SourceMask) -> Option<Match> {
 }
 
 /// The rank of an effect of lists; the highest decides.
-fn rank(effect: Effect) -> u8 {
+fn rank(effect: RuleEffect) -> u8 {
     match effect {
-        Effect::Rpz(_) => 0,
-        Effect::Block { important: false } => 1,
-        Effect::Allow { important: false } => 2,
-        Effect::Block { important: true } => 3,
-        Effect::Allow { important: true } => 4,
+        RuleEffect::Rpz(_) => 0,
+        RuleEffect::Block { important: false } => 1,
+        RuleEffect::Allow { important: false } => 2,
+        RuleEffect::Block { important: true } => 3,
+        RuleEffect::Allow { important: true } => 4,
     }
 }
 
@@ -282,10 +286,10 @@ impl Decision {
     fn take(&mut self, found: Match) {
         match found.rule.effect {
             // A zone's rules by CLIENT-IP come before its rules by QNAME.
-            Effect::Rpz(_) if self.rpz.is_none_or(|now| found.rule.source < now.rule.source) => {
+            RuleEffect::Rpz(_) if self.rpz.is_none_or(|now| found.rule.source < now.rule.source) => {
                 self.rpz = Some(found);
             }
-            Effect::Rpz(_) => {}
+            RuleEffect::Rpz(_) => {}
             effect if self.list.is_none_or(|now| rank(effect) > rank(now.rule.effect)) => {
                 self.list = Some(found);
             }
@@ -293,7 +297,6 @@ impl Decision {
         }
     }
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -337,7 +340,7 @@ mod tests {
 
     fn action(found: Option<Match>) -> Option<(u8, RpzAction)> {
         found.map(|found| match found.rule.effect {
-            Effect::Rpz(action) => (found.rule.source.0, action),
+            RuleEffect::Rpz(action) => (found.rule.source.0, action),
             other => panic!("{other:?}"),
         })
     }
@@ -346,13 +349,21 @@ mod tests {
     #[test]
     fn the_first_zone_decides_then_the_trigger_then_the_longest_name() {
         let mut builder = RuleBuilder::new(NameKeys::new(key()));
-        rpz(&mut builder, 0, &[("*.b.example.", "rpz-passthru."), ("8.0.0.0.10.rpz-client-ip.", "rpz-drop.")]);
-        let report =
-            rpz(&mut builder, 1, &[("a.b.example.", "."), ("*.example.", "*."), ("*.a.example.", "rpz-tcp-only.")]);
+        rpz(
+            &mut builder,
+            0,
+            &[("*.b.example.", "rpz-passthru."), ("8.0.0.0.10.rpz-client-ip.", "rpz-drop.")],
+        );
+        let report = rpz(
+            &mut builder,
+            1,
+            &[("a.b.example.", "."), ("*.example.", "*."), ("*.a.example.", "rpz-tcp-only.")],
+        );
         assert_eq!((report.rules, report.faults), (3, 0));
         let rules = builder.build();
         assert_eq!(rules.len(), 5);
-        let of = |name, client, sources: &SourceMask| action(rules.of_query(&hashed(name), client, sources).rpz);
+        let of =
+            |name, client, sources: &SourceMask| action(rules.of_query(&hashed(name), client, sources).rpz);
         let all = SourceMask::ALL;
         assert_eq!(of("a.b.example.", CLIENT, &all), Some((0, RpzAction::Passthru)));
         assert_eq!(of("a.b.example.", [10, 0, 0, 1].into(), &all), Some((0, RpzAction::Drop)));
@@ -383,7 +394,10 @@ mod tests {
         let address = "2001:db8::1".parse().expect("an address");
         assert_eq!(action(rules.of_server_address(address, &all)), Some((3, RpzAction::NoData)));
         assert_eq!(rules.of_answer(address, &all), None);
-        assert_eq!(action(rules.of_server_name(&hashed("ns.bad.example."), &all)), Some((3, RpzAction::Drop)));
+        assert_eq!(
+            action(rules.of_server_name(&hashed("ns.bad.example."), &all)),
+            Some((3, RpzAction::Drop))
+        );
         assert_eq!(rules.of_server_name(&hashed("bad.example."), &all), None);
         assert_eq!(rules.of_query(&hashed("ns.bad.example."), CLIENT, &all), Decision::default());
     }
@@ -454,6 +468,23 @@ mod tests {
                 prop_assert_eq!(found.rpz, None);
             }
         }
+    }
+
+    #[test]
+    fn a_source_that_is_not_kept_has_no_rule() {
+        let keys = NameKeys::new(key());
+        let mut builder = RuleBuilder::new(keys);
+        builder.list(SourceId(0), ListFormat::Auto, b"both.example\nfirst.example\n", false).expect("a list");
+        builder.list(SourceId(1), ListFormat::Auto, b"both.example\nsecond.example\n", true).expect("a list");
+        let before = builder.build();
+        let mut again = RuleBuilder::new(keys);
+        again.keep(SourceId(5), &before, SourceId(0));
+        let rules = again.build();
+        let of = |name| rules.of_query(&hashed(name), CLIENT, &SourceMask::ALL).list.map(|found| found.rule);
+        let block = RuleEffect::Block { important: false };
+        let rule = Rule { source: SourceId(5), reach: RuleReach::Name, effect: block, prefix_len: 0 };
+        assert_eq!((rules.len(), of("both.example."), of("first.example.")), (2, Some(rule), Some(rule)));
+        assert_eq!(of("second.example."), None);
     }
 
     #[test]

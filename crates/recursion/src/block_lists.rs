@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use policy::{Effect, Match, Rules, SourceMask};
+use policy::{Match, RuleEffect, Rules, SourceMask};
 use resolver::QueryKey;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
@@ -106,7 +106,7 @@ impl BlockLists {
     #[inline]
     pub(crate) fn blocks(&self, name: &HashedName) -> Option<Blocked> {
         let Match { rule, skip } = self.rule(name)?;
-        let is_block = matches!(rule.effect, Effect::Block { .. });
+        let is_block = matches!(rule.effect, RuleEffect::Block { .. });
         is_block.then_some(Blocked { list: usize::from(rule.source.0), skip })
     }
 
@@ -131,7 +131,7 @@ impl BlockLists {
             if std::mem::take(&mut is_first) {
                 hashed.set(key, parser.name_at(record.owner_at)?.as_name());
                 let rule = self.rule(&hashed);
-                if rule.is_some_and(|Match { rule, .. }| matches!(rule.effect, Effect::Allow { .. })) {
+                if rule.is_some_and(|Match { rule, .. }| matches!(rule.effect, RuleEffect::Allow { .. })) {
                     return Ok(None);
                 }
             }
@@ -152,7 +152,13 @@ impl BlockLists {
     }
 
     /// Writes the answer for a blocked name into `b`, which holds the question with this name. Counts it.
-    pub(crate) fn write(&self, blocked: Blocked, name: Name<'_>, qtype: Type, b: &mut Builder<'_>) -> ErrorInfo {
+    pub(crate) fn write(
+        &self,
+        blocked: Blocked,
+        name: Name<'_>,
+        qtype: Type,
+        b: &mut Builder<'_>,
+    ) -> ErrorInfo {
         if let Some(BlockList { answer, blocked: count, .. }) = self.lists.get(blocked.list) {
             count.add();
             b.set_rcode(if *answer == BlockAnswer::NxDomain { Rcode::NXDOMAIN } else { Rcode::NOERROR });

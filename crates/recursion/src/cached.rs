@@ -6,8 +6,8 @@ use cache::{Freshness, Hit, Key, Lead, Lookup};
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use resolver::{ClientPrefix, QueryKey};
 use transport::Client;
-use wire::hash::{HashKey, HashedName};
 use wire::edns::ErrorInfo;
+use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 use wire::{Class, Type};
 
@@ -15,8 +15,8 @@ use crate::access::AccessAction;
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
 use crate::message::ReplyOptions;
-use crate::settings::Policy;
 use crate::service::Service;
+use crate::settings::Policy;
 
 /// The cache; empty if recursive service is off.
 #[derive(Clone)]
@@ -38,10 +38,7 @@ pub struct CacheLocation(Found);
 #[derive(Clone, Copy)]
 enum Found {
     /// The position of its answer in the cache.
-    Entry {
-        lead: Lead,
-        cache_view: CacheView,
-    },
+    Entry { lead: Lead, cache_view: CacheView },
     /// A list blocks the name.
     Blocked(Blocked),
 }
@@ -93,7 +90,13 @@ impl On {
 impl On {
     /// Writes the answer for a name that a list blocks.
     #[cold]
-    fn blocked(&self, lists: &BlockLists, blocked: Blocked, asked: &Asked<'_>, b: &mut Builder<'_>) -> ErrorInfo {
+    fn blocked(
+        &self,
+        lists: &BlockLists,
+        blocked: Blocked,
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+    ) -> ErrorInfo {
         lists.write(blocked, asked.name(), asked.question.qtype, b)
     }
 }

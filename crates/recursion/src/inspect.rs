@@ -97,7 +97,15 @@ impl Service {
         let remembered =
             || self.bogus.reason(query_key, now).filter(|_| validates && !query_key.checking_disabled);
         let bogus = failure.and_then(|_| remembered());
-        Inspection { local, listed, rule: policy.cache_views.domain(cache_view), validates, cached, failure, bogus }
+        Inspection {
+            local,
+            listed,
+            rule: policy.cache_views.domain(cache_view),
+            validates,
+            cached,
+            failure,
+            bogus,
+        }
     }
 
     /// Whether DNS64 synthesizes AAAA records, given this response to a query for AAAA.

@@ -87,8 +87,8 @@ pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
 pub use private::{PrivateAddresses, PrivateConfig};
-pub use settings::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};
+pub use settings::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use stats::{RecursionStats, ReportStats, Unreported, ValidationStats};
 pub use validation::Validations;
 pub use waiter::{Verdict, Waiter};

@@ -13,10 +13,10 @@ use crate::block_lists::{BlockLists, Blocked};
 use crate::failures::FailureCause;
 use crate::known::Known;
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
-use crate::settings::Policy;
 use crate::query_state::QueryState;
 use crate::sentinel;
 use crate::service::Service;
+use crate::settings::Policy;
 use crate::stalled::Refresh;
 
 /// What to do next.
@@ -204,7 +204,8 @@ impl Service {
     }
 }
 
-/// Returns the reply to a blocked query. If the name on the way is another one, the query name gets the answer.
+/// Returns the reply to a blocked query. If the name on the way is another one, the query name gets the
+/// answer.
 fn blocked_reply(lists: &BlockLists, blocked: Blocked, asked: &QueryKey) -> Option<Reply> {
     let (message, rcode) = lists.message(blocked, asked)?;
     let message = Message::Own(message.into());

@@ -6,16 +6,16 @@ use std::sync::mpsc::channel;
 
 use transport::unix_now;
 use wire::hash::HashKey;
-use zone_plan::ZoneSpec;
+use zone_plan::{WantedZones, ZoneSpec};
 
 use super::judge::{self, ZoneVerdict, judge, text_of};
 use crate::args::CheckArgs;
 use crate::print_out;
-use config::Settings;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK};
 use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
+use config::{AcceptedConfig, Settings};
 use zone_manager::zones::resolve::resolve;
 
 /// Runs `nomen check`; returns the exit code. `trial` checks what a start needs of the system.
@@ -55,17 +55,8 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         }
     };
     wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
-    let names = wanted.specs.iter().map(|spec| spec.name());
-    for warning in accepted.config.settings.shadowed_rules(names) {
-        eprint!("{}", accepted.sources.render_as("warning", &warning));
-    }
+    warn(&accepted, &wanted);
     let inner_rules = accepted.config.settings.inner_rules(wanted.specs.iter().map(|spec| spec.name()));
-    for (spec, doubt) in wanted.doubtful() {
-        let name = spec.name();
-        eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it intended?", spec.text);
-    }
-    let notes = accepted.config.settings.recursive().map(|recursive| recursive.anchor_notes());
-    notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));
     let bad_lists = check_lists(&accepted.config.settings);
     let refused = wanted.refused.len();
     let file = args.file.display();
@@ -92,6 +83,20 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         Some(bad) => eprintln!("{file}: {bad}"),
     }
     checked.code
+}
+
+/// Shows what is allowed and probably not intended.
+fn warn(accepted: &AcceptedConfig, wanted: &WantedZones) {
+    let AcceptedConfig { config, sources } = accepted;
+    for warning in config.settings.shadowed_rules(wanted.specs.iter().map(|spec| spec.name())) {
+        eprint!("{}", sources.render_as("warning", &warning));
+    }
+    for (spec, doubt) in wanted.doubtful() {
+        let name = spec.name();
+        eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it intended?", spec.text);
+    }
+    let notes = config.settings.recursive().map(|recursive| recursive.anchor_notes());
+    notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));
 }
 
 /// Reads every block list. Returns the number of lists that cannot be used.

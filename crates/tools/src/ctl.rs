@@ -90,21 +90,14 @@ fn command(verb: &CtlVerb) -> ControlCommand {
             ControlCommand::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
         }
         CtlVerb::Cache(cache) => about_cache(cache),
-        CtlVerb::Forward(CtlForward::List) => ControlCommand::ForwardList,
-        CtlVerb::Forward(CtlForward::Add { domain, servers, stub }) => {
-            ControlCommand::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
-        }
-        CtlVerb::Forward(CtlForward::Remove { domain }) => {
-            ControlCommand::ForwardRemove { domain: domain.clone() }
-        }
+        CtlVerb::Forward(forward) => about_forward(forward),
         CtlVerb::TrustAnchors => ControlCommand::TrustAnchorList,
         CtlVerb::Nta(CtlNta::List) => ControlCommand::NtaList,
         CtlVerb::Nta(CtlNta::Add { domain, time }) => {
             ControlCommand::NtaAdd { domain: domain.clone(), time: time.clone() }
         }
         CtlVerb::Nta(CtlNta::Remove { domain }) => ControlCommand::NtaRemove { domain: domain.clone() },
-        CtlVerb::Policy(CtlPolicy::Status) => ControlCommand::PolicyStatus,
-        CtlVerb::Policy(CtlPolicy::Test { name }) => ControlCommand::PolicyTest { name: name.clone() },
+        CtlVerb::Policy(policy) => about_policy(policy),
         CtlVerb::Stop => ControlCommand::Stop,
     }
 }
@@ -123,6 +116,23 @@ fn line_of(words: &[String]) -> String {
 fn whole(file: &Option<PathBuf>) -> Option<String> {
     let path = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
     path.map(|path| path.display().to_string())
+}
+
+fn about_forward(verb: &CtlForward) -> ControlCommand {
+    match verb {
+        CtlForward::List => ControlCommand::ForwardList,
+        CtlForward::Add { domain, servers, stub } => {
+            ControlCommand::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
+        }
+        CtlForward::Remove { domain } => ControlCommand::ForwardRemove { domain: domain.clone() },
+    }
+}
+
+fn about_policy(verb: &CtlPolicy) -> ControlCommand {
+    match verb {
+        CtlPolicy::Status => ControlCommand::PolicyStatus,
+        CtlPolicy::Test { name } => ControlCommand::PolicyTest { name: name.clone() },
+    }
 }
 
 fn about_cache(verb: &CtlCache) -> ControlCommand {

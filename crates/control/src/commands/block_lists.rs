@@ -8,7 +8,7 @@ use super::CommandResult;
 use super::recursion::RecursiveParts;
 use crate::fault::{ArgumentFault, CommandFault};
 use config::zone_name::zone_name;
-use policy::{Effect, Match, Reach};
+use policy::{Match, RuleEffect, RuleReach};
 use serving::recursive::{ListStatus, Recursive};
 
 /// Returns the state of every list.
@@ -50,15 +50,15 @@ pub(super) fn described(recursive: &Recursive, name: Name<'_>, found: Match, lis
     let Match { rule, skip } = found;
     let of = name.skip(skip);
     let (result, does) = match rule.effect {
-        Effect::Allow { important: false } => ("exempt", "exempts it"),
-        Effect::Allow { important: true } => ("exempt", "exempts it, as important"),
-        Effect::Block { important: true } => ("blocked", "blocks it, as important"),
-        Effect::Block { important: false } | Effect::Rpz(_) => ("blocked", "blocks it"),
+        RuleEffect::Allow { important: false } => ("exempt", "exempts it"),
+        RuleEffect::Allow { important: true } => ("exempt", "exempts it, as important"),
+        RuleEffect::Block { important: true } => ("blocked", "blocks it, as important"),
+        RuleEffect::Block { important: false } | RuleEffect::Rpz(_) => ("blocked", "blocks it"),
     };
     let covers = match rule.reach {
-        Reach::Name => format!("the rule for {of}"),
-        Reach::Below => format!("the rule for all names below {of}"),
-        Reach::NameAndBelow => format!("the rule for {of} and all names below"),
+        RuleReach::Name => format!("the rule for {of}"),
+        RuleReach::Below => format!("the rule for all names below {of}"),
+        RuleReach::NameAndBelow => format!("the rule for {of} and all names below"),
     };
     let line = recursive.lists.line(list, of);
     let place = line.map_or(String::new(), |line| format!(", line {line},"));

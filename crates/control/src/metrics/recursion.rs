@@ -88,7 +88,8 @@ fn block_lists(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let help = "Lines of this list that cannot be used";
     let lines = series(|(list, _)| list.report.as_ref().map_or(0, |report| report.faults as u64));
     out.family("policy_unusable_lines", help, MetricType::Gauge, lines)?;
-    let help = "1 if the file of this list cannot be used; its last good version is in force, if there is one";
+    let help =
+        "1 if the file of this list cannot be used; its last good version is in force, if there is one";
     let failed = series(|(list, _)| u64::from(list.fault.is_some()));
     out.family("policy_list_failed", help, MetricType::Gauge, failed)
 }

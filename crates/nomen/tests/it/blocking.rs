@@ -5,7 +5,8 @@ use std::fs;
 use crate::metrics::http;
 use crate::support::{APEX, Server, free_address, run, text, written};
 
-const UPSTREAM: &str = "www A 192.0.2.1\nalias CNAME t.ads\nt.ads A 192.0.2.2\nfree.ads A 192.0.2.3\nlate A 192.0.2.4\n";
+const UPSTREAM: &str =
+    "www A 192.0.2.1\nalias CNAME t.ads\nt.ads A 192.0.2.2\nfree.ads A 192.0.2.3\nlate A 192.0.2.4\n";
 
 /// A forwarder with a list `ads`, with more text behind its block, and with its upstream server.
 fn blocker(ads: &str, keys: &str, more: &str) -> (Server, Server) {
@@ -52,7 +53,10 @@ fn commands_show_the_list_and_the_line() {
     assert_eq!(["result", "list", "name"].map(|key| blocked[key].clone()), wanted, "{blocked}");
     assert_eq!(blocked["line"], 2);
     let exempt = server.ctl_json(&["policy", "test", "free.ads.example"]);
-    assert_eq!((&exempt["result"], &exempt["list"], &exempt["line"]), (&"exempt".into(), &"free".into(), &1.into()));
+    assert_eq!(
+        (&exempt["result"], &exempt["list"], &exempt["line"]),
+        (&"exempt".into(), &"free".into(), &1.into())
+    );
     assert_eq!(server.ctl_json(&["policy", "test", "www.example"])["result"], "no-rule");
     let said = text(&server.ctl(&["explain", "x.ads.example"]).stdout);
     assert!(said.contains("the list ads, line 2, blocks it") && said.contains("NXDOMAIN"), "{said}");

@@ -9,7 +9,7 @@ use resolver::LookupFailure;
 use transport::Transport;
 use wire::Ttl;
 
-use crate::support::{Ask, World, ask, data, domain, record};
+use crate::support::{Ask, Upstream, World, ask, data, domain, record};
 
 /// Two lists that block, with different answers, and one that exempts.
 fn lists() -> Arc<BlockLists> {
@@ -42,9 +42,11 @@ fn counts(world: &World) -> Vec<u64> {
 fn a_blocked_name_is_answered_at_once_and_no_server_is_asked() {
     let mut world = World::new(listed);
     for transport in [Transport::Udp, Transport::Tcp] {
-        for question in ["ads.example. A", "x.Ads.example. MX do", "host.example. A cd", "y.ads.example. ANY"] {
+        for question in ["ads.example. A", "x.Ads.example. MX do", "host.example. A cd", "y.ads.example. ANY"]
+        {
             let reply = world.hit(&Ask { transport, ..ask(question) });
-            assert_eq!((reply.says().as_str(), reply.answers().len()), (BLOCKED, 0), "{question}");
+            let says = reply.says().replace(" cd", "");
+            assert_eq!((says.as_str(), reply.answers().len()), (BLOCKED, 0), "{question}");
         }
     }
     assert_eq!(world.asked(), [""; 0]);
@@ -65,31 +67,32 @@ fn names_that_no_rule_covers_are_answered() {
         assert_eq!((reply.says(), reply.answers()), ("NOERROR rd ra".into(), vec![line]), "{name}");
         assert_eq!(world.hit(&ask(&format!("{name} A"))).says(), "NOERROR rd ra", "{name}");
     }
-    world.miss(&ask("x.good.ads.example. A"));
 }
 
 /// The exception covers its own name only, as a line of a list of domains does.
 #[test]
 fn an_exception_covers_what_its_line_says() {
-    let mut world = World::new(|policy| {
-        listed(policy);
-    });
-    assert_eq!(world.hit(&ask("other.ads.example. A")).says(), BLOCKED);
+    let mut world = World::new(listed);
+    assert_eq!(world.hit(&ask("x.good.ads.example. A")).says(), BLOCKED);
     world.miss(&ask("good.ads.example. A"));
 }
 
 #[test]
 fn an_alias_to_a_blocked_name_is_blocked_from_upstream_and_from_the_cache() {
-    let mut world = World::new(listed);
+    // The server validates, and its answer is secure; the answer in its place is not.
+    let mut world = World::new(|policy| {
+        listed(policy);
+        policy.domains = vec![domain("+.")];
+    });
     let chain = [
         "www.example. 600 CNAME cdn.example.",
         "cdn.example. 600 CNAME t.ads.example.",
         "t.ads.example. 600 A 192.0.2.1",
     ];
     for _ in 0..2 {
-        let question = ask("www.example. A");
+        let question = ask("www.example. A ad");
         let reply = world.ask(&question).unwrap_or_else(|| {
-            world.answered("www.example. A", &data(&chain));
+            world.answered("www.example. A", &Upstream { authentic: true, ..data(&chain) });
             world.later()
         });
         assert_eq!((reply.says().as_str(), reply.answers().len()), (BLOCKED, 0));
@@ -127,7 +130,11 @@ fn an_alias_of_a_zone_here_to_a_blocked_name_is_blocked() {
     });
     assert_eq!(world.hit(&ask("out.local.example. A")).says(), BLOCKED);
     assert_eq!(world.hit(&ask("hop.local.example. A")).says(), BLOCKED);
-    assert_eq!(world.hit(&ask("in.local.example. A")).answers().len(), 2, "names of zones here are not blocked");
+    assert_eq!(
+        world.hit(&ask("in.local.example. A")).answers().len(),
+        2,
+        "names of zones here are not blocked"
+    );
 }
 
 #[test]
@@ -165,12 +172,15 @@ fn a_change_of_lists_applies_to_cached_stale_and_late_answers() {
     assert_eq!(world.hit(&ask("www.example. A")).answers().len(), 2, "stale, and no longer blocked");
 }
 
-/// Dataless queries cost what they did: whoever may not recurse does not learn which names are listed.
+/// A client that may not recurse does not learn which names are listed.
 #[test]
 fn clients_who_may_not_recurse_are_refused_for_blocked_names_too() {
     let mut world = World::new(listed);
     let outside = Ask { from: [192, 0, 2, 1].into(), ..ask("ads.example. A") };
-    assert_eq!(world.hit(&outside).says(), world.hit(&Ask { name: testkit::name("x."), ..outside.clone() }).says());
+    assert_eq!(
+        world.hit(&outside).says(),
+        world.hit(&Ask { name: testkit::name("x."), ..outside.clone() }).says()
+    );
     let not_desired = Ask { recursion_desired: false, ..ask("ads.example. A") };
     assert!(!world.hit(&not_desired).says().contains("EDE 15"));
 }

@@ -103,7 +103,13 @@ impl Lists {
         let rules = builder.build();
         if !config.lists.is_empty() {
             let (milliseconds, names) = (began.elapsed().as_millis() as u64, rules.len());
-            info!(lists = lists.len(), names, bytes = rules.bytes(), milliseconds, "block lists are compiled");
+            info!(
+                lists = lists.len(),
+                names,
+                bytes = rules.bytes(),
+                milliseconds,
+                "block lists are compiled"
+            );
         }
         let in_force = BlockLists::new(rules, in_force, config.ttl);
         let in_force = (!config.lists.is_empty()).then(|| Arc::new(in_force));
@@ -173,7 +179,8 @@ impl Lists {
     /// Returns the line of a list's file that has a rule for this name, if the file still has one.
     pub fn line(&self, list: &str, name: Name<'_>) -> Option<usize> {
         let loaded = lock(&self.loaded);
-        let config = loaded.lists.iter().map(|list| &list.status.config).find(|config| config.name == list)?;
+        let config =
+            loaded.lists.iter().map(|list| &list.status.config).find(|config| config.name == list)?;
         let config = config.clone();
         drop(loaded);
         line_of(&config.text().ok()?, config.format, name.to_lower().as_lower())
