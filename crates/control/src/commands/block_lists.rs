@@ -18,7 +18,7 @@ pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> Co
             "name": config.name,
             "file": config.file.display().to_string(),
             "kind": if config.exempts { "allow" } else { "block" },
-            "read": read.map(|read| read.as_secs()),
+            "loaded": read.map(|read| read.as_secs()),
             "rules": report.as_ref().map(|report| report.rules),
             "lines_ignored": report.as_ref().map(|report| report.ignored),
             "lines_unusable": report.as_ref().map(|report| report.faults),

@@ -52,6 +52,13 @@ fn commands_show_the_list_and_the_line() {
     let wanted = ["blocked", "ads", "ads.example."].map(serde_json::Value::from);
     assert_eq!(["result", "list", "name"].map(|key| blocked[key].clone()), wanted, "{blocked}");
     assert_eq!(blocked["line"], 2);
+    let said = text(&server.ctl(&["policy", "test", "x.ads.example"]).stdout);
+    assert_eq!(said, "the list ads, line 2, blocks it: the rule for ads.example. and all names below\n");
+    let said = text(&server.ctl(&["policy", "status"]).stdout);
+    assert!(
+        said.starts_with("ads: 2 rules, blocked 0 queries; ") && said.contains("ads.txt, loaded 20"),
+        "{said}"
+    );
     let exempt = server.ctl_json(&["policy", "test", "free.ads.example"]);
     assert_eq!(
         (&exempt["result"], &exempt["list"], &exempt["line"]),

@@ -73,15 +73,18 @@ impl Lists {
     /// Reads the lists of a configuration, as far as they have changed, and compiles them. Returns `None` if
     /// there are none.
     pub(super) fn load(&self, config: &ListsConfig) -> Option<Arc<BlockLists>> {
-        let mut loaded = lock(&self.loaded);
+        // Nothing waits for the disk: the lock is held to copy and to replace what is known.
+        let loaded = lock(&self.loaded).clone();
         let same = |(old, new): (&ReadList, &ListConfig)| {
             old.status.config == *new && old.state.is_some() && old.state == state_of(&new.file)
         };
-        let is_same = loaded.config == *config && loaded.lists.iter().zip(&config.lists).all(same);
-        if !is_same {
-            *loaded = self.compile(&loaded, config);
+        if loaded.config == *config && loaded.lists.iter().zip(&config.lists).all(same) {
+            return loaded.in_force;
         }
-        loaded.in_force.clone()
+        let loaded = self.compile(&loaded, config);
+        let in_force = loaded.in_force.clone();
+        *lock(&self.loaded) = loaded;
+        in_force
     }
 
     fn compile(&self, old: &Loaded, config: &ListsConfig) -> Loaded {
