@@ -12,6 +12,7 @@
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `zone-manager` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` and `secondaries` of `zone-manager` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
+//! | `lists` | `[policy]` and its blocks | `recursive` of `serving` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
 //! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
@@ -33,6 +34,7 @@ pub mod exit_status;
 pub mod files;
 pub mod interfaces;
 pub mod listen;
+pub mod lists;
 pub mod log;
 pub mod machine;
 pub mod metrics;
@@ -59,6 +61,7 @@ pub use table::pending::PendingKey;
 use control::ControlSection;
 use dnstap::DnstapSection;
 use listen::Listen;
+use lists::{ListsConfig, PolicyList, PolicySection};
 use log::LogSection;
 use metrics::MetricsSection;
 use report::Diagnostic;
@@ -106,6 +109,10 @@ pub struct Settings {
     pub stubs: Vec<At<Stub>>,
     /// Every `[[resolver.access]]`.
     pub access: Vec<At<AccessBlock>>,
+    /// `[policy]`.
+    pub policy: At<PolicySection>,
+    /// Every `[[policy.list]]`.
+    pub lists: Vec<At<PolicyList>>,
     /// `[control]`.
     pub control: At<ControlSection>,
     /// `[metrics]`, if present.
@@ -129,6 +136,8 @@ impl Default for Settings {
             forwards: Vec::new(),
             stubs: Vec::new(),
             access: Vec::new(),
+            policy: At::default(),
+            lists: Vec::new(),
             control: At::default(),
             metrics: None,
             log: At::default(),
@@ -139,7 +148,7 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 15] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 17] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
@@ -151,6 +160,8 @@ impl Configuration {
             forwards,
             stubs,
             access,
+            policy,
+            lists,
             control,
             metrics,
             log,
@@ -158,13 +169,13 @@ impl Configuration {
         } = settings;
         [
             server, listens, zones, templates, transfers, tsig_keys, updates, resolver, forwards, stubs,
-            access, control, metrics, log, dnstap,
+            access, policy, lists, control, metrics, log, dnstap,
         ]
     }
 
     /// Reports values that contradict each other.
     fn check(&self, faults: &mut Vec<Diagnostic>) {
-        let Settings { server, listens, metrics, .. } = &self.settings;
+        let Settings { server, listens, metrics, resolver, lists, .. } = &self.settings;
         server.privileges.check(faults);
         server.tcp.check(faults);
         let opened = listen::check(listens, faults);
@@ -179,6 +190,7 @@ impl Configuration {
             let served = self.zones.iter().chain(&self.added).map(|zone| &zone.name);
             recursive.resolver.root_copy.check_served(served, faults);
         }
+        lists::check(lists, resolver.is_some(), faults);
         let has_state = server.storage.folder().is_some();
         zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
     }
@@ -199,6 +211,8 @@ impl Settings {
             forwards,
             stubs,
             access,
+            policy,
+            lists,
             control,
             metrics,
             log,
@@ -214,6 +228,8 @@ impl Settings {
             adopt_blocks(&mut self.forwards, forwards, &mut pending);
             adopt_blocks(&mut self.stubs, stubs, &mut pending);
             adopt_blocks(&mut self.access, access, &mut pending);
+            adopt(&mut self.policy, policy, &mut pending);
+            adopt_blocks(&mut self.lists, lists, &mut pending);
         }
         adopt_option(&mut self.resolver, resolver, &mut pending);
         adopt(&mut self.control, control, &mut pending);
@@ -233,6 +249,11 @@ impl Settings {
         let Settings { server, forwards, stubs, access, .. } = self;
         let storage = &server.storage;
         self.resolver.as_ref().map(|resolver| RecursiveConfig { resolver, forwards, stubs, access, storage })
+    }
+
+    /// Returns the settings of block lists.
+    pub fn lists(&self) -> ListsConfig {
+        lists::config(&self.policy, &self.lists)
     }
 
     /// Reads the files that `[resolver]` names.

@@ -299,6 +299,8 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         forwards,
         stubs,
         access,
+        policy,
+        lists,
         control,
         metrics,
         log,
@@ -311,15 +313,19 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(forwards.iter().flat_map(|forward| of(&**forward)));
     all.extend(stubs.iter().flat_map(|stub| of(&**stub)));
     all.extend(access.iter().flat_map(|access| of(&**access)));
+    all.extend(of(&**policy));
+    all.extend(lists.iter().flat_map(|list| of(&**list)));
     all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
     all.extend(dnstap.iter().flat_map(|dnstap| of(&**dnstap)));
     all
 }
 
 /// Keys that exclude others: frames and the copy of the root zone each have one destination or source, and
-/// the copy requires iteration from the root down, over some address family.
-const LEFT_OUT: [(&str, &str); 4] = [
+/// the copy requires iteration from the root down, over some address family; a list that blocks nothing has
+/// no answer.
+const LEFT_OUT: [(&str, &str); 5] = [
     ("[dnstap]", "file"),
+    ("[[policy.list]]", "kind"),
     ("[resolver]", "local-root-file"),
     ("[resolver]", "iterate"),
     ("[resolver]", "iterate-ipv4"),
@@ -344,6 +350,7 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
     let start = settings(
         "[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
          [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n\
+         [[policy.list]]\nname = \"l\"\nfile = \"f\"\n\
          [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n[dnstap]\nsocket = \"s\"\n",
     );
     let new = settings(&examples());

@@ -117,6 +117,15 @@ pub(crate) enum CommandFault {
     Stopping,
     /// Recursive service is not configured.
     NotRecursive,
+    /// A block list could not be read at the reload; everything else is in force.
+    List {
+        /// Its name.
+        name: String,
+        /// Its file.
+        file: PathBuf,
+        /// The reason.
+        fault: String,
+    },
     /// There is no zone of this name.
     NoSuchZone {
         /// The name.
@@ -192,6 +201,9 @@ impl fmt::Display for CommandFault {
             Self::Stopping => ReloadFault::Stopping.fmt(f),
             Self::NotRecursive => {
                 f.write_str("recursive service is off: the configuration has no [resolver]")
+            }
+            Self::List { name, file, fault } => {
+                write!(f, "the list {name} cannot be used: {}: {fault}", file.display())
             }
             Self::NoSuchZone { name, near: None } => write!(f, "there is no zone {name} here"),
             Self::NoSuchZone { name, near: Some(near) } => {

@@ -228,6 +228,13 @@ pub enum ControlCommand {
         /// The domain.
         domain: String,
     },
+    /// Report the state of every block list.
+    PolicyStatus,
+    /// Report which rule of the block lists decides about a name.
+    PolicyTest {
+        /// The name.
+        name: String,
+    },
     /// Reopen the files of the logs and of dnstap.
     LogReopen,
     /// Change the log level.
@@ -375,6 +382,8 @@ mod tests {
             },
             Verb::ForwardRemove { domain: name() },
             Verb::TrustAnchorList,
+            Verb::PolicyStatus,
+            Verb::PolicyTest { name: name() },
             Verb::NtaList,
             Verb::NtaAdd { domain: name(), time: "1h".into() },
             Verb::NtaRemove { domain: name() },

@@ -6,15 +6,17 @@ use cache::{Freshness, Hit, Key, Lead, Lookup};
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use resolver::{ClientPrefix, QueryKey};
 use transport::Client;
+use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 use wire::{Class, Type};
 
 use crate::access::AccessAction;
+use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
 use crate::message::ReplyOptions;
-use crate::policy::Policy;
 use crate::service::Service;
+use crate::settings::Policy;
 
 /// The cache; empty if recursive service is off.
 #[derive(Clone)]
@@ -29,10 +31,16 @@ struct On {
     policy: Arc<Policy>,
 }
 
-/// The position of an answer in the cache.
-pub struct CacheLocation {
-    lead: Lead,
-    cache_view: CacheView,
+/// Where the answer to a query is looked up.
+pub struct CacheLocation(Found);
+
+/// What was found for a query before its answer is read.
+#[derive(Clone, Copy)]
+enum Found {
+    /// The position of its answer in the cache.
+    Entry { lead: Lead, cache_view: CacheView },
+    /// A list blocks the name.
+    Blocked(Blocked),
 }
 
 impl Cached {
@@ -76,6 +84,20 @@ impl On {
         }
         asked.stats.cache_hits.add(1);
         asked.stats.cache_negative.add(u64::from(hit.negative));
+    }
+}
+
+impl On {
+    /// Writes the answer for a name that a list blocks.
+    #[cold]
+    fn blocked(
+        &self,
+        lists: &BlockLists,
+        blocked: Blocked,
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+    ) -> ErrorInfo {
+        lists.write(blocked, asked.name(), asked.question.qtype, b)
     }
 }
 
@@ -123,15 +145,18 @@ impl Memory for Cached {
         if !may_recurse || !request.header.recursion_desired() {
             return None;
         }
+        if let Some(blocked) = policy.blocks(qname, question.qtype, question.qclass) {
+            return Some(CacheLocation(Found::Blocked(blocked)));
+        }
         let cache_view = policy.cache_views.of(qname, question.qtype)?;
         let lead = service.cache().find(&key(request, question, qname, cache_view))?;
-        Some(CacheLocation { lead, cache_view })
+        Some(CacheLocation(Found::Entry { lead, cache_view }))
     }
 
     #[inline]
     fn prefetch(&self, _: usize, location: &mut CacheLocation, _: &HashedName) -> bool {
-        if let Some(On { service, .. }) = &self.on {
-            service.cache().prefetch(&location.lead);
+        if let (Some(On { service, .. }), Found::Entry { lead, .. }) = (&self.on, &location.0) {
+            service.cache().prefetch(lead);
         }
         false
     }
@@ -145,18 +170,33 @@ impl Memory for Cached {
         (): &'s mut (),
     ) -> Result<MemoryResult<'s>, Refusal> {
         let Some(on @ On { service, policy }) = &self.on else { return Ok(MemoryResult::Nothing) };
+        let (lead, cache_view) = match location.0 {
+            Found::Entry { lead, cache_view } => (lead, cache_view),
+            Found::Blocked(blocked) => {
+                let written = |lists: &Arc<BlockLists>| on.blocked(lists, blocked, asked, b);
+                return Ok(MemoryResult::Answer(policy.lists.as_ref().map(written)));
+            }
+        };
         if asked.question.qtype == Type::AAAA && policy.dns64.is_some() {
             // DNS64 may have to synthesize the answer.
             return Ok(MemoryResult::Nothing);
         }
-        let key = key(asked.request, asked.question, asked.qname, location.cache_view);
+        let (question_only, header) = (b.mark(), b.header());
+        let key = key(asked.request, asked.question, asked.qname, cache_view);
         let now = service.now(asked.received);
-        match service.cache().copy(&location.lead, &key, now, b.spare_mut()) {
+        match service.cache().copy(&lead, &key, now, b.spare_mut()) {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                on.finish(&hit, location.cache_view, asked, b)
+                on.finish(&hit, cache_view, asked, b);
+                if let Some(lists) = &policy.lists
+                    && let Some(blocked) = lists.blocks_alias(&self.key, b.written(), hit.counts[0])
+                {
+                    b.rollback(question_only);
+                    b.flags(|now| *now = header);
+                    return Ok(MemoryResult::Answer(Some(on.blocked(lists, blocked, asked, b))));
+                }
             }
             Lookup::TooLong(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, location.cache_view, asked, b);
+                on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, cache_view, asked, b);
                 b.flags(|header| header.set_truncated(true));
             }
             _ => return Ok(MemoryResult::Nothing),

@@ -8,9 +8,9 @@ use wire::{LowerNameBuf, Rcode};
 
 use crate::failures::FailureCause;
 use crate::message::{Piece, ReplyOptions};
-use crate::policy::Policy;
 use crate::query_state::QueryState;
 use crate::service::Service;
+use crate::settings::Policy;
 use crate::steps::Step;
 use crate::waiter::{Waiter, WaiterKind, Waiting};
 

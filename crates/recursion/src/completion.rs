@@ -14,8 +14,8 @@ use crate::cache_views::CacheView;
 use crate::clients::is_of_servers;
 use crate::jobs::Moment;
 use crate::message::{Piece, response};
-use crate::policy::Policy;
 use crate::service::Service;
+use crate::settings::Policy;
 use crate::waiter::{Unchecked, Waiter, WaiterKind};
 
 /// How long a withheld answer is cached as NODATA, in seconds.

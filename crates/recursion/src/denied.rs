@@ -12,8 +12,8 @@ use wire::{Class, LowerNameBuf, Rcode, Ttl, Type};
 use crate::cache_views::CacheView;
 use crate::kept::with_ad;
 use crate::message::{Message, Piece};
-use crate::policy::Policy;
 use crate::service::Service;
+use crate::settings::Policy;
 
 /// Largest size of an answer, in bytes; a longer one needs a lookup.
 const MAX_ANSWER_BYTES: usize = 4096;

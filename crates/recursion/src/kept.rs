@@ -7,9 +7,9 @@ use wire::{Header, Rcode, Ttl};
 
 use crate::cache_views::CacheView;
 use crate::message::response;
-use crate::policy::Policy;
 use crate::sentinel;
 use crate::service::Service;
+use crate::settings::Policy;
 
 impl Service {
     /// Caches a server's answer, or its replacement. Where answers are validated, only clients with CD get

@@ -9,9 +9,9 @@ use wire::{LowerNameBuf, Ttl};
 use crate::cache_views::CacheView;
 use crate::kept::key;
 use crate::message::{Message, Piece, response};
-use crate::policy::Policy;
 use crate::query_state::QueryState;
 use crate::service::Service;
+use crate::settings::Policy;
 
 /// The result of answering a query from local state.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]

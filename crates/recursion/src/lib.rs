@@ -12,9 +12,11 @@
 //! | `local` | special-use names and local data |
 //! | `private` | filters private addresses from upstream answers |
 //! | `dns64` | synthesizes AAAA records from A records (RFC 6147) |
-//! | `policy` | the operator's settings, compiled |
+//! | `count` | counters that threads share |
+//! | `block_lists` | names that lists block |
+//! | `settings` | the operator's settings, compiled |
 //! | `sentinel` | root key trust anchor sentinel (RFC 8509) |
-//! | `count`, `failures`, `stats` | counters; causes of SERVFAIL |
+//! | `failures`, `stats` | causes of SERVFAIL; counters |
 //! | `stalled`, `bogus`, `repeats`, `sent_reports` | recent queries: served stale, bogus, answered from proofs, reported |
 //! | `message` | answers as messages, replies to clients |
 //! | `quota` | the validation work charged to one query |
@@ -38,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod block_lists;
 mod bogus;
 mod cache_views;
 mod cached;
@@ -53,7 +56,6 @@ mod kept;
 mod known;
 mod local;
 mod message;
-mod policy;
 mod prefix;
 mod private;
 mod query_state;
@@ -63,6 +65,7 @@ mod reports;
 mod sent_reports;
 mod sentinel;
 mod service;
+mod settings;
 mod source;
 mod stalled;
 mod stats;
@@ -72,6 +75,7 @@ mod validation;
 mod waiter;
 
 pub use access::{Access, AccessAction, AccessRule, TooManyRules};
+pub use block_lists::{BlockAnswer, BlockList, BlockLists, Blocked};
 pub use cache_views::Domain;
 pub use cached::Cached;
 pub use completion::LookupCompletion;
@@ -82,9 +86,9 @@ pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
-pub use policy::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};
+pub use settings::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use stats::{RecursionStats, ReportStats, Unreported, ValidationStats};
 pub use validation::Validations;
 pub use waiter::{Verdict, Waiter};

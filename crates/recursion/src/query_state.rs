@@ -7,8 +7,8 @@ use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};
 
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
-use crate::policy::Policy;
 use crate::quota::ValidationQuota;
+use crate::settings::Policy;
 
 /// State of a client's query.
 pub(crate) struct QueryState {

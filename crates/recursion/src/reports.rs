@@ -13,9 +13,9 @@ use wire::name::BadName;
 use wire::{Class, LowerName, LowerNameBuf, Name, Type};
 
 use crate::known::Known;
-use crate::policy::{Policy, ReportLimits};
 use crate::quota::ValidationQuota;
 use crate::service::Service;
+use crate::settings::{Policy, ReportLimits};
 use crate::stats::Unreported;
 use crate::waiter::Waiter;
 

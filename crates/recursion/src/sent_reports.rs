@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use cache::Now;
 
-use crate::policy::ReportLimits;
+use crate::settings::ReportLimits;
 use crate::stats::Unreported;
 use crate::sync::lock;
 

@@ -5,7 +5,7 @@
 use resolver::QueryKey;
 use wire::{Class, Name, Type};
 
-use crate::policy::ValidationConfig;
+use crate::settings::ValidationConfig;
 
 /// Prefixes of the first label. Five digits follow: the key tag.
 const IS_ANCHOR: &[u8] = b"root-key-sentinel-is-ta-";

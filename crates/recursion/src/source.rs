@@ -11,9 +11,9 @@ use wire::{Class, LowerNameBuf, Name, Rcode, Ttl, Type};
 
 use crate::cached::query_key;
 use crate::message::ReplyOptions;
-use crate::policy::Policy;
 use crate::query_state::QueryState;
 use crate::service::Service;
+use crate::settings::Policy;
 use crate::steps::Step;
 use crate::waiter::Waiting;
 

@@ -3,17 +3,20 @@
 
 use cache::Now;
 use query_path::Refusal;
+use resolver::QueryKey;
 use validator::BogusReason;
 use wire::edns::ErrorInfo;
-use wire::{LowerNameBuf, Rcode, Type};
+use wire::hash::HashedName;
+use wire::{Header, LowerNameBuf, Rcode, Type};
 
+use crate::block_lists::{BlockLists, Blocked};
 use crate::failures::FailureCause;
 use crate::known::Known;
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
-use crate::policy::Policy;
 use crate::query_state::QueryState;
 use crate::sentinel;
 use crate::service::Service;
+use crate::settings::Policy;
 use crate::stalled::Refresh;
 
 /// What to do next.
@@ -40,6 +43,9 @@ impl Service {
     /// Answers from cached data as far as possible, and returns the next step.
     pub(crate) fn next_step(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Step {
         loop {
+            if let Some(reply) = self.blocked(policy, query_state) {
+                return Step::Reply(reply);
+            }
             let (piece, leads_to) = match self.known(policy, &query_state.next, Some(query_state.client), now)
             {
                 Known::Answer(piece) => (piece, None),
@@ -147,6 +153,23 @@ impl Service {
         Step::Refuse(CHAIN)
     }
 
+    /// Returns the reply to a query whose next name a list blocks, so that no server is asked about it.
+    fn blocked(&self, policy: &Policy, query_state: &QueryState) -> Option<Reply> {
+        let lists = policy.lists.as_deref()?;
+        let QueryState { asked, next, .. } = query_state;
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache().key(), next.name.as_name());
+        let blocked = policy.blocks(&hashed, next.qtype, next.qclass)?;
+        blocked_reply(lists, if next.name == asked.name { blocked } else { blocked.of_alias() }, asked)
+    }
+
+    /// Returns the reply to a query whose answer leads through an alias to a name that a list blocks.
+    fn blocked_alias(&self, policy: &Policy, asked: &QueryKey, message: &[u8]) -> Option<Reply> {
+        let lists = policy.lists.as_deref()?;
+        let [_, answers, ..] = Header::of(message)?.counts();
+        blocked_reply(lists, lists.blocks_alias(self.cache().key(), message, answers)?, asked)
+    }
+
     /// Completes the answer with its last piece.
     fn end(&self, policy: &Policy, query_state: &QueryState, piece: Piece, now: Now) -> Step {
         if query_state.authentic
@@ -162,6 +185,9 @@ impl Service {
             }
         }
         let Some(links) = &query_state.links else {
+            if let Some(reply) = self.blocked_alias(policy, &query_state.asked, piece.message.bytes()) {
+                return Step::Reply(reply);
+            }
             return Step::Reply(query_state.reply(piece.message, piece.rcode));
         };
         let authentic = query_state.authentic && !query_state.stale;
@@ -171,8 +197,19 @@ impl Service {
         if !links.from_zone && !query_state.dns64 && !query_state.stale {
             self.keep(policy, &query_state.asked, &joined, piece.negative_ttl, now);
         }
+        if let Some(reply) = self.blocked_alias(policy, &query_state.asked, &joined) {
+            return Step::Reply(reply);
+        }
         Step::Reply(query_state.reply(Message::Own(joined.into()), piece.rcode))
     }
+}
+
+/// Returns the reply to a blocked query. If the name on the way is another one, the query name gets the
+/// answer.
+fn blocked_reply(lists: &BlockLists, blocked: Blocked, asked: &QueryKey) -> Option<Reply> {
+    let (message, rcode) = lists.message(blocked, asked)?;
+    let message = Message::Own(message.into());
+    Some(Reply { message, rcode, authoritative: false, authentic: false, info: Some(ErrorInfo::BLOCKED) })
 }
 
 /// Returns the refusal for a bogus answer.

@@ -396,6 +396,9 @@ pub enum CtlVerb {
     /// Temporary negative trust anchors (RFC 7646): domains in which nothing is validated.
     #[command(subcommand)]
     Nta(CtlNta),
+    /// Block lists.
+    #[command(subcommand)]
+    Policy(CtlPolicy),
     /// Every trust anchor, and every key that may become one (RFC 5011).
     TrustAnchors,
     /// Explain step by step how a query would be answered.
@@ -493,6 +496,18 @@ pub enum CtlForward {
     Remove {
         /// The domain.
         domain: String,
+    },
+}
+
+/// Commands on block lists.
+#[derive(Debug, Subcommand)]
+pub enum CtlPolicy {
+    /// Every block list: its rules, its faults, what it blocked.
+    Status,
+    /// The rule of the lists that decides about a name.
+    Test {
+        /// The name.
+        name: String,
     },
 }
 

@@ -6,16 +6,16 @@ use std::sync::mpsc::channel;
 
 use transport::unix_now;
 use wire::hash::HashKey;
-use zone_plan::ZoneSpec;
+use zone_plan::{WantedZones, ZoneSpec};
 
 use super::judge::{self, ZoneVerdict, judge, text_of};
 use crate::args::CheckArgs;
 use crate::print_out;
-use config::Settings;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK};
 use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
+use config::{AcceptedConfig, Settings};
 use zone_manager::zones::resolve::resolve;
 
 /// Runs `nomen check`; returns the exit code. `trial` checks what a start needs of the system.
@@ -55,22 +55,14 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         }
     };
     wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
-    let names = wanted.specs.iter().map(|spec| spec.name());
-    for warning in accepted.config.settings.shadowed_rules(names) {
-        eprint!("{}", accepted.sources.render_as("warning", &warning));
-    }
+    warn(&accepted, &wanted);
     let inner_rules = accepted.config.settings.inner_rules(wanted.specs.iter().map(|spec| spec.name()));
-    for (spec, doubt) in wanted.doubtful() {
-        let name = spec.name();
-        eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it intended?", spec.text);
-    }
-    let notes = accepted.config.settings.recursive().map(|recursive| recursive.anchor_notes());
-    notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));
+    let bad_lists = check_lists(&accepted.config.settings);
     let refused = wanted.refused.len();
     let file = args.file.display();
     if args.no_zones {
         say!("{file}: the configuration is good ({} zones not checked)", wanted.specs.len());
-        return if refused == 0 { EXIT_OK } else { EXIT_FAULTS };
+        return if refused == 0 && bad_lists == 0 { EXIT_OK } else { EXIT_FAULTS };
     }
     let specs = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
     let mut checked = check_zones(specs, args, &inner_rules);
@@ -81,12 +73,51 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         eprintln!("{file}: {refused} files have names that are no zone names");
         checked.code = checked.code.max(EXIT_FAULTS);
     }
+    if bad_lists > 0 {
+        eprintln!("{file}: {bad_lists} block lists cannot be used");
+        checked.code = checked.code.max(EXIT_FAULTS);
+    }
     match checked.bad() {
-        None if refused > 0 => {}
+        None if refused > 0 || bad_lists > 0 => {}
         None => say!("{file}: {}", checked.good()),
         Some(bad) => eprintln!("{file}: {bad}"),
     }
     checked.code
+}
+
+/// Shows what is allowed and probably not intended.
+fn warn(accepted: &AcceptedConfig, wanted: &WantedZones) {
+    let AcceptedConfig { config, sources } = accepted;
+    for warning in config.settings.shadowed_rules(wanted.specs.iter().map(|spec| spec.name())) {
+        eprint!("{}", sources.render_as("warning", &warning));
+    }
+    for (spec, doubt) in wanted.doubtful() {
+        let name = spec.name();
+        eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it intended?", spec.text);
+    }
+    let notes = config.settings.recursive().map(|recursive| recursive.anchor_notes());
+    notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));
+}
+
+/// Reads every block list. Returns the number of lists that cannot be used.
+fn check_lists(settings: &Settings) -> usize {
+    let mut bad = 0;
+    for list in settings.lists().lists {
+        match list.check() {
+            Ok(report) => {
+                list.places(&report).for_each(|fault| eprintln!("warning: {fault}"));
+                let more = report.faults - report.first.len();
+                if more > 0 {
+                    eprintln!("warning: {}: {more} more lines cannot be used", list.file.display());
+                }
+            }
+            Err(fault) => {
+                bad += 1;
+                eprintln!("error: list {}: {}: {fault}", list.name, list.file.display());
+            }
+        }
+    }
+    bad
 }
 
 /// The result of checking all zones.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use transport::unix_now;
 
-use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone};
+use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone};
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use control::protocol::{self, AcceptedVersion, AnswerLine, ControlCommand};
@@ -90,19 +90,14 @@ fn command(verb: &CtlVerb) -> ControlCommand {
             ControlCommand::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
         }
         CtlVerb::Cache(cache) => about_cache(cache),
-        CtlVerb::Forward(CtlForward::List) => ControlCommand::ForwardList,
-        CtlVerb::Forward(CtlForward::Add { domain, servers, stub }) => {
-            ControlCommand::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
-        }
-        CtlVerb::Forward(CtlForward::Remove { domain }) => {
-            ControlCommand::ForwardRemove { domain: domain.clone() }
-        }
+        CtlVerb::Forward(forward) => about_forward(forward),
         CtlVerb::TrustAnchors => ControlCommand::TrustAnchorList,
         CtlVerb::Nta(CtlNta::List) => ControlCommand::NtaList,
         CtlVerb::Nta(CtlNta::Add { domain, time }) => {
             ControlCommand::NtaAdd { domain: domain.clone(), time: time.clone() }
         }
         CtlVerb::Nta(CtlNta::Remove { domain }) => ControlCommand::NtaRemove { domain: domain.clone() },
+        CtlVerb::Policy(policy) => about_policy(policy),
         CtlVerb::Stop => ControlCommand::Stop,
     }
 }
@@ -121,6 +116,23 @@ fn line_of(words: &[String]) -> String {
 fn whole(file: &Option<PathBuf>) -> Option<String> {
     let path = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
     path.map(|path| path.display().to_string())
+}
+
+fn about_forward(verb: &CtlForward) -> ControlCommand {
+    match verb {
+        CtlForward::List => ControlCommand::ForwardList,
+        CtlForward::Add { domain, servers, stub } => {
+            ControlCommand::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
+        }
+        CtlForward::Remove { domain } => ControlCommand::ForwardRemove { domain: domain.clone() },
+    }
+}
+
+fn about_policy(verb: &CtlPolicy) -> ControlCommand {
+    match verb {
+        CtlPolicy::Status => ControlCommand::PolicyStatus,
+        CtlPolicy::Test { name } => ControlCommand::PolicyTest { name: name.clone() },
+    }
 }
 
 fn about_cache(verb: &CtlCache) -> ControlCommand {
@@ -238,6 +250,13 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
         (CtlVerb::Nta(CtlNta::List), Value::Array(anchors)) => anchors.iter().map(anchor_text).collect(),
+        (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) if lists.is_empty() => {
+            "there are no block lists\n".into()
+        }
+        (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) => lists.iter().map(list_text).collect(),
+        (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
+            format!("{}\n", map.get("text").map(flat).unwrap_or_default())
+        }
         (CtlVerb::TrustAnchors, Value::Array(anchors)) => anchors.iter().map(trust_anchor_text).collect(),
         (CtlVerb::Explain { .. }, Value::Object(map)) => {
             let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -305,6 +324,29 @@ fn moment_and_age(time: UnixTime, now: UnixTime) -> String {
     let age = in_days(time.abs_diff(now).as_secs());
     let age = if time > now { format!("in {age}") } else { format!("{age} ago") };
     format!("{} ({age})", moment(time))
+}
+
+/// Returns the state of a block list as text.
+fn list_text(list: &Value) -> String {
+    let [name, file, kind, blocked] = ["name", "file", "kind", "blocked"].map(|key| flat(&list[key]));
+    let effect = if kind == "allow" { "exempts names".into() } else { format!("blocked {blocked} queries") };
+    let mut out = match (list["rules"].as_u64(), &list["loaded"]) {
+        (Some(rules), loaded) => {
+            let loaded = value_text("loaded", loaded);
+            format!("{name}: {rules} rules, {effect}; {file}, loaded {loaded}\n")
+        }
+        (None, _) => format!("{name}: no rules; {file}\n"),
+    };
+    if let Some(fault) = list["fault"].as_str() {
+        out += &format!("    the file cannot be used: {fault}\n");
+    }
+    let unusable = list["lines_unusable"].as_u64().unwrap_or(0);
+    if unusable > 0 {
+        out += &format!("    {unusable} lines cannot be used; the first:\n");
+    }
+    let first = list["first_unusable"].as_array().into_iter().flatten();
+    first.for_each(|line| out += &format!("    {}\n", flat(line)));
+    out
 }
 
 /// Returns the changes of a zone, one line per record, after the warnings.

@@ -63,6 +63,8 @@ impl ErrorInfo {
     pub const CACHED_ERROR: ErrorInfo = ErrorInfo(13);
     /// The server is not ready to respond yet.
     pub const NOT_READY: ErrorInfo = ErrorInfo(14);
+    /// Blocked by the policy of the server's operator.
+    pub const BLOCKED: ErrorInfo = ErrorInfo(15);
     /// Filtered at the request of the client's operator.
     pub const FILTERED: ErrorInfo = ErrorInfo(17);
     /// The client is not permitted to ask this.

@@ -128,6 +128,8 @@ impl<'s> RecursiveConfig<'s> {
         PolicyConfig {
             access: access::rules(access, interfaces),
             local: local.config(names),
+            // Its rules are read from files, which the caller does.
+            lists: None,
             private: private.config(),
             dns64: synthesis.config(),
             domains,

@@ -18,7 +18,7 @@ use wire::hash::HashedName;
 use wire::name::NameBuf;
 use wire::{Class, Type};
 
-use super::CommandResult;
+use super::{CommandResult, block_lists};
 use crate::fault::{ArgumentFault, CommandFault};
 use crate::parts::ServerParts;
 use config::zone_name::zone_name;
@@ -129,6 +129,14 @@ fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: Explain
     if inspection.local {
         steps.push(said("local", "it is a special-use name, or local data: answered here"));
         return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
+    }
+    if let Some((rule, list)) = &inspection.listed {
+        let step = block_lists::described(recursive, question.name.as_name(), *rule, list);
+        let is_blocked = step["result"] == "blocked";
+        steps.push(with(step, "kind", "list"));
+        if is_blocked {
+            return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
+        }
     }
     if inspection.rule.is_none() {
         steps.push(said("no-rule", "no rule names servers for it"));

@@ -1,5 +1,6 @@
 //! Executes commands: each is executed by the file for its part of the server, and answered with JSON.
 
+mod block_lists;
 mod explain;
 mod log;
 mod record_text;
@@ -103,6 +104,8 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         Verb::NtaRemove { domain } => {
             recursive(parts, move |service| recursion::anchor_remove(service, &domain)).await
         }
+        Verb::PolicyStatus => recursive(parts, block_lists::status).await,
+        Verb::PolicyTest { name } => recursive(parts, move |service| block_lists::test(service, &name)).await,
         Verb::LogReopen => blocking(parts, log::reopen).await,
         Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,
         Verb::LogQueries { on, share } => {
@@ -177,7 +180,12 @@ async fn order(parts: &Arc<ServerParts>, name: String, order: ZoneOrder) -> Comm
 /// Reads the configuration and changed zones again.
 async fn reload(parts: &ServerParts, force: bool) -> CommandResult {
     let removal = if force { Removal::Force } else { Removal::HoldBack };
-    report(ended(parts.manager.reload(removal)).await)
+    let round = report(ended(parts.manager.reload(removal)).await)?;
+    let recursive = parts.recursive.as_deref();
+    match recursive.and_then(block_lists::fault) {
+        Some(fault) => Err(fault),
+        None => Ok(round),
+    }
 }
 
 /// Adds a zone.

@@ -12,7 +12,7 @@ use wire::NameBuf;
 
 use super::{Bucket, Buckets, Figures, MetricType, Printer, labelled};
 use serving::frontend::Frontend;
-use serving::recursive::{LocalRootStatus, Recursive, recursion_counts};
+use serving::recursive::{ListStatus, LocalRootStatus, Recursive, recursion_counts};
 
 /// Metrics of recursive service.
 pub struct RecursionFigures {
@@ -62,6 +62,7 @@ impl Figures for RecursionFigures {
             "Memory of cached delegations and addresses of their servers (limit: delegations-size)",
             delegations as f64,
         )?;
+        block_lists(recursive, out)?;
         local_root(recursive, out)?;
         trust_anchors(recursive, out)?;
         failures(recursive, out)?;
@@ -69,6 +70,28 @@ impl Figures for RecursionFigures {
         unreported(recursive, out)?;
         upstreams(&recursive.forward.upstreams(), out)
     }
+}
+
+fn block_lists(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
+    let Some(in_force) = recursive.lists.in_force() else { return Ok(()) };
+    let help = "Memory that the rules of block lists use";
+    out.gauge("policy_bytes", help, in_force.rules().bytes() as f64)?;
+    let lists = recursive.lists.status();
+    let series = |read: fn(&(ListStatus, u64)) -> u64| {
+        lists.iter().map(move |list| ([("list", list.0.config.name.clone().into())], read(list)))
+    };
+    let help = "Queries that this list blocked";
+    out.family("policy_blocked", help, MetricType::Counter, series(|(_, blocked)| *blocked))?;
+    let help = "Rules of this list that are in force";
+    let rules = series(|(list, _)| list.report.as_ref().map_or(0, |report| report.rules as u64));
+    out.family("policy_rules", help, MetricType::Gauge, rules)?;
+    let help = "Lines of this list that cannot be used";
+    let lines = series(|(list, _)| list.report.as_ref().map_or(0, |report| report.faults as u64));
+    out.family("policy_unusable_lines", help, MetricType::Gauge, lines)?;
+    let help =
+        "1 if the file of this list cannot be used; its last good version is in force, if there is one";
+    let failed = series(|(list, _)| u64::from(list.fault.is_some()));
+    out.family("policy_list_failed", help, MetricType::Gauge, failed)
 }
 
 fn local_root(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {

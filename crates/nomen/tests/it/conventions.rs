@@ -235,6 +235,7 @@ fn everything_on() -> (Server, SocketAddr) {
         ("example.zone", signed(now() + 86_400)),
         ("updated.zone", APEX.into()),
         ("cat", catalog.into()),
+        ("ads.txt", "ads.test\n".into()),
         ("members/a.test", APEX.into()),
         // So many iterations that the zone has a series of its own.
         ("hashed.zone", hashed("hashed.test.", 150)),
@@ -247,7 +248,8 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\
          [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
          [[zone]]\nname = \"hashed.test\"\nfile = \"hashed.zone\"\n\
-         [resolver]\n[[resolver.forward]]\nservers = [{closed}]\n[dnstap]\nfile = \"tap\"\n",
+         [resolver]\n[[resolver.forward]]\nservers = [{closed}]\n[dnstap]\nfile = \"tap\"\n\
+         [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n",
         written(at),
         closed = written(closed)
     );
@@ -368,7 +370,7 @@ fn what_is_off_has_no_series() {
 }
 
 /// Headings of the page, each with when its series exist, and the beginnings of their names after `nomen_`.
-const PARTS: [(&str, &str, &[&str]); 12] = [
+const PARTS: [(&str, &str, &[&str]); 13] = [
     (
         "Queries and replies",
         "Always.",
@@ -442,6 +444,7 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
             "error_reports",
         ],
     ),
+    ("Block lists", "With `[[policy.list]]`; see [BLOCKING.md](BLOCKING.md).", &["policy_"]),
     (
         "The process",
         "Always. `process_…` have the names that Prometheus clients use.",

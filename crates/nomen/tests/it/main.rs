@@ -3,6 +3,7 @@
 
 mod activation;
 mod audit;
+mod blocking;
 mod broken;
 mod carets;
 mod catalogs;

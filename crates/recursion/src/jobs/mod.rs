@@ -20,7 +20,7 @@ use cache::Now;
 use validator::{TrustTable, Validation};
 use wire::UnixTime;
 
-use crate::policy::{Policy, ValidationConfig};
+use crate::settings::{Policy, ValidationConfig};
 
 /// Validation settings and cached keys.
 pub(crate) struct Basis {

@@ -12,7 +12,7 @@ use super::Basis;
 use super::form::Form;
 use super::job::Job;
 use super::queue::Candidate;
-use crate::policy::Policy;
+use crate::settings::Policy;
 use crate::waiter::Wanted;
 
 /// Recent validations kept for clients that are settled later than others.

@@ -3,6 +3,7 @@
 
 mod access;
 mod answers;
+mod blocking;
 mod cases;
 mod chains;
 mod denied;

@@ -75,6 +75,7 @@ pub(crate) fn policy() -> PolicyConfig {
             transports: None,
         }],
         local: LocalConfig::default(),
+        lists: None,
         private: PrivateConfig::default(),
         dns64: None,
         domains: vec![domain(".")],

@@ -7,6 +7,7 @@
 //! | `anchors` | the thread that queries for keys of followed trust anchors, and ends negative ones |
 //! | `local_root` | the copy of the root zone |
 //! | `own_zones` | the zones served here, as the resolver sees them |
+//! | `lists` | block lists |
 //! | `kept` | text files on disk, for `anchors` |
 //! | `figures` | counters |
 //!
@@ -15,6 +16,7 @@
 mod anchors;
 mod figures;
 mod kept;
+mod lists;
 mod local_root;
 mod own_zones;
 pub mod store;
@@ -47,8 +49,10 @@ pub use anchors::{FollowedZone, LONGEST_NEGATIVE, ShownAnchor};
 use config::Adopt;
 use config::Settings;
 use config::interfaces::Interfaces;
+use config::lists::ListsConfig;
 use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
+pub use lists::{ListStatus, Lists};
 pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
 use own_zones::OfEngine;
 use store::CacheFile;
@@ -65,8 +69,10 @@ pub struct Plan {
     pub cache: cache::CacheConfig,
     /// Whether the cache takes all its memory at the start.
     pub preallocate: bool,
-    /// Which clients may query, and how queries are answered.
+    /// Which clients may query, and how queries are answered. Without block lists.
     pub policy: PolicyConfig,
+    /// Block lists.
+    pub lists: ListsConfig,
     /// Forwarding and iteration rules.
     pub forward: ForwardConfig,
     /// Whether answers are validated under rules that are added at run time.
@@ -95,6 +101,8 @@ pub struct Recursive {
     pub file: Option<CacheFile>,
     /// The local copy of the root zone.
     pub local_root: Arc<LocalRoot>,
+    /// The block lists.
+    pub lists: Lists,
     /// The zones served here, for resolving names that they delegate.
     own_zones: OwnZones,
     outgoing: Arc<Outgoing<ResolverRequest<Waiter>>>,
@@ -180,6 +188,8 @@ impl Recursive {
         let (anchor_files, preallocates) = (state.map(AnchorFiles::new), plan.preallocate);
         let own_zones = OwnZones::new(Arc::new(OfEngine(Arc::downgrade(engine))));
         take_zones_here(&mut plan.forward, &local_root, &own_zones);
+        let lists = Lists::new(engine.key());
+        plan.policy.lists = lists.load(&plan.lists);
         let decided = Decided::first(plan, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
         if preallocates {
@@ -219,6 +229,7 @@ impl Recursive {
             forward,
             file,
             local_root,
+            lists,
             own_zones,
             outgoing,
             engine,
@@ -262,7 +273,8 @@ impl Recursive {
     /// # Errors
     /// If the policy cannot be applied; nothing has changed then.
     pub fn configure(&self, plan: Plan) -> Result<(), PolicyFault> {
-        let Plan { policy, mut forward, validates, followed, signals, .. } = plan;
+        let Plan { mut policy, mut forward, validates, followed, signals, lists, .. } = plan;
+        policy.lists = self.lists.load(&lists);
         take_zones_here(&mut forward, &self.local_root, &self.own_zones);
         let mut decided = lock(&self.decided);
         let (points, negative) = (decided.points.clone(), decided.negative.clone());
@@ -530,6 +542,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
     Some(Plan {
         cache: wanted.cache_config(),
         policy: wanted.policy_config(&interfaces),
+        lists: settings.lists(),
         forward: wanted.forward_config(),
         validates: wanted.validates(),
         followed: wanted.followed(),

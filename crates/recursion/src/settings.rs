@@ -2,12 +2,15 @@
 //!
 //! It is replaced as a whole; each batch of queries uses one version.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
-use wire::hash::HashKey;
+use wire::hash::{HashKey, HashedName};
+use wire::{Class, Type};
 
 use crate::access::{Access, AccessRule, TooManyRules};
+use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::{Domain, Realms};
 use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
 use crate::local::{LocalConfig, LocalNames};
@@ -20,6 +23,8 @@ pub struct PolicyConfig {
     pub access: Vec<AccessRule>,
     /// Local names.
     pub local: LocalConfig,
+    /// Names that lists block, unless they are local; `None`: no lists.
+    pub lists: Option<Arc<BlockLists>>,
     /// Private addresses, which upstream answers must not contain.
     pub private: PrivateConfig,
     /// DNS64 settings; `None`: off.
@@ -115,6 +120,7 @@ impl std::error::Error for PolicyFault {}
 pub(crate) struct Policy {
     pub(crate) access: Access,
     pub(crate) local: LocalNames,
+    pub(crate) lists: Option<Arc<BlockLists>>,
     pub(crate) private: Option<PrivateAddresses>,
     pub(crate) dns64: Option<Dns64>,
     pub(crate) cache_views: Realms,
@@ -130,11 +136,19 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
+    /// Returns whether a list blocks a query for this name. Local names are the operator's own.
+    #[inline]
+    pub(crate) fn blocks(&self, name: &HashedName, qtype: Type, qclass: Class) -> Option<Blocked> {
+        let blocked = self.lists.as_ref()?.blocks(name)?;
+        (qclass == Class::IN && !self.local.is_local(name, qtype, qclass)).then_some(blocked)
+    }
+
     pub(crate) fn new(config: &PolicyConfig, key: &HashKey) -> Result<Policy, PolicyFault> {
         let private = (!config.private.blocks.is_empty()).then(|| PrivateAddresses::new(&config.private));
         Ok(Policy {
             access: Access::new(&config.access).map_err(PolicyFault::Access)?,
             local: LocalNames::new(&config.local, key),
+            lists: config.lists.clone(),
             private,
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
             cache_views: Realms::new(&config.domains, key, config.validation.anchors.fingerprint()),

@@ -1,0 +1,147 @@
+//! Block lists: a second nomen is the upstream server.
+
+use std::fs;
+
+use crate::metrics::http;
+use crate::support::{APEX, Server, free_address, run, text, written};
+
+const UPSTREAM: &str =
+    "www A 192.0.2.1\nalias CNAME t.ads\nt.ads A 192.0.2.2\nfree.ads A 192.0.2.3\nlate A 192.0.2.4\n";
+
+/// A forwarder with a list `ads`, with more text behind its block, and with its upstream server.
+fn blocker(ads: &str, keys: &str, more: &str) -> (Server, Server) {
+    let upstream = Server::start(&format!("{APEX}{UPSTREAM}"), "");
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("ads.txt"), ads).expect("written");
+    fs::write(folder.path().join("free.txt"), "free.ads.example\n").expect("written");
+    let resolver = format!(
+        "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\n\
+         client-timeout = \"60s\"\n\
+         [[resolver.forward]]\nservers = [{}]\n",
+        written(upstream.address)
+    );
+    let lists = format!(
+        "[[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n{keys}\
+         [[policy.list]]\nname = \"free\"\nfile = \"free.txt\"\nkind = \"allow\"\n{more}"
+    );
+    (Server::start_in(folder, "", &format!("{resolver}{lists}")), upstream)
+}
+
+const ADS: &str = "# ads\n||ads.example^\n0.0.0.0 other.example\n";
+
+#[test]
+fn a_listed_name_is_blocked_and_an_exception_is_not() {
+    let (server, upstream) = blocker(ADS, "", "");
+    for name in ["ads.example", "x.ads.example", "other.example", "alias.example"] {
+        let answer = server.query(&[name]);
+        assert!(answer.contains("status: NXDOMAIN") && answer.contains("EDE: 15 (Blocked)"), "{answer}");
+        assert!(answer.contains("SOA"), "clients cache it: {answer}");
+    }
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    assert_eq!(server.query(&["free.ads.example", "+short"]), "192.0.2.3\n");
+    assert_eq!(upstream.counter("udp.type.A"), 3, "two names and the alias");
+    let status = server.ctl_json(&["policy", "status"]);
+    assert_eq!((&status[0]["rules"], &status[0]["blocked"]), (&2.into(), &4.into()), "{status}");
+    assert_eq!((&status[1]["kind"], &status[1]["blocked"]), (&"allow".into(), &0.into()), "{status}");
+}
+
+#[test]
+fn commands_show_the_list_and_the_line() {
+    let (server, _upstream) = blocker(ADS, "", "");
+    let blocked = server.ctl_json(&["policy", "test", "x.Ads.example"]);
+    let wanted = ["blocked", "ads", "ads.example."].map(serde_json::Value::from);
+    assert_eq!(["result", "list", "name"].map(|key| blocked[key].clone()), wanted, "{blocked}");
+    assert_eq!(blocked["line"], 2);
+    let said = text(&server.ctl(&["policy", "test", "x.ads.example"]).stdout);
+    assert_eq!(said, "the list ads, line 2, blocks it: the rule for ads.example. and all names below\n");
+    let said = text(&server.ctl(&["policy", "status"]).stdout);
+    assert!(
+        said.starts_with("ads: 2 rules, blocked 0 queries; ") && said.contains("ads.txt, loaded 20"),
+        "{said}"
+    );
+    let exempt = server.ctl_json(&["policy", "test", "free.ads.example"]);
+    assert_eq!(
+        (&exempt["result"], &exempt["list"], &exempt["line"]),
+        (&"exempt".into(), &"free".into(), &1.into())
+    );
+    assert_eq!(server.ctl_json(&["policy", "test", "www.example"])["result"], "no-rule");
+    let said = text(&server.ctl(&["explain", "x.ads.example"]).stdout);
+    assert!(said.contains("the list ads, line 2, blocks it") && said.contains("NXDOMAIN"), "{said}");
+    let said = text(&server.ctl(&["explain", "free.ads.example"]).stdout);
+    assert!(said.contains("the list free, line 1, exempts it") && said.contains("192.0.2.3"), "{said}");
+}
+
+#[test]
+fn a_reload_takes_changed_lists_and_keeps_the_last_good_one() {
+    let (server, _upstream) = blocker(ADS, "answer = \"null\"\n", "");
+    assert_eq!(server.query(&["t.ads.example", "+short"]), "0.0.0.0\n");
+    assert_eq!(server.query(&["late.example", "+short"]), "192.0.2.4\n");
+    server.write("ads.txt", "late.example\n");
+    server.reload();
+    assert_eq!(server.query(&["late.example", "+short"]), "0.0.0.0\n", "although it is cached");
+    assert_eq!(server.query(&["t.ads.example", "+short"]), "192.0.2.2\n");
+    server.write("ads.txt", "<!DOCTYPE html>\n<html>\n<h1>Not Found</h1>\n");
+    let reload = server.ctl(&["reload"]);
+    let said = text(&reload.stderr);
+    assert_eq!(reload.status.code(), Some(1), "{said}");
+    assert!(said.contains("the list ads cannot be used") && said.contains("ads.txt: not a list"), "{said}");
+    assert_eq!(server.query(&["late.example", "+short"]), "0.0.0.0\n", "the last good version");
+    let status = server.ctl_json(&["policy", "status"]);
+    assert!(status[0]["fault"].as_str().is_some_and(|fault| fault.contains("not a list")), "{status}");
+    fs::remove_file(server.path("ads.txt")).expect("removed");
+    assert_eq!(server.ctl(&["reload"]).status.code(), Some(1));
+    assert_eq!(server.query(&["late.example", "+short"]), "0.0.0.0\n");
+    server.write("ads.txt", ADS);
+    server.reload();
+    assert_eq!(server.query(&["late.example", "+short"]), "192.0.2.4\n");
+    server.reconfigure("answer = \"null\"", "answer = [\"192.0.2.80\"]");
+    server.reload();
+    assert_eq!(server.query(&["t.ads.example", "+short"]), "192.0.2.80\n");
+}
+
+#[test]
+fn a_server_starts_without_a_list_that_cannot_be_read() {
+    let (server, _upstream) = blocker("", "", "");
+    assert!(server.log().contains("the list has no rules"), "{}", server.log());
+    assert_eq!(server.query(&["t.ads.example", "+short"]), "192.0.2.2\n");
+    assert_eq!(server.ctl_json(&["policy", "status"])[0]["fault"], "the list is empty");
+}
+
+#[test]
+fn a_check_shows_each_line_that_cannot_be_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = "[[listen]]\naddr = [\"127.0.0.1@5300\"]\n[resolver]\n[[policy.list]]\nname = \"ads\"\nfile = \
+        \"ads.txt\"\n";
+    fs::write(folder.path().join("nomen.toml"), config).expect("written");
+    let check = |list: &[u8]| {
+        fs::write(folder.path().join("ads.txt"), list).expect("written");
+        let output = run(folder.path(), &["check", "nomen.toml"]);
+        (output.status.code(), text(&output.stderr))
+    };
+    assert_eq!(check(b"ads.example\n"), (Some(0), String::new()));
+    let (code, said) = check(b"ads.example\n192.0.2.7 bank.example\nb.example\n/ads/\nc.example\n");
+    assert_eq!(code, Some(0), "{said}");
+    for words in ["ads.txt:2: the address leads to a host", "ads.txt:4: patterns and regular expressions"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let (code, said) = check(b"");
+    assert!(code == Some(1) && said.contains("ads.txt: the list is empty"), "{said}");
+}
+
+#[test]
+fn each_list_has_metrics() {
+    let metrics = free_address();
+    let (server, _upstream) =
+        blocker(&format!("{ADS}a b\n"), "", &format!("[metrics]\nlisten = {}\n", written(metrics)));
+    server.query(&["ads.example"]);
+    let page = http(metrics, "GET /metrics");
+    for line in [
+        "nomen_policy_blocked_total{list=\"ads\"} 1",
+        "nomen_policy_rules{list=\"ads\"} 2",
+        "nomen_policy_unusable_lines{list=\"ads\"} 1",
+        "nomen_policy_list_failed{list=\"ads\"} 0",
+        "nomen_policy_rules{list=\"free\"} 1",
+    ] {
+        assert!(page.lines().any(|found| found.trim_end() == line), "{line}\n{page}");
+    }
+}

@@ -1,0 +1,42 @@
+//! Rules about names and addresses: response policy zones (RPZ, draft-vixie-dnsop-dns-rpz-00) and block
+//! lists, compiled for lookups. Nothing here does I/O, reads a clock or takes a lock.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `rule` | a rule: its source, the names that it covers, its effect; sets of rules |
+//! | `names` | which rules a name has, by the hashes of its suffixes |
+//! | `prefixes` | which rules an address has |
+//! | `rpz` | response policy zones: triggers in owner names, actions in records |
+//! | `list` | block and allow lists as text: hosts files, domains, adblock syntax |
+//! | `rules` | the rules of all sources in one snapshot, and the rule that decides a query |
+//!
+//! A module uses only those above it.
+//!
+//! # Sources and precedence
+//!
+//! A *source* is one response policy zone or one list. Sources are numbered in the operator's order, and the
+//! policy zones come before the lists. For response policy zones the source with the lowest number decides;
+//! within a zone the trigger type decides, then the longest name or prefix (draft, §5). All lists are of
+//! equal rank: an important exception comes before an important block, that before an exception, and that
+//! before a block, whichever lists they are in.
+//!
+//! # Memory
+//!
+//! A name takes 17.5 bytes: the keyed hash that the query path has of every suffix of a query name, 32 bits
+//! of a second hash, the number of a set of rules, a byte that spares most reads of the rest, and half a byte
+//! of index. No name is stored. Two names would have to share 96 bits of two keyed hashes for one to have the
+//! rules of the other; the keys are secret, so that no client and no list can choose such names.
+#![forbid(unsafe_code)]
+
+mod list;
+mod names;
+mod prefixes;
+mod rpz;
+mod rule;
+mod rules;
+
+pub use list::{LineFault, ListFault, ListFormat, ListReport, MAX_FAULTS, check_list, line_of};
+pub use names::NameKeys;
+pub use rpz::{OwnerFault, RpzReport, SkippedRecord};
+pub use rule::{RpzAction, Rule, RuleEffect, RuleReach, SourceId, SourceMask};
+pub use rules::{Decision, Match, PolicyRecord, RuleBuilder, Rules};

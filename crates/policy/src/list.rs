@@ -1,0 +1,541 @@
+//! Block and allow lists as text: hosts files, domains, adblock syntax.
+//!
+//! | format | lines |
+//! |---|---|
+//! | hosts | an address that leads nowhere (`0.0.0.0`, `127.0.0.1`, `::`, `::1`), then names |
+//! | domains | a name, which covers itself; `*.name` or `.name`, which cover all names below, too |
+//! | adblock | <code>&#124;&#124;name^</code>, which covers the name and all below; <code>&#124;name^</code> and `name`, which cover the name itself; `@@` before either exempts; `$important` after it |
+//!
+//! [`ListFormat::Auto`] takes the lines of all three. Comments begin with `#` or `!`. A line that cannot be
+//! used never costs the list: it is counted, and the first are reported with their place.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use wire::LowerName;
+use wire::name::{MAX_LABEL, MAX_NAME};
+
+use crate::rule::{RuleEffect, RuleReach};
+
+/// Most bytes of a line.
+const MAX_LINE: usize = 4096;
+/// Most faults that a report describes.
+pub const MAX_FAULTS: usize = 10;
+/// Names that hosts files have for the host itself.
+const OWN_NAMES: [&[u8]; 10] = [
+    b"localhost",
+    b"localhost.localdomain",
+    b"local",
+    b"broadcasthost",
+    b"ip6-localhost",
+    b"ip6-loopback",
+    b"ip6-localnet",
+    b"ip6-mcastprefix",
+    b"ip6-allnodes",
+    b"ip6-allrouters",
+];
+
+/// The syntax of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListFormat {
+    /// Each line as it looks.
+    #[default]
+    Auto,
+    /// A hosts file.
+    Hosts,
+    /// Domains.
+    Domains,
+    /// Adblock syntax.
+    Adblock,
+}
+
+/// Why a line is no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineFault {
+    /// More than 4096 bytes.
+    TooLong,
+    /// Not a domain name.
+    Name,
+    /// An address that leads to a host.
+    Address,
+    /// A hosts line without a name.
+    NoName,
+    /// A pattern that is not one name.
+    Pattern,
+}
+
+impl fmt::Display for LineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLong => "the line has more than 4096 bytes",
+            Self::Name => "not a domain name",
+            Self::Address => "the address leads to a host: a list blocks names, and never moves them",
+            Self::NoName => "no name after the address",
+            Self::Pattern => "patterns and regular expressions are not supported",
+        })
+    }
+}
+impl std::error::Error for LineFault {}
+
+/// What a list holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListReport {
+    /// Number of rules.
+    pub rules: usize,
+    /// Number of lines with rules for browsers, which have no meaning in the DNS.
+    pub ignored: usize,
+    /// Number of lines with a fault.
+    pub faults: usize,
+    /// The first of them: number of the line, from 1 on, and the reason.
+    pub first: Vec<(usize, LineFault)>,
+}
+
+/// Why a list is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListFault {
+    /// It has no rule and no comment: it is empty.
+    Empty,
+    /// More lines have a fault than have a rule: it is something else, such as an error page.
+    NoList(ListReport),
+}
+
+impl fmt::Display for ListFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the list is empty"),
+            Self::NoList(ListReport { rules, faults, first, .. }) => {
+                write!(f, "not a list: {faults} lines cannot be used, and {rules} can")?;
+                first.first().map_or(Ok(()), |(line, fault)| write!(f, "; line {line}: {fault}"))
+            }
+        }
+    }
+}
+impl std::error::Error for ListFault {}
+
+/// A rule of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListRule<'n> {
+    /// Number of its line, from 1 on.
+    pub(crate) line: usize,
+    pub(crate) name: LowerName<'n>,
+    pub(crate) reach: RuleReach,
+    pub(crate) effect: RuleEffect,
+}
+
+/// The default effect of a rule.
+const BLOCK: RuleEffect = RuleEffect::Block { important: false };
+
+/// Reads a list, and calls `each` with every rule.
+///
+/// # Errors
+/// The text is not a list.
+pub(crate) fn read(
+    text: &[u8],
+    format: ListFormat,
+    mut each: impl FnMut(ListRule<'_>),
+) -> Result<ListReport, ListFault> {
+    let mut report = ListReport::default();
+    let mut reader = LineReader { format, number: 0, name: [0; MAX_NAME] };
+    // Some lists begin with a byte order mark.
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut is_empty = true;
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let line = line.trim_ascii();
+        is_empty &= line.is_empty();
+        reader.number = number;
+        let outcome = reader.line(line, |rule| {
+            report.rules += 1;
+            each(rule);
+        });
+        match outcome {
+            Ok(Line::Used) => {}
+            Ok(Line::Ignored) => report.ignored += 1,
+            Err(fault) => {
+                report.faults += 1;
+                if report.first.len() < MAX_FAULTS {
+                    report.first.push((number, fault));
+                }
+            }
+        }
+    }
+    match report {
+        _ if is_empty => Err(ListFault::Empty),
+        ListReport { rules, faults, .. } if faults > rules => Err(ListFault::NoList(report)),
+        _ => Ok(report),
+    }
+}
+
+/// Reads a list, and reports what it holds.
+///
+/// # Errors
+/// The text is not a list.
+pub fn check_list(text: &[u8], format: ListFormat) -> Result<ListReport, ListFault> {
+    read(text, format, |_| {})
+}
+
+/// Returns the first line of a list with a rule for this name: its number, from 1 on.
+pub fn line_of(text: &[u8], format: ListFormat, name: LowerName<'_>) -> Option<usize> {
+    let mut found = None;
+    let find = |rule: ListRule<'_>| {
+        if found.is_none() && rule.name == name {
+            found = Some(rule.line);
+        }
+    };
+    // Rules are passed on even if the text turns out to be no list.
+    let _ = read(text, format, find);
+    found
+}
+
+/// What became of a line without a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// Its rules are passed on, or it is a comment.
+    Used,
+    /// It is for browsers.
+    Ignored,
+}
+
+/// Reads lines, one after the other.
+struct LineReader {
+    format: ListFormat,
+    /// Number of the line.
+    number: usize,
+    /// The last name, in wire form.
+    name: [u8; MAX_NAME],
+}
+
+impl LineReader {
+    fn line(&mut self, line: &[u8], each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        match line {
+            [] | [b'#' | b'!', ..] => return Ok(Line::Used),
+            [b'[', .., b']'] if self.format != ListFormat::Hosts => return Ok(Line::Used),
+            _ if line.len() > MAX_LINE => return Err(LineFault::TooLong),
+            _ => {}
+        }
+        match self.format {
+            ListFormat::Hosts => self.hosts(line, each),
+            ListFormat::Domains => self.domain(line, each),
+            ListFormat::Adblock => self.adblock(line, each),
+            ListFormat::Auto => {
+                let first = line.split(u8::is_ascii_whitespace).next().unwrap_or(line);
+                if first.len() < line.len() && address(first).is_some() {
+                    self.hosts(line, each)
+                } else if is_cosmetic(line)
+                    || without_comment(line).iter().any(|byte| b"|@^$/".contains(byte))
+                {
+                    self.adblock(line, each)
+                } else {
+                    self.domain(line, each)
+                }
+            }
+        }
+    }
+
+    fn hosts(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        let (text, line) = (without_comment(text), self.number);
+        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let Some(first) = words.next() else { return Ok(Line::Used) };
+        let address = address(first).ok_or(LineFault::Address)?;
+        let mut names = words.peekable();
+        names.peek().ok_or(LineFault::NoName)?;
+        let mut outcome = Ok(Line::Used);
+        for name in names {
+            // A hosts file of a system has these with their real addresses.
+            if OWN_NAMES.iter().any(|own| own.eq_ignore_ascii_case(name)) || name == first {
+                continue;
+            }
+            if !address.is_unspecified() && !address.is_loopback() {
+                return Err(LineFault::Address);
+            }
+            match self.name(name) {
+                Ok(name) => each(ListRule { line, name, reach: RuleReach::Name, effect: BLOCK }),
+                Err(fault) => outcome = Err(fault),
+            }
+        }
+        outcome
+    }
+
+    fn domain(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        let (word, line) = (without_comment(text).trim_ascii_end(), self.number);
+        let (name, reach) = match word {
+            [] => return Ok(Line::Used),
+            [b'*', b'.', name @ ..] | [b'.', name @ ..] => (name, RuleReach::NameAndBelow),
+            name => (name, RuleReach::Name),
+        };
+        if address(name).is_some() {
+            return Err(LineFault::Name);
+        }
+        each(ListRule { line, name: self.name(name)?, reach, effect: BLOCK });
+        Ok(Line::Used)
+    }
+
+    fn adblock(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        if is_cosmetic(text) {
+            return Ok(Line::Ignored);
+        }
+        let line = self.number;
+        let (rule, exempts) = match text {
+            [b'@', b'@', rule @ ..] => (rule, true),
+            rule => (rule, false),
+        };
+        if rule.starts_with(b"/") {
+            return Err(LineFault::Pattern);
+        }
+        let (pattern, modifiers) = match rule.iter().rposition(|byte| *byte == b'$') {
+            Some(at) => (&rule[..at], &rule[at + 1..]),
+            None => (rule, &rule[rule.len()..]),
+        };
+        let mut important = false;
+        for modifier in modifiers.split(|byte| *byte == b',').filter(|modifier| !modifier.is_empty()) {
+            match modifier {
+                b"important" => important = true,
+                // A rule with a condition that is not understood must not apply without it.
+                _ => return Ok(Line::Ignored),
+            }
+        }
+        let (name, reach) = match pattern {
+            [b'|', b'|', b'*', b'.', name @ .., b'^'] => (name, RuleReach::Below),
+            [b'|', b'|', name @ .., b'^', b'|'] | [b'|', b'|', name @ .., b'^'] => {
+                (name, RuleReach::NameAndBelow)
+            }
+            [b'|', name @ .., b'^', b'|'] | [b'|', name @ .., b'^' | b'|'] => (name, RuleReach::Name),
+            name => (name, RuleReach::Name),
+        };
+        if name.iter().any(|byte| b"*|^/:?=&%".contains(byte)) {
+            return Err(LineFault::Pattern);
+        }
+        let effect = if exempts { RuleEffect::Allow { important } } else { RuleEffect::Block { important } };
+        if address(name).is_some() {
+            return Err(LineFault::Name);
+        }
+        each(ListRule { line, name: self.name(name)?, reach, effect });
+        Ok(Line::Used)
+    }
+
+    /// Reads a name of letters, digits, hyphens and underscores, with or without a dot at the end.
+    fn name(&mut self, text: &[u8]) -> Result<LowerName<'_>, LineFault> {
+        let text = text.strip_suffix(b".").unwrap_or(text);
+        // The name has a byte more than the text before the first label, and one for the root.
+        if text.is_empty() || text.len() + 2 > MAX_NAME {
+            return Err(LineFault::Name);
+        }
+        let mut label = 0;
+        for (at, byte) in (1..).zip(text) {
+            let len = at - label - 1;
+            match byte {
+                b'.' if (1..=MAX_LABEL).contains(&len) => {
+                    self.name[label] = len as u8;
+                    label = at;
+                }
+                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => self.name[at] = *byte,
+                b'A'..=b'Z' => self.name[at] = byte.to_ascii_lowercase(),
+                _ => return Err(LineFault::Name),
+            }
+        }
+        let len = text.len() - label;
+        if !(1..=MAX_LABEL).contains(&len) {
+            return Err(LineFault::Name);
+        }
+        self.name[label] = len as u8;
+        self.name[text.len() + 1] = 0;
+        Ok(LowerName::of_checked(&self.name[..text.len() + 2]))
+    }
+}
+
+/// Reads an address.
+fn address(word: &[u8]) -> Option<IpAddr> {
+    // Most words are names: they do not begin like an address.
+    word.first().filter(|byte| byte.is_ascii_hexdigit() || **byte == b':')?;
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// Returns a line up to a comment behind the text.
+fn without_comment(line: &[u8]) -> &[u8] {
+    line.iter().position(|byte| *byte == b'#').map_or(line, |at| &line[..at])
+}
+
+/// Whether a line is a rule about the elements of pages: it has a marker such as `##`, `#@#` or `#?#`.
+fn is_cosmetic(line: &[u8]) -> bool {
+    let mut from = line;
+    while let Some(at) = from.iter().position(|byte| *byte == b'#') {
+        from = &from[at + 1..];
+        if matches!(from, [b'#', ..] | [b'@' | b'?' | b'$' | b'%', ..])
+            && from.iter().take(4).any(|byte| *byte == b'#')
+        {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Rules = Vec<(String, RuleReach, RuleEffect)>;
+
+    fn read_all(text: &str, format: ListFormat) -> (Rules, Result<ListReport, ListFault>) {
+        let mut rules = Vec::new();
+        let report = read(text.as_bytes(), format, |ListRule { name, reach, effect, .. }| {
+            rules.push((name.as_name().to_string(), reach, effect));
+        });
+        (rules, report)
+    }
+
+    /// The rules of one line.
+    fn line(text: &str, format: ListFormat) -> Result<Rules, LineFault> {
+        let (rules, report) = read_all(&format!("# a list\n{text}\n"), format);
+        match report {
+            Ok(ListReport { first, .. }) | Err(ListFault::NoList(ListReport { first, .. })) => {
+                first.first().map_or(Ok(rules), |(number, fault)| {
+                    assert_eq!(*number, 2);
+                    Err(*fault)
+                })
+            }
+            Err(ListFault::Empty) => panic!("it has a comment"),
+        }
+    }
+
+    fn block(name: &str, reach: RuleReach) -> (String, RuleReach, RuleEffect) {
+        (name.into(), reach, BLOCK)
+    }
+
+    const AUTO: ListFormat = ListFormat::Auto;
+
+    #[test]
+    fn a_hosts_file_blocks_the_names_behind_addresses_that_lead_nowhere() {
+        let text = "\
+            127.0.0.1 localhost\n\
+            ::1 ip6-localhost ip6-loopback\n\
+            0.0.0.0 0.0.0.0\n\
+            0.0.0.0 Ads.Example.com tracker.example.net. # both\n\
+            :: six.example\n";
+        let names = ["ads.example.com.", "tracker.example.net.", "six.example."];
+        for format in [AUTO, ListFormat::Hosts] {
+            let (rules, report) = read_all(text, format);
+            assert_eq!(rules, names.map(|name| block(name, RuleReach::Name)), "{format:?}");
+            assert_eq!(report, Ok(ListReport { rules: 3, ..ListReport::default() }), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_hosts_file_never_moves_a_name() {
+        assert_eq!(line("192.0.2.1 bank.example", AUTO), Err(LineFault::Address));
+        assert_eq!(line("2001:db8::1 bank.example", ListFormat::Hosts), Err(LineFault::Address));
+        assert_eq!(line("192.0.2.1 localhost", ListFormat::Hosts), Ok(vec![]));
+        assert_eq!(line("0.0.0.0", ListFormat::Hosts), Err(LineFault::NoName));
+        assert_eq!(line("ads.example", ListFormat::Hosts), Err(LineFault::Address));
+    }
+
+    #[test]
+    fn domains_cover_themselves_and_with_a_star_what_is_below() {
+        for format in [AUTO, ListFormat::Domains] {
+            let of = |text| line(text, format);
+            assert_eq!(of("ads.example # why"), Ok(vec![block("ads.example.", RuleReach::Name)]));
+            assert_eq!(of("*.ads.example"), Ok(vec![block("ads.example.", RuleReach::NameAndBelow)]));
+            assert_eq!(of(".ads.example"), Ok(vec![block("ads.example.", RuleReach::NameAndBelow)]));
+            assert_eq!(of("_x-1.ads.example."), Ok(vec![block("_x-1.ads.example.", RuleReach::Name)]));
+            for bad in ["a..example", "a b.example", "*.*.example", "*", ".", "192.0.2.1", "é.example"] {
+                assert_eq!(of(bad), Err(LineFault::Name), "{bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn adblock_rules_have_anchors_exceptions_and_importance() {
+        let rule = |name: &str, reach, effect| Ok(vec![(name.to_owned(), reach, effect)]);
+        for format in [AUTO, ListFormat::Adblock] {
+            for (text, reach, effect) in [
+                ("||ads.example^", RuleReach::NameAndBelow, BLOCK),
+                ("||ads.example^|", RuleReach::NameAndBelow, BLOCK),
+                ("||*.ads.example^", RuleReach::Below, BLOCK),
+                ("|ads.example^", RuleReach::Name, BLOCK),
+                ("|ads.example|", RuleReach::Name, BLOCK),
+                ("ads.example", RuleReach::Name, BLOCK),
+                ("||ads.example^$important", RuleReach::NameAndBelow, RuleEffect::Block { important: true }),
+                ("@@||ads.example^", RuleReach::NameAndBelow, RuleEffect::Allow { important: false }),
+                ("@@|ads.example^$important", RuleReach::Name, RuleEffect::Allow { important: true }),
+            ] {
+                assert_eq!(line(text, format), rule("ads.example.", reach, effect), "{text} {format:?}");
+            }
+            for pattern in
+                ["/ads[0-9]+/", "||ads.*.example^", "||ads.example", "-ads-^", "||example.com/ads^"]
+            {
+                assert_eq!(line(pattern, format), Err(LineFault::Pattern), "{pattern} {format:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rules_for_browsers_are_counted_and_do_nothing() {
+        let text = "[Adblock Plus 2.0]\n! Title: x\nexample.com##.ad\n##.banner\nexample.com#@#.ad\n\
+            ||ads.example^$third-party\n||ads.example^$dnstype=~A\n||one.example^\n";
+        let (rules, report) = read_all(text, AUTO);
+        assert_eq!(rules, [block("one.example.", RuleReach::NameAndBelow)]);
+        assert_eq!(report, Ok(ListReport { rules: 1, ignored: 4, ..ListReport::default() }));
+    }
+
+    #[test]
+    fn faults_are_counted_and_the_first_ten_are_shown() {
+        let text = (0..40).map(|n| format!("n{n}.example\n")).collect::<String>() + &"a b\n".repeat(30);
+        let (rules, report) = read_all(&text, AUTO);
+        assert_eq!(rules.len(), 40);
+        let report = report.expect("more rules than faults");
+        assert_eq!((report.rules, report.faults, report.first.len()), (40, 30, MAX_FAULTS));
+        assert_eq!(report.first[9], (50, LineFault::Name));
+        let long = format!("{}.example", "a".repeat(MAX_LINE));
+        assert_eq!(line(&long, AUTO), Err(LineFault::TooLong));
+    }
+
+    #[test]
+    fn the_line_of_a_rule_is_found() {
+        let text = b"# one\n0.0.0.0 a.example b.example\n||c.example^\n0.0.0.0 a.example\n";
+        let line = |name: &str| {
+            let name: wire::NameBuf = name.parse().expect("a name");
+            line_of(text, AUTO, name.as_name().to_lower().as_lower())
+        };
+        let found = ["a.example.", "B.example.", "c.example.", "example."].map(line);
+        assert_eq!(found, [Some(2), Some(2), Some(3), None]);
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        let page = "<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head>\n<body>\n<h1>Not \
+            Found</h1>\n</body>\n</html>\n";
+        let (rules, report) = read_all(page, AUTO);
+        assert!(matches!(report, Err(ListFault::NoList(_))), "{report:?}");
+        assert_eq!(rules, []);
+        assert_eq!(read_all("", AUTO).1, Err(ListFault::Empty));
+        assert_eq!(read_all(" \n\r\n", AUTO).1, Err(ListFault::Empty));
+        assert_eq!(read_all("# nothing yet\n", AUTO).1, Ok(ListReport::default()));
+    }
+
+    #[test]
+    fn names_of_the_greatest_length_are_read() {
+        let label = "a".repeat(63);
+        let longest = format!("{label}.{label}.{label}.{}", "b".repeat(61));
+        assert_eq!(line(&longest, AUTO), Ok(vec![block(&format!("{longest}."), RuleReach::Name)]));
+        assert_eq!(line(&format!("{longest}b"), AUTO), Err(LineFault::Name));
+        assert_eq!(line(&format!("a{label}.example"), AUTO), Err(LineFault::Name));
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_of_a_list_is_a_name(text in "[a-zA-Z0-9.*|^$@#/ \n_-]{0,200}", bytes: Vec<u8>) {
+            for format in [AUTO, ListFormat::Hosts, ListFormat::Domains, ListFormat::Adblock] {
+                for text in [text.as_bytes(), &bytes] {
+                    let mut rules = 0;
+                    let report = read(text, format, |rule| {
+                        rules += 1;
+                        assert!(LowerName::new(wire::Name::from_wire(rule.name.as_wire()).expect("a name")).is_ok());
+                    });
+                    if let Ok(report) = report {
+                        assert_eq!(report.rules, rules);
+                    }
+                }
+            }
+        }
+    }
+}

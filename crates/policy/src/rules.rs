@@ -1,0 +1,497 @@
+//! The rules of all sources in one snapshot, and the rule that decides a query.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use wire::hash::HashedName;
+use wire::{LowerName, Name, Type};
+
+use crate::list::{self, ListFault, ListFormat, ListReport, MAX_FAULTS};
+use crate::names::{NameEntries, NameKeys, NameTable};
+use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
+use crate::rpz::{self, RpzReport, SkippedRecord, Trigger, TriggerName};
+use crate::rule::{Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
+
+/// A record of a response policy zone.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyRecord<'z> {
+    /// The owner.
+    pub owner: LowerName<'z>,
+    /// The type.
+    pub rtype: Type,
+    /// The data; names in it are not compressed.
+    pub rdata: &'z [u8],
+}
+
+/// Gathers the rules of all sources.
+pub struct RuleBuilder {
+    keys: NameKeys,
+    sets: RuleSets,
+    qnames: NameEntries,
+    ns_names: NameEntries,
+    client_ips: PrefixEntries,
+    ips: PrefixEntries,
+    ns_ips: PrefixEntries,
+}
+
+impl RuleBuilder {
+    /// `keys` are those of all snapshots whose rules are [kept](Self::keep).
+    pub fn new(keys: NameKeys) -> Self {
+        RuleBuilder {
+            keys,
+            sets: RuleSets::default(),
+            qnames: NameEntries::default(),
+            ns_names: NameEntries::default(),
+            client_ips: PrefixEntries::default(),
+            ips: PrefixEntries::default(),
+            ns_ips: PrefixEntries::default(),
+        }
+    }
+
+    /// Adds the rules of a response policy zone. Owners that are no triggers are counted.
+    pub fn rpz<'z>(
+        &mut self,
+        source: SourceId,
+        apex: LowerName<'_>,
+        records: impl IntoIterator<Item = PolicyRecord<'z>>,
+    ) -> RpzReport {
+        let mut report = RpzReport::default();
+        for PolicyRecord { owner, rtype, rdata } in records {
+            match rpz::trigger(owner, apex) {
+                Ok(None) => {}
+                Ok(Some(trigger)) => {
+                    report.rules += usize::from(self.rpz_rule(source, trigger, rtype, rdata))
+                }
+                Err(fault) => {
+                    report.faults += 1;
+                    if report.first.len() < MAX_FAULTS {
+                        report.first.push(SkippedRecord { owner: owner.as_name().to_string(), fault });
+                    }
+                }
+            }
+        }
+        report
+    }
+
+    /// Adds a rule, if the record is one. Returns whether it is.
+    fn rpz_rule(&mut self, source: SourceId, trigger: Trigger, rtype: Type, rdata: &[u8]) -> bool {
+        // The old form of rpz-passthru. is a CNAME to the name of the trigger.
+        let own_name = match &trigger {
+            Trigger::Qname(name) if name.reach == RuleReach::Name => name.name().as_name(),
+            _ => Name::ROOT,
+        };
+        let Some(action) = rpz::action(own_name, rtype, rdata) else { return false };
+        let effect = RuleEffect::Rpz(action);
+        let of = |reach, prefix_len| Rule { source, reach, effect, prefix_len };
+        let RuleBuilder { keys, sets, qnames, ns_names, client_ips, ips, ns_ips } = self;
+        let mut about_name = |table: &mut NameEntries, name: &TriggerName| {
+            table.push(keys, name.name(), sets.single(of(name.reach, 0)));
+        };
+        match &trigger {
+            Trigger::Qname(name) => about_name(qnames, name),
+            Trigger::NsDname(name) => about_name(ns_names, name),
+            Trigger::ClientIp(prefix) | Trigger::Ip(prefix) | Trigger::NsIp(prefix) => {
+                let prefix = prefix.to_canonical();
+                let table = match &trigger {
+                    Trigger::ClientIp(_) => client_ips,
+                    Trigger::Ip(_) => ips,
+                    _ => ns_ips,
+                };
+                table.push(prefix, sets.single(of(RuleReach::Name, comparable_len(&prefix))));
+            }
+        }
+        true
+    }
+
+    /// Adds the rules of a list. With `exempts`, its blocks are exceptions: it is an allow list.
+    ///
+    /// # Errors
+    /// The text is not a list. No rule of it is added.
+    pub fn list(
+        &mut self,
+        source: SourceId,
+        format: ListFormat,
+        text: &[u8],
+        exempts: bool,
+    ) -> Result<ListReport, ListFault> {
+        let RuleBuilder { keys, sets, qnames, .. } = self;
+        let mut entries = NameEntries::default();
+        // Nearly every line is a rule.
+        entries.reserve(text.iter().filter(|byte| **byte == b'\n').count());
+        // Most rules of a list differ only in their names.
+        let mut last: Option<(Rule, SetId)> = None;
+        let report = list::read(text, format, |rule| {
+            let effect = match rule.effect {
+                RuleEffect::Block { important } if exempts => RuleEffect::Allow { important },
+                effect => effect,
+            };
+            let own = Rule { source, reach: rule.reach, effect, prefix_len: 0 };
+            let set = match last {
+                Some((rule, set)) if rule == own => set,
+                _ => sets.single(own),
+            };
+            last = Some((own, set));
+            entries.push(keys, rule.name, set);
+        })?;
+        qnames.append(entries);
+        Ok(report)
+    }
+
+    /// Adds the rules about query names that a source has in an earlier snapshot.
+    pub fn keep(&mut self, source: SourceId, of: &Rules, as_source: SourceId) {
+        let RuleBuilder { sets, qnames, .. } = self;
+        let mut kept: HashMap<SetId, Option<SetId>> = HashMap::new();
+        of.qnames.copy(qnames, |set| {
+            *kept.entry(set).or_insert_with(|| {
+                let own = of.sets.rules(set).iter().filter(|rule| rule.source == as_source);
+                let mut own: Vec<Rule> = own.map(|rule| Rule { source, ..*rule }).collect();
+                own.sort_unstable();
+                (!own.is_empty()).then(|| sets.number(&own))
+            })
+        });
+    }
+
+    /// Compiles the rules.
+    pub fn build(self) -> Rules {
+        let RuleBuilder { keys, mut sets, qnames, ns_names, client_ips, ips, ns_ips } = self;
+        let qnames = NameTable::new(qnames, &mut sets);
+        let ns_names = NameTable::new(ns_names, &mut sets);
+        let [client_ips, ips, ns_ips] =
+            [client_ips, ips, ns_ips].map(|entries| PrefixTable::new(entries, &mut sets));
+        sets.seal();
+        Rules { keys, sets, qnames, ns_names, client_ips, ips, ns_ips }
+    }
+}
+
+/// The rules of all sources. Immutable; a change of a source makes another one.
+pub struct Rules {
+    keys: NameKeys,
+    sets: RuleSets,
+    qnames: NameTable,
+    ns_names: NameTable,
+    client_ips: PrefixTable,
+    ips: PrefixTable,
+    ns_ips: PrefixTable,
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// A rule that matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The rule.
+    pub rule: Rule,
+    /// Number of labels that the query name has before the name of the rule; 0 for rules about addresses.
+    pub skip: usize,
+}
+
+/// The rules that decide a query before it is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The rule of the response policy zones, by CLIENT-IP or QNAME.
+    pub rpz: Option<Match>,
+    /// The rule of the lists.
+    pub list: Option<Match>,
+}
+
+impl Rules {
+    /// Number of names and prefixes that have rules.
+    pub fn len(&self) -> usize {
+        let names = self.qnames.len() + self.ns_names.len();
+        names + self.client_ips.len() + self.ips.len() + self.ns_ips.len()
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory of the tables.
+    pub fn bytes(&self) -> usize {
+        let names = self.qnames.bytes() + self.ns_names.bytes();
+        names + self.client_ips.bytes() + self.ips.bytes() + self.ns_ips.bytes()
+    }
+
+    /// Returns the rules of `sources` that decide a query by its name and its client's address.
+    #[inline]
+    pub fn of_query(&self, name: &HashedName, client: IpAddr, sources: &SourceMask) -> Decision {
+        let mut decision = Decision { rpz: self.of_client(client, sources), list: None };
+        self.qnames.suffixes(&self.keys, name, |skip, set| {
+            for rule in self.sets.rules(set) {
+                if sources.contains(rule.source) && rule.reach.covers(skip) {
+                    decision.take(Match { rule: *rule, skip });
+                }
+            }
+        });
+        decision
+    }
+
+    /// Returns the rule of a response policy zone for a client's address.
+    fn of_client(&self, client: IpAddr, sources: &SourceMask) -> Option<Match> {
+        if self.client_ips.len() == 0 {
+            return None;
+        }
+        of_sources(self.sets.rules(self.client_ips.find(client)?), sources)
+    }
+
+    /// Returns the rule for an address in an answer (IP).
+    pub fn of_answer(&self, address: IpAddr, sources: &SourceMask) -> Option<Match> {
+        of_sources(self.sets.rules(self.ips.find(address)?), sources)
+    }
+
+    /// Returns the rule for an address of a name server (NSIP).
+    pub fn of_server_address(&self, address: IpAddr, sources: &SourceMask) -> Option<Match> {
+        of_sources(self.sets.rules(self.ns_ips.find(address)?), sources)
+    }
+
+    /// Returns the rule for the name of a name server (NSDNAME).
+    pub fn of_server_name(&self, name: &HashedName, sources: &SourceMask) -> Option<Match> {
+        let mut decision = Decision::default();
+        self.ns_names.suffixes(&self.keys, name, |skip, set| {
+            for rule in self.sets.rules(set) {
+                if sources.contains(rule.source) && rule.reach.covers(skip) {
+                    decision.take(Match { rule: *rule, skip });
+                }
+            }
+        });
+        decision.rpz
+    }
+}
+
+/// Returns the first rule of `sources`; rules are in the order of their sources.
+fn of_sources(rules: &[Rule], sources: &SourceMask) -> Option<Match> {
+    rules.iter().find(|rule| sources.contains(rule.source)).map(|rule| Match { rule: *rule, skip: 0 })
+}
+
+/// The rank of an effect of lists; the highest decides.
+fn rank(effect: RuleEffect) -> u8 {
+    match effect {
+        RuleEffect::Rpz(_) => 0,
+        RuleEffect::Block { important: false } => 1,
+        RuleEffect::Allow { important: false } => 2,
+        RuleEffect::Block { important: true } => 3,
+        RuleEffect::Allow { important: true } => 4,
+    }
+}
+
+impl Decision {
+    /// Takes a rule about a name, if it comes before those found so far. Rules come in the order of their
+    /// names, the longest first; so among equals the first stays.
+    #[inline]
+    fn take(&mut self, found: Match) {
+        match found.rule.effect {
+            // A zone's rules by CLIENT-IP come before its rules by QNAME.
+            RuleEffect::Rpz(_) if self.rpz.is_none_or(|now| found.rule.source < now.rule.source) => {
+                self.rpz = Some(found);
+            }
+            RuleEffect::Rpz(_) => {}
+            effect if self.list.is_none_or(|now| rank(effect) > rank(now.rule.effect)) => {
+                self.list = Some(found);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use wire::NameBuf;
+    use wire::hash::HashKey;
+
+    use super::*;
+    use crate::rule::RpzAction;
+
+    fn key() -> HashKey {
+        HashKey::new([1, 2, 3])
+    }
+
+    fn lower(text: &str) -> wire::LowerNameBuf {
+        text.parse::<NameBuf>().expect("a name").as_name().to_lower()
+    }
+
+    fn hashed(text: &str) -> HashedName {
+        let mut hashed = HashedName::new();
+        hashed.set(&key(), text.parse::<NameBuf>().expect("a name").as_name());
+        hashed
+    }
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    /// A response policy zone with these owners and CNAME targets.
+    fn rpz(builder: &mut RuleBuilder, source: u8, rules: &[(&str, &str)]) -> RpzReport {
+        let apex = lower("rpz.example.");
+        let rules: Vec<_> = rules
+            .iter()
+            .map(|(owner, target)| (lower(&format!("{owner}rpz.example.")), lower(target)))
+            .collect();
+        let records = rules.iter().map(|(owner, target)| PolicyRecord {
+            owner: owner.as_lower(),
+            rtype: Type::CNAME,
+            rdata: target.as_lower().as_wire(),
+        });
+        builder.rpz(SourceId(source), apex.as_lower(), records)
+    }
+
+    fn action(found: Option<Match>) -> Option<(u8, RpzAction)> {
+        found.map(|found| match found.rule.effect {
+            RuleEffect::Rpz(action) => (found.rule.source.0, action),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// Draft §5: zones in order, then CLIENT-IP before QNAME, then the longest name.
+    #[test]
+    fn the_first_zone_decides_then_the_trigger_then_the_longest_name() {
+        let mut builder = RuleBuilder::new(NameKeys::new(key()));
+        rpz(
+            &mut builder,
+            0,
+            &[("*.b.example.", "rpz-passthru."), ("8.0.0.0.10.rpz-client-ip.", "rpz-drop.")],
+        );
+        let report = rpz(
+            &mut builder,
+            1,
+            &[("a.b.example.", "."), ("*.example.", "*."), ("*.a.example.", "rpz-tcp-only.")],
+        );
+        assert_eq!((report.rules, report.faults), (3, 0));
+        let rules = builder.build();
+        assert_eq!(rules.len(), 5);
+        let of =
+            |name, client, sources: &SourceMask| action(rules.of_query(&hashed(name), client, sources).rpz);
+        let all = SourceMask::ALL;
+        assert_eq!(of("a.b.example.", CLIENT, &all), Some((0, RpzAction::Passthru)));
+        assert_eq!(of("a.b.example.", [10, 0, 0, 1].into(), &all), Some((0, RpzAction::Drop)));
+        assert_eq!(of("x.a.example.", CLIENT, &all), Some((1, RpzAction::TcpOnly)));
+        assert_eq!(of("a.example.", CLIENT, &all), Some((1, RpzAction::NoData)));
+        assert_eq!(of("example.", CLIENT, &all), None, "a wildcard does not cover its own name");
+        let second = SourceMask::default().with(SourceId(1));
+        assert_eq!(of("a.b.example.", [10, 0, 0, 1].into(), &second), Some((1, RpzAction::NxDomain)));
+    }
+
+    #[test]
+    fn addresses_and_name_servers_have_rules_of_their_own() {
+        let mut builder = RuleBuilder::new(NameKeys::new(key()));
+        let owners = [
+            ("24.0.2.0.192.rpz-ip.", "."),
+            ("32.1.2.0.192.rpz-ip.", "rpz-passthru."),
+            ("32.zz.db8.2001.rpz-nsip.", "*."),
+            ("*.bad.example.rpz-nsdname.", "rpz-drop."),
+            ("33.1.2.0.192.rpz-ip.", "."),
+        ];
+        let report = rpz(&mut builder, 3, &owners);
+        assert_eq!((report.rules, report.faults), (4, 1));
+        assert_eq!(report.first[0].fault, rpz::OwnerFault::Length);
+        let (rules, all) = (builder.build(), SourceMask::ALL);
+        assert_eq!(action(rules.of_answer([192, 0, 2, 2].into(), &all)), Some((3, RpzAction::NxDomain)));
+        assert_eq!(action(rules.of_answer([192, 0, 2, 1].into(), &all)), Some((3, RpzAction::Passthru)));
+        assert_eq!(rules.of_answer([192, 0, 3, 1].into(), &all), None);
+        let address = "2001:db8::1".parse().expect("an address");
+        assert_eq!(action(rules.of_server_address(address, &all)), Some((3, RpzAction::NoData)));
+        assert_eq!(rules.of_answer(address, &all), None);
+        assert_eq!(
+            action(rules.of_server_name(&hashed("ns.bad.example."), &all)),
+            Some((3, RpzAction::Drop))
+        );
+        assert_eq!(rules.of_server_name(&hashed("bad.example."), &all), None);
+        assert_eq!(rules.of_query(&hashed("ns.bad.example."), CLIENT, &all), Decision::default());
+    }
+
+    /// What a line of a list says about a name, without tables and hashes.
+    fn model(line: &str, exempts: bool, name: &str) -> Option<u8> {
+        let (rule, important) = line.strip_suffix("$important").map_or((line, false), |rule| (rule, true));
+        let (rule, exception) = rule.strip_prefix("@@").map_or((rule, exempts), |rule| (rule, true));
+        let name = name.trim_end_matches('.');
+        let covers = match rule.strip_prefix("||").and_then(|rule| rule.strip_suffix('^')) {
+            Some(of) => name == of || name.ends_with(&format!(".{of}")),
+            None => match rule.strip_prefix("*.") {
+                Some(of) => name == of || name.ends_with(&format!(".{of}")),
+                None => name == rule,
+            },
+        };
+        covers.then_some(match (exception, important) {
+            (false, false) => 1,
+            (true, false) => 2,
+            (false, true) => 3,
+            (true, true) => 4,
+        })
+    }
+
+    fn name() -> impl Strategy<Value = String> {
+        prop::collection::vec("[abc]", 1..5).prop_map(|labels| labels.join("."))
+    }
+
+    fn line() -> impl Strategy<Value = String> {
+        prop_oneof![
+            name(),
+            name().prop_map(|name| format!("*.{name}")),
+            (name(), any::<bool>(), any::<bool>()).prop_map(|(name, exempts, important)| {
+                let [exempts, important] = [(exempts, "@@"), (important, "$important")]
+                    .map(|(is_set, text)| if is_set { text } else { "" });
+                format!("{exempts}||{name}^{important}")
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn lists_decide_as_a_walk_over_all_lines(
+            texts in prop::collection::vec((prop::collection::vec(line(), 1..12), any::<bool>()), 1..4),
+            names in prop::collection::vec(name(), 1..20),
+            kept: bool,
+        ) {
+            let keys = NameKeys::new(key());
+            let mut builder = RuleBuilder::new(keys);
+            for (source, (lines, exempts)) in (0..).zip(&texts) {
+                let text = lines.join("\n");
+                builder.list(SourceId(source), ListFormat::Auto, text.as_bytes(), *exempts).expect("a list");
+            }
+            let mut rules = builder.build();
+            if kept {
+                // The same sources in another order, from the snapshot.
+                let mut again = RuleBuilder::new(keys);
+                for source in 0..texts.len() as u8 {
+                    again.keep(SourceId(source + 7), &rules, SourceId(source));
+                }
+                rules = again.build();
+            }
+            for name in names {
+                let lines = texts.iter().flat_map(|(lines, exempts)| lines.iter().map(move |line| (line, *exempts)));
+                let wanted = lines.filter_map(|(line, exempts)| model(line, exempts, &name)).max();
+                let found = rules.of_query(&hashed(&format!("{name}.")), CLIENT, &SourceMask::ALL);
+                prop_assert_eq!(found.list.map(|found| rank(found.rule.effect)), wanted, "{}", name);
+                prop_assert_eq!(found.rpz, None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_not_kept_has_no_rule() {
+        let keys = NameKeys::new(key());
+        let mut builder = RuleBuilder::new(keys);
+        builder.list(SourceId(0), ListFormat::Auto, b"both.example\nfirst.example\n", false).expect("a list");
+        builder.list(SourceId(1), ListFormat::Auto, b"both.example\nsecond.example\n", true).expect("a list");
+        let before = builder.build();
+        let mut again = RuleBuilder::new(keys);
+        again.keep(SourceId(5), &before, SourceId(0));
+        let rules = again.build();
+        let of = |name| rules.of_query(&hashed(name), CLIENT, &SourceMask::ALL).list.map(|found| found.rule);
+        let block = RuleEffect::Block { important: false };
+        let rule = Rule { source: SourceId(5), reach: RuleReach::Name, effect: block, prefix_len: 0 };
+        assert_eq!((rules.len(), of("both.example."), of("first.example.")), (2, Some(rule), Some(rule)));
+        assert_eq!(of("second.example."), None);
+    }
+
+    #[test]
+    fn a_list_that_is_refused_adds_no_rule() {
+        let mut builder = RuleBuilder::new(NameKeys::new(key()));
+        let text = b"one.example\n<html>\n<body>\n";
+        assert!(builder.list(SourceId(0), ListFormat::Auto, text, false).is_err());
+        assert!(builder.build().is_empty());
+    }
+}

@@ -1,0 +1,335 @@
+//! Names that the operator's lists block: the decision about a query name and about the aliases of an answer,
+//! and the answer that clients get instead.
+//!
+//! A query name is checked before cache and lookup, the targets of aliases in every answer before it is sent.
+//! The cache holds answers as they were received, so that a change of lists needs no flush.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use policy::{Match, RuleEffect, Rules, SourceMask};
+use resolver::QueryKey;
+use wire::edns::ErrorInfo;
+use wire::hash::{HashKey, HashedName};
+use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owner, Parser, Section};
+use wire::{Class, Malformed, Name, Rcode, Ttl, Type};
+
+use crate::count::SharedCount;
+
+/// What clients get for a blocked name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockAnswer {
+    /// The name does not exist.
+    NxDomain,
+    /// The name has no records of the type.
+    NoData,
+    /// These addresses; for other types than A and AAAA, and for a family without one, no records.
+    Addresses(Vec<IpAddr>),
+}
+
+impl BlockAnswer {
+    /// The unspecified addresses, 0.0.0.0 and ::, which lead nowhere.
+    pub fn null() -> Self {
+        BlockAnswer::Addresses(vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()])
+    }
+}
+
+/// A list that is in force.
+#[derive(Debug)]
+pub struct BlockList {
+    /// Its name.
+    pub name: String,
+    /// What clients get for a name that it blocks.
+    pub answer: BlockAnswer,
+    /// Number of queries that it blocked.
+    pub blocked: Arc<SharedCount>,
+}
+
+/// The lists in force. A source of [`Rules`] is the list of the same number.
+pub struct BlockLists {
+    rules: Rules,
+    lists: Box<[BlockList]>,
+    ttl: Ttl,
+}
+
+impl fmt::Debug for BlockLists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockLists").field("lists", &self.lists).finish_non_exhaustive()
+    }
+}
+
+/// A name that a list blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    list: usize,
+    /// Number of labels that the name has before the name of the rule.
+    skip: usize,
+}
+
+impl Blocked {
+    /// Returns the same for a name with an alias to the blocked name: all of it is blocked.
+    pub(crate) fn of_alias(self) -> Self {
+        Blocked { skip: 0, ..self }
+    }
+}
+
+impl BlockLists {
+    /// `ttl` is that of the answers for blocked names.
+    pub fn new(rules: Rules, lists: Vec<BlockList>, ttl: Ttl) -> Self {
+        BlockLists { rules, lists: lists.into(), ttl }
+    }
+
+    /// The lists.
+    pub fn lists(&self) -> &[BlockList] {
+        &self.lists
+    }
+
+    /// The rules of all lists.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Returns the rule that decides about a name, if any covers it: a block or an exception.
+    #[inline]
+    pub fn rule(&self, name: &HashedName) -> Option<Match> {
+        // Lists have no rules about clients.
+        self.rules.of_query(name, IpAddr::V4(Ipv4Addr::UNSPECIFIED), &SourceMask::ALL).list
+    }
+
+    /// Returns the list that has the rule.
+    pub fn list(&self, of: &Match) -> Option<&BlockList> {
+        self.lists.get(usize::from(of.rule.source.0))
+    }
+
+    /// Returns whether a name is blocked.
+    #[inline]
+    pub(crate) fn blocks(&self, name: &HashedName) -> Option<Blocked> {
+        let Match { rule, skip } = self.rule(name)?;
+        let is_block = matches!(rule.effect, RuleEffect::Block { .. });
+        is_block.then_some(Blocked { list: usize::from(rule.source.0), skip })
+    }
+
+    /// Returns whether an answer leads through an alias to a blocked name, unless the query name is exempt.
+    /// The whole answer is replaced then, as for the query name itself.
+    ///
+    /// `message` has one question and `answers` records in its answer section; its header may be unwritten.
+    pub(crate) fn blocks_alias(&self, key: &HashKey, message: &[u8], answers: u16) -> Option<Blocked> {
+        // A malformed message is no answer of ours.
+        self.find_alias(key, message, answers).ok().flatten()
+    }
+
+    fn find_alias(&self, key: &HashKey, message: &[u8], answers: u16) -> Result<Option<Blocked>, Malformed> {
+        let (_, mut parser) = Parser::new(message)?;
+        let (mut hashed, mut far, mut is_first) = (HashedName::new(), Vec::new(), true);
+        parser.question()?;
+        for _ in 0..answers {
+            let record = parser.record()?;
+            if record.rtype != Type::CNAME {
+                continue;
+            }
+            if std::mem::take(&mut is_first) {
+                hashed.set(key, parser.name_at(record.owner_at)?.as_name());
+                let rule = self.rule(&hashed);
+                if rule.is_some_and(|Match { rule, .. }| matches!(rule.effect, RuleEffect::Allow { .. })) {
+                    return Ok(None);
+                }
+            }
+            match Offset::new(record.rdata.start) {
+                Some(at) => hashed.set(key, parser.name_at(at)?.as_name()),
+                // Beyond the reach of compression pointers.
+                None => {
+                    far.clear();
+                    parser.expand_rdata(&record, &mut far)?;
+                    hashed.set(key, Name::from_wire(&far).map_err(|_| Malformed)?);
+                }
+            }
+            if let Some(blocked) = self.blocks(&hashed) {
+                return Ok(Some(blocked.of_alias()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the answer for a blocked name into `b`, which holds the question with this name. Counts it.
+    pub(crate) fn write(
+        &self,
+        blocked: Blocked,
+        name: Name<'_>,
+        qtype: Type,
+        b: &mut Builder<'_>,
+    ) -> ErrorInfo {
+        if let Some(BlockList { answer, blocked: count, .. }) = self.lists.get(blocked.list) {
+            count.add();
+            b.set_rcode(if *answer == BlockAnswer::NxDomain { Rcode::NXDOMAIN } else { Rcode::NOERROR });
+            b.learn(name, Offset::QNAME);
+            if let Err(Full) = self.records(answer, name, qtype, blocked.skip, b) {
+                b.flags(|header| header.set_truncated(true));
+            }
+        }
+        ErrorInfo::BLOCKED
+    }
+
+    fn records(
+        &self,
+        answer: &BlockAnswer,
+        name: Name<'_>,
+        qtype: Type,
+        skip: usize,
+        b: &mut Builder<'_>,
+    ) -> Result<(), Full> {
+        let addresses: &[IpAddr] = match answer {
+            BlockAnswer::Addresses(addresses) => addresses,
+            BlockAnswer::NxDomain | BlockAnswer::NoData => &[],
+        };
+        let before = b.count(Section::Answer);
+        for address in addresses {
+            let owner = Owner::At(Offset::QNAME);
+            match (address, qtype) {
+                (IpAddr::V4(v4), Type::A | Type::ANY) => {
+                    b.record(Section::Answer, owner, Type::A, Class::IN, self.ttl, &v4.octets())?;
+                }
+                (IpAddr::V6(v6), Type::AAAA | Type::ANY) => {
+                    b.record(Section::Answer, owner, Type::AAAA, Class::IN, self.ttl, &v6.octets())?;
+                }
+                _ => {}
+            }
+        }
+        if b.count(Section::Answer) == before {
+            // With an SOA record, clients cache the negative answer (RFC 2308 §5).
+            let owner = Owner::Name(name.skip(skip));
+            b.record(Section::Authority, owner, Type::SOA, Class::IN, self.ttl, &soa(self.ttl))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the response to a query for a blocked name.
+    pub(crate) fn message(&self, blocked: Blocked, query_key: &QueryKey) -> Option<(Vec<u8>, Rcode)> {
+        let (mut room, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
+        let QueryKey { name, qtype, qclass, .. } = query_key;
+        let mut b = Builder::new(&mut room, MAX_MESSAGE, Header::query(0).reply(), &mut names);
+        b.question(name.as_name(), *qtype, *qclass).ok()?;
+        self.write(blocked, name.as_name(), *qtype, &mut b);
+        let rcode = b.rcode();
+        let len = b.finish();
+        room.truncate(len);
+        Some((room, rcode))
+    }
+}
+
+/// RDATA of the SOA record of blocked names: no server, no mailbox, serial number 1, and the TTL as MINIMUM.
+fn soa(ttl: Ttl) -> [u8; 22] {
+    let mut rdata = [0; 22];
+    let numbers: [u32; 5] = [1, 3600, 1200, 604_800, ttl.as_secs()];
+    for (to, number) in rdata[2..].as_chunks_mut().0.iter_mut().zip(numbers) {
+        *to = number.to_be_bytes();
+    }
+    rdata
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::{ListFormat, NameKeys, RuleBuilder, SourceId};
+    use wire::NameBuf;
+
+    use super::*;
+    use crate::private::tests::response;
+
+    fn key() -> HashKey {
+        HashKey::new([1, 2, 3])
+    }
+
+    /// Lists with these texts; the last one exempts.
+    fn lists(texts: &[(&str, BlockAnswer)]) -> BlockLists {
+        let mut builder = RuleBuilder::new(NameKeys::new(key()));
+        let mut lists = Vec::new();
+        for (source, (text, answer)) in (0..).zip(texts) {
+            let exempts = usize::from(source) + 1 == texts.len();
+            builder.list(SourceId(source), ListFormat::Auto, text.as_bytes(), exempts).expect("a list");
+            let (name, answer) = (format!("list{source}"), answer.clone());
+            lists.push(BlockList { name, answer, blocked: Arc::default() });
+        }
+        BlockLists::new(builder.build(), lists, Ttl::from_secs(60))
+    }
+
+    fn usual(answer: BlockAnswer) -> BlockLists {
+        lists(&[("||ads.example^\n", answer), ("||good.ads.example^\nexempt.example\n", BlockAnswer::NoData)])
+    }
+
+    fn hashed(name: &str) -> HashedName {
+        let mut hashed = HashedName::new();
+        hashed.set(&key(), name.parse::<NameBuf>().expect("a name").as_name());
+        hashed
+    }
+
+    #[test]
+    fn an_exception_comes_before_a_block() {
+        let lists = usual(BlockAnswer::NxDomain);
+        let blocked = |name| lists.blocks(&hashed(name)).map(|blocked| (blocked.list, blocked.skip));
+        assert_eq!(blocked("ads.example."), Some((0, 0)));
+        assert_eq!(blocked("x.y.ads.example."), Some((0, 2)));
+        assert_eq!(blocked("good.ads.example."), None);
+        assert_eq!(blocked("x.good.ads.example."), None);
+        assert_eq!(blocked("example."), None);
+    }
+
+    #[test]
+    fn an_alias_to_a_blocked_name_is_found_unless_the_query_name_is_exempt() {
+        let lists = usual(BlockAnswer::NxDomain);
+        let found = |question: &str, answers: &[&str]| {
+            let answered = u16::try_from(answers.len()).expect("few");
+            lists.blocks_alias(&key(), &response(question, answers, &[]), answered).is_some()
+        };
+        let chain = ["www.example. 60 CNAME cdn.example.", "cdn.example. 60 CNAME t.Ads.example."];
+        assert!(found("www.example. A", &chain));
+        assert!(found("www.example. A", &chain[1..]));
+        assert!(!found("www.example. A", &chain[..1]));
+        assert!(!found("www.example. A", &["www.example. 60 CNAME x.good.ads.example."]));
+        assert!(!found("exempt.example. A", &["exempt.example. 60 CNAME t.ads.example."]));
+        assert!(!found("www.example. MX", &["www.example. 60 MX 10 ads.example."]));
+    }
+
+    /// Response code and records of the answer to a query, as type, TTL and data.
+    fn answer(answer: BlockAnswer, qtype: Type) -> (Rcode, Vec<(Type, u32, Vec<u8>)>) {
+        let lists = usual(answer);
+        let name = hashed("x.ads.example.");
+        let query_key = QueryKey {
+            name: name.as_lower().to_buf(),
+            qtype,
+            qclass: Class::IN,
+            dnssec_ok: false,
+            checking_disabled: false,
+        };
+        let blocked = lists.blocks(&name).expect("blocked");
+        let (message, rcode) = lists.message(blocked, &query_key).expect("it fits");
+        assert_eq!(lists.lists()[0].blocked.get(), 1);
+        let (header, mut parser) = Parser::new(&message).expect("a message");
+        parser.question().expect("a question");
+        let [_, answers, authorities, _] = header.counts();
+        let records = (0..answers + authorities).map(|at| {
+            let record = parser.record().expect("a record");
+            let owner = parser.name_at(record.owner_at).expect("a name");
+            let wanted = if at < answers { "x.ads.example." } else { "ads.example." };
+            assert_eq!(owner.as_name().to_string(), wanted);
+            (record.rtype, record.ttl().as_secs(), message[record.rdata.clone()].to_vec())
+        });
+        (rcode, records.collect())
+    }
+
+    #[test]
+    fn clients_get_what_the_list_says() {
+        let soa = || vec![(Type::SOA, 60, soa(Ttl::from_secs(60)).to_vec())];
+        assert_eq!(answer(BlockAnswer::NxDomain, Type::A), (Rcode::NXDOMAIN, soa()));
+        assert_eq!(answer(BlockAnswer::NoData, Type::A), (Rcode::NOERROR, soa()));
+        let a = |bytes: [u8; 4]| (Type::A, 60, bytes.to_vec());
+        let aaaa = |bytes: [u8; 16]| (Type::AAAA, 60, bytes.to_vec());
+        assert_eq!(answer(BlockAnswer::null(), Type::A), (Rcode::NOERROR, vec![a([0; 4])]));
+        assert_eq!(answer(BlockAnswer::null(), Type::AAAA), (Rcode::NOERROR, vec![aaaa([0; 16])]));
+        assert_eq!(answer(BlockAnswer::null(), Type::HTTPS), (Rcode::NOERROR, soa()));
+        assert_eq!(answer(BlockAnswer::null(), Type::ANY), (Rcode::NOERROR, vec![a([0; 4]), aaaa([0; 16])]));
+        let own = || BlockAnswer::Addresses(vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()]);
+        let both = vec![a([192, 0, 2, 1]), a([192, 0, 2, 2])];
+        assert_eq!(answer(own(), Type::A), (Rcode::NOERROR, both));
+        assert_eq!(answer(own(), Type::AAAA), (Rcode::NOERROR, soa()));
+    }
+}

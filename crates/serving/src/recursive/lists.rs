@@ -1,0 +1,224 @@
+//! Block lists: their files, the rules compiled from them, and what is known about each.
+//!
+//! A list that cannot be read keeps the rules of its last good version, and the fault is logged and shown. A
+//! reload reads only files that have changed. Rules are compiled by the thread that starts or reloads the
+//! server, and take effect together, in one swap.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use policy::{ListReport, NameKeys, RuleBuilder, SourceId, line_of};
+use recursion::{BlockList, BlockLists};
+use tracing::{error, info, warn};
+use transport::unix_now;
+use wire::hash::HashKey;
+use wire::{Name, UnixTime};
+
+use config::lists::{ListConfig, ListsConfig};
+use threads::sync::lock;
+use wording::reason;
+
+/// What is known about a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListStatus {
+    /// Its settings.
+    pub config: ListConfig,
+    /// What the version in force holds; `None` if there is none.
+    pub report: Option<ListReport>,
+    /// When the version in force was read.
+    pub read: Option<UnixTime>,
+    /// Why the file could not be used, if the version in force is an older one.
+    pub fault: Option<String>,
+}
+
+/// The identity and state of a file, by which a change is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileState {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// A list that was read.
+#[derive(Clone)]
+struct ReadList {
+    status: ListStatus,
+    /// The state of the file that the version in force, or the fault, is from.
+    state: Option<FileState>,
+}
+
+/// The lists in force.
+pub struct Lists {
+    keys: NameKeys,
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Clone, Default)]
+struct Loaded {
+    lists: Vec<ReadList>,
+    config: ListsConfig,
+    in_force: Option<Arc<BlockLists>>,
+}
+
+impl Lists {
+    /// No lists yet; `key` is the hash key of query names.
+    pub(super) fn new(key: HashKey) -> Self {
+        Lists { keys: NameKeys::new(key), loaded: Mutex::default() }
+    }
+
+    /// Reads the lists of a configuration, as far as they have changed, and compiles them. Returns `None` if
+    /// there are none.
+    pub(super) fn load(&self, config: &ListsConfig) -> Option<Arc<BlockLists>> {
+        // Nothing waits for the disk: the lock is held to copy and to replace what is known.
+        let loaded = lock(&self.loaded).clone();
+        let same = |(old, new): (&ReadList, &ListConfig)| {
+            old.status.config == *new && old.state.is_some() && old.state == state_of(&new.file)
+        };
+        if loaded.config == *config && loaded.lists.iter().zip(&config.lists).all(same) {
+            return loaded.in_force;
+        }
+        let loaded = self.compile(&loaded, config);
+        let in_force = loaded.in_force.clone();
+        *lock(&self.loaded) = loaded;
+        in_force
+    }
+
+    fn compile(&self, old: &Loaded, config: &ListsConfig) -> Loaded {
+        let began = Instant::now();
+        let mut builder = RuleBuilder::new(self.keys);
+        let (mut lists, mut in_force) = (Vec::new(), Vec::new());
+        // There are at most 256 lists.
+        for (number, list) in (0..=u8::MAX).zip(&config.lists) {
+            let source = SourceId(number);
+            let before = old.lists.iter().position(|old| is_same_list(&old.status.config, list));
+            let kept = before.and_then(|at| Some((old.lists.get(at)?, old.in_force.as_deref()?, at as u8)));
+            lists.push(self.read(&mut builder, source, list, kept));
+            // A list that stays goes on counting.
+            let of_before = old.in_force.iter().flat_map(|old| old.lists()).find(|old| old.name == list.name);
+            let blocked = of_before.map(|old| Arc::clone(&old.blocked)).unwrap_or_default();
+            let name = list.name.clone();
+            in_force.push(BlockList { name, answer: list.answer.clone(), blocked });
+        }
+        let rules = builder.build();
+        if !config.lists.is_empty() {
+            let (milliseconds, names) = (began.elapsed().as_millis() as u64, rules.len());
+            info!(
+                lists = lists.len(),
+                names,
+                bytes = rules.bytes(),
+                milliseconds,
+                "block lists are compiled"
+            );
+        }
+        let in_force = BlockLists::new(rules, in_force, config.ttl);
+        let in_force = (!config.lists.is_empty()).then(|| Arc::new(in_force));
+        Loaded { lists, config: config.clone(), in_force }
+    }
+
+    /// Adds the rules of one list to `builder`: those of its file, or if it cannot be used those of `kept`,
+    /// an earlier version.
+    fn read(
+        &self,
+        builder: &mut RuleBuilder,
+        source: SourceId,
+        list: &ListConfig,
+        kept: Option<(&ReadList, &BlockLists, u8)>,
+    ) -> ReadList {
+        let path = list.file.display();
+        let state = state_of(&list.file);
+        if let Some((old, rules, number)) = kept
+            && old.state == state
+            && state.is_some()
+        {
+            builder.keep(source, rules.rules(), SourceId(number));
+            let status = ListStatus { config: list.clone(), ..old.status.clone() };
+            return ReadList { status, state };
+        }
+        let read = list.text().map_err(|fault| reason(&fault)).and_then(|text| {
+            builder.list(source, list.format, &text, list.exempts).map_err(|fault| fault.to_string())
+        });
+        let fault = match read {
+            Ok(report) => {
+                warn_of(list, &report);
+                let status = ListStatus {
+                    config: list.clone(),
+                    report: Some(report),
+                    read: Some(unix_now()),
+                    fault: None,
+                };
+                return ReadList { status, state };
+            }
+            Err(fault) => fault,
+        };
+        let old = kept.filter(|(old, ..)| old.status.report.is_some());
+        let Some((old, rules, number)) = old else {
+            error!(list = list.name, "the list has no rules: {path}: {fault}");
+            let status = ListStatus { config: list.clone(), report: None, read: None, fault: Some(fault) };
+            return ReadList { status, state };
+        };
+        error!(list = list.name, "the list keeps its last good version: {path}: {fault}");
+        builder.keep(source, rules.rules(), SourceId(number));
+        let status = ListStatus { config: list.clone(), fault: Some(fault), ..old.status.clone() };
+        ReadList { status, state }
+    }
+
+    /// Returns what is known about each list, with the number of queries that it blocked.
+    pub fn status(&self) -> Vec<(ListStatus, u64)> {
+        let loaded = lock(&self.loaded);
+        let lists = loaded.in_force.as_deref().map_or(&[][..], BlockLists::lists);
+        let counts = lists.iter().map(|list| list.blocked.get());
+        loaded.lists.iter().map(|list| list.status.clone()).zip(counts).collect()
+    }
+
+    /// Returns the lists in force.
+    pub fn in_force(&self) -> Option<Arc<BlockLists>> {
+        lock(&self.loaded).in_force.clone()
+    }
+
+    /// Returns the line of a list's file that has a rule for this name, if the file still has one.
+    pub fn line(&self, list: &str, name: Name<'_>) -> Option<usize> {
+        let loaded = lock(&self.loaded);
+        let config =
+            loaded.lists.iter().map(|list| &list.status.config).find(|config| config.name == list)?;
+        let config = config.clone();
+        drop(loaded);
+        line_of(&config.text().ok()?, config.format, name.to_lower().as_lower())
+    }
+}
+
+/// Whether two configurations of a list have the same rules, for the same contents of the file.
+fn is_same_list(a: &ListConfig, b: &ListConfig) -> bool {
+    let of = |list: &ListConfig| (list.file.clone(), list.format, list.exempts, list.max_size);
+    of(a) == of(b)
+}
+
+/// Returns the state of a file; `None` if it cannot be read.
+fn state_of(path: &Path) -> Option<FileState> {
+    let about = std::fs::metadata(path).ok()?;
+    Some(FileState {
+        device: about.dev(),
+        inode: about.ino(),
+        len: about.len(),
+        modified: (about.mtime(), about.mtime_nsec()),
+        changed: (about.ctime(), about.ctime_nsec()),
+    })
+}
+
+/// Logs the lines of a list that cannot be used.
+fn warn_of(list: &ListConfig, report: &ListReport) {
+    if report.faults == 0 {
+        return;
+    }
+    let first = list.places(report).collect::<Vec<_>>();
+    warn!(
+        list = list.name,
+        "{} lines cannot be used, {} rules are: {}",
+        report.faults,
+        report.rules,
+        first.join("; ")
+    );
+}

@@ -1,0 +1,55 @@
+//! Block lists and response policy zones: any text and any owner name is read or refused.
+//!
+//! docs/BLOCKING.md: "A line that cannot be used never costs the list", and what a list blocks is what its
+//! lines say: a name that no line has as a suffix is never blocked.
+
+#![no_main]
+#![forbid(unsafe_code)]
+
+use std::net::IpAddr;
+
+use libfuzzer_sys::fuzz_target;
+use policy::{ListFormat, NameKeys, PolicyRecord, RuleBuilder, SourceId, SourceMask, line_of};
+use wire::hash::{HashKey, HashedName};
+use wire::{LowerName, Name, NameBuf, Type};
+
+const FORMATS: [ListFormat; 4] =
+    [ListFormat::Auto, ListFormat::Hosts, ListFormat::Domains, ListFormat::Adblock];
+/// The apex `rpz.`
+const APEX: &[u8] = b"\x03rpz\0";
+
+fuzz_target!(|data: &[u8]| {
+    let Some((first, text)) = data.split_first() else { return };
+    let key = HashKey::new([1, 2, 3]);
+    let mut builder = RuleBuilder::new(NameKeys::new(key));
+    let format = FORMATS[usize::from(first % 4)];
+    let listed = builder.list(SourceId(0), format, text, first & 4 != 0);
+
+    // The same bytes as owner names below the apex, each with a CNAME.
+    let names: Vec<NameBuf> = text
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| Name::parse(line).ok())
+        .filter_map(|name| NameBuf::replace_suffix(name, 0, Name::from_wire(APEX).ok()?).ok())
+        .collect();
+    let lower: Vec<_> = names.iter().map(|name| name.as_name().to_lower()).collect();
+    let apex = LowerName::new(Name::from_wire(APEX).expect("a name")).expect("in lower case");
+    let records = lower.iter().map(|owner| PolicyRecord {
+        owner: owner.as_lower(),
+        rtype: Type::CNAME,
+        rdata: text.get(..text.len().min(8)).unwrap_or_default(),
+    });
+    let report = builder.rpz(SourceId(1), apex, records);
+    assert!(report.rules + report.faults <= lower.len());
+
+    let rules = builder.build();
+    let mut hashed = HashedName::new();
+    for line in text.split(|byte| *byte == b'\n').take(64) {
+        let Ok(name) = NameBuf::from_text(line, Some(Name::ROOT)) else { continue };
+        hashed.set(&key, name.as_name());
+        let client = IpAddr::from([127, 0, 0, 1]);
+        let decision = rules.of_query(&hashed, client, &SourceMask::ALL);
+        let Some(found) = decision.list else { continue };
+        assert!(listed.is_ok(), "a list that is refused has no rule");
+        assert!(line_of(text, format, hashed.suffix(found.skip)).is_some(), "{name}: a line has the rule");
+    }
+});
