@@ -88,12 +88,22 @@ fn a_reload_takes_changed_lists_and_keeps_the_last_good_one() {
     assert_eq!(server.query(&["late.example", "+short"]), "0.0.0.0\n", "the last good version");
     let status = server.ctl_json(&["policy", "status"]);
     assert!(status[0]["fault"].as_str().is_some_and(|fault| fault.contains("not a list")), "{status}");
-    fs::remove_file(server.path("ads.txt")).expect("removed");
-    assert_eq!(server.ctl(&["reload"]).status.code(), Some(1));
-    assert_eq!(server.query(&["late.example", "+short"]), "0.0.0.0\n");
     server.write("ads.txt", ADS);
     server.reload();
     assert_eq!(server.query(&["late.example", "+short"]), "192.0.2.4\n");
+}
+
+#[test]
+fn a_list_whose_file_is_missing_keeps_its_rules() {
+    let (server, _upstream) = blocker(ADS, "answer = \"null\"\n", "");
+    let is_blocked = || server.query(&["t.ads.example", "+short"]) == "0.0.0.0\n";
+    fs::remove_file(server.path("ads.txt")).expect("removed");
+    assert_eq!(server.ctl(&["reload"]).status.code(), Some(1));
+    assert!(is_blocked());
+    server.reconfigure("file = \"ads.txt\"", "file = \"moved.txt\"\nformat = \"adblock\"");
+    assert_eq!(server.ctl(&["reload"]).status.code(), Some(1));
+    assert!(is_blocked(), "another file, which is missing too");
+    server.write("moved.txt", "||ads.example^\n");
     server.reconfigure("answer = \"null\"", "answer = [\"192.0.2.80\"]");
     server.reload();
     assert_eq!(server.query(&["t.ads.example", "+short"]), "192.0.2.80\n");

@@ -94,7 +94,7 @@ impl Lists {
         // There are at most 256 lists.
         for (number, list) in (0..=u8::MAX).zip(&config.lists) {
             let source = SourceId(number);
-            let before = old.lists.iter().position(|old| is_same_list(&old.status.config, list));
+            let before = old.lists.iter().position(|old| is_version_of(&old.status.config, list));
             let kept = before.and_then(|at| Some((old.lists.get(at)?, old.in_force.as_deref()?, at as u8)));
             lists.push(self.read(&mut builder, source, list, kept));
             // A list that stays goes on counting.
@@ -133,6 +133,7 @@ impl Lists {
         if let Some((old, rules, number)) = kept
             && old.state == state
             && state.is_some()
+            && is_read_alike(&old.status.config, list)
         {
             builder.keep(source, rules.rules(), SourceId(number));
             let status = ListStatus { config: list.clone(), ..old.status.clone() };
@@ -190,10 +191,15 @@ impl Lists {
     }
 }
 
-/// Whether two configurations of a list have the same rules, for the same contents of the file.
-fn is_same_list(a: &ListConfig, b: &ListConfig) -> bool {
-    let of = |list: &ListConfig| (list.file.clone(), list.format, list.exempts, list.max_size);
-    of(a) == of(b)
+/// Whether the rules of an earlier configuration may replace those of a list that cannot be read.
+fn is_version_of(old: &ListConfig, new: &ListConfig) -> bool {
+    old.name == new.name && old.exempts == new.exempts
+}
+
+/// Whether two configurations of a list read the same rules from an unchanged file.
+fn is_read_alike(old: &ListConfig, new: &ListConfig) -> bool {
+    let of = |list: &ListConfig| (list.file.clone(), list.format, list.max_size);
+    of(old) == of(new)
 }
 
 /// Returns the state of a file; `None` if it cannot be read.
