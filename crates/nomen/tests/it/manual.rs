@@ -134,14 +134,13 @@ impl Reader {
 
     /// Runs a step; returns whether the next one can be run.
     fn follow(&mut self, page: &str, step: &Step) -> bool {
+        let program = step.command.split(' ').next().unwrap_or_default();
+        let is_here = self.shell(&format!("command -v {program}")).output().is_ok_and(|o| o.status.success());
+        if !is_here {
+            testkit::left_out(&format!("{page} is not followed further: {program} is not installed"));
+            return false;
+        }
         if let Some(command) = step.command.strip_suffix(" &") {
-            let program = command.split(' ').next().unwrap_or_default();
-            let is_here =
-                self.shell(&format!("command -v {program}")).output().is_ok_and(|o| o.status.success());
-            if !is_here {
-                testkit::left_out(&format!("{page} is not followed further: {program} is not installed"));
-                return false;
-            }
             self.serve(command);
             return true;
         }
