@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
         let Ok(name) = NameBuf::from_text(line, Some(Name::ROOT)) else { continue };
         hashed.set(&key, name.as_name());
         let client = IpAddr::from([127, 0, 0, 1]);
-        let decision = rules.of_query(&hashed, client, &SourceMask::ALL);
+        let decision = rules.of_query(&hashed, Some(client), &SourceMask::ALL);
         let Some(found) = decision.list else { continue };
         assert!(listed.is_ok(), "a list that is refused has no rule");
         assert!(line_of(text, format, hashed.suffix(found.skip)).is_some(), "{name}: a line has the rule");

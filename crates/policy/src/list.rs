@@ -2,18 +2,17 @@
 //!
 //! | format | lines |
 //! |---|---|
-//! | hosts | an address that leads nowhere (`0.0.0.0`, `127.0.0.1`, `::`, `::1`), then names |
+//! | hosts | an unspecified or loopback address (`0.0.0.0`, `127.0.0.1`, `::`, `::1`), then names |
 //! | domains | a name, which covers itself; `*.name` or `.name`, which cover all names below, too |
 //! | adblock | <code>&#124;&#124;name^</code>, which covers the name and all below; <code>&#124;name^</code> and `name`, which cover the name itself; `@@` before either exempts; `$important` after it |
 //!
 //! [`ListFormat::Auto`] takes the lines of all three. Comments begin with `#` or `!`. A line that cannot be
-//! used never costs the list: it is counted, and the first are reported with their place.
+//! used is skipped and counted, and the first such lines are reported with their place.
 
 use std::fmt;
 use std::net::IpAddr;
 
-use wire::LowerName;
-use wire::name::{MAX_LABEL, MAX_NAME};
+use wire::{LowerName, LowerNameBuf, Name, NameBuf};
 
 use crate::rule::{RuleEffect, RuleReach};
 
@@ -56,7 +55,7 @@ pub enum LineFault {
     TooLong,
     /// Not a domain name.
     Name,
-    /// An address that leads to a host.
+    /// An address of a host.
     Address,
     /// A hosts line without a name.
     NoName,
@@ -69,7 +68,9 @@ impl fmt::Display for LineFault {
         f.write_str(match self {
             Self::TooLong => "the line has more than 4096 bytes",
             Self::Name => "not a domain name",
-            Self::Address => "the address leads to a host: a list blocks names, and never moves them",
+            Self::Address => {
+                "a list can only block names: the address is not 0.0.0.0, ::, or a loopback address"
+            }
             Self::NoName => "no name after the address",
             Self::Pattern => "patterns and regular expressions are not supported",
         })
@@ -135,7 +136,7 @@ pub(crate) fn read(
     mut each: impl FnMut(ListRule<'_>),
 ) -> Result<ListReport, ListFault> {
     let mut report = ListReport::default();
-    let mut reader = LineReader { format, number: 0, name: [0; MAX_NAME] };
+    let mut reader = LineReader { format, number: 0, name: LowerNameBuf::ROOT };
     // Some lists begin with a byte order mark.
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut is_empty = true;
@@ -181,12 +182,12 @@ pub fn line_of(text: &[u8], format: ListFormat, name: LowerName<'_>) -> Option<u
             found = Some(rule.line);
         }
     };
-    // Rules are passed on even if the text turns out to be no list.
+    // `read` calls `find` also for a text that it rejects at the end.
     let _ = read(text, format, find);
     found
 }
 
-/// What became of a line without a fault.
+/// The result of a line without a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     /// Its rules are passed on, or it is a comment.
@@ -200,8 +201,8 @@ struct LineReader {
     format: ListFormat,
     /// Number of the line.
     number: usize,
-    /// The last name, in wire form.
-    name: [u8; MAX_NAME],
+    /// The last name.
+    name: LowerNameBuf,
 }
 
 impl LineReader {
@@ -314,31 +315,13 @@ impl LineReader {
 
     /// Reads a name of letters, digits, hyphens and underscores, with or without a dot at the end.
     fn name(&mut self, text: &[u8]) -> Result<LowerName<'_>, LineFault> {
-        let text = text.strip_suffix(b".").unwrap_or(text);
-        // The name has a byte more than the text before the first label, and one for the root.
-        if text.is_empty() || text.len() + 2 > MAX_NAME {
+        let is_plain = text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte));
+        let name = NameBuf::from_text(text, Some(Name::ROOT)).map_err(|_| LineFault::Name)?;
+        if !is_plain || name.as_name().is_root() {
             return Err(LineFault::Name);
         }
-        let mut label = 0;
-        for (at, byte) in (1..).zip(text) {
-            let len = at - label - 1;
-            match byte {
-                b'.' if (1..=MAX_LABEL).contains(&len) => {
-                    self.name[label] = len as u8;
-                    label = at;
-                }
-                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => self.name[at] = *byte,
-                b'A'..=b'Z' => self.name[at] = byte.to_ascii_lowercase(),
-                _ => return Err(LineFault::Name),
-            }
-        }
-        let len = text.len() - label;
-        if !(1..=MAX_LABEL).contains(&len) {
-            return Err(LineFault::Name);
-        }
-        self.name[label] = len as u8;
-        self.name[text.len() + 1] = 0;
-        Ok(LowerName::of_checked(&self.name[..text.len() + 2]))
+        self.name.set(name.as_name());
+        Ok(self.name.as_lower())
     }
 }
 
@@ -405,7 +388,7 @@ mod tests {
     const AUTO: ListFormat = ListFormat::Auto;
 
     #[test]
-    fn a_hosts_file_blocks_the_names_behind_addresses_that_lead_nowhere() {
+    fn a_hosts_file_blocks_names_of_unspecified_and_loopback_addresses() {
         let text = "\
             127.0.0.1 localhost\n\
             ::1 ip6-localhost ip6-loopback\n\
@@ -421,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hosts_file_never_moves_a_name() {
+    fn a_hosts_file_sets_no_address_of_a_name() {
         assert_eq!(line("192.0.2.1 bank.example", AUTO), Err(LineFault::Address));
         assert_eq!(line("2001:db8::1 bank.example", ListFormat::Hosts), Err(LineFault::Address));
         assert_eq!(line("192.0.2.1 localhost", ListFormat::Hosts), Ok(vec![]));
@@ -493,7 +476,7 @@ mod tests {
     fn the_line_of_a_rule_is_found() {
         let text = b"# one\n0.0.0.0 a.example b.example\n||c.example^\n0.0.0.0 a.example\n";
         let line = |name: &str| {
-            let name: wire::NameBuf = name.parse().expect("a name");
+            let name: NameBuf = name.parse().expect("a name");
             line_of(text, AUTO, name.as_name().to_lower().as_lower())
         };
         let found = ["a.example.", "B.example.", "c.example.", "example."].map(line);
@@ -529,7 +512,7 @@ mod tests {
                     let mut rules = 0;
                     let report = read(text, format, |rule| {
                         rules += 1;
-                        assert!(LowerName::new(wire::Name::from_wire(rule.name.as_wire()).expect("a name")).is_ok());
+                        assert!(LowerName::new(Name::from_wire(rule.name.as_wire()).expect("a name")).is_ok());
                     });
                     if let Ok(report) = report {
                         assert_eq!(report.rules, rules);

@@ -43,7 +43,7 @@ struct Entry {
     set: SetId,
 }
 
-/// Names and their rules, in any order, each as often as it comes.
+/// Names and their rules, in any order, with duplicates.
 #[derive(Clone, Default)]
 pub(crate) struct NameEntries {
     entries: Vec<Entry>,

@@ -1,5 +1,6 @@
 //! The rules of all sources in one snapshot, and the rule that decides a query.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -217,11 +218,23 @@ impl Rules {
         names + self.client_ips.bytes() + self.ips.bytes() + self.ns_ips.bytes()
     }
 
-    /// Returns the rules of `sources` that decide a query by its name and its client's address.
+    /// Returns the rules of `sources` that decide a query by its name and, if given, its client's address.
     #[inline]
-    pub fn of_query(&self, name: &HashedName, client: IpAddr, sources: &SourceMask) -> Decision {
-        let mut decision = Decision { rpz: self.of_client(client, sources), list: None };
-        self.qnames.suffixes(&self.keys, name, |skip, set| {
+    pub fn of_query(&self, name: &HashedName, client: Option<IpAddr>, sources: &SourceMask) -> Decision {
+        let rpz = client.and_then(|client| self.of_client(client, sources));
+        self.of_name(&self.qnames, name, sources, Decision { rpz, list: None })
+    }
+
+    /// Returns the decision with the rules that a table has for a name; `decision` is that of other triggers.
+    #[inline]
+    fn of_name(
+        &self,
+        table: &NameTable,
+        name: &HashedName,
+        sources: &SourceMask,
+        mut decision: Decision,
+    ) -> Decision {
+        table.suffixes(&self.keys, name, |skip, set| {
             for rule in self.sets.rules(set) {
                 if sources.contains(rule.source) && rule.reach.covers(skip) {
                     decision.take(Match { rule: *rule, skip });
@@ -251,15 +264,7 @@ impl Rules {
 
     /// Returns the rule for the name of a name server (NSDNAME).
     pub fn of_server_name(&self, name: &HashedName, sources: &SourceMask) -> Option<Match> {
-        let mut decision = Decision::default();
-        self.ns_names.suffixes(&self.keys, name, |skip, set| {
-            for rule in self.sets.rules(set) {
-                if sources.contains(rule.source) && rule.reach.covers(skip) {
-                    decision.take(Match { rule: *rule, skip });
-                }
-            }
-        });
-        decision.rpz
+        self.of_name(&self.ns_names, name, sources, Decision::default()).rpz
     }
 }
 
@@ -281,7 +286,7 @@ fn rank(effect: RuleEffect) -> u8 {
 
 impl Decision {
     /// Takes a rule about a name, if it comes before those found so far. Rules come in the order of their
-    /// names, the longest first; so among equals the first stays.
+    /// names, the longest first; so among equals of one source the longest name stays.
     #[inline]
     fn take(&mut self, found: Match) {
         match found.rule.effect {
@@ -290,10 +295,13 @@ impl Decision {
                 self.rpz = Some(found);
             }
             RuleEffect::Rpz(_) => {}
-            effect if self.list.is_none_or(|now| rank(effect) > rank(now.rule.effect)) => {
-                self.list = Some(found);
+            effect => {
+                let order = |rule: &Rule, effect| (rank(effect), Reverse(rule.source));
+                let now = self.list.map(|now| order(&now.rule, now.rule.effect));
+                if now.is_none_or(|now| order(&found.rule, effect) > now) {
+                    self.list = Some(found);
+                }
             }
-            _ => {}
         }
     }
 }
@@ -321,7 +329,7 @@ mod tests {
         hashed
     }
 
-    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const CLIENT: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 
     /// A response policy zone with these owners and CNAME targets.
     fn rpz(builder: &mut RuleBuilder, source: u8, rules: &[(&str, &str)]) -> RpzReport {
@@ -366,12 +374,12 @@ mod tests {
             |name, client, sources: &SourceMask| action(rules.of_query(&hashed(name), client, sources).rpz);
         let all = SourceMask::ALL;
         assert_eq!(of("a.b.example.", CLIENT, &all), Some((0, RpzAction::Passthru)));
-        assert_eq!(of("a.b.example.", [10, 0, 0, 1].into(), &all), Some((0, RpzAction::Drop)));
+        assert_eq!(of("a.b.example.", Some([10, 0, 0, 1].into()), &all), Some((0, RpzAction::Drop)));
         assert_eq!(of("x.a.example.", CLIENT, &all), Some((1, RpzAction::TcpOnly)));
         assert_eq!(of("a.example.", CLIENT, &all), Some((1, RpzAction::NoData)));
         assert_eq!(of("example.", CLIENT, &all), None, "a wildcard does not cover its own name");
         let second = SourceMask::default().with(SourceId(1));
-        assert_eq!(of("a.b.example.", [10, 0, 0, 1].into(), &second), Some((1, RpzAction::NxDomain)));
+        assert_eq!(of("a.b.example.", Some([10, 0, 0, 1].into()), &second), Some((1, RpzAction::NxDomain)));
     }
 
     #[test]
@@ -485,6 +493,23 @@ mod tests {
         let rule = Rule { source: SourceId(5), reach: RuleReach::Name, effect: block, prefix_len: 0 };
         assert_eq!((rules.len(), of("both.example."), of("first.example.")), (2, Some(rule), Some(rule)));
         assert_eq!(of("second.example."), None);
+    }
+
+    /// The list of the longer name decided, although it came later in the configuration.
+    #[test]
+    fn of_two_lists_that_block_a_name_the_first_decides() {
+        let mut builder = RuleBuilder::new(NameKeys::new(key()));
+        builder.list(SourceId(0), ListFormat::Auto, b"||example^\n", false).expect("a list");
+        builder
+            .list(SourceId(1), ListFormat::Auto, b"||ads.example^\n||b.ads.example^\n", false)
+            .expect("a list");
+        let rules = builder.build();
+        let of = |sources: &SourceMask| {
+            let found = rules.of_query(&hashed("a.b.ads.example."), None, sources).list.expect("blocked");
+            (found.rule.source.0, found.skip)
+        };
+        assert_eq!(of(&SourceMask::ALL), (0, 3));
+        assert_eq!(of(&SourceMask::default().with(SourceId(1))), (1, 1), "the longest name of one list");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub enum BlockAnswer {
 }
 
 impl BlockAnswer {
-    /// The unspecified addresses, 0.0.0.0 and ::, which lead nowhere.
+    /// The unspecified addresses, 0.0.0.0 and ::, at which no host answers.
     pub fn null() -> Self {
         BlockAnswer::Addresses(vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()])
     }
@@ -94,7 +94,7 @@ impl BlockLists {
     #[inline]
     pub fn rule(&self, name: &HashedName) -> Option<Match> {
         // Lists have no rules about clients.
-        self.rules.of_query(name, IpAddr::V4(Ipv4Addr::UNSPECIFIED), &SourceMask::ALL).list
+        self.rules.of_query(name, None, &SourceMask::ALL).list
     }
 
     /// Returns the list that has the rule.
@@ -125,8 +125,11 @@ impl BlockLists {
         parser.question()?;
         for _ in 0..answers {
             let record = parser.record()?;
-            if record.rtype != Type::CNAME {
-                continue;
+            match record.rtype {
+                Type::CNAME => {}
+                Type::DNAME | Type::RRSIG => continue,
+                // The chain of aliases comes first in every answer, and the data at its end.
+                _ => break,
             }
             if std::mem::take(&mut is_first) {
                 hashed.set(key, parser.name_at(record.owner_at)?.as_name());
@@ -152,6 +155,7 @@ impl BlockLists {
     }
 
     /// Writes the answer for a blocked name into `b`, which holds the question with this name. Counts it.
+    #[cold]
     pub(crate) fn write(
         &self,
         blocked: Blocked,

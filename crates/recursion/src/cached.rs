@@ -6,7 +6,6 @@ use cache::{Freshness, Hit, Key, Lead, Lookup};
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use resolver::{ClientPrefix, QueryKey};
 use transport::Client;
-use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 use wire::{Class, Type};
@@ -87,20 +86,6 @@ impl On {
     }
 }
 
-impl On {
-    /// Writes the answer for a name that a list blocks.
-    #[cold]
-    fn blocked(
-        &self,
-        lists: &BlockLists,
-        blocked: Blocked,
-        asked: &Asked<'_>,
-        b: &mut Builder<'_>,
-    ) -> ErrorInfo {
-        lists.write(blocked, asked.name(), asked.question.qtype, b)
-    }
-}
-
 impl Memory for Cached {
     type Location = CacheLocation;
     type Scratch = ();
@@ -173,7 +158,8 @@ impl Memory for Cached {
         let (lead, cache_view) = match location.0 {
             Found::Entry { lead, cache_view } => (lead, cache_view),
             Found::Blocked(blocked) => {
-                let written = |lists: &Arc<BlockLists>| on.blocked(lists, blocked, asked, b);
+                let qtype = asked.question.qtype;
+                let written = |lists: &Arc<BlockLists>| lists.write(blocked, asked.name(), qtype, b);
                 return Ok(MemoryResult::Answer(policy.lists.as_ref().map(written)));
             }
         };
@@ -192,7 +178,8 @@ impl Memory for Cached {
                 {
                     b.rollback(question_only);
                     b.flags(|now| *now = header);
-                    return Ok(MemoryResult::Answer(Some(on.blocked(lists, blocked, asked, b))));
+                    let info = lists.write(blocked, asked.name(), asked.question.qtype, b);
+                    return Ok(MemoryResult::Answer(Some(info)));
                 }
             }
             Lookup::TooLong(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {

@@ -80,16 +80,7 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
             checking_disabled: false,
         };
         let client = ClientPrefix::of([127, 0, 0, 1].into());
-        let request = LookupRequest {
-            query_key,
-            recursion_desired: true,
-            client,
-            patience: None,
-            budget: None,
-            other_than: None,
-            trace: None,
-            waiter,
-        };
+        let request = LookupRequest::new(query_key, client, waiter);
         assert!(outgoing.request(ResolverRequest::Lookup(request)));
         // The server accepts only one connection.
         let (settled, outcome) = outcomes.recv_timeout(TEST_TIMEOUT).expect("an outcome");

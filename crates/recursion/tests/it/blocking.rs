@@ -105,6 +105,19 @@ fn an_alias_to_a_blocked_name_is_blocked_from_upstream_and_from_the_cache() {
     assert_eq!(world.hit(&ask("exempt.example. A")).answers(), exempt);
 }
 
+/// A server may send the records of a chain in any order.
+#[test]
+fn an_alias_behind_its_addresses_is_found_too() {
+    let mut world = World::new(listed);
+    let chain = [
+        "t.ads.example. 600 A 192.0.2.1",
+        "cdn.example. 600 CNAME t.ads.example.",
+        "www.example. 600 CNAME cdn.example.",
+    ];
+    assert_eq!(world.learn("www.example. A", &data(&chain)).says(), BLOCKED);
+    assert_eq!(world.hit(&ask("www.example. A")).says(), BLOCKED);
+}
+
 #[test]
 fn a_chain_that_comes_in_pieces_stops_before_a_blocked_name() {
     let mut world = World::new(|policy| {
