@@ -91,7 +91,8 @@ impl Value for BlockAnswer {
             return None;
         }
         let wanted = "an address such as \"192.0.2.80\"";
-        let address = |member| reader.text(member, wanted, |text| text.parse::<IpAddr>());
+        let parse = |text: &str| text.parse::<IpAddr>().map_err(|_| format!("`{text}` is not an address"));
+        let address = |member| reader.text(member, wanted, parse);
         let all: Vec<Option<IpAddr>> = array.iter().map(address).collect();
         all.into_iter().collect::<Option<_>>().map(BlockAnswer::Addresses)
     }
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(answer("answer = [\"192.0.2.1\"]"), Ok(own));
         for (key, words) in [
             ("answer = \"nxdomains\"", "did you mean \"nxdomain\"?"),
-            ("answer = [\"192.0.2\"]", "t.toml:5:11"),
+            ("answer = [\"192.0.2\"]", "`192.0.2` is not an address\n --> t.toml:5:11"),
             ("answer = []", "the list is empty"),
             ("answer = \"null\"\nkind = \"allow\"", "`answer` has no effect"),
         ] {

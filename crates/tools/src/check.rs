@@ -74,7 +74,7 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         checked.code = checked.code.max(EXIT_FAULTS);
     }
     if bad_lists > 0 {
-        eprintln!("{file}: {bad_lists} block lists cannot be used");
+        eprintln!("{file}: block lists that cannot be used: {bad_lists}");
         checked.code = checked.code.max(EXIT_FAULTS);
     }
     match checked.bad() {
