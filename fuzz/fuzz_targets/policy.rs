@@ -9,9 +9,9 @@
 use std::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
-use policy::{ListFormat, NameKeys, PolicyRecord, RuleBuilder, SourceId, SourceMask, line_of};
+use policy::{ListFormat, NameKeys, PolicyRecord, RpzReport, RuleBuilder, SourceId, SourceMask, line_of};
 use wire::hash::{HashKey, HashedName};
-use wire::{LowerName, Name, NameBuf, Type};
+use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 const FORMATS: [ListFormat; 4] =
     [ListFormat::Auto, ListFormat::Hosts, ListFormat::Domains, ListFormat::Adblock];
@@ -33,12 +33,13 @@ fuzz_target!(|data: &[u8]| {
         .collect();
     let lower: Vec<_> = names.iter().map(|name| name.as_name().to_lower()).collect();
     let apex = LowerName::new(Name::from_wire(APEX).expect("a name")).expect("in lower case");
-    let records = lower.iter().map(|owner| PolicyRecord {
-        owner: owner.as_lower(),
-        rtype: Type::CNAME,
-        rdata: text.get(..text.len().min(8)).unwrap_or_default(),
-    });
-    let report = builder.rpz(SourceId(1), apex, records);
+    let (rtype, ttl) = (Type::CNAME, Ttl::from_secs(60));
+    let rdata = text.get(..text.len().min(8)).unwrap_or_default();
+    let mut report = RpzReport::default();
+    for owner in &lower {
+        let record = PolicyRecord { rtype, ttl, rdata };
+        builder.rpz(SourceId(1), apex, owner.as_lower(), &[record], &mut report);
+    }
     assert!(report.rules + report.faults <= lower.len());
 
     let rules = builder.build();

@@ -12,7 +12,7 @@
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `zone-manager` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` and `secondaries` of `zone-manager` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
-//! | `lists` | `[policy]` and its blocks | `recursive` of `serving` |
+//! | `lists`, `policy_zones` | `[policy]` and its blocks | `recursive` of `serving` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
 //! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
@@ -39,6 +39,7 @@ pub mod log;
 pub mod machine;
 pub mod metrics;
 pub mod peers;
+pub mod policy_zones;
 pub mod privileges;
 pub mod reference;
 pub mod reloading;
@@ -64,6 +65,7 @@ use listen::Listen;
 use lists::{ListsConfig, PolicyList, PolicySection};
 use log::LogSection;
 use metrics::MetricsSection;
+use policy_zones::{PolicyZoneBlock, PolicyZonesConfig};
 use report::Diagnostic;
 use resolver::{AccessBlock, Forward, InnerRules, RecursiveConfig, ResolverSection, Stub};
 use server::ServerSection;
@@ -111,6 +113,8 @@ pub struct Settings {
     pub access: Vec<At<AccessBlock>>,
     /// `[policy]`.
     pub policy: At<PolicySection>,
+    /// Every `[[policy.zone]]`.
+    pub policy_zones: Vec<At<PolicyZoneBlock>>,
     /// Every `[[policy.list]]`.
     pub lists: Vec<At<PolicyList>>,
     /// `[control]`.
@@ -137,6 +141,7 @@ impl Default for Settings {
             stubs: Vec::new(),
             access: Vec::new(),
             policy: At::default(),
+            policy_zones: Vec::new(),
             lists: Vec::new(),
             control: At::default(),
             metrics: None,
@@ -148,7 +153,7 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 17] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 18] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
@@ -161,6 +166,7 @@ impl Configuration {
             stubs,
             access,
             policy,
+            policy_zones,
             lists,
             control,
             metrics,
@@ -168,14 +174,30 @@ impl Configuration {
             dnstap,
         } = settings;
         [
-            server, listens, zones, templates, transfers, tsig_keys, updates, resolver, forwards, stubs,
-            access, policy, lists, control, metrics, log, dnstap,
+            server,
+            listens,
+            zones,
+            templates,
+            transfers,
+            tsig_keys,
+            updates,
+            resolver,
+            forwards,
+            stubs,
+            access,
+            policy,
+            policy_zones,
+            lists,
+            control,
+            metrics,
+            log,
+            dnstap,
         ]
     }
 
     /// Reports values that contradict each other.
     fn check(&self, faults: &mut Vec<Diagnostic>) {
-        let Settings { server, listens, metrics, resolver, lists, .. } = &self.settings;
+        let Settings { server, listens, metrics, resolver, policy_zones, lists, .. } = &self.settings;
         server.privileges.check(faults);
         server.tcp.check(faults);
         let opened = listen::check(listens, faults);
@@ -191,6 +213,8 @@ impl Configuration {
             recursive.resolver.root_copy.check_served(served, faults);
         }
         lists::check(lists, resolver.is_some(), faults);
+        let served = self.zones.iter().chain(&self.added);
+        policy_zones::check(policy_zones, served, resolver.is_some(), faults);
         let has_state = server.storage.folder().is_some();
         zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
     }
@@ -212,6 +236,7 @@ impl Settings {
             stubs,
             access,
             policy,
+            policy_zones,
             lists,
             control,
             metrics,
@@ -229,6 +254,7 @@ impl Settings {
             adopt_blocks(&mut self.stubs, stubs, &mut pending);
             adopt_blocks(&mut self.access, access, &mut pending);
             adopt(&mut self.policy, policy, &mut pending);
+            adopt_blocks(&mut self.policy_zones, policy_zones, &mut pending);
             adopt_blocks(&mut self.lists, lists, &mut pending);
         }
         adopt_option(&mut self.resolver, resolver, &mut pending);
@@ -254,6 +280,11 @@ impl Settings {
     /// Returns the settings of block lists.
     pub fn lists(&self) -> ListsConfig {
         lists::config(&self.policy, &self.lists)
+    }
+
+    /// Returns the settings of response policy zones.
+    pub fn policy_zones(&self) -> PolicyZonesConfig {
+        policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
     /// Reads the files that `[resolver]` names.

@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wire::Ttl;
 
+use super::policy_zones::PolicyZoneOptions;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
@@ -23,6 +24,9 @@ keys! {
     pub struct PolicySection in "[policy]" {
         /// TTL of the answers for blocked names, and how long clients cache that there is none.
         live "block-ttl" ttl: Seconds<0, 604_800> = Seconds(60), example "5m";
+    } with {
+        /// Response policy zones.
+        zones: PolicyZoneOptions;
     }
 }
 

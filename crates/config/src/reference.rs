@@ -239,7 +239,9 @@ mod tests {
             let without = |header: &str| if header == "[[policy.list]]" { &of_list[..] } else { &without };
             let text: String =
                 all.iter().map(|section| example_without(section, without(section.header))).collect();
-            accepted(&format!("{text}[[zone]]\nname = \"catalog.example.com\"\ncatalog-produce = true\n"));
+            let zones = "[[zone]]\nname = \"catalog.example.com\"\ncatalog-produce = true\n\
+                [[zone]]\nname = \"rpz.example.com\"\nfile = \"rpz.zone\"\n";
+            accepted(&format!("{text}{zones}"));
         }
     }
 

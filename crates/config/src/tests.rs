@@ -300,6 +300,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         stubs,
         access,
         policy,
+        policy_zones,
         lists,
         control,
         metrics,
@@ -314,6 +315,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(stubs.iter().flat_map(|stub| of(&**stub)));
     all.extend(access.iter().flat_map(|access| of(&**access)));
     all.extend(of(&**policy));
+    all.extend(policy_zones.iter().flat_map(|zone| of(&**zone)));
     all.extend(lists.iter().flat_map(|list| of(&**list)));
     all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
     all.extend(dnstap.iter().flat_map(|dnstap| of(&**dnstap)));
@@ -350,10 +352,12 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
     let start = settings(
         "[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
          [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n\
+         [[zone]]\nname = \"z\"\nfile = \"f\"\n[[policy.zone]]\nname = \"z\"\n\
          [[policy.list]]\nname = \"l\"\nfile = \"f\"\n\
          [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n[dnstap]\nsocket = \"s\"\n",
     );
-    let new = settings(&examples());
+    let zone = "[[zone]]\nname = \"rpz.example.com\"\nfile = \"f\"\n";
+    let new = settings(&(examples() + zone));
     let mut running = start.clone();
     let pending = running.adopt(new.clone());
     let [before, after, wanted] = [&start, &running, &new].map(values);

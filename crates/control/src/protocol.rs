@@ -4,7 +4,7 @@
 //! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; lines `{"text":"…"}`, which are pieces of a long
 //! output, may come before it. A connection carries any number of commands, one at a time.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -228,12 +228,15 @@ pub enum ControlCommand {
         /// The domain.
         domain: String,
     },
-    /// Report the state of every block list.
+    /// Report the state of every response policy zone and block list.
     PolicyStatus,
-    /// Report which rule of the block lists decides about a name.
+    /// Report which rule of the policy zones and lists decides about a name.
     PolicyTest {
         /// The name.
         name: String,
+        /// The client that queries it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<IpAddr>,
     },
     /// Reopen the files of the logs and of dnstap.
     LogReopen,
@@ -383,7 +386,8 @@ mod tests {
             Verb::ForwardRemove { domain: name() },
             Verb::TrustAnchorList,
             Verb::PolicyStatus,
-            Verb::PolicyTest { name: name() },
+            Verb::PolicyTest { name: name(), client: None },
+            Verb::PolicyTest { name: name(), client: Some([192, 0, 2, 1].into()) },
             Verb::NtaList,
             Verb::NtaAdd { domain: name(), time: "1h".into() },
             Verb::NtaRemove { domain: name() },

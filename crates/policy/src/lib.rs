@@ -3,6 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `local_data` | records that a policy zone has in place of those of a name |
 //! | `rule` | a rule: its source, the names that it covers, its effect; sets of rules |
 //! | `names` | which rules a name has, by the hashes of its suffixes |
 //! | `prefixes` | which rules an address has |
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod list;
+mod local_data;
 mod names;
 mod prefixes;
 mod rpz;
@@ -36,7 +38,8 @@ mod rule;
 mod rules;
 
 pub use list::{LineFault, ListFault, ListFormat, ListReport, MAX_FAULTS, check_list, line_of};
+pub use local_data::{DataId, PolicyRecord};
 pub use names::NameKeys;
 pub use rpz::{OwnerFault, RpzReport, SkippedRecord};
 pub use rule::{RpzAction, Rule, RuleEffect, RuleReach, SourceId, SourceMask};
-pub use rules::{Decision, Match, PolicyRecord, RuleBuilder, Rules};
+pub use rules::{AnswerSources, Decision, Match, RuleBuilder, Rules, TriggerKind};

@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{LowerName, Name, Prefix, Type};
 
+use crate::local_data::PolicyRecord;
 use crate::rule::{RpzAction, RuleReach};
 
 /// A trigger, as an owner name has it.
@@ -173,35 +174,58 @@ fn number(label: &[u8], radix: u32, max: u32) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok().filter(|number| *number <= max)
 }
 
-/// Returns the action of an RRset of an owner; `None` if it is none, as signatures and proofs are.
+/// The effect that the records of an owner have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect<'r, 'z> {
+    /// An action that a CNAME record encodes.
+    Action(RpzAction),
+    /// These records are the answer.
+    Data(Vec<&'r PolicyRecord<'z>>),
+}
+
+/// Returns the effect of an owner's records; `None` if there is none, as of signatures and proofs.
 ///
 /// `trigger` is the owner without the zone's name: a CNAME to it is the old form of `rpz-passthru.`.
-pub(crate) fn action(trigger: Name<'_>, rtype: Type, rdata: &[u8]) -> Option<RpzAction> {
-    match rtype {
-        Type::CNAME => {}
-        Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM | Type::DNSKEY | Type::DS | Type::DNAME => {
-            return None;
-        }
-        _ => return Some(RpzAction::LocalData),
+pub(crate) fn effect<'r, 'z>(trigger: Name<'_>, records: &'r [PolicyRecord<'z>]) -> Option<Effect<'r, 'z>> {
+    if let Some(cname) = records.iter().find(|record| record.rtype == Type::CNAME) {
+        return action(trigger, cname.rdata).map(|action| match action {
+            Some(action) => Effect::Action(action),
+            None => Effect::Data(vec![cname]),
+        });
     }
-    let target = Name::from_wire(rdata).ok()?.to_lower();
+    let data: Vec<_> = records.iter().filter(|record| is_data(record.rtype)).collect();
+    (!data.is_empty()).then_some(Effect::Data(data))
+}
+
+/// Whether records of this type may be local data.
+fn is_data(rtype: Type) -> bool {
+    !matches!(
+        rtype,
+        Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM | Type::DNSKEY | Type::DS | Type::DNAME
+    )
+}
+
+/// Returns the action that the target of a CNAME record encodes, if it encodes one; `None` if the target is
+/// malformed.
+fn action(trigger: Name<'_>, target: &[u8]) -> Option<Option<RpzAction>> {
+    let target = Name::from_wire(target).ok()?.to_lower();
     let same = target.as_lower() == trigger.to_lower().as_lower();
     let mut labels = target.as_lower().labels();
     Some(match (labels.next(), labels.next()) {
-        (None, _) => RpzAction::NxDomain,
-        (Some(b"*"), None) => RpzAction::NoData,
-        (Some(b"rpz-passthru"), None) => RpzAction::Passthru,
-        (Some(b"rpz-drop"), None) => RpzAction::Drop,
-        (Some(b"rpz-tcp-only"), None) => RpzAction::TcpOnly,
-        _ if same => RpzAction::Passthru,
-        _ => RpzAction::LocalData,
+        (None, _) => Some(RpzAction::NxDomain),
+        (Some(b"*"), None) => Some(RpzAction::NoData),
+        (Some(b"rpz-passthru"), None) => Some(RpzAction::Passthru),
+        (Some(b"rpz-drop"), None) => Some(RpzAction::Drop),
+        (Some(b"rpz-tcp-only"), None) => Some(RpzAction::TcpOnly),
+        _ if same => Some(RpzAction::Passthru),
+        _ => None,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use wire::{LowerNameBuf, NameBuf};
+    use wire::{LowerNameBuf, NameBuf, Ttl};
 
     use super::*;
 
@@ -270,24 +294,33 @@ mod tests {
 
     #[test]
     fn records_are_actions() {
-        let of = |rtype, rdata: &[u8]| action(lower("www.example.com.").as_name(), rtype, rdata);
+        fn record(rtype: Type, rdata: &[u8]) -> PolicyRecord<'_> {
+            PolicyRecord { rtype, ttl: Ttl::from_secs(60), rdata }
+        }
+        fn is(records: &[PolicyRecord<'_>], wanted: Option<Effect<'_, '_>>) {
+            let trigger = lower("www.example.com.");
+            assert_eq!(effect(trigger.as_name(), records), wanted, "{records:?}");
+        }
         for (target, wanted) in [
-            (".", RpzAction::NxDomain),
-            ("*.", RpzAction::NoData),
-            ("RPZ-passthru.", RpzAction::Passthru),
-            ("www.EXAMPLE.com.", RpzAction::Passthru),
-            ("rpz-drop.", RpzAction::Drop),
-            ("rpz-tcp-only.", RpzAction::TcpOnly),
-            ("rpz-drop.example.", RpzAction::LocalData),
-            ("*.garden.example.", RpzAction::LocalData),
-            ("garden.example.", RpzAction::LocalData),
+            (".", Some(RpzAction::NxDomain)),
+            ("*.", Some(RpzAction::NoData)),
+            ("RPZ-passthru.", Some(RpzAction::Passthru)),
+            ("www.EXAMPLE.com.", Some(RpzAction::Passthru)),
+            ("rpz-drop.", Some(RpzAction::Drop)),
+            ("rpz-tcp-only.", Some(RpzAction::TcpOnly)),
+            ("rpz-drop.example.", None),
+            ("*.garden.example.", None),
+            ("garden.example.", None),
         ] {
             let target: NameBuf = target.parse().expect("a name");
-            assert_eq!(of(Type::CNAME, target.as_name().as_wire()), Some(wanted), "{target}");
+            let cname = [record(Type::CNAME, target.as_name().as_wire())];
+            let wanted = wanted.map_or_else(|| Effect::Data(cname.iter().collect()), Effect::Action);
+            is(&cname, Some(wanted));
         }
-        assert_eq!(of(Type::A, &[192, 0, 2, 1]), Some(RpzAction::LocalData));
-        assert_eq!(of(Type::RRSIG, &[]), None);
-        assert_eq!(of(Type::CNAME, &[1]), None, "malformed");
+        let [a, sig] = [record(Type::A, &[192, 0, 2, 1]), record(Type::RRSIG, &[])];
+        is(&[sig, a], Some(Effect::Data(vec![&a])));
+        is(&[sig], None);
+        is(&[record(Type::CNAME, &[1])], None);
     }
 
     /// Writes a prefix as an owner, with `zz` for the zeros from group `from` to group `to`.

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::local_data::DataId;
+
 /// Number of a source, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId(pub u8);
@@ -21,6 +23,26 @@ impl SourceMask {
             *word |= 1 << (source.0 % 64);
         }
         self
+    }
+
+    /// Whether there is a source in both sets that comes before this one.
+    #[inline]
+    pub fn has_before(&self, source: SourceId, other: &SourceMask) -> bool {
+        let (word, bit) = (usize::from(source.0 / 64), source.0 % 64);
+        self.0.iter().zip(&other.0).enumerate().any(|(at, (a, b))| {
+            let before = match at.cmp(&word) {
+                std::cmp::Ordering::Less => u64::MAX,
+                std::cmp::Ordering::Equal => (1 << bit) - 1,
+                std::cmp::Ordering::Greater => 0,
+            };
+            a & b & before != 0
+        })
+    }
+
+    /// Whether there is a source in both sets.
+    #[inline]
+    pub fn meets(&self, other: &SourceMask) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
     /// Whether a source is in the set.
@@ -67,8 +89,8 @@ pub enum RpzAction {
     Drop,
     /// The reply over UDP is truncated: CNAME to `rpz-tcp-only.`.
     TcpOnly,
-    /// The records of the owner are the answer.
-    LocalData,
+    /// These records are the answer.
+    LocalData(DataId),
 }
 
 /// The effect of a rule.
@@ -191,6 +213,10 @@ mod tests {
         for source in 0..=255 {
             assert_eq!(mask.contains(SourceId(source)), added.contains(&SourceId(source)), "{source}");
             assert!(SourceMask::ALL.contains(SourceId(source)));
+            let before = added.iter().any(|added| added.0 < source);
+            assert_eq!(mask.has_before(SourceId(source), &SourceMask::ALL), before, "{source}");
+            let one = SourceMask::default().with(SourceId(source));
+            assert_eq!(mask.meets(&one), mask.contains(SourceId(source)), "{source}");
         }
     }
 }

@@ -6,29 +6,21 @@ use std::fmt;
 use std::net::IpAddr;
 
 use wire::hash::HashedName;
-use wire::{LowerName, Name, Type};
+use wire::{LowerName, Name};
 
 use crate::list::{self, ListFault, ListFormat, ListReport, MAX_FAULTS};
+use crate::local_data::{DataId, LocalData, LocalDataTable, PolicyRecord};
 use crate::names::{NameEntries, NameKeys, NameTable};
 use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
-use crate::rpz::{self, RpzReport, SkippedRecord, Trigger, TriggerName};
-use crate::rule::{Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
-
-/// A record of a response policy zone.
-#[derive(Clone, Copy, Debug)]
-pub struct PolicyRecord<'z> {
-    /// The owner.
-    pub owner: LowerName<'z>,
-    /// The type.
-    pub rtype: Type,
-    /// The data; names in it are not compressed.
-    pub rdata: &'z [u8],
-}
+use crate::rpz::{self, Effect, RpzReport, SkippedRecord, Trigger, TriggerName};
+use crate::rule::{RpzAction, Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
 
 /// Gathers the rules of all sources.
 pub struct RuleBuilder {
     keys: NameKeys,
     sets: RuleSets,
+    data: LocalDataTable,
+    of_answers: AnswerSources,
     qnames: NameEntries,
     ns_names: NameEntries,
     client_ips: PrefixEntries,
@@ -42,6 +34,8 @@ impl RuleBuilder {
         RuleBuilder {
             keys,
             sets: RuleSets::default(),
+            data: LocalDataTable::default(),
+            of_answers: AnswerSources::default(),
             qnames: NameEntries::default(),
             ns_names: NameEntries::default(),
             client_ips: PrefixEntries::default(),
@@ -50,51 +44,56 @@ impl RuleBuilder {
         }
     }
 
-    /// Adds the rules of a response policy zone. Owners that are no triggers are counted.
-    pub fn rpz<'z>(
+    /// Adds a rule of a response policy zone: an owner with all its records. An owner that is no trigger is
+    /// counted in `report`.
+    pub fn rpz(
         &mut self,
         source: SourceId,
         apex: LowerName<'_>,
-        records: impl IntoIterator<Item = PolicyRecord<'z>>,
-    ) -> RpzReport {
-        let mut report = RpzReport::default();
-        for PolicyRecord { owner, rtype, rdata } in records {
-            match rpz::trigger(owner, apex) {
-                Ok(None) => {}
-                Ok(Some(trigger)) => {
-                    report.rules += usize::from(self.rpz_rule(source, trigger, rtype, rdata))
-                }
-                Err(fault) => {
-                    report.faults += 1;
-                    if report.first.len() < MAX_FAULTS {
-                        report.first.push(SkippedRecord { owner: owner.as_name().to_string(), fault });
-                    }
+        owner: LowerName<'_>,
+        records: &[PolicyRecord<'_>],
+        report: &mut RpzReport,
+    ) {
+        match rpz::trigger(owner, apex) {
+            Ok(None) => {}
+            Ok(Some(trigger)) => report.rules += usize::from(self.rpz_rule(source, &trigger, records)),
+            Err(fault) => {
+                report.faults += 1;
+                if report.first.len() < MAX_FAULTS {
+                    report.first.push(SkippedRecord { owner: owner.as_name().to_string(), fault });
                 }
             }
         }
-        report
     }
 
-    /// Adds a rule, if the record is one. Returns whether it is.
-    fn rpz_rule(&mut self, source: SourceId, trigger: Trigger, rtype: Type, rdata: &[u8]) -> bool {
+    /// Adds a rule, if the records are one. Returns whether they are.
+    fn rpz_rule(&mut self, source: SourceId, trigger: &Trigger, records: &[PolicyRecord<'_>]) -> bool {
         // The old form of rpz-passthru. is a CNAME to the name of the trigger.
-        let own_name = match &trigger {
+        let own_name = match trigger {
             Trigger::Qname(name) if name.reach == RuleReach::Name => name.name().as_name(),
             _ => Name::ROOT,
         };
-        let Some(action) = rpz::action(own_name, rtype, rdata) else { return false };
+        let RuleBuilder { keys, sets, data, qnames, ns_names, client_ips, ips, ns_ips, of_answers, .. } =
+            self;
+        let action = match rpz::effect(own_name, records) {
+            None => return false,
+            Some(Effect::Action(action)) => action,
+            Some(Effect::Data(records)) => {
+                let records: Vec<PolicyRecord<'_>> = records.into_iter().copied().collect();
+                RpzAction::LocalData(data.number(&records))
+            }
+        };
         let effect = RuleEffect::Rpz(action);
         let of = |reach, prefix_len| Rule { source, reach, effect, prefix_len };
-        let RuleBuilder { keys, sets, qnames, ns_names, client_ips, ips, ns_ips } = self;
         let mut about_name = |table: &mut NameEntries, name: &TriggerName| {
             table.push(keys, name.name(), sets.single(of(name.reach, 0)));
         };
-        match &trigger {
+        match trigger {
             Trigger::Qname(name) => about_name(qnames, name),
             Trigger::NsDname(name) => about_name(ns_names, name),
             Trigger::ClientIp(prefix) | Trigger::Ip(prefix) | Trigger::NsIp(prefix) => {
                 let prefix = prefix.to_canonical();
-                let table = match &trigger {
+                let table = match trigger {
                     Trigger::ClientIp(_) => client_ips,
                     Trigger::Ip(_) => ips,
                     _ => ns_ips,
@@ -102,6 +101,13 @@ impl RuleBuilder {
                 table.push(prefix, sets.single(of(RuleReach::Name, comparable_len(&prefix))));
             }
         }
+        let sources = match trigger {
+            Trigger::Qname(_) | Trigger::ClientIp(_) => return true,
+            Trigger::Ip(_) => &mut of_answers.ip,
+            Trigger::NsDname(_) => &mut of_answers.ns_names,
+            Trigger::NsIp(_) => &mut of_answers.ns_ips,
+        };
+        *sources = sources.with(source);
         true
     }
 
@@ -155,20 +161,35 @@ impl RuleBuilder {
 
     /// Compiles the rules.
     pub fn build(self) -> Rules {
-        let RuleBuilder { keys, mut sets, qnames, ns_names, client_ips, ips, ns_ips } = self;
+        let RuleBuilder { keys, mut sets, mut data, of_answers, qnames, ns_names, client_ips, ips, ns_ips } =
+            self;
         let qnames = NameTable::new(qnames, &mut sets);
         let ns_names = NameTable::new(ns_names, &mut sets);
         let [client_ips, ips, ns_ips] =
             [client_ips, ips, ns_ips].map(|entries| PrefixTable::new(entries, &mut sets));
         sets.seal();
-        Rules { keys, sets, qnames, ns_names, client_ips, ips, ns_ips }
+        data.seal();
+        Rules { keys, sets, data, of_answers, qnames, ns_names, client_ips, ips, ns_ips }
     }
+}
+
+/// The sources that have rules about answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerSources {
+    /// Those with rules about addresses in answers (IP).
+    pub ip: SourceMask,
+    /// Those with rules about names of name servers (NSDNAME).
+    pub ns_names: SourceMask,
+    /// Those with rules about addresses of name servers (NSIP).
+    pub ns_ips: SourceMask,
 }
 
 /// The rules of all sources. Immutable; a change of a source makes another one.
 pub struct Rules {
     keys: NameKeys,
     sets: RuleSets,
+    data: LocalDataTable,
+    of_answers: AnswerSources,
     qnames: NameTable,
     ns_names: NameTable,
     client_ips: PrefixTable,
@@ -189,6 +210,36 @@ pub struct Match {
     pub rule: Rule,
     /// Number of labels that the query name has before the name of the rule; 0 for rules about addresses.
     pub skip: usize,
+    /// What the rule is about.
+    pub trigger: TriggerKind,
+}
+
+/// What a rule is about, in the order in which the rules of one response policy zone are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TriggerKind {
+    /// The client's address (CLIENT-IP).
+    ClientIp,
+    /// The query name, or a name that it is an alias of (QNAME).
+    Qname,
+    /// An address in the answer (IP).
+    Ip,
+    /// The name of a name server (NSDNAME).
+    NsDname,
+    /// The address of a name server (NSIP).
+    NsIp,
+}
+
+impl TriggerKind {
+    /// The name of the trigger (draft, §4).
+    pub fn name(self) -> &'static str {
+        match self {
+            TriggerKind::ClientIp => "CLIENT-IP",
+            TriggerKind::Qname => "QNAME",
+            TriggerKind::Ip => "IP",
+            TriggerKind::NsDname => "NSDNAME",
+            TriggerKind::NsIp => "NSIP",
+        }
+    }
 }
 
 /// The rules that decide a query before it is answered.
@@ -215,21 +266,38 @@ impl Rules {
     /// Bytes of memory of the tables.
     pub fn bytes(&self) -> usize {
         let names = self.qnames.bytes() + self.ns_names.bytes();
-        names + self.client_ips.bytes() + self.ips.bytes() + self.ns_ips.bytes()
+        names + self.client_ips.bytes() + self.ips.bytes() + self.ns_ips.bytes() + self.data.bytes()
+    }
+
+    /// The sources that have rules about answers.
+    #[inline]
+    pub fn of_answers(&self) -> &AnswerSources {
+        &self.of_answers
+    }
+
+    /// Whether there are rules about clients.
+    #[inline]
+    pub fn has_clients(&self) -> bool {
+        self.client_ips.len() > 0
+    }
+
+    /// Returns the records of local data.
+    pub fn local_data(&self, data: DataId) -> impl Iterator<Item = PolicyRecord<'_>> {
+        self.data.get(data).into_iter().flat_map(LocalData::records)
     }
 
     /// Returns the rules of `sources` that decide a query by its name and, if given, its client's address.
     #[inline]
     pub fn of_query(&self, name: &HashedName, client: Option<IpAddr>, sources: &SourceMask) -> Decision {
         let rpz = client.and_then(|client| self.of_client(client, sources));
-        self.of_name(&self.qnames, name, sources, Decision { rpz, list: None })
+        self.of_name((&self.qnames, TriggerKind::Qname), name, sources, Decision { rpz, list: None })
     }
 
     /// Returns the decision with the rules that a table has for a name; `decision` is that of other triggers.
     #[inline]
     fn of_name(
         &self,
-        table: &NameTable,
+        (table, trigger): (&NameTable, TriggerKind),
         name: &HashedName,
         sources: &SourceMask,
         mut decision: Decision,
@@ -237,7 +305,7 @@ impl Rules {
         table.suffixes(&self.keys, name, |skip, set| {
             for rule in self.sets.rules(set) {
                 if sources.contains(rule.source) && rule.reach.covers(skip) {
-                    decision.take(Match { rule: *rule, skip });
+                    decision.take(Match { rule: *rule, skip, trigger });
                 }
             }
         });
@@ -245,32 +313,40 @@ impl Rules {
     }
 
     /// Returns the rule of a response policy zone for a client's address.
-    fn of_client(&self, client: IpAddr, sources: &SourceMask) -> Option<Match> {
-        if self.client_ips.len() == 0 {
+    pub fn of_client(&self, client: IpAddr, sources: &SourceMask) -> Option<Match> {
+        self.of_address(&self.client_ips, TriggerKind::ClientIp, client, sources)
+    }
+
+    fn of_address(
+        &self,
+        table: &PrefixTable,
+        trigger: TriggerKind,
+        address: IpAddr,
+        sources: &SourceMask,
+    ) -> Option<Match> {
+        if table.len() == 0 {
             return None;
         }
-        of_sources(self.sets.rules(self.client_ips.find(client)?), sources)
+        let mut rules = self.sets.rules(table.find(address)?).iter();
+        // Rules are in the order of their sources.
+        let rule = *rules.find(|rule| sources.contains(rule.source))?;
+        Some(Match { rule, skip: 0, trigger })
     }
 
     /// Returns the rule for an address in an answer (IP).
     pub fn of_answer(&self, address: IpAddr, sources: &SourceMask) -> Option<Match> {
-        of_sources(self.sets.rules(self.ips.find(address)?), sources)
+        self.of_address(&self.ips, TriggerKind::Ip, address, sources)
     }
 
     /// Returns the rule for an address of a name server (NSIP).
     pub fn of_server_address(&self, address: IpAddr, sources: &SourceMask) -> Option<Match> {
-        of_sources(self.sets.rules(self.ns_ips.find(address)?), sources)
+        self.of_address(&self.ns_ips, TriggerKind::NsIp, address, sources)
     }
 
     /// Returns the rule for the name of a name server (NSDNAME).
     pub fn of_server_name(&self, name: &HashedName, sources: &SourceMask) -> Option<Match> {
-        self.of_name(&self.ns_names, name, sources, Decision::default()).rpz
+        self.of_name((&self.ns_names, TriggerKind::NsDname), name, sources, Decision::default()).rpz
     }
-}
-
-/// Returns the first rule of `sources`; rules are in the order of their sources.
-fn of_sources(rules: &[Rule], sources: &SourceMask) -> Option<Match> {
-    rules.iter().find(|rule| sources.contains(rule.source)).map(|rule| Match { rule: *rule, skip: 0 })
 }
 
 /// The rank of an effect of lists; the highest decides.
@@ -309,11 +385,10 @@ impl Decision {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use wire::NameBuf;
     use wire::hash::HashKey;
+    use wire::{NameBuf, Ttl, Type};
 
     use super::*;
-    use crate::rule::RpzAction;
 
     fn key() -> HashKey {
         HashKey::new([1, 2, 3])
@@ -338,12 +413,13 @@ mod tests {
             .iter()
             .map(|(owner, target)| (lower(&format!("{owner}rpz.example.")), lower(target)))
             .collect();
-        let records = rules.iter().map(|(owner, target)| PolicyRecord {
-            owner: owner.as_lower(),
-            rtype: Type::CNAME,
-            rdata: target.as_lower().as_wire(),
-        });
-        builder.rpz(SourceId(source), apex.as_lower(), records)
+        let mut report = RpzReport::default();
+        for (owner, target) in &rules {
+            let (rtype, ttl, rdata) = (Type::CNAME, Ttl::from_secs(60), target.as_lower().as_wire());
+            let records = [PolicyRecord { rtype, ttl, rdata }];
+            builder.rpz(SourceId(source), apex.as_lower(), owner.as_lower(), &records, &mut report);
+        }
+        report
     }
 
     fn action(found: Option<Match>) -> Option<(u8, RpzAction)> {

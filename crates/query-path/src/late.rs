@@ -104,6 +104,8 @@ pub(crate) enum Settled {
     Stream(Box<dyn MessageStream>),
     /// The response of another server, unchanged.
     Message(Vec<u8>),
+    /// The client gets no reply.
+    NoReply,
 }
 
 /// A query whose source returned [`Pending`](crate::SourceReply::Pending): all that is needed to answer it
@@ -156,6 +158,11 @@ impl Responder {
     /// Answers with another server's response to the same message, TSIG included.
     pub fn pass_on(mut self, message: Vec<u8>) {
         self.settle(Settled::Message(message));
+    }
+
+    /// Ends the query without a reply.
+    pub fn withhold(mut self) {
+        self.settle(Settled::NoReply);
     }
 
     fn settle(&mut self, settled: Settled) {

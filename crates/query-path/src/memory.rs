@@ -44,6 +44,8 @@ pub enum MemoryResult<'s> {
     /// The same, but the answer is a chain of aliases whose last target is this name, which is not in these
     /// data.
     LeadsTo(&'s HashedName),
+    /// The client gets no reply.
+    NoReply,
     /// No answer after all: other servers are asked. The caller discards what was written.
     Nothing,
 }

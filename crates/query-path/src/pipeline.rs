@@ -268,6 +268,7 @@ impl<M: Memory> Worker<M> {
             Settled::Sections(fill) => (Some(fill), Vec::new()),
             Settled::Message(message) => (None, message),
             Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
+            Settled::NoReply => return (*to, count(Outcome::Drop, stats)),
         };
         let (client, may_recurse) = (&to.client, *may_recurse);
         let (config, signed) = (&*shared.config, signature.as_deref());
@@ -412,6 +413,7 @@ impl<M: Memory> QueryContext<'_, M> {
         ) {
             Ok(MemoryResult::Answer(info)) => Disposition::Reply(Ok(info)),
             Ok(MemoryResult::LeadsTo(target)) => self.follow(question_only, target, &asked, b),
+            Ok(MemoryResult::NoReply) => Disposition::Other(Outcome::Drop),
             Ok(MemoryResult::Nothing) if self.waits() => Disposition::Deferred,
             Ok(MemoryResult::Nothing) => {
                 self.elsewhere.set(true);
@@ -660,6 +662,7 @@ impl From<SourceReply> for Disposition {
         match reply {
             SourceReply::Ready(info) => Disposition::Reply(Ok(info)),
             SourceReply::Refused(refusal) => Disposition::Reply(Err(refusal)),
+            SourceReply::NoReply => Disposition::Other(Outcome::Drop),
             SourceReply::Pending(_) => Disposition::Other(Outcome::Pending),
             SourceReply::Stream(messages) => Disposition::Other(Outcome::Stream(messages)),
         }

@@ -30,6 +30,8 @@ pub enum SourceReply {
     Ready(Option<ErrorInfo>),
     /// No ordinary answer; the caller discards what was written.
     Refused(Refusal),
+    /// The client gets no reply.
+    NoReply,
     /// The source has taken a [`Responder`] and settles it later. Nothing is sent now.
     Pending(Promise),
     /// Many messages follow, which only stream transports can carry.

@@ -1,5 +1,5 @@
-//! Names that the operator's lists block: the decision about a query name and about the aliases of an answer,
-//! and the answer that clients get instead.
+//! The rules of response policy zones and of lists in one snapshot. For lists: the decision about a query
+//! name and about the aliases of an answer, and the answer that clients get instead.
 //!
 //! A query name is checked before cache and lookup, the targets of aliases in every answer before it is sent.
 //! The cache holds answers as they were received, so that a change of lists needs no flush.
@@ -8,14 +8,17 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use policy::{Match, RuleEffect, Rules, SourceMask};
+use policy::{Decision, Match, RuleEffect, Rules, SourceId, SourceMask};
 use resolver::QueryKey;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owner, Parser, Section};
+use wire::message::{
+    Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owner, Parser, RawRecord, Section,
+};
 use wire::{Class, Malformed, Name, Rcode, Ttl, Type};
 
 use crate::count::SharedCount;
+use crate::rpz::{PolicyZone, RpzOptions, RpzOverride};
 
 /// What clients get for a blocked name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,16 +49,22 @@ pub struct BlockList {
     pub blocked: Arc<SharedCount>,
 }
 
-/// The lists in force. A source of [`Rules`] is the list of the same number.
+/// The response policy zones and the lists in force. The sources of [`Rules`] are the zones, then the lists.
 pub struct BlockLists {
     rules: Rules,
+    zones: Box<[PolicyZone]>,
+    options: RpzOptions,
+    /// All sources but zones that are disabled, and these.
+    sources: SourceMask,
+    disabled: SourceMask,
     lists: Box<[BlockList]>,
     ttl: Ttl,
 }
 
 impl fmt::Debug for BlockLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockLists").field("lists", &self.lists).finish_non_exhaustive()
+        let mut f = f.debug_struct("BlockLists");
+        f.field("zones", &self.zones).field("lists", &self.lists).finish_non_exhaustive()
     }
 }
 
@@ -76,8 +85,55 @@ impl Blocked {
 
 impl BlockLists {
     /// `ttl` is that of the answers for blocked names.
-    pub fn new(rules: Rules, lists: Vec<BlockList>, ttl: Ttl) -> Self {
-        BlockLists { rules, lists: lists.into(), ttl }
+    pub fn new(
+        rules: Rules,
+        zones: Vec<PolicyZone>,
+        options: RpzOptions,
+        lists: Vec<BlockList>,
+        ttl: Ttl,
+    ) -> Self {
+        let (mut sources, mut disabled) = (SourceMask::default(), SourceMask::default());
+        for number in 0..=u8::MAX {
+            let zone = zones.get(usize::from(number));
+            let to = match zone.is_some_and(|zone| zone.instead == RpzOverride::Disabled) {
+                true => &mut disabled,
+                false => &mut sources,
+            };
+            *to = to.with(SourceId(number));
+        }
+        BlockLists { rules, zones: zones.into(), options, sources, disabled, lists: lists.into(), ttl }
+    }
+
+    /// The response policy zones.
+    pub fn zones(&self) -> &[PolicyZone] {
+        &self.zones
+    }
+
+    /// The options of response policy zones.
+    pub(crate) fn options(&self) -> &RpzOptions {
+        &self.options
+    }
+
+    /// The sources whose rules count.
+    #[inline]
+    pub(crate) fn sources(&self) -> &SourceMask {
+        &self.sources
+    }
+
+    /// The response policy zones whose matches are counted only.
+    pub(crate) fn disabled(&self) -> &SourceMask {
+        &self.disabled
+    }
+
+    /// TTL of the answers for blocked names.
+    pub(crate) fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    /// Returns the rules that decide about a query name, with those about the client if there is one.
+    #[inline]
+    pub fn decide(&self, name: &HashedName, client: Option<IpAddr>) -> Decision {
+        self.rules.of_query(name, client, &self.sources)
     }
 
     /// The lists.
@@ -90,24 +146,29 @@ impl BlockLists {
         &self.rules
     }
 
-    /// Returns the rule that decides about a name, if any covers it: a block or an exception.
+    /// Returns the list's rule that decides about a name, if any covers it: a block or an exception.
     #[inline]
     pub fn rule(&self, name: &HashedName) -> Option<Match> {
-        // Lists have no rules about clients.
-        self.rules.of_query(name, None, &SourceMask::ALL).list
+        self.decide(name, None).list
     }
 
     /// Returns the list that has the rule.
     pub fn list(&self, of: &Match) -> Option<&BlockList> {
-        self.lists.get(usize::from(of.rule.source.0))
+        self.lists.get(usize::from(of.rule.source.0).checked_sub(self.zones.len())?)
     }
 
-    /// Returns whether a name is blocked.
+    /// Returns what the rule blocks, if it is a block.
+    #[inline]
+    pub(crate) fn blocked(&self, by: &Match) -> Option<Blocked> {
+        let is_block = matches!(by.rule.effect, RuleEffect::Block { .. });
+        let list = usize::from(by.rule.source.0).checked_sub(self.zones.len())?;
+        is_block.then_some(Blocked { list, skip: by.skip })
+    }
+
+    /// Returns whether a list blocks a name.
     #[inline]
     pub(crate) fn blocks(&self, name: &HashedName) -> Option<Blocked> {
-        let Match { rule, skip } = self.rule(name)?;
-        let is_block = matches!(rule.effect, RuleEffect::Block { .. });
-        is_block.then_some(Blocked { list: usize::from(rule.source.0), skip })
+        self.blocked(&self.rule(name)?)
     }
 
     /// Returns whether an answer leads through an alias to a blocked name, unless the query name is exempt.
@@ -138,15 +199,7 @@ impl BlockLists {
                     return Ok(None);
                 }
             }
-            match Offset::new(record.rdata.start) {
-                Some(at) => hashed.set(key, parser.name_at(at)?.as_name()),
-                // Beyond the reach of compression pointers.
-                None => {
-                    far.clear();
-                    parser.expand_rdata(&record, &mut far)?;
-                    hashed.set(key, Name::from_wire(&far).map_err(|_| Malformed)?);
-                }
-            }
+            hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
             if let Some(blocked) = self.blocks(&hashed) {
                 return Ok(Some(blocked.of_alias()));
             }
@@ -221,6 +274,25 @@ impl BlockLists {
     }
 }
 
+/// Sets `hashed` to the target of a CNAME record. `far` is memory for a name that no pointer reaches.
+pub(crate) fn hash_target(
+    key: &HashKey,
+    parser: &mut Parser<'_>,
+    record: &RawRecord,
+    hashed: &mut HashedName,
+    far: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    match Offset::new(record.rdata.start) {
+        Some(at) => hashed.set(key, parser.name_at(at)?.as_name()),
+        None => {
+            far.clear();
+            parser.expand_rdata(record, far)?;
+            hashed.set(key, Name::from_wire(far).map_err(|_| Malformed)?);
+        }
+    }
+    Ok(())
+}
+
 /// RDATA of the SOA record of blocked names: no server, no mailbox, serial number 1, and the TTL as MINIMUM.
 fn soa(ttl: Ttl) -> [u8; 22] {
     let mut rdata = [0; 22];
@@ -253,7 +325,7 @@ mod tests {
             let (name, answer) = (format!("list{source}"), answer.clone());
             lists.push(BlockList { name, answer, blocked: Arc::default() });
         }
-        BlockLists::new(builder.build(), lists, Ttl::from_secs(60))
+        BlockLists::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
     }
 
     fn usual(answer: BlockAnswer) -> BlockLists {

@@ -35,6 +35,7 @@ impl CacheView {
 }
 
 /// The rules, by domain.
+#[derive(Clone)]
 pub(crate) struct Realms {
     root: Option<CacheView>,
     /// The rules of all other domains, by the domain's hash: open addressing, at most half full.

@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
+use policy::{Match, SourceId, SourceMask};
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use resolver::{ClientPrefix, QueryKey};
 use transport::Client;
 use wire::hash::{HashKey, HashedName};
-use wire::message::Builder;
+use wire::message::{Builder, Full, Offset};
 use wire::{Class, Type};
 
 use crate::access::AccessAction;
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
 use crate::message::ReplyOptions;
+use crate::rpz::RpzOrder;
 use crate::service::Service;
-use crate::settings::Policy;
+use crate::settings::{Gate, Policy};
 
 /// The cache; empty if recursive service is off.
 #[derive(Clone)]
@@ -36,10 +38,12 @@ pub struct CacheLocation(Found);
 /// What was found for a query before its answer is read.
 #[derive(Clone, Copy)]
 enum Found {
-    /// The position of its answer in the cache.
-    Entry { lead: Lead, cache_view: CacheView },
+    /// The position of its answer in the cache. No rule applies to the query if a policy zone exempts it.
+    Entry { lead: Lead, cache_view: CacheView, exempt_by: Option<SourceId> },
     /// A list blocks the name.
     Blocked(Blocked),
+    /// A response policy zone has a rule about the name.
+    Rpz(Match),
 }
 
 impl Cached {
@@ -130,12 +134,18 @@ impl Memory for Cached {
         if !may_recurse || !request.header.recursion_desired() {
             return None;
         }
-        if let Some(blocked) = policy.blocks(qname, question.qtype, question.qclass) {
-            return Some(CacheLocation(Found::Blocked(blocked)));
+        let mut exempt_by = None;
+        match policy.gate(qname, None, question.qtype, question.qclass) {
+            Gate::Open => {}
+            Gate::Blocked(blocked) => return Some(CacheLocation(Found::Blocked(blocked))),
+            Gate::Rpz(rule) if policy.exempts(&rule, request.dnssec_ok()) => {
+                exempt_by = Some(rule.rule.source)
+            }
+            Gate::Rpz(rule) => return Some(CacheLocation(Found::Rpz(rule))),
         }
         let cache_view = policy.cache_views.of(qname, question.qtype)?;
         let lead = service.cache().find(&key(request, question, qname, cache_view))?;
-        Some(CacheLocation(Found::Entry { lead, cache_view }))
+        Some(CacheLocation(Found::Entry { lead, cache_view, exempt_by }))
     }
 
     #[inline]
@@ -155,14 +165,25 @@ impl Memory for Cached {
         (): &'s mut (),
     ) -> Result<MemoryResult<'s>, Refusal> {
         let Some(on @ On { service, policy }) = &self.on else { return Ok(MemoryResult::Nothing) };
-        let (lead, cache_view) = match location.0 {
-            Found::Entry { lead, cache_view } => (lead, cache_view),
+        let lists = policy.lists.as_deref();
+        if lists.is_some_and(|lists| lists.has_rule_about(asked.client.peer.ip())) {
+            return Ok(MemoryResult::Nothing);
+        }
+        let (lead, cache_view, exempt_by) = match location.0 {
+            Found::Entry { lead, cache_view, exempt_by } => (lead, cache_view, exempt_by),
             Found::Blocked(blocked) => {
                 let qtype = asked.question.qtype;
-                let written = |lists: &Arc<BlockLists>| lists.write(blocked, asked.name(), qtype, b);
-                return Ok(MemoryResult::Answer(policy.lists.as_ref().map(written)));
+                let written = |lists: &BlockLists| lists.write(blocked, asked.name(), qtype, b);
+                return Ok(MemoryResult::Answer(lists.map(written)));
+            }
+            Found::Rpz(rule) => {
+                return Ok(lists.map_or(MemoryResult::Nothing, |lists| by_rule(lists, &rule, asked, b)));
             }
         };
+        let (lists, exempting) = (lists.filter(|_| exempt_by.is_none()), lists.zip(exempt_by));
+        if lists.is_some_and(BlockLists::needs_servers) {
+            return Ok(MemoryResult::Nothing);
+        }
         if asked.question.qtype == Type::AAAA && policy.dns64.is_some() {
             // DNS64 may have to synthesize the answer.
             return Ok(MemoryResult::Nothing);
@@ -173,13 +194,16 @@ impl Memory for Cached {
         match service.cache().copy(&lead, &key, now, b.spare_mut()) {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 on.finish(&hit, cache_view, asked, b);
-                if let Some(lists) = &policy.lists
-                    && let Some(blocked) = lists.blocks_alias(&self.key, b.written(), hit.counts[0])
-                {
-                    b.rollback(question_only);
-                    b.flags(|now| *now = header);
-                    let info = lists.write(blocked, asked.name(), asked.question.qtype, b);
-                    return Ok(MemoryResult::Answer(Some(info)));
+                if let Some(lists) = lists {
+                    if lists.has_rule_about_answer(&self.key, b.written(), hit.counts[0]) {
+                        return Ok(MemoryResult::Nothing);
+                    }
+                    if let Some(blocked) = lists.blocks_alias(&self.key, b.written(), hit.counts[0]) {
+                        b.rollback(question_only);
+                        b.flags(|now| *now = header);
+                        let info = lists.write(blocked, asked.name(), asked.question.qtype, b);
+                        return Ok(MemoryResult::Answer(Some(info)));
+                    }
                 }
             }
             Lookup::TooLong(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
@@ -188,8 +212,45 @@ impl Memory for Cached {
             }
             _ => return Ok(MemoryResult::Nothing),
         }
+        if let Some((lists, source)) = exempting {
+            lists.count_exempt(source);
+        }
         Ok(MemoryResult::Answer(None))
     }
+}
+
+/// Answers a query by a rule of a response policy zone about its name, if no lookup is needed.
+#[cold]
+fn by_rule(
+    lists: &BlockLists,
+    rule: &Match,
+    asked: &Asked<'_>,
+    b: &mut Builder<'_>,
+) -> MemoryResult<'static> {
+    let qtype = asked.question.qtype;
+    let Some(zone) = lists.zone(rule) else { return MemoryResult::Nothing };
+    let order = zone.order(rule);
+    let needs_lookup = match order {
+        RpzOrder::Passthru => true,
+        RpzOrder::TcpOnly => asked.client.transport.is_stream(),
+        _ => lists.alias(order, asked.name(), qtype).is_some(),
+    };
+    let is_disabled = *lists.disabled() != SourceMask::default();
+    if needs_lookup || is_disabled || qtype.is_meta() || lists.must_wait(rule, asked.request.dnssec_ok()) {
+        return MemoryResult::Nothing;
+    }
+    zone.counts.of(order.kind()).add();
+    match order {
+        RpzOrder::Drop => return MemoryResult::NoReply,
+        RpzOrder::TcpOnly => b.flags(|header| header.set_truncated(true)),
+        _ => {
+            b.learn(asked.name(), Offset::QNAME);
+            if let Err(Full) = lists.write_order(zone, order, asked.name(), qtype, b) {
+                b.flags(|header| header.set_truncated(true));
+            }
+        }
+    }
+    MemoryResult::Answer(zone.info)
 }
 
 /// Returns the cache key of a query.

@@ -44,6 +44,9 @@ impl Service {
         agent: Option<&ReportAgent>,
         now: Now,
     ) {
+        if waiting.query_state.rewrite.awaits_servers() {
+            return self.resume_without_servers(policy, waiting, now);
+        }
         let failed = waiting.query_state.next;
         self.end_failed(policy, waiting, failure, now);
         if let (Some(agent), Some(error)) = (agent, refusal(failure).info) {
@@ -77,6 +80,11 @@ impl Service {
         now: Now,
     ) {
         let taken = self.take(policy, &mut waiting.query_state, piece, leads_to, now);
+        self.go_on(policy, waiting, taken, now);
+    }
+
+    /// Carries out a step of a client's query, or the next one.
+    pub(crate) fn go_on(&self, policy: &Policy, mut waiting: Box<Waiting>, taken: Option<Step>, now: Now) {
         match taken.unwrap_or_else(|| self.next_step(policy, &mut waiting.query_state, now)) {
             Step::Reply(reply) => {
                 let Waiting { mut responder, query_state, .. } = *waiting;
@@ -85,6 +93,7 @@ impl Service {
                 responder.resume(move |b| Ok(reply.write(reply_options, b)));
             }
             Step::Refuse(refusal) => waiting.responder.refuse(refusal),
+            Step::NoReply => waiting.responder.withhold(),
             Step::Ask { stale } => self.ask(policy, waiting, stale, now),
         }
     }

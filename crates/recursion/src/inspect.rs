@@ -3,7 +3,6 @@
 use std::net::Ipv4Addr;
 
 use cache::{Freshness, Lookup, Now};
-use policy::Match;
 use resolver::{ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ShedReason, Trace};
 use validator::BogusReason;
 use wire::hash::HashedName;
@@ -20,8 +19,6 @@ use crate::waiter::{Verdict, Waiter};
 pub struct Inspection {
     /// The query is for a local name (special use or local data).
     pub local: bool,
-    /// The rule of a list that decides about the name, and the list's name.
-    pub listed: Option<(Match, String)>,
     /// The domain of the rule that covers the name.
     pub rule: Option<LowerNameBuf>,
     /// Answers are validated.
@@ -56,14 +53,9 @@ impl Service {
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), query_key.name.as_name());
         let local = policy.local.is_local(&hashed, query_key.qtype, query_key.qclass);
-        let listed = policy.lists.as_ref().and_then(|lists| {
-            let rule = lists.rule(&hashed)?;
-            Some((rule, lists.list(&rule)?.name.clone()))
-        });
         let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else {
             return Inspection {
                 local,
-                listed,
                 rule: None,
                 validates: false,
                 cached: None,
@@ -97,15 +89,7 @@ impl Service {
         let remembered =
             || self.bogus.reason(query_key, now).filter(|_| validates && !query_key.checking_disabled);
         let bogus = failure.and_then(|_| remembered());
-        Inspection {
-            local,
-            listed,
-            rule: policy.cache_views.domain(cache_view),
-            validates,
-            cached,
-            failure,
-            bogus,
-        }
+        Inspection { local, rule: policy.cache_views.domain(cache_view), validates, cached, failure, bogus }
     }
 
     /// Whether DNS64 synthesizes AAAA records, given this response to a query for AAAA.

@@ -13,13 +13,16 @@
 //! | `private` | filters private addresses from upstream answers |
 //! | `dns64` | synthesizes AAAA records from A records (RFC 6147) |
 //! | `count` | counters that threads share |
-//! | `block_lists` | names that lists block |
+//! | `rpz` | response policy zones: settings, orders of rules, counters |
+//! | `block_lists` | the rules of policy zones and lists; names that lists block |
+//! | `rpz_orders` | the answers that rules of policy zones make |
 //! | `settings` | the operator's settings, compiled |
 //! | `sentinel` | root key trust anchor sentinel (RFC 8509) |
 //! | `failures`, `stats` | causes of SERVFAIL; counters |
 //! | `stalled`, `bogus`, `repeats`, `sent_reports` | recent queries: served stale, bogus, answered from proofs, reported |
 //! | `message` | answers as messages, replies to clients |
 //! | `quota` | the validation work charged to one query |
+//! | `rewrite_state` | what response policy zones do to one query |
 //! | `query_state` | the state of one client's query until its reply |
 //! | `waiter` | what waits for the outcome of a lookup |
 //! | `jobs` | validations as data |
@@ -27,6 +30,7 @@
 //! | `kept` | what goes into the cache |
 //! | `denied` | answers from cached proofs (RFC 8198) |
 //! | `known` | answers from local state |
+//! | `rewrite` | applies rules of response policy zones to a query and its answer |
 //! | `steps` | the next step of a client's query |
 //! | `reports` | error reports to agents (RFC 9567) |
 //! | `clients` | waiting clients: their lookups, the end of their queries |
@@ -62,6 +66,10 @@ mod query_state;
 mod quota;
 mod repeats;
 mod reports;
+mod rewrite;
+mod rewrite_state;
+mod rpz;
+mod rpz_orders;
 mod sent_reports;
 mod sentinel;
 mod service;
@@ -87,6 +95,7 @@ pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
 pub use private::{PrivateAddresses, PrivateConfig};
+pub use rpz::{PolicyZone, RewriteCounts, RewriteKind, RpzOptions, RpzOverride};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};
 pub use settings::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use stats::{RecursionStats, ReportStats, Unreported, ValidationStats};

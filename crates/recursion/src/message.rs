@@ -8,7 +8,7 @@ use std::sync::Arc;
 use resolver::{AnsweredBy, QueryKey, ScrubbedAnswer};
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Compressor, Full, MAX_MESSAGE, Malformed, Offset, Owner, Parser, Section};
-use wire::{Class, Header, LowerNameBuf, Rcode, Ttl, Type};
+use wire::{Class, Header, LowerName, LowerNameBuf, Rcode, Ttl, Type};
 
 /// A response as cached and passed on: question in lower case at offset 12, no OPT.
 #[derive(Clone, Debug)]
@@ -72,6 +72,8 @@ pub(crate) struct Reply {
     pub(crate) authentic: bool,
     /// The extended error to send with it.
     pub(crate) info: Option<ErrorInfo>,
+    /// TC: the client is to ask again over TCP.
+    pub(crate) truncated: bool,
 }
 
 /// Properties of a client's query that affect the reply.
@@ -103,6 +105,10 @@ impl Reply {
     /// Appends the reply to the client's question, which has the same name. Sets TC if it does not fit.
     pub(crate) fn write(&self, reply_options: ReplyOptions, b: &mut Builder<'_>) -> Option<ErrorInfo> {
         reply_options.set_flags(b, self.rcode, self.authoritative, self.authentic);
+        if self.truncated {
+            b.flags(|header| header.set_truncated(true));
+            return self.info;
+        }
         let bytes = self.message.bytes();
         let counts = Header::of(bytes).map_or([0; 4], |header| header.counts());
         let body = bytes.get(b.len()..).unwrap_or_default();
@@ -164,6 +170,33 @@ pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>,
     let len = b.finish();
     joined.truncate(len);
     Ok(joined)
+}
+
+/// Returns the part of an answer that leads through aliases to `name`: the records before those of that name,
+/// with the question and without other sections. The aliases come first in `message`, in their order.
+pub(crate) fn links_to(message: &[u8], name: LowerName<'_>) -> Result<Vec<u8>, Unjoinable> {
+    let (header, mut parser) = Parser::new(message)?;
+    let question = parser.question()?;
+    let [_, answers, ..] = header.counts();
+    let (mut room, mut names) = (vec![0; MAX_MESSAGE], Compressor::large());
+    let mut b = Builder::new(&mut room, MAX_MESSAGE, Header::query(0).reply(), &mut names);
+    b.question(question.name, question.qtype, question.qclass)?;
+    b.learn(question.name, Offset::QNAME);
+    let mut rdata = Vec::new();
+    for _ in 0..answers {
+        let record = parser.record()?;
+        let owner = parser.name_at(record.owner_at)?;
+        if owner.as_name().to_lower().as_lower() == name {
+            break;
+        }
+        rdata.clear();
+        parser.expand_rdata(&record, &mut rdata)?;
+        let to = Owner::Name(owner.as_name());
+        b.record(Section::Answer, to, record.rtype, record.class, record.ttl(), &rdata)?;
+    }
+    let len = b.finish();
+    room.truncate(len);
+    Ok(room)
 }
 
 /// Copies the records of one section that are not yet in `written`.

@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 
 use resolver::{Budget, ClientPrefix, QueryKey};
+use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};
 
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
 use crate::quota::ValidationQuota;
+use crate::rewrite_state::RewriteState;
 use crate::settings::Policy;
 
 /// State of a client's query.
@@ -35,6 +37,8 @@ pub(crate) struct QueryState {
     pub(crate) upstream: Option<SocketAddr>,
     /// Pays for validation, for all names of a chain.
     pub(crate) quota: ValidationQuota,
+    /// What response policy zones do to the answer.
+    pub(crate) rewrite: RewriteState,
 }
 
 /// The first part of a chain.
@@ -46,8 +50,9 @@ pub(crate) struct Links {
 }
 
 impl QueryState {
-    /// The state of a new query from `address`.
-    pub(crate) fn new(policy: &Policy, asked: QueryKey, address: std::net::IpAddr) -> Self {
+    /// The state of a new query of `client`.
+    pub(crate) fn new(policy: &Policy, asked: QueryKey, client: &Client) -> Self {
+        let address = client.peer.ip();
         // A validating client must see the signed data (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;
         let dns64 = policy.dns64.as_ref().is_some_and(|dns64| dns64.applies_to(address)) && !validates;
@@ -66,6 +71,7 @@ impl QueryState {
             info: None,
             upstream: None,
             quota: ValidationQuota::default(),
+            rewrite: RewriteState::of(client),
         }
     }
 
@@ -83,7 +89,8 @@ impl QueryState {
     pub(crate) fn links_alone(&mut self) -> Option<Reply> {
         let Links { message, from_zone } = self.links.take()?;
         let message = Message::Own(message.into());
-        Some(Reply { message, rcode: Rcode::NOERROR, authoritative: from_zone, authentic: false, info: None })
+        let (rcode, authoritative) = (Rcode::NOERROR, from_zone);
+        Some(Reply { message, rcode, authoritative, authentic: false, info: None, truncated: false })
     }
 
     /// Returns the reply with this message.
@@ -94,7 +101,8 @@ impl QueryState {
         };
         let authoritative = self.links.as_ref().is_some_and(|links| links.from_zone);
         let info = if self.stale { Some(stale) } else { self.info };
-        Reply { message, rcode, authoritative, authentic: self.authentic && !self.stale, info }
+        let authentic = self.authentic && !self.stale;
+        Reply { message, rcode, authoritative, authentic, info, truncated: false }
     }
 
     /// Continues with the chain's next name, unless the chain is too long or a loop.

@@ -12,6 +12,7 @@ use validator::ProvenDenials;
 use wire::hash::HashedName;
 use wire::{LowerName, Name, Type};
 
+use crate::block_lists::BlockLists;
 use crate::bogus::BogusAnswers;
 use crate::cache_views::CacheView;
 use crate::failures::FailureCause;
@@ -134,6 +135,13 @@ impl Service {
         configure(&self.denials, &policy);
         self.drop_unfit();
         Ok(())
+    }
+
+    /// Replaces the rules of response policy zones and lists, and nothing else. Handles from
+    /// [`memory`](Self::memory) keep those they were created with. The cache has answers as they were
+    /// received, so none is dropped.
+    pub fn set_rules(&self, lists: Option<Arc<BlockLists>>) {
+        self.policy.rcu(|policy| Policy { lists: lists.clone(), ..(**policy).clone() });
     }
 
     /// Drops cached answers that the policy forbids: local names, and answers with private addresses. Call it

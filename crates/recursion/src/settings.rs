@@ -2,9 +2,11 @@
 //!
 //! It is replaced as a whole; each batch of queries uses one version.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use policy::{Decision, Match};
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::hash::{HashKey, HashedName};
 use wire::{Class, Type};
@@ -15,6 +17,7 @@ use crate::cache_views::{Domain, Realms};
 use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
 use crate::local::{LocalConfig, LocalNames};
 use crate::private::{PrivateAddresses, PrivateConfig};
+use crate::rpz::RpzOrder;
 
 /// Settings of recursive service.
 #[derive(Clone, Debug)]
@@ -23,7 +26,7 @@ pub struct PolicyConfig {
     pub access: Vec<AccessRule>,
     /// Local names.
     pub local: LocalConfig,
-    /// Names that lists block, unless they are local; `None`: no lists.
+    /// Rules of response policy zones and lists, unless a name is local; `None`: no rules.
     pub lists: Option<Arc<BlockLists>>,
     /// Private addresses, which upstream answers must not contain.
     pub private: PrivateConfig,
@@ -116,10 +119,22 @@ impl std::fmt::Display for PolicyFault {
 }
 impl std::error::Error for PolicyFault {}
 
+/// What the rules say about a query name before there is an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Gate {
+    /// No rule keeps the name from being looked up.
+    Open,
+    /// A list blocks it.
+    Blocked(Blocked),
+    /// A response policy zone has a rule about it.
+    Rpz(Match),
+}
+
 /// One compiled version of the settings.
+#[derive(Clone)]
 pub(crate) struct Policy {
     pub(crate) access: Access,
-    pub(crate) local: LocalNames,
+    pub(crate) local: Arc<LocalNames>,
     pub(crate) lists: Option<Arc<BlockLists>>,
     pub(crate) private: Option<PrivateAddresses>,
     pub(crate) dns64: Option<Dns64>,
@@ -136,18 +151,33 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Returns whether a list blocks a query for this name. Local names are the operator's own.
+    /// Returns the rule that decides about a query name, and about its client if there is one. Local names
+    /// are the operator's own.
     #[inline]
-    pub(crate) fn blocks(&self, name: &HashedName, qtype: Type, qclass: Class) -> Option<Blocked> {
-        let blocked = self.lists.as_ref()?.blocks(name)?;
-        (qclass == Class::IN && !self.local.is_local(name, qtype, qclass)).then_some(blocked)
+    pub(crate) fn gate(&self, name: &HashedName, client: Option<IpAddr>, qtype: Type, qclass: Class) -> Gate {
+        let Some(lists) = &self.lists else { return Gate::Open };
+        let Decision { rpz, list } = lists.decide(name, client);
+        let gate = match (rpz, list.and_then(|rule| lists.blocked(&rule))) {
+            (Some(rule), _) => Gate::Rpz(rule),
+            (None, Some(blocked)) => Gate::Blocked(blocked),
+            (None, None) => return Gate::Open,
+        };
+        let is_ours = qclass == Class::IN && !self.local.is_local(name, qtype, qclass);
+        if is_ours { gate } else { Gate::Open }
+    }
+
+    /// Whether a rule about a query name exempts the query from all rules.
+    pub(crate) fn exempts(&self, rule: &Match, dnssec_ok: bool) -> bool {
+        let Some(lists) = &self.lists else { return false };
+        let Some(zone) = lists.zone(rule) else { return false };
+        zone.order(rule) == RpzOrder::Passthru && !lists.must_wait(rule, dnssec_ok)
     }
 
     pub(crate) fn new(config: &PolicyConfig, key: &HashKey) -> Result<Policy, PolicyFault> {
         let private = (!config.private.blocks.is_empty()).then(|| PrivateAddresses::new(&config.private));
         Ok(Policy {
             access: Access::new(&config.access).map_err(PolicyFault::Access)?,
-            local: LocalNames::new(&config.local, key),
+            local: Arc::new(LocalNames::new(&config.local, key)),
             lists: config.lists.clone(),
             private,
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,

@@ -64,7 +64,7 @@ impl Source for RecursiveSource {
         if !is_askable(question.qtype) {
             return SourceReply::Refused(Refusal::because(Rcode::NOTIMP, ErrorInfo::NOT_SUPPORTED));
         }
-        let mut query_state = QueryState::new(&policy, query_key(asked), asked.client.peer.ip());
+        let mut query_state = QueryState::new(&policy, query_key(asked), asked.client);
         if let Some(target) = leads_to {
             query_state = query_state.behind(b.message(), target);
             b.rollback(empty);
@@ -88,8 +88,7 @@ impl Source for RecursiveSource {
     ) -> SourceReply {
         let policy = self.0.policy();
         let target = target.as_lower().to_buf();
-        let query_state =
-            QueryState::new(&policy, query_key(asked), asked.client.peer.ip()).behind(links, target);
+        let query_state = QueryState::new(&policy, query_key(asked), asked.client).behind(links, target);
         self.go(query_state, &policy, asked, b, responders)
     }
 }
@@ -109,6 +108,7 @@ impl RecursiveSource {
         match service.next_step(policy, &mut query_state, now) {
             Step::Reply(reply) => SourceReply::Ready(reply.write(ReplyOptions::of(asked.request), b)),
             Step::Refuse(refusal) => SourceReply::Refused(refusal),
+            Step::NoReply => SourceReply::NoReply,
             Step::Ask { stale } => {
                 service.stats().misses.add();
                 let (responder, promise) = responders.take();

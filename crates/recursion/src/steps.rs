@@ -3,17 +3,15 @@
 
 use cache::Now;
 use query_path::Refusal;
-use resolver::QueryKey;
 use validator::BogusReason;
 use wire::edns::ErrorInfo;
-use wire::hash::HashedName;
 use wire::{Header, LowerNameBuf, Rcode, Type};
 
-use crate::block_lists::{BlockLists, Blocked};
 use crate::failures::FailureCause;
 use crate::known::Known;
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
 use crate::query_state::QueryState;
+use crate::rewrite::{RewriteStep, Rewritten, blocked_reply};
 use crate::sentinel;
 use crate::service::Service;
 use crate::settings::Policy;
@@ -30,6 +28,8 @@ pub(crate) enum Step {
     },
     /// Refuse the query.
     Refuse(Refusal),
+    /// Send no reply.
+    NoReply,
 }
 
 /// The chain is too long or a loop, or its parts cannot be joined.
@@ -43,8 +43,11 @@ impl Service {
     /// Answers from cached data as far as possible, and returns the next step.
     pub(crate) fn next_step(&self, policy: &Policy, query_state: &mut QueryState, now: Now) -> Step {
         loop {
-            if let Some(reply) = self.blocked(policy, query_state) {
-                return Step::Reply(reply);
+            match self.gate(policy, query_state) {
+                None => {}
+                Some(Rewritten::Step(step)) => return step.into(),
+                // A rule has made an alias, whose target is the next name.
+                Some(Rewritten::Next | Rewritten::Kept(..)) => continue,
             }
             let (piece, leads_to) = match self.known(policy, &query_state.next, Some(query_state.client), now)
             {
@@ -98,6 +101,12 @@ impl Service {
         leads_to: Option<LowerNameBuf>,
         now: Now,
     ) -> Option<Step> {
+        let (piece, leads_to) = match self.rewrite(policy, query_state, piece, leads_to, now) {
+            Rewritten::Kept(piece, leads_to) => (piece, leads_to),
+            Rewritten::Step(step) => return Some(step.into()),
+            // A rule has made an alias, whose target is the next name.
+            Rewritten::Next => return None,
+        };
         query_state.stale |= piece.stale;
         query_state.info = piece.info.or(query_state.info);
         query_state.upstream = piece.upstream.or(query_state.upstream);
@@ -153,19 +162,11 @@ impl Service {
         Step::Refuse(CHAIN)
     }
 
-    /// Returns the reply to a query whose next name a list blocks, so that no server is asked about it.
-    fn blocked(&self, policy: &Policy, query_state: &QueryState) -> Option<Reply> {
-        let lists = policy.lists.as_deref()?;
-        let QueryState { asked, next, .. } = query_state;
-        let mut hashed = HashedName::new();
-        hashed.set(self.cache().key(), next.name.as_name());
-        let blocked = policy.blocks(&hashed, next.qtype, next.qclass)?;
-        blocked_reply(lists, if next.name == asked.name { blocked } else { blocked.of_alias() }, asked)
-    }
-
     /// Returns the reply to a query whose answer leads through an alias to a name that a list blocks.
-    fn blocked_alias(&self, policy: &Policy, asked: &QueryKey, message: &[u8]) -> Option<Reply> {
-        let lists = policy.lists.as_deref()?;
+    /// A query that a response policy zone exempts or has rewritten is exempt from lists as well.
+    fn blocked_alias(&self, policy: &Policy, query_state: &QueryState, message: &[u8]) -> Option<Reply> {
+        let lists = policy.lists.as_deref().filter(|_| !query_state.rewrite.is_over)?;
+        let asked = &query_state.asked;
         let [_, answers, ..] = Header::of(message)?.counts();
         blocked_reply(lists, lists.blocks_alias(self.cache().key(), message, answers)?, asked)
     }
@@ -185,7 +186,7 @@ impl Service {
             }
         }
         let Some(links) = &query_state.links else {
-            if let Some(reply) = self.blocked_alias(policy, &query_state.asked, piece.message.bytes()) {
+            if let Some(reply) = self.blocked_alias(policy, query_state, piece.message.bytes()) {
                 return Step::Reply(reply);
             }
             return Step::Reply(query_state.reply(piece.message, piece.rcode));
@@ -194,22 +195,25 @@ impl Service {
         let Ok(joined) = join(&links.message, piece.message.bytes(), authentic) else {
             return self.no_chain(query_state);
         };
-        if !links.from_zone && !query_state.dns64 && !query_state.stale {
+        if !links.from_zone && !query_state.dns64 && !query_state.stale && !query_state.rewrite.is_rewritten {
             self.keep(policy, &query_state.asked, &joined, piece.negative_ttl, now);
         }
-        if let Some(reply) = self.blocked_alias(policy, &query_state.asked, &joined) {
+        if let Some(reply) = self.blocked_alias(policy, query_state, &joined) {
             return Step::Reply(reply);
         }
         Step::Reply(query_state.reply(Message::Own(joined.into()), piece.rcode))
     }
 }
 
-/// Returns the reply to a blocked query. If the name on the way is another one, the query name gets the
-/// answer.
-fn blocked_reply(lists: &BlockLists, blocked: Blocked, asked: &QueryKey) -> Option<Reply> {
-    let (message, rcode) = lists.message(blocked, asked)?;
-    let message = Message::Own(message.into());
-    Some(Reply { message, rcode, authoritative: false, authentic: false, info: Some(ErrorInfo::BLOCKED) })
+impl From<RewriteStep> for Step {
+    fn from(step: RewriteStep) -> Step {
+        match step {
+            RewriteStep::Reply(reply) => Step::Reply(reply),
+            RewriteStep::NoReply => Step::NoReply,
+            RewriteStep::Refuse(refusal) => Step::Refuse(refusal),
+            RewriteStep::Ask => Step::Ask { stale: false },
+        }
+    }
 }
 
 /// Returns the refusal for a bogus answer.

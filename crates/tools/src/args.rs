@@ -1,5 +1,6 @@
 //! Arguments and options of each tool, for clap. `nomen` joins them into one command line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -256,7 +257,7 @@ pub struct QueryArgs {
     pub port: Option<u16>,
     /// Reverse lookup: query the PTR record of an IP address.
     #[arg(short = 'x', value_name = "IP")]
-    pub reverse: Option<std::net::IpAddr>,
+    pub reverse: Option<IpAddr>,
     /// The name, even if the word looks like a type, class or option.
     #[arg(short = 'q', value_name = "NAME", conflicts_with_all = ["reverse", "file"])]
     pub name: Option<String>,
@@ -502,12 +503,15 @@ pub enum CtlForward {
 /// Commands on block lists.
 #[derive(Debug, Subcommand)]
 pub enum CtlPolicy {
-    /// Every block list: its rules, its faults, what it blocked.
+    /// Every response policy zone and block list: its rules, its faults, what it did.
     Status,
-    /// The rule of the lists that decides about a name.
+    /// The rule of the policy zones and lists that decides about a name.
     Test {
         /// The name.
         name: String,
+        /// The address of a client, for rules about clients.
+        #[arg(long, value_name = "ADDRESS")]
+        client: Option<IpAddr>,
     },
 }
 

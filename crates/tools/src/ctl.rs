@@ -131,7 +131,9 @@ fn about_forward(verb: &CtlForward) -> ControlCommand {
 fn about_policy(verb: &CtlPolicy) -> ControlCommand {
     match verb {
         CtlPolicy::Status => ControlCommand::PolicyStatus,
-        CtlPolicy::Test { name } => ControlCommand::PolicyTest { name: name.clone() },
+        CtlPolicy::Test { name, client } => {
+            ControlCommand::PolicyTest { name: name.clone(), client: *client }
+        }
     }
 }
 
@@ -253,7 +255,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) if lists.is_empty() => {
             "there are no block lists\n".into()
         }
-        (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) => lists.iter().map(list_text).collect(),
+        (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) => lists.iter().map(source_text).collect(),
         (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
             format!("{}\n", map.get("text").map(flat).unwrap_or_default())
         }
@@ -324,6 +326,34 @@ fn moment_and_age(time: UnixTime, now: UnixTime) -> String {
     let age = in_days(time.abs_diff(now).as_secs());
     let age = if time > now { format!("in {age}") } else { format!("{age} ago") };
     format!("{} ({age})", moment(time))
+}
+
+/// Returns the state of a response policy zone or a block list as text.
+fn source_text(source: &Value) -> String {
+    if source["kind"] == "policy-zone" { policy_zone_text(source) } else { list_text(source) }
+}
+
+/// Returns the state of a response policy zone as text.
+fn policy_zone_text(zone: &Value) -> String {
+    let [name, rules] = ["name", "rules"].map(|key| flat(&zone[key]));
+    let mut out = match zone["serial"].as_u64() {
+        Some(serial) => format!("{name}: {rules} rules, serial {serial}"),
+        None => format!("{name}: no rules; there is no version of the zone"),
+    };
+    let queries = zone["queries"].as_object().into_iter().flatten();
+    let queries = queries.filter(|(_, number)| number.as_u64() != Some(0));
+    let queries: Vec<String> = queries.map(|(action, number)| format!("{} {action}", flat(number))).collect();
+    if !queries.is_empty() {
+        out += &format!("; queries: {}", queries.join(", "));
+    }
+    out.push('\n');
+    let unusable = zone["owners_unusable"].as_u64().unwrap_or(0);
+    if unusable > 0 {
+        out += &format!("    {unusable} owners are no triggers; the first:\n");
+    }
+    let first = zone["first_unusable"].as_array().into_iter().flatten();
+    first.for_each(|line| out += &format!("    {}\n", flat(line)));
+    out
 }
 
 /// Returns the state of a block list as text.

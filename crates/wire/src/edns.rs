@@ -65,6 +65,8 @@ impl ErrorInfo {
     pub const NOT_READY: ErrorInfo = ErrorInfo(14);
     /// Blocked by the policy of the server's operator.
     pub const BLOCKED: ErrorInfo = ErrorInfo(15);
+    /// Blocked because an external authority requires it.
+    pub const CENSORED: ErrorInfo = ErrorInfo(16);
     /// Filtered at the request of the client's operator.
     pub const FILTERED: ErrorInfo = ErrorInfo(17);
     /// The client is not permitted to ask this.

@@ -47,6 +47,8 @@ pub struct WantedZones {
     pub updates: UpdateRules,
     /// The catalog zones whose members are served, in the order of the configuration.
     pub catalogs: Vec<CatalogPlan>,
+    /// The response policy zones, and whether clients get answers from each.
+    pub policy_zones: HashMap<ZoneName, bool>,
     /// The catalog zones that nomen produces.
     pub produced: Vec<ProducedPlan>,
     /// Entries of zones in produced catalog zones.
@@ -138,6 +140,7 @@ impl WantedZones {
     fn without_zones(config: &Configuration, keys: &Arc<TsigKeys>) -> Self {
         WantedZones {
             transfers: TransferRules::new(keys),
+            policy_zones: policy_zones(config),
             produced: produced(config),
             added: config.added.iter().map(|zone| zone.value.clone()).collect(),
             templates: Arc::new(config.templates.clone()),
@@ -185,6 +188,12 @@ impl WantedZones {
         let folder = spec.text.file()?.parent()?;
         self.folders.iter().find(|known| known.path == folder)
     }
+}
+
+/// Returns the response policy zones of a configuration.
+fn policy_zones(config: &Configuration) -> HashMap<ZoneName, bool> {
+    let zones = config.settings.policy_zones.iter();
+    zones.map(|zone| (ZoneName::from(&zone.name.value), *zone.answers)).collect()
 }
 
 /// A file in a folder whose name matches the pattern of a template.

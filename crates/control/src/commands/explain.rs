@@ -130,11 +130,11 @@ fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: Explain
         steps.push(said("local", "it is a special-use name, or local data: answered here"));
         return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
-    if let Some((rule, list)) = &inspection.listed {
-        let step = block_lists::described(recursive, question.name.as_name(), *rule, list);
-        let is_blocked = step["result"] == "blocked";
-        steps.push(with(step, "kind", "list"));
-        if is_blocked {
+    if let Some(step) = block_lists::decided(recursive, question.name.as_name(), None) {
+        let goes_on = ["exempt", "passthru"].iter().any(|result| step["result"] == *result);
+        let kind = if step["zone"].is_null() { "list" } else { "policy-zone" };
+        steps.push(with(step, "kind", kind));
+        if !goes_on {
             return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
         }
     }

@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recursion::Unreported;
+use recursion::{RewriteKind, Unreported};
 use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
 use validator::AnchorState;
 use wire::NameBuf;
 
 use super::{Bucket, Buckets, Figures, MetricType, Printer, labelled};
 use serving::frontend::Frontend;
-use serving::recursive::{ListStatus, LocalRootStatus, Recursive, recursion_counts};
+use serving::recursive::{ListStatus, LocalRootStatus, PolicyZoneStatus, Recursive, recursion_counts};
 
 /// Metrics of recursive service.
 pub struct RecursionFigures {
@@ -63,6 +63,7 @@ impl Figures for RecursionFigures {
             delegations as f64,
         )?;
         block_lists(recursive, out)?;
+        policy_zones(recursive, out)?;
         local_root(recursive, out)?;
         trust_anchors(recursive, out)?;
         failures(recursive, out)?;
@@ -72,9 +73,34 @@ impl Figures for RecursionFigures {
     }
 }
 
+fn policy_zones(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
+    let (zones, in_force) = recursive.lists.zones();
+    let Some(in_force) = in_force.filter(|_| !zones.is_empty()) else { return Ok(()) };
+    let help = "Queries to which a rule of this response policy zone applied, by its action";
+    let queries = in_force.zones().iter().flat_map(|zone| {
+        RewriteKind::ALL.map(|(kind, label)| {
+            let labels = [("zone", zone.name.to_string().into()), ("action", label.into())];
+            (labels, zone.counts.of(kind).get())
+        })
+    });
+    out.family("policy_zone_queries", help, MetricType::Counter, queries)?;
+    let series = |read: fn(&PolicyZoneStatus) -> u64| {
+        zones.iter().map(move |zone| ([("zone", zone.config.name.to_string().into())], read(zone)))
+    };
+    let help = "Rules of this response policy zone that are in force";
+    out.family("policy_zone_rules", help, MetricType::Gauge, series(|zone| zone.report.rules as u64))?;
+    let help = "Owners of this response policy zone that are no triggers";
+    let faults = series(|zone| zone.report.faults as u64);
+    out.family("policy_zone_unusable_owners", help, MetricType::Gauge, faults)?;
+    let help =
+        "Serial number of the version of this response policy zone that is in force; 0 if there is none";
+    let serials = series(|zone| zone.serial.map_or(0, |serial| serial.0.into()));
+    out.family("policy_zone_serial", help, MetricType::Gauge, serials)
+}
+
 fn block_lists(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let Some(in_force) = recursive.lists.in_force() else { return Ok(()) };
-    let help = "Memory that the rules of block lists use";
+    let help = "Memory that the rules of response policy zones and block lists use";
     out.gauge("policy_bytes", help, in_force.rules().bytes() as f64)?;
     let lists = recursive.lists.status();
     let series = |read: fn(&(ListStatus, u64)) -> u64| {

@@ -124,7 +124,7 @@ impl Service {
             WaiterKind::Client(waiting) => {
                 // The next name may not be at fault: the query name led to the cost.
                 self.keep_failure(policy, &waiting.query_state.asked, None, now);
-                self.refuse_bogus(waiting, reason, at);
+                self.refuse_bogus(policy, waiting, reason, at, now);
             }
             // Callbacks ask for one answer only.
             waiter => drop(waiter),
@@ -132,7 +132,17 @@ impl Service {
     }
 
     /// Refuses a query whose answer is bogus.
-    pub(super) fn refuse_bogus(&self, waiting: Box<Waiting>, reason: BogusReason, at: &NameBuf) {
+    pub(super) fn refuse_bogus(
+        &self,
+        policy: &Policy,
+        waiting: Box<Waiting>,
+        reason: BogusReason,
+        at: &NameBuf,
+        now: Now,
+    ) {
+        if waiting.query_state.rewrite.awaits_servers() {
+            return self.resume_without_servers(policy, waiting, now);
+        }
         self.failed(&waiting.query_state.next, FailureCause::Bogus { at, reason });
         waiting.responder.refuse(refusal_of(reason));
     }
@@ -145,7 +155,9 @@ pub(super) fn deliver(service: &Service, turn: &Turn<'_>, finished: &Finished, c
     let info = match validated.security {
         Security::Bogus(reason) => {
             return match candidate.waiter {
-                WaiterKind::Client(waiting) => service.refuse_bogus(waiting, reason, &validated.at),
+                WaiterKind::Client(waiting) => {
+                    service.refuse_bogus(policy, waiting, reason, &validated.at, now)
+                }
                 waiter => call_back(waiter, answer, validated, asked),
             };
         }

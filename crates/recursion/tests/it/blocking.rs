@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::{ListFormat, NameKeys, RuleBuilder, SourceId};
-use recursion::{BlockAnswer, BlockList, BlockLists, LocalConfig, PolicyConfig};
+use recursion::{BlockAnswer, BlockList, BlockLists, LocalConfig, PolicyConfig, RpzOptions};
 use resolver::LookupFailure;
 use transport::Transport;
 use wire::Ttl;
@@ -23,7 +23,12 @@ fn lists() -> Arc<BlockLists> {
         builder.list(SourceId(number), ListFormat::Auto, text.as_bytes(), exempts).expect("a list");
         lists.push(BlockList { name: format!("list{number}"), answer, blocked: Arc::default() });
     }
-    Arc::new(BlockLists::new(builder.build(), lists, Ttl::from_secs(60)))
+    Arc::new(rules_of(builder, lists))
+}
+
+/// The rules of these lists, without response policy zones.
+fn rules_of(builder: RuleBuilder, lists: Vec<BlockList>) -> BlockLists {
+    BlockLists::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
 }
 
 fn listed(policy: &mut PolicyConfig) {
@@ -139,7 +144,7 @@ fn an_alias_of_a_zone_here_to_a_blocked_name_is_blocked() {
             .list(SourceId(0), ListFormat::Domains, b"www.example\nns.local.example\n", false)
             .expect("a list");
         let list = BlockList { name: "l".into(), answer: BlockAnswer::NxDomain, blocked: Arc::default() };
-        policy.lists = Some(Arc::new(BlockLists::new(builder.build(), vec![list], Ttl::from_secs(60))));
+        policy.lists = Some(Arc::new(rules_of(builder, vec![list])));
     });
     assert_eq!(world.hit(&ask("out.local.example. A")).says(), BLOCKED);
     assert_eq!(world.hit(&ask("hop.local.example. A")).says(), BLOCKED);

@@ -11,6 +11,7 @@ mod failures;
 mod joined;
 mod orders;
 mod peers;
+mod policy_zones;
 mod reports;
 mod second;
 mod simulation;

@@ -162,15 +162,23 @@ impl World {
 
     /// Sends a query. `None`: the answer comes later.
     pub(crate) fn ask(&mut self, ask: &Ask) -> Option<Reply> {
+        self.ask_or_drop(ask).expect("the query is not dropped")
+    }
+
+    /// Sends a query. `None`: it gets no reply; `Some(None)`: the answer comes later.
+    pub(crate) fn ask_or_drop(&mut self, ask: &Ask) -> Option<Option<Reply>> {
         let mut packets = Packets::new(ask.transport, MAX_MESSAGE).clock(Clock::At(self.now));
         let local = SocketAddr::from(([127, 0, 0, 1], 53));
         packets.push_from(SocketAddr::new(ask.from, 5353), local, &ask.message());
         packets.ask(&mut self.worker);
         if let Some(reply) = packets.reply(0) {
-            return Some(Reply::read(reply));
+            return Some(Some(Reply::read(reply)));
         }
-        assert!(matches!(packets.take_outcome(0), Some(Outcome::Pending)));
-        None
+        match packets.take_outcome(0) {
+            Some(Outcome::Pending) => Some(None),
+            Some(Outcome::Drop) => None,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Sends a query that is answered at once.
@@ -190,6 +198,20 @@ impl World {
         let packets = Packets::new(Transport::Udp, MAX_MESSAGE).clock(Clock::At(self.now));
         let all = packets.late(&mut self.worker);
         all.into_iter().map(|late| Reply::read(&late.message)).collect()
+    }
+
+    /// Returns the late answers that are ready; `None` for a query that gets no reply.
+    pub(crate) fn late_or_dropped(&mut self) -> Vec<Option<Reply>> {
+        let packets = Packets::new(Transport::Udp, MAX_MESSAGE).clock(Clock::At(self.now));
+        let all = packets.late(&mut self.worker);
+        all.iter().map(|late| (!late.message.is_empty()).then(|| Reply::read(&late.message))).collect()
+    }
+
+    /// Sends a query, has a server answer another one, and returns the answer.
+    pub(crate) fn learn_of(&mut self, question: &str, asked: &str, reply: &Upstream<'_>) -> Reply {
+        self.miss(&ask(question));
+        self.answered(asked, reply);
+        self.later()
     }
 
     /// Returns the only late answer that is ready.

@@ -14,7 +14,7 @@ use config::Settings;
 use control::in_force::InForce;
 use control::parts::ServerParts;
 use serving::frontend::Frontend;
-use serving::recursive::{LocalRoot, Recursive, plan};
+use serving::recursive::{LocalRoot, PolicyZones, Recursive, plan};
 use telemetry::dnstap::Dnstap;
 use telemetry::logging::Logging;
 use telemetry::process::Process;
@@ -56,6 +56,7 @@ pub(super) fn assemble(
         manager,
         table: Arc::default(),
         local_root: Arc::default(),
+        policy_zones: Arc::default(),
         background: Background::new(),
     };
     let recursive = basis.start_recursive()?;
@@ -63,7 +64,7 @@ pub(super) fn assemble(
     let changes = basis.start_changes()?;
     secondaries.forward_updates(&frontend.engine);
     let differences = basis.open_differences();
-    let Basis { manager, table, local_root, background, .. } = basis;
+    let Basis { manager, table, local_root, policy_zones, background, .. } = basis;
     let produced = Arc::<ProducedStores>::default();
     let histories = Histories {
         changes: changes.clone(),
@@ -93,7 +94,7 @@ pub(super) fn assemble(
         background,
         connections: Arc::default(),
     };
-    let zones = start_manager(&parts, source.clone(), inbox, local_root, produced, state)?;
+    let zones = start_manager(&parts, source.clone(), inbox, (local_root, policy_zones), produced, state)?;
     Ok(Assembled { zones, wanted, parts })
 }
 
@@ -107,6 +108,7 @@ struct Basis<'b> {
     manager: ZoneManagerHandle,
     table: Arc<ZoneTable>,
     local_root: Arc<LocalRoot>,
+    policy_zones: Arc<PolicyZones>,
     background: Arc<Background>,
 }
 
@@ -115,8 +117,8 @@ impl Basis<'_> {
     fn start_recursive(&self) -> Result<Option<Arc<Recursive>>, StartFault> {
         let Some(plan) = plan(self.settings) else { return Ok(None) };
         let (frontend, local_root) = (self.frontend, Arc::clone(&self.local_root));
-        let started =
-            Recursive::start(plan, &frontend.engine, frontend.dnstap.clone(), self.state, local_root);
+        let (dnstap, policy_zones) = (frontend.dnstap.clone(), Arc::clone(&self.policy_zones));
+        let started = Recursive::start(plan, &frontend.engine, dnstap, self.state, local_root, policy_zones);
         started.map(Some).map_err(|fault| outside(fault.to_string()))
     }
 
@@ -167,7 +169,7 @@ fn start_manager(
     parts: &ServerParts,
     source: ConfigSource,
     inbox: ZoneManagerInbox,
-    local_root: Arc<LocalRoot>,
+    (local_root, policy_zones): (Arc<LocalRoot>, Arc<PolicyZones>),
     produced: Arc<ProducedStores>,
     state: Option<PathBuf>,
 ) -> Result<ZoneManager, StartFault> {
@@ -182,6 +184,7 @@ fn start_manager(
         changes: parts.changes.clone(),
         differences: parts.differences.clone(),
         local_root: Some(local_root),
+        policy_zones: Some(policy_zones),
         produced,
         state,
         background: Arc::clone(&parts.background),

@@ -121,6 +121,8 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
 
     load_first(&mut zones, wanted, options.strict)?;
+    // No query is answered without the rules of the zones that have been loaded.
+    parts.recursive.iter().for_each(|recursive| recursive.settle_rules());
     let frontend = &parts.frontend;
     warn_of_idle_rules(&frontend.engine, &inner_rules);
     // From the first query on, a stop is in order: clients that wait are answered, sockets are stored.

@@ -7,11 +7,12 @@
 //! | `anchors` | the thread that queries for keys of followed trust anchors, and ends negative ones |
 //! | `local_root` | the copy of the root zone |
 //! | `own_zones` | the zones served here, as the resolver sees them |
-//! | `lists` | block lists |
+//! | `policy_zones` | response policy zones |
+//! | `lists` | block lists, and the rules of both |
 //! | `kept` | text files on disk, for `anchors` |
 //! | `figures` | counters |
 //!
-//! The threads for validation, lookups, trust anchors and the cache file start and end here.
+//! The threads for validation, lookups, trust anchors, rules and the cache file start and end here.
 
 mod anchors;
 mod figures;
@@ -19,6 +20,7 @@ mod kept;
 mod lists;
 mod local_root;
 mod own_zones;
+mod policy_zones;
 pub mod store;
 
 use std::collections::BTreeSet;
@@ -33,7 +35,7 @@ use std::time::{Duration, Instant};
 use cache::Cache;
 use net::{Outgoing, OutgoingConfig, OutgoingCounts};
 use query_path::Engine;
-use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
+use recursion::{BlockLists, Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Resolver,
     ResolverRequest,
@@ -50,11 +52,14 @@ use config::Adopt;
 use config::Settings;
 use config::interfaces::Interfaces;
 use config::lists::ListsConfig;
+use config::policy_zones::PolicyZonesConfig;
 use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
 pub use lists::{ListStatus, Lists};
 pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
 use own_zones::OfEngine;
+use policy_zones::Due;
+pub use policy_zones::{PolicyZoneStatus, PolicyZones};
 use store::CacheFile;
 use telemetry::audit::{LastResortLines, RecursionFailureLines};
 use telemetry::dnstap::{Dnstap, Tapped};
@@ -71,6 +76,8 @@ pub struct Plan {
     pub preallocate: bool,
     /// Which clients may query, and how queries are answered. Without block lists.
     pub policy: PolicyConfig,
+    /// Response policy zones.
+    pub policy_zones: PolicyZonesConfig,
     /// Block lists.
     pub lists: ListsConfig,
     /// Forwarding and iteration rules.
@@ -101,8 +108,16 @@ pub struct Recursive {
     pub file: Option<CacheFile>,
     /// The local copy of the root zone.
     pub local_root: Arc<LocalRoot>,
-    /// The block lists.
+    /// The block lists, and the rules in force.
     pub lists: Lists,
+    /// The versions of response policy zones.
+    policy_zones: Arc<PolicyZones>,
+    /// Held while rules are compiled, until they are in force.
+    compiling: Mutex<()>,
+    /// Rules that are no longer in force, until no worker uses them.
+    retired: Mutex<Vec<Arc<BlockLists>>>,
+    /// The thread that puts new versions of response policy zones into force.
+    policy_thread: Mutex<Option<JoinHandle<()>>>,
     /// The zones served here, for resolving names that they delegate.
     own_zones: OwnZones,
     outgoing: Arc<Outgoing<ResolverRequest<Waiter>>>,
@@ -156,6 +171,9 @@ impl std::fmt::Display for RecursiveFault {
 }
 impl std::error::Error for RecursiveFault {}
 
+/// How often rules that are no longer in force are looked at until no worker uses them.
+const RETIRED_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The channel to the resolver's thread.
 struct Asker(Arc<Outgoing<ResolverRequest<Waiter>>>);
 
@@ -180,6 +198,7 @@ impl Recursive {
         dnstap: Option<Arc<Dnstap>>,
         state: Option<&Path>,
         local_root: Arc<LocalRoot>,
+        policy_zones: Arc<PolicyZones>,
     ) -> Result<Arc<Recursive>, RecursiveFault> {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
@@ -189,18 +208,13 @@ impl Recursive {
         let own_zones = OwnZones::new(Arc::new(OfEngine(Arc::downgrade(engine))));
         take_zones_here(&mut plan.forward, &local_root, &own_zones);
         let lists = Lists::new(engine.key());
-        plan.policy.lists = lists.load(&plan.lists);
+        plan.policy.lists = lists.load(&plan.lists, &plan.policy_zones, policy_zones.versions().0);
         let decided = Decided::first(plan, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
         if preallocates {
             preallocate(&service).map_err(RecursiveFault::Thread)?;
         }
-        let failures = RecursionFailureLines::default();
-        service.report_failures(Box::new(move |query_key, cause| failures.failed(query_key, cause)));
-        let last_resorts = LastResortLines::default();
-        service.report_last_resorts(Box::new(move |zone, server, query_key| {
-            last_resorts.took(zone, server, query_key);
-        }));
+        report(&service);
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
@@ -230,6 +244,10 @@ impl Recursive {
             file,
             local_root,
             lists,
+            policy_zones,
+            compiling: Mutex::default(),
+            retired: Mutex::default(),
+            policy_thread: Mutex::default(),
             own_zones,
             outgoing,
             engine,
@@ -241,7 +259,66 @@ impl Recursive {
         recursive.put_into_service();
         recursive.local_root.trust(RootTrust::of(&lock(&recursive.decided).in_force()));
         recursive.look_after_anchors().map_err(RecursiveFault::Thread)?;
+        recursive.look_after_rules().map_err(RecursiveFault::Thread)?;
         Ok(recursive)
+    }
+
+    /// Starts the thread that puts new versions of response policy zones into force.
+    fn look_after_rules(self: &Arc<Self>) -> io::Result<()> {
+        let (recursive, zones) = (Arc::downgrade(self), Arc::clone(&self.policy_zones));
+        let mut has_retired = false;
+        let work = move || {
+            while zones.wait(has_retired.then_some(RETIRED_INTERVAL)) != Due::Stop {
+                let Some(recursive) = recursive.upgrade() else { break };
+                recursive.renew_rules();
+                has_retired = recursive.free_retired();
+            }
+        };
+        let thread = std::thread::Builder::new().name("policy".into()).spawn(work)?;
+        *lock(&self.policy_thread) = Some(thread);
+        Ok(())
+    }
+
+    /// Compiles the rules again if versions of response policy zones have changed, and puts them into force.
+    fn renew_rules(&self) {
+        let _compiling = lock(&self.compiling);
+        let (versions, changes) = self.policy_zones.versions();
+        let rules = self.lists.load_again(versions);
+        let mut decided = lock(&self.decided);
+        let same = match (&rules, &decided.policy.lists) {
+            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            self.service.set_rules(rules.clone());
+            self.retire(std::mem::replace(&mut decided.policy.lists, rules));
+            self.put_into_service();
+        }
+        drop(decided);
+        self.policy_zones.is_in_force(changes);
+    }
+
+    /// Keeps rules that are no longer in force until no worker uses them, so that none has to free them.
+    fn retire(&self, rules: Option<Arc<BlockLists>>) {
+        lock(&self.retired).extend(rules);
+    }
+
+    /// Frees the rules that no worker uses any more. Returns whether there are others.
+    fn free_retired(&self) -> bool {
+        let mut retired = lock(&self.retired);
+        let (free, used): (Vec<_>, Vec<_>) =
+            retired.drain(..).partition(|rules| Arc::strong_count(rules) == 1);
+        *retired = used;
+        let has_others = !retired.is_empty();
+        drop(retired);
+        drop(free);
+        has_others
+    }
+
+    /// Waits until the rules of all versions of response policy zones are in force.
+    pub fn settle_rules(&self) {
+        self.policy_zones.settle();
     }
 
     /// Starts the thread for trust anchors.
@@ -273,16 +350,20 @@ impl Recursive {
     /// # Errors
     /// If the policy cannot be applied; nothing has changed then.
     pub fn configure(&self, plan: Plan) -> Result<(), PolicyFault> {
-        let Plan { mut policy, mut forward, validates, followed, signals, lists, .. } = plan;
-        policy.lists = self.lists.load(&lists);
+        let Plan { mut policy, mut forward, validates, followed, signals, lists, policy_zones, .. } = plan;
+        let _compiling = lock(&self.compiling);
+        policy.lists = self.lists.load(&lists, &policy_zones, self.policy_zones.versions().0);
         take_zones_here(&mut forward, &self.local_root, &self.own_zones);
         let mut decided = lock(&self.decided);
         let (points, negative) = (decided.points.clone(), decided.negative.clone());
         let followed = if self.anchor_files.is_some() { followed } else { BTreeSet::new() };
         let mut new = Decided { policy, forward, validates, followed, signals, points, negative };
         new.follow();
+        let rules = decided.policy.lists.clone();
         self.decide(&mut decided, new)?;
         drop(decided);
+        self.retire(rules);
+        self.policy_zones.look_again();
         self.look_at_anchors();
         Ok(())
     }
@@ -423,6 +504,11 @@ impl Recursive {
             let _ = orders.send(AnchorOrder::Stop);
             let _ = thread.join();
         }
+        self.policy_zones.stop();
+        if let Some(thread) = lock(&self.policy_thread).take() {
+            // The panic hook has shown a panic.
+            let _ = thread.join();
+        }
         self.outgoing.stop();
         self.service.stop_validating();
         for thread in std::mem::take(&mut *lock(&self.validating)) {
@@ -433,6 +519,16 @@ impl Recursive {
             file.stop();
         }
     }
+}
+
+/// Has failures and last-resort answers logged.
+fn report(service: &Service) {
+    let failures = RecursionFailureLines::default();
+    service.report_failures(Box::new(move |query_key, cause| failures.failed(query_key, cause)));
+    let last_resorts = LastResortLines::default();
+    service.report_last_resorts(Box::new(move |zone, server, query_key| {
+        last_resorts.took(zone, server, query_key);
+    }));
 }
 
 /// Starts a thread that makes the cache take all its memory, at low priority.
@@ -542,6 +638,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
     Some(Plan {
         cache: wanted.cache_config(),
         policy: wanted.policy_config(&interfaces),
+        policy_zones: settings.policy_zones(),
         lists: settings.lists(),
         forward: wanted.forward_config(),
         validates: wanted.validates(),

@@ -19,6 +19,7 @@ use crate::managed::publishing::Publishing;
 use crate::managed::state::{Load, Notice, VersionStep, ZoneAction};
 use crate::secondaries::Secondaries;
 use crate::stores::differences::Differences;
+use serving::recursive::PolicyZones;
 use threads::background::Background;
 use threads::sync::{read, write};
 
@@ -27,10 +28,12 @@ use threads::sync::{read, write};
 pub(super) struct SpecialZones {
     /// Catalog zones that this server reads (RFC 9432).
     pub(super) catalogs: HashSet<ZoneName>,
-    /// Catalog zones that clients get no answers from.
+    /// Catalog zones and response policy zones that clients get no answers from.
     pub(super) hidden: HashSet<ZoneName>,
     /// The root zone is a copy for the resolver (RFC 8806), and clients get no answers from it.
     pub(super) copies_root: bool,
+    /// The response policy zones.
+    pub(super) policy: HashSet<ZoneName>,
 }
 
 /// Work for the caller after it has released the lock.
@@ -54,6 +57,8 @@ pub(super) struct Executor {
     /// Runs folds.
     pub(super) background: Arc<Background>,
     pub(super) special: RwLock<SpecialZones>,
+    /// The versions of response policy zones, for recursive service.
+    pub(super) policy_zones: Option<Arc<PolicyZones>>,
 }
 
 impl Executor {
@@ -115,7 +120,8 @@ impl Executor {
     }
 
     /// Publishes a step of a zone's state, unless clients get no answers from the zone. New versions of
-    /// catalog zones, and of a root zone that is a copy, go to the manager thread.
+    /// catalog zones, and of a root zone that is a copy, go to the manager thread; those of response policy
+    /// zones to recursive service.
     fn publish(&self, change: Change, at_once: bool) {
         let special = read(&self.special);
         if special.copies_root && is_of_root(&change) {
@@ -123,9 +129,14 @@ impl Executor {
         }
         let apex = match &change {
             Change::Serve(zone) => zone.apex().as_wire(),
-            Change::Unload(name) => name.as_name().as_wire(),
-            Change::Remove(_) => return self.step(change, at_once),
+            Change::Unload(name) | Change::Remove(name) => name.as_name().as_wire(),
         };
+        if let (true, Some(policy_zones)) = (special.policy.contains(apex), &self.policy_zones) {
+            policy_zones.take(change.clone());
+        }
+        if matches!(change, Change::Remove(_)) {
+            return self.step(change, at_once);
+        }
         let is_hidden = special.hidden.contains(apex);
         if let Change::Serve(zone) = &change {
             if special.catalogs.contains(apex) {

@@ -44,7 +44,7 @@ use crate::transfers::Transfers;
 use members::{Joining, ZoneChange};
 use rounds::{Purpose, Round};
 use serving::frontend::Served;
-use serving::recursive::LocalRoot;
+use serving::recursive::{LocalRoot, PolicyZones};
 use table::Asker;
 pub use table::{FolderFindings, LastReload, ReloadFault, Reloaded, ZoneTable};
 use telemetry::systemd;
@@ -181,6 +181,8 @@ pub struct ZoneManagerParts {
     pub differences: Option<Arc<Differences>>,
     /// The resolver's copy of the root zone.
     pub local_root: Option<Arc<LocalRoot>>,
+    /// The versions of response policy zones, for recursive service.
+    pub policy_zones: Option<Arc<PolicyZones>>,
     /// Stores of produced catalog zones.
     pub produced: Arc<ProducedStores>,
     /// State folder, for the zones that are added at run time.
@@ -236,7 +238,8 @@ impl ZoneManager {
         parts: ZoneManagerParts,
     ) -> io::Result<ZoneManager> {
         let ZoneManagerParts { engine, table, prepare, images, secondaries, transfers, .. } = parts;
-        let ZoneManagerParts { changes, differences, local_root, produced, state, background, .. } = parts;
+        let ZoneManagerParts { changes, differences, local_root, policy_zones, produced, .. } = parts;
+        let ZoneManagerParts { state, background, .. } = parts;
         let theirs = handle.publishing.clone();
         let found = move |apex, zone, found| theirs.send(Publishing::Examined(apex, zone, found)).is_ok();
         let examiner = Examiner::start(unix_now, found);
@@ -264,6 +267,7 @@ impl ZoneManager {
             differences,
             background,
             special: RwLock::default(),
+            policy_zones,
         });
         let ZoneManagerInbox { messages, publishing } = inbox;
         let (of_thread, publisher) = (Arc::clone(&executor), Publisher::new(engine));

@@ -1,7 +1,7 @@
 //! Zones added and removed while the server runs: those that catalog zones list, and those that operators
 //! add. A change of one of them does not read the configuration and does not touch other zones.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -58,6 +58,8 @@ pub(super) struct Joining {
     pub(super) local_root: Option<Arc<LocalRoot>>,
     /// Whether the root zone is that copy.
     copies_root: bool,
+    /// The response policy zones, and whether clients get answers from each.
+    policy: HashMap<ZoneName, bool>,
 }
 
 impl Joining {
@@ -78,7 +80,13 @@ impl Joining {
             state,
             local_root,
             copies_root: false,
+            policy: HashMap::new(),
         }
+    }
+
+    /// Whether clients get no answers from a zone.
+    fn is_hidden(&self, apex: &ZoneName) -> bool {
+        self.membership.is_hidden(apex) || self.policy.get(apex) == Some(&false)
     }
 
     /// Whether versions of produced catalog zones are being stored.
@@ -166,9 +174,10 @@ impl ZoneManager {
             .specs
             .iter()
             .map(|spec| &spec.apex)
-            .filter(|apex| joining.membership.is_hidden(apex))
+            .filter(|apex| joining.is_hidden(apex))
             .cloned()
             .collect();
+        let policy = std::mem::replace(&mut joining.policy, std::mem::take(&mut wanted.policy_zones));
         joining.membership.configure(std::mem::take(&mut wanted.catalogs));
         let configured: HashSet<&ZoneName> = wanted.specs.iter().map(|spec| &spec.apex).collect();
         let steps = joining.membership.settle(|apex| configured.contains(apex), removal);
@@ -185,7 +194,7 @@ impl ZoneManager {
             wanted.updates.set(&spec.apex, updates);
             wanted.specs.push(spec);
         }
-        self.hide_and_show(&hidden);
+        self.hide_and_show(&hidden, &policy);
         if let Some(secondaries) = &self.executor.secondaries {
             // Zones that were members before this process started have no state, but may have stores.
             let before = gone.iter().filter(|apex| self.table.get(apex).is_none());
@@ -194,18 +203,28 @@ impl ZoneManager {
         self.leave(gone.iter());
     }
 
-    /// Puts catalog zones into service or takes them out of it, as configured, and has those read that were
-    /// not yet.
-    fn hide_and_show(&mut self, hidden: &HashSet<ZoneName>) {
+    /// Puts catalog zones and response policy zones into service or takes them out of it, as configured, and
+    /// has those read that were not yet. `hidden` and `policy` are those of the configuration before.
+    fn hide_and_show(&mut self, hidden: &HashSet<ZoneName>, policy: &HashMap<ZoneName, bool>) {
         let table = Arc::clone(&self.table);
         let states = read(&table.states.zones);
-        let membership = &self.joining.membership;
+        let joining = &self.joining;
         self.executor.change_special(|special| {
-            (special.catalogs, special.hidden) = (membership.catalogs(), membership.hidden());
+            special.catalogs = joining.membership.catalogs();
+            let no_answers = joining.policy.iter().filter(|(_, answers)| !**answers);
+            special.hidden = joining.membership.hidden();
+            special.hidden.extend(no_answers.map(|(apex, _)| apex.clone()));
+            special.policy = joining.policy.keys().cloned().collect();
         });
         for (apex, zone) in states.iter() {
             let Some(version) = &zone.state.status().zone else { continue };
-            match (hidden.contains(apex), membership.is_hidden(apex)) {
+            match (policy.contains_key(apex), joining.policy.contains_key(apex), &self.executor.policy_zones)
+            {
+                (false, true, Some(zones)) => zones.take(Change::Serve(Arc::clone(version))),
+                (true, false, Some(zones)) => zones.take(removal_of(apex)),
+                _ => {}
+            }
+            match (hidden.contains(apex), joining.is_hidden(apex)) {
                 (false, true) => self.executor.step(removal_of(apex), false),
                 (true, false) => self.executor.step(Change::Serve(Arc::clone(version)), false),
                 _ => {}

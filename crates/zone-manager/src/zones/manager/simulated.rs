@@ -38,6 +38,7 @@ impl SimulatedZones {
             differences: Some(differences),
             background: Arc::clone(background),
             special: RwLock::default(),
+            policy_zones: None,
         });
         let ZoneManagerInbox { messages, publishing } = inbox;
         let publisher = Publisher::new(Arc::clone(&engine));

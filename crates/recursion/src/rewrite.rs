@@ -1,0 +1,534 @@
+//! Applies the rules of response policy zones to a query and its answer (draft-vixie-dnsop-dns-rpz-00, §5).
+//!
+//! The names of a chain of aliases are taken in their order. About each name, the first zone that has a rule
+//! decides; within a zone, rules about the client come first, then those about the name, the addresses, and
+//! the names and the addresses of its name servers. A rule about the name is applied before the name is
+//! looked up, unless a rule of an earlier zone may match the answer.
+
+use std::net::IpAddr;
+
+use cache::Now;
+use policy::{Match, SourceMask};
+use query_path::Refusal;
+use resolver::QueryKey;
+use wire::edns::ErrorInfo;
+use wire::hash::HashedName;
+use wire::message::{Builder, Compressor, MAX_MESSAGE, Parser};
+use wire::{Header, LowerName, LowerNameBuf, Malformed, Rcode, Type};
+
+use crate::block_lists::BlockLists;
+use crate::known::Known;
+use crate::message::{Message, Piece, Reply, join, links_to};
+use crate::query_state::QueryState;
+use crate::rewrite_state::{HeldAnswer, ServerFacts, address};
+use crate::rpz::{PolicyZone, RewriteKind, RpzOrder};
+use crate::service::Service;
+use crate::settings::{Gate, Policy};
+use crate::waiter::Waiting;
+
+/// Most lookups of name servers for one query.
+const MAX_SERVER_LOOKUPS: usize = 48;
+
+/// What becomes of a query by its rules.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+pub(crate) enum Rewritten {
+    /// This step is next.
+    Step(RewriteStep),
+    /// An alias leads to the name that is answered next.
+    Next,
+    /// The answer stays as it is.
+    Kept(Piece, Option<LowerNameBuf>),
+}
+
+/// The step that a rule makes next.
+pub(crate) enum RewriteStep {
+    /// The client gets this reply.
+    Reply(Reply),
+    /// The client gets no reply.
+    NoReply,
+    /// The query is refused.
+    Refuse(Refusal),
+    /// The query waits for a lookup of name servers.
+    Ask,
+}
+
+/// The names of an answer's chain of aliases, and the addresses at its end.
+struct Chain {
+    names: Vec<ChainName>,
+    addresses: Vec<IpAddr>,
+}
+
+struct ChainName {
+    name: LowerNameBuf,
+    /// Whether records of the name, or the denial of such, are signed.
+    is_signed: bool,
+}
+
+/// The alias target is too long (RFC 6672 §2.2 for DNAME).
+const TOO_LONG: Refusal = Refusal::plain(Rcode::YXDOMAIN);
+/// The parts of the answer cannot be joined.
+const UNJOINABLE: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+
+impl Service {
+    /// Applies the rules about the next name before it is looked up. `None`: it is to be looked up.
+    pub(crate) fn gate(&self, policy: &Policy, query_state: &mut QueryState) -> Option<Rewritten> {
+        let lists = policy.lists.as_deref()?;
+        if query_state.rewrite.is_over {
+            return None;
+        }
+        let QueryKey { name, qtype, qclass, dnssec_ok, .. } = query_state.next;
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache().key(), name.as_name());
+        let client = query_state.rewrite.client_of(&name);
+        query_state.rewrite.first.get_or_insert(name);
+        count_disabled(lists, &hashed, client);
+        match policy.gate(&hashed, client, qtype, qclass) {
+            Gate::Open => None,
+            Gate::Rpz(rule) if lists.must_wait(&rule, dnssec_ok) => None,
+            Gate::Rpz(rule) => self.apply(lists, query_state, &rule, name, None),
+            Gate::Blocked(blocked) => {
+                let is_asked = name == query_state.asked.name;
+                let blocked = if is_asked { blocked } else { blocked.of_alias() };
+                let reply = blocked_reply(lists, blocked, &query_state.asked)?;
+                Some(Rewritten::Step(RewriteStep::Reply(reply)))
+            }
+        }
+    }
+
+    /// Applies the rules about an answer to the next query, or about a part of it that leads to another name.
+    pub(crate) fn rewrite(
+        &self,
+        policy: &Policy,
+        query_state: &mut QueryState,
+        piece: Piece,
+        leads_to: Option<LowerNameBuf>,
+        now: Now,
+    ) -> Rewritten {
+        let (piece, leads_to) = match query_state.rewrite.held.take() {
+            None => (piece, leads_to),
+            Some(held) => {
+                let QueryKey { name, qtype, .. } = query_state.next;
+                let facts = ServerFacts::read(name, qtype, piece.message.bytes());
+                query_state.rewrite.servers.push(facts);
+                query_state.next = held.next;
+                (held.piece, held.leads_to)
+            }
+        };
+        let Some(lists) = policy.lists.as_deref().filter(|lists| !lists.zones().is_empty()) else {
+            return Rewritten::Kept(piece, leads_to);
+        };
+        if query_state.rewrite.is_over {
+            return Rewritten::Kept(piece, leads_to);
+        }
+        let next = query_state.next;
+        let Ok(chain) = Chain::read(piece.message.bytes(), &next) else {
+            return Rewritten::Kept(piece, leads_to);
+        };
+        match self.find_rule(policy, lists, query_state, &chain, leads_to.is_some(), now) {
+            Finding::None => Rewritten::Kept(piece, leads_to),
+            Finding::Rule(rule, name) => {
+                let links = links_to(piece.message.bytes(), name.as_lower());
+                let Ok(links) = links else { return refuse(UNJOINABLE) };
+                let links = (name != next.name).then_some(links);
+                let applied = self.apply(lists, query_state, &rule, name, links);
+                applied.unwrap_or(Rewritten::Kept(piece, leads_to))
+            }
+            Finding::Ask(needed) => {
+                let held = HeldAnswer { next, piece, leads_to };
+                query_state.rewrite.held = Some(Box::new(held));
+                query_state.next = *needed;
+                Rewritten::Step(RewriteStep::Ask)
+            }
+        }
+    }
+
+    /// Continues a query whose lookup of name servers failed, as if there were none.
+    pub(crate) fn resume_without_servers(&self, policy: &Policy, mut waiting: Box<Waiting>, now: Now) {
+        let query_state = &mut waiting.query_state;
+        let Some(held) = query_state.rewrite.held.take() else { return };
+        let QueryKey { name, qtype, .. } = query_state.next;
+        query_state.rewrite.servers.push(ServerFacts::none(name, qtype));
+        query_state.next = held.next;
+        self.resume(policy, waiting, held.piece, held.leads_to, now);
+    }
+
+    /// Returns the rule that decides about an answer, and the name of its chain that the rule is applied to.
+    fn find_rule(
+        &self,
+        policy: &Policy,
+        lists: &BlockLists,
+        query_state: &QueryState,
+        chain: &Chain,
+        leads_on: bool,
+        now: Now,
+    ) -> Finding {
+        let QueryKey { qtype, qclass, dnssec_ok, .. } = query_state.next;
+        let keeps_signed = dnssec_ok && !lists.options().break_dnssec;
+        let mut hashed = HashedName::new();
+        // The target that a part of a chain leads to is looked up next.
+        let count = chain.names.len() - usize::from(leads_on && chain.names.len() > 1);
+        for (at, ChainName { name, is_signed }) in chain.names.iter().take(count).enumerate() {
+            if keeps_signed && *is_signed {
+                continue;
+            }
+            hashed.set(self.cache().key(), name.as_name());
+            if policy.local.is_local(&hashed, qtype, qclass) {
+                continue;
+            }
+            let client = query_state.rewrite.client_of(name).filter(|_| at == 0);
+            let mut best = lists.decide(&hashed, client).rpz;
+            if at + 1 == chain.names.len() {
+                for address in &chain.addresses {
+                    best = first(best, lists.rules().of_answer(*address, lists.sources()));
+                }
+            }
+            match self.of_servers(policy, lists, query_state, name.as_lower(), best, now) {
+                Finding::None => {}
+                found => return found,
+            }
+        }
+        Finding::None
+    }
+
+    /// Returns the rule that decides about a name: `best`, or one of an earlier zone about its name servers.
+    fn of_servers(
+        &self,
+        policy: &Policy,
+        lists: &BlockLists,
+        query_state: &QueryState,
+        name: LowerName<'_>,
+        mut best: Option<Match>,
+        now: Now,
+    ) -> Finding {
+        let decided = |best: Option<Match>| match best {
+            Some(rule) => Finding::Rule(rule, name.to_buf()),
+            None => Finding::None,
+        };
+        let of_answers = *lists.rules().of_answers();
+        let may_match = |sources: &SourceMask, best: Option<Match>| match best {
+            Some(best) => sources.has_before(best.rule.source, lists.sources()),
+            None => sources.meets(lists.sources()),
+        };
+        if !may_match(&of_answers.ns_names, best) && !may_match(&of_answers.ns_ips, best) {
+            return decided(best);
+        }
+        let mut lookups = ServerLookups { service: self, policy, lists, query_state, now };
+        let servers = match lookups.servers_of(name) {
+            Ok(servers) => servers,
+            Err(needed) => return Finding::Ask(needed),
+        };
+        let mut hashed = HashedName::new();
+        for server in &servers {
+            hashed.set(self.cache().key(), server.as_name());
+            best = first(best, lists.rules().of_server_name(&hashed, lists.sources()));
+        }
+        for server in &servers {
+            if !may_match(&of_answers.ns_ips, best) {
+                break;
+            }
+            for rtype in [Type::A, Type::AAAA] {
+                match lookups.facts(*server, rtype) {
+                    Ok(facts) => {
+                        for address in facts.addresses {
+                            best = first(best, lists.rules().of_server_address(address, lists.sources()));
+                        }
+                    }
+                    Err(needed) => return Finding::Ask(needed),
+                }
+            }
+        }
+        decided(best)
+    }
+
+    /// Applies a rule to a name; `links` are the aliases of the last answer that lead to it. Returns `None`
+    /// if the rule exempts the query.
+    fn apply(
+        &self,
+        lists: &BlockLists,
+        query_state: &mut QueryState,
+        rule: &Match,
+        name: LowerNameBuf,
+        links: Option<Vec<u8>>,
+    ) -> Option<Rewritten> {
+        let zone = lists.zone(rule)?;
+        let order = zone.order(rule);
+        zone.counts.of(order.kind()).add();
+        query_state.rewrite.is_over = true;
+        let is_exempt = match order {
+            RpzOrder::Passthru => true,
+            RpzOrder::TcpOnly => !query_state.rewrite.is_datagram,
+            _ => false,
+        };
+        if is_exempt {
+            return None;
+        }
+        query_state.rewrite.is_rewritten = true;
+        query_state.authentic = false;
+        query_state.info = zone.info;
+        let asked = query_state.asked;
+        let before = match (&query_state.links, links) {
+            (Some(before), Some(links)) => join(&before.message, &links, false),
+            (Some(before), None) => Ok(before.message.clone()),
+            (None, Some(links)) => Ok(links),
+            (None, None) => Ok(question(&asked)),
+        };
+        let Ok(before) = before else { return Some(refuse(UNJOINABLE)) };
+        Some(match order {
+            RpzOrder::Drop => Rewritten::Step(RewriteStep::NoReply),
+            RpzOrder::TcpOnly => reply(Reply {
+                message: Message::Own(before.into()),
+                rcode: Rcode::NOERROR,
+                authoritative: false,
+                authentic: false,
+                info: zone.info,
+                truncated: true,
+            }),
+            _ => answer(lists, zone, order, query_state, name, &before),
+        })
+    }
+}
+
+fn reply(reply: Reply) -> Rewritten {
+    Rewritten::Step(RewriteStep::Reply(reply))
+}
+
+fn refuse(refusal: Refusal) -> Rewritten {
+    Rewritten::Step(RewriteStep::Refuse(refusal))
+}
+
+/// Counts the rules of disabled zones about a name and its client.
+fn count_disabled(lists: &BlockLists, name: &HashedName, client: Option<IpAddr>) {
+    let disabled = lists.disabled();
+    if *disabled == SourceMask::default() {
+        return;
+    }
+    let found = lists.rules().of_query(name, client, disabled).rpz;
+    if let Some(zone) = found.and_then(|rule| lists.zone(&rule)) {
+        zone.counts.of(RewriteKind::Disabled).add();
+    }
+}
+
+/// Returns the reply with the records that a rule makes of a name, behind the aliases that lead to it; or
+/// what follows if the rule makes an alias.
+fn answer(
+    lists: &BlockLists,
+    zone: &PolicyZone,
+    order: RpzOrder<'_>,
+    query_state: &mut QueryState,
+    name: LowerNameBuf,
+    before: &[u8],
+) -> Rewritten {
+    let asked = query_state.asked;
+    let made = made(lists, zone, order, name.as_lower(), asked.qtype, before);
+    let Some((message, rcode)) = made else { return refuse(UNJOINABLE) };
+    match lists.alias(order, name.as_name(), asked.qtype) {
+        Some(Ok(target)) => {
+            let piece = Piece {
+                message: Message::Own(message.into()),
+                rcode,
+                authentic: false,
+                negative_ttl: None,
+                stale: false,
+                info: None,
+                upstream: None,
+            };
+            // The message has all links.
+            let from_zone = query_state.links.take().is_some_and(|links| links.from_zone);
+            let led = query_state.lead_on(&piece, target.as_name().to_lower());
+            if let Some(links) = &mut query_state.links {
+                links.from_zone = from_zone;
+            }
+            led.map_or(refuse(UNJOINABLE), |()| Rewritten::Next)
+        }
+        Some(Err(_)) => refuse(TOO_LONG),
+        None => {
+            let authoritative = query_state.links.as_ref().is_some_and(|links| links.from_zone);
+            let (message, info) = (Message::Own(message.into()), zone.info);
+            reply(Reply { message, rcode, authoritative, authentic: false, info, truncated: false })
+        }
+    }
+}
+
+/// Writes the records that a rule makes of a name behind the answer section of `before`.
+fn made(
+    lists: &BlockLists,
+    zone: &PolicyZone,
+    order: RpzOrder<'_>,
+    name: LowerName<'_>,
+    qtype: Type,
+    before: &[u8],
+) -> Option<(Vec<u8>, Rcode)> {
+    let header = Header::of(before)?;
+    let [_, answers, ..] = header.counts();
+    let end = end_of_answer(before).ok()?;
+    let (mut room, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
+    let mut b = Builder::new(&mut room, MAX_MESSAGE, Header::query(0).reply(), &mut names);
+    b.append(before.get(b.len()..end)?).ok()?;
+    b.add_question();
+    b.add_count(wire::message::Section::Answer, answers);
+    lists.write_order(zone, order, name.as_name(), qtype, &mut b).ok()?;
+    let rcode = b.rcode();
+    let len = b.finish();
+    room.truncate(len);
+    Some((room, rcode))
+}
+
+/// Returns where the answer section of a message ends.
+fn end_of_answer(message: &[u8]) -> Result<usize, Malformed> {
+    let (header, mut parser) = Parser::new(message)?;
+    parser.question()?;
+    let [_, answers, ..] = header.counts();
+    for _ in 0..answers {
+        parser.record()?;
+    }
+    Ok(message.len() - parser.rest().len())
+}
+
+/// Returns a response to a query without records.
+fn question(asked: &QueryKey) -> Vec<u8> {
+    crate::message::response(asked, Rcode::NOERROR, [0; 3], &[])
+}
+
+/// Returns the query for name servers or their addresses.
+fn server_query(name: LowerNameBuf, qtype: Type) -> QueryKey {
+    QueryKey { name, qtype, qclass: wire::Class::IN, dnssec_ok: false, checking_disabled: false }
+}
+
+/// Returns the reply to a blocked query. If the name on the way is another one, the query name gets the
+/// answer.
+pub(crate) fn blocked_reply(
+    lists: &BlockLists,
+    blocked: crate::block_lists::Blocked,
+    asked: &QueryKey,
+) -> Option<Reply> {
+    let (message, rcode) = lists.message(blocked, asked)?;
+    Some(Reply {
+        message: Message::Own(message.into()),
+        rcode,
+        authoritative: false,
+        authentic: false,
+        info: Some(ErrorInfo::BLOCKED),
+        truncated: false,
+    })
+}
+
+/// The result of a search for rules.
+enum Finding {
+    None,
+    /// This rule decides, about this name.
+    Rule(Match, LowerNameBuf),
+    /// This lookup of name servers is needed.
+    Ask(Box<QueryKey>),
+}
+
+/// Returns the rule that comes first: by zone, then by trigger, then by the longest name or prefix.
+fn first(best: Option<Match>, other: Option<Match>) -> Option<Match> {
+    let order = |of: &Match| {
+        let longest = std::cmp::Reverse(of.rule.prefix_len);
+        (of.rule.source, of.trigger, longest, of.skip)
+    };
+    match (best, other) {
+        (Some(a), Some(b)) => Some(if order(&b) < order(&a) { b } else { a }),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Finds name servers for one query.
+struct ServerLookups<'a> {
+    service: &'a Service,
+    policy: &'a Policy,
+    lists: &'a BlockLists,
+    query_state: &'a QueryState,
+    now: Now,
+}
+
+impl ServerLookups<'_> {
+    /// Returns the names of the name servers of a name's domains. `Err`: this lookup is needed.
+    fn servers_of(&mut self, name: LowerName<'_>) -> Result<Vec<LowerNameBuf>, Box<QueryKey>> {
+        let mut servers = Vec::new();
+        let (labels, least) = (name.label_count(), usize::from(self.lists.options().min_ns_dots));
+        // A denial may name any zone above: its SOA record is no reason to leave a domain out.
+        for skip in 0..labels.saturating_sub(least) {
+            let domain = name.as_name().skip(skip).to_lower();
+            let facts = self.facts(domain, Type::NS)?;
+            for server in facts.names {
+                if !servers.contains(&server) {
+                    servers.push(server);
+                }
+            }
+        }
+        Ok(servers)
+    }
+
+    /// Returns what is known about name servers or their addresses. `Err`: this lookup is needed.
+    fn facts(&mut self, name: LowerNameBuf, rtype: Type) -> Result<ServerFacts, Box<QueryKey>> {
+        let ServerLookups { service, policy, lists, query_state, now } = *self;
+        let rewrite = &query_state.rewrite;
+        if let Some(facts) = rewrite.servers.iter().find(|facts| facts.name == name && facts.rtype == rtype) {
+            return Ok(facts.clone());
+        }
+        let query = server_query(name, rtype);
+        match service.known(policy, &query, None, now) {
+            Known::Answer(piece) => Ok(ServerFacts::read(name, rtype, piece.message.bytes())),
+            Known::Nothing(_) if rewrite.servers.len() < MAX_SERVER_LOOKUPS => {
+                if lists.options().ns_wait_recurse {
+                    return Err(Box::new(query));
+                }
+                let QueryState { client, budget, quota, .. } = query_state;
+                service.fetch(query, *client, Some(budget.clone()), quota.clone());
+                Ok(ServerFacts::none(name, rtype))
+            }
+            Known::Nothing(_) | Known::Link(..) | Known::Failure(_) | Known::Bogus(_) | Known::NoRule => {
+                Ok(ServerFacts::none(name, rtype))
+            }
+        }
+    }
+}
+
+impl Chain {
+    /// Reads the answer to a query. The aliases come first in it, in their order.
+    fn read(message: &[u8], asked: &QueryKey) -> Result<Chain, Malformed> {
+        let (header, mut parser) = Parser::new(message)?;
+        parser.question()?;
+        let [_, answers, authorities, _] = header.counts();
+        let start = ChainName { name: asked.name, is_signed: false };
+        let mut chain = Chain { names: vec![start], addresses: Vec::new() };
+        let (mut rdata, mut answered) = (Vec::new(), false);
+        for _ in 0..answers {
+            let record = parser.record()?;
+            rdata.clear();
+            parser.expand_rdata(&record, &mut rdata)?;
+            let owner = parser.name_at(record.owner_at)?.as_name().to_lower();
+            let is_last = chain.names.last().is_some_and(|last| last.name == owner);
+            match record.rtype {
+                Type::RRSIG => {
+                    // The signature of a DNAME record is that of the alias made of it.
+                    let is_of = |link: &ChainName| link.name.as_lower().is_at_or_below(owner.as_lower());
+                    let own = chain.names.iter().position(|link| link.name == owner);
+                    let at = own.or_else(|| chain.names.iter().rposition(is_of));
+                    if let Some(link) = at.and_then(|at| chain.names.get_mut(at)) {
+                        link.is_signed = true;
+                    }
+                }
+                Type::CNAME if is_last && !matches!(asked.qtype, Type::CNAME | Type::ANY) => {
+                    let name = wire::Name::from_wire(&rdata).map_err(|_| Malformed)?.to_lower();
+                    chain.names.push(ChainName { name, is_signed: false });
+                }
+                rtype if is_last => {
+                    answered = true;
+                    if rtype == asked.qtype || asked.qtype == Type::ANY {
+                        chain.addresses.extend(address(rtype, &rdata));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for _ in 0..authorities {
+            let is_signature = parser.record()?.rtype == Type::RRSIG;
+            if let Some(last) = chain.names.last_mut().filter(|_| is_signature && !answered) {
+                last.is_signed = true;
+            }
+        }
+        Ok(chain)
+    }
+}

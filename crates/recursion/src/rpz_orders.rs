@@ -1,0 +1,150 @@
+//! The answers that rules of response policy zones make.
+
+use std::net::IpAddr;
+
+use policy::{AnswerSources, Match, SourceId, SourceMask};
+use wire::hash::{HashKey, HashedName};
+use wire::message::{Builder, Full, Owner, Parser, Section};
+use wire::{Class, Malformed, Name, NameBuf, Rcode, Ttl, Type};
+
+use crate::block_lists::{BlockLists, hash_target};
+use crate::rewrite_state::address;
+use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong, substituted};
+
+impl BlockLists {
+    /// Returns the zone that has the rule.
+    pub fn zone(&self, of: &Match) -> Option<&PolicyZone> {
+        self.zones().get(usize::from(of.rule.source.0))
+    }
+
+    /// Returns what clients get by the rule: the label of its action, with the operator's override.
+    pub fn action_label(&self, of: &Match) -> Option<&'static str> {
+        let kind = self.zone(of)?.order(of).kind();
+        RewriteKind::ALL.iter().find(|(other, _)| *other == kind).map(|(_, label)| *label)
+    }
+
+    /// Whether a rule about a query name cannot be applied before there is an answer: an earlier zone has
+    /// rules about answers, or signed answers are not rewritten for this client.
+    pub(crate) fn must_wait(&self, rule: &Match, dnssec_ok: bool) -> bool {
+        let of_answers = self.rules().of_answers();
+        let all = [&of_answers.ip, &of_answers.ns_names, &of_answers.ns_ips];
+        let options = self.options();
+        options.qname_wait_recurse
+            || (dnssec_ok && !options.break_dnssec)
+            || all.iter().any(|sources| sources.has_before(rule.rule.source, self.sources()))
+    }
+
+    /// Counts a query that a zone exempts.
+    pub(crate) fn count_exempt(&self, zone: SourceId) {
+        if let Some(zone) = self.zones().get(usize::from(zone.0)) {
+            zone.counts.of(RewriteKind::Passthru).add();
+        }
+    }
+
+    /// Whether a policy zone has a rule about a client.
+    #[inline]
+    pub(crate) fn has_rule_about(&self, client: IpAddr) -> bool {
+        let rules = self.rules();
+        // Disabled zones count their matches.
+        rules.has_clients() && rules.of_client(client, &SourceMask::ALL).is_some()
+    }
+
+    /// Whether answers are compared with rules about name servers.
+    #[inline]
+    pub(crate) fn needs_servers(&self) -> bool {
+        let AnswerSources { ns_names, ns_ips, .. } = self.rules().of_answers();
+        ns_names.meets(self.sources()) || ns_ips.meets(self.sources())
+    }
+
+    /// Whether a policy zone has a rule about an alias or an address of an answer.
+    ///
+    /// `message` has one question and `answers` records in its answer section; its header may be unwritten.
+    #[inline]
+    pub(crate) fn has_rule_about_answer(&self, key: &HashKey, message: &[u8], answers: u16) -> bool {
+        // A malformed message is no answer of ours.
+        !self.zones().is_empty() && self.matches_answer(key, message, answers).unwrap_or(false)
+    }
+
+    fn matches_answer(&self, key: &HashKey, message: &[u8], answers: u16) -> Result<bool, Malformed> {
+        let (_, mut parser) = Parser::new(message)?;
+        let (mut hashed, mut far) = (HashedName::new(), Vec::new());
+        parser.question()?;
+        for _ in 0..answers {
+            let record = parser.record()?;
+            let rdata = message.get(record.rdata.clone()).ok_or(Malformed)?;
+            if let Some(address) = address(record.rtype, rdata) {
+                if self.rules().of_answer(address, self.sources()).is_some() {
+                    return Ok(true);
+                }
+            } else if record.rtype == Type::CNAME {
+                hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
+                if self.decide(&hashed, None).rpz.is_some() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the target of the alias that a rule makes of a name, if it makes one for this type.
+    pub(crate) fn alias(
+        &self,
+        order: RpzOrder<'_>,
+        name: Name<'_>,
+        qtype: Type,
+    ) -> Option<Result<NameBuf, TargetTooLong>> {
+        if matches!(qtype, Type::CNAME | Type::ANY) {
+            return None;
+        }
+        self.cname(order, name).map(|(target, _)| target)
+    }
+
+    /// Returns the target and the TTL of the CNAME record that a rule makes of a name.
+    fn cname(&self, order: RpzOrder<'_>, name: Name<'_>) -> Option<(Result<NameBuf, TargetTooLong>, Ttl)> {
+        let (target, ttl) = match order {
+            RpzOrder::Cname(target) => (*target, self.ttl()),
+            RpzOrder::Data(data) => {
+                let record = self.rules().local_data(data).find(|record| record.rtype == Type::CNAME)?;
+                (Name::from_wire(record.rdata).ok()?.to_buf(), record.ttl)
+            }
+            _ => return None,
+        };
+        Some((substituted(name, &target), ttl))
+    }
+
+    /// Writes the records that a rule makes of a name, and sets the response code.
+    pub(crate) fn write_order(
+        &self,
+        zone: &PolicyZone,
+        order: RpzOrder<'_>,
+        name: Name<'_>,
+        qtype: Type,
+        b: &mut Builder<'_>,
+    ) -> Result<(), Full> {
+        b.set_rcode(if order == RpzOrder::NxDomain { Rcode::NXDOMAIN } else { Rcode::NOERROR });
+        let before = b.count(Section::Answer);
+        let mut add = |rtype, ttl: Ttl, rdata: &[u8]| {
+            let ttl = ttl.min(zone.max_ttl);
+            b.record(Section::Answer, Owner::Name(name), rtype, Class::IN, ttl, rdata).map(drop)
+        };
+        match (self.cname(order, name), order) {
+            (Some((Ok(target), ttl)), _) => add(Type::CNAME, ttl, target.as_name().as_wire())?,
+            (Some((Err(TargetTooLong), _)), _) => b.set_rcode(Rcode::YXDOMAIN),
+            (None, RpzOrder::Data(data)) => {
+                for record in self.rules().local_data(data) {
+                    if record.rtype == qtype || qtype == Type::ANY {
+                        add(record.rtype, record.ttl, record.rdata)?;
+                    }
+                }
+            }
+            (None, _) => {}
+        }
+        let is_denial = b.count(Section::Answer) == before && b.rcode() != Rcode::YXDOMAIN;
+        if let (Some((ttl, soa)), true) = (&zone.soa, is_denial) {
+            // In the authority section it would be a denial for caches, by a zone that the name is not in.
+            let owner = Owner::Name(zone.name.as_name());
+            b.record(Section::Additional, owner, Type::SOA, Class::IN, *ttl, soa)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! Response policy zones: their versions, as the zone manager passes them on, and the rules in them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use policy::{PolicyRecord, RpzReport, RuleBuilder, SourceId};
+use recursion::{PolicyZone, RewriteCounts};
+use tracing::{info, warn};
+use wire::{Serial, Type, ZoneName};
+use zone::Zone;
+use zone::catalog::Change;
+
+use config::policy_zones::PolicyZoneConfig;
+use threads::sync::lock;
+
+/// Versions of zones by their names.
+pub(super) type Versions = HashMap<ZoneName, Arc<Zone>>;
+
+/// The versions of the response policy zones. The zone manager passes each version on; the thread `policy`
+/// waits for them.
+#[derive(Default)]
+pub struct PolicyZones {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    versions: Versions,
+    /// Number of changes of the versions.
+    changes: u64,
+    /// Number of changes that are in force.
+    in_force: u64,
+    is_stopped: bool,
+}
+
+/// What the thread `policy` has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// There are versions that are not in force yet.
+    Compile,
+    /// The time is over.
+    Nothing,
+    /// End.
+    Stop,
+}
+
+impl PolicyZones {
+    /// Takes a new version of a zone, or its removal.
+    pub fn take(&self, change: Change) {
+        let mut state = lock(&self.state);
+        match change {
+            Change::Serve(zone) => {
+                state.versions.insert(ZoneName::from(zone.apex().as_name()), zone);
+            }
+            Change::Unload(name) | Change::Remove(name) => {
+                state.versions.remove(&ZoneName::from(name.as_name()));
+            }
+        }
+        state.changes += 1;
+        self.changed.notify_all();
+    }
+
+    /// Makes the thread compare the versions with the rules in force.
+    pub(super) fn look_again(&self) {
+        lock(&self.state).changes += 1;
+        self.changed.notify_all();
+    }
+
+    /// Returns the versions, and the number of changes that they contain.
+    pub(super) fn versions(&self) -> (Versions, u64) {
+        let state = lock(&self.state);
+        (state.versions.clone(), state.changes)
+    }
+
+    /// Records that this many changes are in force.
+    pub(super) fn is_in_force(&self, changes: u64) {
+        lock(&self.state).in_force = changes;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the rules of all versions are in force, or the thread has ended.
+    pub fn settle(&self) {
+        let state = lock(&self.state);
+        let is_open = |state: &mut State| state.in_force < state.changes && !state.is_stopped;
+        drop(self.changed.wait_while(state, is_open).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Waits for versions that are not in force yet, for a time if there is one.
+    pub(super) fn wait(&self, time: Option<Duration>) -> Due {
+        let state = lock(&self.state);
+        let is_idle = |state: &mut State| state.in_force == state.changes && !state.is_stopped;
+        let state = match time {
+            None => self.changed.wait_while(state, is_idle).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let waited = self.changed.wait_timeout_while(state, time, is_idle);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        match (state.is_stopped, state.in_force == state.changes) {
+            (true, _) => Due::Stop,
+            (false, true) => Due::Nothing,
+            (false, false) => Due::Compile,
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        lock(&self.state).is_stopped = true;
+        self.changed.notify_all();
+    }
+}
+
+/// What is known about a response policy zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyZoneStatus {
+    /// Its settings.
+    pub config: PolicyZoneConfig,
+    /// The serial number of the version in force; `None` if there is none.
+    pub serial: Option<Serial>,
+    /// What that version holds.
+    pub report: RpzReport,
+}
+
+/// Adds the rules of a zone's version. Returns the zone as it comes into force.
+pub(super) fn add(
+    builder: &mut RuleBuilder,
+    source: SourceId,
+    config: &PolicyZoneConfig,
+    version: Option<&Arc<Zone>>,
+    counts: Arc<RewriteCounts>,
+) -> (PolicyZone, PolicyZoneStatus) {
+    let mut report = RpzReport::default();
+    if let Some(zone) = version {
+        read(builder, source, zone, &mut report);
+    }
+    let soa = version.filter(|_| config.add_soa).and_then(|zone| soa(zone));
+    let PolicyZoneConfig { name, instead, max_ttl, info, .. } = config.clone();
+    let in_force = PolicyZone { name, instead, max_ttl, soa, info, counts };
+    let serial = version.map(|zone| zone.serial());
+    (in_force, PolicyZoneStatus { config: config.clone(), serial, report })
+}
+
+fn read(builder: &mut RuleBuilder, source: SourceId, zone: &Zone, report: &mut RpzReport) {
+    let apex = zone.apex();
+    // The data of an owner's records, one behind the other.
+    let mut bytes = Vec::new();
+    for node in zone.iter() {
+        bytes.clear();
+        let mut ends = Vec::new();
+        for rrset in node.rrsets() {
+            for rdata in rrset.rdatas() {
+                rdata.copy_to(&mut bytes);
+                ends.push((rrset.rtype(), rrset.ttl(), bytes.len()));
+            }
+        }
+        let mut start = 0;
+        let records = ends.iter().map(|(rtype, ttl, end)| {
+            let rdata = bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            PolicyRecord { rtype: *rtype, ttl: *ttl, rdata }
+        });
+        let records: Vec<PolicyRecord<'_>> = records.collect();
+        if !records.is_empty() {
+            builder.rpz(source, apex, node.owner(), &records, report);
+        }
+    }
+}
+
+/// Returns TTL and data of a zone's SOA record.
+fn soa(zone: &Zone) -> Option<(wire::Ttl, Box<[u8]>)> {
+    let rrset = zone.apex_node().rrset(Type::SOA)?;
+    let mut bytes = Vec::new();
+    rrset.rdatas().next()?.copy_to(&mut bytes);
+    Some((rrset.ttl(), bytes.into()))
+}
+
+/// Logs a version that is new, and its owners that are no triggers.
+pub(super) fn note(status: &PolicyZoneStatus, before: Option<&PolicyZoneStatus>) {
+    let zone = status.config.name.to_string();
+    let Some(serial) = status.serial else {
+        if before.is_none_or(|before| before.serial.is_some()) {
+            warn!("response policy zone {zone} has no rules: there is no version of the zone");
+        }
+        return;
+    };
+    if before.is_some_and(|before| before.serial == status.serial && before.report == status.report) {
+        return;
+    }
+    let RpzReport { rules, faults, first } = &status.report;
+    if *faults > 0 {
+        let first: Vec<String> =
+            first.iter().map(|skipped| format!("{}: {}", skipped.owner, skipped.fault)).collect();
+        warn!("response policy zone {zone}: {faults} owners are no triggers: {}", first.join("; "));
+    }
+    info!("response policy zone {zone} is in force: serial {}, {rules} rules", serial.0);
+}
