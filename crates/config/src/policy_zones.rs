@@ -36,7 +36,7 @@ keys! {
 keys! {
     /// A response policy zone (RPZ): a zone whose records are rules. The first zone that has a rule about a
     /// query decides, before all lists. The zone itself is a `[[zone]]` of this server, with a file or with
-    /// primaries. [BLOCKING.md](BLOCKING.md) explains it.
+    /// primaries. [RPZ.md](RPZ.md) explains it.
     pub struct PolicyZoneBlock in "[[policy.zone]]" {
         /// Name of the zone.
         live "name" name: NameBuf, example "rpz.example.com";

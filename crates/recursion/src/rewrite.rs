@@ -413,6 +413,7 @@ pub(crate) fn blocked_reply(
 }
 
 /// The result of a search for rules.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Finding {
     None,
     /// This rule decides, about this name.

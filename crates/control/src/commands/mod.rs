@@ -183,6 +183,7 @@ async fn order(parts: &Arc<ServerParts>, name: String, order: ZoneOrder) -> Comm
 async fn reload(parts: &ServerParts, force: bool) -> CommandResult {
     let removal = if force { Removal::Force } else { Removal::HoldBack };
     let round = report(ended(parts.manager.reload(removal)).await)?;
+    settle_rules(parts).await;
     let recursive = parts.recursive.as_deref();
     match recursive.and_then(block_lists::fault) {
         Some(fault) => Err(fault),
@@ -198,6 +199,7 @@ async fn add_zone(parts: &ServerParts, new: &NewZone) -> CommandResult {
 /// Reads one zone again.
 async fn reload_zone(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult {
     let result = ended(parts.manager.reload_zone(apex.clone(), false)).await;
+    settle_rules(parts).await;
     report_zone(parts, apex, result).await
 }
 
@@ -218,6 +220,14 @@ async fn take_file(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult {
             report(Ok(Arc::new(round)))
         }
         (result, _) => report_zone(parts, apex, result).await,
+    }
+}
+
+/// Waits until the rules of response policy zones that a reload has read are in force.
+async fn settle_rules(parts: &ServerParts) {
+    if let Some(recursive) = parts.recursive.clone() {
+        // An error means that the server is stopping.
+        let _ = tokio::task::spawn_blocking(move || recursive.settle_rules()).await;
     }
 }
 

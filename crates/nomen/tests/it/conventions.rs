@@ -236,6 +236,7 @@ fn everything_on() -> (Server, SocketAddr) {
         ("updated.zone", APEX.into()),
         ("cat", catalog.into()),
         ("ads.txt", "ads.test\n".into()),
+        ("rpz", format!("{APEX}bad.test CNAME .\n")),
         ("members/a.test", APEX.into()),
         // So many iterations that the zone has a series of its own.
         ("hashed.zone", hashed("hashed.test.", 150)),
@@ -249,6 +250,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
          [[zone]]\nname = \"hashed.test\"\nfile = \"hashed.zone\"\n\
          [resolver]\n[[resolver.forward]]\nservers = [{closed}]\n[dnstap]\nfile = \"tap\"\n\
+         [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\
          [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n",
         written(at),
         closed = written(closed)
@@ -444,7 +446,11 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
             "error_reports",
         ],
     ),
-    ("Block lists", "With `[[policy.list]]`; see [BLOCKING.md](BLOCKING.md).", &["policy_"]),
+    (
+        "Policy",
+        "With `[[policy.zone]]` or `[[policy.list]]`; see [RPZ.md](RPZ.md) and [BLOCKING.md](BLOCKING.md).",
+        &["policy_"],
+    ),
     (
         "The process",
         "Always. `process_…` have the names that Prometheus clients use.",

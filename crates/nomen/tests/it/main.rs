@@ -28,6 +28,7 @@ mod metrics;
 mod migrate;
 mod odd_files;
 mod peers;
+mod policy_zones;
 mod primary;
 mod producer;
 mod pursue;

@@ -316,7 +316,7 @@ impl Recursive {
         has_others
     }
 
-    /// Waits until the rules of all versions of response policy zones are in force.
+    /// Waits until the rules of all versions of response policy zones so far are in force.
     pub fn settle_rules(&self) {
         self.policy_zones.settle();
     }

@@ -80,10 +80,11 @@ impl PolicyZones {
         self.changed.notify_all();
     }
 
-    /// Waits until the rules of all versions are in force, or the thread has ended.
-    pub fn settle(&self) {
+    /// Waits until the rules of all versions so far are in force, or the thread has ended.
+    pub(super) fn settle(&self) {
         let state = lock(&self.state);
-        let is_open = |state: &mut State| state.in_force < state.changes && !state.is_stopped;
+        let changes = state.changes;
+        let is_open = |state: &mut State| state.in_force < changes && !state.is_stopped;
         drop(self.changed.wait_while(state, is_open).unwrap_or_else(PoisonError::into_inner));
     }
 

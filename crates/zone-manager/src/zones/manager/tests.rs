@@ -75,6 +75,7 @@ impl Rig {
             changes: None,
             differences: None,
             local_root: None,
+            policy_zones: None,
             produced: Arc::default(),
             state: None,
             background: Arc::default(),

@@ -1,0 +1,142 @@
+//! Response policy zones: a second nomen is the upstream server and the primary.
+
+use std::fs;
+
+use crate::support::{APEX, Server, eventually, text, written};
+
+const UPSTREAM: &str = "www A 192.0.2.1\nalias CNAME bad\nbad A 192.0.2.2\nother A 192.0.2.3\ngarden A 192.0.2.4\n\
+    listed A 192.0.2.5\n";
+
+const HEAD: &str = "$TTL 60\n@ SOA . . 1 3600 600 86400 60\n@ NS invalid.\n";
+
+const RULES: &str = "bad.example CNAME .\nother.example CNAME garden.example.\nlisted.example CNAME rpz-passthru.\n\
+    32.9.0.0.127.rpz-client-ip CNAME rpz-drop.\n33.1.2.0.192.rpz-ip CNAME .\n";
+
+/// The upstream server. It is also a primary of `rpz.test`, which may be changed.
+fn upstream(rules: &str) -> Server {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), format!("{APEX}{UPSTREAM}")).expect("written");
+    fs::write(folder.path().join("rpz"), format!("{HEAD}{rules}")).expect("written");
+    let zone = "[[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\nallow-transfer = [\"any\"]\n\
+        allow-update = [\"127.0.0.0/8\"]\n";
+    Server::start_in(folder, "state-dir = \"state\"\n", zone)
+}
+
+/// A forwarder with the policy zone `rpz.test`, whose source is this, and more configuration.
+fn rewriter(upstream: &Server, source: &str, more: &str) -> Server {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("rpz"), format!("{HEAD}{RULES}")).expect("written");
+    fs::write(folder.path().join("list"), "listed.example\n").expect("written");
+    let config = format!(
+        "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\n\
+         client-timeout = \"60s\"\n\
+         [[resolver.forward]]\nservers = [{}]\n\
+         [[zone]]\nname = \"rpz.test\"\n{source}[[policy.zone]]\nname = \"rpz.test\"\n{more}",
+        written(upstream.address)
+    );
+    Server::start_in(folder, "", &config)
+}
+
+const FROM_FILE: &str = "file = \"rpz\"\n";
+const LIST: &str = "[[policy.list]]\nname = \"list\"\nfile = \"list\"\n";
+
+#[test]
+fn rules_of_a_zone_are_in_force_from_the_first_query_on() {
+    let upstream = upstream("");
+    let server = rewriter(&upstream, FROM_FILE, LIST);
+    for name in ["bad.example", "alias.example"] {
+        let answer = server.query(&[name]);
+        assert!(answer.contains("status: NXDOMAIN") && answer.contains("EDE: 15 (Blocked)"), "{answer}");
+        assert!(answer.contains("rpz.test.\t60\tIN\tSOA\t. . 1 "), "{answer}");
+    }
+    assert_eq!(server.query(&["other.example", "+short"]), "garden.example.\n192.0.2.4\n");
+    assert_eq!(server.query(&["listed.example", "+short"]), "192.0.2.5\n", "a zone comes before a list");
+    let own = server.query(&["rpz.test", "SOA"]);
+    assert!(!own.contains("hostmaster") && !own.contains("\tSOA\t. . 1 "), "it is hidden: {own}");
+    let status = server.ctl_json(&["policy", "status"]);
+    assert_eq!((&status[0]["kind"], &status[0]["rules"]), (&"policy-zone".into(), &4.into()), "{status}");
+    let queries = ["nxdomain", "local-data", "passthru"].map(|action| status[0]["queries"][action].as_u64());
+    assert_eq!(queries, [Some(2), Some(1), Some(1)], "{status}");
+    assert_eq!(status[0]["owners_unusable"], 1);
+    let said = text(&server.ctl(&["policy", "status"]).stdout);
+    let wanted = "rpz.test.: 4 rules, serial 1; queries: 1 local-data, 2 nxdomain, 1 passthru\n    1 owners are \
+        no triggers; the first:\n    33.1.2.0.192.rpz-ip.rpz.test.: the first label is not the length";
+    assert!(said.starts_with(wanted), "{said}");
+}
+
+#[test]
+fn commands_show_the_zone_and_the_trigger() {
+    let upstream = upstream("");
+    let server = rewriter(&upstream, FROM_FILE, "");
+    let said = |words: &[&str]| text(&server.ctl(&[&["policy", "test"], words].concat()).stdout);
+    let wanted = "the policy zone rpz.test. answers NXDOMAIN: its QNAME rule for bad.example.\n";
+    assert_eq!(said(&["bad.example"]), wanted);
+    let wanted = "the policy zone rpz.test. sends no reply: its CLIENT-IP rule for 127.0.0.9/32\n";
+    assert_eq!(said(&["bad.example", "--client", "127.0.0.9"]), wanted);
+    assert_eq!(said(&["www.example"]), "no policy zone and no list has a rule for it\n");
+    let said = text(&server.ctl(&["explain", "bad.example"]).stdout);
+    assert!(said.contains("its QNAME rule for bad.example.") && said.contains("NXDOMAIN"), "{said}");
+    let said = text(&server.ctl(&["explain", "listed.example"]).stdout);
+    assert!(said.contains("exempts it from all rules") && said.contains("192.0.2.5"), "{said}");
+}
+
+#[test]
+fn a_reload_takes_a_changed_zone_and_another_configuration() {
+    let upstream = upstream("");
+    let server = rewriter(&upstream, FROM_FILE, "");
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    server.write("rpz", &format!("{}www.example A 10.0.0.1\n", HEAD.replace(" 1 3600", " 2 3600")));
+    server.reload();
+    assert_eq!(server.query(&["www.example", "+short"]), "10.0.0.1\n", "although it is cached");
+    assert_eq!(server.query(&["bad.example", "+short"]), "192.0.2.2\n");
+    server.write("rpz", "not a zone\n");
+    server.reload_badly();
+    assert_eq!(server.query(&["www.example", "+short"]), "10.0.0.1\n", "the last good version");
+    server.write("rpz", &format!("{}www.example A 10.0.0.2\n", HEAD.replace(" 1 3600", " 3 3600")));
+    server.reconfigure(
+        "[[policy.zone]]\nname = \"rpz.test\"\n",
+        "[[policy.zone]]\nname = \"rpz.test\"\naction = \"nodata\"\n",
+    );
+    server.reload();
+    assert_eq!(server.query(&["www.example", "+short"]), "");
+    server.reconfigure("[[policy.zone]]\nname = \"rpz.test\"\naction = \"nodata\"\n", "");
+    server.reload();
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    let own = server.query(&["rpz.test", "SOA", "+short"]);
+    assert_eq!(own, ". . 3 3600 600 86400 60\n", "it is a zone as any other now");
+}
+
+#[test]
+fn a_secondary_policy_zone_follows_its_primary() {
+    let upstream = upstream(RULES);
+    let source =
+        format!("primaries = [{}]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n", written(upstream.address));
+    let server = rewriter(&upstream, &source, "");
+    let in_force = |serial: u64| server.ctl_json(&["policy", "status"])[0]["serial"].as_u64() == Some(serial);
+    eventually("the zone is transferred", &server, || in_force(1));
+    assert!(server.query(&["bad.example"]).contains("status: NXDOMAIN"));
+    let change = "add www.example.rpz.test. 60 A 10.0.0.1\ndelete bad.example.rpz.test.\n";
+    let (at, zone) = (upstream.address, "zone rpz.test");
+    server.write("script", &format!("server {} {}\n{zone}\n{change}send\n", at.ip(), at.port()));
+    let output = crate::support::run(server.folder.path(), &["update", "script"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(server.ctl(&["zone", "refresh", "rpz.test"]).status.success());
+    eventually("the change is in force", &server, || in_force(2));
+    assert_eq!(server.query(&["www.example", "+short"]), "10.0.0.1\n");
+    assert_eq!(server.query(&["bad.example", "+short"]), "192.0.2.2\n");
+}
+
+#[test]
+fn a_policy_zone_must_be_a_zone_of_this_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config =
+        "[[listen]]\naddr = [\"127.0.0.1@5300\"]\n[resolver]\n[[policy.zone]]\nname = \"rpz.test\"\n";
+    fs::write(folder.path().join("nomen.toml"), config).expect("written");
+    let output = crate::support::run(folder.path(), &["check", "nomen.toml"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said.contains("there is no [[zone]] named `rpz.test.`") && said.contains("nomen.toml:5:8"),
+        "{said}"
+    );
+}
