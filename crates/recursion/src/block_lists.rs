@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use policy::{Match, RuleEffect, Rules, SourceMask};
+use policy::{Match, PolicyQuery, RuleEffect, Rules, SourceMask};
 use resolver::QueryKey;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
@@ -90,11 +90,10 @@ impl BlockLists {
         &self.rules
     }
 
-    /// Returns the rule that decides about a name, if any covers it: a block or an exception.
+    /// Returns the rule that decides about a query, if any covers it: a block or an exception.
     #[inline]
-    pub fn rule(&self, name: &HashedName) -> Option<Match> {
-        // Lists have no rules about clients.
-        self.rules.of_query(name, None, &SourceMask::ALL).list
+    pub fn rule(&self, query: &PolicyQuery<'_>) -> Option<Match> {
+        self.rules.of_query(query, &SourceMask::ALL).list
     }
 
     /// Returns the list that has the rule.
@@ -102,10 +101,10 @@ impl BlockLists {
         self.lists.get(usize::from(of.rule.source.0))
     }
 
-    /// Returns whether a name is blocked.
+    /// Returns whether a query is blocked.
     #[inline]
-    pub(crate) fn blocks(&self, name: &HashedName) -> Option<Blocked> {
-        let Match { rule, skip } = self.rule(name)?;
+    pub(crate) fn blocks(&self, query: &PolicyQuery<'_>) -> Option<Blocked> {
+        let Match { rule, skip } = self.rule(query)?;
         let is_block = matches!(rule.effect, RuleEffect::Block { .. });
         is_block.then_some(Blocked { list: usize::from(rule.source.0), skip })
     }
@@ -114,15 +113,27 @@ impl BlockLists {
     /// The whole answer is replaced then, as for the query name itself.
     ///
     /// `message` has one question and `answers` records in its answer section; its header may be unwritten.
-    pub(crate) fn blocks_alias(&self, key: &HashKey, message: &[u8], answers: u16) -> Option<Blocked> {
+    pub(crate) fn blocks_alias(
+        &self,
+        key: &HashKey,
+        client: IpAddr,
+        message: &[u8],
+        answers: u16,
+    ) -> Option<Blocked> {
         // A malformed message is no answer of ours.
-        self.find_alias(key, message, answers).ok().flatten()
+        self.find_alias(key, client, message, answers).ok().flatten()
     }
 
-    fn find_alias(&self, key: &HashKey, message: &[u8], answers: u16) -> Result<Option<Blocked>, Malformed> {
+    fn find_alias(
+        &self,
+        key: &HashKey,
+        client: IpAddr,
+        message: &[u8],
+        answers: u16,
+    ) -> Result<Option<Blocked>, Malformed> {
         let (_, mut parser) = Parser::new(message)?;
         let (mut hashed, mut far, mut is_first) = (HashedName::new(), Vec::new(), true);
-        parser.question()?;
+        let (question, client) = (parser.question()?, Some(client));
         for _ in 0..answers {
             let record = parser.record()?;
             match record.rtype {
@@ -133,7 +144,7 @@ impl BlockLists {
             }
             if std::mem::take(&mut is_first) {
                 hashed.set(key, parser.name_at(record.owner_at)?.as_name());
-                let rule = self.rule(&hashed);
+                let rule = self.rule(&PolicyQuery { name: &hashed, qtype: question.qtype, client });
                 if rule.is_some_and(|Match { rule, .. }| matches!(rule.effect, RuleEffect::Allow { .. })) {
                     return Ok(None);
                 }
@@ -147,7 +158,7 @@ impl BlockLists {
                     hashed.set(key, Name::from_wire(&far).map_err(|_| Malformed)?);
                 }
             }
-            if let Some(blocked) = self.blocks(&hashed) {
+            if let Some(blocked) = self.blocks(&PolicyQuery { name: &hashed, qtype: Type::CNAME, client }) {
                 return Ok(Some(blocked.of_alias()));
             }
         }
@@ -256,6 +267,8 @@ mod tests {
         BlockLists::new(builder.build(), lists, Ttl::from_secs(60))
     }
 
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
     fn usual(answer: BlockAnswer) -> BlockLists {
         lists(&[("||ads.example^\n", answer), ("||good.ads.example^\nexempt.example\n", BlockAnswer::NoData)])
     }
@@ -266,10 +279,15 @@ mod tests {
         hashed
     }
 
+    /// A query of type A for a name.
+    fn of_a(name: &HashedName) -> PolicyQuery<'_> {
+        PolicyQuery { name, qtype: Type::A, client: None }
+    }
+
     #[test]
     fn an_exception_comes_before_a_block() {
         let lists = usual(BlockAnswer::NxDomain);
-        let blocked = |name| lists.blocks(&hashed(name)).map(|blocked| (blocked.list, blocked.skip));
+        let blocked = |name| lists.blocks(&of_a(&hashed(name))).map(|blocked| (blocked.list, blocked.skip));
         assert_eq!(blocked("ads.example."), Some((0, 0)));
         assert_eq!(blocked("x.y.ads.example."), Some((0, 2)));
         assert_eq!(blocked("good.ads.example."), None);
@@ -282,7 +300,7 @@ mod tests {
         let lists = usual(BlockAnswer::NxDomain);
         let found = |question: &str, answers: &[&str]| {
             let answered = u16::try_from(answers.len()).expect("few");
-            lists.blocks_alias(&key(), &response(question, answers, &[]), answered).is_some()
+            lists.blocks_alias(&key(), CLIENT, &response(question, answers, &[]), answered).is_some()
         };
         let chain = ["www.example. 60 CNAME cdn.example.", "cdn.example. 60 CNAME t.Ads.example."];
         assert!(found("www.example. A", &chain));
@@ -291,6 +309,24 @@ mod tests {
         assert!(!found("www.example. A", &["www.example. 60 CNAME x.good.ads.example."]));
         assert!(!found("exempt.example. A", &["exempt.example. 60 CNAME t.ads.example."]));
         assert!(!found("www.example. MX", &["www.example. 60 MX 10 ads.example."]));
+    }
+
+    /// AdGuard: for the target of an alias, the type is that of the record that has it.
+    #[test]
+    fn conditions_of_rules_hold_for_aliases() {
+        let found = |rules: &str, exceptions: &str| {
+            let lists = lists(&[(rules, BlockAnswer::NxDomain), (exceptions, BlockAnswer::NoData)]);
+            let message = response("www.example. A", &["www.example. 60 CNAME t.ads.example."], &[]);
+            lists.blocks_alias(&key(), CLIENT, &message, 1).is_some()
+        };
+        let none = "# none\n";
+        assert!(found("||ads.example^$dnstype=CNAME\n", none));
+        assert!(!found("||ads.example^$dnstype=~CNAME\n", none));
+        assert!(!found("||ads.example^$dnstype=A\n", none));
+        assert!(found("/^t\\.ads/$client=127.0.0.1\n", none));
+        assert!(!found("/^t\\.ads/$client=~127.0.0.1\n", none));
+        assert!(!found("||ads.example^\n", "||www.example^$dnstype=A\n"));
+        assert!(found("||ads.example^\n", "||www.example^$dnstype=AAAA\n"));
     }
 
     /// Response code and records of the answer to a query, as type, TTL and data.
@@ -304,7 +340,7 @@ mod tests {
             dnssec_ok: false,
             checking_disabled: false,
         };
-        let blocked = lists.blocks(&name).expect("blocked");
+        let blocked = lists.blocks(&of_a(&name)).expect("blocked");
         let (message, rcode) = lists.message(blocked, &query_key).expect("it fits");
         assert_eq!(lists.lists()[0].blocked.get(), 1);
         let (header, mut parser) = Parser::new(&message).expect("a message");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
+use policy::PolicyQuery;
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use resolver::{ClientPrefix, QueryKey};
 use transport::Client;
@@ -40,6 +41,8 @@ enum Found {
     Entry { lead: Lead, cache_view: CacheView },
     /// A list blocks the name.
     Blocked(Blocked),
+    /// Lists may block the name for this client; else the position of its answer in the cache, if any.
+    ByClient(Option<(Lead, CacheView)>),
 }
 
 impl Cached {
@@ -130,17 +133,26 @@ impl Memory for Cached {
         if !may_recurse || !request.header.recursion_desired() {
             return None;
         }
-        if let Some(blocked) = policy.blocks(qname, question.qtype, question.qclass) {
+        let entry = || {
+            let cache_view = policy.cache_views.of(qname, question.qtype)?;
+            let lead = service.cache().find(&key(request, question, qname, cache_view))?;
+            Some((lead, cache_view))
+        };
+        if policy.blocks_by_client() {
+            return Some(CacheLocation(Found::ByClient(entry())));
+        }
+        let query = PolicyQuery { name: qname, qtype: question.qtype, client: None };
+        if let Some(blocked) = policy.blocks(&query, question.qclass) {
             return Some(CacheLocation(Found::Blocked(blocked)));
         }
-        let cache_view = policy.cache_views.of(qname, question.qtype)?;
-        let lead = service.cache().find(&key(request, question, qname, cache_view))?;
-        Some(CacheLocation(Found::Entry { lead, cache_view }))
+        entry().map(|(lead, cache_view)| CacheLocation(Found::Entry { lead, cache_view }))
     }
 
     #[inline]
     fn prefetch(&self, _: usize, location: &mut CacheLocation, _: &HashedName) -> bool {
-        if let (Some(On { service, .. }), Found::Entry { lead, .. }) = (&self.on, &location.0) {
+        if let (Some(On { service, .. }), Found::Entry { lead, .. } | Found::ByClient(Some((lead, _)))) =
+            (&self.on, &location.0)
+        {
             service.cache().prefetch(lead);
         }
         false
@@ -155,15 +167,21 @@ impl Memory for Cached {
         (): &'s mut (),
     ) -> Result<MemoryResult<'s>, Refusal> {
         let Some(on @ On { service, policy }) = &self.on else { return Ok(MemoryResult::Nothing) };
-        let (lead, cache_view) = match location.0 {
-            Found::Entry { lead, cache_view } => (lead, cache_view),
-            Found::Blocked(blocked) => {
-                let qtype = asked.question.qtype;
-                let written = |lists: &Arc<BlockLists>| lists.write(blocked, asked.name(), qtype, b);
-                return Ok(MemoryResult::Answer(policy.lists.as_ref().map(written)));
+        let (client, qtype) = (asked.client.peer.ip(), asked.question.qtype);
+        let (entry, blocked) = match location.0 {
+            Found::Entry { lead, cache_view } => (Some((lead, cache_view)), None),
+            Found::Blocked(blocked) => (None, Some(blocked)),
+            Found::ByClient(entry) => {
+                let query = PolicyQuery { name: asked.qname, qtype, client: Some(client) };
+                (entry, policy.blocks(&query, asked.question.qclass))
             }
         };
-        if asked.question.qtype == Type::AAAA && policy.dns64.is_some() {
+        if let Some(blocked) = blocked {
+            let written = |lists: &Arc<BlockLists>| lists.write(blocked, asked.name(), qtype, b);
+            return Ok(MemoryResult::Answer(policy.lists.as_ref().map(written)));
+        }
+        let Some((lead, cache_view)) = entry else { return Ok(MemoryResult::Nothing) };
+        if qtype == Type::AAAA && policy.dns64.is_some() {
             // DNS64 may have to synthesize the answer.
             return Ok(MemoryResult::Nothing);
         }
@@ -174,11 +192,11 @@ impl Memory for Cached {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 on.finish(&hit, cache_view, asked, b);
                 if let Some(lists) = &policy.lists
-                    && let Some(blocked) = lists.blocks_alias(&self.key, b.written(), hit.counts[0])
+                    && let Some(blocked) = lists.blocks_alias(&self.key, client, b.written(), hit.counts[0])
                 {
                     b.rollback(question_only);
                     b.flags(|now| *now = header);
-                    let info = lists.write(blocked, asked.name(), asked.question.qtype, b);
+                    let info = lists.write(blocked, asked.name(), qtype, b);
                     return Ok(MemoryResult::Answer(Some(info)));
                 }
             }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use cache::{Freshness, Lookup, Now};
-use policy::Match;
+use policy::{Match, PolicyQuery};
 use resolver::{ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ShedReason, Trace};
 use validator::BogusReason;
 use wire::hash::HashedName;
@@ -57,7 +57,9 @@ impl Service {
         hashed.set(self.cache().key(), query_key.name.as_name());
         let local = policy.local.is_local(&hashed, query_key.qtype, query_key.qclass);
         let listed = policy.lists.as_ref().and_then(|lists| {
-            let rule = lists.rule(&hashed)?;
+            // An operator asks for no certain client.
+            let query = PolicyQuery { name: &hashed, qtype: query_key.qtype, client: None };
+            let rule = lists.rule(&query)?;
             Some((rule, lists.list(&rule)?.name.clone()))
         });
         let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else {

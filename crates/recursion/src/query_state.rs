@@ -1,6 +1,6 @@
 //! State of one client's query: the chain that it has followed, and what its lookups are charged to.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use resolver::{Budget, ClientPrefix, QueryKey};
 use wire::edns::ErrorInfo;
@@ -16,6 +16,8 @@ pub(crate) struct QueryState {
     pub(crate) asked: QueryKey,
     /// The query to answer next.
     pub(crate) next: QueryKey,
+    /// The client's address.
+    pub(crate) address: IpAddr,
     /// The client's network.
     pub(crate) client: ClientPrefix,
     /// Pays for the upstream queries, for all names of a chain.
@@ -47,13 +49,14 @@ pub(crate) struct Links {
 
 impl QueryState {
     /// The state of a new query from `address`.
-    pub(crate) fn new(policy: &Policy, asked: QueryKey, address: std::net::IpAddr) -> Self {
+    pub(crate) fn new(policy: &Policy, asked: QueryKey, address: IpAddr) -> Self {
         // A validating client must see the signed data (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;
         let dns64 = policy.dns64.as_ref().is_some_and(|dns64| dns64.applies_to(address)) && !validates;
         QueryState {
             asked,
             next: asked,
+            address,
             client: ClientPrefix::of(address),
             budget: Budget::default(),
             links: None,

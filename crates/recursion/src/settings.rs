@@ -5,9 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use policy::PolicyQuery;
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
-use wire::hash::{HashKey, HashedName};
-use wire::{Class, Type};
+use wire::Class;
+use wire::hash::HashKey;
 
 use crate::access::{Access, AccessRule, TooManyRules};
 use crate::block_lists::{BlockLists, Blocked};
@@ -136,11 +137,17 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Returns whether a list blocks a query for this name. Local names are the operator's own.
+    /// Returns whether a list blocks a query. Local names are the operator's own.
     #[inline]
-    pub(crate) fn blocks(&self, name: &HashedName, qtype: Type, qclass: Class) -> Option<Blocked> {
-        let blocked = self.lists.as_ref()?.blocks(name)?;
-        (qclass == Class::IN && !self.local.is_local(name, qtype, qclass)).then_some(blocked)
+    pub(crate) fn blocks(&self, query: &PolicyQuery<'_>, qclass: Class) -> Option<Blocked> {
+        let blocked = self.lists.as_ref()?.blocks(query)?;
+        (qclass == Class::IN && !self.local.is_local(query.name, query.qtype, qclass)).then_some(blocked)
+    }
+
+    /// Whether what lists block depends on the client.
+    #[inline]
+    pub(crate) fn blocks_by_client(&self) -> bool {
+        self.lists.as_ref().is_some_and(|lists| lists.rules().depends_on_client())
     }
 
     pub(crate) fn new(config: &PolicyConfig, key: &HashKey) -> Result<Policy, PolicyFault> {

@@ -2,6 +2,7 @@
 //! whether its answer came from the cache or from another server.
 
 use cache::Now;
+use policy::PolicyQuery;
 use query_path::Refusal;
 use resolver::QueryKey;
 use validator::BogusReason;
@@ -156,18 +157,22 @@ impl Service {
     /// Returns the reply to a query whose next name a list blocks, so that no server is asked about it.
     fn blocked(&self, policy: &Policy, query_state: &QueryState) -> Option<Reply> {
         let lists = policy.lists.as_deref()?;
-        let QueryState { asked, next, .. } = query_state;
+        let QueryState { asked, next, address, .. } = query_state;
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), next.name.as_name());
-        let blocked = policy.blocks(&hashed, next.qtype, next.qclass)?;
-        blocked_reply(lists, if next.name == asked.name { blocked } else { blocked.of_alias() }, asked)
+        let is_alias = next.name != asked.name;
+        let qtype = if is_alias { Type::CNAME } else { next.qtype };
+        let query = PolicyQuery { name: &hashed, qtype, client: Some(*address) };
+        let blocked = policy.blocks(&query, next.qclass)?;
+        blocked_reply(lists, if is_alias { blocked.of_alias() } else { blocked }, asked)
     }
 
     /// Returns the reply to a query whose answer leads through an alias to a name that a list blocks.
-    fn blocked_alias(&self, policy: &Policy, asked: &QueryKey, message: &[u8]) -> Option<Reply> {
+    fn blocked_alias(&self, policy: &Policy, query_state: &QueryState, message: &[u8]) -> Option<Reply> {
         let lists = policy.lists.as_deref()?;
         let [_, answers, ..] = Header::of(message)?.counts();
-        blocked_reply(lists, lists.blocks_alias(self.cache().key(), message, answers)?, asked)
+        let QueryState { asked, address, .. } = query_state;
+        blocked_reply(lists, lists.blocks_alias(self.cache().key(), *address, message, answers)?, asked)
     }
 
     /// Completes the answer with its last piece.
@@ -185,7 +190,7 @@ impl Service {
             }
         }
         let Some(links) = &query_state.links else {
-            if let Some(reply) = self.blocked_alias(policy, &query_state.asked, piece.message.bytes()) {
+            if let Some(reply) = self.blocked_alias(policy, query_state, piece.message.bytes()) {
                 return Step::Reply(reply);
             }
             return Step::Reply(query_state.reply(piece.message, piece.rcode));
@@ -197,7 +202,7 @@ impl Service {
         if !links.from_zone && !query_state.dns64 && !query_state.stale {
             self.keep(policy, &query_state.asked, &joined, piece.negative_ttl, now);
         }
-        if let Some(reply) = self.blocked_alias(policy, &query_state.asked, &joined) {
+        if let Some(reply) = self.blocked_alias(policy, query_state, &joined) {
             return Step::Reply(reply);
         }
         Step::Reply(query_state.reply(Message::Own(joined.into()), piece.rcode))

@@ -1,14 +1,14 @@
 //! `nomen ctl policy`: block lists.
 
 use serde_json::{Value, json};
-use wire::Name;
 use wire::hash::HashedName;
+use wire::{Name, Type};
 
 use super::CommandResult;
 use super::recursion::RecursiveParts;
 use crate::fault::{ArgumentFault, CommandFault};
 use config::zone_name::zone_name;
-use policy::{Match, RuleEffect, RuleReach};
+use policy::{Match, PolicyQuery, RuleEffect, RuleReach};
 use serving::recursive::{ListStatus, Recursive};
 
 /// Returns the state of every list.
@@ -38,7 +38,8 @@ pub(super) fn test(RecursiveParts { recursive, .. }: RecursiveParts<'_>, text: &
     };
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name.as_name());
-    let found = lists.rule(&hashed).and_then(|rule| Some((rule, lists.list(&rule)?.name.clone())));
+    let query = PolicyQuery { name: &hashed, qtype: Type::A, client: None };
+    let found = lists.rule(&query).and_then(|rule| Some((rule, lists.list(&rule)?.name.clone())));
     Ok(match found {
         Some((rule, list)) => described(recursive, name.as_name(), rule, &list),
         None => json!({"result": "no-rule", "text": "no list has a rule for it"}),
@@ -53,12 +54,15 @@ pub(super) fn described(recursive: &Recursive, name: Name<'_>, found: Match, lis
         RuleEffect::Allow { important: false } => ("exempt", "exempts it"),
         RuleEffect::Allow { important: true } => ("exempt", "exempts it, as important"),
         RuleEffect::Block { important: true } => ("blocked", "blocks it, as important"),
-        RuleEffect::Block { important: false } | RuleEffect::Rpz(_) => ("blocked", "blocks it"),
+        RuleEffect::Block { important: false } | RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => {
+            ("blocked", "blocks it")
+        }
     };
     let covers = match rule.reach {
         RuleReach::Name => format!("the rule for {of}"),
         RuleReach::Below => format!("the rule for all names below {of}"),
         RuleReach::NameAndBelow => format!("the rule for {of} and all names below"),
+        RuleReach::Pattern => format!("a pattern that {of} matches"),
     };
     let line = recursive.lists.line(list, of);
     let place = line.map_or(String::new(), |line| format!(", line {line},"));
