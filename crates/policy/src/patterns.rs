@@ -3,6 +3,7 @@
 //! A pattern is matched against the *text* of a name: its labels in lower case with dots between them, and no
 //! dot at the end. A dot within a label is the byte 0xff there, so that no pattern takes it for a separator.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use regex_syntax::ParserBuilder;
@@ -134,7 +135,7 @@ impl Pattern {
 
 /// A pattern with wildcards, which has to match a whole text.
 ///
-/// It consists of parts with any bytes between them. A pattern that is not bound to the start or the end of
+/// It consists of two or more parts with any bytes between them. A pattern that is not bound to the start or the end of
 /// the name has an empty part there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Glob {
@@ -145,21 +146,21 @@ pub(crate) struct Glob {
 
 /// What a pattern without a regular expression covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mask {
+pub(crate) enum Mask<'t> {
     /// A name, or what is below it. The text may be no name.
-    Name(Vec<u8>, RuleReach),
+    Name(Cow<'t, [u8]>, RuleReach),
     /// Names that match.
     Glob(Glob),
     /// Every name.
     All,
 }
 
-impl Mask {
+impl<'t> Mask<'t> {
     /// Reads a pattern. `is_narrow` says that its rule has a condition.
     ///
     /// # Errors
     /// It matches no name, or nearly all.
-    pub(crate) fn read(pattern: &[u8], is_narrow: bool) -> Result<Mask, NamePatternFault> {
+    pub(crate) fn read(pattern: &'t [u8], is_narrow: bool) -> Result<Self, NamePatternFault> {
         let mut is_end = false;
         let (at_label, is_start, body) = match pattern {
             [b'|', b'|', body @ ..] => (true, true, body),
@@ -185,6 +186,10 @@ impl Mask {
         if body.iter().filter(|byte| **byte != b'*').count() > MAX_TEXT {
             return Err(NamePatternFault::TooLong);
         }
+        if is_start && is_end && !body.contains(&b'*') {
+            let reach = if at_label { RuleReach::NameAndBelow } else { RuleReach::Name };
+            return Ok(Mask::Name(Cow::Borrowed(body), reach));
+        }
         let body = body.to_ascii_lowercase();
         let mut parts: Vec<&[u8]> = body.split(|byte| *byte == b'*').collect();
         if !is_start {
@@ -203,18 +208,18 @@ impl Glob {
         let kept = parts.iter().enumerate().filter(|(at, part)| *at == 0 || *at == last || !part.is_empty());
         let parts: Box<[Box<[u8]>]> = kept.map(|(_, part)| Box::from(*part)).collect();
         // A first label start with anything behind it: the pattern may begin anywhere.
-        let at_label = at_label && !(parts.len() > 1 && parts.first().is_some_and(|first| first.is_empty()));
+        let at_label = at_label && parts.first().is_some_and(|first| !first.is_empty());
         Glob { at_label, parts }
     }
 
     /// Returns the same without a pattern, if a name or a constant says as much.
-    fn mask(self) -> Mask {
-        let parts: Vec<&[u8]> = self.parts.iter().map(|part| &**part).collect();
-        match (self.at_label, &*parts) {
-            (true, [name]) => Mask::Name(name.to_vec(), RuleReach::NameAndBelow),
-            (false, [name]) => Mask::Name(name.to_vec(), RuleReach::Name),
-            (_, [b"", [b'.', name @ ..]]) if !name.is_empty() => Mask::Name(name.to_vec(), RuleReach::Below),
-            (_, parts) if parts.iter().all(|part| part.is_empty()) => Mask::All,
+    fn mask(self) -> Mask<'static> {
+        match &*self.parts {
+            parts if parts.iter().all(|part| part.is_empty()) => Mask::All,
+            [first, last] if first.is_empty() => match &**last {
+                [b'.', name @ ..] => Mask::Name(Cow::Owned(name.into()), RuleReach::Below),
+                _ => Mask::Glob(self),
+            },
             _ => Mask::Glob(self),
         }
     }
@@ -226,12 +231,8 @@ impl Glob {
 
     /// Whether it matches a text.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
-        let Some((first, rest)) = self.parts.split_first() else { return false };
+        let [first, middle @ .., last] = &*self.parts else { return false };
         let is_label = |at: usize| at.checked_sub(1).is_none_or(|before| text.get(before) == Some(&b'.'));
-        let Some((last, middle)) = rest.split_last() else {
-            return text.ends_with(first)
-                && (text.len() == first.len() || self.at_label && is_label(text.len() - first.len()));
-        };
         // Of all places for a part, the first leaves the most text to those behind it.
         let mut starts = if self.at_label { 0..=text.len() } else { 0..=0 };
         let start = starts.find(|at| is_label(*at) && text[*at..].starts_with(first));

@@ -68,6 +68,7 @@ fn modifiers_limit_a_rule_to_types_and_clients() {
         ("||example.org^$dnstype=~A|~CNAME", "www.example.org.", Type::A, None, false),
         ("||example.org^$dnstype=~MX|A", "example.org.", Type::A, None, true),
         ("||example.org^$dnstype=~MX|A", "example.org.", Type::TXT, None, false),
+        ("||example.org^$dnstype=~A|A", "example.org.", Type::A, None, true),
         ("||*^$dnstype=HTTPS", "example.org.", Type::HTTPS, None, true),
         ("*$dnstype=HTTPS", "example.org.", Type::A, None, false),
         ("||example.org^$client=127.0.0.1,dnstype=A", "example.org.", Type::A, local, true),

@@ -119,9 +119,11 @@ impl Line {
     fn covers(&self, name: &str) -> bool {
         let starts = || (0..=name.len()).map(|at| name.split_at(at));
         match &self.mask {
-            Mask::Glob("", body, "") if self.is_plain() && !body.trim_start_matches("*.").contains('*') => {
-                let of = body.trim_start_matches('*').trim_start_matches('.');
-                name == of || of != body && name.ends_with(&format!(".{of}"))
+            Mask::Glob("", body, "")
+                if self.is_plain() && !body.strip_prefix("*.").unwrap_or(body).contains('*') =>
+            {
+                let of = body.strip_prefix("*.").or(body.strip_prefix('.')).unwrap_or(body);
+                name == of || of != body && name.ends_with(&format!(".{of}")) && !of.starts_with('.')
             }
             Mask::Glob(start, body, end) => {
                 let is_narrow = self.types.is_some() || self.clients.is_some() || self.left_out.is_some();
