@@ -123,8 +123,9 @@ impl Pattern {
             }
     }
 
-    /// The place of a pattern among others: wildcard patterns first, then regular expressions, those with
-    /// many repetitions last. Those are the ones that may not fit into an automaton with others.
+    /// The place of a pattern among others: wildcard patterns first, then regular expressions.
+    ///
+    /// Those with many repetitions come last: they are the ones that may not fit into one automaton.
     pub(crate) fn order(&self) -> usize {
         match self {
             Pattern::Glob(_) => 0,
