@@ -3,11 +3,16 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `conditions` | conditions of rules: types of queries, clients, names that a rule leaves out |
 //! | `local_data` | records that a policy zone has in place of those of a name |
 //! | `rule` | a rule: its source, the names that it covers, its effect; sets of rules |
 //! | `names` | which rules a name has, by the hashes of its suffixes |
 //! | `prefixes` | which rules an address has |
 //! | `rpz` | response policy zones: triggers in owner names, actions in records |
+//! | `regexes` | regular expressions in one automaton |
+//! | `patterns` | patterns of names: wildcards, regular expressions |
+//! | `pattern_table` | which rules a name has by patterns |
+//! | `adblock` | rules in adblock syntax: exception mark, pattern, modifiers |
 //! | `list` | block and allow lists as text: hosts files, domains, adblock syntax |
 //! | `rules` | the rules of all sources in one snapshot, and the rule that decides a query |
 //!
@@ -19,7 +24,8 @@
 //! policy zones come before the lists. For response policy zones the source with the lowest number decides;
 //! within a zone the trigger type decides, then the longest name or prefix (draft, §5). All lists are of
 //! equal rank: an important exception comes before an important block, that before an exception, and that
-//! before a block, whichever lists they are in.
+//! before a block, whichever lists they are in. A rule that another one disables (`$badfilter`) does not
+//! count.
 //!
 //! # Memory
 //!
@@ -27,19 +33,31 @@
 //! of a second hash, the number of a set of rules, a byte that spares most reads of the rest, and half a byte
 //! of index. No name is stored. Two names would have to share 96 bits of two keyed hashes for one to have the
 //! rules of the other; the keys are secret, so that no client and no list can choose such names.
+//!
+//! Patterns take 64 MiB at most ([`MAX_PATTERN_BYTES`]); those beyond are faults. A query pays for patterns
+//! only if there are any: one pass over its name for all wildcard patterns, and one for all regular
+//! expressions, or a few if their common automaton would take more than 1 MiB.
 #![forbid(unsafe_code)]
 
+mod adblock;
+mod conditions;
 mod list;
 mod local_data;
 mod names;
+mod pattern_table;
+mod patterns;
 mod prefixes;
+mod regexes;
 mod rpz;
 mod rule;
 mod rules;
 
+pub use adblock::ModifierFault;
+pub use conditions::{ConditionId, PolicyQuery};
 pub use list::{LineFault, ListFault, ListFormat, ListReport, MAX_FAULTS, check_list, line_of};
 pub use local_data::{DataId, PolicyRecord};
 pub use names::NameKeys;
+pub use patterns::{MAX_PATTERN_BYTES, NamePatternFault};
 pub use rpz::{OwnerFault, RpzReport, SkippedRecord};
 pub use rule::{RpzAction, Rule, RuleEffect, RuleReach, SourceId, SourceMask};
 pub use rules::{AnswerSources, Decision, Match, RuleBuilder, Rules, TriggerKind};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | hosts | an unspecified or loopback address (`0.0.0.0`, `127.0.0.1`, `::`, `::1`), then names |
 //! | domains | a name, which covers itself; `*.name` or `.name`, which cover all names below, too |
-//! | adblock | <code>&#124;&#124;name^</code>, which covers the name and all below; <code>&#124;name^</code> and `name`, which cover the name itself; `@@` before either exempts; `$important` after it |
+//! | adblock | <code>&#124;&#124;name^</code>, which covers the name and all below; patterns; regular expressions between slashes; `@@` before them exempts; modifiers after `$` |
 //!
 //! [`ListFormat::Auto`] takes the lines of all three. Comments begin with `#` or `!`. A line that cannot be
 //! used is skipped and counted, and the first such lines are reported with their place.
@@ -14,6 +14,9 @@ use std::net::IpAddr;
 
 use wire::{LowerName, LowerNameBuf, Name, NameBuf};
 
+use crate::adblock::{self, Adblock, MaskText, ModifierFault};
+use crate::conditions::{Choice, Condition};
+use crate::patterns::{Mask, NamePatternFault, Pattern, PatternRoom, Regex};
 use crate::rule::{RuleEffect, RuleReach};
 
 /// Most bytes of a line.
@@ -49,7 +52,7 @@ pub enum ListFormat {
 }
 
 /// Why a line is no rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineFault {
     /// More than 4096 bytes.
     TooLong,
@@ -59,24 +62,40 @@ pub enum LineFault {
     Address,
     /// A hosts line without a name.
     NoName,
-    /// A pattern that is not one name.
-    Pattern,
+    /// A pattern or a regular expression that cannot be used.
+    Pattern(NamePatternFault),
+    /// A modifier that cannot be used.
+    Modifier(ModifierFault),
 }
 
 impl fmt::Display for LineFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
             Self::TooLong => "the line has more than 4096 bytes",
             Self::Name => "not a domain name",
             Self::Address => {
                 "a list can only block names: the address is not 0.0.0.0, ::, or a loopback address"
             }
             Self::NoName => "no name after the address",
-            Self::Pattern => "patterns and regular expressions are not supported",
-        })
+            Self::Pattern(fault) => return fault.fmt(f),
+            Self::Modifier(fault) => return fault.fmt(f),
+        };
+        f.write_str(text)
     }
 }
 impl std::error::Error for LineFault {}
+
+impl From<NamePatternFault> for LineFault {
+    fn from(fault: NamePatternFault) -> Self {
+        LineFault::Pattern(fault)
+    }
+}
+
+impl From<ModifierFault> for LineFault {
+    fn from(fault: ModifierFault) -> Self {
+        LineFault::Modifier(fault)
+    }
+}
 
 /// What a list holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,25 +137,34 @@ impl std::error::Error for ListFault {}
 pub(crate) struct ListRule<'n> {
     /// Number of its line, from 1 on.
     pub(crate) line: usize,
-    pub(crate) name: LowerName<'n>,
+    pub(crate) covered: Covered<'n>,
     pub(crate) reach: RuleReach,
     pub(crate) effect: RuleEffect,
+    pub(crate) condition: &'n Condition,
+}
+
+/// What a rule of a list is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Covered<'n> {
+    Name(LowerName<'n>),
+    Pattern(&'n Pattern),
 }
 
 /// The default effect of a rule.
 const BLOCK: RuleEffect = RuleEffect::Block { important: false };
 
-/// Reads a list, and calls `each` with every rule.
+/// Reads a list, and calls `each` with every rule. Takes the memory of its patterns from `room`.
 ///
 /// # Errors
 /// The text is not a list.
 pub(crate) fn read(
     text: &[u8],
     format: ListFormat,
+    room: &mut PatternRoom,
     mut each: impl FnMut(ListRule<'_>),
 ) -> Result<ListReport, ListFault> {
     let mut report = ListReport::default();
-    let mut reader = LineReader { format, number: 0, name: LowerNameBuf::ROOT };
+    let mut reader = LineReader { format, number: 0, name: LowerNameBuf::ROOT, room };
     // Some lists begin with a byte order mark.
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut is_empty = true;
@@ -171,20 +199,24 @@ pub(crate) fn read(
 /// # Errors
 /// The text is not a list.
 pub fn check_list(text: &[u8], format: ListFormat) -> Result<ListReport, ListFault> {
-    read(text, format, |_| {})
+    read(text, format, &mut PatternRoom::default(), |_| {})
 }
 
-/// Returns the first line of a list with a rule for this name: its number, from 1 on.
+/// Returns the first line of a list with a rule for this name, or if there is none with a pattern that it
+/// matches: its number, from 1 on.
 pub fn line_of(text: &[u8], format: ListFormat, name: LowerName<'_>) -> Option<usize> {
-    let mut found = None;
-    let find = |rule: ListRule<'_>| {
-        if found.is_none() && rule.name == name {
-            found = Some(rule.line);
+    let (mut named, mut matched) = (None, None);
+    let find = |rule: ListRule<'_>| match rule.covered {
+        _ if matches!(rule.effect, RuleEffect::Disable { .. }) => {}
+        Covered::Name(of) if named.is_none() && of == name => named = Some(rule.line),
+        Covered::Pattern(pattern) if named.or(matched).is_none() && pattern.matches(name) => {
+            matched = Some(rule.line);
         }
+        _ => {}
     };
     // `read` calls `find` also for a text that it rejects at the end.
-    let _ = read(text, format, find);
-    found
+    let _ = read(text, format, &mut PatternRoom::default(), find);
+    named.or(matched)
 }
 
 /// The result of a line without a fault.
@@ -197,15 +229,24 @@ enum Line {
 }
 
 /// Reads lines, one after the other.
-struct LineReader {
+struct LineReader<'r> {
     format: ListFormat,
     /// Number of the line.
     number: usize,
     /// The last name.
     name: LowerNameBuf,
+    /// The memory that patterns may still take.
+    room: &'r mut PatternRoom,
 }
 
-impl LineReader {
+/// The condition of rules without one.
+const ALWAYS: &Condition = &Condition {
+    types: Choice { named: Vec::new(), excluded: Vec::new() },
+    clients: Choice { named: Vec::new(), excluded: Vec::new() },
+    left_out: Vec::new(),
+};
+
+impl LineReader<'_> {
     fn line(&mut self, line: &[u8], each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
         match line {
             [] | [b'#' | b'!', ..] => return Ok(Line::Used),
@@ -220,13 +261,15 @@ impl LineReader {
             ListFormat::Auto => {
                 let first = line.split(u8::is_ascii_whitespace).next().unwrap_or(line);
                 if first.len() < line.len() && address(first).is_some() {
-                    self.hosts(line, each)
-                } else if is_cosmetic(line)
-                    || without_comment(line).iter().any(|byte| b"|@^$/".contains(byte))
-                {
+                    return self.hosts(line, each);
+                }
+                let rule = without_comment(line).trim_ascii_end();
+                if is_cosmetic(line) || rule.iter().any(|byte| b"|@^$/".contains(byte)) {
                     self.adblock(line, each)
-                } else {
+                } else if rule.is_empty() || self.is_domain(rule) {
                     self.domain(line, each)
+                } else {
+                    self.adblock(rule, each)
                 }
             }
         }
@@ -249,7 +292,13 @@ impl LineReader {
                 return Err(LineFault::Address);
             }
             match self.name(name) {
-                Ok(name) => each(ListRule { line, name, reach: RuleReach::Name, effect: BLOCK }),
+                Ok(name) => each(ListRule {
+                    line,
+                    covered: Covered::Name(name),
+                    reach: RuleReach::Name,
+                    effect: BLOCK,
+                    condition: ALWAYS,
+                }),
                 Err(fault) => outcome = Err(fault),
             }
         }
@@ -258,59 +307,79 @@ impl LineReader {
 
     fn domain(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
         let (word, line) = (without_comment(text).trim_ascii_end(), self.number);
-        let (name, reach) = match word {
-            [] => return Ok(Line::Used),
-            [b'*', b'.', name @ ..] | [b'.', name @ ..] => (name, RuleReach::NameAndBelow),
-            name => (name, RuleReach::Name),
-        };
-        if address(name).is_some() {
-            return Err(LineFault::Name);
+        if word.is_empty() {
+            return Ok(Line::Used);
         }
-        each(ListRule { line, name: self.name(name)?, reach, effect: BLOCK });
+        let (name, reach) = self.domain_name(word)?;
+        each(ListRule { line, covered: Covered::Name(name), reach, effect: BLOCK, condition: ALWAYS });
         Ok(Line::Used)
     }
 
-    fn adblock(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
-        if is_cosmetic(text) {
-            return Ok(Line::Ignored);
-        }
-        let line = self.number;
-        let (rule, exempts) = match text {
-            [b'@', b'@', rule @ ..] => (rule, true),
-            rule => (rule, false),
-        };
-        if rule.starts_with(b"/") {
-            return Err(LineFault::Pattern);
-        }
-        let (pattern, modifiers) = match rule.iter().rposition(|byte| *byte == b'$') {
-            Some(at) => (&rule[..at], &rule[at + 1..]),
-            None => (rule, &rule[rule.len()..]),
-        };
-        let mut important = false;
-        for modifier in modifiers.split(|byte| *byte == b',').filter(|modifier| !modifier.is_empty()) {
-            match modifier {
-                b"important" => important = true,
-                // A rule with a condition that is not understood must not apply without it.
-                _ => return Ok(Line::Ignored),
-            }
-        }
-        let (name, reach) = match pattern {
-            [b'|', b'|', b'*', b'.', name @ .., b'^'] => (name, RuleReach::Below),
-            [b'|', b'|', name @ .., b'^', b'|'] | [b'|', b'|', name @ .., b'^'] => {
+    /// Reads a name without a mark of adblock syntax, and which names it covers.
+    fn domain_name(&mut self, word: &[u8]) -> Result<(LowerName<'_>, RuleReach), LineFault> {
+        let (name, reach) = match word {
+            [b'*', b'.', name @ ..] | [b'.', name @ ..] if self.format != ListFormat::Adblock => {
                 (name, RuleReach::NameAndBelow)
             }
-            [b'|', name @ .., b'^', b'|'] | [b'|', name @ .., b'^' | b'|'] => (name, RuleReach::Name),
             name => (name, RuleReach::Name),
         };
-        if name.iter().any(|byte| b"*|^/:?=&%".contains(byte)) {
-            return Err(LineFault::Pattern);
+        Ok((self.name_but_no_address(name)?, reach))
+    }
+
+    /// Whether a text without marks of adblock syntax is a name, and not a part of names: one with a wildcard
+    /// or a label such as `-ads-` alone.
+    fn is_domain(&self, word: &[u8]) -> bool {
+        let name = match (self.format, word) {
+            (ListFormat::Adblock, [b'.', ..]) => return false,
+            (ListFormat::Auto, [b'*', b'.', name @ ..]) => name,
+            (_, name) => name,
+        };
+        let is_part = !name.contains(&b'.') && (name.starts_with(b"-") || name.ends_with(b"-"));
+        !is_part && !name.iter().any(|byte| b"*|^/".contains(byte))
+    }
+
+    fn adblock(&mut self, text: &[u8], mut each: impl FnMut(ListRule<'_>)) -> Result<Line, LineFault> {
+        let read = adblock::read(text);
+        let is_regex = matches!(read, Ok(Some(Adblock { mask: MaskText::Regex(_), .. })));
+        if !is_regex && is_cosmetic(text) {
+            return Ok(Line::Ignored);
         }
-        let effect = if exempts { RuleEffect::Allow { important } } else { RuleEffect::Block { important } };
-        if address(name).is_some() {
-            return Err(LineFault::Name);
+        let Some(Adblock { exempts, mask, modifiers }) = read? else { return Ok(Line::Ignored) };
+        let important = modifiers.important;
+        let effect = match (modifiers.badfilter, exempts) {
+            (true, _) => RuleEffect::Disable { exempts, important },
+            (false, true) => RuleEffect::Allow { important },
+            (false, false) => RuleEffect::Block { important },
+        };
+        let (line, condition) = (self.number, &modifiers.condition);
+        let mut each = |covered, reach| each(ListRule { line, covered, reach, effect, condition });
+        let mask = match mask {
+            MaskText::Regex(regex) => {
+                let pattern = Pattern::Regex(Regex::read(regex, self.room)?);
+                each(Covered::Pattern(&pattern), RuleReach::Pattern);
+                return Ok(Line::Used);
+            }
+            MaskText::Mask(name) if !exempts && modifiers.are_none() && self.is_domain(name) => {
+                let (name, reach) = self.domain_name(name)?;
+                each(Covered::Name(name), reach);
+                return Ok(Line::Used);
+            }
+            MaskText::Mask(mask) => Mask::read(mask, *condition != *ALWAYS)?,
+        };
+        match mask {
+            Mask::Name(name, reach) => each(Covered::Name(self.name_but_no_address(&name)?), reach),
+            Mask::All => each(Covered::Name(LowerNameBuf::ROOT.as_lower()), RuleReach::NameAndBelow),
+            Mask::Glob(glob) => {
+                let pattern = Pattern::Glob(glob);
+                self.room.take(pattern.bytes())?;
+                each(Covered::Pattern(&pattern), RuleReach::Pattern);
+            }
         }
-        each(ListRule { line, name: self.name(name)?, reach, effect });
         Ok(Line::Used)
+    }
+
+    fn name_but_no_address(&mut self, text: &[u8]) -> Result<LowerName<'_>, LineFault> {
+        if address(text).is_some() { Err(LineFault::Name) } else { self.name(text) }
     }
 
     /// Reads a name of letters, digits, hyphens and underscores, with or without a dot at the end.
@@ -361,9 +430,15 @@ mod tests {
 
     fn read_all(text: &str, format: ListFormat) -> (Rules, Result<ListReport, ListFault>) {
         let mut rules = Vec::new();
-        let report = read(text.as_bytes(), format, |ListRule { name, reach, effect, .. }| {
-            rules.push((name.as_name().to_string(), reach, effect));
-        });
+        let mut room = PatternRoom::default();
+        let report =
+            read(text.as_bytes(), format, &mut room, |ListRule { covered, reach, effect, .. }| {
+                let covered = match covered {
+                    Covered::Name(name) => name.as_name().to_string(),
+                    Covered::Pattern(pattern) => format!("{pattern:?}"),
+                };
+                rules.push((covered, reach, effect));
+            });
         (rules, report)
     }
 
@@ -374,7 +449,7 @@ mod tests {
             Ok(ListReport { first, .. }) | Err(ListFault::NoList(ListReport { first, .. })) => {
                 first.first().map_or(Ok(rules), |(number, fault)| {
                     assert_eq!(*number, 2);
-                    Err(*fault)
+                    Err(fault.clone())
                 })
             }
             Err(ListFault::Empty) => panic!("it has a comment"),
@@ -420,9 +495,13 @@ mod tests {
             assert_eq!(of("*.ads.example"), Ok(vec![block("ads.example.", RuleReach::NameAndBelow)]));
             assert_eq!(of(".ads.example"), Ok(vec![block("ads.example.", RuleReach::NameAndBelow)]));
             assert_eq!(of("_x-1.ads.example."), Ok(vec![block("_x-1.ads.example.", RuleReach::Name)]));
-            for bad in ["a..example", "a b.example", "*.*.example", "*", ".", "192.0.2.1", "é.example"] {
+            assert_eq!(of("-x-.example"), Ok(vec![block("-x-.example.", RuleReach::Name)]));
+            for bad in ["a..example", "a b.example", ".", "192.0.2.1", "é.example"] {
                 assert_eq!(of(bad), Err(LineFault::Name), "{bad}");
             }
+        }
+        for bad in ["*.*.example", "*", "ads*.example"] {
+            assert_eq!(line(bad, ListFormat::Domains), Err(LineFault::Name), "{bad}");
         }
     }
 
@@ -443,21 +522,103 @@ mod tests {
             ] {
                 assert_eq!(line(text, format), rule("ads.example.", reach, effect), "{text} {format:?}");
             }
-            for pattern in
-                ["/ads[0-9]+/", "||ads.*.example^", "||ads.example", "-ads-^", "||example.com/ads^"]
-            {
-                assert_eq!(line(pattern, format), Err(LineFault::Pattern), "{pattern} {format:?}");
+        }
+    }
+
+    /// A pattern that a name says as well is that name.
+    #[test]
+    fn patterns_are_names_where_they_can_be() {
+        for format in [AUTO, ListFormat::Adblock] {
+            for (text, name, reach) in [
+                ("||ADS.example^*", "ads.example.", RuleReach::NameAndBelow),
+                (".ads.example^", "ads.example.", RuleReach::Below),
+                ("*.ads.example|", "ads.example.", RuleReach::Below),
+                ("||*^", ".", RuleReach::NameAndBelow),
+                ("/ads[0-9]+/", "", RuleReach::Pattern),
+                ("||ads.*.example^", "", RuleReach::Pattern),
+                ("||ads.example", "", RuleReach::Pattern),
+                ("ads.example^", "", RuleReach::Pattern),
+                ("-ads-", "", RuleReach::Pattern),
+                ("*ads*", "", RuleReach::Pattern),
+                ("@@ads.example", "", RuleReach::Pattern),
+                ("ads.example$important", "", RuleReach::Pattern),
+                ("ads.example$badfilter", "ads.example.", RuleReach::Name),
+            ] {
+                let found = line(text, format).expect(text);
+                assert_eq!(found.len(), 1, "{text}");
+                assert_eq!(found[0].1, reach, "{text} {format:?}");
+                assert!(name.is_empty() || found[0].0 == name, "{text} {format:?}: {}", found[0].0);
             }
         }
     }
 
     #[test]
+    fn rules_that_cannot_be_used_have_a_reason() {
+        for (text, reason) in [
+            ("||example.com/ads^", "the pattern matches no name: names do not have the character '/'"),
+            ("/banner/ad.", "the pattern matches no name: names do not have the character '/'"),
+            ("||bücher*.example^", "the pattern matches no name: names do not have the character 'ü'"),
+            ("||ads^example", "the pattern matches no name: it goes on behind \"^\" or \"|\""),
+            ("||", "the pattern covers nearly every name; it needs a modifier such as $dnstype"),
+            ("@@*", "the pattern covers nearly every name; it needs a modifier such as $dnstype"),
+            (
+                "/ads(?!x)/",
+                "the regular expression cannot be used: look-around, including look-ahead and \
+                look-behind, is not supported",
+            ),
+            ("/ads(/", "the regular expression cannot be used: unclosed group"),
+            ("/(a{1000}){1000}/", "the regular expression needs more than 1 MiB of memory"),
+            ("/a.{0,20}b.{0,20}c.{0,20}d/", "the regular expression needs more than 1 MiB of memory"),
+            ("||ads.example^$importnt", "unknown modifier \"importnt\""),
+            (
+                "||ads.example^$important=1",
+                "the modifier $important has no value, or one that it cannot have",
+            ),
+            ("||ads.example^$ctag=device_tv", "the modifier $ctag is not supported"),
+            ("||ads.example^$dnsrewrite=192.0.2.1", "the modifier $dnsrewrite is not supported"),
+            ("||ads.example^$dnstype=AX", "$dnstype: \"AX\" is not a record type"),
+            ("||ads.example^$dnstype=", "$dnstype: \"\" is not a record type"),
+            ("||ads.example^$denyallow=a b", "$denyallow: \"a b\" is not a domain name"),
+            (
+                "||ads.example^$client='Frank\\'s laptop'",
+                "$client: \"'Frank\\\\'s laptop'\" is not an address: names of clients are not supported",
+            ),
+            (
+                "||ads.example^$client=192.0.2.1/24",
+                "$client: \"192.0.2.1/24\": there are bits behind the length; the network is 192.0.2.0/24",
+            ),
+        ] {
+            let fault = line(text, AUTO).expect_err(text);
+            assert_eq!(fault.to_string(), reason, "{text}");
+        }
+        let nested = format!("/{}a{}/", "(".repeat(1000), ")".repeat(1000));
+        assert!(matches!(line(&nested, AUTO), Err(LineFault::Pattern(NamePatternFault::Syntax(_)))));
+        let long = format!("||{}*^", "a".repeat(254));
+        assert_eq!(line(&long, AUTO), Err(LineFault::Pattern(NamePatternFault::TooLong)));
+        let longer = format!("/{}/", "a".repeat(1_000_000));
+        assert_eq!(line(&longer, AUTO), Err(LineFault::TooLong));
+    }
+
+    #[test]
+    fn patterns_that_are_too_large_do_not_cost_the_others() {
+        let text = "||ads*.example^\n".to_owned() + &"/(a{1000}){1000}/\n".repeat(200) + "one.example\n";
+        let (rules, report) = read_all(&(text + &"# or\nx.example\n".repeat(300)), AUTO);
+        let report = report.expect("more rules than faults");
+        assert_eq!((rules.len(), report.faults), (302, 200));
+        // Memory and time of all patterns are bounded: after 64 such expressions there is none left.
+        let mut room = PatternRoom::default();
+        let found: Vec<_> = (0..100).map(|_| Regex::read(b"(a{1000}){1000}", &mut room)).collect();
+        assert_eq!(found[0], Err(NamePatternFault::TooLarge));
+        assert_eq!(found[99], Err(NamePatternFault::Full));
+    }
+
+    #[test]
     fn rules_for_browsers_are_counted_and_do_nothing() {
         let text = "[Adblock Plus 2.0]\n! Title: x\nexample.com##.ad\n##.banner\nexample.com#@#.ad\n\
-            ||ads.example^$third-party\n||ads.example^$dnstype=~A\n||one.example^\n";
+            ||ads.example^$third-party\n||ads.example^$~script,important\n/a##b/##.ad\n||one.example^\n";
         let (rules, report) = read_all(text, AUTO);
         assert_eq!(rules, [block("one.example.", RuleReach::NameAndBelow)]);
-        assert_eq!(report, Ok(ListReport { rules: 1, ignored: 4, ..ListReport::default() }));
+        assert_eq!(report, Ok(ListReport { rules: 1, ignored: 5, ..ListReport::default() }));
     }
 
     #[test]
@@ -474,13 +635,15 @@ mod tests {
 
     #[test]
     fn the_line_of_a_rule_is_found() {
-        let text = b"# one\n0.0.0.0 a.example b.example\n||c.example^\n0.0.0.0 a.example\n";
+        let text = b"# one\n0.0.0.0 a.example b.example\n||c.example^\n0.0.0.0 a.example\n||d*.example^\n\
+            e.example$badfilter\n/^e.?\\.example$/\nd2.example\n";
         let line = |name: &str| {
             let name: NameBuf = name.parse().expect("a name");
             line_of(text, AUTO, name.as_name().to_lower().as_lower())
         };
-        let found = ["a.example.", "B.example.", "c.example.", "example."].map(line);
-        assert_eq!(found, [Some(2), Some(2), Some(3), None]);
+        let names = ["a.example.", "B.example.", "c.example.", "d1.example.", "d2.example.", "e.example."];
+        assert_eq!(names.map(line), [Some(2), Some(2), Some(3), Some(5), Some(8), Some(7)]);
+        assert_eq!(line("example."), None);
     }
 
     #[test]
@@ -510,9 +673,11 @@ mod tests {
             for format in [AUTO, ListFormat::Hosts, ListFormat::Domains, ListFormat::Adblock] {
                 for text in [text.as_bytes(), &bytes] {
                     let mut rules = 0;
-                    let report = read(text, format, |rule| {
+                    let report = read(text, format, &mut PatternRoom::default(), |rule| {
                         rules += 1;
-                        assert!(LowerName::new(Name::from_wire(rule.name.as_wire()).expect("a name")).is_ok());
+                        if let Covered::Name(name) = rule.covered {
+                            assert!(LowerName::new(Name::from_wire(name.as_wire()).expect("a name")).is_ok());
+                        }
                     });
                     if let Ok(report) = report {
                         assert_eq!(report.rules, rules);

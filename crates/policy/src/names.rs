@@ -188,6 +188,7 @@ mod tests {
     use wire::NameBuf;
 
     use super::*;
+    use crate::conditions::ConditionId;
     use crate::rule::{Rule, RuleEffect, RuleReach, SourceId};
 
     fn keys() -> NameKeys {
@@ -196,7 +197,8 @@ mod tests {
 
     fn rule(source: u8) -> Rule {
         let effect = RuleEffect::Block { important: false };
-        Rule { source: SourceId(source), reach: RuleReach::Name, effect, prefix_len: 0 }
+        let condition = ConditionId::NONE;
+        Rule { source: SourceId(source), reach: RuleReach::Name, effect, prefix_len: 0, condition }
     }
 
     fn hashed(keys: &NameKeys, name: &NameBuf) -> HashedName {

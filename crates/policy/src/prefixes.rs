@@ -205,12 +205,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::conditions::ConditionId;
     use crate::rule::{RpzAction, RuleEffect, RuleReach, SourceId};
 
     fn rule(source: u8, prefix: &Prefix) -> Rule {
         let effect = RuleEffect::Rpz(RpzAction::NxDomain);
         let (source, prefix_len) = (SourceId(source), comparable_len(&prefix.to_canonical()));
-        Rule { source, reach: RuleReach::Name, effect, prefix_len }
+        Rule { source, reach: RuleReach::Name, effect, prefix_len, condition: ConditionId::NONE }
     }
 
     /// Addresses from a small set, so that prefixes of them overlap.

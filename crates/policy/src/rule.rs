@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::conditions::ConditionId;
 use crate::local_data::DataId;
 
 /// Number of a source, in the order of precedence.
@@ -61,6 +62,8 @@ pub enum RuleReach {
     Below,
     /// The name and all names below.
     NameAndBelow,
+    /// The names that a pattern of a list matches.
+    Pattern,
 }
 
 impl RuleReach {
@@ -71,7 +74,7 @@ impl RuleReach {
         match self {
             RuleReach::Name => skip == 0,
             RuleReach::Below => skip > 0,
-            RuleReach::NameAndBelow => true,
+            RuleReach::NameAndBelow | RuleReach::Pattern => true,
         }
     }
 }
@@ -108,6 +111,24 @@ pub enum RuleEffect {
         /// Blocks do not count even if they are important.
         important: bool,
     },
+    /// A list disables the blocks or exceptions of all lists that are equal otherwise (`$badfilter`).
+    Disable {
+        /// It disables exceptions.
+        exempts: bool,
+        /// It disables important rules.
+        important: bool,
+    },
+}
+
+impl RuleEffect {
+    /// Returns the effect of a rule that disables rules with this effect.
+    fn disabled_by(self) -> Option<RuleEffect> {
+        match self {
+            RuleEffect::Block { important } => Some(RuleEffect::Disable { exempts: false, important }),
+            RuleEffect::Allow { important } => Some(RuleEffect::Disable { exempts: true, important }),
+            RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => None,
+        }
+    }
 }
 
 /// A rule, without the name or prefix that it is for.
@@ -122,6 +143,21 @@ pub struct Rule {
     /// Of a rule about addresses, the length of its prefix in bits; IPv4 prefixes count as those of
     /// IPv4-mapped IPv6 addresses, so that lengths compare. 0 for rules about names.
     pub prefix_len: u8,
+    /// What must be true of a query for it to apply.
+    pub condition: ConditionId,
+}
+
+impl Rule {
+    /// Whether one of `rules`, which are about the same name, is of these sources and disables it.
+    #[inline]
+    pub(crate) fn is_disabled(&self, rules: &[Rule], sources: &SourceMask) -> bool {
+        let by = self.effect.disabled_by();
+        rules.iter().any(|rule| {
+            Some(rule.effect) == by
+                && (rule.reach, rule.condition) == (self.reach, self.condition)
+                && sources.contains(rule.source)
+        })
+    }
 }
 
 /// Number of a set of rules.
@@ -189,7 +225,8 @@ mod tests {
 
     fn rule(source: u8) -> Rule {
         let effect = RuleEffect::Block { important: false };
-        Rule { source: SourceId(source), reach: RuleReach::Name, effect, prefix_len: 0 }
+        let condition = ConditionId::NONE;
+        Rule { source: SourceId(source), reach: RuleReach::Name, effect, prefix_len: 0, condition }
     }
 
     #[test]

@@ -6,11 +6,14 @@ use std::fmt;
 use std::net::IpAddr;
 
 use wire::hash::HashedName;
-use wire::{LowerName, Name};
+use wire::{LowerName, Name, Type};
 
-use crate::list::{self, ListFault, ListFormat, ListReport, MAX_FAULTS};
+use crate::conditions::{ConditionId, Conditions, PolicyQuery};
+use crate::list::{self, Covered, ListFault, ListFormat, ListReport, MAX_FAULTS};
 use crate::local_data::{DataId, LocalData, LocalDataTable, PolicyRecord};
 use crate::names::{NameEntries, NameKeys, NameTable};
+use crate::pattern_table::{PatternEntries, PatternTable};
+use crate::patterns::PatternRoom;
 use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
 use crate::rpz::{self, Effect, RpzReport, SkippedRecord, Trigger, TriggerName};
 use crate::rule::{RpzAction, Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
@@ -21,7 +24,10 @@ pub struct RuleBuilder {
     sets: RuleSets,
     data: LocalDataTable,
     of_answers: AnswerSources,
+    conditions: Conditions,
     qnames: NameEntries,
+    patterns: PatternEntries,
+    room: PatternRoom,
     ns_names: NameEntries,
     client_ips: PrefixEntries,
     ips: PrefixEntries,
@@ -36,7 +42,10 @@ impl RuleBuilder {
             sets: RuleSets::default(),
             data: LocalDataTable::default(),
             of_answers: AnswerSources::default(),
+            conditions: Conditions::default(),
             qnames: NameEntries::default(),
+            patterns: PatternEntries::default(),
+            room: PatternRoom::default(),
             ns_names: NameEntries::default(),
             client_ips: PrefixEntries::default(),
             ips: PrefixEntries::default(),
@@ -84,7 +93,8 @@ impl RuleBuilder {
             }
         };
         let effect = RuleEffect::Rpz(action);
-        let of = |reach, prefix_len| Rule { source, reach, effect, prefix_len };
+        let condition = ConditionId::NONE;
+        let of = |reach, prefix_len| Rule { source, reach, effect, prefix_len, condition };
         let mut about_name = |table: &mut NameEntries, name: &TriggerName| {
             table.push(keys, name.name(), sets.single(of(name.reach, 0)));
         };
@@ -122,54 +132,98 @@ impl RuleBuilder {
         text: &[u8],
         exempts: bool,
     ) -> Result<ListReport, ListFault> {
-        let RuleBuilder { keys, sets, qnames, .. } = self;
-        let mut entries = NameEntries::default();
+        let RuleBuilder { keys, sets, conditions, qnames, patterns, .. } = self;
+        let (mut entries, mut own_patterns, mut room) = (NameEntries::default(), Vec::new(), self.room);
         // Nearly every line is a rule.
         entries.reserve(text.iter().filter(|byte| **byte == b'\n').count());
         // Most rules of a list differ only in their names.
         let mut last: Option<(Rule, SetId)> = None;
-        let report = list::read(text, format, |rule| {
+        let report = list::read(text, format, &mut room, |rule| {
             let effect = match rule.effect {
                 RuleEffect::Block { important } if exempts => RuleEffect::Allow { important },
+                RuleEffect::Disable { important, .. } if exempts => {
+                    RuleEffect::Disable { exempts, important }
+                }
                 effect => effect,
             };
-            let own = Rule { source, reach: rule.reach, effect, prefix_len: 0 };
+            let condition = conditions.number(rule.condition);
+            let own = Rule { source, reach: rule.reach, effect, prefix_len: 0, condition };
             let set = match last {
                 Some((rule, set)) if rule == own => set,
                 _ => sets.single(own),
             };
             last = Some((own, set));
-            entries.push(keys, rule.name, set);
+            match rule.covered {
+                Covered::Name(name) => entries.push(keys, name, set),
+                Covered::Pattern(pattern) => own_patterns.push((pattern.clone(), set)),
+            }
         })?;
         qnames.append(entries);
+        patterns.extend(own_patterns);
+        self.room = room;
         Ok(report)
     }
 
     /// Adds the rules about query names that a source has in an earlier snapshot.
     pub fn keep(&mut self, source: SourceId, of: &Rules, as_source: SourceId) {
-        let RuleBuilder { sets, qnames, .. } = self;
+        let RuleBuilder { sets, conditions, qnames, patterns, room, .. } = self;
         let mut kept: HashMap<SetId, Option<SetId>> = HashMap::new();
-        of.qnames.copy(qnames, |set| {
+        let mut own_rules = |set| {
             *kept.entry(set).or_insert_with(|| {
                 let own = of.sets.rules(set).iter().filter(|rule| rule.source == as_source);
-                let mut own: Vec<Rule> = own.map(|rule| Rule { source, ..*rule }).collect();
+                let mut own: Vec<Rule> = own
+                    .map(|rule| {
+                        let condition = conditions.take_over(&of.conditions, rule.condition);
+                        Rule { source, condition, ..*rule }
+                    })
+                    .collect();
                 own.sort_unstable();
                 (!own.is_empty()).then(|| sets.number(&own))
             })
-        });
+        };
+        of.qnames.copy(qnames, &mut own_rules);
+        of.patterns.copy(patterns, room, own_rules);
     }
 
     /// Compiles the rules.
     pub fn build(self) -> Rules {
-        let RuleBuilder { keys, mut sets, mut data, of_answers, qnames, ns_names, client_ips, ips, ns_ips } =
-            self;
+        let RuleBuilder {
+            keys,
+            mut sets,
+            mut data,
+            of_answers,
+            mut conditions,
+            qnames,
+            patterns,
+            ns_names,
+            client_ips,
+            ips,
+            ns_ips,
+            ..
+        } = self;
         let qnames = NameTable::new(qnames, &mut sets);
+        let patterns = PatternTable::new(patterns, &mut sets);
         let ns_names = NameTable::new(ns_names, &mut sets);
         let [client_ips, ips, ns_ips] =
             [client_ips, ips, ns_ips].map(|entries| PrefixTable::new(entries, &mut sets));
         sets.seal();
         data.seal();
-        Rules { keys, sets, data, of_answers, qnames, ns_names, client_ips, ips, ns_ips }
+        conditions.seal();
+        let depends_on_client = conditions.are_about_clients() || client_ips.len() > 0;
+        Rules {
+            keys,
+            sets,
+            data,
+            of_answers,
+            conditions,
+            depends_on_client,
+            qnames,
+            patterns,
+            ns_names,
+            client_ips,
+            ips,
+            ns_ips,
+        }
     }
 }
 
@@ -190,7 +244,11 @@ pub struct Rules {
     sets: RuleSets,
     data: LocalDataTable,
     of_answers: AnswerSources,
+    conditions: Conditions,
+    /// Whether any condition is about clients.
+    depends_on_client: bool,
     qnames: NameTable,
+    patterns: PatternTable,
     ns_names: NameTable,
     client_ips: PrefixTable,
     ips: PrefixTable,
@@ -208,7 +266,8 @@ impl fmt::Debug for Rules {
 pub struct Match {
     /// The rule.
     pub rule: Rule,
-    /// Number of labels that the query name has before the name of the rule; 0 for rules about addresses.
+    /// Number of labels that the query name has before the name of the rule; 0 for rules about addresses and
+    /// for patterns.
     pub skip: usize,
     /// What the rule is about.
     pub trigger: TriggerKind,
@@ -252,9 +311,9 @@ pub struct Decision {
 }
 
 impl Rules {
-    /// Number of names and prefixes that have rules.
+    /// Number of names, patterns and prefixes that have rules.
     pub fn len(&self) -> usize {
-        let names = self.qnames.len() + self.ns_names.len();
+        let names = self.qnames.len() + self.ns_names.len() + self.patterns.len();
         names + self.client_ips.len() + self.ips.len() + self.ns_ips.len()
     }
 
@@ -265,7 +324,7 @@ impl Rules {
 
     /// Bytes of memory of the tables.
     pub fn bytes(&self) -> usize {
-        let names = self.qnames.bytes() + self.ns_names.bytes();
+        let names = self.qnames.bytes() + self.ns_names.bytes() + self.patterns.bytes();
         names + self.client_ips.bytes() + self.ips.bytes() + self.ns_ips.bytes() + self.data.bytes()
     }
 
@@ -275,41 +334,53 @@ impl Rules {
         &self.of_answers
     }
 
-    /// Whether there are rules about clients.
-    #[inline]
-    pub fn has_clients(&self) -> bool {
-        self.client_ips.len() > 0
-    }
-
     /// Returns the records of local data.
     pub fn local_data(&self, data: DataId) -> impl Iterator<Item = PolicyRecord<'_>> {
         self.data.get(data).into_iter().flat_map(LocalData::records)
     }
 
-    /// Returns the rules of `sources` that decide a query by its name and, if given, its client's address.
-    #[inline]
-    pub fn of_query(&self, name: &HashedName, client: Option<IpAddr>, sources: &SourceMask) -> Decision {
-        let rpz = client.and_then(|client| self.of_client(client, sources));
-        self.of_name((&self.qnames, TriggerKind::Qname), name, sources, Decision { rpz, list: None })
+    /// Whether a rule of a list is for certain clients only.
+    pub fn depends_on_client(&self) -> bool {
+        self.depends_on_client
     }
 
-    /// Returns the decision with the rules that a table has for a name; `decision` is that of other triggers.
+    /// Returns the rules of `sources` that decide a query by its name and, if given, its client's address.
     #[inline]
-    fn of_name(
-        &self,
-        (table, trigger): (&NameTable, TriggerKind),
-        name: &HashedName,
-        sources: &SourceMask,
-        mut decision: Decision,
-    ) -> Decision {
-        table.suffixes(&self.keys, name, |skip, set| {
-            for rule in self.sets.rules(set) {
-                if sources.contains(rule.source) && rule.reach.covers(skip) {
-                    decision.take(Match { rule: *rule, skip, trigger });
-                }
-            }
+    pub fn of_query(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> Decision {
+        let client = query.client.filter(|_| query.is_first);
+        let rpz = client.and_then(|client| self.of_client(client, sources));
+        let mut decision = Decision { rpz, list: None };
+        self.qnames.suffixes(&self.keys, query.name, |skip, set| {
+            self.take_all(&mut decision, set, (skip, TriggerKind::Qname), query, sources);
         });
+        if self.patterns.len() > 0 {
+            self.patterns.find(query.name.as_lower(), |set| {
+                self.take_all(&mut decision, set, (0, TriggerKind::Qname), query, sources);
+            });
+        }
         decision
+    }
+
+    /// Adds those rules of a set to a decision that apply to a query.
+    #[inline]
+    fn take_all(
+        &self,
+        decision: &mut Decision,
+        set: SetId,
+        (skip, trigger): (usize, TriggerKind),
+        query: &PolicyQuery<'_>,
+        sources: &SourceMask,
+    ) {
+        let rules = self.sets.rules(set);
+        for rule in rules {
+            if sources.contains(rule.source)
+                && rule.reach.covers(skip)
+                && self.conditions.hold(rule.condition, query)
+                && !rule.is_disabled(rules, sources)
+            {
+                decision.take(Match { rule: *rule, skip, trigger });
+            }
+        }
     }
 
     /// Returns the rule of a response policy zone for a client's address.
@@ -345,14 +416,19 @@ impl Rules {
 
     /// Returns the rule for the name of a name server (NSDNAME).
     pub fn of_server_name(&self, name: &HashedName, sources: &SourceMask) -> Option<Match> {
-        self.of_name((&self.ns_names, TriggerKind::NsDname), name, sources, Decision::default()).rpz
+        let query = PolicyQuery { name, qtype: Type::NS, client: None, is_first: false };
+        let mut decision = Decision::default();
+        self.ns_names.suffixes(&self.keys, name, |skip, set| {
+            self.take_all(&mut decision, set, (skip, TriggerKind::NsDname), &query, sources);
+        });
+        decision.rpz
     }
 }
 
 /// The rank of an effect of lists; the highest decides.
 fn rank(effect: RuleEffect) -> u8 {
     match effect {
-        RuleEffect::Rpz(_) => 0,
+        RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => 0,
         RuleEffect::Block { important: false } => 1,
         RuleEffect::Allow { important: false } => 2,
         RuleEffect::Block { important: true } => 3,
@@ -370,7 +446,7 @@ impl Decision {
             RuleEffect::Rpz(_) if self.rpz.is_none_or(|now| found.rule.source < now.rule.source) => {
                 self.rpz = Some(found);
             }
-            RuleEffect::Rpz(_) => {}
+            RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => {}
             effect => {
                 let order = |rule: &Rule, effect| (rank(effect), Reverse(rule.source));
                 let now = self.list.map(|now| order(&now.rule, now.rule.effect));
@@ -402,6 +478,11 @@ mod tests {
         let mut hashed = HashedName::new();
         hashed.set(&key(), text.parse::<NameBuf>().expect("a name").as_name());
         hashed
+    }
+
+    /// The rules for a query of type A.
+    fn of_query(rules: &Rules, name: &HashedName, client: Option<IpAddr>, sources: &SourceMask) -> Decision {
+        rules.of_query(&PolicyQuery { name, qtype: Type::A, client, is_first: true }, sources)
     }
 
     const CLIENT: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
@@ -447,7 +528,7 @@ mod tests {
         let rules = builder.build();
         assert_eq!(rules.len(), 5);
         let of =
-            |name, client, sources: &SourceMask| action(rules.of_query(&hashed(name), client, sources).rpz);
+            |name, client, sources: &SourceMask| action(of_query(&rules, &hashed(name), client, sources).rpz);
         let all = SourceMask::ALL;
         assert_eq!(of("a.b.example.", CLIENT, &all), Some((0, RpzAction::Passthru)));
         assert_eq!(of("a.b.example.", Some([10, 0, 0, 1].into()), &all), Some((0, RpzAction::Drop)));
@@ -483,7 +564,7 @@ mod tests {
             Some((3, RpzAction::Drop))
         );
         assert_eq!(rules.of_server_name(&hashed("bad.example."), &all), None);
-        assert_eq!(rules.of_query(&hashed("ns.bad.example."), CLIENT, &all), Decision::default());
+        assert_eq!(of_query(&rules, &hashed("ns.bad.example."), CLIENT, &all), Decision::default());
     }
 
     /// What a line of a list says about a name, without tables and hashes.
@@ -547,7 +628,7 @@ mod tests {
             for name in names {
                 let lines = texts.iter().flat_map(|(lines, exempts)| lines.iter().map(move |line| (line, *exempts)));
                 let wanted = lines.filter_map(|(line, exempts)| model(line, exempts, &name)).max();
-                let found = rules.of_query(&hashed(&format!("{name}.")), CLIENT, &SourceMask::ALL);
+                let found = of_query(&rules, &hashed(&format!("{name}.")), CLIENT, &SourceMask::ALL);
                 prop_assert_eq!(found.list.map(|found| rank(found.rule.effect)), wanted, "{}", name);
                 prop_assert_eq!(found.rpz, None);
             }
@@ -564,9 +645,16 @@ mod tests {
         let mut again = RuleBuilder::new(keys);
         again.keep(SourceId(5), &before, SourceId(0));
         let rules = again.build();
-        let of = |name| rules.of_query(&hashed(name), CLIENT, &SourceMask::ALL).list.map(|found| found.rule);
+        let of =
+            |name| of_query(&rules, &hashed(name), CLIENT, &SourceMask::ALL).list.map(|found| found.rule);
         let block = RuleEffect::Block { important: false };
-        let rule = Rule { source: SourceId(5), reach: RuleReach::Name, effect: block, prefix_len: 0 };
+        let rule = Rule {
+            source: SourceId(5),
+            reach: RuleReach::Name,
+            effect: block,
+            prefix_len: 0,
+            condition: ConditionId::NONE,
+        };
         assert_eq!((rules.len(), of("both.example."), of("first.example.")), (2, Some(rule), Some(rule)));
         assert_eq!(of("second.example."), None);
     }
@@ -581,7 +669,7 @@ mod tests {
             .expect("a list");
         let rules = builder.build();
         let of = |sources: &SourceMask| {
-            let found = rules.of_query(&hashed("a.b.ads.example."), None, sources).list.expect("blocked");
+            let found = of_query(&rules, &hashed("a.b.ads.example."), None, sources).list.expect("blocked");
             (found.rule.source.0, found.skip)
         };
         assert_eq!(of(&SourceMask::ALL), (0, 3));

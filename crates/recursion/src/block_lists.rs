@@ -8,8 +8,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use policy::{Decision, Match, RuleEffect, Rules, SourceId, SourceMask};
+use policy::{Decision, Match, PolicyQuery, RuleEffect, Rules, SourceId, SourceMask};
 use resolver::QueryKey;
+use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{
@@ -116,7 +117,7 @@ impl BlockLists {
 
     /// The sources whose rules count.
     #[inline]
-    pub(crate) fn sources(&self) -> &SourceMask {
+    pub fn sources(&self) -> &SourceMask {
         &self.sources
     }
 
@@ -130,10 +131,22 @@ impl BlockLists {
         self.ttl
     }
 
-    /// Returns the rules that decide about a query name, with those about the client if there is one.
+    /// The sources whose rules count for a client.
     #[inline]
-    pub fn decide(&self, name: &HashedName, client: Option<IpAddr>) -> Decision {
-        self.rules.of_query(name, client, &self.sources)
+    pub fn sources_of(&self, _client: &Client) -> &SourceMask {
+        &self.sources
+    }
+
+    /// Whether what the rules say depends on the client.
+    #[inline]
+    pub(crate) fn depends_on_client(&self) -> bool {
+        self.rules.depends_on_client()
+    }
+
+    /// Returns the rules of these sources that decide about a query.
+    #[inline]
+    pub fn decide(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> Decision {
+        self.rules.of_query(query, sources)
     }
 
     /// The lists.
@@ -146,10 +159,10 @@ impl BlockLists {
         &self.rules
     }
 
-    /// Returns the list's rule that decides about a name, if any covers it: a block or an exception.
+    /// Returns the list's rule that decides about a query, if any covers it: a block or an exception.
     #[inline]
-    pub fn rule(&self, name: &HashedName) -> Option<Match> {
-        self.decide(name, None).list
+    fn rule(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> Option<Match> {
+        self.decide(query, sources).list
     }
 
     /// Returns the list that has the rule.
@@ -165,25 +178,44 @@ impl BlockLists {
         is_block.then_some(Blocked { list, skip: by.skip })
     }
 
-    /// Returns whether a list blocks a name.
+    /// Returns whether a list blocks a query.
     #[inline]
-    pub(crate) fn blocks(&self, name: &HashedName) -> Option<Blocked> {
-        self.blocked(&self.rule(name)?)
+    fn blocks(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> Option<Blocked> {
+        self.blocked(&self.rule(query, sources)?)
+    }
+
+    /// Returns whether an exception of a list covers a query.
+    pub(crate) fn exempts(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> bool {
+        let rule = self.rule(query, sources);
+        rule.is_some_and(|found| matches!(found.rule.effect, RuleEffect::Allow { .. }))
     }
 
     /// Returns whether an answer leads through an alias to a blocked name, unless the query name is exempt.
     /// The whole answer is replaced then, as for the query name itself.
     ///
     /// `message` has one question and `answers` records in its answer section; its header may be unwritten.
-    pub(crate) fn blocks_alias(&self, key: &HashKey, message: &[u8], answers: u16) -> Option<Blocked> {
+    pub(crate) fn blocks_alias(
+        &self,
+        key: &HashKey,
+        client: &Client,
+        message: &[u8],
+        answers: u16,
+    ) -> Option<Blocked> {
         // A malformed message is no answer of ours.
-        self.find_alias(key, message, answers).ok().flatten()
+        self.find_alias(key, client, message, answers).ok().flatten()
     }
 
-    fn find_alias(&self, key: &HashKey, message: &[u8], answers: u16) -> Result<Option<Blocked>, Malformed> {
+    fn find_alias(
+        &self,
+        key: &HashKey,
+        client: &Client,
+        message: &[u8],
+        answers: u16,
+    ) -> Result<Option<Blocked>, Malformed> {
         let (_, mut parser) = Parser::new(message)?;
         let (mut hashed, mut far, mut is_first) = (HashedName::new(), Vec::new(), true);
-        parser.question()?;
+        let (question, sources) = (parser.question()?, self.sources_of(client));
+        let client = Some(client.peer.ip());
         for _ in 0..answers {
             let record = parser.record()?;
             match record.rtype {
@@ -194,13 +226,14 @@ impl BlockLists {
             }
             if std::mem::take(&mut is_first) {
                 hashed.set(key, parser.name_at(record.owner_at)?.as_name());
-                let rule = self.rule(&hashed);
-                if rule.is_some_and(|Match { rule, .. }| matches!(rule.effect, RuleEffect::Allow { .. })) {
+                let qtype = question.qtype;
+                if self.exempts(&PolicyQuery { name: &hashed, qtype, client, is_first: false }, sources) {
                     return Ok(None);
                 }
             }
             hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
-            if let Some(blocked) = self.blocks(&hashed) {
+            let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client, is_first: false };
+            if let Some(blocked) = self.blocks(&query, sources) {
                 return Ok(Some(blocked.of_alias()));
             }
         }
@@ -328,6 +361,11 @@ mod tests {
         BlockLists::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
     }
 
+    fn client() -> Client {
+        let local = ([127, 0, 0, 1], 53).into();
+        Client { peer: local, local, transport: transport::Transport::Udp }
+    }
+
     fn usual(answer: BlockAnswer) -> BlockLists {
         lists(&[("||ads.example^\n", answer), ("||good.ads.example^\nexempt.example\n", BlockAnswer::NoData)])
     }
@@ -338,10 +376,17 @@ mod tests {
         hashed
     }
 
+    /// A query of type A for a name.
+    fn of_a(name: &HashedName) -> PolicyQuery<'_> {
+        PolicyQuery { name, qtype: Type::A, client: None, is_first: true }
+    }
+
     #[test]
     fn an_exception_comes_before_a_block() {
         let lists = usual(BlockAnswer::NxDomain);
-        let blocked = |name| lists.blocks(&hashed(name)).map(|blocked| (blocked.list, blocked.skip));
+        let blocked = |name| {
+            lists.blocks(&of_a(&hashed(name)), lists.sources()).map(|blocked| (blocked.list, blocked.skip))
+        };
         assert_eq!(blocked("ads.example."), Some((0, 0)));
         assert_eq!(blocked("x.y.ads.example."), Some((0, 2)));
         assert_eq!(blocked("good.ads.example."), None);
@@ -354,7 +399,7 @@ mod tests {
         let lists = usual(BlockAnswer::NxDomain);
         let found = |question: &str, answers: &[&str]| {
             let answered = u16::try_from(answers.len()).expect("few");
-            lists.blocks_alias(&key(), &response(question, answers, &[]), answered).is_some()
+            lists.blocks_alias(&key(), &client(), &response(question, answers, &[]), answered).is_some()
         };
         let chain = ["www.example. 60 CNAME cdn.example.", "cdn.example. 60 CNAME t.Ads.example."];
         assert!(found("www.example. A", &chain));
@@ -363,6 +408,24 @@ mod tests {
         assert!(!found("www.example. A", &["www.example. 60 CNAME x.good.ads.example."]));
         assert!(!found("exempt.example. A", &["exempt.example. 60 CNAME t.ads.example."]));
         assert!(!found("www.example. MX", &["www.example. 60 MX 10 ads.example."]));
+    }
+
+    /// AdGuard: for the target of an alias, the type is that of the record that has it.
+    #[test]
+    fn conditions_of_rules_hold_for_aliases() {
+        let found = |rules: &str, exceptions: &str| {
+            let lists = lists(&[(rules, BlockAnswer::NxDomain), (exceptions, BlockAnswer::NoData)]);
+            let message = response("www.example. A", &["www.example. 60 CNAME t.ads.example."], &[]);
+            lists.blocks_alias(&key(), &client(), &message, 1).is_some()
+        };
+        let none = "# none\n";
+        assert!(found("||ads.example^$dnstype=CNAME\n", none));
+        assert!(!found("||ads.example^$dnstype=~CNAME\n", none));
+        assert!(!found("||ads.example^$dnstype=A\n", none));
+        assert!(found("/^t\\.ads/$client=127.0.0.1\n", none));
+        assert!(!found("/^t\\.ads/$client=~127.0.0.1\n", none));
+        assert!(!found("||ads.example^\n", "||www.example^$dnstype=A\n"));
+        assert!(found("||ads.example^\n", "||www.example^$dnstype=AAAA\n"));
     }
 
     /// Response code and records of the answer to a query, as type, TTL and data.
@@ -376,7 +439,7 @@ mod tests {
             dnssec_ok: false,
             checking_disabled: false,
         };
-        let blocked = lists.blocks(&name).expect("blocked");
+        let blocked = lists.blocks(&of_a(&name), lists.sources()).expect("blocked");
         let (message, rcode) = lists.message(blocked, &query_key).expect("it fits");
         assert_eq!(lists.lists()[0].blocked.get(), 1);
         let (header, mut parser) = Parser::new(&message).expect("a message");

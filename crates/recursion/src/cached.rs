@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
-use policy::{Match, SourceId, SourceMask};
+use policy::{Match, PolicyQuery, SourceId, SourceMask};
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use resolver::{ClientPrefix, QueryKey};
 use transport::Client;
@@ -44,6 +44,8 @@ enum Found {
     Blocked(Blocked),
     /// A response policy zone has a rule about the name.
     Rpz(Match),
+    /// The rules depend on the client; the position of its answer in the cache, if any.
+    ByClient(Option<(Lead, CacheView)>),
 }
 
 impl Cached {
@@ -87,6 +89,28 @@ impl On {
         }
         asked.stats.cache_hits.add(1);
         asked.stats.cache_negative.add(u64::from(hit.negative));
+    }
+}
+
+impl On {
+    /// Returns what the rules say about a query if they depend on its client: the position of its answer in
+    /// the cache, the zone that exempts it from rules, and the rule about it.
+    fn gate_of_client(
+        &self,
+        entry: Option<(Lead, CacheView)>,
+        asked: &Asked<'_>,
+    ) -> (Option<(Lead, CacheView)>, Option<SourceId>, Gate) {
+        let policy = &self.policy;
+        let Some(lists) = &policy.lists else { return (entry, None, Gate::Open) };
+        let (qtype, client) = (asked.question.qtype, Some(asked.client.peer.ip()));
+        let sources = lists.sources_of(asked.client);
+        let query = PolicyQuery { name: asked.qname, qtype, client, is_first: true };
+        match policy.gate(&query, sources, qtype, asked.question.qclass) {
+            Gate::Rpz(rule) if policy.exempts(&rule, sources, asked.request.dnssec_ok()) => {
+                (entry, Some(rule.rule.source), Gate::Open)
+            }
+            gate => (entry, None, gate),
+        }
     }
 }
 
@@ -134,23 +158,35 @@ impl Memory for Cached {
         if !may_recurse || !request.header.recursion_desired() {
             return None;
         }
+        let entry = || {
+            let cache_view = policy.cache_views.of(qname, question.qtype)?;
+            let lead = service.cache().find(&key(request, question, qname, cache_view))?;
+            Some((lead, cache_view))
+        };
         let mut exempt_by = None;
-        match policy.gate(qname, None, question.qtype, question.qclass) {
-            Gate::Open => {}
-            Gate::Blocked(blocked) => return Some(CacheLocation(Found::Blocked(blocked))),
-            Gate::Rpz(rule) if policy.exempts(&rule, request.dnssec_ok()) => {
-                exempt_by = Some(rule.rule.source)
+        if let Some(lists) = &policy.lists {
+            if lists.depends_on_client() {
+                return Some(CacheLocation(Found::ByClient(entry())));
             }
-            Gate::Rpz(rule) => return Some(CacheLocation(Found::Rpz(rule))),
+            let (qtype, sources) = (question.qtype, lists.sources());
+            let query = PolicyQuery { name: qname, qtype, client: None, is_first: true };
+            match policy.gate(&query, sources, qtype, question.qclass) {
+                Gate::Open => {}
+                Gate::Blocked(blocked) => return Some(CacheLocation(Found::Blocked(blocked))),
+                Gate::Rpz(rule) if policy.exempts(&rule, sources, request.dnssec_ok()) => {
+                    exempt_by = Some(rule.rule.source);
+                }
+                Gate::Rpz(rule) => return Some(CacheLocation(Found::Rpz(rule))),
+            }
         }
-        let cache_view = policy.cache_views.of(qname, question.qtype)?;
-        let lead = service.cache().find(&key(request, question, qname, cache_view))?;
-        Some(CacheLocation(Found::Entry { lead, cache_view, exempt_by }))
+        entry().map(|(lead, cache_view)| CacheLocation(Found::Entry { lead, cache_view, exempt_by }))
     }
 
     #[inline]
     fn prefetch(&self, _: usize, location: &mut CacheLocation, _: &HashedName) -> bool {
-        if let (Some(On { service, .. }), Found::Entry { lead, .. }) = (&self.on, &location.0) {
+        if let (Some(On { service, .. }), Found::Entry { lead, .. } | Found::ByClient(Some((lead, _)))) =
+            (&self.on, &location.0)
+        {
             service.cache().prefetch(lead);
         }
         false
@@ -165,26 +201,26 @@ impl Memory for Cached {
         (): &'s mut (),
     ) -> Result<MemoryResult<'s>, Refusal> {
         let Some(on @ On { service, policy }) = &self.on else { return Ok(MemoryResult::Nothing) };
-        let lists = policy.lists.as_deref();
-        if lists.is_some_and(|lists| lists.has_rule_about(asked.client.peer.ip())) {
-            return Ok(MemoryResult::Nothing);
-        }
-        let (lead, cache_view, exempt_by) = match location.0 {
-            Found::Entry { lead, cache_view, exempt_by } => (lead, cache_view, exempt_by),
-            Found::Blocked(blocked) => {
-                let qtype = asked.question.qtype;
-                let written = |lists: &BlockLists| lists.write(blocked, asked.name(), qtype, b);
-                return Ok(MemoryResult::Answer(lists.map(written)));
-            }
-            Found::Rpz(rule) => {
-                return Ok(lists.map_or(MemoryResult::Nothing, |lists| by_rule(lists, &rule, asked, b)));
-            }
+        let (lists, qtype) = (policy.lists.as_deref(), asked.question.qtype);
+        let (entry, exempt_by, gate) = match location.0 {
+            Found::Entry { lead, cache_view, exempt_by } => (Some((lead, cache_view)), exempt_by, Gate::Open),
+            Found::Blocked(blocked) => (None, None, Gate::Blocked(blocked)),
+            Found::Rpz(rule) => (None, None, Gate::Rpz(rule)),
+            Found::ByClient(entry) => on.gate_of_client(entry, asked),
         };
+        match (lists, gate) {
+            (Some(lists), Gate::Blocked(blocked)) => {
+                return Ok(MemoryResult::Answer(Some(lists.write(blocked, asked.name(), qtype, b))));
+            }
+            (Some(lists), Gate::Rpz(rule)) => return Ok(by_rule(lists, &rule, asked, b)),
+            _ => {}
+        }
+        let Some((lead, cache_view)) = entry else { return Ok(MemoryResult::Nothing) };
         let (lists, exempting) = (lists.filter(|_| exempt_by.is_none()), lists.zip(exempt_by));
-        if lists.is_some_and(BlockLists::needs_servers) {
+        if lists.is_some_and(|lists| lists.needs_servers(lists.sources_of(asked.client))) {
             return Ok(MemoryResult::Nothing);
         }
-        if asked.question.qtype == Type::AAAA && policy.dns64.is_some() {
+        if qtype == Type::AAAA && policy.dns64.is_some() {
             // DNS64 may have to synthesize the answer.
             return Ok(MemoryResult::Nothing);
         }
@@ -195,13 +231,14 @@ impl Memory for Cached {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 on.finish(&hit, cache_view, asked, b);
                 if let Some(lists) = lists {
-                    if lists.has_rule_about_answer(&self.key, b.written(), hit.counts[0]) {
+                    let (client, answers) = (asked.client, hit.counts[0]);
+                    if lists.has_rule_about_answer(&self.key, client, b.written(), answers) {
                         return Ok(MemoryResult::Nothing);
                     }
-                    if let Some(blocked) = lists.blocks_alias(&self.key, b.written(), hit.counts[0]) {
+                    if let Some(blocked) = lists.blocks_alias(&self.key, client, b.written(), answers) {
                         b.rollback(question_only);
                         b.flags(|now| *now = header);
-                        let info = lists.write(blocked, asked.name(), asked.question.qtype, b);
+                        let info = lists.write(blocked, asked.name(), qtype, b);
                         return Ok(MemoryResult::Answer(Some(info)));
                     }
                 }
@@ -236,7 +273,11 @@ fn by_rule(
         _ => lists.alias(order, asked.name(), qtype).is_some(),
     };
     let is_disabled = *lists.disabled() != SourceMask::default();
-    if needs_lookup || is_disabled || qtype.is_meta() || lists.must_wait(rule, asked.request.dnssec_ok()) {
+    if needs_lookup
+        || is_disabled
+        || qtype.is_meta()
+        || lists.must_wait(rule, lists.sources_of(asked.client), asked.request.dnssec_ok())
+    {
         return MemoryResult::Nothing;
     }
     zone.counts.of(order.kind()).add();

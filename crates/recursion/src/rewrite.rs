@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use cache::Now;
-use policy::{Match, SourceMask};
+use policy::{Match, PolicyQuery, SourceMask};
 use query_path::Refusal;
 use resolver::QueryKey;
 use wire::edns::ErrorInfo;
@@ -79,20 +79,34 @@ impl Service {
         let QueryKey { name, qtype, qclass, dnssec_ok, .. } = query_state.next;
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), name.as_name());
-        let client = query_state.rewrite.client_of(&name);
         query_state.rewrite.first.get_or_insert(name);
-        count_disabled(lists, &hashed, client);
-        match policy.gate(&hashed, client, qtype, qclass) {
+        let (query, sources) =
+            (query_state.rewrite.query(&hashed, qtype), lists.sources_of(&query_state.rewrite.client));
+        count_disabled(lists, &query);
+        match policy.gate(&query, sources, qtype, qclass) {
             Gate::Open => None,
-            Gate::Rpz(rule) if lists.must_wait(&rule, dnssec_ok) => None,
+            Gate::Rpz(rule) if lists.must_wait(&rule, sources, dnssec_ok) => None,
             Gate::Rpz(rule) => self.apply(lists, query_state, &rule, name, None),
             Gate::Blocked(blocked) => {
                 let is_asked = name == query_state.asked.name;
+                if !is_asked && self.is_exempt(lists, query_state) {
+                    return None;
+                }
                 let blocked = if is_asked { blocked } else { blocked.of_alias() };
                 let reply = blocked_reply(lists, blocked, &query_state.asked)?;
                 Some(Rewritten::Step(RewriteStep::Reply(reply)))
             }
         }
+    }
+
+    /// Whether an exception of a list covers the client's query, and so all of its aliases.
+    fn is_exempt(&self, lists: &BlockLists, query_state: &QueryState) -> bool {
+        let QueryState { asked, rewrite, .. } = query_state;
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache().key(), asked.name.as_name());
+        let client = Some(rewrite.client.peer.ip());
+        let query = PolicyQuery { name: &hashed, qtype: asked.qtype, client, is_first: false };
+        lists.exempts(&query, lists.sources_of(&rewrite.client))
     }
 
     /// Applies the rules about an answer to the next query, or about a part of it that leads to another name.
@@ -164,6 +178,7 @@ impl Service {
     ) -> Finding {
         let QueryKey { qtype, qclass, dnssec_ok, .. } = query_state.next;
         let keeps_signed = dnssec_ok && !lists.options().break_dnssec;
+        let sources = lists.sources_of(&query_state.rewrite.client);
         let mut hashed = HashedName::new();
         // The target that a part of a chain leads to is looked up next.
         let count = chain.names.len() - usize::from(leads_on && chain.names.len() > 1);
@@ -175,11 +190,11 @@ impl Service {
             if policy.local.is_local(&hashed, qtype, qclass) {
                 continue;
             }
-            let client = query_state.rewrite.client_of(name).filter(|_| at == 0);
-            let mut best = lists.decide(&hashed, client).rpz;
+            let query = query_state.rewrite.query(&hashed, qtype);
+            let mut best = lists.decide(&query, sources).rpz;
             if at + 1 == chain.names.len() {
                 for address in &chain.addresses {
-                    best = first(best, lists.rules().of_answer(*address, lists.sources()));
+                    best = first(best, lists.rules().of_answer(*address, sources));
                 }
             }
             match self.of_servers(policy, lists, query_state, name.as_lower(), best, now) {
@@ -205,9 +220,10 @@ impl Service {
             None => Finding::None,
         };
         let of_answers = *lists.rules().of_answers();
-        let may_match = |sources: &SourceMask, best: Option<Match>| match best {
-            Some(best) => sources.has_before(best.rule.source, lists.sources()),
-            None => sources.meets(lists.sources()),
+        let sources = lists.sources_of(&query_state.rewrite.client);
+        let may_match = |having: &SourceMask, best: Option<Match>| match best {
+            Some(best) => having.has_before(best.rule.source, sources),
+            None => having.meets(sources),
         };
         if !may_match(&of_answers.ns_names, best) && !may_match(&of_answers.ns_ips, best) {
             return decided(best);
@@ -220,7 +236,7 @@ impl Service {
         let mut hashed = HashedName::new();
         for server in &servers {
             hashed.set(self.cache().key(), server.as_name());
-            best = first(best, lists.rules().of_server_name(&hashed, lists.sources()));
+            best = first(best, lists.rules().of_server_name(&hashed, sources));
         }
         for server in &servers {
             if !may_match(&of_answers.ns_ips, best) {
@@ -230,7 +246,7 @@ impl Service {
                 match lookups.facts(*server, rtype) {
                     Ok(facts) => {
                         for address in facts.addresses {
-                            best = first(best, lists.rules().of_server_address(address, lists.sources()));
+                            best = first(best, lists.rules().of_server_address(address, sources));
                         }
                     }
                     Err(needed) => return Finding::Ask(needed),
@@ -256,7 +272,7 @@ impl Service {
         query_state.rewrite.is_over = true;
         let is_exempt = match order {
             RpzOrder::Passthru => true,
-            RpzOrder::TcpOnly => !query_state.rewrite.is_datagram,
+            RpzOrder::TcpOnly => query_state.rewrite.client.transport.is_stream(),
             _ => false,
         };
         if is_exempt {
@@ -297,12 +313,12 @@ fn refuse(refusal: Refusal) -> Rewritten {
 }
 
 /// Counts the rules of disabled zones about a name and its client.
-fn count_disabled(lists: &BlockLists, name: &HashedName, client: Option<IpAddr>) {
+fn count_disabled(lists: &BlockLists, query: &PolicyQuery<'_>) {
     let disabled = lists.disabled();
     if *disabled == SourceMask::default() {
         return;
     }
-    let found = lists.rules().of_query(name, client, disabled).rpz;
+    let found = lists.rules().of_query(query, disabled).rpz;
     if let Some(zone) = found.and_then(|rule| lists.zone(&rule)) {
         zone.counts.of(RewriteKind::Disabled).add();
     }

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use policy::PolicyQuery;
 use resolver::QueryKey;
 use transport::Client;
+use wire::hash::HashedName;
 use wire::message::Parser;
 use wire::{LowerNameBuf, Malformed, Name, Type};
 
@@ -11,10 +13,8 @@ use crate::message::Piece;
 
 /// The state of rewriting for one query.
 pub(crate) struct RewriteState {
-    /// The client's address.
-    pub(crate) client: IpAddr,
-    /// Whether the client can be made to ask again over TCP.
-    pub(crate) is_datagram: bool,
+    /// The client.
+    pub(crate) client: Client,
     /// The first name that rules were looked up for; rules about the client belong to it.
     pub(crate) first: Option<LowerNameBuf>,
     /// Whether no further rule applies: one has rewritten the answer, or exempts the query.
@@ -49,8 +49,7 @@ pub(crate) struct ServerFacts {
 impl RewriteState {
     pub(crate) fn of(client: &Client) -> Self {
         RewriteState {
-            client: client.peer.ip(),
-            is_datagram: !client.transport.is_stream(),
+            client: *client,
             first: None,
             is_over: false,
             is_rewritten: false,
@@ -59,9 +58,12 @@ impl RewriteState {
         }
     }
 
-    /// Returns the client, for rules about it, if `name` is the first name.
-    pub(crate) fn client_of(&self, name: &LowerNameBuf) -> Option<IpAddr> {
-        self.first.is_none_or(|first| first == *name).then_some(self.client)
+    /// Returns what rules may depend on, for the next name or a target of its aliases.
+    pub(crate) fn query<'n>(&self, name: &'n HashedName, qtype: Type) -> PolicyQuery<'n> {
+        let is_first = self.first.is_none_or(|first| first.as_lower() == name.as_lower());
+        // A rule for certain types is about the records that a client gets of a name.
+        let qtype = if is_first { qtype } else { Type::CNAME };
+        PolicyQuery { name, qtype, client: Some(self.client.peer.ip()), is_first }
     }
 
     /// Whether the query waits for a lookup of name servers.

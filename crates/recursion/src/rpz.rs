@@ -143,7 +143,9 @@ impl PolicyZone {
             (RpzOverride::Action(action), _) => *action,
             (_, RuleEffect::Rpz(action)) => action,
             // Lists have no rules in a zone.
-            (_, RuleEffect::Block { .. } | RuleEffect::Allow { .. }) => RpzAction::Passthru,
+            (_, RuleEffect::Block { .. } | RuleEffect::Allow { .. } | RuleEffect::Disable { .. }) => {
+                RpzAction::Passthru
+            }
         };
         match action {
             RpzAction::NxDomain => RpzOrder::NxDomain,

@@ -1,8 +1,7 @@
 //! The answers that rules of response policy zones make.
 
-use std::net::IpAddr;
-
-use policy::{AnswerSources, Match, SourceId, SourceMask};
+use policy::{AnswerSources, Match, PolicyQuery, SourceId, SourceMask};
+use transport::Client;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Owner, Parser, Section};
 use wire::{Class, Malformed, Name, NameBuf, Rcode, Ttl, Type};
@@ -25,13 +24,13 @@ impl BlockLists {
 
     /// Whether a rule about a query name cannot be applied before there is an answer: an earlier zone has
     /// rules about answers, or signed answers are not rewritten for this client.
-    pub(crate) fn must_wait(&self, rule: &Match, dnssec_ok: bool) -> bool {
+    pub(crate) fn must_wait(&self, rule: &Match, of: &SourceMask, dnssec_ok: bool) -> bool {
         let of_answers = self.rules().of_answers();
         let all = [&of_answers.ip, &of_answers.ns_names, &of_answers.ns_ips];
         let options = self.options();
         options.qname_wait_recurse
             || (dnssec_ok && !options.break_dnssec)
-            || all.iter().any(|sources| sources.has_before(rule.rule.source, self.sources()))
+            || all.iter().any(|sources| sources.has_before(rule.rule.source, of))
     }
 
     /// Counts a query that a zone exempts.
@@ -41,31 +40,36 @@ impl BlockLists {
         }
     }
 
-    /// Whether a policy zone has a rule about a client.
-    #[inline]
-    pub(crate) fn has_rule_about(&self, client: IpAddr) -> bool {
-        let rules = self.rules();
-        // Disabled zones count their matches.
-        rules.has_clients() && rules.of_client(client, &SourceMask::ALL).is_some()
-    }
-
     /// Whether answers are compared with rules about name servers.
     #[inline]
-    pub(crate) fn needs_servers(&self) -> bool {
+    pub(crate) fn needs_servers(&self, of: &SourceMask) -> bool {
         let AnswerSources { ns_names, ns_ips, .. } = self.rules().of_answers();
-        ns_names.meets(self.sources()) || ns_ips.meets(self.sources())
+        ns_names.meets(of) || ns_ips.meets(of)
     }
 
     /// Whether a policy zone has a rule about an alias or an address of an answer.
     ///
     /// `message` has one question and `answers` records in its answer section; its header may be unwritten.
     #[inline]
-    pub(crate) fn has_rule_about_answer(&self, key: &HashKey, message: &[u8], answers: u16) -> bool {
+    pub(crate) fn has_rule_about_answer(
+        &self,
+        key: &HashKey,
+        client: &Client,
+        message: &[u8],
+        answers: u16,
+    ) -> bool {
         // A malformed message is no answer of ours.
-        !self.zones().is_empty() && self.matches_answer(key, message, answers).unwrap_or(false)
+        !self.zones().is_empty()
+            && self.matches_answer(key, self.sources_of(client), message, answers).unwrap_or(false)
     }
 
-    fn matches_answer(&self, key: &HashKey, message: &[u8], answers: u16) -> Result<bool, Malformed> {
+    fn matches_answer(
+        &self,
+        key: &HashKey,
+        sources: &SourceMask,
+        message: &[u8],
+        answers: u16,
+    ) -> Result<bool, Malformed> {
         let (_, mut parser) = Parser::new(message)?;
         let (mut hashed, mut far) = (HashedName::new(), Vec::new());
         parser.question()?;
@@ -73,12 +77,13 @@ impl BlockLists {
             let record = parser.record()?;
             let rdata = message.get(record.rdata.clone()).ok_or(Malformed)?;
             if let Some(address) = address(record.rtype, rdata) {
-                if self.rules().of_answer(address, self.sources()).is_some() {
+                if self.rules().of_answer(address, sources).is_some() {
                     return Ok(true);
                 }
             } else if record.rtype == Type::CNAME {
                 hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
-                if self.decide(&hashed, None).rpz.is_some() {
+                let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client: None, is_first: false };
+                if self.decide(&query, sources).rpz.is_some() {
                     return Ok(true);
                 }
             }

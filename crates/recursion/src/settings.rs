@@ -2,13 +2,12 @@
 //!
 //! It is replaced as a whole; each batch of queries uses one version.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use policy::{Decision, Match};
+use policy::{Decision, Match, PolicyQuery, SourceMask};
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
-use wire::hash::{HashKey, HashedName};
+use wire::hash::HashKey;
 use wire::{Class, Type};
 
 use crate::access::{Access, AccessRule, TooManyRules};
@@ -151,26 +150,32 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Returns the rule that decides about a query name, and about its client if there is one. Local names
-    /// are the operator's own.
+    /// Returns the rule that decides about a query, of these sources. Local names are the operator's own;
+    /// `qtype` and `qclass` are those of the query.
     #[inline]
-    pub(crate) fn gate(&self, name: &HashedName, client: Option<IpAddr>, qtype: Type, qclass: Class) -> Gate {
+    pub(crate) fn gate(
+        &self,
+        query: &PolicyQuery<'_>,
+        sources: &SourceMask,
+        qtype: Type,
+        qclass: Class,
+    ) -> Gate {
         let Some(lists) = &self.lists else { return Gate::Open };
-        let Decision { rpz, list } = lists.decide(name, client);
+        let Decision { rpz, list } = lists.decide(query, sources);
         let gate = match (rpz, list.and_then(|rule| lists.blocked(&rule))) {
             (Some(rule), _) => Gate::Rpz(rule),
             (None, Some(blocked)) => Gate::Blocked(blocked),
             (None, None) => return Gate::Open,
         };
-        let is_ours = qclass == Class::IN && !self.local.is_local(name, qtype, qclass);
+        let is_ours = qclass == Class::IN && !self.local.is_local(query.name, qtype, qclass);
         if is_ours { gate } else { Gate::Open }
     }
 
-    /// Whether a rule about a query name exempts the query from all rules.
-    pub(crate) fn exempts(&self, rule: &Match, dnssec_ok: bool) -> bool {
+    /// Whether a rule about a query exempts it from all rules.
+    pub(crate) fn exempts(&self, rule: &Match, sources: &SourceMask, dnssec_ok: bool) -> bool {
         let Some(lists) = &self.lists else { return false };
         let Some(zone) = lists.zone(rule) else { return false };
-        zone.order(rule) == RpzOrder::Passthru && !lists.must_wait(rule, dnssec_ok)
+        zone.order(rule) == RpzOrder::Passthru && !lists.must_wait(rule, sources, dnssec_ok)
     }
 
     pub(crate) fn new(config: &PolicyConfig, key: &HashKey) -> Result<Policy, PolicyFault> {

@@ -166,9 +166,10 @@ impl Service {
     /// A query that a response policy zone exempts or has rewritten is exempt from lists as well.
     fn blocked_alias(&self, policy: &Policy, query_state: &QueryState, message: &[u8]) -> Option<Reply> {
         let lists = policy.lists.as_deref().filter(|_| !query_state.rewrite.is_over)?;
-        let asked = &query_state.asked;
         let [_, answers, ..] = Header::of(message)?.counts();
-        blocked_reply(lists, lists.blocks_alias(self.cache().key(), message, answers)?, asked)
+        let QueryState { asked, rewrite, .. } = query_state;
+        let client = &rewrite.client;
+        blocked_reply(lists, lists.blocks_alias(self.cache().key(), client, message, answers)?, asked)
     }
 
     /// Completes the answer with its last piece.

@@ -45,7 +45,12 @@ const ROWS: &[Row] = &[
         // aws-lc-rs: SHA-384 and SHA-512 of a whole zone (ZONEMD).
         theirs: Only(&["memchr", "bytes", "libc", "memmap2", "xxhash-rust", "aws-lc-rs"]),
     },
-    Row { name: "policy", ours: &["wire"], theirs: Only(&[]) },
+    // Patterns of block lists: wildcards and regular expressions.
+    Row {
+        name: "policy",
+        ours: &["wire"],
+        theirs: Only(&["aho-corasick", "regex-automata", "regex-syntax"]),
+    },
     Row { name: "journal", ours: &["wire", "zone"], theirs: Only(&["xxhash-rust"]) },
     Row { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Row { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use wire::hash::HashedName;
-use wire::{Name, Prefix};
+use wire::{Name, Prefix, Type};
 
 use super::CommandResult;
 use super::recursion::RecursiveParts;
 use crate::fault::{ArgumentFault, CommandFault};
 use config::zone_name::zone_name;
-use policy::{Match, RuleEffect, RuleReach, TriggerKind};
+use policy::{Match, PolicyQuery, RuleEffect, RuleReach, TriggerKind};
 use recursion::{BlockLists, RewriteKind};
 use serving::recursive::{ListStatus, PolicyZoneStatus, Recursive};
 
@@ -76,7 +76,8 @@ pub(super) fn decided(recursive: &Recursive, name: Name<'_>, client: Option<IpAd
     let rules = recursive.lists.in_force()?;
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name);
-    let found = rules.decide(&hashed, client);
+    let query = PolicyQuery { name: &hashed, qtype: Type::A, client, is_first: true };
+    let found = rules.decide(&query, rules.sources());
     if let Some(rule) = found.rpz {
         return of_zone(&rules, name, &rule, client);
     }
@@ -124,12 +125,15 @@ fn described(recursive: &Recursive, name: Name<'_>, found: Match, list: &str) ->
         RuleEffect::Allow { important: false } => ("exempt", "exempts it"),
         RuleEffect::Allow { important: true } => ("exempt", "exempts it, as important"),
         RuleEffect::Block { important: true } => ("blocked", "blocks it, as important"),
-        RuleEffect::Block { important: false } | RuleEffect::Rpz(_) => ("blocked", "blocks it"),
+        RuleEffect::Block { important: false } | RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => {
+            ("blocked", "blocks it")
+        }
     };
     let covers = match rule.reach {
         RuleReach::Name => format!("the rule for {of}"),
         RuleReach::Below => format!("the rule for all names below {of}"),
         RuleReach::NameAndBelow => format!("the rule for {of} and all names below"),
+        RuleReach::Pattern => format!("a pattern that {of} matches"),
     };
     let line = recursive.lists.line(list, of);
     let place = line.map_or(String::new(), |line| format!(", line {line},"));

@@ -1,5 +1,6 @@
 //! Names that lists block: no path to an answer leads around a list.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,4 +202,34 @@ fn clients_who_may_not_recurse_are_refused_for_blocked_names_too() {
     );
     let not_desired = Ask { recursion_desired: false, ..ask("ads.example. A") };
     assert!(!world.hit(&not_desired).says().contains("EDE 15"));
+}
+
+/// Rules for certain clients decide about answers in the cache and about those that are not.
+#[test]
+fn a_rule_for_one_client_blocks_nothing_for_others() {
+    let rules = "||ads.example^$client=127.0.0.1\n/^track/$dnstype=A,client=~127.0.0.1\n";
+    let mut world = World::new(|policy| {
+        let mut builder = RuleBuilder::new(NameKeys::new(testkit::key()));
+        builder.list(SourceId(0), ListFormat::Auto, rules.as_bytes(), false).expect("a list");
+        let list = BlockList { name: "own".into(), answer: BlockAnswer::NxDomain, blocked: Arc::default() };
+        policy.lists = Some(Arc::new(rules_of(builder, vec![list])));
+    });
+    let [own, other] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
+    let from = |from, question| Ask { from, ..ask(question) };
+    for (question, blocked, open) in [("x.ads.example. A", own, other), ("tracker.example. A", other, own)] {
+        assert_eq!(world.hit(&from(blocked, question)).says(), BLOCKED, "not cached: {question}");
+        let line = question.replace(" A", " 60 A 192.0.2.1");
+        world.miss(&from(open, question));
+        world.answered(question, &data(&[&line]));
+        assert_eq!(world.later().answers(), [line.as_str()]);
+        assert_eq!(world.hit(&from(open, question)).answers(), [line], "cached: {question}");
+        assert_eq!(world.hit(&from(blocked, question)).says(), BLOCKED, "cached: {question}");
+    }
+    assert_eq!(counts(&world), [4]);
+    let chain = ["www.example. 600 CNAME t.ads.example.", "t.ads.example. 600 A 192.0.2.1"];
+    world.miss(&from(other, "www.example. A"));
+    world.answered("www.example. A", &data(&chain));
+    assert_eq!(world.later().answers(), chain);
+    assert_eq!(world.hit(&from(other, "www.example. A")).answers(), chain);
+    assert_eq!(world.hit(&from(own, "www.example. A")).says(), BLOCKED);
 }
