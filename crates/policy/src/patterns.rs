@@ -123,8 +123,9 @@ impl Pattern {
             }
     }
 
-    /// The place of a pattern among others: wildcard patterns first, then regular expressions, those with
-    /// many repetitions last. Those are the ones that may not fit into an automaton with others.
+    /// The place of a pattern among others: wildcard patterns first, then regular expressions.
+    ///
+    /// Those with many repetitions come last: they are the ones that may not fit into one automaton.
     pub(crate) fn order(&self) -> usize {
         match self {
             Pattern::Glob(_) => 0,
@@ -135,8 +136,8 @@ impl Pattern {
 
 /// A pattern with wildcards, which has to match a whole text.
 ///
-/// It consists of two or more parts with any bytes between them. A pattern that is not bound to the start or the end of
-/// the name has an empty part there.
+/// It consists of two or more parts with any bytes between them. A pattern that is not bound to the start or
+/// the end of the name has an empty part there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Glob {
     /// Whether the first part may be at the start of any label (`||`), not only of the first one.
