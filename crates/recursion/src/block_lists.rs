@@ -109,6 +109,11 @@ impl BlockLists {
         is_block.then_some(Blocked { list: usize::from(rule.source.0), skip })
     }
 
+    /// Returns whether an exception covers a query.
+    pub(crate) fn exempts(&self, query: &PolicyQuery<'_>) -> bool {
+        self.rule(query).is_some_and(|found| matches!(found.rule.effect, RuleEffect::Allow { .. }))
+    }
+
     /// Returns whether an answer leads through an alias to a blocked name, unless the query name is exempt.
     /// The whole answer is replaced then, as for the query name itself.
     ///
@@ -144,8 +149,7 @@ impl BlockLists {
             }
             if std::mem::take(&mut is_first) {
                 hashed.set(key, parser.name_at(record.owner_at)?.as_name());
-                let rule = self.rule(&PolicyQuery { name: &hashed, qtype: question.qtype, client });
-                if rule.is_some_and(|Match { rule, .. }| matches!(rule.effect, RuleEffect::Allow { .. })) {
+                if self.exempts(&PolicyQuery { name: &hashed, qtype: question.qtype, client }) {
                     return Ok(None);
                 }
             }

@@ -158,12 +158,17 @@ impl Service {
     fn blocked(&self, policy: &Policy, query_state: &QueryState) -> Option<Reply> {
         let lists = policy.lists.as_deref()?;
         let QueryState { asked, next, address, .. } = query_state;
-        let mut hashed = HashedName::new();
+        let (mut hashed, client) = (HashedName::new(), Some(*address));
         hashed.set(self.cache().key(), next.name.as_name());
         let is_alias = next.name != asked.name;
         let qtype = if is_alias { Type::CNAME } else { next.qtype };
-        let query = PolicyQuery { name: &hashed, qtype, client: Some(*address) };
-        let blocked = policy.blocks(&query, next.qclass)?;
+        let blocked = policy.blocks(&PolicyQuery { name: &hashed, qtype, client }, next.qclass)?;
+        if is_alias {
+            hashed.set(self.cache().key(), asked.name.as_name());
+            if lists.exempts(&PolicyQuery { name: &hashed, qtype: asked.qtype, client }) {
+                return None;
+            }
+        }
         blocked_reply(lists, if is_alias { blocked.of_alias() } else { blocked }, asked)
     }
 
