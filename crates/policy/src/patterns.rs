@@ -136,8 +136,8 @@ impl Pattern {
 
 /// A pattern with wildcards, which has to match a whole text.
 ///
-/// It consists of two or more parts with any bytes between them. A pattern that is not bound to the start or the end of
-/// the name has an empty part there.
+/// It consists of two or more parts with any bytes between them. A pattern that is not bound to the start or
+/// the end of the name has an empty part there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Glob {
     /// Whether the first part may be at the start of any label (`||`), not only of the first one.

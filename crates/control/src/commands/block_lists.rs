@@ -104,7 +104,7 @@ fn of_zone(rules: &BlockLists, name: Name<'_>, rule: &Match, client: Option<IpAd
             let len = if client.to_canonical().is_ipv4() { len.checked_sub(96)? } else { len };
             Prefix::of(client.to_canonical(), len)?.to_string()
         }
-        (_, _, RuleReach::Name) => of,
+        (_, _, RuleReach::Name | RuleReach::Pattern) => of,
         (_, _, RuleReach::Below | RuleReach::NameAndBelow) => format!("*.{of}"),
     };
     let trigger = rule.trigger.name();

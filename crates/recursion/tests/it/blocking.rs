@@ -136,6 +136,20 @@ fn a_chain_that_comes_in_pieces_stops_before_a_blocked_name() {
     assert_eq!(world.asked(), [""; 0], "no server of the blocked name is asked");
 }
 
+/// The second server was not asked, and the answer was the one for a blocked name.
+#[test]
+fn a_chain_that_comes_in_pieces_is_followed_for_an_exempt_name() {
+    let mut world = World::new(|policy| {
+        listed(policy);
+        policy.domains.push(domain("ads.example."));
+    });
+    let chain = ["exempt.example. 600 CNAME t.ads.example.", "t.ads.example. 600 A 192.0.2.1"];
+    world.miss(&ask("exempt.example. A"));
+    world.answered("exempt.example. A", &data(&chain[..1]));
+    world.answered("t.ads.example. A", &data(&chain[1..]));
+    assert_eq!(world.later().answers(), chain);
+}
+
 #[test]
 fn an_alias_of_a_zone_here_to_a_blocked_name_is_blocked() {
     let mut world = World::new(|policy| {
