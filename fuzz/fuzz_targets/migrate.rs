@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
         5 => Some(PeerProgram::Recursor),
         _ => None,
     };
-    let (texts, spans) = match convert(Path::new("/c"), program, &One(text)) {
+    let (texts, spans) = match convert(Path::new("/c"), program, &One(text), Path::new("/lists")) {
         Ok(converted) => {
             let _ = read_text("nomen.toml", converted.toml.clone(), Path::new("/nonexistent"));
             assert!(toml_lines(&converted.toml), "a line of the output is no TOML:\n{}", converted.toml);

@@ -16,6 +16,7 @@
 //! | `work`, `ledger` | the conversion in progress, the outcome of each statement |
 //! | `narrow` | refuses what cannot be expressed exactly |
 //! | `model`, `mend`, `write` | nomen's configuration, removal of contradictions, its text |
+//! | `policy`, `lists` | response policy zones and block lists, common to several programs |
 //! | `zone_files` | `$INCLUDE` with another base folder, custom root servers |
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ mod dnstap;
 mod files;
 mod knot;
 mod ledger;
+mod lists;
 mod local_root;
 mod mend;
 mod model;
@@ -35,6 +37,7 @@ mod network;
 mod nsd;
 mod nsd_unbound;
 mod pdns;
+mod policy;
 mod text;
 mod tree;
 mod unbound;
@@ -47,6 +50,7 @@ use std::path::Path;
 
 pub use files::{Files, OsFiles};
 pub use ledger::{Account, Coverage};
+pub use lists::ListFile;
 pub use model::{BOUNDS, Measure, NumberLimits};
 pub use text::{SourceSpan, SourceText, SyntaxFault, SyntaxFaultKind};
 pub use work::is_special;
@@ -92,6 +96,8 @@ pub struct Converted {
     pub program: PeerProgram,
     /// nomen's configuration.
     pub toml: String,
+    /// Lists that it names, which are not written.
+    pub lists: Vec<ListFile>,
     /// The source texts, and zone files to which outcomes refer.
     pub texts: Vec<SourceText>,
     /// The outcome of each statement, in source order; differing defaults come last.
@@ -115,7 +121,7 @@ pub struct Unreadable {
 }
 
 /// Reads the configuration at `path` with all its includes, and converts it. Without `program`, the program
-/// is recognised from the text.
+/// is recognised from the text. `lists` is the folder of the lists that it makes.
 ///
 /// # Errors
 /// [`Unreadable`], if a file cannot be read or is not such a configuration.
@@ -123,9 +129,11 @@ pub fn convert(
     path: &Path,
     program: Option<PeerProgram>,
     files: &dyn Files,
+    lists: &Path,
 ) -> Result<Converted, Unreadable> {
     let mut texts = Texts::new(files);
     let mut work = Work::default();
+    work.made_lists.folder = lists.to_owned();
     match run(&mut texts, path, program, &mut work) {
         Err(fault) => Err(Unreadable { texts: texts.all, fault }),
         Ok(program) => {
@@ -142,7 +150,11 @@ pub fn convert(
                 account.span.as_ref().map_or((usize::MAX, 0), |span| (span.text, span.range.start))
             };
             accounts.sort_by_key(place);
-            Ok(Converted { program, toml, texts: texts.all, accounts })
+            let lists = match work.nomen.policy_lists.is_empty() {
+                true => Vec::new(),
+                false => work.made_lists.files(),
+            };
+            Ok(Converted { program, toml, lists, texts: texts.all, accounts })
         }
     }
 }

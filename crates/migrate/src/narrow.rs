@@ -99,7 +99,9 @@ pub(crate) fn write(work: &mut Work) {
             domain if nomen.zones.iter().any(|zone| zone.name == domain) => {}
             domain => {
                 resolver.add("refused-domains", domain);
-                words.push(format!("names at and below {domain} are refused (`refused-domains`)"));
+                if !narrow.exact.iter().any(|exact| exact == domain) {
+                    words.push(format!("names at and below {domain} are refused (`refused-domains`)"));
+                }
             }
         }
     }

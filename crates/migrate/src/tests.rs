@@ -10,6 +10,7 @@ use super::*;
 
 mod keys;
 mod narrow;
+mod policy;
 mod reference;
 
 /// Files in memory.
@@ -32,7 +33,8 @@ fn memory(files: &[(&str, &str)]) -> Memory {
 }
 
 fn of(program: PeerProgram, files: &[(&str, &str)]) -> Converted {
-    convert(Path::new(files[0].0), Some(program), &memory(files)).unwrap_or_else(|e| panic!("{:?}", e.fault))
+    convert(Path::new(files[0].0), Some(program), &memory(files), Path::new("/lists"))
+        .unwrap_or_else(|e| panic!("{:?}", e.fault))
 }
 
 fn bind(text: &str) -> Converted {
@@ -53,7 +55,7 @@ fn has(converted: &Converted, lines: &[&str]) {
 
 fn fault(program: Option<PeerProgram>, text: &str) -> SyntaxFaultKind {
     let files = memory(&[("/c", text)]);
-    convert(Path::new("/c"), program, &files).expect_err("it is broken").fault.kind
+    convert(Path::new("/c"), program, &files, Path::new("")).expect_err("it is broken").fault.kind
 }
 
 const KEY: &str = r#"key "Xfer." { algorithm hmac-sha256; secret "c2VjcmV0"; };"#;
@@ -639,7 +641,7 @@ fn the_peers_own_examples_are_read() {
             let text = String::from_utf8(text).expect("text");
             of(program, &[("/c", &uncommented(&text))])
         } else {
-            convert(Path::new(path), Some(program), &OsFiles)
+            convert(Path::new(path), Some(program), &OsFiles, Path::new(""))
                 .unwrap_or_else(|e| panic!("{path}: {:?}", e.fault))
         };
         assert_eq!(found.program, program, "{path}");
@@ -702,7 +704,7 @@ fn the_program_is_known_by_its_text() {
         ("launch=bind\nlocal-port=5300\n", PeerProgram::PowerDns),
         ("forward-zones=a=b\n", PeerProgram::Recursor),
     ] {
-        let converted = convert(Path::new("/c"), None, &memory(&[("/c", text)]));
+        let converted = convert(Path::new("/c"), None, &memory(&[("/c", text)]), Path::new(""));
         assert_eq!(converted.map(|found| found.program).map_err(|e| e.fault), Ok(program), "{text}");
     }
     assert_eq!(fault(None, "hello world\n"), SyntaxFaultKind::UnknownKind);
@@ -736,7 +738,9 @@ fn broken_texts_are_refused_with_their_fault() {
 fn a_statement_that_begins_beyond_ascii_and_ends_in_a_block_was_shown_from_within_a_letter() {
     let text = "options { \u{69a}x { a; } };";
     let files = memory(&[("/c", text)]);
-    let fault = convert(Path::new("/c"), Some(PeerProgram::Bind), &files).expect_err("it is broken").fault;
+    let fault = convert(Path::new("/c"), Some(PeerProgram::Bind), &files, Path::new(""))
+        .expect_err("it is broken")
+        .fault;
     let shown = fault.span.and_then(|span| text.get(span.range));
     assert_eq!((fault.kind, shown), (SyntaxFaultKind::NoSemicolon, Some("\u{69a}x")));
 }
@@ -825,7 +829,7 @@ proptest! {
             PeerProgram::Bind, PeerProgram::Nsd, PeerProgram::Knot, PeerProgram::Unbound, PeerProgram::PowerDns,
             PeerProgram::Recursor,
         ];
-        if let Ok(found) = convert(Path::new("/c"), Some(programs[program]), &memory(&[("/c", &text)])) {
+        if let Ok(found) = convert(Path::new("/c"), Some(programs[program]), &memory(&[("/c", &text)]), Path::new("")) {
             for account in &found.accounts {
                 prop_assert!(!account.words.is_empty());
                 if let Some(span) = &account.span {

@@ -51,7 +51,7 @@ pub struct CheckArgs {
 /// `nomen migrate`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Included files are read as well. No file is written.\n\n\
+Included files are read as well. No file is written, except those of --lists.\n\n\
 Exit status 1: a statement has no counterpart, or the file is not such a configuration.")]
 pub struct MigrateArgs {
     /// named.conf, nsd.conf, knot.conf, unbound.conf, pdns.conf or recursor.conf.
@@ -63,7 +63,10 @@ pub struct MigrateArgs {
     /// Also report the translated statements, and those that nomen does not need.
     #[arg(long)]
     pub all: bool,
-    /// Print configuration and report as one JSON object.
+    /// Folder to write the block lists to that the configuration names. No file is replaced.
+    #[arg(long, value_name = "FOLDER")]
+    pub lists: Option<PathBuf>,
+    /// Print configuration, report and block lists as one JSON object.
     #[arg(long)]
     pub json: bool,
 }

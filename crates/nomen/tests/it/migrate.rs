@@ -162,6 +162,34 @@ fn what_cannot_be_read_is_refused() {
     assert_eq!(run(folder.path(), &["migrate"]).status.code(), Some(2));
 }
 
+#[test]
+fn lists_are_written_where_they_are_wanted_and_replace_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let conf = "server:\n interface: 127.0.0.1\n local-zone: ads.example always_null\n";
+    fs::write(folder.path().join("unbound.conf"), conf).expect("written");
+    let without = run(folder.path(), &["migrate", "unbound.conf"]);
+    assert_eq!(without.status.code(), Some(1));
+    let shown = "missing: /etc/nomen/lists/local-zones-null.txt: this list is not written";
+    assert!(text(&without.stderr).contains(shown), "{}", text(&without.stderr));
+    let moved = run(folder.path(), &["migrate", "--lists", "lists", "unbound.conf"]);
+    assert_eq!(moved.status.code(), Some(0), "{}", text(&moved.stderr));
+    let list = folder.path().join("lists/local-zones-null.txt");
+    assert_eq!(fs::read_to_string(&list).expect("written"), "||ads.example^\n");
+    // The configuration names it, and it can be read.
+    fs::write(folder.path().join("nomen.toml"), &moved.stdout).expect("written");
+    let checked = run(folder.path(), &["check", "--no-zones", "nomen.toml"]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    assert_eq!(run(folder.path(), &["migrate", "--lists", "lists", "unbound.conf"]).status.code(), Some(0));
+    fs::write(&list, "||mine.example^\n").expect("written");
+    let refused = run(folder.path(), &["migrate", "--lists", "lists", "unbound.conf"]);
+    assert_eq!((refused.status.code(), text(&refused.stdout).as_str()), (Some(3), ""));
+    assert!(text(&refused.stderr).contains("is not replaced"), "{}", text(&refused.stderr));
+    assert_eq!(fs::read_to_string(&list).expect("written"), "||mine.example^\n");
+    let json = run(folder.path(), &["migrate", "--json", "unbound.conf"]);
+    let found: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(found["lists"]["/etc/nomen/lists/local-zones-null.txt"], "||ads.example^\n");
+}
+
 /// Configurations that cannot be converted exactly: less is served, this is reported, and the exit status is
 /// 1.
 #[test]
