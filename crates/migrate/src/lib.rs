@@ -1,4 +1,4 @@
-//! Converts configurations of BIND, NSD, Knot DNS, Unbound and PowerDNS to nomen's.
+//! Converts configurations of other DNS servers to nomen's.
 //!
 //! A parser reads the syntax into statements (`tree`), whose words and blocks have their positions. A module
 //! for each program interprets its statements and fills one `model`, which `write` prints. The `ledger` has
@@ -7,8 +7,9 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `bind`, `nsd`, `knot`, `pdns`, `unbound` | interpret the statements |
-//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings` | parse the syntaxes |
+//! | `bind`, `nsd`, `knot`, `pdns`, `unbound`, `adguard`, `pihole` | interpret the statements |
+//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings`, `yaml`, `toml` | parse the syntaxes |
+//! | `upstream` | servers as AdGuard Home and Pi-hole name them |
 //! | `nsd_unbound` | statements common to NSD and Unbound |
 //! | `text`, `tree`, `files` | texts and positions, statements, the file system |
 //! | `network`, `units` | client lists without refusals, numbers with units |
@@ -20,6 +21,7 @@
 //! | `zone_files` | `$INCLUDE` with another base folder, custom root servers |
 #![forbid(unsafe_code)]
 
+mod adguard;
 mod anchors;
 mod bind;
 mod clauses;
@@ -37,13 +39,17 @@ mod network;
 mod nsd;
 mod nsd_unbound;
 mod pdns;
+mod pihole;
 mod policy;
 mod text;
+mod toml;
 mod tree;
 mod unbound;
 mod units;
+mod upstream;
 mod work;
 mod write;
+mod yaml;
 mod zone_files;
 
 use std::path::Path;
@@ -73,6 +79,10 @@ pub enum PeerProgram {
     PowerDns,
     /// PowerDNS Recursor's recursor.conf.
     Recursor,
+    /// AdGuard Home's AdGuardHome.yaml.
+    AdGuard,
+    /// Pi-hole's pihole.toml or setupVars.conf.
+    PiHole,
 }
 
 impl PeerProgram {
@@ -85,6 +95,8 @@ impl PeerProgram {
             Self::Unbound => "Unbound",
             Self::PowerDns => "PowerDNS",
             Self::Recursor => "PowerDNS Recursor",
+            Self::AdGuard => "AdGuard Home",
+            Self::PiHole => "Pi-hole",
         }
     }
 }
@@ -193,6 +205,8 @@ fn run(
         PeerProgram::Unbound => unbound::convert(texts, path, work)?,
         PeerProgram::PowerDns => pdns::convert(texts, path, work)?,
         PeerProgram::Recursor => pdns::convert_recursor(texts, path, work)?,
+        PeerProgram::AdGuard => adguard::convert(texts, path, work)?,
+        PeerProgram::PiHole => pihole::convert(texts, path, work)?,
     }
     Ok(program)
 }
@@ -217,8 +231,21 @@ const SIGNS: [(PeerProgram, &[&str]); 3] = [
     (PeerProgram::Knot, &["listen", "rundir", "template", "storage", "remote", "acl", "domain", "udp-workers", "automatic-acl", "target", "database", "semantic-checks"]),
 ];
 
+/// Recognises AdGuard Home and Pi-hole by lines that only their files have.
+fn of_home(text: &str) -> Option<PeerProgram> {
+    let begins = |start: &str| text.lines().any(|line| line.starts_with(start));
+    if begins("schema_version:") || begins("user_rules:") || begins("whitelist_filters:") {
+        return Some(PeerProgram::AdGuard);
+    }
+    let is_new = begins("[dns]") && (begins("  upstreams =") || begins("upstreams ="));
+    (is_new || begins("PIHOLE_") || begins("BLOCKING_ENABLED=")).then_some(PeerProgram::PiHole)
+}
+
 /// Recognises the program from the lines of a text, or else from the file's name.
 fn recognise(path: &Path, text: &str) -> Option<PeerProgram> {
+    if let Some(found) = of_home(text) {
+        return Some(found);
+    }
     let lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '/', '*']));
     let mut points: Vec<(PeerProgram, usize)> = SIGNS.iter().map(|(program, _)| (*program, 0)).collect();
@@ -255,6 +282,9 @@ fn recognise(path: &Path, text: &str) -> Option<PeerProgram> {
                 ("unbound", PeerProgram::Unbound),
                 ("pdns", PeerProgram::PowerDns),
                 ("recursor", PeerProgram::Recursor),
+                ("AdGuard", PeerProgram::AdGuard),
+                ("pihole", PeerProgram::PiHole),
+                ("setupVars", PeerProgram::PiHole),
             ];
             names.iter().find(|(word, _)| name.contains(word)).map(|(_, program)| *program)
         }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod home;
 mod keys;
 mod narrow;
 mod policy;
@@ -703,6 +704,9 @@ fn the_program_is_known_by_its_text() {
         ("server:\n interface: 127.0.0.1\nforward-zone:\n name: .\n", PeerProgram::Unbound),
         ("launch=bind\nlocal-port=5300\n", PeerProgram::PowerDns),
         ("forward-zones=a=b\n", PeerProgram::Recursor),
+        ("dns:\n  bind_hosts:\n    - 0.0.0.0\nschema_version: 29\n", PeerProgram::AdGuard),
+        ("[dns]\n  upstreams = [ \"192.0.2.1\" ]\n", PeerProgram::PiHole),
+        ("PIHOLE_INTERFACE=eth0\nPIHOLE_DNS_1=192.0.2.1\n", PeerProgram::PiHole),
     ] {
         let converted = convert(Path::new("/c"), None, &memory(&[("/c", text)]), Path::new(""));
         assert_eq!(converted.map(|found| found.program).map_err(|e| e.fault), Ok(program), "{text}");
@@ -808,6 +812,14 @@ const WORDS: &[&str] = &[
     "local-data:",
     "\"a. A 192.0.2.1\"",
     "catalog-zones",
+    "dns:",
+    "upstream_dns: [192.0.2.1]",
+    "user_rules:",
+    "- '||a.example^'",
+    "filters: [{url: https://a.example/l}]",
+    "[dns]",
+    "hosts = [\"192.0.2.1 a\"]",
+    "PIHOLE_DNS_1=192.0.2.1",
     "storage:",
     "cache-max-ttl:",
     "5",
@@ -821,13 +833,13 @@ proptest! {
     #[test]
     fn every_statement_has_an_account(
         words in prop::collection::vec((0..WORDS.len(), 0usize..9), 0..40),
-        program in 0usize..6,
+        program in 0usize..8,
     ) {
         let marks = [" ", " ", " ", "; ", " { ", " }; ", "\n", "\n  ", "\n    "];
         let text: String = words.iter().map(|(word, mark)| WORDS[*word].to_owned() + marks[*mark]).collect();
         let programs = [
             PeerProgram::Bind, PeerProgram::Nsd, PeerProgram::Knot, PeerProgram::Unbound, PeerProgram::PowerDns,
-            PeerProgram::Recursor,
+            PeerProgram::Recursor, PeerProgram::AdGuard, PeerProgram::PiHole,
         ];
         if let Ok(found) = convert(Path::new("/c"), Some(programs[program]), &memory(&[("/c", &text)]), Path::new("")) {
             for account in &found.accounts {

@@ -54,7 +54,8 @@ pub struct CheckArgs {
 Included files are read as well. No file is written, except those of --lists.\n\n\
 Exit status 1: a statement has no counterpart, or the file is not such a configuration.")]
 pub struct MigrateArgs {
-    /// named.conf, nsd.conf, knot.conf, unbound.conf, pdns.conf or recursor.conf.
+    /// named.conf, nsd.conf, knot.conf, unbound.conf, pdns.conf, recursor.conf, AdGuardHome.yaml, pihole.toml
+    /// or setupVars.conf.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Program that the configuration is of. Default: detected from the file.
@@ -74,6 +75,8 @@ pub struct MigrateArgs {
 /// Whose configuration is migrated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MigrateFrom {
+    /// AdGuard Home.
+    Adguard,
     /// BIND.
     Bind,
     /// NSD.
@@ -82,6 +85,8 @@ pub enum MigrateFrom {
     Knot,
     /// PowerDNS, the Authoritative Server or the Recursor.
     Pdns,
+    /// Pi-hole.
+    Pihole,
     /// Unbound.
     Unbound,
 }

@@ -20,10 +20,12 @@ use wording::reason;
 /// Runs the verb; returns the exit code.
 pub fn run(args: &MigrateArgs) -> u8 {
     let program = args.from.map(|from| match from {
+        MigrateFrom::Adguard => PeerProgram::AdGuard,
         MigrateFrom::Bind => PeerProgram::Bind,
         MigrateFrom::Nsd => PeerProgram::Nsd,
         MigrateFrom::Knot => PeerProgram::Knot,
         MigrateFrom::Pdns => PeerProgram::PowerDns,
+        MigrateFrom::Pihole => PeerProgram::PiHole,
         MigrateFrom::Unbound => PeerProgram::Unbound,
     });
     // Paths in the output must be valid wherever it is stored.

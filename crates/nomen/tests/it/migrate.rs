@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::support::{Server, run, text};
 
 /// One sample for each syntax, with a zone or a rule in it.
-const SAMPLES: [(&str, &str); 6] = [
+const SAMPLES: [(&str, &str); 8] = [
     (
         "named.conf",
         "key k { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\n\
@@ -80,6 +80,21 @@ const SAMPLES: [(&str, &str); 6] = [
         "allow-from=10.0.0.0/8\nforward-zones=a.example=192.0.2.1\nauth-zones=b.example=/z/b\n\
          dns64-prefix=64:ff9b::/96\nquiet=no\nquery-local-address=192.0.2.2\naggressive-nsec-cache-size=0\n\
          max-rrset-size=0\n",
+    ),
+    (
+        "AdGuardHome.yaml",
+        "dns:\n  bind_hosts: [127.0.0.1]\n  port: 5300\n  upstream_dns: [192.0.2.53, '[/corp.example/]tcp://10.0.0.1:54']\n  \
+         disallowed_clients: [10.0.0.6]\n  blocked_hosts: [version.bind, bad.example]\n  cache_size: 4194304\n  \
+         use_private_ptr_resolvers: true\n  local_ptr_upstreams: [10.0.0.1]\nfiltering:\n  rewrites:\n  \
+         - {domain: a.example, answer: 192.0.2.1, enabled: true}\n  \
+         - {domain: '*.b.example', answer: a.example, enabled: true}\n  blocked_response_ttl: 99999999\n\
+         schema_version: 29\n",
+    ),
+    (
+        "pihole.toml",
+        "[dns]\nupstreams = [\"192.0.2.53#54\"]\nport = 5300\nhosts = [\"192.0.2.1 a\"]\n\
+         cnameRecords = [\"b.lan,a.lan,60\"]\nrevServers = [\"true,192.168.1.0/24,192.168.1.1,fritz.box\"]\n\
+         listeningMode = \"ALL\"\nblockTTL = 2\n[dns.cache]\noptimizer = 3600\n[dns.blocking]\nactive = false\n",
     ),
 ];
 
