@@ -37,13 +37,16 @@ pub(crate) fn mend(work: &mut Work) {
     words.into_iter().for_each(|words| work.ledger.unwritten(Coverage::Differs, words));
 }
 
-/// Removes policies without a resolver, and lists beyond nomen's limit.
+/// Removes policies without a resolver, keys about policy zones without one, and lists beyond nomen's limit.
 fn policies(nomen: &mut Nomen, words: &mut Vec<String>) {
     const MAX_LISTS: usize = 256;
     if nomen.resolver.is_none() {
         nomen.policy = Keys::default();
         nomen.policy_zones.clear();
         nomen.policy_lists.clear();
+    }
+    if nomen.policy_zones.is_empty() {
+        nomen.policy.0.retain(|(key, _)| *key == "block-ttl");
     }
     for list in nomen.policy_lists.drain(MAX_LISTS.min(nomen.policy_lists.len())..) {
         if let Some(Setting::Text(name)) = list.get("name") {

@@ -387,7 +387,7 @@ fn anchors_in_files_are_read() {
 #[test]
 fn anchors_in_lua_are_read_and_other_lua_is_not() {
     let lua = format!(
-        "-- mine\naddTA('corp.example', \"{OTHER_DS}\")\naddNTA(\"bad.example\", 'broken')\nrpzFile('x')\n"
+        "-- mine\naddTA('corp.example', \"{OTHER_DS}\")\naddNTA(\"bad.example\", 'broken')\npcall(x)\n"
     );
     let files = |conf| [("/etc/powerdns/recursor.conf", conf), ("/etc/powerdns/r.lua", lua.as_str())];
     let found =

@@ -7,9 +7,9 @@ mod upstreams;
 use std::path::Path;
 
 use crate::ledger::Coverage;
-use crate::lists::Effect;
 use crate::model::{Keys, Section, Setting};
 use crate::network::Network;
+use crate::policy::Effect;
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find};
 use crate::units;

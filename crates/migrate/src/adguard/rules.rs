@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::{Home, answer, is_off, is_on};
-use crate::lists::{Effect, at_and_below};
 use crate::model::Section;
 use crate::network::Network;
+use crate::policy::{Effect, at_and_below};
 use crate::tree::{Statement, find};
 use crate::work::{Work, domain};
 

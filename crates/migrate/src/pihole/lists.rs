@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::gravity::{self, Row};
 use super::{Hole, alias, host};
 use crate::ledger::Coverage;
-use crate::lists::Effect;
+use crate::policy::Effect;
 use crate::text::{SourceSpan, SyntaxFault, Texts};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::work::{Work, domain};

@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use crate::ledger::Coverage;
-use crate::lists::{Effect, at_and_below};
 use crate::model::{Keys, Section, Setting};
 use crate::network::Network;
+use crate::policy::{Effect, at_and_below};
 use crate::text::{SyntaxFault, Texts};
 use crate::toml;
 use crate::tree::Statement;

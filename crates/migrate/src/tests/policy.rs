@@ -90,6 +90,7 @@ fn a_policy_of_bind_that_cannot_be_applied_refuses_recursion() {
         let found = bind(&format!("options {{ recursion yes; response-policy {policy}; }};{BIND_ZONES}"));
         has(&found, &["action = \"refuse\"\nfrom = [\"any\"]"]);
         assert!(found.accounts.iter().any(|one| one.outcome == Coverage::Narrower), "{policy}");
+        assert_eq!(found.toml.contains("[policy]"), found.toml.contains("[[policy.zone]]"), "{policy}");
     }
     let less = |parameter: &str| {
         let text =
@@ -205,4 +206,66 @@ fn a_local_zone_inside_another_keeps_its_names_where_that_is_possible() {
     assert_eq!(lines(&inner), ("||a.example^\n||c.b.a.example^\n".to_owned(), 1));
     let refused = "  local-zone: a.example always_refuse\n  local-zone: b.a.example transparent\n";
     assert_eq!(lines(refused), (String::new(), 1));
+}
+
+#[test]
+fn policy_zones_of_the_recursor_keep_their_order_and_actions() {
+    let lua = "addNTA('corp.example')\n-- rpzFile('no')\n\
+               rpzFile('/z/rpz', {defpol=Policy.Custom, defcontent=\"garden.example.net\", maxTTL=60})\n\
+               rpzPrimary({'192.0.2.1', '[2001:db8::1]:54'}, 'feed.example', {\n  defpol=Policy.NoAction, \
+               extendedErrorCode=15,\n  tsigname='k', tsigalgo='hmac-sha256', tsigsecret='c2VjcmV0', refresh=60, \
+               includeSOA=true})\n";
+    let files = [
+        ("/r", "allow-from=10.0.0.0/8\nlua-config-file=/l\n"),
+        ("/l", lua),
+        ("/z/rpz", "$ORIGIN rpz.example.\n@ 60 SOA a. b. 1 2 3 4 5\n"),
+    ];
+    let found = of(PeerProgram::Recursor, &files);
+    let expected = r#"[[policy.zone]]
+name = "rpz.example."
+action = "garden.example.net."
+max-ttl = "1m"
+add-soa = false
+extended-error = "none"
+
+[[policy.zone]]
+name = "feed.example."
+action = "passthru"
+max-ttl = "7d"
+
+[[zone]]
+name = "rpz.example"
+file = "/z/rpz"
+
+[[zone]]
+name = "feed.example"
+primaries = ["192.0.2.1 key:k", "[2001:db8::1]@54 key:k"]
+min-refresh = "1m"
+max-refresh = "1m"
+"#;
+    assert_eq!(part(&found, "[[policy.zone]]", "\n\n\n"), expected);
+    has(&found, &["action = \"allow\"", "[[tsig-key]]\nname = \"k\""]);
+    assert!(!found.is_less(), "{:#?}", reported(&found));
+    // A file without a name of its own has that of its policy.
+    for (text, name) in
+        [("@ SOA a. b. 1 2 3 4 5\n", "mine"), ("x.example. 60 IN SOA a. b. 1 2 3 4 5\n", "x.example")]
+    {
+        let files = [
+            ("/r", "allow-from=10.0.0.0/8\nlua-config-file=/l\n"),
+            ("/l", "rpzFile('/z', {policyName='mine'})\n"),
+            ("/z", text),
+        ];
+        has(&of(PeerProgram::Recursor, &files), &[&format!("[[policy.zone]]\nname = \"{name}.\"")]);
+    }
+    for bad in [
+        "rpzFile('/absent')",
+        "rpzFile(name)",
+        "rpzPrimary('ns.example', 'x')",
+        "rpzPrimary('192.0.2.1', 'x', {tsigname='k', tsigalgo='hmac-md5', tsigsecret='c2Vj'})",
+        "rpzFile('/z', {defpol=Policy.Frob})",
+        "for f in x do rpzFile(f) end",
+    ] {
+        let files = [("/r", "allow-from=10.0.0.0/8\nlua-config-file=/l\n"), ("/l", bad), ("/z", "@ SOA")];
+        has(&of(PeerProgram::Recursor, &files), &["action = \"refuse\"\nfrom = [\"any\"]"]);
+    }
 }

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use crate::ledger::Coverage;
-use crate::lists::{Effect, at_and_below};
 use crate::model::Section;
 use crate::narrow::is_below;
+use crate::policy::{Effect, at_and_below};
 use crate::tree::Statement;
 use crate::work::{Work, domain, is_special};
 
