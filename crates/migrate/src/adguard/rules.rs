@@ -16,41 +16,43 @@ const USER_RULES: &str = "user-rules";
 pub(super) fn user_rules(work: &mut Work, home: &Home<'_>) {
     let Some(found) = find(home.all, "user_rules") else { return };
     work.ledger.open(found);
-    let effect = Effect::Block(answer(home));
     for rule in found.block() {
-        let line = rule.key().trim();
-        if line.is_empty() || line.starts_with(['#', '!']) {
-            work.ledger.unneeded(rule, "a comment");
-        } else if !home.is_filtering() {
-            work.ledger.unneeded(rule, "filtering is off");
-        } else if let Some((address, names)) = hosts_line(line) {
-            of_hosts(work, home, rule, address, &names);
-        } else if line.contains("$dnsrewrite") || line.contains(",dnsrewrite") {
-            rewriting(work, home, rule, line);
-        } else {
-            match unknown_modifier(line) {
-                None => {
-                    work.list_line(USER_RULES, &effect, line);
-                    work.ledger.translated(rule, "[[policy.list]] `user-rules`");
-                }
-                // Without its condition, it would exempt more.
-                Some(modifier) if line.starts_with("@@") || line.contains("badfilter") => {
-                    work.ledger.narrower(
-                        rule,
-                        format!("nomen has no `${modifier}`: the names of the rule are not exempt"),
-                    )
-                }
-                Some(modifier) => {
-                    let pattern = line.rsplit_once('$').map_or(line, |(pattern, _)| pattern);
-                    work.list_line(USER_RULES, &effect, pattern);
-                    work.ledger.narrower(
-                        rule,
-                        format!(
-                            "nomen has no `${modifier}`: the names of the rule are blocked for all clients"
-                        ),
-                    );
-                }
-            }
+        // A member may have several rules.
+        let lines = rule.key().lines().map(str::trim).filter(|line| !line.is_empty());
+        let lines: Vec<&str> = lines.filter(|line| !line.starts_with(['#', '!'])).collect();
+        match (home.is_filtering(), lines.is_empty()) {
+            (_, true) => work.ledger.unneeded(rule, "a comment"),
+            (false, _) => work.ledger.unneeded(rule, "filtering is off"),
+            (true, false) => lines.into_iter().for_each(|line| user_rule(work, home, rule, line)),
+        }
+    }
+}
+
+/// Converts one rule.
+fn user_rule(work: &mut Work, home: &Home<'_>, rule: &Statement, line: &str) {
+    let effect = Effect::Block(answer(home));
+    if let Some((address, names)) = hosts_line(line) {
+        return of_hosts(work, home, rule, address, &names);
+    }
+    if line.contains("$dnsrewrite") || line.contains(",dnsrewrite") {
+        return rewriting(work, home, rule, line);
+    }
+    match unknown_modifier(line) {
+        None => {
+            work.list_line(USER_RULES, &effect, line);
+            work.ledger.translated(rule, "[[policy.list]] `user-rules`");
+        }
+        // Without its condition, it would exempt more.
+        Some(modifier) if line.starts_with("@@") || line.contains("badfilter") => work
+            .ledger
+            .narrower(rule, format!("nomen has no `${modifier}`: the names of the rule are not exempt")),
+        Some(modifier) => {
+            let pattern = line.rsplit_once('$').map_or(line, |(pattern, _)| pattern);
+            work.list_line(USER_RULES, &effect, pattern);
+            work.ledger.narrower(
+                rule,
+                format!("nomen has no `${modifier}`: the names of the rule are blocked for all clients"),
+            );
         }
     }
 }

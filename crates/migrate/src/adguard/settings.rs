@@ -38,7 +38,6 @@ pub(super) const DNS: &[NamedRule] = &[
     ("cache_optimistic_max_age", TUNING),
     ("bogus_nxdomain", Rule::Missing("nomen does not take addresses for missing names")),
     ("aaaa_disabled", Rule::Same(&["false"], "nomen drops no AAAA records")),
-    ("edns_client_subnet", Rule::Unneeded("nomen passes no addresses of clients on to other servers")),
     ("max_goroutines", TUNING),
     ("handle_ddr", TUNING),
     ("ipset", Rule::Missing("nomen changes no sets of the packet filter")),

@@ -136,6 +136,12 @@ fn others(work: &mut Work, home: &Home<'_>) {
             _ => work.ledger.differs(found, "nomen asks the fastest server first, and one at a time"),
         }
     }
+    if let Some(found) = home.dns("edns_client_subnet") {
+        match is_on(found.find("enabled")) || is_on(Some(found)) {
+            true => work.ledger.missing(found, "nomen passes no addresses of clients on to other servers"),
+            false => work.ledger.unneeded(found, "nomen does so anyway"),
+        }
+    }
     if let Some(found) = home.dns("hostsfile_enabled") {
         match is_off(Some(found)) {
             true => work.ledger.unneeded(found, "nomen does so anyway"),

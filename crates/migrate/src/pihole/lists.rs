@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::gravity::{self, Row};
 use super::{Hole, alias, host};
 use crate::ledger::Coverage;
-use crate::policy::Effect;
+use crate::policy::{Effect, at_and_below};
 use crate::text::{SourceSpan, SyntaxFault, Texts};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::work::{Work, domain};
@@ -230,7 +230,11 @@ fn name(work: &mut Work, row: &Row, effect: &Effect, is_regex: bool) {
     let text = row.get("domain").unwrap_or_default();
     let rule = match is_regex {
         true => regex(text),
-        false => domain(text).map(|name| format!("|{name}^")).ok_or("it is not a domain name"),
+        false => {
+            let rule = domain(text).and_then(|name| at_and_below(&name));
+            // One `|`: the name alone.
+            rule.map(|rule| rule[1..].to_owned()).ok_or("it is not a name that a list can have")
+        }
     };
     let list = if *effect == Effect::Allow { ALLOWED } else { BLOCKED };
     match (rule, effect) {

@@ -34,6 +34,8 @@ struct Hole {
     /// The domain of hosts.
     domain: String,
     expand: bool,
+    /// Whether the domain has names that other servers know.
+    is_shared: bool,
 }
 
 impl Hole {
@@ -124,7 +126,8 @@ fn each<'s>(all: &'s [Statement], before: &str, visit: &mut dyn FnMut(&str, &'s 
 
 /// The settings that others need.
 fn settings(all: &[Statement]) -> Hole {
-    let mut hole = Hole { expand: false, ..Hole::default() };
+    let mut hole = Hole::default();
+    let mut elsewhere: Vec<&str> = Vec::new();
     let (mut forced, mut replies) = ([false; 2], [String::new(), String::new()]);
     each(all, "", &mut |path, found| match path {
         "dns.port" => hole.port = found.value().parse().ok(),
@@ -132,12 +135,15 @@ fn settings(all: &[Statement]) -> Hole {
         "dns.blocking.mode" => hole.mode = found.value().to_owned(),
         "dns.domain" | "dns.domain.name" => hole.domain = found.value().to_owned(),
         "dns.expandHosts" => hole.expand = is_on(found),
+        "dns.domain.local" => hole.is_shared |= !is_on(found),
+        "dns.revServers" => elsewhere.extend(found.block().iter().filter_map(|one| served_domain(one.key()))),
         "dns.reply.blocking.force4" => forced[0] = is_on(found),
         "dns.reply.blocking.force6" => forced[1] = is_on(found),
         "dns.reply.blocking.IPv4" => replies[0] = found.value().to_owned(),
         "dns.reply.blocking.IPv6" => replies[1] = found.value().to_owned(),
         _ => {}
     });
+    hole.is_shared |= elsewhere.iter().any(|name| name.eq_ignore_ascii_case(&hole.domain));
     let both = !hole.mode.contains("NODATA");
     for ((address, forced), used) in replies.into_iter().zip(forced).zip([true, both]) {
         if forced && used && !address.is_empty() {
@@ -145,6 +151,13 @@ fn settings(all: &[Statement]) -> Hole {
         }
     }
     hole
+}
+
+/// The domain of a line of `revServers` that is on.
+fn served_domain(line: &str) -> Option<&str> {
+    let mut words = line.split(',').map(str::trim);
+    let is_on = words.next().and_then(units::switch) == Some(true);
+    words.nth(2).filter(|_| is_on)
 }
 
 fn walk(work: &mut Work, all: &[Statement], before: &str, hole: &Hole) {
@@ -193,6 +206,7 @@ fn setting(work: &mut Work, path: &str, found: &Statement, hole: &Hole) {
         },
         "dns.bogusPriv" => bogus_priv(work, found),
         "dns.domain" | "dns.domain.name" => own_domain(work, found, hole),
+        "dns.domain.local" => work.ledger.translated(found, "[[policy.list]] `own-names`, or none"),
         "dns.expandHosts" => work.ledger.translated(found, "the names of `local-data` of [resolver]"),
         "dns.queryLogging" => work.apply(found, Rule::Switch(Section::Log, "queries")),
         "dns.CNAMEdeepInspect" if !is_on(found) => {
@@ -240,7 +254,7 @@ fn without_key(work: &mut Work, path: &str, found: &Statement) {
         "config.",
     ];
     // New settings of `dns` and `misc` may matter.
-    const KNOWN: [&str; 24] = [
+    const KNOWN: [&str; 23] = [
         "dns.blockESNI",
         "dns.EDNS0ECS",
         "dns.ignoreLocalhost",
@@ -252,7 +266,6 @@ fn without_key(work: &mut Work, path: &str, found: &Statement) {
         "dns.hostRecord",
         "dns.CNAMEdeepInspect",
         "dns.localise",
-        "dns.domain.local",
         "dns.cache.upstreamBlockedTTL",
         "dns.blocking.edns",
         "dns.specialDomains.designatedResolver",
@@ -462,6 +475,7 @@ fn bogus_priv(work: &mut Work, found: &Statement) {
 /// Converts the domain of the hosts, whose other names do not exist.
 fn own_domain(work: &mut Work, found: &Statement, hole: &Hole) {
     match domain(&hole.domain).and_then(|name| at_and_below(&name)) {
+        _ if hole.is_shared => work.ledger.unneeded(found, "other servers are asked for its names"),
         Some(rule) => {
             work.list_line(OWN_NAMES, &Effect::answer("nxdomain"), format!("{rule}$important"));
             work.ledger.translated(found, "[[policy.list]] `own-names`");

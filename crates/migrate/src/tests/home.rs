@@ -289,6 +289,8 @@ fn protection_of_adguard_home_that_nomen_lacks_refuses_recursion() {
         has(&found, &[closed]);
         assert!(found.is_less(), "{settings}");
     }
+    let lines = adguard("dns: {upstream_dns: [192.0.2.1]}\nuser_rules: ['||x^', \"||y^\\n||z^$ctag=a\"]\n");
+    assert_eq!(made(&lines), ["/lists/user-rules.txt: ||x^ ||y^ ||z^"]);
     let open = adguard("dns:\n  upstream_dns: [192.0.2.1]\n  allowed_clients: [10.0.0.0/8, phone]\n");
     has(&open, &["action = \"allow\"\nfrom = [\"10.0.0.0/8\"]"]);
     assert_eq!(outcomes(&open, "phone"), [Coverage::Narrower]);
@@ -562,6 +564,12 @@ fn pi_hole_without_its_lists_refuses_recursion() {
     let lines =
         pihole("[dns.blocking]\nactive = false\n[misc]\ndnsmasq_lines = [\"address=/x/192.0.2.1\"]\n");
     has(&lines, &[closed]);
+    // The domain of the hosts is theirs alone, unless another server knows it.
+    let own = |more: &str| pihole(&format!("domain = \"lan\"\n{more}[dns.blocking]\nactive = false\n"));
+    assert_eq!(made(&own("")), ["/lists/own-names.txt: ||lan^$important"]);
+    let router = own("revServers = [\"true,10.0.0.0/8,10.0.0.1,lan\"]\n");
+    has(&router, &["domain = \"10.in-addr.arpa\"", "domain = \"lan\"\nservers = [\"10.0.0.1\"]"]);
+    assert!(made(&router).is_empty(), "{:?}", made(&router));
     let unknown = pihole("frobnicate = 1\n[dns.blocking]\nactive = false\n");
     assert_eq!(outcomes(&unknown, "frobnicate"), [Coverage::Missing]);
 }
