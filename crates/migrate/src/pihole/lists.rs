@@ -94,7 +94,8 @@ fn rows(texts: &mut Texts<'_>, folder: &Path) -> Result<Option<Vec<Row>>, Syntax
     if let Some(number) = open(texts, &folder.join("gravity.sql"))? {
         let rows = gravity::parse(texts, number);
         texts.close();
-        return Ok(Some(rows));
+        // Every database has a group of all clients, so a text without rows is no dump.
+        return Ok(Some(rows).filter(|rows| !rows.is_empty()));
     }
     let mut rows = Vec::new();
     let mut found = false;

@@ -254,7 +254,7 @@ fn without_key(work: &mut Work, path: &str, found: &Statement) {
         "config.",
     ];
     // New settings of `dns` and `misc` may matter.
-    const KNOWN: [&str; 23] = [
+    const KNOWN: [&str; 25] = [
         "dns.blockESNI",
         "dns.EDNS0ECS",
         "dns.ignoreLocalhost",
@@ -278,6 +278,8 @@ fn without_key(work: &mut Work, path: &str, found: &Statement) {
         "misc.addr2line",
         "misc.extraLogging",
         "misc.etc_dnsmasq_d",
+        "misc.readOnly",
+        "misc.check.",
     ];
     let in_dns = path.starts_with("dns.") || path.starts_with("misc.");
     let is_known = KNOWN.iter().any(|known| path.starts_with(known)) || path == "misc.dnsmasq_lines";

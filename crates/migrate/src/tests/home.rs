@@ -559,6 +559,9 @@ fn pi_hole_without_its_lists_refuses_recursion() {
     let closed = "action = \"refuse\"\nfrom = [\"any\"]";
     has(&pihole(""), &[closed]);
     assert!(pihole("").is_less());
+    let files =
+        [("/p/pihole.toml", "[dns]\nupstreams = [\"192.0.2.1\"]\n"), ("/p/gravity.sql", "no such file\n")];
+    has(&of(PeerProgram::PiHole, &files), &[closed]);
     let off = pihole("[dns.blocking]\nactive = false\n");
     assert!(!off.toml.contains(closed) && !off.is_less(), "{}", off.toml);
     let lines =
