@@ -27,16 +27,18 @@ impl Files for One<'_> {
 
 fuzz_target!(|data: &[u8]| {
     let Some((first, text)) = data.split_first() else { return };
-    let program = match first % 7 {
+    let program = match first % 9 {
         0 => Some(PeerProgram::Bind),
         1 => Some(PeerProgram::Nsd),
         2 => Some(PeerProgram::Knot),
         3 => Some(PeerProgram::Unbound),
         4 => Some(PeerProgram::PowerDns),
         5 => Some(PeerProgram::Recursor),
+        6 => Some(PeerProgram::AdGuard),
+        7 => Some(PeerProgram::PiHole),
         _ => None,
     };
-    let (texts, spans) = match convert(Path::new("/c"), program, &One(text)) {
+    let (texts, spans) = match convert(Path::new("/c"), program, &One(text), Path::new("/lists")) {
         Ok(converted) => {
             let _ = read_text("nomen.toml", converted.toml.clone(), Path::new("/nonexistent"));
             assert!(toml_lines(&converted.toml), "a line of the output is no TOML:\n{}", converted.toml);

@@ -240,7 +240,13 @@ pub(crate) fn of_lua(work: &mut Work, texts: &Texts<'_>, statement: &Statement, 
     let Ok(bytes) = texts.files.read(path) else { return unreadable(work, statement, path) };
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let mut others = 0;
+    // Open parentheses of a policy zone, which is converted elsewhere.
+    let mut open = 0usize;
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--")) {
+        if open > 0 || line.starts_with("rpz") {
+            open = (open + line.matches('(').count()).saturating_sub(line.matches(')').count());
+            continue;
+        }
         let (call, rest) = line.split_once('(').unwrap_or((line, ""));
         let strings: Vec<&str> = rest.split(['"', '\'']).skip(1).step_by(2).collect();
         let found = match (call.trim(), &strings[..]) {

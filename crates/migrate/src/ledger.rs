@@ -86,6 +86,11 @@ impl Ledger {
         self.add(statement, Coverage::Missing, why.into());
     }
 
+    /// Whether a statement has an outcome.
+    pub(crate) fn is_seen(&self, statement: &Statement) -> bool {
+        self.seen.contains_key(&statement.id)
+    }
+
     /// Marks a statement as a container: each statement in it has its own outcome.
     pub(crate) fn open(&mut self, statement: &Statement) {
         self.seen.insert(statement.id, Seen::Opened);

@@ -1,4 +1,4 @@
-//! Converts configurations of BIND, NSD, Knot DNS, Unbound and PowerDNS to nomen's.
+//! Converts configurations of other DNS servers to nomen's.
 //!
 //! A parser reads the syntax into statements (`tree`), whose words and blocks have their positions. A module
 //! for each program interprets its statements and fills one `model`, which `write` prints. The `ledger` has
@@ -7,8 +7,9 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `bind`, `nsd`, `knot`, `pdns`, `unbound` | interpret the statements |
-//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings` | parse the syntaxes |
+//! | `bind`, `nsd`, `knot`, `pdns`, `unbound`, `adguard`, `pihole` | interpret the statements |
+//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings`, `yaml`, `toml` | parse the syntaxes |
+//! | `upstream` | servers as AdGuard Home and Pi-hole name them |
 //! | `nsd_unbound` | statements common to NSD and Unbound |
 //! | `text`, `tree`, `files` | texts and positions, statements, the file system |
 //! | `network`, `units` | client lists without refusals, numbers with units |
@@ -16,9 +17,11 @@
 //! | `work`, `ledger` | the conversion in progress, the outcome of each statement |
 //! | `narrow` | refuses what cannot be expressed exactly |
 //! | `model`, `mend`, `write` | nomen's configuration, removal of contradictions, its text |
+//! | `policy`, `lists` | response policy zones and block lists, common to several programs |
 //! | `zone_files` | `$INCLUDE` with another base folder, custom root servers |
 #![forbid(unsafe_code)]
 
+mod adguard;
 mod anchors;
 mod bind;
 mod clauses;
@@ -26,6 +29,7 @@ mod dnstap;
 mod files;
 mod knot;
 mod ledger;
+mod lists;
 mod local_root;
 mod mend;
 mod model;
@@ -35,18 +39,24 @@ mod network;
 mod nsd;
 mod nsd_unbound;
 mod pdns;
+mod pihole;
+mod policy;
 mod text;
+mod toml;
 mod tree;
 mod unbound;
 mod units;
+mod upstream;
 mod work;
 mod write;
+mod yaml;
 mod zone_files;
 
 use std::path::Path;
 
 pub use files::{Files, OsFiles};
 pub use ledger::{Account, Coverage};
+pub use lists::ListFile;
 pub use model::{BOUNDS, Measure, NumberLimits};
 pub use text::{SourceSpan, SourceText, SyntaxFault, SyntaxFaultKind};
 pub use work::is_special;
@@ -69,6 +79,10 @@ pub enum PeerProgram {
     PowerDns,
     /// PowerDNS Recursor's recursor.conf.
     Recursor,
+    /// AdGuard Home's AdGuardHome.yaml.
+    AdGuard,
+    /// Pi-hole's pihole.toml or setupVars.conf.
+    PiHole,
 }
 
 impl PeerProgram {
@@ -81,6 +95,8 @@ impl PeerProgram {
             Self::Unbound => "Unbound",
             Self::PowerDns => "PowerDNS",
             Self::Recursor => "PowerDNS Recursor",
+            Self::AdGuard => "AdGuard Home",
+            Self::PiHole => "Pi-hole",
         }
     }
 }
@@ -92,6 +108,8 @@ pub struct Converted {
     pub program: PeerProgram,
     /// nomen's configuration.
     pub toml: String,
+    /// Lists that it names, which are not written.
+    pub lists: Vec<ListFile>,
     /// The source texts, and zone files to which outcomes refer.
     pub texts: Vec<SourceText>,
     /// The outcome of each statement, in source order; differing defaults come last.
@@ -115,7 +133,7 @@ pub struct Unreadable {
 }
 
 /// Reads the configuration at `path` with all its includes, and converts it. Without `program`, the program
-/// is recognised from the text.
+/// is recognised from the text. `lists` is the folder of the lists that it makes.
 ///
 /// # Errors
 /// [`Unreadable`], if a file cannot be read or is not such a configuration.
@@ -123,9 +141,11 @@ pub fn convert(
     path: &Path,
     program: Option<PeerProgram>,
     files: &dyn Files,
+    lists: &Path,
 ) -> Result<Converted, Unreadable> {
     let mut texts = Texts::new(files);
     let mut work = Work::default();
+    work.made_lists.folder = lists.to_owned();
     match run(&mut texts, path, program, &mut work) {
         Err(fault) => Err(Unreadable { texts: texts.all, fault }),
         Ok(program) => {
@@ -142,7 +162,11 @@ pub fn convert(
                 account.span.as_ref().map_or((usize::MAX, 0), |span| (span.text, span.range.start))
             };
             accounts.sort_by_key(place);
-            Ok(Converted { program, toml, texts: texts.all, accounts })
+            let lists = match work.nomen.policy_lists.is_empty() {
+                true => Vec::new(),
+                false => work.made_lists.files(),
+            };
+            Ok(Converted { program, toml, lists, texts: texts.all, accounts })
         }
     }
 }
@@ -181,6 +205,8 @@ fn run(
         PeerProgram::Unbound => unbound::convert(texts, path, work)?,
         PeerProgram::PowerDns => pdns::convert(texts, path, work)?,
         PeerProgram::Recursor => pdns::convert_recursor(texts, path, work)?,
+        PeerProgram::AdGuard => adguard::convert(texts, path, work)?,
+        PeerProgram::PiHole => pihole::convert(texts, path, work)?,
     }
     Ok(program)
 }
@@ -205,8 +231,21 @@ const SIGNS: [(PeerProgram, &[&str]); 3] = [
     (PeerProgram::Knot, &["listen", "rundir", "template", "storage", "remote", "acl", "domain", "udp-workers", "automatic-acl", "target", "database", "semantic-checks"]),
 ];
 
+/// Recognises AdGuard Home and Pi-hole by lines that only their files have.
+fn of_home(text: &str) -> Option<PeerProgram> {
+    let begins = |start: &str| text.lines().any(|line| line.starts_with(start));
+    if begins("schema_version:") || begins("user_rules:") || begins("whitelist_filters:") {
+        return Some(PeerProgram::AdGuard);
+    }
+    let is_new = begins("[dns]") && (begins("  upstreams =") || begins("upstreams ="));
+    (is_new || begins("PIHOLE_") || begins("BLOCKING_ENABLED=")).then_some(PeerProgram::PiHole)
+}
+
 /// Recognises the program from the lines of a text, or else from the file's name.
 fn recognise(path: &Path, text: &str) -> Option<PeerProgram> {
+    if let Some(found) = of_home(text) {
+        return Some(found);
+    }
     let lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '/', '*']));
     let mut points: Vec<(PeerProgram, usize)> = SIGNS.iter().map(|(program, _)| (*program, 0)).collect();
@@ -243,6 +282,9 @@ fn recognise(path: &Path, text: &str) -> Option<PeerProgram> {
                 ("unbound", PeerProgram::Unbound),
                 ("pdns", PeerProgram::PowerDns),
                 ("recursor", PeerProgram::Recursor),
+                ("AdGuard", PeerProgram::AdGuard),
+                ("pihole", PeerProgram::PiHole),
+                ("setupVars", PeerProgram::PiHole),
             ];
             names.iter().find(|(word, _)| name.contains(word)).map(|(_, program)| *program)
         }

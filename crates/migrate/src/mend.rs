@@ -24,6 +24,7 @@ pub(crate) fn mend(work: &mut Work) {
         order(resolver, "min-ttl", "max-ttl", "1d", &mut words);
         timeouts(resolver, &mut words);
     }
+    policies(nomen, &mut words);
     listings(nomen, &mut words);
     let zones = nomen.zones.iter_mut().map(|zone| &mut zone.keys);
     for keys in zones.chain(nomen.templates.iter_mut().map(|(_, keys)| keys)) {
@@ -34,6 +35,24 @@ pub(crate) fn mend(work: &mut Work) {
         }
     }
     words.into_iter().for_each(|words| work.ledger.unwritten(Coverage::Differs, words));
+}
+
+/// Removes policies without a resolver, keys about policy zones without one, and lists beyond nomen's limit.
+fn policies(nomen: &mut Nomen, words: &mut Vec<String>) {
+    const MAX_LISTS: usize = 256;
+    if nomen.resolver.is_none() {
+        nomen.policy = Keys::default();
+        nomen.policy_zones.clear();
+        nomen.policy_lists.clear();
+    }
+    if nomen.policy_zones.is_empty() {
+        nomen.policy.0.retain(|(key, _)| *key == "block-ttl");
+    }
+    for list in nomen.policy_lists.drain(MAX_LISTS.min(nomen.policy_lists.len())..) {
+        if let Some(Setting::Text(name)) = list.get("name") {
+            words.push(format!("there can be {MAX_LISTS} lists: {name} is left out"));
+        }
+    }
 }
 
 /// Removes entries in catalog zones that nomen does not produce.

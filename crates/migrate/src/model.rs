@@ -77,6 +77,7 @@ pub(crate) enum Section {
     Server,
     Transfers,
     Resolver,
+    Policy,
     Metrics,
     Log,
     Dnstap,
@@ -88,6 +89,7 @@ impl Section {
             Self::Server => "[server]",
             Self::Transfers => "[transfers]",
             Self::Resolver => "[resolver]",
+            Self::Policy => "[policy]",
             Self::Metrics => "[metrics]",
             Self::Log => "[log]",
             Self::Dnstap => "[dnstap]",
@@ -129,6 +131,10 @@ pub(crate) struct Nomen {
     pub(crate) forwards: Vec<Keys>,
     pub(crate) stubs: Vec<Keys>,
     pub(crate) access: Vec<Keys>,
+    pub(crate) policy: Keys,
+    /// Response policy zones, first match first.
+    pub(crate) policy_zones: Vec<Keys>,
+    pub(crate) policy_lists: Vec<Keys>,
     pub(crate) metrics: Option<Keys>,
     pub(crate) log: Keys,
     pub(crate) dnstap: Option<Keys>,
@@ -142,6 +148,7 @@ impl Nomen {
             Section::Server => &mut self.server,
             Section::Transfers => &mut self.transfers,
             Section::Resolver => self.resolver.get_or_insert_default(),
+            Section::Policy => &mut self.policy,
             Section::Metrics => self.metrics.get_or_insert_default(),
             Section::Log => &mut self.log,
             Section::Dnstap => self.dnstap.get_or_insert_default(),
@@ -263,6 +270,7 @@ pub const BOUNDS: &[NumberLimits] = &[
     ("[resolver]", "max-timeout", Measure::Millis, 100, 60_000),
     ("[resolver]", "connection-idle-timeout", Measure::Millis, 100, 600_000),
     ("[resolver]", "records-per-set", Measure::Count, 1, 10_000),
+    ("[policy]", "block-ttl", Measure::Millis, 0, 7 * DAY),
     ("[dnstap]", "sample", Measure::Count, 1, 1_000_000),
 ];
 

@@ -99,18 +99,14 @@ pub(crate) fn write(work: &mut Work) {
             domain if nomen.zones.iter().any(|zone| zone.name == domain) => {}
             domain => {
                 resolver.add("refused-domains", domain);
-                words.push(format!("names at and below {domain} are refused (`refused-domains`)"));
+                if !narrow.exact.iter().any(|exact| exact == domain) {
+                    words.push(format!("names at and below {domain} are refused (`refused-domains`)"));
+                }
             }
         }
     }
     if resolver.get("iterate") == Some(&Setting::Switch(false)) {
-        for rule in nomen.forwards.iter_mut().filter(|rule| rule.get("forward-first").is_some()) {
-            rule.remove("forward-first");
-            words.push(
-                "names of a rule whose servers have no answer are not found otherwise (`forward-first`)"
-                    .into(),
-            );
-        }
+        only_forward(&mut nomen.forwards, &mut words);
     }
     if narrow.closed {
         nomen.access.clear();
@@ -126,4 +122,14 @@ pub(crate) fn write(work: &mut Work) {
         ];
     }
     words.into_iter().for_each(|words| work.ledger.unwritten(Coverage::Narrower, words));
+}
+
+/// Removes `forward-first`, since no names are resolved starting at the root servers.
+fn only_forward(forwards: &mut [Keys], words: &mut Vec<String>) {
+    for rule in forwards.iter_mut().filter(|rule| rule.get("forward-first").is_some()) {
+        rule.remove("forward-first");
+        words.push(
+            "names of a rule whose servers have no answer are not found otherwise (`forward-first`)".into(),
+        );
+    }
 }

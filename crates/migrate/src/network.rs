@@ -42,6 +42,11 @@ impl Network {
         self.0.to_canonical() != self.0
     }
 
+    /// Its first address.
+    pub(crate) fn first(self) -> IpAddr {
+        self.0.address()
+    }
+
     /// The address, if there is only one.
     pub(crate) fn single(self) -> Option<IpAddr> {
         self.0.is_single().then(|| self.0.address())

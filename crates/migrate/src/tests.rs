@@ -8,8 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod home;
 mod keys;
 mod narrow;
+mod policy;
 mod reference;
 
 /// Files in memory.
@@ -32,7 +34,8 @@ fn memory(files: &[(&str, &str)]) -> Memory {
 }
 
 fn of(program: PeerProgram, files: &[(&str, &str)]) -> Converted {
-    convert(Path::new(files[0].0), Some(program), &memory(files)).unwrap_or_else(|e| panic!("{:?}", e.fault))
+    convert(Path::new(files[0].0), Some(program), &memory(files), Path::new("/lists"))
+        .unwrap_or_else(|e| panic!("{:?}", e.fault))
 }
 
 fn bind(text: &str) -> Converted {
@@ -53,7 +56,7 @@ fn has(converted: &Converted, lines: &[&str]) {
 
 fn fault(program: Option<PeerProgram>, text: &str) -> SyntaxFaultKind {
     let files = memory(&[("/c", text)]);
-    convert(Path::new("/c"), program, &files).expect_err("it is broken").fault.kind
+    convert(Path::new("/c"), program, &files, Path::new("")).expect_err("it is broken").fault.kind
 }
 
 const KEY: &str = r#"key "Xfer." { algorithm hmac-sha256; secret "c2VjcmV0"; };"#;
@@ -384,7 +387,7 @@ fn anchors_in_files_are_read() {
 #[test]
 fn anchors_in_lua_are_read_and_other_lua_is_not() {
     let lua = format!(
-        "-- mine\naddTA('corp.example', \"{OTHER_DS}\")\naddNTA(\"bad.example\", 'broken')\nrpzFile('x')\n"
+        "-- mine\naddTA('corp.example', \"{OTHER_DS}\")\naddNTA(\"bad.example\", 'broken')\npcall(x)\n"
     );
     let files = |conf| [("/etc/powerdns/recursor.conf", conf), ("/etc/powerdns/r.lua", lua.as_str())];
     let found =
@@ -639,7 +642,7 @@ fn the_peers_own_examples_are_read() {
             let text = String::from_utf8(text).expect("text");
             of(program, &[("/c", &uncommented(&text))])
         } else {
-            convert(Path::new(path), Some(program), &OsFiles)
+            convert(Path::new(path), Some(program), &OsFiles, Path::new(""))
                 .unwrap_or_else(|e| panic!("{path}: {:?}", e.fault))
         };
         assert_eq!(found.program, program, "{path}");
@@ -701,8 +704,11 @@ fn the_program_is_known_by_its_text() {
         ("server:\n interface: 127.0.0.1\nforward-zone:\n name: .\n", PeerProgram::Unbound),
         ("launch=bind\nlocal-port=5300\n", PeerProgram::PowerDns),
         ("forward-zones=a=b\n", PeerProgram::Recursor),
+        ("dns:\n  bind_hosts:\n    - 0.0.0.0\nschema_version: 29\n", PeerProgram::AdGuard),
+        ("[dns]\n  upstreams = [ \"192.0.2.1\" ]\n", PeerProgram::PiHole),
+        ("PIHOLE_INTERFACE=eth0\nPIHOLE_DNS_1=192.0.2.1\n", PeerProgram::PiHole),
     ] {
-        let converted = convert(Path::new("/c"), None, &memory(&[("/c", text)]));
+        let converted = convert(Path::new("/c"), None, &memory(&[("/c", text)]), Path::new(""));
         assert_eq!(converted.map(|found| found.program).map_err(|e| e.fault), Ok(program), "{text}");
     }
     assert_eq!(fault(None, "hello world\n"), SyntaxFaultKind::UnknownKind);
@@ -736,7 +742,9 @@ fn broken_texts_are_refused_with_their_fault() {
 fn a_statement_that_begins_beyond_ascii_and_ends_in_a_block_was_shown_from_within_a_letter() {
     let text = "options { \u{69a}x { a; } };";
     let files = memory(&[("/c", text)]);
-    let fault = convert(Path::new("/c"), Some(PeerProgram::Bind), &files).expect_err("it is broken").fault;
+    let fault = convert(Path::new("/c"), Some(PeerProgram::Bind), &files, Path::new(""))
+        .expect_err("it is broken")
+        .fault;
     let shown = fault.span.and_then(|span| text.get(span.range));
     assert_eq!((fault.kind, shown), (SyntaxFaultKind::NoSemicolon, Some("\u{69a}x")));
 }
@@ -804,6 +812,14 @@ const WORDS: &[&str] = &[
     "local-data:",
     "\"a. A 192.0.2.1\"",
     "catalog-zones",
+    "dns:",
+    "upstream_dns: [192.0.2.1]",
+    "user_rules:",
+    "- '||a.example^'",
+    "filters: [{url: https://a.example/l}]",
+    "[dns]",
+    "hosts = [\"192.0.2.1 a\"]",
+    "PIHOLE_DNS_1=192.0.2.1",
     "storage:",
     "cache-max-ttl:",
     "5",
@@ -817,15 +833,15 @@ proptest! {
     #[test]
     fn every_statement_has_an_account(
         words in prop::collection::vec((0..WORDS.len(), 0usize..9), 0..40),
-        program in 0usize..6,
+        program in 0usize..8,
     ) {
         let marks = [" ", " ", " ", "; ", " { ", " }; ", "\n", "\n  ", "\n    "];
         let text: String = words.iter().map(|(word, mark)| WORDS[*word].to_owned() + marks[*mark]).collect();
         let programs = [
             PeerProgram::Bind, PeerProgram::Nsd, PeerProgram::Knot, PeerProgram::Unbound, PeerProgram::PowerDns,
-            PeerProgram::Recursor,
+            PeerProgram::Recursor, PeerProgram::AdGuard, PeerProgram::PiHole,
         ];
-        if let Ok(found) = convert(Path::new("/c"), Some(programs[program]), &memory(&[("/c", &text)])) {
+        if let Ok(found) = convert(Path::new("/c"), Some(programs[program]), &memory(&[("/c", &text)]), Path::new("")) {
             for account in &found.accounts {
                 prop_assert!(!account.words.is_empty());
                 if let Some(span) = &account.span {

@@ -71,6 +71,8 @@ pub enum SyntaxFaultKind {
     Indentation,
     /// This YAML construct is not supported.
     Yaml(&'static str),
+    /// The document (YAML or TOML) is not well-formed, for this reason.
+    Document(String),
     /// The program cannot be recognised.
     UnknownKind,
 }
@@ -106,6 +108,7 @@ impl fmt::Display for SyntaxFaultKind {
             Self::NoSection(key) => write!(f, "`{key}` stands in no section"),
             Self::Indentation => f.write_str("the indentation fits no line above"),
             Self::Yaml(what) => f.write_str(what),
+            Self::Document(why) => f.write_str(why),
             Self::UnknownKind => {
                 f.write_str("nothing in it shows whose configuration this is; name the program with --from")
             }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use wire::name::{Name, NameBuf};
 
 use crate::ledger::{Coverage, Ledger};
+use crate::lists::MadeLists;
 use crate::model::{Keys, Nomen, Section, Setting, bounded};
 use crate::text::SourceSpan;
 use crate::tree::Statement;
@@ -149,6 +150,8 @@ pub(crate) struct Work {
     pub(crate) anchors: Anchors,
     /// Refusals for what cannot be expressed exactly.
     pub(crate) narrow: Narrow,
+    /// Block lists that are made.
+    pub(crate) made_lists: MadeLists,
     /// Whether the source answers every client from its zones, if it has one list for zones and recursion.
     pub(crate) answers_all: bool,
     /// Whether the source sends zones only over TLS.
@@ -183,6 +186,8 @@ pub(crate) struct Anchor {
 pub(crate) struct Narrow {
     /// Domains whose names must not be queried at other servers.
     pub(crate) domains: Vec<String>,
+    /// Those of them that the source refuses as well.
+    pub(crate) exact: Vec<String>,
     /// Those of them below which rules are left out as well.
     pub(crate) whole: Vec<String>,
     /// Domains resolved starting at the root servers, whatever rule is above them.

@@ -25,6 +25,9 @@ pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
     blocks(&mut out, "[[resolver.forward]]", &nomen.forwards);
     blocks(&mut out, "[[resolver.stub]]", &nomen.stubs);
     blocks(&mut out, "[[resolver.access]]", &nomen.access);
+    single(&mut out, "[policy]", &nomen.policy);
+    blocks(&mut out, "[[policy.zone]]", &nomen.policy_zones);
+    blocks(&mut out, "[[policy.list]]", &nomen.policy_lists);
     if let Some(metrics) = &nomen.metrics {
         out.push_str("\n[metrics]\n");
         lines(&mut out, metrics);

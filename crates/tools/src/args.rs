@@ -52,10 +52,11 @@ pub struct CheckArgs {
 /// `nomen migrate`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Included files are read as well. No file is written.\n\n\
+Included files are read as well. No file is written, except those of --lists.\n\n\
 Exit status 1: a statement has no counterpart, or the file is not such a configuration.")]
 pub struct MigrateArgs {
-    /// named.conf, nsd.conf, knot.conf, unbound.conf, pdns.conf or recursor.conf.
+    /// named.conf, nsd.conf, knot.conf, unbound.conf, pdns.conf, recursor.conf, AdGuardHome.yaml, pihole.toml
+    /// or setupVars.conf.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Program that the configuration is of. Default: detected from the file.
@@ -64,7 +65,10 @@ pub struct MigrateArgs {
     /// Also report the translated statements, and those that nomen does not need.
     #[arg(long)]
     pub all: bool,
-    /// Print configuration and report as one JSON object.
+    /// Folder to write the block lists to that the configuration names. No file is replaced.
+    #[arg(long, value_name = "FOLDER")]
+    pub lists: Option<PathBuf>,
+    /// Print configuration, report and block lists as one JSON object.
     #[arg(long)]
     pub json: bool,
 }
@@ -72,6 +76,8 @@ pub struct MigrateArgs {
 /// Whose configuration is migrated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MigrateFrom {
+    /// AdGuard Home.
+    Adguard,
     /// BIND.
     Bind,
     /// NSD.
@@ -80,6 +86,8 @@ pub enum MigrateFrom {
     Knot,
     /// PowerDNS, the Authoritative Server or the Recursor.
     Pdns,
+    /// Pi-hole.
+    Pihole,
     /// Unbound.
     Unbound,
 }

@@ -1,9 +1,13 @@
 //! `nomen migrate`: translates the configuration of another server, and reports the outcome for each of its
 //! statements.
 
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use migrate::{Account, Converted, Coverage, OsFiles, PeerProgram, SourceSpan, SourceText, Unreadable};
+use migrate::{
+    Account, Converted, Coverage, ListFile, OsFiles, PeerProgram, SourceSpan, SourceText, Unreadable,
+};
 use serde_json::json;
 
 use crate::args::{MigrateArgs, MigrateFrom};
@@ -11,22 +15,64 @@ use crate::print_out;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::read_text;
 use config::report::{ConfigPlace, ConfigTexts, Diagnostic};
+use wording::reason;
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &MigrateArgs) -> u8 {
     let program = args.from.map(|from| match from {
+        MigrateFrom::Adguard => PeerProgram::AdGuard,
         MigrateFrom::Bind => PeerProgram::Bind,
         MigrateFrom::Nsd => PeerProgram::Nsd,
         MigrateFrom::Knot => PeerProgram::Knot,
         MigrateFrom::Pdns => PeerProgram::PowerDns,
+        MigrateFrom::Pihole => PeerProgram::PiHole,
         MigrateFrom::Unbound => PeerProgram::Unbound,
     });
     // Paths in the output must be valid wherever it is stored.
     let file = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
-    match migrate::convert(&file, program, &OsFiles) {
-        Err(unreadable) => refuse(&unreadable),
-        Ok(converted) => report(&converted, args),
+    let folder = args.lists.as_deref().unwrap_or(Path::new(LISTS));
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let converted = match migrate::convert(&file, program, &OsFiles, &folder) {
+        Err(unreadable) => return refuse(&unreadable),
+        Ok(converted) => converted,
+    };
+    if args.lists.is_some()
+        && let Err(fault) = write_lists(&converted.lists, &folder)
+    {
+        eprintln!("error: {fault}");
+        return EXIT_OUTSIDE;
     }
+    report(&converted, args)
+}
+
+/// Folder of block lists in the printed configuration, unless another is named.
+const LISTS: &str = "/etc/nomen/lists";
+
+/// Writes the block lists. A file that is there already must have the same content.
+///
+/// # Errors
+/// Why a file cannot be written.
+fn write_lists(lists: &[ListFile], folder: &Path) -> Result<(), String> {
+    let failed =
+        |path: &Path, fault: &io::Error| format!("cannot write {}: {}", path.display(), reason(fault));
+    if !lists.is_empty() {
+        fs::create_dir_all(folder).map_err(|fault| failed(folder, &fault))?;
+    }
+    for ListFile { path, text } in lists {
+        match File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes())) {
+            Ok(()) => {}
+            Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {
+                if fs::read(path).ok().as_deref() != Some(text.as_bytes()) {
+                    return Err(format!(
+                        "{} exists with another content, and is not replaced",
+                        path.display()
+                    ));
+                }
+            }
+            Err(fault) => return Err(failed(path, &fault)),
+        }
+    }
+    Ok(())
 }
 
 /// Prints why the configuration cannot be read.
@@ -49,17 +95,23 @@ fn report(converted: &Converted, args: &MigrateArgs) -> u8 {
             "program": converted.program.name(),
             "configuration": converted.toml,
             "statements": converted.accounts.iter().map(|account| json_of(account, &texts)).collect::<Vec<_>>(),
+            "lists": converted.lists.iter().map(json_of_list).collect::<serde_json::Map<_, _>>(),
             "faults": faults.map(Iterator::collect::<Vec<_>>).unwrap_or_default(),
         });
         say!("{value:#}");
     } else {
         print_out(&converted.toml);
         eprint!("{}", text_of(converted, &texts, args.all));
+        for list in converted.lists.iter().filter(|_| args.lists.is_none()) {
+            let path = list.path.display();
+            eprintln!("missing: {path}: this list is not written; `--lists FOLDER` writes it");
+        }
         if let Some(rejected) = &rejected {
             eprintln!("\nThe printed configuration has faults; correct these lines:\n\n{rejected}");
         }
     }
-    if converted.is_less() || rejected.is_some() { EXIT_FAULTS } else { EXIT_OK }
+    let lacks_lists = !args.json && args.lists.is_none() && !converted.lists.is_empty();
+    if converted.is_less() || rejected.is_some() || lacks_lists { EXIT_FAULTS } else { EXIT_OK }
 }
 
 fn place(span: &SourceSpan) -> ConfigPlace {
@@ -126,6 +178,10 @@ fn text_of(converted: &Converted, texts: &ConfigTexts, all: bool) -> String {
         not needed, {translated} translated{hint}\n"
     );
     out
+}
+
+fn json_of_list(list: &ListFile) -> (String, serde_json::Value) {
+    (list.path.display().to_string(), list.text.clone().into())
 }
 
 fn json_of(account: &Account, texts: &ConfigTexts) -> serde_json::Value {

@@ -4,6 +4,7 @@ mod access;
 mod acl;
 mod options;
 mod outgoing;
+mod policy;
 mod zones;
 
 use std::collections::HashMap;
@@ -113,6 +114,7 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
         zones::zone(work, &frame, zone);
     }
     zones::catalogs(work, &frame);
+    policy::response_policy(work, &frame);
     options::finish(work, &frame);
     for statement in all {
         options::top(work, &frame, statement);

@@ -24,7 +24,6 @@ const NO_RECURSION: Rule = Rule::Unneeded("recursion is off");
 const ALTERNATIVE: Rule = Rule::Missing("nomen has one `source` for a zone, and no other in its place");
 const NO_SOURCE: Rule = Rule::Unneeded("there is no zone that it holds for");
 const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nomen check`");
-const LISTS: Rule = Rule::Missing("nomen has no policy lists (RPZ)");
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const SORTED: Rule = Rule::Missing("nomen does not sort addresses by the network of the client");
@@ -152,7 +151,7 @@ const RULES: &[NamedRule] = &[
     ("check-svcb", CHECKS),
     ("zero-no-soa-ttl", TUNING),
     ("max-zone-ttl", CHECKS),
-    ("response-policy", LISTS),
+    ("response-policy", Rule::Unneeded("that of the view counts")),
     ("rate-limit", RATES),
     ("rrset-order", Rule::Rotation),
     ("sortlist", SORTED),
@@ -237,7 +236,7 @@ const RULES: &[NamedRule] = &[
     ("deny-answer-aliases", Rule::Missing("nomen does not look at the targets of aliases")),
     ("filter-aaaa", Rule::Missing("nomen drops no AAAA records")),
     ("root-delegation-only", Rule::Missing("nomen has no delegation-only zones")),
-    ("dnsrps-enable", Rule::Same(&["no"], "nomen has no policy lists (RPZ)")),
+    ("dnsrps-enable", Rule::Same(&["no"], "nomen loads no policy provider (DNSRPS)")),
     ("dnstap-output", UNTAPPED),
     ("dnstap-identity", UNTAPPED),
     ("dnstap-version", UNTAPPED),
@@ -409,9 +408,6 @@ fn in_own_way(work: &mut Work, frame: &Frame<'_>, statement: &Statement) -> bool
         }
         "deny-answer-addresses" if work.nomen.resolver.is_some() => deny_answers(work, frame, statement),
         "min-transfer-rate-in" => transfer_rate(work, statement),
-        "response-policy" if work.nomen.resolver.is_some() => {
-            work.refuse_recursion(statement, "nomen has no policy lists (RPZ)");
-        }
         _ => return false,
     }
     true

@@ -7,6 +7,7 @@ use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting, Zone};
 use crate::narrow::LIMITED;
+use crate::policy;
 use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text, server};
@@ -115,6 +116,16 @@ fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, zone: &Statement, na
     if frame.limit(None).is_none() && frame.global("catalog-zones").is_some_and(listed) {
         work.ledger.unneeded(limit, "nomen answers no queries of the catalog zone itself");
         work.serve_as_catalog_alone(name);
+        return false;
+    }
+    let is_policy = |policy: &Statement| {
+        policy.block().iter().any(|entry| domain(entry.value()).as_deref() == Some(name))
+    };
+    if work.nomen.resolver.is_some() && frame.global("response-policy").is_some_and(is_policy) {
+        if zone.find(limit.key()).is_some() {
+            work.ledger.differs(limit, policy::QUERIED);
+        }
+        work.ledger.part(&zone.span, &zone.title(), Coverage::Differs, policy::QUERIED);
         return false;
     }
     work.ledger.narrower(limit, LIMITED);

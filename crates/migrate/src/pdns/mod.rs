@@ -2,6 +2,7 @@
 //! recursor.conf of the Recursor 4.4 to 5.2, unless in YAML.
 
 mod recursor;
+mod rpz;
 pub(crate) mod settings;
 
 use std::net::IpAddr;

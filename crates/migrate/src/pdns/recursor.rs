@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::rpz;
 use super::settings::{self, list};
 use super::{PROCESS, addresses, identity, is_on, loglevel, networks, of, unset_group, upstream, webserver};
 use crate::anchors;
@@ -260,7 +261,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     if let Some(found) = last("lua-config-file") {
         let path = join(&base, found.value());
         anchors::of_lua(work, texts, found, &path, off);
-        policies(work, texts, found, &path);
+        rpz::convert(work, texts, found, &path);
     }
     for statement in &all {
         simple(work, &all, statement);
@@ -271,17 +272,6 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     #[cfg(test)]
     assert_eq!(work.ledger.unaccounted(&all), 0);
     Ok(())
-}
-
-/// Refuses recursion because of policy zones (RPZ) in a Lua file, or a Lua file that cannot be read.
-fn policies(work: &mut Work, texts: &mut Texts<'_>, found: &Statement, path: &Path) {
-    match texts.files.read(path) {
-        Ok(bytes) if String::from_utf8_lossy(&bytes).to_ascii_lowercase().contains("rpz") => {
-            work.refuse_recursion(found, "it has policy lists (RPZ), which nomen has not");
-        }
-        Ok(_) => {}
-        Err(_) => work.refuse_recursion(found, "it cannot be read, and may have policy lists (RPZ)"),
-    }
 }
 
 fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {

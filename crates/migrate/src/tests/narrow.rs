@@ -60,7 +60,7 @@ pub(super) enum Asked {
 }
 
 /// A converted configuration with its outcomes.
-pub(super) struct After(pub(super) Nomen, Vec<Account>);
+pub(super) struct After(pub(super) Nomen, Vec<Account>, Vec<ListFile>);
 
 impl After {
     pub(super) fn of(program: PeerProgram, files: &[(&str, &str)]) -> Self {
@@ -68,7 +68,7 @@ impl After {
         let (mut texts, mut work) = (Texts::new(&files_in_memory), Work::default());
         run(&mut texts, Path::new(files[0].0), Some(program), &mut work).unwrap_or_else(|e| panic!("{e:?}"));
         finish(&mut texts, &mut work);
-        Self(work.nomen, work.ledger.accounts)
+        Self(work.nomen, work.ledger.accounts, work.made_lists.files())
     }
 
     /// Whether the report, and so the exit status, says that something is narrower or missing.
@@ -152,10 +152,20 @@ impl After {
         self.0.zones.iter().any(|zone| is_below(name, &zone.name))
     }
 
+    /// Whether a list blocks a name.
+    fn is_blocked(&self, name: &str) -> bool {
+        let lines: Vec<&str> = self.2.iter().flat_map(|list| list.text.lines()).collect();
+        let has = |start: &str| {
+            let domains = lines.iter().filter_map(|line| line.strip_prefix(start)?.strip_suffix('^'));
+            domains.into_iter().any(|domain| is_below(name, domain))
+        };
+        has("||") && !has("@@||")
+    }
+
     /// The servers queried for a name.
     pub(super) fn asks(&self, name: &str) -> Asked {
         let Some(resolver) = &self.0.resolver else { return Asked::NoServer };
-        if self.is_in_a_zone(name) {
+        if self.is_in_a_zone(name) || self.is_blocked(name) {
             return Asked::NoServer;
         }
         let refused =
@@ -276,14 +286,18 @@ fn a_relative_owner_of_updates_was_dropped() {
 fn policies_that_cannot_be_moved_were_left_out_and_their_names_resolved() {
     let unbound = |text: &str| of(PeerProgram::Unbound, &[("/u", text)]);
     let closed = "action = \"refuse\"\nfrom = [\"any\"]";
-    has(&unbound("server:\n  access-control: 10.0.0.0/8 allow\nrpz:\n  name: r\n  zonefile: r\n"), &[closed]);
+    has(
+        &unbound("server:\n  access-control: 10.0.0.0/8 allow\nrpz:\n  name: r\n  url: http://r\n"),
+        &[closed],
+    );
     has(&bind("options { allow-recursion { any; }; response-policy { zone r; }; };"), &[closed]);
     let lua = [("/r", "allow-from=10.0.0.0/8\nlua-config-file=/l\n"), ("/l", "rpzFile('x')\n")];
     has(&of(PeerProgram::Recursor, &lua), &[closed]);
     let names = unbound(
         "server:\n  local-zone: ads.example. always_nxdomain\n  local-zone: bad.example deny\n  local-zone: kids.example transparent\n  local-zone-tag: kids.example \"t\"\n  local-data: \"x.kids.example A 192.0.2.1\"\n",
     );
-    has(&names, &["refused-domains = [\"kids.example\", \"ads.example\", \"bad.example\"]"]);
+    has(&names, &["refused-domains = [\"kids.example\", \"bad.example\"]"]);
+    assert_eq!(names.lists[0].text, "||ads.example^\n");
     assert!(!names.toml.contains("192.0.2.1"), "{}", names.toml);
 }
 

@@ -430,7 +430,7 @@ proptest! {
         view in of(select(NETWORKS)),
         rules in prop::collection::vec((select(&[".", "a.example", "b.a.example", "c.example"][..]), upstream(), any::<bool>()), 0..3),
         zones in prop::collection::btree_set(select(&["b.a.example", "c.example"][..]), 0..2),
-        locals in prop::collection::vec((select(&["a.example", "x.b.a.example", "other.test"][..]), select(&["refuse", "deny", "static", "always_nxdomain", "redirect", "transparent", "block_a"][..])), 0..2),
+        locals in prop::collection::vec((select(&["a.example", "x.b.a.example", "b.a.example", "other.test"][..]), select(&["refuse", "deny", "static", "always_nxdomain", "redirect", "transparent", "block_a", "always_refuse", "always_null", "inform"][..])), 0..4),
         all_tls in prop::bool::weighted(0.1),
         first in any::<bool>(),
     ) {
@@ -481,8 +481,9 @@ proptest! {
             note(&mut less, may, zones.iter().all(|zone| after.serves(zone)), || format!("{client:?} queries"));
         }
         let before = |name: &str| {
-            let kind = locals.iter().filter(|(zone, _)| is_below(name, zone)).max_by_key(|(zone, _)| zone.len());
-            if kind.is_some_and(|(_, kind)| *kind != "transparent") || zones.iter().any(|zone| is_below(name, zone)) {
+            // Of two local zones of one name, the first counts.
+            let kind = locals.iter().rev().filter(|(zone, _)| is_below(name, zone)).max_by_key(|(zone, _)| zone.len());
+            if kind.is_some_and(|(_, kind)| !["transparent", "inform"].contains(kind)) || zones.iter().any(|zone| is_below(name, zone)) {
                 return Asked::NoServer;
             }
             let rule = rules.iter().filter(|(zone, ..)| is_below(name, zone)).max_by_key(|(zone, ..)| zone.trim_matches('.').len());
@@ -709,5 +710,8 @@ proptest! {
 #[test]
 fn the_generated_texts_have_no_faults() {
     let files = memory(&[("/c", "options { allow-query { !{ 10.0.0.0/8; }; geoip country DE; }; };")]);
-    assert!(super::convert(std::path::Path::new("/c"), Some(PeerProgram::Bind), &files).is_ok());
+    assert!(
+        super::convert(std::path::Path::new("/c"), Some(PeerProgram::Bind), &files, std::path::Path::new(""))
+            .is_ok()
+    );
 }

@@ -1,5 +1,6 @@
 //! unbound.conf, of Unbound 1.17 to 1.22.
 
+mod local;
 mod rules;
 mod zones;
 
@@ -12,13 +13,12 @@ use crate::dnstap;
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting};
-use crate::narrow::is_below;
 use crate::network::{Network, of_longest_match};
 use crate::nsd_unbound::{self, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find, last};
 use crate::units;
-use crate::work::{Rule, SECOND, Work, domain, is_special, path_text, private_reverse, rule};
+use crate::work::{Rule, SECOND, Work, domain, path_text, private_reverse, rule};
 use rules::RULES;
 
 /// Keywords that begin a section.
@@ -64,7 +64,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             "auth-zone" => zones::auth_zone(work, section, &directory),
             "remote-control" => remote_control(work, section),
             "server" => {}
-            "rpz" => work.refuse_recursion(section, "nomen has no policy lists (RPZ)"),
+            "rpz" => zones::rpz(work, section, &directory),
             "python" | "dynlib" | "ipset" => {
                 work.ledger.missing(section, "nomen loads no modules");
             }
@@ -104,7 +104,7 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     threads(work, all);
     validation(work, all);
     identity(work, all);
-    local_names(work, all);
+    local::names(work, all);
     sources(work, all);
     for statement in all {
         match statement.key() {
@@ -226,8 +226,7 @@ const HANDLED: &[&str] = &[
 fn modules(work: &mut Work, statement: &Statement) {
     for module in statement.value().split_whitespace() {
         let why = match module {
-            "iterator" | "dns64" | "validator" => continue,
-            "respip" => "nomen has no policy lists (RPZ)",
+            "iterator" | "dns64" | "validator" | "respip" => continue,
             "subnetcache" => "nomen passes no addresses of clients on to other servers",
             _ => "nomen loads no modules",
         };
@@ -548,139 +547,6 @@ fn identity(work: &mut Work, all: &[&Statement]) {
     if let Some(found) = last(all, "nsid") {
         nsid(work, found);
     }
-}
-
-fn local_names(work: &mut Work, all: &[&Statement]) {
-    let mut wildcards = Vec::new();
-    let tagged = tagged(work, all);
-    for statement in all.iter().filter(|s| s.key() == "local-zone") {
-        let Some(name) = domain(statement.value()) else {
-            work.refuse_recursion(statement, "its name is not understood here");
-            continue;
-        };
-        if tagged.contains(&name) {
-            work.ledger.narrower(
-                statement,
-                "nomen has no tags: its `local-data` is left out, and its names are refused",
-            );
-            continue;
-        }
-        let kind = statement.argument(1).map_or("", |kind| &kind.text);
-        match kind {
-            "transparent" => {
-                work.ledger.unneeded(statement, "names without `local-data` are resolved as any other")
-            }
-            "redirect" => {
-                // Names of the zone without data of their own are not queried.
-                work.refuse_all_below(&name);
-                wildcards.push(name);
-                work.ledger.translated(statement, "`local-data` of [resolver], with a `*` in front as well");
-            }
-            "nodefault" if is_special(&name) => {
-                work.recurse().add("special-names-off", name);
-                work.in_key(statement, Section::Resolver, "special-names-off");
-            }
-            "nodefault" => work.ledger.unneeded(statement, "nomen answers nothing for it by itself"),
-            "static" if is_special(&name) => work.ledger.unneeded(statement, "nomen does so anyway"),
-            "typetransparent" | "inform" => {
-                work.ledger.differs(
-                    statement,
-                    "its `local-data` is answered; all other names in it are resolved, and other types of a \
-                     name with data do not exist",
-                );
-            }
-            _ => {
-                work.refuse_all_below(&name);
-                work.ledger.narrower(
-                    statement,
-                    "its `local-data` is answered, and all other names in it are refused (`refused-domains`)",
-                );
-            }
-        }
-    }
-    local_data(work, all, &tagged, &wildcards);
-}
-
-/// Converts `local-data`. Records of a zone of type `redirect` also answer for all names below it.
-fn local_data(work: &mut Work, all: &[&Statement], tagged: &[String], wildcards: &[String]) {
-    for statement in all {
-        let text = match statement.key() {
-            "local-data" => statement.value().to_owned(),
-            "local-data-ptr" => match pointer(statement.value()) {
-                Some(text) => text,
-                None => {
-                    work.not_understood(statement);
-                    continue;
-                }
-            },
-            _ => continue,
-        };
-        let owner = text.split_whitespace().next().and_then(domain);
-        let Some(owner) = owner else {
-            work.not_understood(statement);
-            continue;
-        };
-        if tagged.iter().any(|zone| is_below(&owner, zone)) {
-            work.ledger.narrower(
-                statement,
-                "nomen has no tags: it would be answered to every client, and is left out",
-            );
-            continue;
-        }
-        if wildcards.contains(&owner) {
-            let rest = text.split_once(char::is_whitespace).map_or("", |(_, rest)| rest);
-            work.recurse().add("local-data", format!("*.{owner}. {rest}"));
-        }
-        work.recurse().add("local-data", text);
-        work.in_key(statement, Section::Resolver, "local-data");
-    }
-}
-
-/// Converts local zones for certain clients: refuses their names.
-fn tagged(work: &mut Work, all: &[&Statement]) -> Vec<String> {
-    let mut out = Vec::new();
-    for statement in all.iter().filter(|s| s.key() == "local-zone-tag") {
-        match domain(statement.value()) {
-            Some(name) => {
-                work.refuse_all_below(&name);
-                work.ledger.narrower(
-                    statement,
-                    "nomen has no tags: the names of this zone are refused (`refused-domains`)",
-                );
-                out.push(name);
-            }
-            None => work.refuse_recursion(statement, "its name is not understood here"),
-        }
-    }
-    out
-}
-
-/// Converts `ADDRESS [TTL] NAME` to a PTR record.
-fn pointer(text: &str) -> Option<String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let (address, ttl, name) = match words[..] {
-        [address, name] => (address, "", name),
-        [address, ttl, name] => (address, ttl, name),
-        _ => return None,
-    };
-    let owner = match address.parse().ok()? {
-        IpAddr::V4(v4) => {
-            let [a, b, c, d] = v4.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
-        }
-        IpAddr::V6(v6) => {
-            let digits: Vec<String> =
-                format!("{:032x}", u128::from(v6)).chars().rev().map(String::from).collect();
-            format!("{}.ip6.arpa.", digits.join("."))
-        }
-    };
-    Some(
-        [owner.as_str(), ttl, "PTR", name]
-            .into_iter()
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-            .join(" "),
-    )
 }
 
 fn remote_control(work: &mut Work, section: &Statement) {

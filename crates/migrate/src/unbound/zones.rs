@@ -7,6 +7,7 @@ use crate::ledger::Coverage;
 use crate::local_root;
 use crate::model::{Keys, Setting, Zone};
 use crate::network::Network;
+use crate::policy;
 use crate::tree::Statement;
 use crate::units;
 use crate::work::{Work, domain, path_text, server_with_port};
@@ -119,6 +120,23 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
     if !work.answers_all {
         return kept_from_clients(work, section, &name);
     }
+    for statement in section.block() {
+        match statement.key() {
+            "for-downstream" | "for-upstream" => work.ledger.unneeded(statement, "nomen does so anyway"),
+            "fallback-enabled" => {
+                work.ledger.differs(statement, "a zone that is gone is answered with SERVFAIL")
+            }
+            _ => {}
+        }
+    }
+    if !zone(work, section, &name, directory) {
+        work.refuse_domain(&name);
+        work.ledger.missing(section, "it has no file and no primaries");
+    }
+}
+
+/// Adds the zone of an `auth-zone` or `rpz` section. Returns whether it has a source.
+fn zone(work: &mut Work, section: &Statement, name: &str, directory: &Path) -> bool {
     let mut keys = Keys::default();
     let mut file: Option<PathBuf> = None;
     for statement in section.block() {
@@ -140,10 +158,6 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
             },
             "zonefile" => file = Some(join(directory, statement.value())),
             "url" => work.ledger.missing(statement, "nomen fetches no zones over HTTP"),
-            "for-downstream" | "for-upstream" => work.ledger.unneeded(statement, "nomen does so anyway"),
-            "fallback-enabled" => {
-                work.ledger.differs(statement, "a zone that is gone is answered with SERVFAIL")
-            }
             _ => {}
         }
     }
@@ -168,14 +182,87 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
                 work.ledger.translated(found, "`file` of the zone");
             }
         }
-        (None, false) => {
-            work.refuse_domain(&name);
-            return work.ledger.missing(section, "it has no file and no primaries");
-        }
+        (None, false) => return false,
     }
     let file = file.filter(|_| !secondary).as_deref().map(path_text);
     let span = Some(section.span.clone());
-    work.nomen.zones.push(Zone { name, file, template: None, keys, span });
+    work.nomen.zones.push(Zone { name: name.to_owned(), file, template: None, keys, span });
+    true
+}
+
+/// Converts a response policy zone.
+pub(super) fn rpz(work: &mut Work, section: &Statement, directory: &Path) {
+    let name = section.find("name").and_then(|name| domain(name.value()));
+    let Some(name) = name.filter(|name| !work.nomen.zones.iter().any(|zone| zone.name == *name)) else {
+        return work.refuse_recursion(section, "it has no name, or that of another zone");
+    };
+    if let Some(tags) = section.find("tags") {
+        work.refuse_recursion(tags, "nomen has no tags, and would apply the policy zone to every client");
+    }
+    let mut keys = Keys::default();
+    keys.text("name", policy::absolute(&name));
+    if let Err(found) = action(section, &mut keys) {
+        return work.refuse_recursion(found, "its action is not one that is understood here");
+    }
+    // Unbound bounds no TTLs of policy zones.
+    keys.text("max-ttl", "7d");
+    if !zone(work, section, &name, directory) {
+        let why = "nomen takes policy zones from master files and from the addresses of primaries";
+        return work.refuse_recursion(section, why);
+    }
+    if policy::zone(work, section, &name, keys) {
+        work.ledger.open(section);
+        work.ledger.part(
+            &section.span,
+            &section.title(),
+            Coverage::Translated,
+            "[[zone]] and [[policy.zone]]",
+        );
+    }
+    let on = |statement: &Statement| units::switch(statement.value());
+    if section.find("for-downstream").is_none_or(|found| on(found) != Some(true)) || !work.answers_all {
+        work.ledger.part(&section.span, &section.title(), Coverage::Differs, policy::QUERIED);
+    }
+    for statement in section.block() {
+        match statement.key() {
+            "for-downstream" if on(statement) == Some(true) => {
+                work.ledger.unneeded(statement, "nomen does so anyway");
+            }
+            "for-downstream" => work.ledger.differs(statement, policy::QUERIED),
+            "rpz-action-override" | "rpz-cname-override" => {
+                work.ledger.translated(statement, "`action` of [[policy.zone]]");
+            }
+            "rpz-log" if on(statement) == Some(false) => work.ledger.unneeded(statement, LOGS),
+            "rpz-log" => work.ledger.differs(statement, LOGS),
+            "rpz-log-name" => work.ledger.unneeded(statement, LOGS),
+            "rpz-signal-nxdomain-ra" if on(statement) == Some(true) => {
+                work.ledger.missing(statement, "nomen sets the RA bit of blocked answers as of all others");
+            }
+            "rpz-signal-nxdomain-ra" => work.ledger.unneeded(statement, "nomen does so anyway"),
+            _ => {}
+        }
+    }
+}
+
+/// Why a policy zone has no log of its own.
+const LOGS: &str = "nomen counts what each policy zone decides, in [metrics]; it has no log of it by zone";
+
+/// Sets the action of a policy zone.
+///
+/// # Errors
+/// The statement whose action is unknown.
+fn action<'s>(section: &'s Statement, keys: &mut Keys) -> Result<(), &'s Statement> {
+    let Some(found) = section.find("rpz-action-override") else { return Ok(()) };
+    match found.value().to_ascii_lowercase().as_str() {
+        action @ ("nxdomain" | "nodata" | "passthru" | "drop" | "disabled") => keys.text("action", action),
+        "cname" => {
+            let target = section.find("rpz-cname-override");
+            let target = target.and_then(|target| domain(target.value())).ok_or(found)?;
+            keys.text("action", policy::absolute(&target));
+        }
+        _ => return Err(found),
+    }
+    Ok(())
 }
 
 /// Converts the verification of the zone's digest (ZONEMD).

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::support::{Server, run, text};
 
 /// One sample for each syntax, with a zone or a rule in it.
-const SAMPLES: [(&str, &str); 6] = [
+const SAMPLES: [(&str, &str); 8] = [
     (
         "named.conf",
         "key k { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\n\
@@ -80,6 +80,21 @@ const SAMPLES: [(&str, &str); 6] = [
         "allow-from=10.0.0.0/8\nforward-zones=a.example=192.0.2.1\nauth-zones=b.example=/z/b\n\
          dns64-prefix=64:ff9b::/96\nquiet=no\nquery-local-address=192.0.2.2\naggressive-nsec-cache-size=0\n\
          max-rrset-size=0\n",
+    ),
+    (
+        "AdGuardHome.yaml",
+        "dns:\n  bind_hosts: [127.0.0.1]\n  port: 5300\n  upstream_dns: [192.0.2.53, '[/corp.example/]tcp://10.0.0.1:54']\n  \
+         disallowed_clients: [10.0.0.6]\n  blocked_hosts: [version.bind, bad.example]\n  cache_size: 4194304\n  \
+         use_private_ptr_resolvers: true\n  local_ptr_upstreams: [10.0.0.1]\nfiltering:\n  rewrites:\n  \
+         - {domain: a.example, answer: 192.0.2.1, enabled: true}\n  \
+         - {domain: '*.b.example', answer: a.example, enabled: true}\n  blocked_response_ttl: 99999999\n\
+         schema_version: 29\n",
+    ),
+    (
+        "pihole.toml",
+        "[dns]\nupstreams = [\"192.0.2.53#54\"]\nport = 5300\nhosts = [\"192.0.2.1 a\"]\n\
+         cnameRecords = [\"b.lan,a.lan,60\"]\nrevServers = [\"true,192.168.1.0/24,192.168.1.1,fritz.box\"]\n\
+         listeningMode = \"ALL\"\nblockTTL = 2\n[dns.cache]\noptimizer = 3600\n[dns.blocking]\nactive = false\n",
     ),
 ];
 
@@ -160,6 +175,34 @@ fn what_cannot_be_read_is_refused() {
     assert_eq!(text(&broken.stderr), shown);
     assert_eq!(run(folder.path(), &["migrate", "absent.conf"]).status.code(), Some(3));
     assert_eq!(run(folder.path(), &["migrate"]).status.code(), Some(2));
+}
+
+#[test]
+fn lists_are_written_where_they_are_wanted_and_replace_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let conf = "server:\n interface: 127.0.0.1\n local-zone: ads.example always_null\n";
+    fs::write(folder.path().join("unbound.conf"), conf).expect("written");
+    let without = run(folder.path(), &["migrate", "unbound.conf"]);
+    assert_eq!(without.status.code(), Some(1));
+    let shown = "missing: /etc/nomen/lists/local-zones-null.txt: this list is not written";
+    assert!(text(&without.stderr).contains(shown), "{}", text(&without.stderr));
+    let moved = run(folder.path(), &["migrate", "--lists", "lists", "unbound.conf"]);
+    assert_eq!(moved.status.code(), Some(0), "{}", text(&moved.stderr));
+    let list = folder.path().join("lists/local-zones-null.txt");
+    assert_eq!(fs::read_to_string(&list).expect("written"), "||ads.example^\n");
+    // The configuration names it, and it can be read.
+    fs::write(folder.path().join("nomen.toml"), &moved.stdout).expect("written");
+    let checked = run(folder.path(), &["check", "--no-zones", "nomen.toml"]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    assert_eq!(run(folder.path(), &["migrate", "--lists", "lists", "unbound.conf"]).status.code(), Some(0));
+    fs::write(&list, "||mine.example^\n").expect("written");
+    let refused = run(folder.path(), &["migrate", "--lists", "lists", "unbound.conf"]);
+    assert_eq!((refused.status.code(), text(&refused.stdout).as_str()), (Some(3), ""));
+    assert!(text(&refused.stderr).contains("is not replaced"), "{}", text(&refused.stderr));
+    assert_eq!(fs::read_to_string(&list).expect("written"), "||mine.example^\n");
+    let json = run(folder.path(), &["migrate", "--json", "unbound.conf"]);
+    let found: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(found["lists"]["/etc/nomen/lists/local-zones-null.txt"], "||ads.example^\n");
 }
 
 /// Configurations that cannot be converted exactly: less is served, this is reported, and the exit status is

@@ -1,0 +1,463 @@
+//! AdGuardHome.yaml, of AdGuard Home 0.107.
+
+mod rules;
+mod settings;
+mod upstreams;
+
+use std::path::Path;
+
+use crate::ledger::Coverage;
+use crate::model::{Keys, Section, Setting};
+use crate::network::Network;
+use crate::policy::Effect;
+use crate::text::{SyntaxFault, Texts};
+use crate::tree::{Statement, find};
+use crate::units;
+use crate::work::{Rule, SECOND, Work, domain, rule, with_port};
+use crate::yaml;
+use settings::{APART, DNS, FILTERING};
+
+/// TTL of blocked answers in seconds, unless it is set.
+const BLOCKED_TTL: u64 = 10;
+
+/// The settings, by section.
+struct Home<'s> {
+    all: &'s [Statement],
+}
+
+impl<'s> Home<'s> {
+    /// The keys of a section.
+    fn section(&self, name: &str) -> &'s [Statement] {
+        find(self.all, name).map_or(&[], Statement::block)
+    }
+
+    /// A setting of `filtering`; in older files they are in `dns`.
+    fn filtering(&self, key: &str) -> Option<&'s Statement> {
+        find(self.section("filtering"), key).or_else(|| find(self.section("dns"), key))
+    }
+
+    fn dns(&self, key: &str) -> Option<&'s Statement> {
+        find(self.section("dns"), key)
+    }
+
+    /// The TTL of blocked answers, in seconds.
+    fn blocked_ttl(&self) -> u64 {
+        let found = self.filtering("blocked_response_ttl").and_then(|found| found.value().parse().ok());
+        found.unwrap_or(BLOCKED_TTL)
+    }
+
+    /// Whether lists and rules are applied.
+    fn is_filtering(&self) -> bool {
+        ["protection_enabled", "filtering_enabled"].iter().all(|key| !is_off(self.filtering(key)))
+    }
+}
+
+fn is_on(found: Option<&Statement>) -> bool {
+    found.is_some_and(|found| units::switch(found.value()) == Some(true))
+}
+
+fn is_off(found: Option<&Statement>) -> bool {
+    found.is_some_and(|found| units::switch(found.value()) == Some(false))
+}
+
+/// Whether a setting has no value, or an empty list.
+fn is_unset(statement: &Statement) -> bool {
+    statement.value().is_empty() && statement.block().is_empty()
+}
+
+/// Converts a configuration.
+pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
+    let number = texts.open(path, None)?;
+    let all = yaml::parse(texts, number)?;
+    texts.close();
+    let home = Home { all: &all };
+    work.recurse().text("serve-stale", "0s");
+    for section in ["dns", "filtering"].iter().filter_map(|name| find(&all, name)) {
+        work.ledger.open(section);
+    }
+    listen(work, &home);
+    access(work, &home);
+    upstreams::convert(work, texts, &home);
+    cache(work, &home);
+    validation(work, &home);
+    blocking(work, &home);
+    lists(work, &home);
+    rules::user_rules(work, &home);
+    rules::rewrites(work, &home);
+    rules::protection(work, &home);
+    clients(work, &home);
+    apart(work, &home);
+    for (section, rules) in [("dns", DNS), ("filtering", FILTERING), ("dns", FILTERING)] {
+        for statement in home.section(section) {
+            if let Some(rule) = rule(rules, statement.key()).filter(|_| !work.ledger.is_seen(statement)) {
+                apply(work, statement, rule);
+            }
+        }
+    }
+    let explain = |statement: &Statement| match is_unset(statement) {
+        true => (Coverage::Unneeded, "it is not set".to_owned()),
+        false => (Coverage::Missing, format!("nomen has nothing for `{}`", statement.key())),
+    };
+    work.ledger.sweep(&all, &explain);
+    #[cfg(test)]
+    assert_eq!(work.ledger.unaccounted(&all), 0);
+    Ok(())
+}
+
+/// Applies a rule to a setting, unless it has no value.
+fn apply(work: &mut Work, statement: &Statement, rule: Rule) {
+    match rule {
+        Rule::Unneeded(why) => work.ledger.unneeded(statement, why),
+        _ if is_unset(statement) => work.ledger.unneeded(statement, "it is not set"),
+        rule => work.apply(statement, rule),
+    }
+}
+
+fn listen(work: &mut Work, home: &Home<'_>) {
+    let port = home.dns("port");
+    let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
+    if let Some(port) = port {
+        work.ledger.translated(port, "the port in `addr` of [[listen]]");
+    }
+    if let Some(off) = home.dns("serve_plain_dns").filter(|found| is_off(Some(found))) {
+        work.ledger.missing(off, "nomen listens for plain UDP and TCP alone");
+        return;
+    }
+    let mut addresses = Vec::new();
+    let hosts = home.dns("bind_hosts").map(Statement::block);
+    let hosts = hosts.filter(|hosts| !hosts.is_empty());
+    for host in hosts.unwrap_or_default().iter().chain(home.dns("bind_host")) {
+        let text = if host.key() == "bind_host" { host.value() } else { host.key() };
+        match text.parse::<std::net::IpAddr>() {
+            Ok(ip) => {
+                addresses.push(with_port(ip, usual));
+                // It listens on all addresses of both families then.
+                if text == "0.0.0.0" && hosts.is_none_or(|hosts| hosts.len() == 1) {
+                    addresses.extend("::".parse().ok().map(|ip| with_port(ip, usual)));
+                }
+                work.ledger.translated(host, "`addr` of [[listen]]");
+            }
+            Err(_) => work.not_understood(host),
+        }
+    }
+    if let Some(found) = home.dns("bind_hosts") {
+        work.ledger.open(found);
+    }
+    if addresses.is_empty() {
+        addresses.extend(["0.0.0.0", "::"].iter().filter_map(|ip| Some(with_port(ip.parse().ok()?, usual))));
+    }
+    let mut block = Keys::default();
+    block.texts("addr", addresses);
+    work.nomen.listens.push(block);
+}
+
+/// Converts the clients that may query: those of `allowed_clients`, or all but those of `disallowed_clients`.
+fn access(work: &mut Work, home: &Home<'_>) {
+    let [allowed, disallowed] = ["allowed_clients", "disallowed_clients"].map(|key| home.dns(key));
+    let members = |list: Option<&'_ Statement>| list.map_or(0, |list| list.block().len());
+    [allowed, disallowed].into_iter().flatten().for_each(|list| work.ledger.open(list));
+    if members(allowed) > 0 {
+        for client in allowed.map_or(&[][..], Statement::block) {
+            match Network::parse(client.key()).filter(|network| !network.is_mapped()) {
+                Some(network) => {
+                    work.nomen.grant("allow", network.to_string());
+                    work.ledger.translated(client, "[[resolver.access]]");
+                }
+                None => work.ledger.narrower(client, "nomen knows clients by their addresses alone"),
+            }
+        }
+        for client in disallowed.map_or(&[][..], Statement::block) {
+            work.ledger.unneeded(client, "`allowed_clients` counts");
+        }
+        if work.nomen.access.is_empty() {
+            work.nomen.grant("refuse", "any");
+        }
+        return;
+    }
+    for client in disallowed.map_or(&[][..], Statement::block) {
+        match Network::parse(client.key()) {
+            Some(network) => {
+                work.nomen.grant("refuse", network.to_string());
+                work.ledger.differs(client, "nomen answers REFUSED, it does not stay silent");
+            }
+            None => work.refuse_recursion(client, "nomen knows clients by their addresses alone"),
+        }
+    }
+    work.nomen.grant("allow", "any");
+}
+
+fn cache(work: &mut Work, home: &Home<'_>) {
+    if let Some(found) = home.dns("cache_size") {
+        match found.value() {
+            "0" => work.ledger.missing(found, "nomen keeps answers for as long as their TTLs say"),
+            _ => work.apply(found, Rule::Number(Section::Resolver, "cache-size")),
+        }
+    }
+    for (theirs, ours) in [("cache_ttl_min", "min-ttl"), ("cache_ttl_max", "max-ttl")] {
+        match home.dns(theirs) {
+            Some(found) if found.value() == "0" => work.ledger.unneeded(found, "it is not set"),
+            Some(found) => work.apply(found, Rule::Time(Section::Resolver, ours, SECOND)),
+            None => {}
+        }
+    }
+    if let Some(found) = home.dns("cache_optimistic") {
+        if is_on(Some(found)) {
+            work.recurse().remove("serve-stale");
+            work.ledger.differs(
+                found,
+                "nomen answers from what has expired where no server answers in time: see `serve-stale` and \
+                 `stale-after` of [resolver]",
+            );
+        } else {
+            work.in_key(found, Section::Resolver, "serve-stale");
+        }
+    }
+}
+
+/// Converts `enable_dnssec`: without it, AdGuard Home validates nothing and asks for nothing.
+fn validation(work: &mut Work, home: &Home<'_>) {
+    match home.dns("enable_dnssec") {
+        Some(found) if is_on(Some(found)) => work.ledger.differs(
+            found,
+            "nomen validates answers itself, and does not go by what the servers say that they validated",
+        ),
+        found => {
+            work.recurse().switch("validate", false);
+            found.into_iter().for_each(|found| work.in_key(found, Section::Resolver, "validate"));
+        }
+    }
+    let dns64 = is_on(home.dns("use_dns64"));
+    let Some(found) = home.dns("dns64_prefixes") else {
+        if dns64 {
+            work.recurse().text("dns64-prefix", "64:ff9b::/96");
+        }
+        return;
+    };
+    let all: Vec<Network> = found.block().iter().filter_map(|one| Network::parse(one.key())).collect();
+    match all.first() {
+        _ if !dns64 => work.ledger.unneeded(found, "`use_dns64` is off"),
+        None => work.recurse().text("dns64-prefix", "64:ff9b::/96"),
+        Some(first) => {
+            work.recurse().text("dns64-prefix", first.to_string());
+            match all.len() {
+                1 => work.in_key(found, Section::Resolver, "dns64-prefix"),
+                _ => work.ledger.differs(found, "`dns64-prefix` of [resolver] is one prefix, here the first"),
+            }
+        }
+    }
+}
+
+/// What clients get for blocked names.
+fn answer(home: &Home<'_>) -> Setting {
+    let addresses = ["blocking_ipv4", "blocking_ipv6"].map(|key| home.filtering(key).map(Statement::value));
+    let addresses: Vec<String> =
+        addresses.into_iter().flatten().filter(|ip| !ip.is_empty()).map(str::to_owned).collect();
+    match home.filtering("blocking_mode").map_or("default", Statement::value) {
+        "nxdomain" | "refused" => Setting::Text("nxdomain".into()),
+        "custom_ip" if !addresses.is_empty() => Setting::Texts(addresses),
+        _ => Setting::Text("null".into()),
+    }
+}
+
+fn blocking(work: &mut Work, home: &Home<'_>) {
+    work.nomen.policy.text("block-ttl", units::duration(BLOCKED_TTL * 1000));
+    if let Some(found) = home.filtering("blocked_response_ttl") {
+        work.apply(found, Rule::Time(Section::Policy, "block-ttl", SECOND));
+    }
+    if let Some(found) = home.filtering("blocking_mode") {
+        match found.value() {
+            "default" => work.ledger.differs(
+                found,
+                "`answer` of each list is \"null\"; a line of a hosts file blocks, whatever address it has",
+            ),
+            "refused" => work.ledger.differs(found, "blocked names do not exist here (`answer`)"),
+            "nxdomain" | "null_ip" | "custom_ip" => {
+                work.ledger.translated(found, "`answer` of each [[policy.list]]");
+            }
+            _ => work.not_understood(found),
+        }
+    }
+    for key in ["blocking_ipv4", "blocking_ipv6"] {
+        if let Some(found) = home.filtering(key).filter(|found| !is_unset(found)) {
+            match answer(home) {
+                Setting::Texts(_) => work.ledger.translated(found, "`answer` of each [[policy.list]]"),
+                _ => work.ledger.unneeded(found, "`blocking_mode` is another"),
+            }
+        }
+    }
+    for key in ["protection_enabled", "filtering_enabled"] {
+        if let Some(found) = home.filtering(key) {
+            match is_off(Some(found)) {
+                true => work.ledger.translated(found, "the lists are left out"),
+                false => work.ledger.unneeded(found, "lists are applied where they are named"),
+            }
+        }
+    }
+    hosts(work, home);
+}
+
+/// Converts `blocked_hosts`, whose queries are dropped. The usual names are those of the server's identity.
+fn hosts(work: &mut Work, home: &Home<'_>) {
+    let Some(found) = home.dns("blocked_hosts") else { return };
+    work.ledger.open(found);
+    for host in found.block() {
+        let text = host.key().to_ascii_lowercase();
+        match text.as_str() {
+            "version.bind" => {
+                work.nomen.server.text("version", "hide");
+                work.in_key(host, Section::Server, "version");
+            }
+            "id.server" | "hostname.bind" => {
+                work.nomen.server.text("id", "hide");
+                work.in_key(host, Section::Server, "id");
+            }
+            text => {
+                let inner = text.strip_prefix("||").and_then(|text| text.strip_suffix('^'));
+                match domain(inner.unwrap_or(text)).filter(|name| !name.contains(['*', '/', '$', '|'])) {
+                    Some(name) => {
+                        work.refuse_all_below(&name);
+                        work.narrow.exact.push(name);
+                        work.ledger.differs(
+                            host,
+                            "the name and all names below it are refused (`refused-domains`), not dropped",
+                        );
+                    }
+                    None => work.refuse_recursion(host, "nomen has no such rule for names that are dropped"),
+                }
+            }
+        }
+    }
+}
+
+/// Converts `filters` and `whitelist_filters`.
+fn lists(work: &mut Work, home: &Home<'_>) {
+    let every = home.filtering("filters_update_interval");
+    let hours = every.and_then(|found| found.value().parse::<u64>().ok());
+    if let Some(found) = every {
+        match hours {
+            Some(0) => work.ledger.differs(found, "nomen fetches each list again after its `refresh`"),
+            Some(_) => work.ledger.translated(found, "`refresh` of each [[policy.list]]"),
+            None => work.not_understood(found),
+        }
+    }
+    let refresh = hours.unwrap_or(24).checked_mul(3_600_000).filter(|refresh| *refresh > 0);
+    let blocks = Effect::Block(answer(home));
+    for (key, effect) in [("filters", &blocks), ("whitelist_filters", &Effect::Allow)] {
+        let Some(all) = find(home.all, key) else { continue };
+        work.ledger.open(all);
+        for list in all.block() {
+            if is_off(list.find("enabled")) || !home.is_filtering() {
+                work.ledger.unneeded(list, "it is off");
+                continue;
+            }
+            let get = |key: &str| list.find(key).map_or("", Statement::value);
+            let (name, url) = (get("name"), get("url"));
+            match url.split_once("://") {
+                Some(("https", _)) => work.list_of_url(name, url, refresh, effect),
+                Some(("http", rest)) => {
+                    work.list_of_url(name, &format!("https://{rest}"), refresh, effect);
+                    let how = "its `url` is HTTPS here: nomen fetches no list in the clear";
+                    work.ledger.part(&list.span, &list.title(), Coverage::Differs, how);
+                }
+                None if url.starts_with('/') => work.list_of_file(name, Path::new(url), None, effect),
+                _ => {
+                    match effect {
+                        Effect::Allow => work.ledger.narrower(list, "its `url` is not understood here"),
+                        Effect::Block(_) => work.refuse_recursion(list, "its `url` is not understood here"),
+                    }
+                    continue;
+                }
+            }
+            work.ledger.translated(list, "[[policy.list]]");
+        }
+    }
+}
+
+/// Refuses clients that have settings of their own.
+fn clients(work: &mut Work, home: &Home<'_>) {
+    let Some(section) = find(home.all, "clients") else { return };
+    work.ledger.open(section);
+    let persistent = section.find("persistent").unwrap_or(section);
+    work.ledger.open(persistent);
+    if let Some(found) = section.find("runtime_sources") {
+        work.ledger.unneeded(found, "nomen knows clients by their addresses");
+    }
+    let mut refused = Vec::new();
+    for client in persistent.block().iter().filter(|client| client.find("name").is_some()) {
+        let own_blocks = is_off(client.find("use_global_blocked_services"))
+            && client.find("blocked_services").is_some_and(|found| !rules::services(found).is_empty());
+        let has_upstreams = client.find("upstreams").is_some_and(|found| !found.block().is_empty());
+        if !is_off(client.find("use_global_settings")) && !own_blocks && !has_upstreams {
+            work.ledger.unneeded(client, "it has the settings of all clients");
+            continue;
+        }
+        let ids = client.find("ids").map_or(&[][..], Statement::block);
+        let networks: Option<Vec<Network>> = ids.iter().map(|id| Network::parse(id.key())).collect();
+        match networks.filter(|networks| !networks.is_empty()) {
+            Some(networks) => {
+                refused.extend(networks);
+                work.ledger
+                    .narrower(client, "nomen has no settings of single clients: it is refused recursion");
+            }
+            None => work.refuse_recursion(
+                client,
+                "nomen has no settings of single clients, and knows clients by their addresses alone",
+            ),
+        }
+    }
+    // The first match decides.
+    let access = std::mem::take(&mut work.nomen.access);
+    refused.into_iter().for_each(|network| work.nomen.grant("refuse", network.to_string()));
+    work.nomen.access.extend(access);
+}
+
+/// Converts the sections that are not about names.
+fn apart(work: &mut Work, home: &Home<'_>) {
+    if let Some(found) = find(home.section("querylog"), "enabled") {
+        work.ledger.open(find(home.all, "querylog").unwrap_or(found));
+        work.apply(found, Rule::Switch(Section::Log, "queries"));
+        for other in home.section("querylog").iter().filter(|other| other.id != found.id) {
+            work.ledger.unneeded(other, "nomen's query log is lines of its log");
+        }
+    }
+    if let Some(log) = find(home.all, "log") {
+        work.ledger.open(log);
+        for statement in log.block() {
+            match statement.key() {
+                "file" if statement.value().starts_with('/') => {
+                    work.apply(statement, Rule::Text(Section::Log, "target"));
+                }
+                "verbose" if is_on(Some(statement)) => {
+                    work.nomen.log.text("level", "debug");
+                    work.in_key(statement, Section::Log, "level");
+                }
+                _ => work.ledger.unneeded(statement, "nomen writes its log as [log] says"),
+            }
+        }
+    }
+    if let Some(os) = find(home.all, "os") {
+        work.ledger.open(os);
+        for statement in os.block() {
+            match statement.key() {
+                "user" => apply(work, statement, Rule::Text(Section::Server, "user")),
+                "group" => apply(work, statement, Rule::Text(Section::Server, "group")),
+                _ => work.ledger.unneeded(statement, "the service manager limits what a process may take"),
+            }
+        }
+    }
+    for (section, why) in [
+        ("tls", "nomen listens for plain UDP and TCP alone"),
+        ("dhcp", "nomen gives no addresses to hosts: it is no DHCP server"),
+    ] {
+        let Some(found) = find(home.all, section) else { continue };
+        match is_on(found.find("enabled")) {
+            true => work.ledger.missing(found, why),
+            false => work.ledger.unneeded(found, "it is off"),
+        }
+    }
+    for statement in home.all {
+        if let Some(rule) = rule(APART, statement.key()) {
+            apply(work, statement, rule);
+        }
+    }
+}

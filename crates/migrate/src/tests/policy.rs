@@ -1,0 +1,271 @@
+//! Policies of other servers: response policy zones, local zones and block lists.
+
+use super::*;
+
+/// The printed configuration from a header on, up to an empty line and `end`.
+fn part<'c>(converted: &'c Converted, from: &str, end: &str) -> &'c str {
+    let start = converted.toml.find(from).unwrap_or_else(|| panic!("{from} is not in\n{}", converted.toml));
+    let text = &converted.toml[start..];
+    text.find(end).map_or(text, |end| &text[..end])
+}
+
+/// All outcomes that are no translation and need no look, as `outcome statement: words`.
+fn reported(converted: &Converted) -> Vec<String> {
+    let found = converted.accounts.iter();
+    let found = found.filter(|account| !matches!(account.outcome, Coverage::Translated | Coverage::Unneeded));
+    found.map(|account| format!("{:?} {}: {}", account.outcome, account.statement, account.words)).collect()
+}
+
+const BIND_ZONES: &str = r#"
+zone "rpz.example" { type primary; file "/z/rpz"; allow-query { none; }; };
+zone "feed.example" { type secondary; primaries { 192.0.2.1; }; };
+zone "log.example" { type primary; file "/z/log"; };
+"#;
+
+#[test]
+fn policy_zones_of_bind_keep_their_order_and_actions() {
+    let found = bind(&format!(
+        r#"options {{ recursion yes; allow-recursion {{ any; }}; response-policy {{
+  zone "rpz.example" policy given max-policy-ttl 1h ede forged;
+  zone "feed.example" policy CNAME garden.example.net add-soa no log no;
+  zone "log.example" policy disabled recursive-only yes;
+}} break-dnssec yes max-policy-ttl 30 min-ns-dots 2 nsip-wait-recurse no nsdname-wait-recurse no
+  qname-wait-recurse no min-update-interval 60 ede blocked; }};{BIND_ZONES}"#
+    ));
+    let expected = r#"[policy]
+break-dnssec = true
+qname-wait-recurse = false
+ns-wait-recurse = false
+min-ns-dots = 2
+
+[[policy.zone]]
+name = "rpz.example."
+max-ttl = "1h"
+extended-error = "forged"
+
+[[policy.zone]]
+name = "feed.example."
+action = "garden.example.net."
+max-ttl = "30s"
+add-soa = false
+
+[[policy.zone]]
+name = "log.example."
+action = "disabled"
+max-ttl = "30s"
+
+"#;
+    assert_eq!(part(&found, "[policy]", "[[zone]]"), expected);
+    assert!(found.toml.contains("name = \"rpz.example\"\nfile = \"/z/rpz\"\n"), "{}", found.toml);
+    assert_eq!(outcomes(&found, "zone rpz.example policy"), [Coverage::Translated]);
+    assert_eq!(outcomes(&found, "allow-query"), [Coverage::Differs], "clients may query the policy zone");
+    assert_eq!(outcomes(&found, "log no"), [Coverage::Differs]);
+    assert!(!found.is_less(), "{:#?}", reported(&found));
+}
+
+#[test]
+fn a_policy_of_bind_has_the_defaults_of_bind() {
+    let text = "options { recursion yes; response-policy { zone log.example; }; };";
+    let found = bind(&format!("{text}{BIND_ZONES}"));
+    let expected = "[policy]\nqname-wait-recurse = true\n\n[[policy.zone]]\nname = \"log.example.\"\n\
+                    max-ttl = \"5s\"\nextended-error = \"none\"\n\n";
+    assert_eq!(part(&found, "[policy]", "[[zone]]"), expected);
+    // A zone that is no policy zone is still left out if not every client may query it.
+    assert!(!found.toml.contains("name = \"rpz.example\""), "{}", found.toml);
+    let off =
+        bind(&format!("options {{ recursion no; response-policy {{ zone log.example; }}; }};{BIND_ZONES}"));
+    assert!(!off.toml.contains("[policy"), "{}", off.toml);
+    assert_eq!(outcomes(&off, "response-policy"), [Coverage::Unneeded]);
+}
+
+#[test]
+fn a_policy_of_bind_that_cannot_be_applied_refuses_recursion() {
+    for policy in [
+        "{ zone absent.example; }",
+        "{ zone log.example policy frob; }",
+        "{ zone log.example policy cname; }",
+        "{ zone log.example max-policy-ttl soon; }",
+        "{ zone log.example; } dnsrps-enable yes",
+    ] {
+        let found = bind(&format!("options {{ recursion yes; response-policy {policy}; }};{BIND_ZONES}"));
+        has(&found, &["action = \"refuse\"\nfrom = [\"any\"]"]);
+        assert!(found.accounts.iter().any(|one| one.outcome == Coverage::Narrower), "{policy}");
+        assert_eq!(found.toml.contains("[policy]"), found.toml.contains("[[policy.zone]]"), "{policy}");
+    }
+    let less = |parameter: &str| {
+        let text =
+            format!("options {{ recursion yes; response-policy {{ zone log.example {parameter}; }}; }};");
+        outcomes(&bind(&format!("{text}{BIND_ZONES}")), parameter)
+    };
+    assert_eq!(less("recursive-only no"), [Coverage::Missing]);
+    assert_eq!(less("nsip-enable no"), [Coverage::Narrower]);
+    assert_eq!(less("frob yes"), [Coverage::Missing]);
+}
+
+fn unbound(text: &str) -> Converted {
+    of(PeerProgram::Unbound, &[("/etc/unbound/unbound.conf", text)])
+}
+
+#[test]
+fn policy_zones_of_unbound_keep_their_order_and_actions() {
+    let found = unbound(
+        "server:\n  module-config: \"respip iterator\"\n  access-control: 10.0.0.0/8 allow\n\
+         rpz:\n  name: rpz.example\n  zonefile: rpz.zone\n  rpz-log: yes\n  rpz-log-name: mine\n\
+         rpz:\n  name: feed.example.\n  primary: 192.0.2.1@5353\n  allow-notify: 192.0.2.1\n  zonefile: feed\n  \
+         rpz-action-override: cname\n  rpz-cname-override: garden.example.net\n  rpz-signal-nxdomain-ra: yes\n",
+    );
+    let expected = r#"[[policy.zone]]
+name = "rpz.example."
+max-ttl = "7d"
+
+[[policy.zone]]
+name = "feed.example."
+action = "garden.example.net."
+max-ttl = "7d"
+
+"#;
+    assert_eq!(part(&found, "[[policy.zone]]", "[[zone]]"), expected);
+    let zones = "[[zone]]\nname = \"rpz.example\"\nfile = \"/etc/unbound/rpz.zone\"\n\n[[zone]]\n\
+                 name = \"feed.example\"\nprimaries = [\"192.0.2.1@5353\"]\nallow-notify = [\"192.0.2.1\"]\n";
+    assert_eq!(part(&found, "[[zone]]", "\n\n\n"), zones);
+    assert_eq!(outcomes(&found, "rpz-log"), [Coverage::Differs, Coverage::Unneeded]);
+    assert_eq!(outcomes(&found, "rpz-signal-nxdomain-ra"), [Coverage::Missing]);
+    assert_eq!(outcomes(&found, "module-config"), [Coverage::Translated]);
+    assert!(found.toml.contains("action = \"allow\""), "{}", found.toml);
+    for broken in
+        ["  zonefile: r\n  tags: \"a\"\n", "  url: https://r\n", "  zonefile: r\n  rpz-action-override: x\n"]
+    {
+        let found =
+            unbound(&format!("server:\n  access-control: 10.0.0.0/8 allow\nrpz:\n  name: r\n{broken}"));
+        has(&found, &["action = \"refuse\"\nfrom = [\"any\"]"]);
+    }
+}
+
+#[test]
+fn local_zones_of_unbound_become_lists() {
+    let found = unbound(
+        "server:\n  local-zone: ads.example always_nxdomain\n  local-zone: track.example always_null\n  \
+         local-zone: quiet.example. always_nodata\n  local-zone: home.example static\n  \
+         local-zone: good.ads.example transparent\n  local-zone: closed.example always_refuse\n  \
+         local-zone: free.example always_transparent\n  local-zone: silent.example inform_deny\n  \
+         local-zone: ads.example refuse\n  local-data: \"host.home.example A 192.0.2.1\"\n  \
+         local-data: \"x.ads.example A 192.0.2.2\"\n  local-data: \"x.free.example A 192.0.2.3\"\n",
+    );
+    let expected = r#"[[policy.list]]
+name = "local-zones-nxdomain"
+file = "/lists/local-zones-nxdomain.txt"
+format = "adblock"
+
+[[policy.list]]
+name = "local-zones-null"
+file = "/lists/local-zones-null.txt"
+format = "adblock"
+answer = "null"
+
+[[policy.list]]
+name = "local-zones-nodata"
+file = "/lists/local-zones-nodata.txt"
+format = "adblock"
+answer = "nodata"
+"#;
+    assert_eq!(part(&found, "[[policy.list]]", "\n[log]"), expected);
+    let lists: Vec<(&str, &str)> =
+        found.lists.iter().map(|list| (list.path.to_str().expect("text"), list.text.as_str())).collect();
+    assert_eq!(
+        lists,
+        [
+            ("/lists/local-zones-nxdomain.txt", "||ads.example^\n||home.example^\n@@||good.ads.example^\n"),
+            ("/lists/local-zones-null.txt", "||track.example^\n"),
+            ("/lists/local-zones-nodata.txt", "||quiet.example^\n"),
+        ]
+    );
+    has(
+        &found,
+        &[
+            "refused-domains = [\"closed.example\", \"silent.example\"]",
+            "local-data = [\"host.home.example A 192.0.2.1\"]",
+        ],
+    );
+    // `closed.example` is refused by both, `silent.example` was not answered.
+    let less: Vec<String> = reported(&found).into_iter().filter(|one| one.starts_with("Narrower")).collect();
+    assert_eq!(less, ["Narrower : names at and below silent.example are refused (`refused-domains`)"]);
+    assert_eq!(outcomes(&found, "local-zone silent.example"), [Coverage::Differs]);
+}
+
+#[test]
+fn a_local_zone_inside_another_keeps_its_names_where_that_is_possible() {
+    let lines = |text: &str| {
+        let found = unbound(&format!("server:\n{text}"));
+        let less = found.accounts.iter().filter(|one| one.outcome == Coverage::Narrower).count();
+        (found.lists.iter().map(|list| list.text.clone()).collect::<String>(), less)
+    };
+    let outer = "  local-zone: a.example always_nxdomain\n  local-zone: b.a.example transparent\n";
+    assert_eq!(lines(outer), ("||a.example^\n@@||b.a.example^\n".to_owned(), 0));
+    // An exception would exempt the innermost zone, too.
+    let inner = format!("{outer}  local-zone: c.b.a.example always_null\n");
+    assert_eq!(lines(&inner), ("||a.example^\n||c.b.a.example^\n".to_owned(), 1));
+    let refused = "  local-zone: a.example always_refuse\n  local-zone: b.a.example transparent\n";
+    assert_eq!(lines(refused), (String::new(), 1));
+}
+
+#[test]
+fn policy_zones_of_the_recursor_keep_their_order_and_actions() {
+    let lua = "addNTA('corp.example')\n-- rpzFile('no')\n\
+               rpzFile('/z/rpz', {defpol=Policy.Custom, defcontent=\"garden.example.net\", maxTTL=60})\n\
+               rpzPrimary({'192.0.2.1', '[2001:db8::1]:54'}, 'feed.example', {\n  defpol=Policy.NoAction, \
+               extendedErrorCode=15,\n  tsigname='k', tsigalgo='hmac-sha256', tsigsecret='c2VjcmV0', refresh=60, \
+               includeSOA=true})\n";
+    let files = [
+        ("/r", "allow-from=10.0.0.0/8\nlua-config-file=/l\n"),
+        ("/l", lua),
+        ("/z/rpz", "$ORIGIN rpz.example.\n@ 60 SOA a. b. 1 2 3 4 5\n"),
+    ];
+    let found = of(PeerProgram::Recursor, &files);
+    let expected = r#"[[policy.zone]]
+name = "rpz.example."
+action = "garden.example.net."
+max-ttl = "1m"
+add-soa = false
+extended-error = "none"
+
+[[policy.zone]]
+name = "feed.example."
+action = "passthru"
+max-ttl = "7d"
+
+[[zone]]
+name = "rpz.example"
+file = "/z/rpz"
+
+[[zone]]
+name = "feed.example"
+primaries = ["192.0.2.1 key:k", "[2001:db8::1]@54 key:k"]
+min-refresh = "1m"
+max-refresh = "1m"
+"#;
+    assert_eq!(part(&found, "[[policy.zone]]", "\n\n\n"), expected);
+    has(&found, &["action = \"allow\"", "[[tsig-key]]\nname = \"k\""]);
+    assert!(!found.is_less(), "{:#?}", reported(&found));
+    // A file without a name of its own has that of its policy.
+    for (text, name) in
+        [("@ SOA a. b. 1 2 3 4 5\n", "mine"), ("x.example. 60 IN SOA a. b. 1 2 3 4 5\n", "x.example")]
+    {
+        let files = [
+            ("/r", "allow-from=10.0.0.0/8\nlua-config-file=/l\n"),
+            ("/l", "rpzFile('/z', {policyName='mine'})\n"),
+            ("/z", text),
+        ];
+        has(&of(PeerProgram::Recursor, &files), &[&format!("[[policy.zone]]\nname = \"{name}.\"")]);
+    }
+    for bad in [
+        "rpzFile('/absent')",
+        "rpzFile(name)",
+        "rpzPrimary('ns.example', 'x')",
+        "rpzPrimary('192.0.2.1', 'x', {tsigname='k', tsigalgo='hmac-md5', tsigsecret='c2Vj'})",
+        "rpzFile('/z', {defpol=Policy.Frob})",
+        "for f in x do rpzFile(f) end",
+    ] {
+        let files = [("/r", "allow-from=10.0.0.0/8\nlua-config-file=/l\n"), ("/l", bad), ("/z", "@ SOA")];
+        has(&of(PeerProgram::Recursor, &files), &["action = \"refuse\"\nfrom = [\"any\"]"]);
+    }
+}
