@@ -45,7 +45,7 @@ keys! {
         live "action" action: RpzOverride = RpzOverride::Given, example "nxdomain";
         /// Longest TTL of its records in answers.
         live "max-ttl" max_ttl: Seconds<0, 604_800> = Seconds(604_800), example "5m";
-        /// Whether its denials have its SOA record in the additional section.
+        /// Whether answers that it rewrites have its SOA record in the additional section.
         live "add-soa" add_soa: bool = true, example false;
         /// Extended error of rewritten answers (RFC 8914): "blocked", "censored", "filtered", "prohibited",
         /// "forged", or "none".
@@ -139,7 +139,7 @@ pub struct PolicyZoneConfig {
     pub instead: RpzOverride,
     /// Longest TTL of its records in answers.
     pub max_ttl: Ttl,
-    /// Whether denials have its SOA record.
+    /// Whether rewritten answers have its SOA record.
     pub add_soa: bool,
     /// The extended error of rewritten answers.
     pub info: Option<ErrorInfo>,

@@ -14,6 +14,7 @@
 //! | `pattern_table` | which rules a name has by patterns |
 //! | `adblock` | rules in adblock syntax: exception mark, pattern, modifiers |
 //! | `list` | block and allow lists as text: hosts files, domains, adblock syntax |
+//! | `safe_search` | names of search engines, and their names without adult content |
 //! | `rules` | the rules of all sources in one snapshot, and the rule that decides a query |
 //!
 //! A module uses only those above it.
@@ -51,6 +52,7 @@ mod regexes;
 mod rpz;
 mod rule;
 mod rules;
+mod safe_search;
 
 pub use adblock::ModifierFault;
 pub use conditions::{ConditionId, PolicyQuery};

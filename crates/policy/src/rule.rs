@@ -40,6 +40,14 @@ impl SourceMask {
         })
     }
 
+    /// Returns the sources in both sets.
+    #[must_use]
+    pub fn and(&self, other: &SourceMask) -> Self {
+        let mut both = self.0;
+        both.iter_mut().zip(&other.0).for_each(|(own, other)| *own &= other);
+        SourceMask(both)
+    }
+
     /// Whether there is a source in both sets.
     #[inline]
     pub fn meets(&self, other: &SourceMask) -> bool {

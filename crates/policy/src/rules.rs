@@ -6,9 +6,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use wire::hash::HashedName;
-use wire::{LowerName, Name, Type};
+use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
-use crate::conditions::{ConditionId, Conditions, PolicyQuery};
+use crate::conditions::{Choice, Condition, ConditionId, Conditions, PolicyQuery};
 use crate::list::{self, Covered, ListFault, ListFormat, ListReport, MAX_FAULTS};
 use crate::local_data::{DataId, LocalData, LocalDataTable, PolicyRecord};
 use crate::names::{NameEntries, NameKeys, NameTable};
@@ -17,6 +17,7 @@ use crate::patterns::PatternRoom;
 use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
 use crate::rpz::{self, Effect, RpzReport, SkippedRecord, Trigger, TriggerName};
 use crate::rule::{RpzAction, Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
+use crate::safe_search;
 
 /// Gathers the rules of all sources.
 pub struct RuleBuilder {
@@ -119,6 +120,27 @@ impl RuleBuilder {
         };
         *sources = sources.with(source);
         true
+    }
+
+    /// Adds a rule for each name of a search engine: an alias, with this TTL, to its name without adult
+    /// content. Returns the number of rules.
+    pub fn safe_search(&mut self, source: SourceId, ttl: Ttl) -> usize {
+        let RuleBuilder { keys, sets, data, conditions, qnames, .. } = self;
+        // Some names have mail servers, too, and may be targets of aliases.
+        let named = vec![Type::A, Type::AAAA, Type::HTTPS, Type::CNAME];
+        let types = Choice { named, excluded: Vec::new() };
+        let condition = conditions.number(&Condition { types, ..Condition::default() });
+        let mut rules = 0;
+        let name_of = |text: &str| NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).ok();
+        safe_search::all(|name, target| {
+            let (Some(name), Some(target)) = (name_of(name), name_of(target)) else { return };
+            let record = PolicyRecord { rtype: Type::CNAME, ttl, rdata: target.as_name().as_wire() };
+            let effect = RuleEffect::Rpz(RpzAction::LocalData(data.number(&[record])));
+            let rule = Rule { source, reach: RuleReach::Name, effect, prefix_len: 0, condition };
+            qnames.push(keys, name.as_name().to_lower().as_lower(), sets.single(rule));
+            rules += 1;
+        });
+        rules
     }
 
     /// Adds the rules of a list. With `exempts`, its blocks are exceptions: it is an allow list.

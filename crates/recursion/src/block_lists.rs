@@ -19,6 +19,7 @@ use wire::message::{
 use wire::{Class, Malformed, Name, Rcode, Ttl, Type};
 
 use crate::count::SharedCount;
+use crate::groups::ClientGroups;
 use crate::rpz::{PolicyZone, RpzOptions, RpzOverride};
 
 /// What clients get for a blocked name.
@@ -51,14 +52,16 @@ pub struct BlockList {
 }
 
 /// The response policy zones and the lists in force. The sources of [`Rules`] are the zones, then the lists.
+#[derive(Clone)]
 pub struct BlockLists {
-    rules: Rules,
-    zones: Box<[PolicyZone]>,
+    rules: Arc<Rules>,
+    zones: Arc<[PolicyZone]>,
     options: RpzOptions,
     /// All sources but zones that are disabled, and these.
     sources: SourceMask,
     disabled: SourceMask,
-    lists: Box<[BlockList]>,
+    groups: Option<ClientGroups>,
+    lists: Arc<[BlockList]>,
     ttl: Ttl,
 }
 
@@ -102,7 +105,23 @@ impl BlockLists {
             };
             *to = to.with(SourceId(number));
         }
-        BlockLists { rules, zones: zones.into(), options, sources, disabled, lists: lists.into(), ttl }
+        BlockLists {
+            rules: Arc::new(rules),
+            zones: zones.into(),
+            options,
+            sources,
+            disabled,
+            groups: None,
+            lists: lists.into(),
+            ttl,
+        }
+    }
+
+    /// Returns the same rules with other groups; `None`: all sources count for all clients.
+    #[must_use]
+    pub fn with_groups(&self, mut groups: Option<ClientGroups>) -> Self {
+        groups.iter_mut().for_each(|groups| groups.retain(&self.sources));
+        BlockLists { groups, ..self.clone() }
     }
 
     /// The response policy zones.
@@ -115,10 +134,10 @@ impl BlockLists {
         &self.options
     }
 
-    /// The sources whose rules count.
+    /// The sources whose rules count for clients in no group.
     #[inline]
     pub fn sources(&self) -> &SourceMask {
-        &self.sources
+        self.groups.as_ref().map_or(&self.sources, ClientGroups::others)
     }
 
     /// The response policy zones whose matches are counted only.
@@ -133,14 +152,14 @@ impl BlockLists {
 
     /// The sources whose rules count for a client.
     #[inline]
-    pub fn sources_of(&self, _client: &Client) -> &SourceMask {
-        &self.sources
+    pub fn sources_of(&self, client: &Client) -> &SourceMask {
+        self.groups.as_ref().map_or(&self.sources, |groups| groups.of(client))
     }
 
     /// Whether what the rules say depends on the client.
     #[inline]
     pub(crate) fn depends_on_client(&self) -> bool {
-        self.rules.depends_on_client()
+        self.groups.is_some() || self.rules.depends_on_client()
     }
 
     /// Returns the rules of these sources that decide about a query.

@@ -13,6 +13,7 @@
 //! | `private` | filters private addresses from upstream answers |
 //! | `dns64` | synthesizes AAAA records from A records (RFC 6147) |
 //! | `count` | counters that threads share |
+//! | `groups` | groups of clients, by which rules differ |
 //! | `rpz` | response policy zones: settings, orders of rules, counters |
 //! | `block_lists` | the rules of policy zones and lists; names that lists block |
 //! | `rpz_orders` | the answers that rules of policy zones make |
@@ -54,6 +55,7 @@ mod count;
 mod denied;
 mod dns64;
 mod failures;
+mod groups;
 mod inspect;
 mod jobs;
 mod kept;
@@ -90,6 +92,7 @@ pub use completion::LookupCompletion;
 pub use count::SharedCount;
 pub use dns64::{Dns64, Dns64Config, Dns64Fault, Dns64Made};
 pub use failures::{FailureCause, FailureCounts};
+pub use groups::{ClientGroup, ClientGroups};
 pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,

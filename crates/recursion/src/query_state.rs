@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
+use policy::PolicyQuery;
 use resolver::{Budget, ClientPrefix, QueryKey};
 use transport::Client;
 use wire::edns::ErrorInfo;
+use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode, Type};
 
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
@@ -103,6 +105,15 @@ impl QueryState {
         let info = if self.stale { Some(stale) } else { self.info };
         let authentic = self.authentic && !self.stale;
         Reply { message, rcode, authoritative, authentic, info, truncated: false }
+    }
+
+    /// Returns what rules may depend on, for the next name or a target of its aliases.
+    pub(crate) fn policy_query<'n>(&self, name: &'n HashedName, qtype: Type) -> PolicyQuery<'n> {
+        // A rule for certain types is about the records that a client gets of a name.
+        let is_alias = name.as_lower() != self.asked.name.as_lower();
+        let qtype = if is_alias { Type::CNAME } else { qtype };
+        let (client, is_first) = (Some(self.rewrite.client.peer.ip()), !self.rewrite.client_is_done);
+        PolicyQuery { name, qtype, client, is_first }
     }
 
     /// Continues with the chain's next name, unless the chain is too long or a loop.

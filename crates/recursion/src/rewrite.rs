@@ -21,7 +21,7 @@ use crate::known::Known;
 use crate::message::{Message, Piece, Reply, join, links_to};
 use crate::query_state::QueryState;
 use crate::rewrite_state::{HeldAnswer, ServerFacts, address};
-use crate::rpz::{PolicyZone, RewriteKind, RpzOrder};
+use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong};
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
 use crate::waiter::Waiting;
@@ -64,8 +64,6 @@ struct ChainName {
     is_signed: bool,
 }
 
-/// The alias target is too long (RFC 6672 §2.2 for DNAME).
-const TOO_LONG: Refusal = Refusal::plain(Rcode::YXDOMAIN);
 /// The parts of the answer cannot be joined.
 const UNJOINABLE: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 
@@ -79,9 +77,8 @@ impl Service {
         let QueryKey { name, qtype, qclass, dnssec_ok, .. } = query_state.next;
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), name.as_name());
-        query_state.rewrite.first.get_or_insert(name);
-        let (query, sources) =
-            (query_state.rewrite.query(&hashed, qtype), lists.sources_of(&query_state.rewrite.client));
+        let sources = lists.sources_of(&query_state.rewrite.client);
+        let query = query_state.policy_query(&hashed, qtype);
         count_disabled(lists, &query);
         match policy.gate(&query, sources, qtype, qclass) {
             Gate::Open => None,
@@ -171,14 +168,15 @@ impl Service {
         &self,
         policy: &Policy,
         lists: &BlockLists,
-        query_state: &QueryState,
+        query_state: &mut QueryState,
         chain: &Chain,
         leads_on: bool,
         now: Now,
     ) -> Finding {
         let QueryKey { qtype, qclass, dnssec_ok, .. } = query_state.next;
         let keeps_signed = dnssec_ok && !lists.options().break_dnssec;
-        let sources = lists.sources_of(&query_state.rewrite.client);
+        let client = query_state.rewrite.client;
+        let sources = lists.sources_of(&client);
         let mut hashed = HashedName::new();
         // The target that a part of a chain leads to is looked up next.
         let count = chain.names.len() - usize::from(leads_on && chain.names.len() > 1);
@@ -190,15 +188,16 @@ impl Service {
             if policy.local.is_local(&hashed, qtype, qclass) {
                 continue;
             }
-            let query = query_state.rewrite.query(&hashed, qtype);
-            let mut best = lists.decide(&query, sources).rpz;
+            let mut best =
+                lists.decide(&query_state.policy_query(&hashed, qtype), sources).rpz.map(Candidate::of);
             if at + 1 == chain.names.len() {
                 for address in &chain.addresses {
-                    best = first(best, lists.rules().of_answer(*address, sources));
+                    best = first(best, lists.rules().of_answer(*address, sources).map(Candidate::of));
                 }
             }
             match self.of_servers(policy, lists, query_state, name.as_lower(), best, now) {
-                Finding::None => {}
+                // Rules about the client belong to the first name that may be rewritten.
+                Finding::None => query_state.rewrite.client_is_done = true,
                 found => return found,
             }
         }
@@ -212,17 +211,17 @@ impl Service {
         lists: &BlockLists,
         query_state: &QueryState,
         name: LowerName<'_>,
-        mut best: Option<Match>,
+        mut best: Option<Candidate>,
         now: Now,
     ) -> Finding {
-        let decided = |best: Option<Match>| match best {
-            Some(rule) => Finding::Rule(rule, name.to_buf()),
+        let decided = |best: Option<Candidate>| match best {
+            Some(Candidate { rule, .. }) => Finding::Rule(rule, name.to_buf()),
             None => Finding::None,
         };
         let of_answers = *lists.rules().of_answers();
         let sources = lists.sources_of(&query_state.rewrite.client);
-        let may_match = |having: &SourceMask, best: Option<Match>| match best {
-            Some(best) => having.has_before(best.rule.source, sources),
+        let may_match = |having: &SourceMask, best: Option<Candidate>| match best {
+            Some(Candidate { rule, .. }) => having.has_before(rule.rule.source, sources),
             None => having.meets(sources),
         };
         if !may_match(&of_answers.ns_names, best) && !may_match(&of_answers.ns_ips, best) {
@@ -236,22 +235,23 @@ impl Service {
         let mut hashed = HashedName::new();
         for server in &servers {
             hashed.set(self.cache().key(), server.as_name());
-            best = first(best, lists.rules().of_server_name(&hashed, sources));
+            let rule = lists.rules().of_server_name(&hashed, sources);
+            let labels = |rule: Match| (server.as_lower().label_count() - rule.skip) as u8;
+            best = first(best, rule.map(|rule| Candidate { rule, length: labels(rule) }));
         }
-        for server in &servers {
-            if !may_match(&of_answers.ns_ips, best) {
-                break;
+        if !may_match(&of_answers.ns_ips, best) {
+            return decided(best);
+        }
+        let mut addresses = Vec::new();
+        for (server, rtype) in servers.iter().flat_map(|server| [(server, Type::A), (server, Type::AAAA)]) {
+            match lookups.facts(*server, rtype) {
+                Ok(facts) => addresses.extend(facts.addresses),
+                Err(needed) => return Finding::Ask(needed),
             }
-            for rtype in [Type::A, Type::AAAA] {
-                match lookups.facts(*server, rtype) {
-                    Ok(facts) => {
-                        for address in facts.addresses {
-                            best = first(best, lists.rules().of_server_address(address, sources));
-                        }
-                    }
-                    Err(needed) => return Finding::Ask(needed),
-                }
-            }
+        }
+        sort_addresses(&mut addresses);
+        for address in addresses {
+            best = first(best, lists.rules().of_server_address(address, sources).map(Candidate::of));
         }
         decided(best)
     }
@@ -272,6 +272,8 @@ impl Service {
         query_state.rewrite.is_over = true;
         let is_exempt = match order {
             RpzOrder::Passthru => true,
+            // An alias to the name itself, as the old form of rpz-passthru.
+            RpzOrder::Cname(target) if target.as_name() == name.as_name() => true,
             RpzOrder::TcpOnly => query_state.rewrite.client.transport.is_stream(),
             _ => false,
         };
@@ -348,6 +350,7 @@ fn answer(
                 info: None,
                 upstream: None,
             };
+            query_state.rewrite.soa = zone.soa.clone().map(|(ttl, soa)| (zone.name, ttl, soa));
             // The message has all links.
             let from_zone = query_state.links.take().is_some_and(|links| links.from_zone);
             let led = query_state.lead_on(&piece, target.as_name().to_lower());
@@ -356,8 +359,8 @@ fn answer(
             }
             led.map_or(refuse(UNJOINABLE), |()| Rewritten::Next)
         }
-        Some(Err(_)) => refuse(TOO_LONG),
-        None => {
+        // The response code is YXDOMAIN if the target is too long.
+        Some(Err(TargetTooLong)) | None => {
             let authoritative = query_state.links.as_ref().is_some_and(|links| links.from_zone);
             let (message, info) = (Message::Own(message.into()), zone.info);
             reply(Reply { message, rcode, authoritative, authentic: false, info, truncated: false })
@@ -438,12 +441,34 @@ enum Finding {
     Ask(Box<QueryKey>),
 }
 
-/// Returns the rule that comes first: by zone, then by trigger, then by the longest name or prefix.
-fn first(best: Option<Match>, other: Option<Match>) -> Option<Match> {
-    let order = |of: &Match| {
-        let longest = std::cmp::Reverse(of.rule.prefix_len);
-        (of.rule.source, of.trigger, longest, of.skip)
-    };
+/// A rule that matches, and the length of its name in labels or of its prefix in bits.
+#[derive(Clone, Copy)]
+struct Candidate {
+    rule: Match,
+    length: u8,
+}
+
+impl Candidate {
+    /// A rule about an address, or the only one about a name.
+    fn of(rule: Match) -> Self {
+        Candidate { rule, length: rule.rule.prefix_len }
+    }
+}
+
+/// Sorts addresses: of rules with prefixes of one length, that with the smallest address decides (draft,
+/// §5.6).
+fn sort_addresses(addresses: &mut [IpAddr]) {
+    addresses.sort_unstable_by_key(|address| match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => *v6,
+    });
+}
+
+/// Returns the rule that comes first: by zone, then by trigger, then by the longest name or prefix; of equal
+/// ones `best`.
+fn first(best: Option<Candidate>, other: Option<Candidate>) -> Option<Candidate> {
+    let order =
+        |Candidate { rule, length }: &Candidate| (rule.rule.source, rule.trigger, std::cmp::Reverse(*length));
     match (best, other) {
         (Some(a), Some(b)) => Some(if order(&b) < order(&a) { b } else { a }),
         (a, b) => a.or(b),
@@ -546,6 +571,7 @@ impl Chain {
                 last.is_signed = true;
             }
         }
+        sort_addresses(&mut chain.addresses);
         Ok(chain)
     }
 }

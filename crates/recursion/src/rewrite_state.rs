@@ -2,12 +2,10 @@
 
 use std::net::IpAddr;
 
-use policy::PolicyQuery;
 use resolver::QueryKey;
 use transport::Client;
-use wire::hash::HashedName;
 use wire::message::Parser;
-use wire::{LowerNameBuf, Malformed, Name, Type};
+use wire::{Class, Header, LowerNameBuf, Malformed, Name, NameBuf, Ttl, Type};
 
 use crate::message::Piece;
 
@@ -15,12 +13,14 @@ use crate::message::Piece;
 pub(crate) struct RewriteState {
     /// The client.
     pub(crate) client: Client,
-    /// The first name that rules were looked up for; rules about the client belong to it.
-    pub(crate) first: Option<LowerNameBuf>,
+    /// Whether rules about the client have been looked up for an answer that may be rewritten.
+    pub(crate) client_is_done: bool,
     /// Whether no further rule applies: one has rewritten the answer, or exempts the query.
     pub(crate) is_over: bool,
     /// Whether a rule has rewritten the answer.
     pub(crate) is_rewritten: bool,
+    /// The SOA record of the zone whose alias leads to the answer: owner, TTL, data.
+    pub(crate) soa: Option<(NameBuf, Ttl, Box<[u8]>)>,
     /// The answer that waits for lookups of name servers.
     pub(crate) held: Option<Box<HeldAnswer>>,
     /// Lookups of name servers so far.
@@ -50,7 +50,8 @@ impl RewriteState {
     pub(crate) fn of(client: &Client) -> Self {
         RewriteState {
             client: *client,
-            first: None,
+            client_is_done: false,
+            soa: None,
             is_over: false,
             is_rewritten: false,
             held: None,
@@ -58,12 +59,26 @@ impl RewriteState {
         }
     }
 
-    /// Returns what rules may depend on, for the next name or a target of its aliases.
-    pub(crate) fn query<'n>(&self, name: &'n HashedName, qtype: Type) -> PolicyQuery<'n> {
-        let is_first = self.first.is_none_or(|first| first.as_lower() == name.as_lower());
-        // A rule for certain types is about the records that a client gets of a name.
-        let qtype = if is_first { qtype } else { Type::CNAME };
-        PolicyQuery { name, qtype, client: Some(self.client.peer.ip()), is_first }
+    /// Returns a message with the SOA record of the zone whose alias leads to its answer, if there is one.
+    /// The message has no additional section.
+    pub(crate) fn with_soa(&self, mut message: Vec<u8>) -> Vec<u8> {
+        let Some((owner, ttl, rdata)) = &self.soa else { return message };
+        let (Some(mut header), Ok(len)) = (Header::of(&message), u16::try_from(rdata.len())) else {
+            return message;
+        };
+        let [questions, answers, authorities, _] = header.counts();
+        header.set_counts([questions, answers, authorities, 1]);
+        let bytes = header.as_bytes();
+        if let Some(place) = message.get_mut(..bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+        message.extend_from_slice(owner.as_name().as_wire());
+        message.extend(Type::SOA.0.to_be_bytes());
+        message.extend(Class::IN.0.to_be_bytes());
+        message.extend(ttl.as_secs().to_be_bytes());
+        message.extend(len.to_be_bytes());
+        message.extend_from_slice(rdata);
+        message
     }
 
     /// Whether the query waits for a lookup of name servers.

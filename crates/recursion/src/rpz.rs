@@ -50,7 +50,7 @@ pub struct PolicyZone {
     pub instead: RpzOverride,
     /// Longest TTL of its records in answers.
     pub max_ttl: Ttl,
-    /// TTL and RDATA of the SOA record that denials carry in the additional section.
+    /// TTL and RDATA of the SOA record that rewritten answers carry in the additional section.
     pub soa: Option<(Ttl, Box<[u8]>)>,
     /// The extended error of rewritten answers.
     pub info: Option<ErrorInfo>,

@@ -127,7 +127,6 @@ impl BlockLists {
         b: &mut Builder<'_>,
     ) -> Result<(), Full> {
         b.set_rcode(if order == RpzOrder::NxDomain { Rcode::NXDOMAIN } else { Rcode::NOERROR });
-        let before = b.count(Section::Answer);
         let mut add = |rtype, ttl: Ttl, rdata: &[u8]| {
             let ttl = ttl.min(zone.max_ttl);
             b.record(Section::Answer, Owner::Name(name), rtype, Class::IN, ttl, rdata).map(drop)
@@ -144,12 +143,14 @@ impl BlockLists {
             }
             (None, _) => {}
         }
-        let is_denial = b.count(Section::Answer) == before && b.rcode() != Rcode::YXDOMAIN;
-        if let (Some((ttl, soa)), true) = (&zone.soa, is_denial) {
-            // In the authority section it would be a denial for caches, by a zone that the name is not in.
-            let owner = Owner::Name(zone.name.as_name());
-            b.record(Section::Additional, owner, Type::SOA, Class::IN, *ttl, soa)?;
-        }
-        Ok(())
+        write_soa(zone, b)
     }
+}
+
+/// Writes the SOA record of a zone that has rewritten an answer.
+pub(crate) fn write_soa(zone: &PolicyZone, b: &mut Builder<'_>) -> Result<(), Full> {
+    let Some((ttl, soa)) = &zone.soa else { return Ok(()) };
+    // In the authority section it would be a denial for caches, by a zone that the name is not in.
+    let owner = Owner::Name(zone.name.as_name());
+    b.record(Section::Additional, owner, Type::SOA, Class::IN, *ttl, soa).map(drop)
 }

@@ -202,7 +202,8 @@ impl Service {
         if let Some(reply) = self.blocked_alias(policy, query_state, &joined) {
             return Step::Reply(reply);
         }
-        Step::Reply(query_state.reply(Message::Own(joined.into()), piece.rcode))
+        let message = query_state.rewrite.with_soa(joined);
+        Step::Reply(query_state.reply(Message::Own(message.into()), piece.rcode))
     }
 }
 

@@ -188,7 +188,7 @@ fn the_target_of_a_rules_alias_is_resolved_and_not_rewritten_again() {
     assert_eq!(world.cached(), cached, "no rewritten answer is cached");
     let labels = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(40)].join(".");
     let long = format!("{labels}.wild.example. A");
-    assert_eq!(world.hit(&ask(&long)).says(), "YXDOMAIN rd ra");
+    assert_eq!(world.hit(&ask(&long)).says(), "YXDOMAIN rd ra EDE 15");
 }
 
 #[test]
@@ -395,9 +395,52 @@ fn signed_answers_are_kept_for_clients_that_can_validate_them() {
     assert_eq!(world.hit(&ask("nx.example. A do")).says(), NXDOMAIN);
 }
 
+/// The client's rule was passed over for the whole query if its first name was signed.
+#[test]
+fn a_rule_about_the_client_applies_to_the_first_name_that_may_be_rewritten() {
+    let zone = ["32.9.0.0.127.rpz-client-ip 60 CNAME *."];
+    let rrsig = "w.example. 60 RRSIG CNAME 13 2 60 20301126000000 20001126000000 1 example. AAAA";
+    let chain = ["w.example. 60 CNAME a.example.", rrsig, "a.example. 60 A 192.0.2.1"];
+    let mut world = World::new(policed(&[given(&zone)]));
+    for _ in 0..2 {
+        let reply =
+            answer(&mut world, &ask("w.example. A do").from("127.0.0.9"), &[("w.example. A do", &chain)]);
+        let (says, answers) = reply.expect("a reply");
+        assert_eq!((says.as_str(), answers.len()), (REWRITTEN, 2));
+    }
+}
+
+/// Draft §5.6. The first address of the answer decided.
+#[test]
+fn of_prefixes_of_one_length_the_smallest_address_decides() {
+    let zone = ["32.2.2.0.192.rpz-ip 60 CNAME .", "32.1.2.0.192.rpz-ip 60 CNAME *."];
+    let mut world = World::new(policed(&[given(&zone)]));
+    let addresses = ["a.example. 60 A 192.0.2.2", "a.example. 60 A 192.0.2.1"];
+    assert_eq!(world.learn("a.example. A", &data(&addresses)).says(), REWRITTEN);
+}
+
+#[test]
+fn rewritten_answers_have_the_record_of_their_zone() {
+    let mut world = World::new(policed(&[given(&ACTIONS)]));
+    let soa = |reply: &crate::support::Reply| reply.additional().join(" ").contains("rpz0.test. 30 SOA");
+    for question in ["nx.example. A", "nodata.example. A", "data.example. A", "garden.example. CNAME"] {
+        assert!(soa(&world.hit(&ask(question))), "{question}");
+    }
+    let walled = data(&["walled.example. 60 A 192.0.2.9"]);
+    let reply = world.learn_of("garden.example. A", "walled.example. A", &walled);
+    assert!(soa(&reply), "{reply:?}");
+    assert!(soa(&world.hit(&ask("garden.example. A"))), "from the cache");
+    assert!(!soa(&world.learn("a.example. A", &data(&["a.example. 60 A 192.0.2.1"]))));
+}
+
 #[test]
 fn the_operator_orders_otherwise_than_a_zone() {
-    let names = ["a.example 60 CNAME .", "b.example 60 CNAME rpz-passthru.", "c.example 60 A 10.0.0.1"];
+    let names = [
+        "a.example 60 CNAME .",
+        "b.example 60 CNAME rpz-passthru.",
+        "c.example 60 A 10.0.0.1",
+        "garden.example 60 CNAME .",
+    ];
     let overridden = |instead| {
         let rules = rules(
             &[Rpz { records: &names, instead }, given(&["c.example 60 CNAME *."])],
@@ -415,6 +458,7 @@ fn the_operator_orders_otherwise_than_a_zone() {
         world.learn_of("b.example. A", "garden.example. A", &data(&["garden.example. 60 A 10.0.0.9"]));
     let chain = ["b.example. 60 CNAME garden.example.", "garden.example. 60 A 10.0.0.9"];
     assert_eq!((reply.says().as_str(), reply.answers()), (REWRITTEN, chain.map(String::from).to_vec()));
+    assert_eq!(world.hit(&ask("garden.example. A")).says(), AS_IS, "an alias to itself is none");
     let mut world = overridden(RpzOverride::Disabled);
     world.miss(&ask("a.example. A"));
     assert_eq!(world.hit(&ask("c.example. A")).says(), REWRITTEN, "by the next zone");

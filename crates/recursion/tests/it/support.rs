@@ -505,6 +505,11 @@ impl Reply {
         authorities
     }
 
+    pub(crate) fn additional(&self) -> Vec<String> {
+        let [.., additional] = self.sections();
+        additional
+    }
+
     /// In short: the response code, the flags and, if there is one, the extended error.
     pub(crate) fn says(&self) -> String {
         let error = self.error().map_or(String::new(), |code| format!(" EDE {code}"));
