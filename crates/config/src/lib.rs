@@ -12,7 +12,7 @@
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `zone-manager` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` and `secondaries` of `zone-manager` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
-//! | `lists`, `policy_zones` | `[policy]` and its blocks | `recursive` of `serving` |
+//! | `lists`, `policy_zones`, `policy_groups` | `[policy]` and its blocks | `recursive` of `serving` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
 //! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
@@ -39,6 +39,7 @@ pub mod log;
 pub mod machine;
 pub mod metrics;
 pub mod peers;
+pub mod policy_groups;
 pub mod policy_zones;
 pub mod privileges;
 pub mod reference;
@@ -65,6 +66,7 @@ use listen::Listen;
 use lists::{ListsConfig, PolicyList, PolicySection};
 use log::LogSection;
 use metrics::MetricsSection;
+use policy_groups::{GroupsConfig, PolicyGroup, PolicySchedule};
 use policy_zones::{PolicyZoneBlock, PolicyZonesConfig};
 use report::Diagnostic;
 use resolver::{AccessBlock, Forward, InnerRules, RecursiveConfig, ResolverSection, Stub};
@@ -117,6 +119,10 @@ pub struct Settings {
     pub policy_zones: Vec<At<PolicyZoneBlock>>,
     /// Every `[[policy.list]]`.
     pub lists: Vec<At<PolicyList>>,
+    /// Every `[[policy.group]]`.
+    pub groups: Vec<At<PolicyGroup>>,
+    /// Every `[[policy.schedule]]`.
+    pub schedules: Vec<At<PolicySchedule>>,
     /// `[control]`.
     pub control: At<ControlSection>,
     /// `[metrics]`, if present.
@@ -143,6 +149,8 @@ impl Default for Settings {
             policy: At::default(),
             policy_zones: Vec::new(),
             lists: Vec::new(),
+            groups: Vec::new(),
+            schedules: Vec::new(),
             control: At::default(),
             metrics: None,
             log: At::default(),
@@ -153,7 +161,7 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 18] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 20] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
@@ -168,6 +176,8 @@ impl Configuration {
             policy,
             policy_zones,
             lists,
+            groups,
+            schedules,
             control,
             metrics,
             log,
@@ -188,6 +198,8 @@ impl Configuration {
             policy,
             policy_zones,
             lists,
+            groups,
+            schedules,
             control,
             metrics,
             log,
@@ -197,7 +209,18 @@ impl Configuration {
 
     /// Reports values that contradict each other.
     fn check(&self, faults: &mut Vec<Diagnostic>) {
-        let Settings { server, listens, metrics, resolver, policy_zones, lists, .. } = &self.settings;
+        let Settings {
+            server,
+            listens,
+            metrics,
+            resolver,
+            policy_zones,
+            lists,
+            groups,
+            schedules,
+            policy,
+            ..
+        } = &self.settings;
         server.privileges.check(faults);
         server.tcp.check(faults);
         let opened = listen::check(listens, faults);
@@ -215,6 +238,8 @@ impl Configuration {
         lists::check(lists, resolver.is_some(), faults);
         let served = self.zones.iter().chain(&self.added);
         policy_zones::check(policy_zones, served, resolver.is_some(), faults);
+        let known = policy_groups::Known { lists, zones: policy_zones, is_recursive: resolver.is_some() };
+        policy_groups::check(&policy.others, groups, schedules, &known, faults);
         let has_state = server.storage.folder().is_some();
         zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
     }
@@ -238,6 +263,8 @@ impl Settings {
             policy,
             policy_zones,
             lists,
+            groups,
+            schedules,
             control,
             metrics,
             log,
@@ -256,6 +283,8 @@ impl Settings {
             adopt(&mut self.policy, policy, &mut pending);
             adopt_blocks(&mut self.policy_zones, policy_zones, &mut pending);
             adopt_blocks(&mut self.lists, lists, &mut pending);
+            adopt_blocks(&mut self.groups, groups, &mut pending);
+            adopt_blocks(&mut self.schedules, schedules, &mut pending);
         }
         adopt_option(&mut self.resolver, resolver, &mut pending);
         adopt(&mut self.control, control, &mut pending);
@@ -280,6 +309,11 @@ impl Settings {
     /// Returns the settings of block lists.
     pub fn lists(&self) -> ListsConfig {
         lists::config(&self.policy, &self.lists)
+    }
+
+    /// Returns the settings of groups on a machine with these interfaces.
+    pub fn policy_groups(&self, interfaces: &interfaces::Interfaces) -> GroupsConfig {
+        policy_groups::config(&self.policy.others, &self.groups, &self.schedules, interfaces)
     }
 
     /// Returns the settings of response policy zones.

@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wire::Ttl;
 
+use super::policy_groups::SelectionKeys;
 use super::policy_zones::PolicyZoneOptions;
 use super::report::Diagnostic;
 use super::table::keys;
@@ -27,6 +28,8 @@ keys! {
     } with {
         /// Response policy zones.
         zones: PolicyZoneOptions;
+        /// What counts for clients in no group.
+        others: SelectionKeys;
     }
 }
 

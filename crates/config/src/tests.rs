@@ -302,6 +302,8 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         policy,
         policy_zones,
         lists,
+        groups,
+        schedules,
         control,
         metrics,
         log,
@@ -317,6 +319,8 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(of(&**policy));
     all.extend(policy_zones.iter().flat_map(|zone| of(&**zone)));
     all.extend(lists.iter().flat_map(|list| of(&**list)));
+    all.extend(groups.iter().flat_map(|group| of(&**group)));
+    all.extend(schedules.iter().flat_map(|schedule| of(&**schedule)));
     all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
     all.extend(dnstap.iter().flat_map(|dnstap| of(&**dnstap)));
     all
@@ -353,7 +357,8 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
         "[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
          [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n\
          [[zone]]\nname = \"z\"\nfile = \"f\"\n[[policy.zone]]\nname = \"z\"\n\
-         [[policy.list]]\nname = \"l\"\nfile = \"f\"\n\
+         [[policy.list]]\nname = \"l\"\nfile = \"f\"\n[[policy.group]]\nname = \"g\"\nfrom = [\"any\"]\n\
+         [[policy.schedule]]\ngroup = \"g\"\nstart = \"08:00\"\nend = \"09:00\"\n\
          [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n[dnstap]\nsocket = \"s\"\n",
     );
     let zone = "[[zone]]\nname = \"rpz.example.com\"\nfile = \"f\"\n";

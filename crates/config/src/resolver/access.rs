@@ -52,14 +52,25 @@ impl Word for AccessAction {
 
 impl AccessBlock {
     fn rule(&self, interfaces: &Interfaces) -> AccessRule {
-        let addresses =
-            |names: &Vec<At<String>>| names.iter().flat_map(|name| interfaces.addresses_of(name)).collect();
-        AccessRule {
-            action: *self.action,
-            from: self.from.iter().flat_map(|from| networks(from.value, interfaces)).collect(),
-            local: self.interface.as_ref().map(addresses),
-            transports: self.proto.as_ref().map(|all| all.iter().map(|proto| proto.value).collect()),
-        }
+        let rule = rule(&self.from, self.interface.as_ref(), self.proto.as_ref(), interfaces);
+        AccessRule { action: *self.action, ..rule }
+    }
+}
+
+/// Returns a rule that allows the clients for which these conditions hold.
+pub(crate) fn rule(
+    from: &[At<NetworkOr<Clients>>],
+    interface: Option<&Vec<At<String>>>,
+    proto: Option<&Vec<At<Transport>>>,
+    interfaces: &Interfaces,
+) -> AccessRule {
+    let addresses =
+        |names: &Vec<At<String>>| names.iter().flat_map(|name| interfaces.addresses_of(name)).collect();
+    AccessRule {
+        action: AccessAction::Allow,
+        from: from.iter().flat_map(|from| networks(from.value, interfaces)).collect(),
+        local: interface.map(addresses),
+        transports: proto.map(|all| all.iter().map(|proto| proto.value).collect()),
     }
 }
 

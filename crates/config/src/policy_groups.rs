@@ -1,0 +1,449 @@
+//! `[[policy.group]]` and `[[policy.schedule]]`: which response policy zones and lists count for which clients,
+//! and when. Reads no clock.
+
+use std::collections::{HashMap, HashSet};
+
+use recursion::AccessRule;
+use toml::Spanned;
+use toml::de::DeValue;
+use transport::Transport;
+use wire::NameBuf;
+
+use super::interfaces::Interfaces;
+use super::lists::PolicyList;
+use super::policy_zones::PolicyZoneBlock;
+use super::report::Diagnostic;
+use super::resolver::access::{Clients, rule};
+use super::resolver::networks::NetworkOr;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{Value, Word, quote};
+
+keys! {
+    /// What counts for clients in no group.
+    pub struct SelectionKeys {
+        /// Lists that count for clients in no group. Unset: all.
+        live "lists" lists: Option<Vec<At<String>>> = None, example ["ads"];
+        /// Response policy zones that count for clients in no group. Unset: all.
+        live "zones" zones: Option<Vec<At<NameBuf>>> = None, example ["rpz.example.com"];
+        /// Whether search engines leave adult content out for clients in no group: their names are aliases of
+        /// the names at which they do so.
+        live "safe-search" safe_search: bool = false, example true;
+    }
+}
+
+keys! {
+    /// A group of clients for which other lists and response policy zones count. A client is in the first
+    /// group that it matches. [GROUPS.md](GROUPS.md) explains it.
+    pub struct PolicyGroup in "[[policy.group]]" {
+        /// Name of the group, in commands.
+        live "name" name: String, example "children";
+        /// Networks that the client is in; words as in `[[resolver.access]]`.
+        live "from" from: Vec<At<NetworkOr<Clients>>>, example ["192.0.2.64/26", "2001:db8:2::/64"];
+        /// Network interfaces whose addresses received the query. Unset: any.
+        live "interface" interface: Option<Vec<At<String>>> = None, example ["eth1"];
+        /// Transports of the query. Unset: any.
+        live "proto" proto: Option<Vec<At<Transport>>> = None, example ["tcp"];
+        /// Lists that count for the group. Unset: all.
+        live "lists" lists: Option<Vec<At<String>>> = None, example ["ads"];
+        /// Response policy zones that count for the group. Unset: all.
+        live "zones" zones: Option<Vec<At<NameBuf>>> = None, example ["rpz.example.com"];
+        /// Whether search engines leave adult content out for the group.
+        live "safe-search" safe_search: bool = false, example true;
+    }
+}
+
+keys! {
+    /// A time at which other lists and response policy zones count for a group. Of several schedules of a
+    /// group, the first in whose time it is counts.
+    pub struct PolicySchedule in "[[policy.schedule]]" {
+        /// The group; "default" is that of clients in no group.
+        live "group" group: String, example "children";
+        /// Days of the week on which the time begins.
+        live "days" days: Vec<At<Weekday>> = Weekday::all(), example ["mon", "fri"];
+        /// When it begins.
+        live "start" start: TimeOfDay, example "20:30";
+        /// When it ends: on the next day, unless it is later than `start`.
+        live "end" end: TimeOfDay, example "07:00";
+        /// The time zone of both. Unset: that of the machine.
+        live "time-zone" time_zone: Option<ZoneOfTime> = None, example "Europe/Berlin";
+        /// Lists that count for the group at this time. Unset: all.
+        live "lists" lists: Option<Vec<At<String>>> = None, example ["ads"];
+        /// Response policy zones that count for the group at this time. Unset: all.
+        live "zones" zones: Option<Vec<At<NameBuf>>> = None, example ["rpz.example.com"];
+        /// Whether search engines leave adult content out for the group at this time.
+        live "safe-search" safe_search: bool = false, example true;
+    }
+}
+
+/// A day of the week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Weekday {
+    /// Monday.
+    Monday,
+    /// Tuesday.
+    Tuesday,
+    /// Wednesday.
+    Wednesday,
+    /// Thursday.
+    Thursday,
+    /// Friday.
+    Friday,
+    /// Saturday.
+    Saturday,
+    /// Sunday.
+    Sunday,
+}
+
+impl Weekday {
+    fn all() -> Vec<At<Weekday>> {
+        Self::WORDS.iter().map(|(_, day)| At::unwritten(*day)).collect()
+    }
+}
+
+impl Word for Weekday {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("mon", Self::Monday),
+        ("tue", Self::Tuesday),
+        ("wed", Self::Wednesday),
+        ("thu", Self::Thursday),
+        ("fri", Self::Friday),
+        ("sat", Self::Saturday),
+        ("sun", Self::Sunday),
+    ];
+}
+
+/// A time of day, in minutes since midnight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimeOfDay(pub u16);
+
+impl Value for TimeOfDay {
+    fn kind() -> String {
+        "time of day".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let parse = |text: &str| {
+            let time = text.split_once(':').filter(|(hour, minute)| hour.len() == 2 && minute.len() == 2);
+            let number = |digits: &str| digits.parse::<u16>().ok();
+            let time = time.and_then(|(hour, minute)| Some((number(hour)?, number(minute)?)));
+            let time = time.filter(|(hour, minute)| *hour < 24 && *minute < 60);
+            let time = time.map(|(hour, minute)| TimeOfDay(hour * 60 + minute));
+            time.ok_or_else(|| format!("`{text}` is not a time of day from \"00:00\" to \"23:59\""))
+        };
+        reader.text(node, "a time of day such as \"20:30\"", parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&format!("{:02}:{:02}", self.0 / 60, self.0 % 60)))
+    }
+}
+
+/// A time zone of the IANA database.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ZoneOfTime(pub jiff::tz::TimeZone);
+
+impl Value for ZoneOfTime {
+    fn kind() -> String {
+        "time zone".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let parse = |text: &str| {
+            let zone = jiff::tz::TimeZone::get(text);
+            zone.map(ZoneOfTime).map_err(|_| {
+                format!("`{text}` is no time zone of this machine's database (/usr/share/zoneinfo)")
+            })
+        };
+        reader.text(node, "a time zone such as \"Europe/Berlin\"", parse)
+    }
+    fn render(&self) -> Option<String> {
+        self.0.iana_name().map(quote)
+    }
+}
+
+/// What counts for clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Names of lists; `None`: all.
+    pub lists: Option<Vec<String>>,
+    /// Names of response policy zones; `None`: all.
+    pub zones: Option<Vec<NameBuf>>,
+    /// Whether search engines leave adult content out.
+    pub safe_search: bool,
+}
+
+/// A group of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// Its name.
+    pub name: String,
+    /// Which clients are in it.
+    pub clients: AccessRule,
+    /// What counts for it.
+    pub selection: Selection,
+}
+
+/// A time at which something else counts for a group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleConfig {
+    /// The group; [`DEFAULT_GROUP`] for clients in no group.
+    pub group: String,
+    days: Vec<Weekday>,
+    start: TimeOfDay,
+    end: TimeOfDay,
+    time_zone: Option<ZoneOfTime>,
+    /// What counts at this time.
+    pub selection: Selection,
+}
+
+impl ScheduleConfig {
+    /// Whether a moment is in the time of the schedule.
+    pub fn holds(&self, at: jiff::Timestamp) -> bool {
+        let zone = self.time_zone.as_ref().map_or_else(jiff::tz::TimeZone::system, |zone| zone.0.clone());
+        let local = at.to_zoned(zone);
+        let minute = TimeOfDay(u16::from(local.hour() as u8) * 60 + u16::from(local.minute() as u8));
+        let today = local.weekday().to_monday_zero_offset() as u8;
+        let begins_on = |day: u8| self.days.iter().any(|own| *own as u8 == day);
+        let (before, after) = (minute < self.end, minute >= self.start);
+        if self.start < self.end {
+            return before && after && begins_on(today);
+        }
+        (after && begins_on(today)) || (before && begins_on((today + 6) % 7))
+    }
+}
+
+/// The settings of all groups.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GroupsConfig {
+    /// What counts for clients in no group.
+    pub others: Selection,
+    /// The groups, in the order of the configuration.
+    pub groups: Vec<GroupConfig>,
+    /// Times at which something else counts.
+    pub schedules: Vec<ScheduleConfig>,
+}
+
+/// The name of the group of clients in no group.
+pub const DEFAULT_GROUP: &str = "default";
+
+impl GroupsConfig {
+    /// Whether any clients have safe search at any time.
+    pub fn safe_search(&self) -> bool {
+        let groups = self.groups.iter().map(|group| &group.selection);
+        let schedules = self.schedules.iter().map(|schedule| &schedule.selection);
+        groups.chain(schedules).chain([&self.others]).any(|selection| selection.safe_search)
+    }
+
+    /// Returns what counts for a group at a moment.
+    pub fn selection<'c>(&'c self, group: &str, usual: &'c Selection, at: jiff::Timestamp) -> &'c Selection {
+        let mut schedules = self.schedules.iter().filter(|schedule| schedule.group == group);
+        schedules.find(|schedule| schedule.holds(at)).map_or(usual, |schedule| &schedule.selection)
+    }
+}
+
+fn selection(
+    lists: &Option<Vec<At<String>>>,
+    zones: &Option<Vec<At<NameBuf>>>,
+    safe_search: bool,
+) -> Selection {
+    Selection {
+        lists: lists.as_ref().map(|lists| lists.iter().map(|list| list.value.clone()).collect()),
+        zones: zones.as_ref().map(|zones| zones.iter().map(|zone| zone.value).collect()),
+        safe_search,
+    }
+}
+
+/// Returns the settings of all groups on a machine with these interfaces.
+pub(super) fn config(
+    others: &SelectionKeys,
+    groups: &[At<PolicyGroup>],
+    schedules: &[At<PolicySchedule>],
+    interfaces: &Interfaces,
+) -> GroupsConfig {
+    let group = |group: &At<PolicyGroup>| GroupConfig {
+        name: group.name.value.clone(),
+        clients: rule(&group.from, group.interface.as_ref(), group.proto.as_ref(), interfaces),
+        selection: selection(&group.lists, &group.zones, *group.safe_search),
+    };
+    let schedule = |schedule: &At<PolicySchedule>| ScheduleConfig {
+        group: schedule.group.value.clone(),
+        days: schedule.days.iter().map(|day| day.value).collect(),
+        start: *schedule.start,
+        end: *schedule.end,
+        time_zone: schedule.time_zone.value.clone(),
+        selection: selection(&schedule.lists, &schedule.zones, *schedule.safe_search),
+    };
+    GroupsConfig {
+        others: selection(&others.lists, &others.zones, *others.safe_search),
+        groups: groups.iter().map(group).collect(),
+        schedules: schedules.iter().map(schedule).collect(),
+    }
+}
+
+/// Most groups.
+const MAX_GROUPS: usize = 64;
+
+/// The blocks that groups refer to.
+pub(super) struct Known<'c> {
+    pub(super) lists: &'c [At<PolicyList>],
+    pub(super) zones: &'c [At<PolicyZoneBlock>],
+    pub(super) is_recursive: bool,
+}
+
+impl Known<'_> {
+    /// Reports names of lists and zones that there are not.
+    fn check(
+        &self,
+        lists: &Option<Vec<At<String>>>,
+        zones: &Option<Vec<At<NameBuf>>>,
+        faults: &mut Vec<Diagnostic>,
+    ) {
+        for list in lists.iter().flatten() {
+            if !self.lists.iter().any(|known| known.name.value == list.value) {
+                let message = format!("there is no [[policy.list]] named `{}`", list.value);
+                faults.push(Diagnostic::at(list.place.as_ref(), message));
+            }
+        }
+        for zone in zones.iter().flatten() {
+            if !self.zones.iter().any(|known| known.name.value == zone.value) {
+                let message = format!("there is no [[policy.zone]] named `{}`", zone.value);
+                faults.push(Diagnostic::at(zone.place.as_ref(), message));
+            }
+        }
+    }
+}
+
+/// Reports names that there are not or that are used twice, times without length, and too many groups.
+pub(super) fn check(
+    others: &SelectionKeys,
+    groups: &[At<PolicyGroup>],
+    schedules: &[At<PolicySchedule>],
+    known: &Known<'_>,
+    faults: &mut Vec<Diagnostic>,
+) {
+    if let Some(first) = groups.first().filter(|_| !known.is_recursive) {
+        let message = "[[policy.group]] has no effect without [resolver]";
+        faults.push(Diagnostic::at(first.place.as_ref(), message));
+    }
+    if let Some(more) = groups.get(MAX_GROUPS) {
+        let message = format!("{} groups, and there can be {MAX_GROUPS}", groups.len());
+        faults.push(Diagnostic::at(more.place.as_ref(), message));
+    }
+    known.check(&others.lists, &others.zones, faults);
+    let mut seen: HashMap<&str, &At<String>> = HashMap::new();
+    for group in groups {
+        known.check(&group.lists, &group.zones, faults);
+        let first = *seen.entry(&group.name.value).or_insert(&group.name);
+        if !std::ptr::eq(first, &group.name) {
+            let message = format!("group `{}` is defined twice", group.name.value);
+            let fault = Diagnostic::at(group.name.place.as_ref(), message);
+            faults.push(fault.also(first.place.as_ref(), "first here"));
+        }
+        if group.name.value == DEFAULT_GROUP {
+            let message = format!("`{DEFAULT_GROUP}` is the group of clients in no other group");
+            faults.push(Diagnostic::at(group.name.place.as_ref(), message));
+        }
+    }
+    let names: HashSet<&str> = groups.iter().map(|group| group.name.value.as_str()).collect();
+    for schedule in schedules {
+        known.check(&schedule.lists, &schedule.zones, faults);
+        let group = &schedule.group;
+        if !names.contains(group.value.as_str()) && group.value != DEFAULT_GROUP {
+            let message = format!("there is no [[policy.group]] named `{}`", group.value);
+            faults.push(Diagnostic::at(group.place.as_ref(), message));
+        }
+        if *schedule.start == *schedule.end {
+            let message = "`start` and `end` are the same time";
+            faults.push(Diagnostic::at(schedule.end.place.as_ref(), message));
+        }
+        if schedule.days.is_empty() {
+            let message = "a schedule without days has no effect";
+            faults.push(Diagnostic::at(schedule.days.place.as_ref(), message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{AcceptedConfig, read_text};
+
+    const LISTS: &str = "[resolver]\n[[policy.list]]\nname = \"ads\"\nfile = \"f\"\n\
+        [[policy.list]]\nname = \"adult\"\nfile = \"f\"\n";
+
+    fn groups(text: &str) -> Result<GroupsConfig, String> {
+        let read = read_text("t.toml", format!("{LISTS}{text}"), Path::new("/"));
+        read.map(|AcceptedConfig { config, .. }| config.settings.policy_groups(&Interfaces::default()))
+            .map_err(|fault| fault.to_string())
+    }
+
+    const CHILDREN: &str = "[[policy.group]]\nname = \"children\"\nfrom = [\"192.0.2.0/24\"]\nlists = [\"adult\"]\n\
+        safe-search = true\n";
+
+    fn schedule(days: &str) -> ScheduleConfig {
+        let text = format!(
+            "{CHILDREN}[[policy.schedule]]\ngroup = \"children\"\nstart = \"20:30\"\nend = \"07:00\"\n\
+             time-zone = \"Europe/Berlin\"\n{days}"
+        );
+        groups(&text).expect("good").schedules.remove(0)
+    }
+
+    #[test]
+    fn a_night_belongs_to_the_day_on_which_it_begins() {
+        let of_friday = schedule("days = [\"fri\"]\n");
+        let holds = |time: &str| {
+            of_friday
+                .holds(format!("{time}[Europe/Berlin]").parse::<jiff::Zoned>().expect("a time").timestamp())
+        };
+        // The 27th of November 2026 is a Friday.
+        assert!(!holds("2026-11-27T20:29:59"));
+        assert!(holds("2026-11-27T20:30:00"));
+        assert!(holds("2026-11-28T06:59:59"));
+        assert!(!holds("2026-11-28T07:00:00"));
+        assert!(!holds("2026-11-27T03:00:00"), "the night that began on Thursday");
+        assert!(!holds("2026-11-28T21:00:00"));
+        let of_each_day = schedule("");
+        assert!(of_each_day.holds("2026-11-25T23:00:00Z".parse().expect("a time")));
+        assert!(!of_each_day.holds("2026-11-25T06:00:00Z".parse().expect("a time")), "07:00 in Berlin");
+    }
+
+    #[test]
+    fn a_schedule_replaces_what_counts_for_its_group() {
+        let text = format!(
+            "{CHILDREN}[[policy.schedule]]\ngroup = \"children\"\nstart = \"08:00\"\nend = \"12:00\"\n\
+             time-zone = \"UTC\"\nlists = [\"ads\", \"adult\"]\n"
+        );
+        let groups = groups(&text).expect("good");
+        let children = &groups.groups[0].selection;
+        assert!(children.safe_search && groups.safe_search());
+        let lists = |time: &str| {
+            let at = time.parse().expect("a time");
+            groups.selection("children", children, at).lists.as_ref().map(Vec::len)
+        };
+        assert_eq!((lists("2026-11-25T08:00:00Z"), lists("2026-11-25T12:00:00Z")), (Some(2), Some(1)));
+        let others = groups.selection(DEFAULT_GROUP, &groups.others, jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(*others, Selection::default(), "all lists");
+    }
+
+    #[test]
+    fn what_there_is_not_is_reported() {
+        for (text, words) in [
+            (CHILDREN.replace("[\"adult\"]", "[\"adults\"]"), "there is no [[policy.list]] named `adults`"),
+            (format!("{CHILDREN}zones = [\"rpz.test\"]\n"), "there is no [[policy.zone]] named `rpz.test.`"),
+            (format!("{CHILDREN}{CHILDREN}"), "group `children` is defined twice"),
+            (CHILDREN.replace("\"children\"", "\"default\""), "the group of clients in no other group"),
+            ("[[policy.schedule]]\ngroup = \"a\"\nstart = \"08:00\"\nend = \"09:00\"\n".into(), "named `a`"),
+            ("[[policy.schedule]]\ngroup = \"default\"\nstart = \"08:00\"\nend = \"08:00\"\n".into(), "the same time"),
+            ("[[policy.schedule]]\ngroup = \"default\"\nstart = \"8:00\"\nend = \"24:00\"\n".into(), "not a time of day"),
+            (
+                "[[policy.schedule]]\ngroup = \"default\"\nstart = \"08:00\"\nend = \"09:00\"\ntime-zone = \"Mars\"\n".into(),
+                "`Mars` is no time zone",
+            ),
+            ("[policy]\nlists = [\"no\"]\n".into(), "there is no [[policy.list]] named `no`"),
+        ] {
+            let fault = groups(&text).expect_err(words);
+            assert!(fault.contains(words), "{words}: {fault}");
+        }
+    }
+}
