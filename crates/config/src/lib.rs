@@ -308,10 +308,12 @@ impl Settings {
             true => addresses.any(|addr| !addr.value.0.ip().is_loopback()).then_some(""),
             false => passed.then_some(", on the sockets that systemd passes"),
         };
-        match (&self.resolver, reached_by) {
+        let mut warnings = match (&self.resolver, reached_by) {
             (Some(_), Some(reached_by)) => resolver::warnings(&self.access, reached_by),
             _ => Vec::new(),
-        }
+        };
+        warnings.extend(lists::warnings(&self.lists, self.server.storage.folder().is_some()));
+        warnings
     }
 
     /// Returns whether queries are counted for each zone.

@@ -230,6 +230,11 @@ pub enum ControlCommand {
     },
     /// Report the state of every block list.
     PolicyStatus,
+    /// Fetch or read block lists now, and report the outcomes.
+    PolicyRefresh {
+        /// The list; all if it is missing.
+        list: Option<String>,
+    },
     /// Report which rule of the block lists decides about a name.
     PolicyTest {
         /// The name.
@@ -383,6 +388,7 @@ mod tests {
             Verb::ForwardRemove { domain: name() },
             Verb::TrustAnchorList,
             Verb::PolicyStatus,
+            Verb::PolicyRefresh { list: Some(name()) },
             Verb::PolicyTest { name: name() },
             Verb::NtaList,
             Verb::NtaAdd { domain: name(), time: "1h".into() },

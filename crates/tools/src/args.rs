@@ -502,8 +502,13 @@ pub enum CtlForward {
 /// Commands on block lists.
 #[derive(Debug, Subcommand)]
 pub enum CtlPolicy {
-    /// Every block list: its rules, its faults, what it blocked.
+    /// Every block list: its rules, its age, its faults, what it blocked.
     Status,
+    /// Fetch or read block lists now, and show the outcome of each.
+    Refresh {
+        /// The list. All lists if it is missing.
+        list: Option<String>,
+    },
     /// The rule of the lists that decides about a name.
     Test {
         /// The name.

@@ -131,6 +131,7 @@ fn about_forward(verb: &CtlForward) -> ControlCommand {
 fn about_policy(verb: &CtlPolicy) -> ControlCommand {
     match verb {
         CtlPolicy::Status => ControlCommand::PolicyStatus,
+        CtlPolicy::Refresh { list } => ControlCommand::PolicyRefresh { list: list.clone() },
         CtlPolicy::Test { name } => ControlCommand::PolicyTest { name: name.clone() },
     }
 }
@@ -254,6 +255,10 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             "there are no block lists\n".into()
         }
         (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) => lists.iter().map(list_text).collect(),
+        (CtlVerb::Policy(CtlPolicy::Refresh { .. }), Value::Object(map)) => {
+            let lists = map.get("lists").and_then(Value::as_array).into_iter().flatten();
+            lists.map(refreshed_text).collect()
+        }
         (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
             format!("{}\n", map.get("text").map(flat).unwrap_or_default())
         }
@@ -299,13 +304,15 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
 }
 
 /// Keys of times in seconds since 1970, anywhere in an answer.
-const TIMES: [&str; 9] = [
+const TIMES: [&str; 11] = [
     "loaded",
     "signatures_end",
     "signed_until",
     "started",
     "confirmed",
+    "attempted",
     "next_refresh",
+    "next_attempt",
     "expires",
     "at",
     "last",
@@ -328,17 +335,25 @@ fn moment_and_age(time: UnixTime, now: UnixTime) -> String {
 
 /// Returns the state of a block list as text.
 fn list_text(list: &Value) -> String {
-    let [name, file, kind, blocked] = ["name", "file", "kind", "blocked"].map(|key| flat(&list[key]));
+    let [name, kind, blocked] = ["name", "kind", "blocked"].map(|key| flat(&list[key]));
+    let source = list["file"].as_str().or(list["url"].as_str()).unwrap_or_default();
     let effect = if kind == "allow" { "exempts names".into() } else { format!("blocked {blocked} queries") };
-    let mut out = match (list["rules"].as_u64(), &list["loaded"]) {
-        (Some(rules), loaded) => {
-            let loaded = value_text("loaded", loaded);
-            format!("{name}: {rules} rules, {effect}; {file}, loaded {loaded}\n")
+    let mut out = match list["rules"].as_u64() {
+        Some(rules) => {
+            let loaded = value_text("loaded", &list["loaded"]);
+            format!("{name}: {rules} rules, {effect}; {source}, loaded {loaded}\n")
         }
-        (None, _) => format!("{name}: no rules; {file}\n"),
+        None => format!("{name}: no rules; {source}\n"),
     };
+    if list["url"].is_string() {
+        let [confirmed, attempted, next] = ["confirmed", "attempted", "next_attempt"]
+            .map(|key| if list[key].is_null() { "never".into() } else { value_text(key, &list[key]) });
+        out += &format!("    fetched or confirmed {confirmed}; last attempt {attempted}, next {next}\n");
+    }
     if let Some(fault) = list["fault"].as_str() {
-        out += &format!("    the file cannot be used: {fault}\n");
+        let what =
+            if list["url"].is_string() { "the last attempt failed" } else { "the file cannot be used" };
+        out += &format!("    {what}: {fault}\n");
     }
     let unusable = list["lines_unusable"].as_u64().unwrap_or(0);
     if unusable > 0 {
@@ -347,6 +362,15 @@ fn list_text(list: &Value) -> String {
     let first = list["first_unusable"].as_array().into_iter().flatten();
     first.for_each(|line| out += &format!("    {}\n", flat(line)));
     out
+}
+
+/// Returns the outcome of the refresh of a block list as text.
+fn refreshed_text(list: &Value) -> String {
+    let [name, result, rules] = ["name", "result", "rules"].map(|key| flat(&list[key]));
+    match list["fault"].as_str() {
+        Some(fault) => format!("{name}: {result}: {fault}\n"),
+        None => format!("{name}: {result}, {rules} rules\n"),
+    }
 }
 
 /// Returns the changes of a zone, one line per record, after the warnings.

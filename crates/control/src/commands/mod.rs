@@ -105,6 +105,7 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
             recursive(parts, move |service| recursion::anchor_remove(service, &domain)).await
         }
         Verb::PolicyStatus => recursive(parts, block_lists::status).await,
+        Verb::PolicyRefresh { list } => block_lists::refresh(parts, list.as_deref()).await,
         Verb::PolicyTest { name } => recursive(parts, move |service| block_lists::test(service, &name)).await,
         Verb::LogReopen => blocking(parts, log::reopen).await,
         Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,

@@ -2,13 +2,15 @@
 //!
 //! A list that cannot be read keeps the rules of its last good version, and the fault is logged and shown. A
 //! reload reads only files that have changed. Rules are compiled by the thread that starts or reloads the
-//! server, and take effect together, in one swap.
+//! server, or that fetches lists (`list_fetcher`), and take effect together, in one swap.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use fetch::DocumentStore;
 use policy::{ListReport, NameKeys, RuleBuilder, SourceId, line_of};
 use recursion::{BlockList, BlockLists};
 use tracing::{error, info, warn};
@@ -16,7 +18,9 @@ use transport::unix_now;
 use wire::hash::HashKey;
 use wire::{Name, UnixTime};
 
-use config::lists::{ListConfig, ListsConfig};
+use super::fetched_lists::FetchedText;
+use super::list_fetches::ListFetches;
+use config::lists::{LISTS_FOLDER, ListConfig, ListSource, ListsConfig};
 use threads::sync::lock;
 use wording::reason;
 
@@ -29,8 +33,10 @@ pub struct ListStatus {
     pub report: Option<ListReport>,
     /// When the version in force was read.
     pub read: Option<UnixTime>,
-    /// Why the file could not be used, if the version in force is an older one.
+    /// Why the file or what was fetched could not be used, if the version in force is an older one.
     pub fault: Option<String>,
+    /// The fetches of a list with a URL.
+    pub fetches: Option<ListFetches>,
 }
 
 /// The identity and state of a file, by which a change is noticed.
@@ -45,8 +51,8 @@ struct FileState {
 
 /// A list that was read.
 #[derive(Clone)]
-struct ReadList {
-    status: ListStatus,
+pub(super) struct ReadList {
+    pub(super) status: ListStatus,
     /// The state of the file that the version in force, or the fault, is from.
     state: Option<FileState>,
 }
@@ -54,20 +60,41 @@ struct ReadList {
 /// The lists in force.
 pub struct Lists {
     keys: NameKeys,
-    loaded: Mutex<Loaded>,
+    /// Last good versions of lists with a URL.
+    pub(super) store: Option<DocumentStore>,
+    /// Held from before lists are read until the rules from them are in force.
+    changing: Mutex<()>,
+    pub(super) loaded: Mutex<Loaded>,
 }
 
 #[derive(Clone, Default)]
-struct Loaded {
-    lists: Vec<ReadList>,
+pub(super) struct Loaded {
+    pub(super) lists: Vec<ReadList>,
     config: ListsConfig,
     in_force: Option<Arc<BlockLists>>,
 }
 
+/// What lists are compiled from, besides the version in force.
+pub(super) enum NewTexts<'t> {
+    /// Files that have changed.
+    Changed,
+    /// Of these lists, by name, what was fetched, or the changed file; of all others the version in force.
+    Of(&'t BTreeMap<String, Option<FetchedText>>),
+}
+
+/// The version in force of a list: what is known about it, the rules of all lists, and its number there.
+pub(super) type InForce<'l> = (&'l ReadList, &'l BlockLists, u8);
+
 impl Lists {
-    /// No lists yet; `key` is the hash key of query names.
-    pub(super) fn new(key: HashKey) -> Self {
-        Lists { keys: NameKeys::new(key), loaded: Mutex::default() }
+    /// No lists yet; `key` is the hash key of query names. Lists with a URL are stored in the state folder.
+    pub(super) fn new(key: HashKey, state: Option<&Path>) -> Self {
+        let store = state.map(|state| DocumentStore::new(state.join(LISTS_FOLDER)));
+        Lists { keys: NameKeys::new(key), store, changing: Mutex::default(), loaded: Mutex::default() }
+    }
+
+    /// Locks out other changes of lists, until the caller has put its own into force.
+    pub(super) fn change(&self) -> MutexGuard<'_, ()> {
+        lock(&self.changing)
     }
 
     /// Reads the lists of a configuration, as far as they have changed, and compiles them. Returns `None` if
@@ -76,18 +103,29 @@ impl Lists {
         // Nothing waits for the disk: the lock is held to copy and to replace what is known.
         let loaded = lock(&self.loaded).clone();
         let same = |(old, new): (&ReadList, &ListConfig)| {
-            old.status.config == *new && old.state.is_some() && old.state == state_of(&new.file)
+            let is_unchanged = match &new.source {
+                ListSource::File(file) => old.state.is_some() && old.state == state_of(file),
+                ListSource::Url(_) => true,
+            };
+            old.status.config == *new && is_unchanged
         };
         if loaded.config == *config && loaded.lists.iter().zip(&config.lists).all(same) {
             return loaded.in_force;
         }
-        let loaded = self.compile(&loaded, config);
+        let loaded = self.compile(&loaded, config, &NewTexts::Changed);
         let in_force = loaded.in_force.clone();
         *lock(&self.loaded) = loaded;
         in_force
     }
 
-    fn compile(&self, old: &Loaded, config: &ListsConfig) -> Loaded {
+    /// Compiles the lists again with new texts of some.
+    pub(super) fn take(&self, texts: &BTreeMap<String, Option<FetchedText>>) {
+        let loaded = lock(&self.loaded).clone();
+        let loaded = self.compile(&loaded, &loaded.config, &NewTexts::Of(texts));
+        *lock(&self.loaded) = loaded;
+    }
+
+    fn compile(&self, old: &Loaded, config: &ListsConfig, texts: &NewTexts<'_>) -> Loaded {
         let began = Instant::now();
         let mut builder = RuleBuilder::new(self.keys);
         let (mut lists, mut in_force) = (Vec::new(), Vec::new());
@@ -96,7 +134,23 @@ impl Lists {
             let source = SourceId(number);
             let before = old.lists.iter().position(|old| is_version_of(&old.status.config, list));
             let kept = before.and_then(|at| Some((old.lists.get(at)?, old.in_force.as_deref()?, at as u8)));
-            lists.push(self.read(&mut builder, source, list, kept));
+            lists.push(match &list.source {
+                ListSource::File(file) => {
+                    let reads = match texts {
+                        NewTexts::Changed => true,
+                        NewTexts::Of(texts) => texts.contains_key(&list.name),
+                    };
+                    read_file(&mut builder, source, (list, file), kept, reads)
+                }
+                ListSource::Url(fetching) => {
+                    let text = match texts {
+                        NewTexts::Changed => None,
+                        NewTexts::Of(texts) => texts.get(&list.name).and_then(Option::as_ref),
+                    };
+                    let status = self.read_fetched(&mut builder, source, (list, fetching), kept, text);
+                    ReadList { status, state: None }
+                }
+            });
             // A list that stays goes on counting.
             let of_before = old.in_force.iter().flat_map(|old| old.lists()).find(|old| old.name == list.name);
             let blocked = of_before.map(|old| Arc::clone(&old.blocked)).unwrap_or_default();
@@ -119,54 +173,6 @@ impl Lists {
         Loaded { lists, config: config.clone(), in_force }
     }
 
-    /// Adds the rules of one list to `builder`: those of its file, or if it cannot be used those of `kept`,
-    /// an earlier version.
-    fn read(
-        &self,
-        builder: &mut RuleBuilder,
-        source: SourceId,
-        list: &ListConfig,
-        kept: Option<(&ReadList, &BlockLists, u8)>,
-    ) -> ReadList {
-        let path = list.file.display();
-        let state = state_of(&list.file);
-        if let Some((old, rules, number)) = kept
-            && old.state == state
-            && state.is_some()
-            && is_read_alike(&old.status.config, list)
-        {
-            builder.keep(source, rules.rules(), SourceId(number));
-            let status = ListStatus { config: list.clone(), ..old.status.clone() };
-            return ReadList { status, state };
-        }
-        let read = list.text().map_err(|fault| reason(&fault)).and_then(|text| {
-            builder.list(source, list.format, &text, list.exempts).map_err(|fault| fault.to_string())
-        });
-        let fault = match read {
-            Ok(report) => {
-                warn_of(list, &report);
-                let status = ListStatus {
-                    config: list.clone(),
-                    report: Some(report),
-                    read: Some(unix_now()),
-                    fault: None,
-                };
-                return ReadList { status, state };
-            }
-            Err(fault) => fault,
-        };
-        let old = kept.filter(|(old, ..)| old.status.report.is_some());
-        let Some((old, rules, number)) = old else {
-            error!(list = list.name, "the list has no rules: {path}: {fault}");
-            let status = ListStatus { config: list.clone(), report: None, read: None, fault: Some(fault) };
-            return ReadList { status, state };
-        };
-        error!(list = list.name, "the list keeps its last good version: {path}: {fault}");
-        builder.keep(source, rules.rules(), SourceId(number));
-        let status = ListStatus { config: list.clone(), fault: Some(fault), ..old.status.clone() };
-        ReadList { status, state }
-    }
-
     /// Returns what is known about each list, with the number of queries that it blocked.
     pub fn status(&self) -> Vec<(ListStatus, u64)> {
         let loaded = lock(&self.loaded);
@@ -175,20 +181,93 @@ impl Lists {
         loaded.lists.iter().map(|list| list.status.clone()).zip(counts).collect()
     }
 
+    /// Returns the name and the source of every list.
+    pub(super) fn sources(&self) -> Vec<(String, ListSource)> {
+        let of = |list: &ReadList| (list.status.config.name.clone(), list.status.config.source.clone());
+        lock(&self.loaded).lists.iter().map(of).collect()
+    }
+
     /// Returns the lists in force.
     pub fn in_force(&self) -> Option<Arc<BlockLists>> {
         lock(&self.loaded).in_force.clone()
     }
 
-    /// Returns the line of a list's file that has a rule for this name, if the file still has one.
+    /// Returns the line of a list's text that has a rule for this name, if the file still has one.
     pub fn line(&self, list: &str, name: Name<'_>) -> Option<usize> {
         let loaded = lock(&self.loaded);
         let config =
             loaded.lists.iter().map(|list| &list.status.config).find(|config| config.name == list)?;
         let config = config.clone();
         drop(loaded);
-        line_of(&config.text().ok()?, config.format, name.to_lower().as_lower())
+        let text = match &config.source {
+            ListSource::File(file) => config.file_text(file).ok()?,
+            ListSource::Url(fetching) => self.stored(&config, fetching).ok()??.text,
+        };
+        line_of(&text, config.format, name.to_lower().as_lower())
     }
+}
+
+/// Adds the rules of a list with a file to `builder`: those of the file, or if it is not read or cannot be
+/// used those of `kept`, an earlier version.
+fn read_file(
+    builder: &mut RuleBuilder,
+    source: SourceId,
+    (list, file): (&ListConfig, &Path),
+    kept: Option<InForce<'_>>,
+    reads: bool,
+) -> ReadList {
+    let state = state_of(file);
+    if let Some((old, rules, number)) = kept
+        && (!reads || old.state == state && state.is_some())
+        && is_read_alike(&old.status.config, list)
+    {
+        builder.keep(source, rules.rules(), SourceId(number));
+        let status = ListStatus { config: list.clone(), ..old.status.clone() };
+        return ReadList { status, state: old.state };
+    }
+    let text = list.file_text(file).map_err(|fault| reason(&fault));
+    let status = match text.and_then(|text| add(builder, source, list, &text)) {
+        Ok(report) => {
+            let (report, read) = (Some(report), Some(unix_now()));
+            ListStatus { config: list.clone(), report, read, fault: None, fetches: None }
+        }
+        Err(fault) => keep(builder, source, list, kept, Some(fault)),
+    };
+    ReadList { status, state }
+}
+
+/// Adds the rules in a text of a list to `builder`.
+pub(super) fn add(
+    builder: &mut RuleBuilder,
+    source: SourceId,
+    list: &ListConfig,
+    text: &[u8],
+) -> Result<ListReport, String> {
+    let report = builder.list(source, list.format, text, list.exempts).map_err(|fault| fault.to_string())?;
+    warn_of(list, &report);
+    Ok(report)
+}
+
+/// Adds the rules of the version in force to `builder`, if there is one, and logs the fault of the new one.
+pub(super) fn keep(
+    builder: &mut RuleBuilder,
+    source: SourceId,
+    list: &ListConfig,
+    kept: Option<InForce<'_>>,
+    fault: Option<String>,
+) -> ListStatus {
+    let from = &list.source;
+    let Some((old, rules, number)) = kept.filter(|(old, ..)| old.status.report.is_some()) else {
+        if let Some(fault) = &fault {
+            error!(list = list.name, "the list has no rules: {from}: {fault}");
+        }
+        return ListStatus { config: list.clone(), report: None, read: None, fault, fetches: None };
+    };
+    if let Some(fault) = &fault {
+        error!(list = list.name, "the list keeps its last good version: {from}: {fault}");
+    }
+    builder.keep(source, rules.rules(), SourceId(number));
+    ListStatus { config: list.clone(), fault, fetches: None, ..old.status.clone() }
 }
 
 /// Whether the rules of an earlier configuration may replace those of a list that cannot be read.
@@ -196,10 +275,9 @@ fn is_version_of(old: &ListConfig, new: &ListConfig) -> bool {
     old.name == new.name && old.exempts == new.exempts
 }
 
-/// Whether two configurations of a list read the same rules from an unchanged file.
-fn is_read_alike(old: &ListConfig, new: &ListConfig) -> bool {
-    let of = |list: &ListConfig| (list.file.clone(), list.format, list.max_size);
-    of(old) == of(new)
+/// Whether two configurations of a list read the same rules from an unchanged text.
+pub(super) fn is_read_alike(old: &ListConfig, new: &ListConfig) -> bool {
+    old.source.is_same_text(&new.source) && (old.format, old.max_size) == (new.format, new.max_size)
 }
 
 /// Returns the state of a file; `None` if it cannot be read.

@@ -7,15 +7,21 @@
 //! | `anchors` | the thread that queries for keys of followed trust anchors, and ends negative ones |
 //! | `local_root` | the copy of the root zone |
 //! | `own_zones` | the zones served here, as the resolver sees them |
-//! | `lists` | block lists |
+//! | `lists` | block lists: what is read, and the rules from it |
+//! | `fetched_lists`, `list_fetches` | lists with a URL: what is stored and known of each; when it is due |
+//! | `list_fetcher`, `list_hosts` | the thread that fetches lists, and the addresses of their servers |
 //! | `kept` | text files on disk, for `anchors` |
 //! | `figures` | counters |
 //!
-//! The threads for validation, lookups, trust anchors and the cache file start and end here.
+//! The threads for validation, lookups, trust anchors, lists and the cache file start and end here.
 
 mod anchors;
+mod fetched_lists;
 mod figures;
 mod kept;
+mod list_fetcher;
+mod list_fetches;
+mod list_hosts;
 mod lists;
 mod local_root;
 mod own_zones;
@@ -38,6 +44,7 @@ use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Resolver,
     ResolverRequest,
 };
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::{error, info, warn};
 use validator::TrustPoints;
 use wire::{Name, NameBuf};
@@ -52,6 +59,10 @@ use config::interfaces::Interfaces;
 use config::lists::ListsConfig;
 use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
+use list_fetcher::ListOrder;
+pub use list_fetcher::RefreshedLists;
+pub use list_fetches::{FetchCounts, ListFetches};
+use list_hosts::ListHosts;
 pub use lists::{ListStatus, Lists};
 pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
 use own_zones::OfEngine;
@@ -111,6 +122,8 @@ pub struct Recursive {
     validating: Mutex<Vec<JoinHandle<()>>>,
     /// The thread for trust anchors, and the channel to it.
     anchor_thread: Mutex<Option<(Sender<AnchorOrder>, JoinHandle<()>)>>,
+    /// The thread that fetches lists, and the channel to it.
+    list_thread: Mutex<Option<(UnboundedSender<ListOrder>, JoinHandle<()>)>>,
     /// The files of trust anchors.
     anchor_files: Option<AnchorFiles>,
     /// The configuration and the trust anchors in force.
@@ -188,7 +201,7 @@ impl Recursive {
         let (anchor_files, preallocates) = (state.map(AnchorFiles::new), plan.preallocate);
         let own_zones = OwnZones::new(Arc::new(OfEngine(Arc::downgrade(engine))));
         take_zones_here(&mut plan.forward, &local_root, &own_zones);
-        let lists = Lists::new(engine.key());
+        let lists = Lists::new(engine.key(), state);
         plan.policy.lists = lists.load(&plan.lists);
         let decided = Decided::first(plan, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
@@ -223,7 +236,6 @@ impl Recursive {
             None => None,
         };
         let (engine, decided) = (Arc::clone(engine), Mutex::new(decided));
-        let anchor_thread = Mutex::new(None);
         let recursive = Arc::new(Recursive {
             service,
             forward,
@@ -234,13 +246,15 @@ impl Recursive {
             outgoing,
             engine,
             validating,
-            anchor_thread,
+            anchor_thread: Mutex::new(None),
+            list_thread: Mutex::new(None),
             anchor_files,
             decided,
         });
         recursive.put_into_service();
         recursive.local_root.trust(RootTrust::of(&lock(&recursive.decided).in_force()));
-        recursive.look_after_anchors().map_err(RecursiveFault::Thread)?;
+        let started = recursive.look_after_anchors().and_then(|()| recursive.look_after_lists());
+        started.map_err(RecursiveFault::Thread)?;
         Ok(recursive)
     }
 
@@ -251,6 +265,18 @@ impl Recursive {
         let thread = std::thread::Builder::new().name("anchors".into());
         let thread = thread.spawn(move || anchors::work(&recursive, &taken, &back))?;
         *lock(&self.anchor_thread) = Some((orders, thread));
+        Ok(())
+    }
+
+    /// Starts the thread that fetches lists.
+    fn look_after_lists(self: &Arc<Self>) -> io::Result<()> {
+        let (orders, taken) = unbounded_channel();
+        let hosts = ListHosts { service: Arc::clone(&self.service), engine: Arc::downgrade(&self.engine) };
+        let recursive = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("lists".into());
+        let thread = thread.spawn(move || list_fetcher::work(recursive, hosts, taken))?;
+        *lock(&self.list_thread) = Some((orders, thread));
+        self.order_lists(ListOrder::Look);
         Ok(())
     }
 
@@ -274,6 +300,7 @@ impl Recursive {
     /// If the policy cannot be applied; nothing has changed then.
     pub fn configure(&self, plan: Plan) -> Result<(), PolicyFault> {
         let Plan { mut policy, mut forward, validates, followed, signals, lists, .. } = plan;
+        let changing = self.lists.change();
         policy.lists = self.lists.load(&lists);
         take_zones_here(&mut forward, &self.local_root, &self.own_zones);
         let mut decided = lock(&self.decided);
@@ -282,8 +309,9 @@ impl Recursive {
         let mut new = Decided { policy, forward, validates, followed, signals, points, negative };
         new.follow();
         self.decide(&mut decided, new)?;
-        drop(decided);
+        drop((decided, changing));
         self.look_at_anchors();
+        self.order_lists(ListOrder::Look);
         Ok(())
     }
 
@@ -418,6 +446,11 @@ impl Recursive {
 
     /// Saves the cache and sends no more queries. Clients that still wait receive SERVFAIL.
     pub fn stop(&self) {
+        if let Some((orders, thread)) = lock(&self.list_thread).take() {
+            // The thread may have ended, and the panic hook has shown a panic.
+            let _ = orders.send(ListOrder::Stop);
+            let _ = thread.join();
+        }
         if let Some((orders, thread)) = lock(&self.anchor_thread).take() {
             // The thread may have ended, and the panic hook has shown a panic.
             let _ = orders.send(AnchorOrder::Stop);
