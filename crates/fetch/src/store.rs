@@ -117,6 +117,10 @@ impl DocumentStore {
         if of != url.as_str() {
             return Err(DocumentFault::OtherUrl);
         }
+        if rest.len() > max_size {
+            let fault = io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than allowed");
+            return Err(DocumentFault::Io(fault));
+        }
         let text = bytes.split_off(bytes.len() - rest.len());
         Ok(Some(StoredDocument { validators, confirmed, text }))
     }
@@ -214,6 +218,7 @@ mod tests {
             assert_eq!((read.validators, &read.text[..]), (validators(), text));
         }
         assert!(store.read("ads", &url("https://l.example/b"), 100).expect("good").is_none());
+        assert!(store.read("ads", &of, 8).is_ok() && store.read("ads", &of, 7).is_err(), "its size");
         assert!(store.read("a/../ds", &of, 100).expect("good").is_none(), "no path of another folder");
     }
 

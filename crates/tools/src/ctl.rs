@@ -256,8 +256,10 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         }
         (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) => lists.iter().map(list_text).collect(),
         (CtlVerb::Policy(CtlPolicy::Refresh { .. }), Value::Object(map)) => {
-            let lists = map.get("lists").and_then(Value::as_array).into_iter().flatten();
-            lists.map(refreshed_text).collect()
+            match map.get("lists").and_then(Value::as_array) {
+                Some(lists) if !lists.is_empty() => lists.iter().map(refreshed_text).collect(),
+                _ => "there are no block lists\n".into(),
+            }
         }
         (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
             format!("{}\n", map.get("text").map(flat).unwrap_or_default())
@@ -346,9 +348,13 @@ fn list_text(list: &Value) -> String {
         None => format!("{name}: no rules; {source}\n"),
     };
     if list["url"].is_string() {
-        let [confirmed, attempted, next] = ["confirmed", "attempted", "next_attempt"]
-            .map(|key| if list[key].is_null() { "never".into() } else { value_text(key, &list[key]) });
-        out += &format!("    fetched or confirmed {confirmed}; last attempt {attempted}, next {next}\n");
+        let time = |key: &str, never: &str| match &list[key] {
+            Value::Null => never.to_owned(),
+            time => value_text(key, time),
+        };
+        let (confirmed, next) = (time("confirmed", "never"), time("next_attempt", "never"));
+        let attempted = time("attempted", "none since the start");
+        out += &format!("    fetched or confirmed: {confirmed}; last attempt: {attempted}; next: {next}\n");
     }
     if let Some(fault) = list["fault"].as_str() {
         let what =

@@ -118,6 +118,9 @@ impl Lists {
                 path.display()
             );
         }
+        if kept.is_none_or(|(old, ..)| old.status.report.is_none()) {
+            info!(list = list.name, "the list has no rules until it is fetched: {}", fetching.url);
+        }
         let fetches = Some(ListFetches::due_at_once(unix_now()).counted_since(counts));
         ListStatus { fetches, ..keep(builder, source, list, kept, None) }
     }
@@ -146,22 +149,21 @@ impl Lists {
         others.filter_map(|status| Some(status.fetches.as_ref()?.next)).min()
     }
 
-    /// Changes what is known of the fetches of a list, if it still has this URL. Returns whether it has.
+    /// Changes what is known of the fetches of a list, if it still has this URL.
     fn change_fetches(
         &self,
         name: &str,
         fetching: &ListFetching,
         change: impl FnOnce(&mut ListFetches, &mut Option<String>),
-    ) -> bool {
+    ) {
         let _changing = self.change();
         let mut loaded = lock(&self.loaded);
         let mut all = loaded.lists.iter_mut().map(|list| &mut list.status);
         let is_of = |source: &ListSource| source.fetching().is_some_and(|other| other.url == fetching.url);
-        let Some(status) = all.find(|status| status.config.name == name && is_of(&status.config.source))
-        else {
-            return false;
-        };
-        status.fetches.as_mut().map(|fetches| change(fetches, &mut status.fault)).is_some()
+        let status = all.find(|status| status.config.name == name && is_of(&status.config.source));
+        if let Some(ListStatus { fetches: Some(fetches), fault, .. }) = status {
+            change(fetches, fault);
+        }
     }
 
     /// Notes that a fetch begins.
@@ -172,9 +174,11 @@ impl Lists {
     /// Notes that the server has confirmed `version`.
     pub(super) fn fetch_confirmed(&self, name: &str, fetching: &ListFetching, version: &Validators) {
         let now = unix_now();
-        let is_in_force = self.change_fetches(name, fetching, |fetches, fault| {
+        let mut is_in_force = false;
+        self.change_fetches(name, fetching, |fetches, fault| {
             // After a change of `format`, another version may be in force, or none.
-            if fetches.version == *version {
+            is_in_force = fetches.version == *version;
+            if is_in_force {
                 fetches.unchanged(now, fetching.refresh, random());
                 *fault = None;
             }

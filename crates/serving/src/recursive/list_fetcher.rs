@@ -16,7 +16,7 @@ use transport::unix_now;
 use super::Recursive;
 use super::fetched_lists::{DueFetch, FetchedText};
 use super::list_hosts::ListHosts;
-use super::lists::{ListStatus, Lists};
+use super::lists::{Lists, RefreshedLists};
 use config::lists::{ListFetching, ListSource};
 use threads::sync::lock;
 use wording::reason;
@@ -39,9 +39,6 @@ pub(super) enum ListOrder {
     /// Stop the thread.
     Stop,
 }
-
-/// By the name of a list, whether its text has changed, or why the text cannot be used.
-pub type RefreshedLists = BTreeMap<String, Result<bool, String>>;
 
 /// An order to refresh lists that is not complete.
 struct Refresh {
@@ -219,18 +216,8 @@ impl ListFetcher {
     fn put_into_force(&mut self, recursive: &Recursive) {
         self.gathered = None;
         let texts = std::mem::take(&mut self.waiting);
-        let before = recursive.lists.status();
-        recursive.take_lists(&texts);
-        for (ListStatus { config, read, fault, fetches, .. }, _) in recursive.lists.status() {
-            let name = config.name;
-            if !texts.contains_key(&name) {
-                continue;
-            }
-            let old = before.iter().map(|(old, _)| old).find(|old| old.config.name == name);
-            let counted =
-                |fetches: &Option<_>| fetches.as_ref().map(|f: &super::ListFetches| f.counts.updated);
-            let is_new = old.is_none_or(|old| old.read != read || counted(&old.fetches) != counted(&fetches));
-            self.settle(&name, &fault.map_or(Ok(is_new), Err));
+        for (name, outcome) in recursive.take_lists(&texts) {
+            self.settle(&name, &outcome);
         }
     }
 
@@ -275,10 +262,10 @@ impl Recursive {
         }
     }
 
-    /// Compiles new texts of lists, and puts the rules into force.
-    fn take_lists(&self, texts: &BTreeMap<String, Option<FetchedText>>) {
+    /// Compiles new texts of lists, puts the rules into force, and stores the texts. Returns the outcomes.
+    fn take_lists(&self, texts: &BTreeMap<String, Option<FetchedText>>) -> RefreshedLists {
         let _changing = self.lists.change();
-        self.lists.take(texts);
+        let outcomes = self.lists.take(texts);
         let mut decided = lock(&self.decided);
         decided.policy.lists = self.lists.in_force();
         match self.service.set_policy(&decided.in_force()) {
@@ -287,5 +274,6 @@ impl Recursive {
         }
         drop(decided);
         self.lists.store_texts(texts);
+        outcomes
     }
 }

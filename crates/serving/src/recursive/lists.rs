@@ -82,6 +82,9 @@ pub(super) enum NewTexts<'t> {
     Of(&'t BTreeMap<String, Option<FetchedText>>),
 }
 
+/// By the name of a list, whether its text has changed, or why the text cannot be used.
+pub type RefreshedLists = BTreeMap<String, Result<bool, String>>;
+
 /// The version in force of a list: what is known about it, the rules of all lists, and its number there.
 pub(super) type InForce<'l> = (&'l ReadList, &'l BlockLists, u8);
 
@@ -118,11 +121,20 @@ impl Lists {
         in_force
     }
 
-    /// Compiles the lists again with new texts of some.
-    pub(super) fn take(&self, texts: &BTreeMap<String, Option<FetchedText>>) {
-        let loaded = lock(&self.loaded).clone();
-        let loaded = self.compile(&loaded, &loaded.config, &NewTexts::Of(texts));
-        *lock(&self.loaded) = loaded;
+    /// Compiles the lists again with new texts of some. Returns the outcomes of these.
+    pub(super) fn take(&self, texts: &BTreeMap<String, Option<FetchedText>>) -> RefreshedLists {
+        let old = lock(&self.loaded).clone();
+        let new = self.compile(&old, &old.config, &NewTexts::Of(texts));
+        let both = old.lists.iter().zip(&new.lists);
+        let named = both.filter(|(old, _)| texts.contains_key(&old.status.config.name));
+        let outcome = |(old, new): (&ReadList, &ReadList)| {
+            let count = |list: &ReadList| list.status.fetches.as_ref().map(|fetches| fetches.counts.updated);
+            let is_new = old.state != new.state || count(old) != count(new);
+            (new.status.config.name.clone(), new.status.fault.clone().map_or(Ok(is_new), Err))
+        };
+        let outcomes = named.map(outcome).collect();
+        *lock(&self.loaded) = new;
+        outcomes
     }
 
     fn compile(&self, old: &Loaded, config: &ListsConfig, texts: &NewTexts<'_>) -> Loaded {
