@@ -31,7 +31,7 @@ fn data(name: &str) -> PathBuf {
 }
 
 /// A transfer that must not end by its time limit.
-const LONG: Duration = Duration::from_secs(600);
+const LONG: Duration = Duration::from_secs(60);
 
 struct Asked {
     url: String,
