@@ -76,7 +76,7 @@ impl fmt::Display for FetchFault {
                 write!(f, "a redirect to `{to}`, which is not a URL that can be fetched")
             }
             Self::Downgrade(to) => write!(f, "a redirect from HTTPS to {to}, which is not secure"),
-            Self::TooLarge(most) => write!(f, "larger than {most} bytes, which are allowed"),
+            Self::TooLarge(most) => write!(f, "larger than the limit of {most} bytes"),
             Self::Encoding(encoding) => write!(f, "the server compressed it with `{encoding}`, not gzip"),
             Self::Gzip(error) => write!(f, "the compressed text cannot be read: {}", reason(error)),
             Self::NotAsked => {

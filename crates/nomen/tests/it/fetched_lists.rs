@@ -221,7 +221,7 @@ fn a_refresh_takes_good_lists_alone() {
     assert!(is_blocked(&server, "more.example"));
     for (status, body, words) in [
         ("200 OK", "<!DOCTYPE html>\n<html>\n<h1>Sorry</h1>\n", "not a list"),
-        ("200 OK", &"x".repeat(2001), "larger than 2000 bytes"),
+        ("200 OK", &"x".repeat(2001), "larger than the limit of 2000 bytes"),
         ("200 OK", "", "the list is empty"),
         ("404 Not Found", "none.example\n", "404 Not Found"),
     ] {
