@@ -238,7 +238,11 @@ impl Configuration {
         lists::check(lists, resolver.is_some(), faults);
         let served = self.zones.iter().chain(&self.added);
         policy_zones::check(policy_zones, served, resolver.is_some(), faults);
-        let known = policy_groups::Known { lists, zones: policy_zones, is_recursive: resolver.is_some() };
+        let known = policy_groups::Known {
+            lists: lists.iter().map(|list| list.name.value.as_str()).collect(),
+            zones: policy_zones.iter().map(|zone| zone.name.value).collect(),
+            is_recursive: resolver.is_some(),
+        };
         policy_groups::check(&policy.others, groups, schedules, &known, faults);
         let has_state = server.storage.folder().is_some();
         zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
@@ -373,10 +377,12 @@ impl Settings {
             true => addresses.any(|addr| !addr.value.0.ip().is_loopback()).then_some(""),
             false => passed.then_some(", on the sockets that systemd passes"),
         };
-        match (&self.resolver, reached_by) {
+        let mut warnings = match (&self.resolver, reached_by) {
             (Some(_), Some(reached_by)) => resolver::warnings(&self.access, reached_by),
             _ => Vec::new(),
-        }
+        };
+        warnings.extend(lists::warnings(&self.lists, self.server.storage.folder().is_some()));
+        warnings
     }
 
     /// Returns whether queries are counted for each zone.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use policy::{ListFormat, ListReport};
 use recursion::BlockAnswer;
@@ -18,7 +18,10 @@ use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Seconds, Size, Value, Word, format_size, list as quoted, quote};
+pub use source::{ListFetching, ListSource, ListUrl};
 use wording::reason;
+
+mod source;
 
 keys! {
     /// Policy for the names that clients of recursive service query.
@@ -41,9 +44,19 @@ keys! {
     pub struct PolicyList in "[[policy.list]]" {
         /// Name of the list, in logs, metrics and commands.
         live "name" name: String, example "ads";
-        /// Its file.
-        live "file" file: PathBuf, example "lists/ads.txt";
-        /// Syntax of the file: "hosts" (an address, then names), "domains" (one name per line), "adblock"
+        /// Its file. A list has a file or a URL.
+        live "file" file: Option<PathBuf> = None, example "lists/ads.txt";
+        /// Its URL, of the scheme `https` or `http`. The last good version is stored in `state-dir` of
+        /// `[server]`, and a start uses it at once.
+        live "url" url: Option<ListUrl> = None, example "https://lists.example.org/ads.txt";
+        /// Time between two fetches of the URL. After a failure, the next attempt is due after a minute, then
+        /// two, four and so on, up to an hour.
+        live "refresh" refresh: Seconds<60, 31_536_000> = Seconds(86_400), example "6h";
+        /// Longest time that one fetch may take.
+        live "timeout" timeout: Seconds<1, 3600> = Seconds(30), example "2m";
+        /// PEM file of the CA certificates to trust for this URL, in place of those of the system.
+        live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
+        /// Syntax of the list: "hosts" (an address, then names), "domains" (one name per line), "adblock"
         /// (`||name^`), or "auto": each line as it looks.
         live "format" format: ListFormat = ListFormat::Auto, example "hosts";
         /// Whether names of the list are blocked, or exempt from all lists ("allow").
@@ -51,7 +64,8 @@ keys! {
         /// What clients get for blocked names: "nxdomain" (no such name), "nodata" (no such records), "null"
         /// (the addresses 0.0.0.0 and ::, and no other records), or these addresses.
         live "answer" answer: BlockAnswer = BlockAnswer::NxDomain, example ["192.0.2.80", "2001:db8::80"];
-        /// Largest size of the file. A larger file is refused.
+        /// Largest size of the file, or of what is fetched, compressed and decompressed. A larger one is
+        /// refused.
         live "max-size" max_size: Size<1024, 4_294_967_296> = Size(268_435_456), example "64MiB";
     }
 }
@@ -118,28 +132,28 @@ impl Value for BlockAnswer {
 pub struct ListConfig {
     /// Its name.
     pub name: String,
-    /// Its file.
-    pub file: PathBuf,
+    /// Where its text is from.
+    pub source: ListSource,
     /// Its syntax.
     pub format: ListFormat,
     /// Whether its names are exempt from all lists.
     pub exempts: bool,
     /// What clients get for names that it blocks.
     pub answer: BlockAnswer,
-    /// Largest size of the file in bytes.
+    /// Largest size of the text in bytes.
     pub max_size: usize,
 }
 
 impl ListConfig {
-    /// Reads the text of the list.
+    /// Reads the file of the list.
     ///
     /// # Errors
     /// The file cannot be read, is no regular file, or is larger than `max_size`.
-    pub fn text(&self) -> io::Result<Vec<u8>> {
+    pub fn file_text(&self, file: &Path) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         // A file may grow while it is read.
         let most = self.max_size as u64 + 1;
-        zone::regular::open(&self.file)?.take(most).read_to_end(&mut text)?;
+        zone::regular::open(file)?.take(most).read_to_end(&mut text)?;
         if text.len() > self.max_size {
             let why = format!("larger than `max-size` ({})", format_size(self.max_size as u64));
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
@@ -147,19 +161,19 @@ impl ListConfig {
         Ok(text)
     }
 
-    /// Reads the list without compiling it.
+    /// Reads a text of the list without compiling it.
     ///
     /// # Errors
     /// Why it cannot be used.
-    pub fn check(&self) -> Result<ListReport, String> {
-        let text = self.text().map_err(|fault| reason(&fault))?;
+    pub fn check(&self, text: io::Result<Vec<u8>>) -> Result<ListReport, String> {
+        let text = text.map_err(|fault| reason(&fault))?;
         policy::check_list(&text, self.format).map_err(|fault| fault.to_string())
     }
 
     /// Returns the faults that a report has, each with its place.
     pub fn places<'r>(&'r self, report: &'r ListReport) -> impl Iterator<Item = String> + 'r {
-        let file = self.file.display();
-        report.first.iter().map(move |(line, fault)| format!("{file}:{line}: {fault}"))
+        let source = &self.source;
+        report.first.iter().map(move |(line, fault)| format!("{source}:{line}: {fault}"))
     }
 }
 
@@ -173,24 +187,26 @@ pub struct ListsConfig {
 }
 
 impl PolicyList {
-    fn config(&self) -> ListConfig {
-        ListConfig {
+    fn config(&self) -> Option<ListConfig> {
+        Some(ListConfig {
             name: self.name.value.clone(),
-            file: self.file.value.clone(),
+            source: self.source()?,
             format: *self.format,
             exempts: *self.kind == ListKind::Allow,
             answer: self.answer.value.clone(),
             max_size: self.max_size.0,
-        }
+        })
     }
 }
 
 /// Returns the settings of all lists.
 pub(super) fn config(section: &PolicySection, lists: &[At<PolicyList>]) -> ListsConfig {
     let ttl = Ttl::from_secs(section.ttl.0);
-    ListsConfig { lists: lists.iter().map(|list| list.config()).collect(), ttl }
+    ListsConfig { lists: lists.iter().filter_map(|list| list.config()).collect(), ttl }
 }
 
+/// The folder of lists with a URL, in the state folder.
+pub const LISTS_FOLDER: &str = "lists";
 /// Most lists.
 const MAX_LISTS: usize = 256;
 
@@ -212,11 +228,17 @@ pub(super) fn check(lists: &[At<PolicyList>], is_recursive: bool, faults: &mut V
             let fault = Diagnostic::at(list.name.place.as_ref(), message);
             faults.push(fault.also(first.place.as_ref(), "first here"));
         }
+        list.check_source(list, faults);
         if *list.kind == ListKind::Allow && list.answer.place.is_some() {
             let message = "`answer` has no effect: a list of `kind = \"allow\"` blocks nothing";
             faults.push(Diagnostic::at(list.answer.place.as_ref(), message));
         }
     }
+}
+
+/// Returns warnings about lists that are fetched.
+pub(super) fn warnings(lists: &[At<PolicyList>], has_state: bool) -> Vec<Diagnostic> {
+    lists.iter().flat_map(|list| list.warnings(has_state)).collect()
 }
 
 #[cfg(test)]
@@ -256,7 +278,7 @@ mod tests {
 
     #[test]
     fn lists_need_a_resolver_and_names_of_their_own() {
-        assert_eq!(lists(ADS).expect("good").lists[0].file, Path::new("/lists/ads.txt"));
+        assert_eq!(lists(ADS).expect("good").lists[0].source, ListSource::File("/lists/ads.txt".into()));
         let alone = lists(&ADS.replace("[resolver]\n", "")).expect_err("no resolver");
         assert!(alone.contains("has no effect without [resolver]"), "{alone}");
         let twice = lists(&format!("{ADS}{}", ADS.replace("[resolver]\n", ""))).expect_err("twice");
@@ -268,19 +290,69 @@ mod tests {
     }
 
     #[test]
+    fn a_list_has_a_file_or_a_url() {
+        let of = |keys: &str| lists(&format!("[resolver]\n[[policy.list]]\nname = \"ads\"\n{keys}\n"));
+        let url = "url = \"https://Lists.example/a%20b?c#d\"";
+        let fetching = |keys: &str| match &of(&format!("{url}\n{keys}")).expect(keys).lists[0].source {
+            ListSource::Url(fetching) => fetching.clone(),
+            ListSource::File(file) => panic!("{}", file.display()),
+        };
+        let plain = fetching("");
+        assert_eq!(plain.url.as_str(), "https://lists.example/a%20b?c");
+        assert_eq!((plain.refresh.as_secs(), plain.timeout.as_secs(), plain.ca_file), (86_400, 30, None));
+        let own = fetching("refresh = \"1m\"\ntimeout = \"5s\"\nca-file = \"ca.pem\"");
+        assert_eq!((own.refresh.as_secs(), own.timeout.as_secs()), (60, 5));
+        assert_eq!(own.ca_file.as_deref(), Some(Path::new("/lists/ca.pem")));
+        for (keys, words) in [
+            ("", "the list `ads` has neither `file` nor `url`"),
+            ("file = \"a\"\nurl = \"https://a/\"", "a list has a `file` or a `url`, not both"),
+            ("file = \"a\"\nrefresh = \"1h\"", "`refresh` has no effect: the list has no `url`"),
+            ("file = \"a\"\ntimeout = \"1m\"", "`timeout` has no effect"),
+            ("file = \"a\"\nca-file = \"a\"", "`ca-file` has no effect"),
+            ("url = \"lists/ads.txt\"", "`lists/ads.txt` is not a URL: it does not begin with https://"),
+            ("url = \"https://\"", "`https://` is not a URL: empty host"),
+            ("url = \"ftp://a.example/\"", "`ftp` is not a scheme that lists can have"),
+            ("url = \"https://me:secret@a.example/\"", "a user name or password in the URL"),
+            ("url = \"https://a/\"\nrefresh = \"59s\"", "59s is out of range"),
+        ] {
+            let fault = of(keys).expect_err(keys);
+            assert!(fault.contains(words), "{keys}: {fault}");
+        }
+    }
+
+    #[test]
+    fn a_url_without_tls_or_a_state_folder_is_a_warning() {
+        let warnings = |url: &str, server: &str| {
+            let list = format!("[[policy.list]]\nname = \"ads\"\nurl = \"{url}\"\n");
+            let text = format!("{server}[resolver]\n{list}");
+            let read = read_text("t.toml", text, Path::new("/lists")).expect("good");
+            let warnings = read.config.settings.warnings(false);
+            warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
+        };
+        let state = "[server]\nstate-dir = \"/state\"\n";
+        assert_eq!(warnings("https://a.example/", state), [""; 0]);
+        let [plain] = &warnings("http://a.example/", state)[..] else { panic!("one warning") };
+        assert!(plain.contains("fetched without TLS"), "{plain}");
+        let [volatile] = &warnings("https://a.example/", "")[..] else { panic!("one warning") };
+        assert!(volatile.contains("not stored on disk"), "{volatile}");
+    }
+
+    #[test]
     fn a_file_that_is_too_large_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("list");
         let list = |max_size| ListConfig {
             name: "l".into(),
-            file: folder.path().join("list"),
+            source: ListSource::File(file.clone()),
             format: ListFormat::Auto,
             exempts: false,
             answer: BlockAnswer::NxDomain,
             max_size,
         };
-        assert_eq!(list(100).check(), Err("there is no such file".into()));
+        let check = |max_size| list(max_size).check(list(max_size).file_text(&file));
+        assert_eq!(check(100), Err("there is no such file".into()));
         fs::write(folder.path().join("list"), "a.example\nb.example\n").expect("written");
-        assert_eq!(list(20).check().map(|report| report.rules), Ok(2));
-        assert_eq!(list(19).check(), Err("larger than `max-size` (19)".into()));
+        assert_eq!(check(20).map(|report| report.rules), Ok(2));
+        assert_eq!(check(19), Err("larger than `max-size` (19)".into()));
     }
 }

@@ -1,5 +1,5 @@
-//! `[[policy.group]]` and `[[policy.schedule]]`: which response policy zones and lists count for which clients,
-//! and when. Reads no clock.
+//! `[[policy.group]]` and `[[policy.schedule]]`: which response policy zones and lists count for which
+//! clients, and when. Reads no clock.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,8 +10,6 @@ use transport::Transport;
 use wire::NameBuf;
 
 use super::interfaces::Interfaces;
-use super::lists::PolicyList;
-use super::policy_zones::PolicyZoneBlock;
 use super::report::Diagnostic;
 use super::resolver::access::{Clients, rule};
 use super::resolver::networks::NetworkOr;
@@ -22,10 +20,10 @@ use super::table::value::{Value, Word, quote};
 keys! {
     /// What counts for clients in no group.
     pub struct SelectionKeys {
-        /// Lists that count for clients in no group. Unset: all.
-        live "lists" lists: Option<Vec<At<String>>> = None, example ["ads"];
-        /// Response policy zones that count for clients in no group. Unset: all.
-        live "zones" zones: Option<Vec<At<NameBuf>>> = None, example ["rpz.example.com"];
+        /// Lists that count for clients in no group; `[]` is none. Unset: all.
+        live "lists" lists: Option<Vec<At<ListName>>> = None, example ["ads"];
+        /// Response policy zones that count for clients in no group; `[]` is none. Unset: all.
+        live "zones" zones: Option<Vec<At<PolicyZoneName>>> = None, example ["rpz.example.com"];
         /// Whether search engines leave adult content out for clients in no group: their names are aliases of
         /// the names at which they do so.
         live "safe-search" safe_search: bool = false, example true;
@@ -44,10 +42,10 @@ keys! {
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth1"];
         /// Transports of the query. Unset: any.
         live "proto" proto: Option<Vec<At<Transport>>> = None, example ["tcp"];
-        /// Lists that count for the group. Unset: all.
-        live "lists" lists: Option<Vec<At<String>>> = None, example ["ads"];
-        /// Response policy zones that count for the group. Unset: all.
-        live "zones" zones: Option<Vec<At<NameBuf>>> = None, example ["rpz.example.com"];
+        /// Lists that count for the group; `[]` is none. Unset: all.
+        live "lists" lists: Option<Vec<At<ListName>>> = None, example ["ads"];
+        /// Response policy zones that count for the group; `[]` is none. Unset: all.
+        live "zones" zones: Option<Vec<At<PolicyZoneName>>> = None, example ["rpz.example.com"];
         /// Whether search engines leave adult content out for the group.
         live "safe-search" safe_search: bool = false, example true;
     }
@@ -67,12 +65,48 @@ keys! {
         live "end" end: TimeOfDay, example "07:00";
         /// The time zone of both. Unset: that of the machine.
         live "time-zone" time_zone: Option<ZoneOfTime> = None, example "Europe/Berlin";
-        /// Lists that count for the group at this time. Unset: all.
-        live "lists" lists: Option<Vec<At<String>>> = None, example ["ads"];
-        /// Response policy zones that count for the group at this time. Unset: all.
-        live "zones" zones: Option<Vec<At<NameBuf>>> = None, example ["rpz.example.com"];
+        /// Lists that count for the group at this time; `[]` is none. Unset: all.
+        live "lists" lists: Option<Vec<At<ListName>>> = None, example ["ads"];
+        /// Response policy zones that count for the group at this time; `[]` is none. Unset: all.
+        live "zones" zones: Option<Vec<At<PolicyZoneName>>> = None, example ["rpz.example.com"];
         /// Whether search engines leave adult content out for the group at this time.
         live "safe-search" safe_search: bool = false, example true;
+    }
+}
+
+/// The name of a list that counts; there may be none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListName(pub String);
+
+impl Value for ListName {
+    const MAY_BE_NONE: bool = true;
+
+    fn kind() -> String {
+        String::kind()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        String::read(node, reader).map(ListName)
+    }
+    fn render(&self) -> Option<String> {
+        self.0.render()
+    }
+}
+
+/// The name of a response policy zone that counts; there may be none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyZoneName(pub NameBuf);
+
+impl Value for PolicyZoneName {
+    const MAY_BE_NONE: bool = true;
+
+    fn kind() -> String {
+        NameBuf::kind()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        NameBuf::read(node, reader).map(PolicyZoneName)
+    }
+    fn render(&self) -> Option<String> {
+        self.0.render()
     }
 }
 
@@ -162,7 +196,7 @@ impl Value for ZoneOfTime {
 
 /// What counts for clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct RuleSelection {
     /// Names of lists; `None`: all.
     pub lists: Option<Vec<String>>,
     /// Names of response policy zones; `None`: all.
@@ -179,7 +213,7 @@ pub struct GroupConfig {
     /// Which clients are in it.
     pub clients: AccessRule,
     /// What counts for it.
-    pub selection: Selection,
+    pub selection: RuleSelection,
 }
 
 /// A time at which something else counts for a group.
@@ -192,7 +226,7 @@ pub struct ScheduleConfig {
     end: TimeOfDay,
     time_zone: Option<ZoneOfTime>,
     /// What counts at this time.
-    pub selection: Selection,
+    pub selection: RuleSelection,
 }
 
 impl ScheduleConfig {
@@ -215,7 +249,7 @@ impl ScheduleConfig {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GroupsConfig {
     /// What counts for clients in no group.
-    pub others: Selection,
+    pub others: RuleSelection,
     /// The groups, in the order of the configuration.
     pub groups: Vec<GroupConfig>,
     /// Times at which something else counts.
@@ -234,20 +268,25 @@ impl GroupsConfig {
     }
 
     /// Returns what counts for a group at a moment.
-    pub fn selection<'c>(&'c self, group: &str, usual: &'c Selection, at: jiff::Timestamp) -> &'c Selection {
+    pub fn selection<'c>(
+        &'c self,
+        group: &str,
+        usual: &'c RuleSelection,
+        at: jiff::Timestamp,
+    ) -> &'c RuleSelection {
         let mut schedules = self.schedules.iter().filter(|schedule| schedule.group == group);
         schedules.find(|schedule| schedule.holds(at)).map_or(usual, |schedule| &schedule.selection)
     }
 }
 
 fn selection(
-    lists: &Option<Vec<At<String>>>,
-    zones: &Option<Vec<At<NameBuf>>>,
+    lists: &Option<Vec<At<ListName>>>,
+    zones: &Option<Vec<At<PolicyZoneName>>>,
     safe_search: bool,
-) -> Selection {
-    Selection {
-        lists: lists.as_ref().map(|lists| lists.iter().map(|list| list.value.clone()).collect()),
-        zones: zones.as_ref().map(|zones| zones.iter().map(|zone| zone.value).collect()),
+) -> RuleSelection {
+    RuleSelection {
+        lists: lists.as_ref().map(|lists| lists.iter().map(|list| list.value.0.clone()).collect()),
+        zones: zones.as_ref().map(|zones| zones.iter().map(|zone| zone.value.0).collect()),
         safe_search,
     }
 }
@@ -282,10 +321,10 @@ pub(super) fn config(
 /// Most groups.
 const MAX_GROUPS: usize = 64;
 
-/// The blocks that groups refer to.
+/// The names that groups refer to.
 pub(super) struct Known<'c> {
-    pub(super) lists: &'c [At<PolicyList>],
-    pub(super) zones: &'c [At<PolicyZoneBlock>],
+    pub(super) lists: Vec<&'c str>,
+    pub(super) zones: Vec<NameBuf>,
     pub(super) is_recursive: bool,
 }
 
@@ -293,19 +332,19 @@ impl Known<'_> {
     /// Reports names of lists and zones that there are not.
     fn check(
         &self,
-        lists: &Option<Vec<At<String>>>,
-        zones: &Option<Vec<At<NameBuf>>>,
+        lists: &Option<Vec<At<ListName>>>,
+        zones: &Option<Vec<At<PolicyZoneName>>>,
         faults: &mut Vec<Diagnostic>,
     ) {
         for list in lists.iter().flatten() {
-            if !self.lists.iter().any(|known| known.name.value == list.value) {
-                let message = format!("there is no [[policy.list]] named `{}`", list.value);
+            if !self.lists.contains(&list.value.0.as_str()) {
+                let message = format!("there is no [[policy.list]] named `{}`", list.value.0);
                 faults.push(Diagnostic::at(list.place.as_ref(), message));
             }
         }
         for zone in zones.iter().flatten() {
-            if !self.zones.iter().any(|known| known.name.value == zone.value) {
-                let message = format!("there is no [[policy.zone]] named `{}`", zone.value);
+            if !self.zones.contains(&zone.value.0) {
+                let message = format!("there is no [[policy.zone]] named `{}`", zone.value.0);
                 faults.push(Diagnostic::at(zone.place.as_ref(), message));
             }
         }
@@ -423,7 +462,7 @@ mod tests {
         };
         assert_eq!((lists("2026-11-25T08:00:00Z"), lists("2026-11-25T12:00:00Z")), (Some(2), Some(1)));
         let others = groups.selection(DEFAULT_GROUP, &groups.others, jiff::Timestamp::UNIX_EPOCH);
-        assert_eq!(*others, Selection::default(), "all lists");
+        assert_eq!(*others, RuleSelection::default(), "all lists");
     }
 
     #[test]

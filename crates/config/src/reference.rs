@@ -231,12 +231,13 @@ mod tests {
             &["iterate", "iterate-ipv4", "local-root-file"],
             &["iterate", "iterate-ipv4", "local-root-primaries"],
         ];
-        // A list that blocks nothing has no answer.
-        let of_lists = [&["kind"], &["answer"], &["answer"]];
+        // A list that blocks nothing has no answer, and one from a file is not fetched.
+        let of_lists: [&[&str]; 3] =
+            [&["kind", "file"], &["answer", "file"], &["answer", "url", "refresh", "timeout", "ca-file"]];
         let keys = [&FILES[..], &PRIMARIES[..], &PRIMARIES[..]];
         for ((keys, copy), of_list) in keys.into_iter().zip(copies).zip(of_lists) {
             let (all, without) = (sections(), [keys, copy].concat());
-            let without = |header: &str| if header == "[[policy.list]]" { &of_list[..] } else { &without };
+            let without = |header: &str| if header == "[[policy.list]]" { of_list } else { &without };
             let text: String =
                 all.iter().map(|section| example_without(section, without(section.header))).collect();
             let zones = "[[zone]]\nname = \"catalog.example.com\"\ncatalog-produce = true\n\

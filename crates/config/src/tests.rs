@@ -329,9 +329,10 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
 /// Keys that exclude others: frames and the copy of the root zone each have one destination or source, and
 /// the copy requires iteration from the root down, over some address family; a list that blocks nothing has
 /// no answer.
-const LEFT_OUT: [(&str, &str); 5] = [
+const LEFT_OUT: [(&str, &str); 6] = [
     ("[dnstap]", "file"),
     ("[[policy.list]]", "kind"),
+    ("[[policy.list]]", "file"),
     ("[resolver]", "local-root-file"),
     ("[resolver]", "iterate"),
     ("[resolver]", "iterate-ipv4"),

@@ -126,6 +126,17 @@ pub(crate) enum CommandFault {
         /// The reason.
         fault: String,
     },
+    /// There is no group of clients of this name.
+    NoSuchGroup(String),
+    /// There is no block list of this name.
+    NoSuchList(String),
+    /// Some block lists could not be fetched or read; the outcomes of all.
+    NotRefreshed {
+        /// Their number.
+        failed: usize,
+        /// The outcomes.
+        outcomes: Value,
+    },
     /// There is no zone of this name.
     NoSuchZone {
         /// The name.
@@ -205,6 +216,9 @@ impl fmt::Display for CommandFault {
             Self::List { name, file, fault } => {
                 write!(f, "the list {name} cannot be used: {}: {fault}", file.display())
             }
+            Self::NoSuchGroup(name) => write!(f, "there is no group {name}"),
+            Self::NoSuchList(name) => write!(f, "there is no list {name}"),
+            Self::NotRefreshed { failed, .. } => write!(f, "lists that cannot be refreshed: {failed}"),
             Self::NoSuchZone { name, near: None } => write!(f, "there is no zone {name} here"),
             Self::NoSuchZone { name, near: Some(near) } => {
                 write!(f, "there is no zone {name} here; did you mean \"{near}\"?")
@@ -258,6 +272,7 @@ impl CommandFault {
     fn data(&self) -> Option<Value> {
         match self {
             Self::Incomplete(report) => Some(json!(**report)),
+            Self::NotRefreshed { outcomes, .. } => Some(outcomes.clone()),
             Self::Transaction { zone, fault: TransactionFault::Conflict(meanwhile) } => {
                 Some(json!({"zone": zone, "changes": ShownChange(meanwhile)}))
             }

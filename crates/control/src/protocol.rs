@@ -230,6 +230,18 @@ pub enum ControlCommand {
     },
     /// Report the state of every response policy zone and block list.
     PolicyStatus,
+    /// Fetch or read block lists now, and report the outcomes.
+    PolicyRefresh {
+        /// The list; all if it is missing.
+        list: Option<String>,
+    },
+    /// Suspend all rules for a group of clients for a while, or end that.
+    PolicyPause {
+        /// The group.
+        group: String,
+        /// The duration, such as `10m`; without it the pause ends.
+        time: Option<String>,
+    },
     /// Report which rule of the policy zones and lists decides about a name.
     PolicyTest {
         /// The name.
@@ -386,6 +398,8 @@ mod tests {
             Verb::ForwardRemove { domain: name() },
             Verb::TrustAnchorList,
             Verb::PolicyStatus,
+            Verb::PolicyRefresh { list: Some(name()) },
+            Verb::PolicyPause { group: name(), time: Some("10m".into()) },
             Verb::PolicyTest { name: name(), client: None },
             Verb::PolicyTest { name: name(), client: Some([192, 0, 2, 1].into()) },
             Verb::NtaList,

@@ -272,10 +272,11 @@ impl Service {
         query_state.rewrite.is_over = true;
         let is_exempt = match order {
             RpzOrder::Passthru => true,
-            // An alias to the name itself, as the old form of rpz-passthru.
-            RpzOrder::Cname(target) if target.as_name() == name.as_name() => true,
             RpzOrder::TcpOnly => query_state.rewrite.client.transport.is_stream(),
-            _ => false,
+            // An alias of a name to itself, as the old form of rpz-passthru: it would be a loop.
+            _ => lists
+                .alias(order, name.as_name(), Type::A)
+                .is_some_and(|target| target.is_ok_and(|target| target.as_name() == name.as_name())),
         };
         if is_exempt {
             return None;

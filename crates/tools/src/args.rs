@@ -511,8 +511,25 @@ pub enum CtlForward {
 /// Commands on block lists.
 #[derive(Debug, Subcommand)]
 pub enum CtlPolicy {
-    /// Every response policy zone and block list: its rules, its faults, what it did.
+    /// Every response policy zone and block list: its rules, its age, its faults, what it did.
     Status,
+    /// Fetch or read block lists now, and show the outcome of each.
+    Refresh {
+        /// The list. All lists if it is missing.
+        list: Option<String>,
+    },
+    /// Suspend all rules for a group of clients for a while.
+    Pause {
+        /// The group; "default" is that of clients in no group.
+        group: String,
+        /// Duration, such as 90s or 10m; at most 7d.
+        time: String,
+    },
+    /// End the pause of a group.
+    Resume {
+        /// The group.
+        group: String,
+    },
     /// The rule of the policy zones and lists that decides about a name.
     Test {
         /// The name.

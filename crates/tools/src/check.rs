@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
+use fetch::DocumentStore;
 use transport::unix_now;
 use wire::hash::HashKey;
 use zone_plan::{WantedZones, ZoneSpec};
@@ -12,6 +13,7 @@ use super::judge::{self, ZoneVerdict, judge, text_of};
 use crate::args::CheckArgs;
 use crate::print_out;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK};
+use config::lists::{LISTS_FOLDER, ListSource};
 use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
@@ -99,21 +101,38 @@ fn warn(accepted: &AcceptedConfig, wanted: &WantedZones) {
     notes.iter().flatten().for_each(|note| eprintln!("warning: {note}"));
 }
 
-/// Reads every block list. Returns the number of lists that cannot be used.
+/// Reads every block list: its file, or the stored version of a list with a URL. Returns the number of lists
+/// that cannot be used.
 fn check_lists(settings: &Settings) -> usize {
+    let store = settings.server.storage.folder().map(|state| DocumentStore::new(state.join(LISTS_FOLDER)));
     let mut bad = 0;
     for list in settings.lists().lists {
-        match list.check() {
-            Ok(report) => {
+        let checked = match &list.source {
+            ListSource::File(file) => list.check(list.file_text(file)),
+            ListSource::Url(fetching) => {
+                let stored = store.as_ref().map(|store| store.read(&list.name, &fetching.url, list.max_size));
+                match stored {
+                    None | Some(Ok(None)) => continue,
+                    Some(Ok(Some(document))) => list.check(Ok(document.text)),
+                    Some(Err(fault)) => Err(fault.to_string()),
+                }
+            }
+        };
+        match (checked, &list.source) {
+            (Ok(report), source) => {
                 list.places(&report).for_each(|fault| eprintln!("warning: {fault}"));
                 let more = report.faults - report.first.len();
                 if more > 0 {
-                    eprintln!("warning: {}: {more} more lines cannot be used", list.file.display());
+                    eprintln!("warning: {source}: {more} more lines cannot be used");
                 }
             }
-            Err(fault) => {
+            (Err(fault), ListSource::File(file)) => {
                 bad += 1;
-                eprintln!("error: list {}: {}: {fault}", list.name, list.file.display());
+                eprintln!("error: list {}: {}: {fault}", list.name, file.display());
+            }
+            // The server fetches it then.
+            (Err(fault), source) => {
+                eprintln!("warning: list {}: the stored version of {source} is not used: {fault}", list.name);
             }
         }
     }

@@ -131,6 +131,11 @@ fn about_forward(verb: &CtlForward) -> ControlCommand {
 fn about_policy(verb: &CtlPolicy) -> ControlCommand {
     match verb {
         CtlPolicy::Status => ControlCommand::PolicyStatus,
+        CtlPolicy::Refresh { list } => ControlCommand::PolicyRefresh { list: list.clone() },
+        CtlPolicy::Pause { group, time } => {
+            ControlCommand::PolicyPause { group: group.clone(), time: Some(time.clone()) }
+        }
+        CtlPolicy::Resume { group } => ControlCommand::PolicyPause { group: group.clone(), time: None },
         CtlPolicy::Test { name, client } => {
             ControlCommand::PolicyTest { name: name.clone(), client: *client }
         }
@@ -256,6 +261,12 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             "there are no block lists\n".into()
         }
         (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) => lists.iter().map(source_text).collect(),
+        (CtlVerb::Policy(CtlPolicy::Refresh { .. }), Value::Object(map)) => {
+            match map.get("lists").and_then(Value::as_array) {
+                Some(lists) if !lists.is_empty() => lists.iter().map(refreshed_text).collect(),
+                _ => "there are no block lists\n".into(),
+            }
+        }
         (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
             format!("{}\n", map.get("text").map(flat).unwrap_or_default())
         }
@@ -301,16 +312,19 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
 }
 
 /// Keys of times in seconds since 1970, anywhere in an answer.
-const TIMES: [&str; 9] = [
+const TIMES: [&str; 12] = [
     "loaded",
     "signatures_end",
     "signed_until",
     "started",
     "confirmed",
+    "attempted",
     "next_refresh",
+    "next_attempt",
     "expires",
     "at",
     "last",
+    "paused_until",
 ];
 
 /// Returns the value of a key on one line: times as date, time and age.
@@ -330,7 +344,19 @@ fn moment_and_age(time: UnixTime, now: UnixTime) -> String {
 
 /// Returns the state of a response policy zone or a block list as text.
 fn source_text(source: &Value) -> String {
-    if source["kind"] == "policy-zone" { policy_zone_text(source) } else { list_text(source) }
+    match source["kind"].as_str() {
+        Some("policy-zone") => policy_zone_text(source),
+        Some("group") => {
+            let until = value_text("paused_until", &source["paused_until"]);
+            let paused = if source["paused_until"].is_null() {
+                String::new()
+            } else {
+                format!(": paused until {until}")
+            };
+            format!("group {}{paused}\n", flat(&source["name"]))
+        }
+        _ => list_text(source),
+    }
 }
 
 /// Returns the state of a response policy zone as text.
@@ -358,17 +384,29 @@ fn policy_zone_text(zone: &Value) -> String {
 
 /// Returns the state of a block list as text.
 fn list_text(list: &Value) -> String {
-    let [name, file, kind, blocked] = ["name", "file", "kind", "blocked"].map(|key| flat(&list[key]));
+    let [name, kind, blocked] = ["name", "kind", "blocked"].map(|key| flat(&list[key]));
+    let source = list["file"].as_str().or(list["url"].as_str()).unwrap_or_default();
     let effect = if kind == "allow" { "exempts names".into() } else { format!("blocked {blocked} queries") };
-    let mut out = match (list["rules"].as_u64(), &list["loaded"]) {
-        (Some(rules), loaded) => {
-            let loaded = value_text("loaded", loaded);
-            format!("{name}: {rules} rules, {effect}; {file}, loaded {loaded}\n")
+    let mut out = match list["rules"].as_u64() {
+        Some(rules) => {
+            let loaded = value_text("loaded", &list["loaded"]);
+            format!("{name}: {rules} rules, {effect}; {source}, loaded {loaded}\n")
         }
-        (None, _) => format!("{name}: no rules; {file}\n"),
+        None => format!("{name}: no rules; {source}\n"),
     };
+    if list["url"].is_string() {
+        let time = |key: &str, never: &str| match &list[key] {
+            Value::Null => never.to_owned(),
+            time => value_text(key, time),
+        };
+        let (confirmed, next) = (time("confirmed", "never"), time("next_attempt", "never"));
+        let attempted = time("attempted", "none since the start");
+        out += &format!("    fetched or confirmed: {confirmed}; last attempt: {attempted}; next: {next}\n");
+    }
     if let Some(fault) = list["fault"].as_str() {
-        out += &format!("    the file cannot be used: {fault}\n");
+        let what =
+            if list["url"].is_string() { "the last attempt failed" } else { "the file cannot be used" };
+        out += &format!("    {what}: {fault}\n");
     }
     let unusable = list["lines_unusable"].as_u64().unwrap_or(0);
     if unusable > 0 {
@@ -377,6 +415,15 @@ fn list_text(list: &Value) -> String {
     let first = list["first_unusable"].as_array().into_iter().flatten();
     first.for_each(|line| out += &format!("    {}\n", flat(line)));
     out
+}
+
+/// Returns the outcome of the refresh of a block list as text.
+fn refreshed_text(list: &Value) -> String {
+    let [name, result, rules] = ["name", "result", "rules"].map(|key| flat(&list[key]));
+    match list["fault"].as_str() {
+        Some(fault) => format!("{name}: {result}: {fault}\n"),
+        None => format!("{name}: {result}, {rules} rules\n"),
+    }
 }
 
 /// Returns the changes of a zone, one line per record, after the warnings.

@@ -1,25 +1,36 @@
 //! `nomen ctl policy`: response policy zones and block lists.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use transport::{Client, Transport};
 use wire::hash::HashedName;
-use wire::{Name, Prefix, Type};
+use wire::{Name, Prefix, Type, UnixTime};
 
 use super::CommandResult;
 use super::recursion::RecursiveParts;
 use crate::fault::{ArgumentFault, CommandFault};
+use crate::parts::ServerParts;
+use config::lists::ListSource;
+use config::policy_groups::DEFAULT_GROUP;
+use config::table::value::parse_duration;
 use config::zone_name::zone_name;
 use policy::{Match, PolicyQuery, RuleEffect, RuleReach, TriggerKind};
 use recursion::{BlockLists, RewriteKind};
-use serving::recursive::{ListStatus, PolicyZoneStatus, Recursive};
+use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
 
 /// Returns the state of every response policy zone, then of every list.
 pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
-    let one = |(ListStatus { config, report, read, fault }, blocked): (ListStatus, u64)| {
-        json!({
+    let one = |(ListStatus { config, report, read, fault, fetches }, blocked): (ListStatus, u64)| {
+        let (file, url) = match &config.source {
+            ListSource::File(file) => (Some(file.display().to_string()), None),
+            ListSource::Url(fetching) => (None, Some(fetching.url.as_str())),
+        };
+        let time =
+            |of: fn(&ListFetches) -> Option<UnixTime>| fetches.as_ref().and_then(of).map(UnixTime::as_secs);
+        let mut status = json!({
             "name": config.name,
-            "file": config.file.display().to_string(),
             "kind": if config.exempts { "allow" } else { "block" },
             "loaded": read.map(|read| read.as_secs()),
             "rules": report.as_ref().map(|report| report.rules),
@@ -28,10 +39,51 @@ pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> Co
             "first_unusable": report.as_ref().map(|report| config.places(report).collect::<Vec<_>>()),
             "fault": fault,
             "blocked": blocked,
-        })
+        });
+        match (file, url) {
+            (Some(file), _) => status["file"] = file.into(),
+            (None, url) => {
+                status["url"] = url.into();
+                status["confirmed"] = time(|fetches| fetches.confirmed).into();
+                status["attempted"] = time(|fetches| fetches.attempted).into();
+                status["next_attempt"] = time(|fetches| Some(fetches.next)).into();
+            }
+        }
+        status
     };
     let zones = zones(recursive).into_iter();
-    Ok(zones.chain(recursive.lists.status().into_iter().map(one)).collect())
+    let groups = recursive.lists.groups().into_iter();
+    let group = |(name, paused): (String, Option<UnixTime>)| json!({"name": name, "kind": "group", "paused_until": paused.map(UnixTime::as_secs)});
+    let lists = recursive.lists.status().into_iter().map(one);
+    Ok(zones
+        .chain(lists)
+        .chain(groups.filter(|(name, until)| until.is_some() || name != DEFAULT_GROUP).map(group))
+        .collect())
+}
+
+/// Fetches or reads lists now: the one of this name, or all. Returns the outcomes.
+pub(super) async fn refresh(parts: &ServerParts, list: Option<&str>) -> CommandResult {
+    let recursive = parts.recursive.as_deref().ok_or(CommandFault::NotRecursive)?;
+    let outcomes = recursive.refresh_lists(list);
+    let outcomes = outcomes.ok_or_else(|| CommandFault::NoSuchList(list.unwrap_or_default().to_owned()))?;
+    // The thread of lists drops an order without a reply only while the server stops.
+    let outcomes = outcomes.await.map_err(|_| CommandFault::Stopping)?;
+    let failed = outcomes.values().filter(|outcome| outcome.is_err()).count();
+    let one = |(ListStatus { config, report, .. }, _): (ListStatus, u64)| {
+        let (result, fault) = match outcomes.get(&config.name)? {
+            Ok(true) => ("updated", None),
+            Ok(false) => ("unchanged", None),
+            Err(fault) => ("failed", Some(fault)),
+        };
+        let rules = report.map(|report| report.rules);
+        Some(json!({"name": config.name, "result": result, "rules": rules, "fault": fault}))
+    };
+    let lists: Vec<Value> = recursive.lists.status().into_iter().filter_map(one).collect();
+    let outcomes = json!({"lists": lists});
+    match failed {
+        0 => Ok(outcomes),
+        failed => Err(CommandFault::NotRefreshed { failed, outcomes }),
+    }
 }
 
 /// Returns the state of every response policy zone.
@@ -56,6 +108,28 @@ fn zones(recursive: &Recursive) -> Vec<Value> {
     zones.into_iter().zip(rules).map(one).collect()
 }
 
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(7 * 86_400);
+
+/// Suspends all rules for a group of clients for a time, or ends that.
+pub(super) fn pause(
+    RecursiveParts { recursive, .. }: RecursiveParts<'_>,
+    group: &str,
+    time: Option<&str>,
+) -> CommandResult {
+    let time = time.map(parse_duration).transpose().map_err(ArgumentFault::Duration)?;
+    if time.is_some_and(|time| !(Duration::from_secs(1)..=LONGEST_PAUSE).contains(&time)) {
+        return Err(ArgumentFault::DurationRange.into());
+    }
+    if !recursive.pause_rules(group, time) {
+        return Err(CommandFault::NoSuchGroup(group.to_owned()));
+    }
+    Ok(match time {
+        Some(_) => json!("done; no rule applies to the group until then"),
+        None => json!("done"),
+    })
+}
+
 /// Returns the rule that decides about a name, queried by a client if there is one.
 pub(super) fn test(
     RecursiveParts { recursive, .. }: RecursiveParts<'_>,
@@ -77,7 +151,12 @@ pub(super) fn decided(recursive: &Recursive, name: Name<'_>, client: Option<IpAd
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name);
     let query = PolicyQuery { name: &hashed, qtype: Type::A, client, is_first: true };
-    let found = rules.decide(&query, rules.sources());
+    // Groups by interface or transport are those of UDP on no certain interface.
+    let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
+    let asking =
+        |client| Client { peer: SocketAddr::new(client, 0), local: unspecified, transport: Transport::Udp };
+    let sources = client.map_or(rules.sources(), |client| rules.sources_of(&asking(client)));
+    let found = rules.decide(&query, sources);
     if let Some(rule) = found.rpz {
         return of_zone(&rules, name, &rule, client);
     }
@@ -146,10 +225,11 @@ fn described(recursive: &Recursive, name: Name<'_>, found: Match, list: &str) ->
     })
 }
 
-/// Returns the fault of the first list that could not be read.
+/// Returns the fault of the first list whose file could not be read. A reload reads no lists with a URL.
 pub(super) fn fault(recursive: &Recursive) -> Option<CommandFault> {
     let mut lists = recursive.lists.status().into_iter();
-    lists.find_map(|(ListStatus { config, fault, .. }, _)| {
-        Some(CommandFault::List { name: config.name, file: config.file, fault: fault? })
+    lists.find_map(|(ListStatus { config, fault, .. }, _)| match config.source {
+        ListSource::File(file) => Some(CommandFault::List { name: config.name, file, fault: fault? }),
+        ListSource::Url(_) => None,
     })
 }

@@ -104,10 +104,10 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         Verb::NtaRemove { domain } => {
             recursive(parts, move |service| recursion::anchor_remove(service, &domain)).await
         }
-        Verb::PolicyStatus => recursive(parts, block_lists::status).await,
-        Verb::PolicyTest { name, client } => {
-            recursive(parts, move |service| block_lists::test(service, &name, client)).await
-        }
+        verb @ (Verb::PolicyStatus
+        | Verb::PolicyRefresh { .. }
+        | Verb::PolicyPause { .. }
+        | Verb::PolicyTest { .. }) => policy(parts, verb).await,
         Verb::LogReopen => blocking(parts, log::reopen).await,
         Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,
         Verb::LogQueries { on, share } => {
@@ -167,6 +167,21 @@ async fn recursive(
         work(RecursiveParts { recursive, frontend: &parts.frontend })
     };
     blocking(parts, of_service).await
+}
+
+/// Executes a command on policy zones, lists and groups.
+async fn policy(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
+    use ControlCommand as Verb;
+    match verb {
+        Verb::PolicyRefresh { list } => block_lists::refresh(parts, list.as_deref()).await,
+        Verb::PolicyPause { group, time } => {
+            recursive(parts, move |service| block_lists::pause(service, &group, time.as_deref())).await
+        }
+        Verb::PolicyTest { name, client } => {
+            recursive(parts, move |service| block_lists::test(service, &name, client)).await
+        }
+        _ => recursive(parts, block_lists::status).await,
+    }
 }
 
 /// Executes a command on a transaction.

@@ -8,11 +8,13 @@ use std::time::Duration;
 use recursion::{RewriteKind, Unreported};
 use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
 use validator::AnchorState;
-use wire::NameBuf;
+use wire::{NameBuf, UnixTime};
 
 use super::{Bucket, Buckets, Figures, MetricType, Printer, labelled};
 use serving::frontend::Frontend;
-use serving::recursive::{ListStatus, LocalRootStatus, PolicyZoneStatus, Recursive, recursion_counts};
+use serving::recursive::{
+    FetchCounts, ListFetches, ListStatus, LocalRootStatus, PolicyZoneStatus, Recursive, recursion_counts,
+};
 
 /// Metrics of recursive service.
 pub struct RecursionFigures {
@@ -114,10 +116,25 @@ fn block_lists(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let help = "Lines of this list that cannot be used";
     let lines = series(|(list, _)| list.report.as_ref().map_or(0, |report| report.faults as u64));
     out.family("policy_unusable_lines", help, MetricType::Gauge, lines)?;
-    let help =
-        "1 if the file of this list cannot be used; its last good version is in force, if there is one";
+    let help = "1 if this list cannot be read or fetched; its last good version is in force, if there is one";
     let failed = series(|(list, _)| u64::from(list.fault.is_some()));
-    out.family("policy_list_failed", help, MetricType::Gauge, failed)
+    out.family("policy_list_failed", help, MetricType::Gauge, failed)?;
+    let help = "When the server of this list last sent or confirmed the version in force, in seconds since \
+                1970; 0 if never";
+    let fetched =
+        lists.iter().filter_map(|(list, _)| Some((list.config.name.clone(), list.fetches.as_ref()?)));
+    let confirmed = fetched
+        .clone()
+        .map(|(name, fetches)| ([("list", name.into())], fetches.confirmed.map_or(0, UnixTime::as_secs)));
+    out.family("policy_list_confirmed_timestamp_seconds", help, MetricType::Gauge, confirmed)?;
+    let fetches = fetched.flat_map(|(name, ListFetches { counts, .. })| {
+        let FetchCounts { updated, unchanged, refused, failed } = *counts;
+        let words =
+            [("updated", updated), ("unchanged", unchanged), ("refused", refused), ("failed", failed)];
+        words.map(|(word, count)| ([("list", name.clone().into()), ("outcome", word.into())], count))
+    });
+    let help = "Fetches of this list by outcome; what was fetched and is not a list is refused";
+    out.family("policy_list_fetches", help, MetricType::Counter, fetches)
 }
 
 fn local_root(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {

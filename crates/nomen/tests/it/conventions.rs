@@ -251,9 +251,11 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"hashed.test\"\nfile = \"hashed.zone\"\n\
          [resolver]\n[[resolver.forward]]\nservers = [{closed}]\n[dnstap]\nfile = \"tap\"\n\
          [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\
-         [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n",
+         [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n\
+         [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n",
         written(at),
-        closed = written(closed)
+        closed = written(closed),
+        closed_url = closed
     );
     let server = Server::start_in(folder, "state-dir = \"state\"\nimage-min-records = 1\n", &more);
     server.reload();

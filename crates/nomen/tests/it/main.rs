@@ -14,6 +14,7 @@ mod conventions;
 mod dashboard;
 mod dig;
 mod dnstap;
+mod fetched_lists;
 mod fleet;
 mod folders;
 mod history;

@@ -3,22 +3,28 @@
 //!
 //! A list that cannot be read keeps the rules of its last good version, and the fault is logged and shown. A
 //! reload reads only files that have changed. Rules are compiled by the thread that starts or reloads the
-//! server, and take effect together, in one swap.
+//! server, or that fetches lists (`list_fetcher`), and take effect together, in one swap.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
+use fetch::DocumentStore;
 use policy::{ListReport, NameKeys, RuleBuilder, SourceId, line_of};
-use recursion::{BlockList, BlockLists, PolicyZone};
+use recursion::{BlockList, BlockLists};
 use tracing::{error, info, warn};
 use transport::unix_now;
 use wire::hash::HashKey;
 use wire::{Name, NameBuf, UnixTime, ZoneName};
 
+use super::fetched_lists::FetchedText;
+use super::groups::{self, Pauses, Selected};
+use super::list_fetches::ListFetches;
 use super::policy_zones::{self, PolicyZoneStatus, Versions};
-use config::lists::{ListConfig, ListsConfig};
+use config::lists::{LISTS_FOLDER, ListConfig, ListSource, ListsConfig};
+use config::policy_groups::{DEFAULT_GROUP, GroupsConfig};
 use config::policy_zones::PolicyZonesConfig;
 use threads::sync::lock;
 use wording::reason;
@@ -32,8 +38,10 @@ pub struct ListStatus {
     pub report: Option<ListReport>,
     /// When the version in force was read.
     pub read: Option<UnixTime>,
-    /// Why the file could not be used, if the version in force is an older one.
+    /// Why the file or what was fetched could not be used, if the version in force is an older one.
     pub fault: Option<String>,
+    /// The fetches of a list with a URL.
+    pub fetches: Option<ListFetches>,
 }
 
 /// The identity and state of a file, by which a change is noticed.
@@ -48,8 +56,8 @@ struct FileState {
 
 /// A list that was read.
 #[derive(Clone)]
-struct ReadList {
-    status: ListStatus,
+pub(super) struct ReadList {
+    pub(super) status: ListStatus,
     /// The state of the file that the version in force, or the fault, is from.
     state: Option<FileState>,
 }
@@ -57,74 +65,96 @@ struct ReadList {
 /// The lists in force.
 pub struct Lists {
     keys: NameKeys,
-    loaded: Mutex<Loaded>,
+    /// Last good versions of lists with a URL.
+    pub(super) store: Option<DocumentStore>,
+    /// Held from before lists are read until the rules from them are in force.
+    changing: Mutex<()>,
+    pub(super) loaded: Mutex<Loaded>,
+    pub(super) pauses: Pauses,
 }
 
 #[derive(Clone, Default)]
-struct Loaded {
-    lists: Vec<ReadList>,
+pub(super) struct Loaded {
+    pub(super) lists: Vec<ReadList>,
     zones: Vec<PolicyZoneStatus>,
-    config: ListsConfig,
-    zones_config: PolicyZonesConfig,
+    config: RulesConfig,
     versions: Versions,
+    /// What counts for each group, and for clients in none.
+    selected: Selected,
     in_force: Option<Arc<BlockLists>>,
 }
 
-/// Which lists are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    /// Those whose files or settings have changed.
-    Changed,
-    /// None: all keep their rules.
-    Nothing,
+/// The settings that rules are compiled from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RulesConfig {
+    /// Response policy zones.
+    pub zones: PolicyZonesConfig,
+    /// Block lists.
+    pub lists: ListsConfig,
+    /// Groups of clients.
+    pub groups: GroupsConfig,
 }
 
 impl Loaded {
     /// Whether these response policy zones have the rules in force.
-    fn has_same_zones(&self, config: &PolicyZonesConfig, versions: &Versions) -> bool {
-        let is_same = |name: &NameBuf| {
-            let of = |versions: &Versions| versions.get(&ZoneName::from(name)).map(Arc::as_ptr);
-            of(&self.versions) == of(versions)
-        };
-        self.zones_config == *config && config.zones.iter().all(|zone| is_same(&zone.name))
+    fn has_same_zones(&self, versions: &Versions) -> bool {
+        let of = |versions: &Versions, name: &NameBuf| versions.get(&ZoneName::from(name)).map(Arc::as_ptr);
+        let mut zones = self.config.zones.zones.iter();
+        zones.all(|zone| of(&self.versions, &zone.name) == of(versions, &zone.name))
     }
 }
 
+/// What lists are compiled from, besides the version in force.
+pub(super) enum NewTexts<'t> {
+    /// Files that have changed.
+    Changed,
+    /// Of these lists, by name, what was fetched, or the changed file; of all others the version in force.
+    Of(&'t BTreeMap<String, Option<FetchedText>>),
+}
+
+/// By the name of a list, whether its text has changed, or why the text cannot be used.
+pub type RefreshedLists = BTreeMap<String, Result<bool, String>>;
+
+/// The version in force of a list: what is known about it, the rules of all lists, and its number there.
+pub(super) type InForce<'l> = (&'l ReadList, &'l BlockLists, SourceId);
+
 impl Lists {
-    /// No lists yet; `key` is the hash key of query names.
-    pub(super) fn new(key: HashKey) -> Self {
-        Lists { keys: NameKeys::new(key), loaded: Mutex::default() }
+    /// No lists yet; `key` is the hash key of query names. Lists with a URL are stored in the state folder.
+    pub(super) fn new(key: HashKey, state: Option<&Path>) -> Self {
+        let store = state.map(|state| DocumentStore::new(state.join(LISTS_FOLDER)));
+        Lists {
+            keys: NameKeys::new(key),
+            store,
+            changing: Mutex::default(),
+            loaded: Mutex::default(),
+            pauses: Pauses::default(),
+        }
     }
 
-    /// Compiles the rules again with other versions of response policy zones. Reads no list. Returns `None`
-    /// if there are neither zones nor lists.
-    pub(super) fn load_again(&self, versions: Versions) -> Option<Arc<BlockLists>> {
-        let loaded = lock(&self.loaded).clone();
-        if loaded.has_same_zones(&loaded.zones_config, &versions) {
-            return loaded.in_force;
-        }
-        let (config, zones) = (&loaded.config, &loaded.zones_config);
-        self.replace(self.compile(&loaded, config, Reading::Nothing, zones, versions))
+    /// Locks out other changes of lists, until the caller has put its own into force.
+    pub(super) fn change(&self) -> MutexGuard<'_, ()> {
+        lock(&self.changing)
     }
 
     /// Reads the lists of a configuration, as far as they have changed, and compiles them with the response
-    /// policy zones. Returns `None` if there are neither.
-    pub(super) fn load(
-        &self,
-        config: &ListsConfig,
-        zones_config: &PolicyZonesConfig,
-        versions: Versions,
-    ) -> Option<Arc<BlockLists>> {
+    /// policy zones. Returns `None` if there are no rules.
+    pub(super) fn load(&self, config: &RulesConfig, versions: Versions) -> Option<Arc<BlockLists>> {
         // Nothing waits for the disk: the lock is held to copy and to replace what is known.
         let loaded = lock(&self.loaded).clone();
         let same = |(old, new): (&ReadList, &ListConfig)| {
-            old.status.config == *new && old.state.is_some() && old.state == state_of(&new.file)
+            let is_unchanged = match &new.source {
+                ListSource::File(file) => old.state.is_some() && old.state == state_of(file),
+                ListSource::Url(_) => true,
+            };
+            old.status.config == *new && is_unchanged
         };
-        let same_zones = loaded.has_same_zones(zones_config, &versions);
-        if same_zones && loaded.config == *config && loaded.lists.iter().zip(&config.lists).all(same) {
+        if loaded.config == *config
+            && loaded.has_same_zones(&versions)
+            && loaded.lists.iter().zip(&config.lists.lists).all(same)
+        {
             return loaded.in_force;
         }
-        self.replace(self.compile(&loaded, config, Reading::Changed, zones_config, versions))
+        self.replace(self.compile(&loaded, config, &NewTexts::Changed, versions))
     }
 
     fn replace(&self, loaded: Loaded) -> Option<Arc<BlockLists>> {
@@ -133,27 +163,122 @@ impl Lists {
         in_force
     }
 
+    /// Returns the rules for these versions of response policy zones and the present time: compiled again if
+    /// versions have changed, with other groups if other sources count for any. Reads no list.
+    pub(super) fn renew(&self, versions: Versions) -> Option<Arc<BlockLists>> {
+        let old = lock(&self.loaded).clone();
+        if !old.has_same_zones(&versions) {
+            let new = self.compile(&old, &old.config, &NewTexts::Of(&BTreeMap::new()), versions);
+            return self.replace(new);
+        }
+        let selected = self.selected(&old.config);
+        if selected == old.selected {
+            return old.in_force;
+        }
+        let in_force = old
+            .in_force
+            .as_deref()
+            .map(|rules| Arc::new(rules.with_groups(groups::compiled(&old.config.groups, &selected))));
+        self.replace(Loaded { selected, in_force, ..old })
+    }
+
+    /// Returns what counts for each group now.
+    fn selected(&self, config: &RulesConfig) -> Selected {
+        groups::selected(config, &self.pauses, jiff::Timestamp::now())
+    }
+
+    /// Whether there is a group of this name.
+    pub(super) fn has_group(&self, name: &str) -> bool {
+        let loaded = lock(&self.loaded);
+        name == DEFAULT_GROUP || loaded.config.groups.groups.iter().any(|group| group.name == name)
+    }
+
+    /// Suspends the rules for a group for a time from now; `None` ends that.
+    pub(super) fn pause(&self, group: &str, time: Option<Duration>) {
+        let until = time.and_then(|time| jiff::Timestamp::now().checked_add(time).ok());
+        self.pauses.set(group, until);
+    }
+
+    /// Returns the name of each group, with the end of its pause if it is paused.
+    pub fn groups(&self) -> Vec<(String, Option<UnixTime>)> {
+        let now = jiff::Timestamp::now();
+        let names: Vec<String> = {
+            let loaded = lock(&self.loaded);
+            loaded.config.groups.groups.iter().map(|group| group.name.clone()).collect()
+        };
+        let until = |name: &str| {
+            let end = self.pauses.of(name, now)?;
+            Some(UnixTime::from_secs(u64::try_from(end.as_second()).ok()?))
+        };
+        let names = names.into_iter().chain([DEFAULT_GROUP.to_owned()]);
+        names.map(|name| (name.clone(), until(&name))).collect()
+    }
+
+    /// Returns the time until what counts for a group may change.
+    pub(super) fn until_change(&self) -> Option<Duration> {
+        let has_schedules = !lock(&self.loaded).config.groups.schedules.is_empty();
+        groups::until_change(has_schedules, &self.pauses, jiff::Timestamp::now())
+    }
+
+    /// Compiles the lists again with new texts of some. Returns the outcomes of these.
+    pub(super) fn take(&self, texts: &BTreeMap<String, Option<FetchedText>>) -> RefreshedLists {
+        let old = lock(&self.loaded).clone();
+        let new = self.compile(&old, &old.config, &NewTexts::Of(texts), old.versions.clone());
+        let both = old.lists.iter().zip(&new.lists);
+        let named = both.filter(|(old, _)| texts.contains_key(&old.status.config.name));
+        let outcome = |(old, new): (&ReadList, &ReadList)| {
+            let count = |list: &ReadList| list.status.fetches.as_ref().map(|fetches| fetches.counts.updated);
+            let is_new = old.state != new.state || count(old) != count(new);
+            (new.status.config.name.clone(), new.status.fault.clone().map_or(Ok(is_new), Err))
+        };
+        let outcomes = named.map(outcome).collect();
+        *lock(&self.loaded) = new;
+        outcomes
+    }
+
     fn compile(
         &self,
         old: &Loaded,
-        config: &ListsConfig,
-        reading: Reading,
-        zones_config: &PolicyZonesConfig,
+        config: &RulesConfig,
+        texts: &NewTexts<'_>,
         versions: Versions,
     ) -> Loaded {
         let began = Instant::now();
         let mut builder = RuleBuilder::new(self.keys);
         // There are at most 256 sources.
         let mut sources = (0..=u8::MAX).map(SourceId);
-        let (zones, zones_in_force) = compile_zones(&mut builder, &mut sources, old, zones_config, &versions);
+        let (zones, zones_in_force) = policy_zones::compile(
+            &mut builder,
+            &mut sources,
+            (&old.zones, old.in_force.as_deref()),
+            config,
+            &versions,
+        );
         let (mut lists, mut in_force) = (Vec::new(), Vec::new());
-        for (source, list) in sources.zip(&config.lists) {
+        for (source, list) in sources.zip(&config.lists.lists) {
             let before = old.lists.iter().position(|old| is_version_of(&old.status.config, list));
             let kept = before.and_then(|at| {
-                let source = SourceId(u8::try_from(old.zones.len() + at).ok()?);
-                Some((old.lists.get(at)?, old.in_force.as_deref()?, source))
+                let rules = old.in_force.as_deref()?;
+                let source = SourceId(u8::try_from(rules.zones().len() + at).ok()?);
+                Some((old.lists.get(at)?, rules, source))
             });
-            lists.push(self.read(&mut builder, source, list, reading, kept));
+            lists.push(match &list.source {
+                ListSource::File(file) => {
+                    let reads = match texts {
+                        NewTexts::Changed => true,
+                        NewTexts::Of(texts) => texts.contains_key(&list.name),
+                    };
+                    read_file(&mut builder, source, (list, file), kept, reads)
+                }
+                ListSource::Url(fetching) => {
+                    let text = match texts {
+                        NewTexts::Changed => None,
+                        NewTexts::Of(texts) => texts.get(&list.name).and_then(Option::as_ref),
+                    };
+                    let status = self.read_fetched(&mut builder, source, (list, fetching), kept, text);
+                    ReadList { status, state: None }
+                }
+            });
             // A list that stays goes on counting.
             let of_before = old.in_force.iter().flat_map(|old| old.lists()).find(|old| old.name == list.name);
             let blocked = of_before.map(|old| Arc::clone(&old.blocked)).unwrap_or_default();
@@ -161,7 +286,7 @@ impl Lists {
             in_force.push(BlockList { name, answer: list.answer.clone(), blocked });
         }
         let rules = builder.build();
-        let has_rules = !config.lists.is_empty() || !zones.is_empty();
+        let has_rules = !config.lists.lists.is_empty() || !zones.is_empty();
         if has_rules {
             let (milliseconds, names) = (began.elapsed().as_millis() as u64, rules.len());
             info!(
@@ -173,58 +298,18 @@ impl Lists {
                 "policy rules are compiled"
             );
         }
-        let in_force = BlockLists::new(rules, zones_in_force, zones_config.options, in_force, config.ttl);
-        let in_force = has_rules.then(|| Arc::new(in_force));
-        let (config, zones_config) = (config.clone(), zones_config.clone());
-        Loaded { lists, zones, config, zones_config, versions, in_force }
+        let selected = self.selected(config);
+        let rules = BlockLists::new(rules, zones_in_force, config.zones.options, in_force, config.lists.ttl);
+        let rules = rules.with_groups(groups::compiled(&config.groups, &selected));
+        let in_force = has_rules.then(|| Arc::new(rules));
+        Loaded { lists, zones, config: config.clone(), versions, selected, in_force }
     }
 
-    /// Adds the rules of one list to `builder`: those of its file, or if it cannot be used those of `kept`,
-    /// an earlier version.
-    fn read(
-        &self,
-        builder: &mut RuleBuilder,
-        source: SourceId,
-        list: &ListConfig,
-        reading: Reading,
-        kept: Option<(&ReadList, &BlockLists, SourceId)>,
-    ) -> ReadList {
-        let path = list.file.display();
-        let state = state_of(&list.file);
-        if let Some((old, rules, as_source)) = kept
-            && (reading == Reading::Nothing || (old.state == state && state.is_some()))
-            && is_read_alike(&old.status.config, list)
-        {
-            builder.keep(source, rules.rules(), as_source);
-            let status = ListStatus { config: list.clone(), ..old.status.clone() };
-            return ReadList { status, state: old.state };
-        }
-        let read = list.text().map_err(|fault| reason(&fault)).and_then(|text| {
-            builder.list(source, list.format, &text, list.exempts).map_err(|fault| fault.to_string())
-        });
-        let fault = match read {
-            Ok(report) => {
-                warn_of(list, &report);
-                let status = ListStatus {
-                    config: list.clone(),
-                    report: Some(report),
-                    read: Some(unix_now()),
-                    fault: None,
-                };
-                return ReadList { status, state };
-            }
-            Err(fault) => fault,
-        };
-        let old = kept.filter(|(old, ..)| old.status.report.is_some());
-        let Some((old, rules, as_source)) = old else {
-            error!(list = list.name, "the list has no rules: {path}: {fault}");
-            let status = ListStatus { config: list.clone(), report: None, read: None, fault: Some(fault) };
-            return ReadList { status, state };
-        };
-        error!(list = list.name, "the list keeps its last good version: {path}: {fault}");
-        builder.keep(source, rules.rules(), as_source);
-        let status = ListStatus { config: list.clone(), fault: Some(fault), ..old.status.clone() };
-        ReadList { status, state }
+    /// Returns what is known about each response policy zone, with the zones in force, which have the numbers
+    /// of queries.
+    pub fn zones(&self) -> (Vec<PolicyZoneStatus>, Option<Arc<BlockLists>>) {
+        let loaded = lock(&self.loaded);
+        (loaded.zones.clone(), loaded.in_force.clone())
     }
 
     /// Returns what is known about each list, with the number of queries that it blocked.
@@ -235,11 +320,10 @@ impl Lists {
         loaded.lists.iter().map(|list| list.status.clone()).zip(counts).collect()
     }
 
-    /// Returns what is known about each response policy zone, with the zones in force, which have the numbers
-    /// of queries.
-    pub fn zones(&self) -> (Vec<PolicyZoneStatus>, Option<Arc<BlockLists>>) {
-        let loaded = lock(&self.loaded);
-        (loaded.zones.clone(), loaded.in_force.clone())
+    /// Returns the name and the source of every list.
+    pub(super) fn sources(&self) -> Vec<(String, ListSource)> {
+        let of = |list: &ReadList| (list.status.config.name.clone(), list.status.config.source.clone());
+        lock(&self.loaded).lists.iter().map(of).collect()
     }
 
     /// Returns the lists in force.
@@ -247,39 +331,82 @@ impl Lists {
         lock(&self.loaded).in_force.clone()
     }
 
-    /// Returns the line of a list's file that has a rule for this name, if the file still has one.
+    /// Returns the line of a list's text that has a rule for this name, if the file still has one.
     pub fn line(&self, list: &str, name: Name<'_>) -> Option<usize> {
         let loaded = lock(&self.loaded);
         let config =
             loaded.lists.iter().map(|list| &list.status.config).find(|config| config.name == list)?;
         let config = config.clone();
         drop(loaded);
-        line_of(&config.text().ok()?, config.format, name.to_lower().as_lower())
+        let text = match &config.source {
+            ListSource::File(file) => config.file_text(file).ok()?,
+            ListSource::Url(fetching) => self.stored(&config, fetching).ok()??.text,
+        };
+        line_of(&text, config.format, name.to_lower().as_lower())
     }
 }
 
-/// Compiles the response policy zones of a configuration.
-fn compile_zones(
+/// Adds the rules of a list with a file to `builder`: those of the file, or if it is not read or cannot be
+/// used those of `kept`, an earlier version.
+fn read_file(
     builder: &mut RuleBuilder,
-    sources: &mut impl Iterator<Item = SourceId>,
-    old: &Loaded,
-    config: &PolicyZonesConfig,
-    versions: &Versions,
-) -> (Vec<PolicyZoneStatus>, Vec<PolicyZone>) {
-    let (mut all, mut in_force) = (Vec::new(), Vec::new());
-    for zone in &config.zones {
-        let Some(source) = sources.next() else { break };
-        // A zone that stays goes on counting.
-        let before = old.in_force.iter().flat_map(|old| old.zones()).find(|old| old.name == zone.name);
-        let counts = before.map(|old| Arc::clone(&old.counts)).unwrap_or_default();
-        let version = versions.get(&ZoneName::from(&zone.name));
-        let (zone, status) = policy_zones::add(builder, source, zone, version, counts);
-        let before = old.zones.iter().find(|old| old.config.name == status.config.name);
-        policy_zones::note(&status, before);
-        in_force.push(zone);
-        all.push(status);
+    source: SourceId,
+    (list, file): (&ListConfig, &Path),
+    kept: Option<InForce<'_>>,
+    reads: bool,
+) -> ReadList {
+    let state = state_of(file);
+    if let Some((old, rules, as_source)) = kept
+        && (!reads || old.state == state && state.is_some())
+        && is_read_alike(&old.status.config, list)
+    {
+        builder.keep(source, rules.rules(), as_source);
+        let status = ListStatus { config: list.clone(), ..old.status.clone() };
+        return ReadList { status, state: old.state };
     }
-    (all, in_force)
+    let text = list.file_text(file).map_err(|fault| reason(&fault));
+    let status = match text.and_then(|text| add(builder, source, list, &text)) {
+        Ok(report) => {
+            let (report, read) = (Some(report), Some(unix_now()));
+            ListStatus { config: list.clone(), report, read, fault: None, fetches: None }
+        }
+        Err(fault) => keep(builder, source, list, kept, Some(fault)),
+    };
+    ReadList { status, state }
+}
+
+/// Adds the rules in a text of a list to `builder`.
+pub(super) fn add(
+    builder: &mut RuleBuilder,
+    source: SourceId,
+    list: &ListConfig,
+    text: &[u8],
+) -> Result<ListReport, String> {
+    let report = builder.list(source, list.format, text, list.exempts).map_err(|fault| fault.to_string())?;
+    warn_of(list, &report);
+    Ok(report)
+}
+
+/// Adds the rules of the version in force to `builder`, if there is one, and logs the fault of the new one.
+pub(super) fn keep(
+    builder: &mut RuleBuilder,
+    source: SourceId,
+    list: &ListConfig,
+    kept: Option<InForce<'_>>,
+    fault: Option<String>,
+) -> ListStatus {
+    let from = &list.source;
+    let Some((old, rules, as_source)) = kept.filter(|(old, ..)| old.status.report.is_some()) else {
+        if let Some(fault) = &fault {
+            error!(list = list.name, "the list has no rules: {from}: {fault}");
+        }
+        return ListStatus { config: list.clone(), report: None, read: None, fault, fetches: None };
+    };
+    if let Some(fault) = &fault {
+        error!(list = list.name, "the list keeps its last good version: {from}: {fault}");
+    }
+    builder.keep(source, rules.rules(), as_source);
+    ListStatus { config: list.clone(), fault, fetches: None, ..old.status.clone() }
 }
 
 /// Whether the rules of an earlier configuration may replace those of a list that cannot be read.
@@ -287,10 +414,9 @@ fn is_version_of(old: &ListConfig, new: &ListConfig) -> bool {
     old.name == new.name && old.exempts == new.exempts
 }
 
-/// Whether two configurations of a list read the same rules from an unchanged file.
-fn is_read_alike(old: &ListConfig, new: &ListConfig) -> bool {
-    let of = |list: &ListConfig| (list.file.clone(), list.format, list.max_size);
-    of(old) == of(new)
+/// Whether two configurations of a list read the same rules from an unchanged text.
+pub(super) fn is_read_alike(old: &ListConfig, new: &ListConfig) -> bool {
+    old.source.is_same_text(&new.source) && (old.format, old.max_size) == (new.format, new.max_size)
 }
 
 /// Returns the state of a file; `None` if it cannot be read.

@@ -8,15 +8,23 @@
 //! | `local_root` | the copy of the root zone |
 //! | `own_zones` | the zones served here, as the resolver sees them |
 //! | `policy_zones` | response policy zones |
-//! | `lists` | block lists, and the rules of both |
+//! | `groups` | groups of clients, schedules and pauses |
+//! | `lists` | block lists: what is read; the rules from them and from zones |
+//! | `fetched_lists`, `list_fetches` | lists with a URL: what is stored and known of each; when it is due |
+//! | `list_fetcher`, `list_hosts` | the thread that fetches lists, and the addresses of their servers |
 //! | `kept` | text files on disk, for `anchors` |
 //! | `figures` | counters |
 //!
 //! The threads for validation, lookups, trust anchors, rules and the cache file start and end here.
 
 mod anchors;
+mod fetched_lists;
 mod figures;
+mod groups;
 mod kept;
+mod list_fetcher;
+mod list_fetches;
+mod list_hosts;
 mod lists;
 mod local_root;
 mod own_zones;
@@ -40,6 +48,7 @@ use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Resolver,
     ResolverRequest,
 };
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::{error, info, warn};
 use validator::TrustPoints;
 use wire::{Name, NameBuf};
@@ -51,11 +60,12 @@ pub use anchors::{FollowedZone, LONGEST_NEGATIVE, ShownAnchor};
 use config::Adopt;
 use config::Settings;
 use config::interfaces::Interfaces;
-use config::lists::ListsConfig;
-use config::policy_zones::PolicyZonesConfig;
 use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
-pub use lists::{ListStatus, Lists};
+use list_fetcher::ListOrder;
+pub use list_fetches::{FetchCounts, ListFetches};
+use list_hosts::ListHosts;
+pub use lists::{ListStatus, Lists, RefreshedLists, RulesConfig};
 pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
 use own_zones::OfEngine;
 use policy_zones::Due;
@@ -76,10 +86,8 @@ pub struct Plan {
     pub preallocate: bool,
     /// Which clients may query, and how queries are answered. Without block lists.
     pub policy: PolicyConfig,
-    /// Response policy zones.
-    pub policy_zones: PolicyZonesConfig,
-    /// Block lists.
-    pub lists: ListsConfig,
+    /// Response policy zones, block lists, groups of clients.
+    pub rules: RulesConfig,
     /// Forwarding and iteration rules.
     pub forward: ForwardConfig,
     /// Whether answers are validated under rules that are added at run time.
@@ -112,8 +120,6 @@ pub struct Recursive {
     pub lists: Lists,
     /// The versions of response policy zones.
     policy_zones: Arc<PolicyZones>,
-    /// Held while rules are compiled, until they are in force.
-    compiling: Mutex<()>,
     /// Rules that are no longer in force, until no worker uses them.
     retired: Mutex<Vec<Arc<BlockLists>>>,
     /// The thread that puts new versions of response policy zones into force.
@@ -126,6 +132,8 @@ pub struct Recursive {
     validating: Mutex<Vec<JoinHandle<()>>>,
     /// The thread for trust anchors, and the channel to it.
     anchor_thread: Mutex<Option<(Sender<AnchorOrder>, JoinHandle<()>)>>,
+    /// The thread that fetches lists, and the channel to it.
+    list_thread: Mutex<Option<(UnboundedSender<ListOrder>, JoinHandle<()>)>>,
     /// The files of trust anchors.
     anchor_files: Option<AnchorFiles>,
     /// The configuration and the trust anchors in force.
@@ -207,8 +215,8 @@ impl Recursive {
         let (anchor_files, preallocates) = (state.map(AnchorFiles::new), plan.preallocate);
         let own_zones = OwnZones::new(Arc::new(OfEngine(Arc::downgrade(engine))));
         take_zones_here(&mut plan.forward, &local_root, &own_zones);
-        let lists = Lists::new(engine.key());
-        plan.policy.lists = lists.load(&plan.lists, &plan.policy_zones, policy_zones.versions().0);
+        let lists = Lists::new(engine.key(), state);
+        plan.policy.lists = lists.load(&plan.rules, policy_zones.versions().0);
         let decided = Decided::first(plan, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
         if preallocates {
@@ -237,7 +245,6 @@ impl Recursive {
             None => None,
         };
         let (engine, decided) = (Arc::clone(engine), Mutex::new(decided));
-        let anchor_thread = Mutex::new(None);
         let recursive = Arc::new(Recursive {
             service,
             forward,
@@ -245,21 +252,21 @@ impl Recursive {
             local_root,
             lists,
             policy_zones,
-            compiling: Mutex::default(),
             retired: Mutex::default(),
             policy_thread: Mutex::default(),
             own_zones,
             outgoing,
             engine,
             validating,
-            anchor_thread,
+            anchor_thread: Mutex::new(None),
+            list_thread: Mutex::new(None),
             anchor_files,
             decided,
         });
         recursive.put_into_service();
         recursive.local_root.trust(RootTrust::of(&lock(&recursive.decided).in_force()));
-        recursive.look_after_anchors().map_err(RecursiveFault::Thread)?;
-        recursive.look_after_rules().map_err(RecursiveFault::Thread)?;
+        let started = recursive.look_after_anchors().and_then(|()| recursive.look_after_lists());
+        started.and_then(|()| recursive.look_after_rules()).map_err(RecursiveFault::Thread)?;
         Ok(recursive)
     }
 
@@ -268,10 +275,16 @@ impl Recursive {
         let (recursive, zones) = (Arc::downgrade(self), Arc::clone(&self.policy_zones));
         let mut has_retired = false;
         let work = move || {
-            while zones.wait(has_retired.then_some(RETIRED_INTERVAL)) != Due::Stop {
+            let mut until_change = None;
+            loop {
+                let time = has_retired.then_some(RETIRED_INTERVAL).into_iter().chain(until_change).min();
+                if zones.wait(time) == Due::Stop {
+                    break;
+                }
                 let Some(recursive) = recursive.upgrade() else { break };
                 recursive.renew_rules();
                 has_retired = recursive.free_retired();
+                until_change = recursive.lists.until_change();
             }
         };
         let thread = std::thread::Builder::new().name("policy".into()).spawn(work)?;
@@ -279,11 +292,17 @@ impl Recursive {
         Ok(())
     }
 
-    /// Compiles the rules again if versions of response policy zones have changed, and puts them into force.
+    /// Compiles the rules again if versions of response policy zones have changed, and puts them into force;
+    /// also if other rules count for a group by now.
     fn renew_rules(&self) {
-        let _compiling = lock(&self.compiling);
+        let _changing = self.lists.change();
         let (versions, changes) = self.policy_zones.versions();
-        let rules = self.lists.load_again(versions);
+        self.put_rules(self.lists.renew(versions));
+        self.policy_zones.is_in_force(changes);
+    }
+
+    /// Puts rules into force, and changes nothing else. The caller has locked out other changes of them.
+    fn put_rules(&self, rules: Option<Arc<BlockLists>>) {
         let mut decided = lock(&self.decided);
         let same = match (&rules, &decided.policy.lists) {
             (Some(new), Some(old)) => Arc::ptr_eq(new, old),
@@ -295,8 +314,18 @@ impl Recursive {
             self.retire(std::mem::replace(&mut decided.policy.lists, rules));
             self.put_into_service();
         }
-        drop(decided);
-        self.policy_zones.is_in_force(changes);
+    }
+
+    /// Suspends all rules for a group for a time, or ends that. Returns whether there is such a group.
+    pub fn pause_rules(&self, group: &str, time: Option<Duration>) -> bool {
+        if !self.lists.has_group(group) {
+            return false;
+        }
+        self.lists.pause(group, time);
+        self.renew_rules();
+        // The thread is to know when the pause ends.
+        self.policy_zones.look_again();
+        true
     }
 
     /// Keeps rules that are no longer in force until no worker uses them, so that none has to free them.
@@ -331,6 +360,18 @@ impl Recursive {
         Ok(())
     }
 
+    /// Starts the thread that fetches lists.
+    fn look_after_lists(self: &Arc<Self>) -> io::Result<()> {
+        let (orders, taken) = unbounded_channel();
+        let hosts = ListHosts { service: Arc::clone(&self.service), engine: Arc::downgrade(&self.engine) };
+        let recursive = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("lists".into());
+        let thread = thread.spawn(move || list_fetcher::work(recursive, hosts, taken))?;
+        *lock(&self.list_thread) = Some((orders, thread));
+        self.order_lists(ListOrder::Look);
+        Ok(())
+    }
+
     /// Makes the engine use the current state.
     fn put_into_service(&self) {
         let memory = self.service.memory();
@@ -350,9 +391,9 @@ impl Recursive {
     /// # Errors
     /// If the policy cannot be applied; nothing has changed then.
     pub fn configure(&self, plan: Plan) -> Result<(), PolicyFault> {
-        let Plan { mut policy, mut forward, validates, followed, signals, lists, policy_zones, .. } = plan;
-        let _compiling = lock(&self.compiling);
-        policy.lists = self.lists.load(&lists, &policy_zones, self.policy_zones.versions().0);
+        let Plan { mut policy, mut forward, validates, followed, signals, rules, .. } = plan;
+        let changing = self.lists.change();
+        policy.lists = self.lists.load(&rules, self.policy_zones.versions().0);
         take_zones_here(&mut forward, &self.local_root, &self.own_zones);
         let mut decided = lock(&self.decided);
         let (points, negative) = (decided.points.clone(), decided.negative.clone());
@@ -361,10 +402,11 @@ impl Recursive {
         new.follow();
         let rules = decided.policy.lists.clone();
         self.decide(&mut decided, new)?;
-        drop(decided);
+        drop((decided, changing));
         self.retire(rules);
         self.policy_zones.look_again();
         self.look_at_anchors();
+        self.order_lists(ListOrder::Look);
         Ok(())
     }
 
@@ -499,6 +541,11 @@ impl Recursive {
 
     /// Saves the cache and sends no more queries. Clients that still wait receive SERVFAIL.
     pub fn stop(&self) {
+        if let Some((orders, thread)) = lock(&self.list_thread).take() {
+            // The thread may have ended, and the panic hook has shown a panic.
+            let _ = orders.send(ListOrder::Stop);
+            let _ = thread.join();
+        }
         if let Some((orders, thread)) = lock(&self.anchor_thread).take() {
             // The thread may have ended, and the panic hook has shown a panic.
             let _ = orders.send(AnchorOrder::Stop);
@@ -638,8 +685,11 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
     Some(Plan {
         cache: wanted.cache_config(),
         policy: wanted.policy_config(&interfaces),
-        policy_zones: settings.policy_zones(),
-        lists: settings.lists(),
+        rules: RulesConfig {
+            zones: settings.policy_zones(),
+            lists: settings.lists(),
+            groups: settings.policy_groups(&interfaces),
+        },
         forward: wanted.forward_config(),
         validates: wanted.validates(),
         followed: wanted.followed(),

@@ -5,12 +5,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use policy::{PolicyRecord, RpzReport, RuleBuilder, SourceId};
-use recursion::{PolicyZone, RewriteCounts};
+use recursion::{BlockLists, PolicyZone, RewriteCounts, RpzOverride};
 use tracing::{info, warn};
-use wire::{Serial, Type, ZoneName};
+use wire::edns::ErrorInfo;
+use wire::{NameBuf, Serial, Ttl, Type, ZoneName};
 use zone::Zone;
 use zone::catalog::Change;
 
+use super::lists::RulesConfig;
 use config::policy_zones::PolicyZoneConfig;
 use threads::sync::lock;
 
@@ -124,8 +126,48 @@ pub struct PolicyZoneStatus {
     pub report: RpzReport,
 }
 
+/// Name of the zone that the rules of safe search count as.
+pub(super) const SAFE_SEARCH: &str = "safe-search.";
+
+/// TTL of the aliases of safe search.
+const SAFE_SEARCH_TTL: Ttl = Ttl::from_secs(300);
+
+/// Compiles the response policy zones of a configuration, and safe search if any clients have it. `old` are
+/// the zones before. Returns what is known of each, and the zones as they come into force.
+pub(super) fn compile(
+    builder: &mut RuleBuilder,
+    sources: &mut impl Iterator<Item = SourceId>,
+    (old, rules): (&[PolicyZoneStatus], Option<&BlockLists>),
+    config: &RulesConfig,
+    versions: &Versions,
+) -> (Vec<PolicyZoneStatus>, Vec<PolicyZone>) {
+    let (mut all, mut in_force) = (Vec::new(), Vec::new());
+    // A zone that stays goes on counting.
+    let counts = |name: &NameBuf| {
+        let before = rules.into_iter().flat_map(BlockLists::zones).find(|zone| zone.name == *name);
+        before.map(|zone| Arc::clone(&zone.counts)).unwrap_or_default()
+    };
+    for (source, zone) in sources.by_ref().zip(&config.zones.zones) {
+        let version = versions.get(&ZoneName::from(&zone.name));
+        let (zone, status) = add(builder, source, zone, version, counts(&zone.name));
+        note(&status, old.iter().find(|old| old.config.name == status.config.name));
+        in_force.push(zone);
+        all.push(status);
+    }
+    let safe_search = SAFE_SEARCH.parse::<NameBuf>().ok().filter(|_| config.groups.safe_search());
+    if let (Some(name), Some(source)) = (safe_search, safe_search.and_then(|_| sources.next())) {
+        let rules = builder.safe_search(source, SAFE_SEARCH_TTL);
+        let (instead, max_ttl, info) = (RpzOverride::Given, SAFE_SEARCH_TTL, Some(ErrorInfo::FORGED_ANSWER));
+        in_force.push(PolicyZone { name, instead, max_ttl, soa: None, info, counts: counts(&name) });
+        let report = RpzReport { rules, ..RpzReport::default() };
+        let config = PolicyZoneConfig { name, instead, max_ttl, add_soa: false, info };
+        all.push(PolicyZoneStatus { config, serial: Some(Serial(1)), report });
+    }
+    (all, in_force)
+}
+
 /// Adds the rules of a zone's version. Returns the zone as it comes into force.
-pub(super) fn add(
+fn add(
     builder: &mut RuleBuilder,
     source: SourceId,
     config: &PolicyZoneConfig,
@@ -170,7 +212,7 @@ fn read(builder: &mut RuleBuilder, source: SourceId, zone: &Zone, report: &mut R
 }
 
 /// Returns TTL and data of a zone's SOA record.
-fn soa(zone: &Zone) -> Option<(wire::Ttl, Box<[u8]>)> {
+fn soa(zone: &Zone) -> Option<(Ttl, Box<[u8]>)> {
     let rrset = zone.apex_node().rrset(Type::SOA)?;
     let mut bytes = Vec::new();
     rrset.rdatas().next()?.copy_to(&mut bytes);
@@ -178,7 +220,7 @@ fn soa(zone: &Zone) -> Option<(wire::Ttl, Box<[u8]>)> {
 }
 
 /// Logs a version that is new, and its owners that are no triggers.
-pub(super) fn note(status: &PolicyZoneStatus, before: Option<&PolicyZoneStatus>) {
+fn note(status: &PolicyZoneStatus, before: Option<&PolicyZoneStatus>) {
     let zone = status.config.name.to_string();
     let Some(serial) = status.serial else {
         if before.is_none_or(|before| before.serial.is_some()) {
