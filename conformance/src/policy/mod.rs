@@ -12,7 +12,7 @@ pub(crate) mod variants;
 use crate::answer::Answer;
 use crate::client;
 use crate::internet;
-use crate::internet::servers::{start_adapted, start_hosts};
+use crate::internet::servers::{RESOLVERS, start_adapted, start_hosts};
 use crate::query::{Edns, Query, Transport, rtype};
 use crate::rng::Rng;
 use crate::servers::{Kind, Server};
@@ -59,14 +59,7 @@ pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, extent: Extent, dir: &Path
         let data = DataZones::plan(extent.seed);
         let sites = data.make(&dir.join("zones"))?;
         let mut hosts = start_hosts(programs, &[Kind::Nsd, Kind::Knot, Kind::Bind], &sites, dir)?;
-        let resolvers: BTreeMap<_, _> =
-            programs.iter().filter(|(kind, _)| internet::servers::RESOLVERS.contains(kind)).collect();
-        let resolvers = resolvers.into_iter().map(|(kind, path)| (*kind, path.clone())).collect();
-        for kind in [Kind::Bind, Kind::Unbound, Kind::Recursor] {
-            if !programs.contains_key(&kind) {
-                println!("{} is left out", kind.label());
-            }
-        }
+        let resolvers = resolvers(programs);
         let maker = Maker::new(&data);
         let mut judge = Judge::new(extent);
         let mut left = extent.cases;
@@ -97,6 +90,16 @@ pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, extent: Extent, dir: &Path
         hosts.iter_mut().try_for_each(Server::still_runs)?;
         Ok(judge.finish())
     })
+}
+
+/// Returns the programs that are there; says which are not.
+fn resolvers(programs: &BTreeMap<Kind, PathBuf>) -> BTreeMap<Kind, PathBuf> {
+    let is_there = |kind: &Kind| programs.get(kind).is_some_and(|path| path.exists());
+    let (there, missing): (Vec<Kind>, Vec<Kind>) = RESOLVERS.into_iter().partition(is_there);
+    for kind in missing {
+        println!("{} is left out: there is no such program", kind.label());
+    }
+    there.into_iter().filter_map(|kind| Some((kind, programs.get(&kind)?.clone()))).collect()
 }
 
 /// A response, or none.
