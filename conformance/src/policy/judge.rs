@@ -2,7 +2,7 @@
 
 use super::model::{Ask, Hit, Model, Outcome, Seen};
 use super::rules::{Action, TRIGGERS, Trigger};
-use super::variants::{AFTER_ALIAS, KNOWN, Known, OTHER_RULE, Often, Variants};
+use super::variants::{AFTER_ALIAS, KNOWN, Known, OTHER_RULE, Often, Variant, Variants};
 use super::{Extent, Reply, decoded, variants};
 use crate::answer::{Answer, flag, render};
 use crate::name::Name;
@@ -209,6 +209,11 @@ fn explain(model: &Model<'_>, ask: &Ask, kind: Kind, seen: &Outcome) -> Option<V
     let hits = model.candidates(ask);
     if AFTER_ALIAS.servers.contains(&Often::Sometimes(kind)) && is_after_alias(model, ask, &hits, seen) {
         return Some(vec![&AFTER_ALIAS]);
+    }
+    let is_failure = matches!(seen, Outcome::Reply(seen) if seen.rcode == SERVFAIL);
+    if is_failure && model.keeps_from_asking(ask) {
+        let fails = |known: &&Known| known.variant == Variant::NsFails;
+        return sometimes.into_iter().find(fails).map(|known| vec![known]);
     }
     if !OTHER_RULE.servers.contains(&Often::Sometimes(kind)) {
         return None;

@@ -80,7 +80,7 @@ mod rcode {
 type Matching = (TriggerKind, Fit, Hit);
 
 /// A name, and whether each of the changes is there on which the rules that match depend.
-type MatchingKey = (Name, [bool; 3]);
+type MatchingKey = (Name, [bool; 4]);
 
 /// What has been found out for one query.
 #[derive(Debug, Default)]
@@ -310,6 +310,15 @@ impl<'a> Model<'a> {
         out
     }
 
+    /// Whether a rule about name servers matches for the name of a server that is asked for the chain.
+    pub(crate) fn keeps_from_asking(&self, ask: &Ask) -> bool {
+        let variants = Variants::default();
+        self.chain(ask).iter().flat_map(|(name, _)| self.servers(name, &variants)).any(|server| {
+            let all = self.matching_at(ask, &server.name, &Found::NoData, &variants);
+            all.iter().any(|(kind, ..)| matches!(kind, TriggerKind::Nsdname | TriggerKind::Nsip))
+        })
+    }
+
     /// Whether a rule matches at one name of the chain.
     pub(crate) fn fits(
         &self,
@@ -339,7 +348,9 @@ impl<'a> Model<'a> {
             Action::Nxdomain => return Err(rcode::NXDOMAIN),
             Action::Local(data) => {
                 let qtype = making.ask.qtype;
-                data.iter().filter(|data| data.rtype() == qtype).for_each(|data| making.put(name, data));
+                let most = if making.variants.has(Variant::OneRecord) { 1 } else { usize::MAX };
+                let wanted = data.iter().rev().filter(|data| data.rtype() == qtype).take(most);
+                wanted.for_each(|data| making.put(name, data));
                 return Err(rcode::NOERROR);
             }
             Action::Cname(target) => target.clone(),
@@ -389,7 +400,12 @@ impl<'a> Model<'a> {
 
     /// Returns the rules that match at one name.
     fn matching_at(&self, ask: &Ask, name: &Name, found: &Found, variants: &Variants) -> Rc<Vec<Matching>> {
-        let decisive = [Variant::WildcardOfZone, Variant::PrefixesByLabels, Variant::NsOfZone];
+        let decisive = [
+            Variant::WildcardOfZone,
+            Variant::PrefixesByLabels,
+            Variant::PrefixLengthLost,
+            Variant::NsOfZone,
+        ];
         let key = (name.lower(), decisive.map(|variant| variants.has(variant)));
         if let Some(known) = self.memo.matching.borrow().get(&key) {
             return Rc::clone(known);
@@ -434,7 +450,8 @@ impl<'a> Model<'a> {
             } else {
                 Order::Address(prefix.first)
             };
-            is_in.then_some(Fit::Bits(Reverse(prefix.bits()), order))
+            let bits = if variants.has(Variant::PrefixLengthLost) { 0 } else { prefix.bits() };
+            is_in.then_some(Fit::Bits(Reverse(bits), order))
         };
         let by_name = |of_rule: &Name, name: &Name| {
             let is_hidden = || {

@@ -12,6 +12,8 @@ use Often::{Always, Sometimes};
 pub(crate) enum Variant {
     WildcardOfZone,
     PrefixesByLabels,
+    PrefixLengthLost,
+    OneRecord,
     AddressesTooLate,
     CnameTypeFollowed,
     CnameTypeOneStep,
@@ -88,6 +90,21 @@ pub(crate) const KNOWN: &[Known] = &[
         why: "Several addresses of one RRset match prefixes of equal length. The draft, section 5.5: the rule \
               with the smallest address decides. BIND compares the owner names of the rules label by label from \
               the left, so it starts with the address's last byte.",
+    },
+    Known {
+        variant: Variant::PrefixLengthLost,
+        id: "policy-prefix-length-lost",
+        servers: &[Sometimes(Bind)],
+        why: "Several addresses of one RRset match prefixes of different length. The draft, section 5.5: the \
+              longest prefix decides. In BIND a rule with a shorter one does in a few responses, the first by the \
+              order of policy-prefixes-by-labels.",
+    },
+    Known {
+        variant: Variant::OneRecord,
+        id: "policy-one-record",
+        servers: &[Sometimes(Unbound)],
+        why: "A rule by an address with several records of the QTYPE. Unbound sends one of them. The draft, \
+              section 3.6: the response has the records.",
     },
     Known {
         variant: Variant::AddressesTooLate,
