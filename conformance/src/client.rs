@@ -1,6 +1,7 @@
 //! Sends encoded messages to one server and collects the responses: UDP with a bounded window and retries,
 //! TCP with pipelining. Does not interpret the messages.
 
+use socket2::{Domain, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -29,9 +30,47 @@ pub(crate) fn udp(
 fn connected(server: SocketAddr) -> std::io::Result<UdpSocket> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0))?;
+    connected_from(any, server)
+}
+
+fn connected_from(source: IpAddr, server: SocketAddr) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((source, 0))?;
     socket.connect(server)?;
     Ok(socket)
+}
+
+/// Like [`udp_some`] with all messages, from this address.
+pub(crate) fn udp_from(
+    source: IpAddr,
+    server: SocketAddr,
+    messages: &[Vec<u8>],
+    patience: Duration,
+    tries_allowed: u32,
+) -> std::io::Result<Vec<Option<Vec<u8>>>> {
+    let mut answers = vec![None; messages.len()];
+    let all: Vec<_> = (0..messages.len()).collect();
+    let socket = connected_from(source, server)?;
+    exchange(&socket, messages, &all, &mut answers, patience, tries_allowed)?;
+    Ok(answers)
+}
+
+/// Sends a message by TCP from this address, and returns its answer, or `None` if there is none.
+pub(crate) fn tcp_from(
+    source: IpAddr,
+    server: SocketAddr,
+    message: &[u8],
+    patience: Duration,
+) -> std::io::Result<Option<Vec<u8>>> {
+    let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(source, 0).into())?;
+    socket.connect_timeout(&server.into(), Duration::from_secs(3))?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(&framed(message))?;
+    match read_message(&mut stream) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Like [`udp`], with the messages at `indices` only, each sent at most `tries` times; stores the answers in
@@ -44,7 +83,17 @@ pub(crate) fn udp_some(
     patience: Duration,
     tries_allowed: u32,
 ) -> std::io::Result<()> {
-    let socket = connected(server)?;
+    exchange(&connected(server)?, messages, indices, answers, patience, tries_allowed)
+}
+
+fn exchange(
+    socket: &UdpSocket,
+    messages: &[Vec<u8>],
+    indices: &[usize],
+    answers: &mut [Option<Vec<u8>>],
+    patience: Duration,
+    tries_allowed: u32,
+) -> std::io::Result<()> {
     let mut todo: VecDeque<(usize, u32)> = indices.iter().map(|&i| (i, 0)).collect();
     let mut flying: VecDeque<(usize, u32, Instant)> = VecDeque::new();
     let mut buffer = vec![0; 65_536];

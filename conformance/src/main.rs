@@ -1,7 +1,8 @@
 //! Black-box comparison of authoritative servers, forwarders and resolvers: the same zones, the same queries,
 //! every section of every answer. The authoritative nomen is queried three times: with zones from files, and
 //! as two secondaries. This file reads the command line and runs the suites; queries are made in `generate`
-//! and `messages`, differences are found in `compare`, and allowed ones are listed in `explained`.
+//! and `messages`, differences are found in `compare`, and allowed ones are listed in `explained`. Response
+//! policy zones are compared in `policy`, with a model of them.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -18,6 +19,7 @@ mod messages;
 mod name;
 mod network;
 mod nsec3;
+mod policy;
 mod programs;
 mod query;
 mod report;
@@ -55,7 +57,7 @@ struct Arguments {
     /// Seed of the random zones and the queries.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Run a short test for continuous integration: 5,000 queries, 600 with --internet.
+    /// Run a short test for continuous integration: 5,000 queries, 600 with --internet or --policy.
     #[arg(long)]
     quick: bool,
     /// Path of another program for a server: nomen=PATH, or bind, nsd, knot, unbound, recursor, dnsdist; PATH
@@ -71,6 +73,9 @@ struct Arguments {
     /// Measure what attacks on resolvers cost each of them, and print the table.
     #[arg(long, conflicts_with_all = ["resolvers", "internet"])]
     attacks: bool,
+    /// Compare response policy zones of resolvers on a small Internet in a network namespace; needs root.
+    #[arg(long, conflicts_with_all = ["resolvers", "internet", "attacks"])]
+    policy: bool,
     /// With --internet: keep everything running for manual tests.
     #[arg(long, requires = "internet")]
     hold: bool,
@@ -122,16 +127,16 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<usize, String> {
     let started = Instant::now();
     let temporary = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let dir = arguments.work.as_deref().unwrap_or(temporary.path());
-    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let dir = dir.canonicalize().map_err(|e| e.to_string())?;
+    let dir = folder(arguments.work.as_deref().unwrap_or(temporary.path()))?;
     let programs = programs::choose(arguments)?;
     if arguments.lend {
         return lend(arguments, &programs, &dir);
     }
     println!("{}", programs::versions(&programs));
-    if arguments.attacks {
-        return attacks::run(&programs, arguments.seed, &dir);
+    match (arguments.attacks, arguments.policy) {
+        (true, _) => return attacks::run(&programs, arguments.seed, &dir),
+        (_, true) => return policy(&programs, arguments, &dir),
+        _ => {}
     }
     let worlds = worlds(arguments, &dir)?;
     let subject = (!arguments.peers_only && programs.contains_key(&Kind::Nomen)).then_some(Kind::Nomen);
@@ -190,12 +195,31 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     Ok(unexplained)
 }
 
+/// Creates a folder, and returns its absolute path.
+fn folder(dir: &Path) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    dir.canonicalize().map_err(|e| e.to_string())
+}
+
 impl Arguments {
     /// Returns the number of queries to make.
     fn count(&self) -> usize {
-        let quick = if self.internet { 600 } else { 5_000 };
+        let quick = if self.internet || self.policy { 600 } else { 5_000 };
         if self.quick { self.queries.min(quick) } else { self.queries }
     }
+}
+
+/// Compares response policy zones.
+fn policy(programs: &BTreeMap<Kind, PathBuf>, arguments: &Arguments, dir: &Path) -> Result<usize, String> {
+    let extent = policy::Extent {
+        cases: arguments.count(),
+        quick: arguments.quick,
+        seed: arguments.seed,
+        show: arguments.show,
+        reproduce: arguments.reproduce,
+        reasons: arguments.reasons,
+    };
+    policy::run(programs, extent, dir)
 }
 
 /// Lends the small Internet, or the zones of the attacks, to another program.

@@ -13,7 +13,9 @@ const SYSTEM: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 pub(crate) fn choose(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, String> {
     let mut programs = BTreeMap::new();
     let kinds = AUTHORITATIVE.into_iter().chain(
-        FORWARDING.into_iter().filter(|_| arguments.resolvers || arguments.internet || arguments.attacks),
+        FORWARDING
+            .into_iter()
+            .filter(|_| arguments.resolvers || arguments.internet || arguments.attacks || arguments.policy),
     );
     for kind in kinds {
         if kind == Kind::Nomen && arguments.peers_only {

@@ -9,6 +9,7 @@ pub(crate) mod rtype {
     pub(crate) const NS: u16 = 2;
     pub(crate) const CNAME: u16 = 5;
     pub(crate) const SOA: u16 = 6;
+    pub(crate) const MX: u16 = 15;
     pub(crate) const TXT: u16 = 16;
     pub(crate) const SIG: u16 = 24;
     pub(crate) const KEY: u16 = 25;

@@ -165,7 +165,8 @@ fn a_truncated_answer_is_compared_by_its_header_only() {
 fn the_explained_page_and_the_table_agree() {
     let page = include_str!("../EXPLAINED.md");
     let titled: Vec<_> = page.lines().filter_map(|l| l.strip_prefix("## `")?.strip_suffix('`')).collect();
-    let ruled: Vec<_> = crate::explained::all().map(|r| r.id).collect();
+    let policy = || crate::policy::variants::all().map(|known| (known.id, known.why));
+    let ruled: Vec<_> = crate::explained::all().map(|r| r.id).chain(policy().map(|(id, _)| id)).collect();
     assert_eq!(titled, ruled, "EXPLAINED.md has one section per rule, in the order of the table");
     for rule in crate::explained::all() {
         assert!(
@@ -173,6 +174,9 @@ fn the_explained_page_and_the_table_agree() {
             "EXPLAINED.md does not give the reason of `{}` as the table has it",
             rule.id
         );
+    }
+    for (id, why) in policy() {
+        assert!(page.contains(why), "EXPLAINED.md does not give the reason of `{id}` as the table has it");
     }
 }
 

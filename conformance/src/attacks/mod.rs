@@ -12,6 +12,8 @@ use crate::query::{Edns, Query, rtype};
 use crate::rng::Rng;
 use crate::servers::{Kind, METRICS_OFFSET, Server};
 use crate::{ask_patiently, fronts};
+pub(crate) use zones::signed as signed_zone;
+
 use relay::Counted;
 use std::collections::BTreeMap;
 use std::fs;

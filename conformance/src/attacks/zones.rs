@@ -152,7 +152,7 @@ fn spring(zone: &Zone, rng: &mut Rng) -> Result<(), String> {
 }
 
 /// Signs a zone with one key, and returns it with its DS.
-fn signed(dir: &Path, name: &str, text: &str, more: &[&str]) -> Result<(Zone, String), String> {
+pub(crate) fn signed(dir: &Path, name: &str, text: &str, more: &[&str]) -> Result<(Zone, String), String> {
     let mut zone = zones::plain(dir, name, text)?;
     let keys = dir.join(format!("{}.keys", zones::file_stem(name)));
     fs::create_dir_all(&keys).map_err(|e| format!("{}: {e}", keys.display()))?;

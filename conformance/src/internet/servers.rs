@@ -49,6 +49,17 @@ pub(crate) fn start_resolvers(
     sites: &Sites,
     dir: &Path,
 ) -> Result<Vec<Server>, String> {
+    start_adapted(programs, sites, dir, |_, text, _| Ok(text))
+}
+
+/// Like [`start_resolvers`], with configurations that `adapt` changes, given the kind, the text and the
+/// server's folder.
+pub(crate) fn start_adapted(
+    programs: &BTreeMap<Kind, PathBuf>,
+    sites: &Sites,
+    dir: &Path,
+    adapt: impl Fn(Kind, String, &Path) -> Result<String, String>,
+) -> Result<Vec<Server>, String> {
     let dir = dir.join("resolvers");
     let mut servers = Vec::new();
     for kind in RESOLVERS {
@@ -56,7 +67,7 @@ pub(crate) fn start_resolvers(
         let address = resolver(kind);
         let home = dir.join(kind.label());
         fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
-        let text = resolver_config(kind, address.ip(), sites, &home)?;
+        let text = adapt(kind, resolver_config(kind, address.ip(), sites, &home)?, &home)?;
         servers.push(Server::start_as(kind, program, address, &text, &dir)?);
     }
     for server in &mut servers {

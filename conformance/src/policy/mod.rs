@@ -1,0 +1,229 @@
+//! Response policy zones: the same policy zones and queries through nomen, BIND, Unbound and PowerDNS
+//! Recursor, each a resolver on a small Internet of its own. A model predicts each response; where a server
+//! differs from it, a named change of the model must predict what the server sends.
+
+mod configs;
+mod data;
+mod judge;
+mod model;
+mod rules;
+pub(crate) mod variants;
+
+use crate::answer::Answer;
+use crate::client;
+use crate::internet;
+use crate::internet::servers::{RESOLVERS, start_adapted, start_hosts};
+use crate::query::{Edns, Query, Transport, rtype};
+use crate::rng::Rng;
+use crate::servers::{Kind, Server};
+use data::DataZones;
+use judge::Judge;
+use model::{Ask, Model};
+use rules::{CLIENTS, Maker, Policy};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Number of cases after which the policy changes and resolvers are restarted.
+const CASES_PER_ROUND: usize = 1000;
+/// The same for a short run.
+const CASES_PER_SHORT_ROUND: usize = 150;
+/// Time after which a query is sent again; a response that is dropped is waited for this long each time.
+const PATIENCE: Duration = Duration::from_millis(1000);
+/// How often a query is sent before its response counts as dropped.
+const SENDS: u32 = 3;
+
+/// Settings of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Number of cases.
+    pub cases: usize,
+    /// Whether the run is a short one.
+    pub quick: bool,
+    /// Seed.
+    pub seed: u64,
+    /// How many unexplained responses to print.
+    pub show: usize,
+    /// The only case to print.
+    pub reproduce: Option<usize>,
+    /// Whether to print reasons.
+    pub reasons: bool,
+}
+
+/// Compares all servers, and returns the number of unexplained responses.
+pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, extent: Extent, dir: &Path) -> Result<usize, String> {
+    let namespace = internet::namespace()?;
+    // Servers end with the thread that has started them, so one thread does everything.
+    namespace.enter(|| {
+        let data = DataZones::plan(extent.seed);
+        let sites = data.make(&dir.join("zones"))?;
+        let mut hosts = start_hosts(programs, &[Kind::Nsd, Kind::Knot, Kind::Bind], &sites, dir)?;
+        let resolvers = resolvers(programs);
+        let maker = Maker::new(&data);
+        let mut judge = Judge::new(extent);
+        let mut left = extent.cases;
+        let mut round = 0;
+        while left > 0 {
+            round += 1;
+            let mut rng = Rng::new(extent.seed.wrapping_mul(1_000_003) ^ round);
+            let policy = maker.policy(&mut rng);
+            let per_round = if extent.quick { CASES_PER_SHORT_ROUND } else { CASES_PER_ROUND };
+            let asks: Vec<Ask> = (0..left.min(per_round)).map(|_| ask(&maker, &policy, &mut rng)).collect();
+            left -= asks.len();
+            let dir = dir.join(format!("round{round}"));
+            let mut servers = start_adapted(&resolvers, &sites, &dir, |kind, text, home| {
+                configs::adapt(kind, text, home, &policy)
+            })?;
+            let replies = send(&servers, &asks);
+            let replies = living(&mut servers, replies, &mut judge, round)?;
+            for (at, ask) in asks.iter().enumerate() {
+                let of = |(kind, replies): &(Kind, Vec<Reply>)| (*kind, replies[at].clone());
+                judge.case(
+                    &Model::new(&data, &policy),
+                    ask,
+                    &replies.iter().map(of).collect::<Vec<_>>(),
+                    round,
+                );
+            }
+        }
+        hosts.iter_mut().try_for_each(Server::still_runs)?;
+        Ok(judge.finish())
+    })
+}
+
+/// Returns the programs that are there; says which are not.
+fn resolvers(programs: &BTreeMap<Kind, PathBuf>) -> BTreeMap<Kind, PathBuf> {
+    let is_there = |kind: &Kind| programs.get(kind).is_some_and(|path| path.exists());
+    let (there, missing): (Vec<Kind>, Vec<Kind>) = RESOLVERS.into_iter().partition(is_there);
+    for kind in missing {
+        println!("{} is left out: there is no such program", kind.label());
+    }
+    there.into_iter().filter_map(|kind| Some((kind, programs.get(&kind)?.clone()))).collect()
+}
+
+/// A response, or none.
+type Reply = Option<Vec<u8>>;
+
+fn ask(maker: &Maker<'_>, policy: &Policy, rng: &mut Rng) -> Ask {
+    let qtype = match rng.below(100) {
+        0..48 => rtype::A,
+        48..70 => rtype::AAAA,
+        70..82 => rtype::TXT,
+        82..90 => rtype::MX,
+        90..95 => rtype::CNAME,
+        _ => rtype::HTTPS,
+    };
+    Ask {
+        name: maker.asked(policy, rng),
+        qtype,
+        client: (*rng.pick(&CLIENTS)).into(),
+        dnssec_ok: rng.chance(40),
+        ad: rng.chance(30),
+        cd: rng.chance(15),
+        transport: if rng.chance(12) { Transport::Tcp } else { Transport::Udp },
+    }
+}
+
+impl Ask {
+    /// Returns it as a query.
+    pub(crate) fn query(&self) -> Query {
+        let edns = Edns { size: 1232, version: 0, dnssec_ok: self.dnssec_ok, options: Vec::new() };
+        Query {
+            rd: true,
+            ad: self.ad,
+            cd: self.cd,
+            edns: Some(edns),
+            transport: self.transport,
+            ..Query::plain(self.name.clone(), self.qtype)
+        }
+    }
+}
+
+/// Sends all queries to all servers, each from its client's address.
+fn send(servers: &[Server], asks: &[Ask]) -> Vec<Result<Vec<Reply>, String>> {
+    std::thread::scope(|scope| {
+        let one = |server| move || send_to(server, asks);
+        let threads: Vec<_> = servers.iter().map(|server| scope.spawn(one(server))).collect();
+        threads.into_iter().map(joined).collect()
+    })
+}
+
+/// Returns the responses of the servers that still run. A peer that has died is left out of the round; nomen
+/// must not die.
+fn living(
+    servers: &mut [Server],
+    replies: Vec<Result<Vec<Reply>, String>>,
+    judge: &mut Judge,
+    round: u64,
+) -> Result<Vec<(Kind, Vec<Reply>)>, String> {
+    let mut out = Vec::new();
+    for (server, replies) in servers.iter_mut().zip(replies) {
+        match server.still_runs() {
+            Ok(()) => out.push((server.kind, replies?)),
+            Err(error) if server.kind == Kind::Nomen => return Err(error),
+            Err(_) => judge.died(server.kind, round, &server.log()),
+        }
+    }
+    Ok(out)
+}
+
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T, String>>) -> Result<T, String> {
+    thread.join().map_err(|_| "a client thread panicked".to_owned())?
+}
+
+fn send_to(server: &Server, asks: &[Ask]) -> Result<Vec<Reply>, String> {
+    let mut replies = vec![None; asks.len()];
+    let groups: Vec<(IpAddr, Transport)> = CLIENTS
+        .iter()
+        .flat_map(|client| [Transport::Udp, Transport::Tcp].map(|transport| ((*client).into(), transport)))
+        .collect();
+    let by_group: Vec<(Vec<usize>, Vec<Reply>)> = std::thread::scope(|scope| {
+        let one = |(client, transport)| {
+            move || {
+                let is_mine = |at: &usize| (asks[*at].client, asks[*at].transport) == (client, transport);
+                let mine: Vec<usize> = (0..asks.len()).filter(is_mine).collect();
+                let replies = send_from(server, client, transport, mine.iter().map(|at| &asks[*at]))?;
+                Ok((mine, replies))
+            }
+        };
+        let threads: Vec<_> = groups.into_iter().map(|group| scope.spawn(one(group))).collect();
+        threads.into_iter().map(joined).collect::<Result<_, String>>()
+    })?;
+    for (mine, of_group) in by_group {
+        for (at, reply) in mine.into_iter().zip(of_group) {
+            replies[at] = reply;
+        }
+    }
+    Ok(replies)
+}
+
+fn send_from<'a>(
+    server: &Server,
+    client: IpAddr,
+    transport: Transport,
+    asks: impl Iterator<Item = &'a Ask>,
+) -> Result<Vec<Reply>, String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", server.kind.label());
+    let messages: Vec<Vec<u8>> = asks.enumerate().map(|(id, ask)| ask.query().to_wire(id as u16)).collect();
+    if transport == Transport::Udp {
+        return client::udp_from(client, server.address, &messages, PATIENCE, SENDS).map_err(failed);
+    }
+    let one = |message: &Vec<u8>| {
+        let first = client::tcp_from(client, server.address, message, PATIENCE).map_err(failed)?;
+        // Silence is confirmed by a second try.
+        match first {
+            Some(reply) => Ok(Some(reply)),
+            None => client::tcp_from(client, server.address, message, PATIENCE).map_err(failed),
+        }
+    };
+    messages.iter().map(one).collect()
+}
+
+/// Decodes a response.
+fn decoded(reply: &Reply) -> Result<Option<Answer>, String> {
+    reply.as_deref().map(Answer::parse).transpose()
+}
+
+#[cfg(test)]
+mod tests;
