@@ -18,6 +18,7 @@ mod fetched_lists;
 mod fleet;
 mod folders;
 mod history;
+mod groups;
 mod hostile;
 mod images;
 mod iterate;

@@ -1,0 +1,96 @@
+//! Groups of clients: which lists and policy zones count for whom, and pauses.
+
+use std::fs;
+
+use crate::support::{APEX, Server, eventually, text, written};
+
+const UPSTREAM: &str = "ads A 192.0.2.1\nadult A 192.0.2.2\nwww A 192.0.2.3\n";
+
+/// A forwarder with two lists and a policy zone. Clients at 127.0.0.8 and 127.0.0.9 are children.
+fn server(more: &str) -> (Server, Server) {
+    let upstream = Server::start(&format!("{APEX}{UPSTREAM}"), "");
+    let folder = tempfile::tempdir().expect("a folder");
+    let rpz = "$TTL 60\n@ SOA . . 1 3600 600 86400 60\n@ NS invalid.\nwww.example CNAME *.\n";
+    for (name, contents) in [("ads", "ads.example\n"), ("adult", "adult.example\n"), ("rpz", rpz)] {
+        fs::write(folder.path().join(name), contents).expect("written");
+    }
+    let config = format!(
+        "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\n\
+         client-timeout = \"60s\"\n[[resolver.forward]]\nservers = [{}]\n\
+         [[resolver.access]]\nfrom = [\"loopback\"]\n\
+         [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\
+         [[policy.list]]\nname = \"ads\"\nfile = \"ads\"\n[[policy.list]]\nname = \"adult\"\nfile = \"adult\"\n\
+         [policy]\nlists = [\"ads\"]\nzones = []\n\
+         [[policy.group]]\nname = \"children\"\nfrom = [\"127.0.0.8/31\"]\nlists = [\"ads\", \"adult\"]\n\
+         safe-search = true\n{more}",
+        written(upstream.address)
+    );
+    (Server::start_in(folder, "", &config), upstream)
+}
+
+/// Which of these names the server answers with an address for a client.
+fn answered(server: &Server, client: &str) -> Vec<&'static str> {
+    let answer = |name: &str| server.query(&[name, "+short", "-b", client]);
+    ["ads.example", "adult.example", "www.example"].into_iter().filter(|name| !answer(name).is_empty()).collect()
+}
+
+#[test]
+fn each_group_has_its_lists_and_zones_from_the_cache_too() {
+    let (server, _upstream) = server("");
+    for _ in 0..2 {
+        assert_eq!(answered(&server, "127.0.0.1"), ["adult.example", "www.example"]);
+        assert_eq!(answered(&server, "127.0.0.8"), [""; 0], "all zones count");
+    }
+    let test = |client: &str, name: &str| server.ctl_json(&["policy", "test", name, "--client", client])["result"].clone();
+    assert_eq!(test("127.0.0.9", "adult.example"), "blocked");
+    assert_eq!(test("127.0.0.10", "adult.example"), "no-rule");
+    assert_eq!(test("127.0.0.9", "www.example"), "nodata");
+    server.reconfigure("lists = [\"ads\", \"adult\"]", "lists = []\nzones = []");
+    server.reload();
+    assert_eq!(answered(&server, "127.0.0.8").len(), 3);
+}
+
+#[test]
+fn search_engines_leave_adult_content_out_for_the_group_alone() {
+    let (server, _upstream) = server("");
+    let asked = |client: &str, qtype: &str| {
+        let says = server.query(&["www.bing.com", qtype, "-b", client]);
+        says.contains("CNAME\tstrict.bing.com.")
+    };
+    assert!(asked("127.0.0.8", "CNAME"));
+    assert!(!asked("127.0.0.8", "MX"), "mail is not rewritten");
+    assert!(!asked("127.0.0.1", "CNAME"));
+    let status = server.ctl_json(&["policy", "status"]);
+    assert_eq!((&status[1]["name"], &status[1]["queries"]["local-data"]), (&"safe-search.".into(), &1.into()), "{status}");
+}
+
+#[test]
+fn a_pause_suspends_the_rules_of_one_group_and_ends() {
+    let (server, _upstream) = server("");
+    assert!(server.ctl(&["policy", "pause", "children", "1h"]).status.success());
+    assert_eq!(answered(&server, "127.0.0.8").len(), 3);
+    assert_eq!(answered(&server, "127.0.0.1"), ["adult.example", "www.example"]);
+    let said = text(&server.ctl(&["policy", "status"]).stdout);
+    assert!(said.contains("group children: paused until 20"), "{said}");
+    assert!(server.ctl(&["policy", "resume", "children"]).status.success());
+    assert_eq!(answered(&server, "127.0.0.8"), [""; 0]);
+    assert!(server.ctl(&["policy", "pause", "default", "1s"]).status.success());
+    eventually("the pause has ended", &server, || answered(&server, "127.0.0.1").len() == 2);
+    let fault = text(&server.ctl(&["policy", "pause", "adults", "1h"]).stderr);
+    assert!(fault.contains("there is no group adults"), "{fault}");
+    let fault = text(&server.ctl(&["policy", "pause", "children", "8d"]).stderr);
+    assert!(fault.contains("7d"), "{fault}");
+}
+
+/// The whole day is in one of two schedules, so that the test does not depend on the time.
+#[test]
+fn a_schedule_replaces_what_counts() {
+    let half = |start: &str, end: &str| {
+        format!(
+            "[[policy.schedule]]\ngroup = \"children\"\nstart = \"{start}\"\nend = \"{end}\"\n\
+             time-zone = \"UTC\"\nlists = [\"adult\"]\nzones = []\n"
+        )
+    };
+    let (server, _upstream) = server(&(half("00:00", "12:00") + &half("12:00", "00:00")));
+    assert_eq!(answered(&server, "127.0.0.8"), ["ads.example", "www.example"]);
+}
