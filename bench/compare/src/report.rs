@@ -78,6 +78,9 @@ pub(crate) struct Figures {
     /// Figures of zone transfers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) moved: Option<Moved>,
+    /// Figures of rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<PolicyFigures>,
     /// Resident size ten times per second, in bytes; of single rounds only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resident: Vec<f64>,
@@ -158,6 +161,68 @@ impl Moved {
     }
 }
 
+/// Figures of a resolver with rules.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq)]
+pub(crate) struct PolicyFigures {
+    /// User CPU µs per answer, beyond those without rules.
+    pub(crate) user_us: Option<f64>,
+    /// CPU µs per answer, beyond those without rules.
+    pub(crate) cpu_us: Option<f64>,
+    /// Seconds from the start to the first answer.
+    pub(crate) first: Option<f64>,
+    /// Seconds from the start until all rules are in force.
+    pub(crate) ruled: Option<f64>,
+    /// Seconds from the start until the newest version of each list is in force.
+    pub(crate) fresh: Option<f64>,
+    /// Answers without the rules, from the first answer on.
+    pub(crate) unruled: Option<f64>,
+    /// CPU seconds from the start until all rules are in force.
+    pub(crate) start_cpu: Option<f64>,
+    /// CPU seconds of the start, beyond those without rules.
+    pub(crate) start_cpu_above: Option<f64>,
+    /// Milliseconds that compiling the rules takes.
+    pub(crate) compile_ms: Option<f64>,
+    /// Bytes of memory per rule, as the server reports them.
+    pub(crate) bytes_per_rule: Option<f64>,
+    /// Resident bytes when all rules are in force.
+    pub(crate) resident: Option<f64>,
+    /// Number of refreshes of rules.
+    pub(crate) refreshes: Option<f64>,
+    /// Mean milliseconds from the start of a refresh until the new version is in force.
+    pub(crate) refresh_ms: Option<f64>,
+    /// CPU milliseconds of the server per refresh, queries included.
+    pub(crate) refresh_cpu_ms: Option<f64>,
+    /// Number of batches of queries that show whether a whole version is in force.
+    pub(crate) judged: Option<f64>,
+    /// Number of them that show a part of a version.
+    pub(crate) partial: Option<f64>,
+}
+
+impl PolicyFigures {
+    /// Returns the median of each figure over the rounds that have it; `None` without rounds.
+    fn median(rounds: &[PolicyFigures]) -> Option<PolicyFigures> {
+        let of = |pick: fn(&PolicyFigures) -> Option<f64>| median(rounds.iter().filter_map(pick).collect());
+        (!rounds.is_empty()).then(|| PolicyFigures {
+            user_us: of(|p| p.user_us),
+            cpu_us: of(|p| p.cpu_us),
+            first: of(|p| p.first),
+            ruled: of(|p| p.ruled),
+            fresh: of(|p| p.fresh),
+            unruled: of(|p| p.unruled),
+            start_cpu: of(|p| p.start_cpu),
+            start_cpu_above: of(|p| p.start_cpu_above),
+            compile_ms: of(|p| p.compile_ms),
+            bytes_per_rule: of(|p| p.bytes_per_rule),
+            resident: of(|p| p.resident),
+            refreshes: of(|p| p.refreshes),
+            refresh_ms: of(|p| p.refresh_ms),
+            refresh_cpu_ms: of(|p| p.refresh_cpu_ms),
+            judged: of(|p| p.judged),
+            partial: of(|p| p.partial),
+        })
+    }
+}
+
 impl Figures {
     /// Computes the figures from the generator's results and the server's resource use.
     pub(crate) fn new(load: &Load, usage: &Usage) -> Figures {
@@ -219,6 +284,7 @@ impl Figures {
             peak_bytes: of(|f| f.peak_bytes),
             bound_share: of(|f| f.bound_share),
             moved: Moved::median(&rounds.iter().filter_map(|f| f.moved).collect::<Vec<_>>()),
+            policy: PolicyFigures::median(&rounds.iter().filter_map(|f| f.policy).collect::<Vec<_>>()),
             resident: Vec::new(),
             server_cpu: shares(rounds.iter().filter_map(|f| f.server_cpu).collect()),
             generator_cpu: shares(rounds.iter().filter_map(|f| f.generator_cpu).collect()),
@@ -589,7 +655,7 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 /// Columns of a table of loads; those without a figure in any row are left out.
-const LOAD_HEAD: [&str; 51] = [
+const LOAD_HEAD: [&str; 67] = [
     "load",
     "server",
     "wall s",
@@ -641,6 +707,22 @@ const LOAD_HEAD: [&str; 51] = [
     "questions",
     "late",
     "latest s",
+    "rules user",
+    "rules CPU",
+    "first s",
+    "rules s",
+    "fresh s",
+    "unruled",
+    "start CPU s",
+    "above",
+    "compile ms",
+    "bytes/rule",
+    "RSS MB",
+    "refreshes",
+    "ms each",
+    "CPU ms each",
+    "judged",
+    "partial",
 ];
 
 fn load_table(rows: &[&Row]) -> String {
@@ -668,7 +750,7 @@ fn load_line(row: &Row) -> Vec<String> {
     let veth = row.load.contains("veth");
     let server = f.server_cpu.filter(|_| veth);
     let generator = f.generator_cpu.filter(|_| veth);
-    vec![
+    let mut line = vec![
         row.load.clone(),
         row.server.clone() + row.note.as_ref().map_or("", |_| " (!)"),
         cell(f.wall_seconds, 2),
@@ -720,6 +802,29 @@ fn load_line(row: &Row) -> Vec<String> {
         thousands(m.questions),
         thousands(m.late),
         cell(m.latest, 1),
+    ];
+    line.extend(policy_cells(&f.policy.unwrap_or_default()));
+    line
+}
+
+fn policy_cells(p: &PolicyFigures) -> [String; 16] {
+    [
+        cell(p.user_us, 2),
+        cell(p.cpu_us, 2),
+        cell(p.first, 3),
+        cell(p.ruled, 3),
+        cell(p.fresh, 3),
+        thousands(p.unruled),
+        cell(p.start_cpu, 3),
+        cell(p.start_cpu_above, 3),
+        thousands(p.compile_ms),
+        cell(p.bytes_per_rule, 1),
+        cell(p.resident.map(|bytes| bytes / 1e6), 1),
+        thousands(p.refreshes),
+        cell(p.refresh_ms, 1),
+        cell(p.refresh_cpu_ms, 1),
+        thousands(p.judged),
+        thousands(p.partial),
     ]
 }
 

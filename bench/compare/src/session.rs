@@ -3,6 +3,7 @@
 //! reflector runs beside nomen and is measured right before or after it, as their difference matters.
 
 mod gather;
+mod policy;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,6 +31,7 @@ use crate::queries::{self, QuerySet};
 use crate::report::{Figures, Results};
 use crate::resolvers::{Anchor, Resolving, Source};
 use crate::resolving::Ground;
+use crate::rules::{PolicySource, RuleFiles};
 use crate::secondaries::{self, Secondaries};
 use crate::servers::{self, Kind, Role, Server, Settings, Startup};
 use crate::sys;
@@ -181,6 +183,8 @@ struct Scene<'a> {
     content: Option<Content>,
     /// The small Internet, for resolvers that iterate.
     internet: Option<Internet>,
+    /// The rules of resolvers.
+    rules: Option<RuleFiles>,
     /// The trust anchor.
     anchor: Option<Anchor>,
     /// Servers in order, without the reflector unless it is alone.
@@ -221,7 +225,7 @@ fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
     sys::pin(0, plan.load_cpu)?;
     let mut records = Records::new();
     // Measurements that take minutes and hardly vary are done once.
-    let rounds = if stage.base == Base::Large { 1 } else { plan.rounds };
+    let rounds = if matches!(stage.base, Base::Large | Base::PolicyUpdates) { 1 } else { plan.rounds };
     for round in 0..rounds {
         let mut pair = Pair::create();
         if let (0, Err(failure), true) = (round, &pair, scene.has_veth()) {
@@ -311,6 +315,8 @@ impl<'a> Scene<'a> {
         let small = many.then(|| secondaries::zones(plan, &zones));
         let sent = stage.workloads.contains(&Workload::AxfrOut);
         let content = sent.then(|| transfers::content(&zones)).transpose()?;
+        let rules = || RuleFiles::make(&plan.work, &plan.sizes, plan.seed);
+        let rules = stage.base.has_rules().then(rules).transpose()?;
         Ok(Scene {
             plan,
             stage,
@@ -320,6 +326,7 @@ impl<'a> Scene<'a> {
             small,
             content,
             internet,
+            rules,
             anchor,
             kinds,
             lead,
@@ -363,7 +370,7 @@ impl<'a> Scene<'a> {
         let port = self.plan.port + kind as u16;
         let cache = self.tasks.first().map_or(self.plan.cache, |task| task.workload.cache(self.plan));
         let role = match self.stage.base {
-            Base::Forwarding(_) | Base::Validating(_) => {
+            Base::Forwarding(_) | Base::Validating(_) | Base::Policy | Base::PolicyUpdates => {
                 Role::Resolves(Resolving { source: Source::Upstream(self.upstream_address()), cache })
             }
             Base::Internet(_) => {
@@ -393,6 +400,7 @@ impl<'a> Scene<'a> {
             state: None,
             role,
             anchor: self.anchor.clone(),
+            policy: PolicySource::None,
             tuning: kind.tuning(),
             buffers: self.plan.buffers.clone(),
         }
@@ -407,7 +415,9 @@ impl<'a> Scene<'a> {
     fn upstream(&self) -> Result<Option<(Upstream, Option<Server>)>> {
         let (plan, address) = (self.plan, self.upstream_address());
         Ok(match self.stage.base {
-            Base::Forwarding(_) => Some((Upstream::start(address, plan.upstream_cpu, plan.delay)?, None)),
+            Base::Forwarding(_) | Base::Policy | Base::PolicyUpdates => {
+                Some((Upstream::start(address, plan.upstream_cpu, plan.delay)?, None))
+            }
             Base::Validating(_) => {
                 let settings = Settings {
                     address: (address.ip(), address.port() + 1).into(),
@@ -511,6 +521,9 @@ fn reply_size(records: &Records, workload: Workload) -> usize {
 
 /// Runs one server's turn in one round.
 fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
+    if let Some(files) = &scene.rules {
+        return policy::turn(scene, files, round, kind, records);
+    }
     match (&scene.internet, &scene.small) {
         (None, None) => turn_here(scene, round, kind, apart, records),
         (None, Some(small)) => turn_secondary(scene, small, kind, records),
@@ -887,6 +900,8 @@ fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, sec
         | Cell::Transfer
         | Cell::Secondary(_)
         | Cell::Cold(_)
-        | Cell::Attack(_) => Err(Failure::new(format!("{}: not a load of zones", cell.name()))),
+        | Cell::Attack(_)
+        | Cell::Policy { .. }
+        | Cell::Refresh(_) => Err(Failure::new(format!("{}: not a load of zones", cell.name()))),
     }
 }
