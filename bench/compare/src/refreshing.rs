@@ -1,5 +1,6 @@
-//! Refreshes of a resolver's rules at full speed: a list whose file changes, and a policy zone that its primary
-//! changes. A client of cached names runs beside them, and a checker that looks for parts of a version.
+//! Refreshes of a resolver's rules at full speed: a list whose file changes, and a policy zone that its
+//! primary changes. A client of cached names runs beside them, and a checker that looks for parts of a
+//! version.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -277,9 +278,9 @@ const BATCH: usize = 5;
 
 /// Whether a batch shows a whole version; `None` if the version changes during the batch.
 ///
-/// The server answers the queries in order, and versions follow each other. So if the first and the last query,
-/// of the same name, have the same answer, one version is in force during all of them: this one or the one
-/// before.
+/// The server answers the queries in order, and versions follow each other. So if the first and the last
+/// query, of the same name, have the same answer, one version is in force during all of them: this one or the
+/// one before.
 fn is_whole(version: u64, [first, other, old_other, old, last]: [bool; BATCH]) -> Option<bool> {
     // Before the first version there is none with names of its own.
     let old_fits = version == 1 || (old_other != first && old != first);

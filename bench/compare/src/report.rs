@@ -1,5 +1,7 @@
 //! Turns figures into rows, and rows into a table and JSON. Computes medians; charts are in `plot.rs`.
 
+mod policy;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -11,6 +13,7 @@ use crate::goals::{self, Goal};
 use crate::load::Load;
 use crate::measure::{Shares, Usage};
 use crate::servers::{Kind, Startup};
+pub(crate) use policy::PolicyFigures;
 
 /// One measurement, per query where possible. A figure that is not available is absent, never 0.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
@@ -157,68 +160,6 @@ impl Moved {
             questions: of(|m| m.questions),
             late: of(|m| m.late),
             latest: of(|m| m.latest),
-        })
-    }
-}
-
-/// Figures of a resolver with rules.
-#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq)]
-pub(crate) struct PolicyFigures {
-    /// User CPU µs per answer, beyond those without rules.
-    pub(crate) user_us: Option<f64>,
-    /// CPU µs per answer, beyond those without rules.
-    pub(crate) cpu_us: Option<f64>,
-    /// Seconds from the start to the first answer.
-    pub(crate) first: Option<f64>,
-    /// Seconds from the start until all rules are in force.
-    pub(crate) ruled: Option<f64>,
-    /// Seconds from the start until the newest version of each list is in force.
-    pub(crate) fresh: Option<f64>,
-    /// Answers without the rules, from the first answer on.
-    pub(crate) unruled: Option<f64>,
-    /// CPU seconds from the start until all rules are in force.
-    pub(crate) start_cpu: Option<f64>,
-    /// CPU seconds of the start, beyond those without rules.
-    pub(crate) start_cpu_above: Option<f64>,
-    /// Milliseconds that compiling the rules takes.
-    pub(crate) compile_ms: Option<f64>,
-    /// Bytes of memory per rule, as the server reports them.
-    pub(crate) bytes_per_rule: Option<f64>,
-    /// Resident bytes when all rules are in force.
-    pub(crate) resident: Option<f64>,
-    /// Number of refreshes of rules.
-    pub(crate) refreshes: Option<f64>,
-    /// Mean milliseconds from the start of a refresh until the new version is in force.
-    pub(crate) refresh_ms: Option<f64>,
-    /// CPU milliseconds of the server per refresh, queries included.
-    pub(crate) refresh_cpu_ms: Option<f64>,
-    /// Number of batches of queries that show whether a whole version is in force.
-    pub(crate) judged: Option<f64>,
-    /// Number of them that show a part of a version.
-    pub(crate) partial: Option<f64>,
-}
-
-impl PolicyFigures {
-    /// Returns the median of each figure over the rounds that have it; `None` without rounds.
-    fn median(rounds: &[PolicyFigures]) -> Option<PolicyFigures> {
-        let of = |pick: fn(&PolicyFigures) -> Option<f64>| median(rounds.iter().filter_map(pick).collect());
-        (!rounds.is_empty()).then(|| PolicyFigures {
-            user_us: of(|p| p.user_us),
-            cpu_us: of(|p| p.cpu_us),
-            first: of(|p| p.first),
-            ruled: of(|p| p.ruled),
-            fresh: of(|p| p.fresh),
-            unruled: of(|p| p.unruled),
-            start_cpu: of(|p| p.start_cpu),
-            start_cpu_above: of(|p| p.start_cpu_above),
-            compile_ms: of(|p| p.compile_ms),
-            bytes_per_rule: of(|p| p.bytes_per_rule),
-            resident: of(|p| p.resident),
-            refreshes: of(|p| p.refreshes),
-            refresh_ms: of(|p| p.refresh_ms),
-            refresh_cpu_ms: of(|p| p.refresh_cpu_ms),
-            judged: of(|p| p.judged),
-            partial: of(|p| p.partial),
         })
     }
 }
@@ -655,7 +596,7 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 /// Columns of a table of loads; those without a figure in any row are left out.
-const LOAD_HEAD: [&str; 67] = [
+const LOAD_HEAD: [&str; 51] = [
     "load",
     "server",
     "wall s",
@@ -707,29 +648,14 @@ const LOAD_HEAD: [&str; 67] = [
     "questions",
     "late",
     "latest s",
-    "rules user",
-    "rules CPU",
-    "first s",
-    "rules s",
-    "fresh s",
-    "unruled",
-    "start CPU s",
-    "above",
-    "compile ms",
-    "bytes/rule",
-    "RSS MB",
-    "refreshes",
-    "ms each",
-    "CPU ms each",
-    "judged",
-    "partial",
 ];
 
 fn load_table(rows: &[&Row]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut lines = vec![LOAD_HEAD.map(String::from).to_vec()];
+    let head = LOAD_HEAD.into_iter().chain(policy::HEAD).map(String::from);
+    let mut lines = vec![head.collect()];
     lines.extend(rows.iter().map(|row| load_line(row)));
     let mut out = aligned(&without_empty(lines), 2);
     if rows.iter().any(|row| row.noise.is_marked()) {
@@ -803,29 +729,8 @@ fn load_line(row: &Row) -> Vec<String> {
         thousands(m.late),
         cell(m.latest, 1),
     ];
-    line.extend(policy_cells(&f.policy.unwrap_or_default()));
+    line.extend(policy::cells(&f.policy.unwrap_or_default()));
     line
-}
-
-fn policy_cells(p: &PolicyFigures) -> [String; 16] {
-    [
-        cell(p.user_us, 2),
-        cell(p.cpu_us, 2),
-        cell(p.first, 3),
-        cell(p.ruled, 3),
-        cell(p.fresh, 3),
-        thousands(p.unruled),
-        cell(p.start_cpu, 3),
-        cell(p.start_cpu_above, 3),
-        thousands(p.compile_ms),
-        cell(p.bytes_per_rule, 1),
-        cell(p.resident.map(|bytes| bytes / 1e6), 1),
-        thousands(p.refreshes),
-        cell(p.refresh_ms, 1),
-        cell(p.refresh_cpu_ms, 1),
-        thousands(p.judged),
-        thousands(p.partial),
-    ]
 }
 
 /// Placeholder for a missing figure.

@@ -4,6 +4,7 @@
 
 mod gather;
 mod policy;
+mod secondary;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,19 +27,19 @@ use crate::message::{Count, Edns, Summary, write_query};
 use crate::namespaces::{self, Pair};
 use crate::primary::{Primary, Versions};
 use crate::programs::Programs;
-use crate::provider::{Provider, SmallZones};
+use crate::provider::SmallZones;
 use crate::queries::{self, QuerySet};
 use crate::report::{Figures, Results};
 use crate::resolvers::{Anchor, Resolving, Source};
 use crate::resolving::Ground;
 use crate::rules::{PolicySource, RuleFiles};
-use crate::secondaries::{self, Secondaries};
+use crate::secondaries;
 use crate::servers::{self, Kind, Role, Server, Settings, Startup};
 use crate::sys;
 use crate::transfers;
 use crate::updating::Updating;
 use crate::upstream::Upstream;
-use crate::workloads::{Base, Cell, Phase, Sizes, Stage, Workload, stages};
+use crate::workloads::{Base, Cell, Sizes, Stage, Workload, stages};
 use crate::zones::{self, DELEGATIONS, ZoneSet};
 use gather::{gather, judge};
 
@@ -315,8 +316,6 @@ impl<'a> Scene<'a> {
         let small = many.then(|| secondaries::zones(plan, &zones));
         let sent = stage.workloads.contains(&Workload::AxfrOut);
         let content = sent.then(|| transfers::content(&zones)).transpose()?;
-        let rules = || RuleFiles::make(&plan.work, &plan.sizes, plan.seed);
-        let rules = stage.base.has_rules().then(rules).transpose()?;
         Ok(Scene {
             plan,
             stage,
@@ -326,7 +325,7 @@ impl<'a> Scene<'a> {
             small,
             content,
             internet,
-            rules,
+            rules: stage.base.rules(&plan.work, &plan.sizes, plan.seed)?,
             anchor,
             kinds,
             lead,
@@ -526,42 +525,9 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
     }
     match (&scene.internet, &scene.small) {
         (None, None) => turn_here(scene, round, kind, apart, records),
-        (None, Some(small)) => turn_secondary(scene, small, kind, records),
+        (None, Some(small)) => secondary::turn(scene, small, kind, records),
         (Some(internet), _) if apart => turn_abroad(scene, internet, kind, records),
         (Some(_), _) => Err(Failure::new("no namespace to join to the small Internet")),
-    }
-}
-
-/// Runs a secondary's turn: each phase begins in the state after the one before, so a failure ends it.
-fn turn_secondary(scene: &Scene, small: &Arc<SmallZones>, kind: Kind, records: &mut Records) -> Result<()> {
-    let Some(task) = scene.tasks.first() else { return Ok(()) };
-    let settings = scene.settings(kind, false, 0);
-    let provider = Provider::start(scene.upstream_address(), scene.plan.upstream_cpu, small)?;
-    let (plan, set) = (scene.plan, &scene.zones);
-    let all = Secondaries { plan, kind, settings: &settings, set, zones: small, provider: &provider };
-    let mut phase = Phase::Start;
-    let mut run = |records: &mut Records| -> Result<()> {
-        let add = |records: &mut Records, phase, measured| {
-            part(records, kind, task.workload).add(scene, Cell::Secondary(phase), Ok(measured))
-        };
-        let (server, measured) = all.start(phase)?;
-        add(records, phase, measured)?;
-        look(scene, task, kind, &server, records)?;
-        if part(records, kind, task.workload).trouble.is_some() {
-            return Ok(());
-        }
-        phase = Phase::Change;
-        add(records, phase, all.change(&server)?)?;
-        phase = Phase::Restart;
-        all.end(server)?;
-        let (server, measured) = all.start(phase)?;
-        add(records, phase, measured)?;
-        phase = Phase::Refresh;
-        add(records, phase, all.refresh(&server)?)
-    };
-    match run(records) {
-        Err(failure) => part(records, kind, task.workload).add(scene, Cell::Secondary(phase), Err(failure)),
-        done => done,
     }
 }
 

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use crate::failure::{Context, Failure, Result};
 use crate::queries::{self, Known, Mix, QuerySet, Zipf};
-use crate::rules::Rules;
+use crate::rules::{RuleFiles, Rules};
 use crate::servers::Kind;
 use crate::session::Plan;
 use crate::zones::{Denial, Maker, ZoneSet, top_level_names};
@@ -399,6 +399,11 @@ impl Base {
                 Ok(ZoneSet { key: workload.name(), records: 0, ..zones })
             }
         }
+    }
+
+    /// Makes or finds the files with rules, if servers have any.
+    pub(crate) fn rules(self, work: &Path, sizes: &Sizes, seed: u64) -> Result<Option<RuleFiles>> {
+        self.has_rules().then(|| RuleFiles::make(work, sizes, seed)).transpose()
     }
 
     /// Whether servers forward instead of answering from zones.
