@@ -28,6 +28,17 @@ impl Client {
         self,
         server: SocketAddr,
         seconds: f64,
+        next: impl FnMut(&mut Vec<u8>),
+    ) -> Result<Load> {
+        let end = Duration::from_secs_f64(seconds);
+        self.ask_while(server, |due| due < end, next)
+    }
+
+    /// The same, as long as `goes_on` returns true for the time of the next query, from the first on.
+    pub(crate) fn ask_while(
+        self,
+        server: SocketAddr,
+        goes_on: impl Fn(Duration) -> bool,
         mut next: impl FnMut(&mut Vec<u8>),
     ) -> Result<Load> {
         let source = SocketAddr::from((self.source, 0));
@@ -41,7 +52,7 @@ impl Client {
         let began = Instant::now();
         std::thread::scope(|scope| {
             let receiver = scope.spawn(|| receive(&socket, &left, &over));
-            let sent = self.send(&socket, &left, seconds, &mut next);
+            let sent = self.send(&socket, &left, goes_on, &mut next);
             let seconds = began.elapsed().as_secs_f64();
             std::thread::sleep(ANSWER_TIMEOUT);
             over.store(true, Ordering::Relaxed);
@@ -61,15 +72,15 @@ impl Client {
         self,
         socket: &UdpSocket,
         left: &[AtomicU64],
-        seconds: f64,
+        goes_on: impl Fn(Duration) -> bool,
         next: &mut impl FnMut(&mut Vec<u8>),
     ) -> Result<u64> {
         let step = Duration::from_secs_f64(1.0 / self.rate.max(1) as f64);
-        let mut due = Instant::now();
-        let end = due + Duration::from_secs_f64(seconds);
+        let first = Instant::now();
+        let mut due = first;
         let mut sent = 0u64;
         let mut message = Vec::with_capacity(512);
-        while due < end && !sys::interrupted() {
+        while goes_on(due - first) && !sys::interrupted() {
             message.clear();
             next(&mut message);
             let id = sent as u16;

@@ -91,6 +91,10 @@ const MANY_ZONES: f64 = 100_000.0;
 const NAMES: &str = "1000000";
 /// Number of names queried with empty caches that the goals are defined for.
 const COLD: &str = "50000";
+/// Number of names with a rule that the goals are defined for.
+const RULES: &str = "1000000";
+/// Ratio up to which two CPU times count as equal.
+const EQUAL: f64 = 1.05;
 /// Unsigned workloads over UDP.
 const UNSIGNED: [&str; 5] = ["one-name", "delegations", "nxdomain", "zones-10k", "zones-100k"];
 
@@ -161,6 +165,9 @@ impl Judge<'_> {
         self.transfers();
         self.secondaries();
         self.updates();
+        self.rules();
+        self.starts_with_rules();
+        self.refreshes();
         self.goals
     }
 
@@ -464,6 +471,70 @@ impl Judge<'_> {
         }
     }
 
+    /// Goals for answers of a resolver with rules.
+    fn rules(&mut self) {
+        let above: Pick = |f| f.policy?.user_us;
+        for load in ["cached names, RPZ", "cached names, list"] {
+            let own = self.own("policy", load, above);
+            let goal = "user CPU above that without rules";
+            self.plain(goal, ("policy", load), Relation::AtMost, 0.1, "µs", own);
+        }
+        // A peer that is no slower with rules than without has no cost to compare with.
+        let cost: Pick = |f| f.policy?.user_us.filter(|cost| *cost > 0.0);
+        for load in ["cached names, RPZ", "cached names, list"] {
+            let peer = best(self.peers("policy", "cached names, RPZ", cost), f64::min);
+            let both = (self.own("policy", load, above), peer);
+            let goal = "user CPU above that without rules, to the best peer's with RPZ";
+            self.combined(goal, ("policy", load), both, RATIO, at_most(0.1, "×"));
+        }
+        let user: Pick = |f| f.user_us;
+        for load in ["cached names", "names with a rule"] {
+            let (wild, exact) = (format!("{load}, wildcard list"), format!("{load}, exact list"));
+            let both = (self.own("policy", &wild, user), self.own("policy", &exact, user));
+            let goal = "user CPU to that with exact rules";
+            self.combined(goal, ("policy", &wild), both, RATIO, at_most(EQUAL, "×"));
+        }
+    }
+
+    /// Goals for starts of a resolver with rules.
+    fn starts_with_rules(&mut self) {
+        let place = |load| ("policy-start", load);
+        let figure = |judge: &Self, load, pick: Pick| judge.own("policy-start", load, pick);
+        let compiled: Pick = |f| Some(f.policy?.compile_ms? / 1e3);
+        let bytes: Pick = |f| f.policy?.bytes_per_rule;
+        for load in ["start, RPZ", "start, list"] {
+            let own = figure(self, load, compiled);
+            self.plain("compiling all rules", place(load), Relation::AtMost, 1.0, "s", own);
+            let own = figure(self, load, bytes);
+            self.plain("memory per rule", place(load), Relation::AtMost, 20.0, "bytes", own);
+        }
+        let own = figure(self, "start, list", |f| f.policy?.start_cpu_above);
+        let goal = "CPU of the start above that without rules";
+        self.plain(goal, place("start, list"), Relation::AtMost, 1.0, "s", own);
+        let load = "start, ten lists";
+        let first: Pick = |f| f.policy?.first;
+        let both = (figure(self, load, first), figure(self, "start, no rules", first));
+        let goal = "first answer, after that without rules";
+        self.combined(goal, place(load), both, DIFFERENCE, at_most(0.1, "s"));
+        let own = figure(self, load, |f| f.policy?.unruled);
+        self.plain("answers before rules are in force", place(load), Relation::AtMost, 0.0, "", own);
+        let own = figure(self, load, |f| f.policy?.fresh);
+        self.plain("newest lists in force", place(load), Relation::AtMost, 2.0, "s", own);
+    }
+
+    /// Goals for refreshes of rules.
+    fn refreshes(&mut self) {
+        let p99: Pick = |f| f.latency_p99_us;
+        for load in ["client beside reloads of a list", "client beside IXFRs of a policy zone"] {
+            let place = ("policy-updates", load);
+            let own = self.own(place.0, load, |f| f.policy?.partial);
+            self.plain("batches that show a part of a version", place, Relation::AtMost, 0.0, "", own);
+            let both = (self.own(place.0, load, p99), self.own(place.0, "client alone", p99));
+            let goal = "cached p99 to that without refreshes";
+            self.combined(goal, place, both, RATIO, at_most(1.2, "×"));
+        }
+    }
+
     /// Adds a goal for a figure of nomen alone.
     fn plain(
         &mut self,
@@ -669,7 +740,7 @@ pub(crate) fn table(results: &Results) -> String {
         ]);
     }
     let other = |(key, wanted): (&str, &str)| results.settings.get(key).is_some_and(|value| value != wanted);
-    let small = [("names", NAMES), ("cold names", COLD)].into_iter().any(other);
+    let small = [("names", NAMES), ("cold names", COLD), ("rules", RULES)].into_iter().any(other);
     format!(
         "\n## goals — {} met, {} missed, {} not measured\n\n{}{}",
         count(Verdict::Met),
@@ -688,7 +759,7 @@ pub(crate) fn table(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Noise, Row};
+    use crate::report::{Noise, PolicyFigures, Row};
     use std::collections::BTreeMap;
 
     fn row(workload: &str, load: &str, server: &str, samples: Vec<Figures>) -> Row {
@@ -1064,5 +1135,50 @@ mod tests {
         let tcp = found(&goals, "queries per CPU second to the best peer's", &format!("tcp, {pipelined}"));
         assert_eq!(tcp.verdict, Verdict::Met);
         assert!((tcp.measured.unwrap() - 1.25).abs() < 1e-9);
+    }
+    #[test]
+    fn rules_cost_what_they_add_and_a_tenth_of_the_best_peer_at_most() {
+        let costs = |values: &[f64]| -> Vec<Figures> {
+            let policy =
+                |user_us: &f64| PolicyFigures { user_us: Some(*user_us), ..PolicyFigures::default() };
+            values.iter().map(|cost| Figures { policy: Some(policy(cost)), ..Figures::default() }).collect()
+        };
+        let load = "cached names, RPZ";
+        let rows = vec![
+            row("policy", load, "nomen", costs(&[0.02, -0.01])),
+            row("policy", load, "Unbound", costs(&[0.8, 0.9])),
+            row("policy", load, "BIND", costs(&[2.0, 0.6])),
+            row("policy", load, "Recursor", costs(&[-0.1, 0.1])),
+        ];
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let place = "policy, cached names, RPZ";
+        let above = found(&goals, "user CPU above that without rules", place);
+        assert_eq!((above.verdict, above.wanted), (Verdict::Met, 0.1));
+        let ratio = found(&goals, "user CPU above that without rules, to the best peer's with RPZ", place);
+        // 0.02 to 0.8, and -0.01 to 0.6: Recursor has no cost in one round.
+        assert!((ratio.measured.unwrap() - (0.025 - 0.01 / 0.6) / 2.0).abs() < 1e-9, "{ratio:?}");
+    }
+
+    #[test]
+    fn a_part_of_a_version_is_a_missed_goal() {
+        let rows = |partial: f64, p99: f64| {
+            let figures = |p99: f64, policy: Option<PolicyFigures>| {
+                vec![Figures { latency_p99_us: Some(p99), policy, ..Figures::default() }]
+            };
+            let policy = PolicyFigures { partial: Some(partial), ..PolicyFigures::default() };
+            let load = "client beside reloads of a list";
+            vec![
+                row("policy-updates", "client alone", "nomen", figures(100.0, None)),
+                row("policy-updates", load, "nomen", figures(p99, Some(policy))),
+            ]
+        };
+        for (partial, p99, parts, latency) in
+            [(0.0, 119.0, Verdict::Met, Verdict::Met), (1.0, 130.0, Verdict::Missed, Verdict::Missed)]
+        {
+            let goals = evaluate(&Results { rows: rows(partial, p99), ..Results::default() });
+            let place = "policy-updates, client beside reloads of a list";
+            assert_eq!(found(&goals, "batches that show a part of a version", place).verdict, parts);
+            assert_eq!(found(&goals, "cached p99 to that without refreshes", place).verdict, latency);
+        }
     }
 }

@@ -21,10 +21,12 @@ mod queries;
 mod random;
 mod redirect;
 mod reflector;
+mod refreshing;
 mod relay;
 mod report;
 mod resolvers;
 mod resolving;
+mod rules;
 mod secondaries;
 mod servers;
 mod session;
@@ -112,6 +114,12 @@ struct Arguments {
     /// Zones of the workload secondaries [default: 100000, short: 10000].
     #[arg(long)]
     secondary_zones: Option<u64>,
+    /// Names that have a rule in the workloads policy, policy-start and policy-updates.
+    #[arg(long, default_value_t = 1_000_000)]
+    rules: u64,
+    /// Refreshes of rules of each kind in the workload policy-updates [default: 100, short: 20].
+    #[arg(long)]
+    refreshes: Option<u64>,
     /// Queries in a file before it repeats.
     #[arg(long, default_value_t = 1_000_000)]
     queries: u64,
@@ -130,7 +138,7 @@ struct Arguments {
     /// CPU of the load generator.
     #[arg(long, default_value_t = 0)]
     load_cpu: usize,
-    /// First of twenty ports on loopback.
+    /// First of thirty ports on loopback.
     #[arg(long, default_value_t = 25_400)]
     port: u16,
     /// Seconds a server may take to load.
@@ -375,6 +383,8 @@ fn sizes(arguments: &Arguments) -> Sizes {
             updated: 500,
             sorted: arguments.sorted,
             taken: 50,
+            rules: 2000,
+            refreshes: 5,
         }
     } else {
         Sizes {
@@ -392,6 +402,8 @@ fn sizes(arguments: &Arguments) -> Sizes {
                 .secondary_zones
                 .unwrap_or(if arguments.short { 10_000 } else { 100_000 })
                 .clamp(1, 1_000_000),
+            rules: arguments.rules.clamp(100, 25_000_000),
+            refreshes: arguments.refreshes.unwrap_or(if arguments.short { 20 } else { 100 }).clamp(1, 10_000),
         }
     }
 }
@@ -415,6 +427,8 @@ fn describe(plan: &Plan, results: &mut Results) {
         set("delegations", "sorted".to_string());
     }
     set("secondary zones", plan.sizes.taken.to_string());
+    set("rules", plan.sizes.rules.to_string());
+    set("refreshes", plan.sizes.refreshes.to_string());
     set("cold names", plan.sizes.cold.to_string());
     set("queries", plan.sizes.queries.to_string());
     let rates: Vec<String> = plan.miss_rates.iter().map(u64::to_string).collect();

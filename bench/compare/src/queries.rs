@@ -10,6 +10,7 @@ use wire::Type;
 use crate::failure::{Context, Failure, Result};
 use crate::message::{Edns, write_query};
 use crate::random::{LABELS, Random, label};
+use crate::rules::ruled_name;
 use crate::zones::{SIGNED, small_zone_name};
 
 /// Number of parts of a query set: a warm-up and a measurement at each of four numbers of clients.
@@ -94,6 +95,13 @@ pub(crate) enum Mix {
     Popular(Zipf, Known),
     /// Names below the wildcard, each once.
     Unique,
+    /// Names that have a rule, all equally often.
+    Ruled {
+        /// Number of these names.
+        count: u64,
+        /// Whether names below them are queried instead.
+        below: bool,
+    },
 }
 
 impl Mix {
@@ -103,6 +111,10 @@ impl Mix {
             Mix::Even { count, known } => known.question(seed, random.below(*count)),
             Mix::Popular(zipf, known) => known.question(seed, zipf.pick(random)),
             Mix::Unique => unique(seed, number),
+            Mix::Ruled { count, below } => {
+                let name = ruled_name(seed, random.below(*count));
+                (if *below { format!("www.{name}") } else { name }, Type::A, Edns::None)
+            }
             Mix::OneName => ("www.example.com".to_string(), Type::A, Edns::None),
             Mix::Delegations { count, nxdomain } => delegation(seed, random, *count, *nxdomain),
             Mix::Many { count } => many(seed, random, *count),
@@ -113,7 +125,7 @@ impl Mix {
 
     /// Whether queries have RD.
     fn recurses(&self) -> bool {
-        matches!(self, Mix::Each(_) | Mix::Even { .. } | Mix::Popular(..) | Mix::Unique)
+        matches!(self, Mix::Each(_) | Mix::Even { .. } | Mix::Popular(..) | Mix::Unique | Mix::Ruled { .. })
     }
 }
 

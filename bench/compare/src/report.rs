@@ -1,5 +1,7 @@
 //! Turns figures into rows, and rows into a table and JSON. Computes medians; charts are in `plot.rs`.
 
+mod policy;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -11,6 +13,7 @@ use crate::goals::{self, Goal};
 use crate::load::Load;
 use crate::measure::{Shares, Usage};
 use crate::servers::{Kind, Startup};
+pub(crate) use policy::PolicyFigures;
 
 /// One measurement, per query where possible. A figure that is not available is absent, never 0.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
@@ -78,6 +81,9 @@ pub(crate) struct Figures {
     /// Figures of zone transfers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) moved: Option<Moved>,
+    /// Figures of rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<PolicyFigures>,
     /// Resident size ten times per second, in bytes; of single rounds only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resident: Vec<f64>,
@@ -219,6 +225,7 @@ impl Figures {
             peak_bytes: of(|f| f.peak_bytes),
             bound_share: of(|f| f.bound_share),
             moved: Moved::median(&rounds.iter().filter_map(|f| f.moved).collect::<Vec<_>>()),
+            policy: PolicyFigures::median(&rounds.iter().filter_map(|f| f.policy).collect::<Vec<_>>()),
             resident: Vec::new(),
             server_cpu: shares(rounds.iter().filter_map(|f| f.server_cpu).collect()),
             generator_cpu: shares(rounds.iter().filter_map(|f| f.generator_cpu).collect()),
@@ -647,7 +654,8 @@ fn load_table(rows: &[&Row]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut lines = vec![LOAD_HEAD.map(String::from).to_vec()];
+    let head = LOAD_HEAD.into_iter().chain(policy::HEAD).map(String::from);
+    let mut lines = vec![head.collect()];
     lines.extend(rows.iter().map(|row| load_line(row)));
     let mut out = aligned(&without_empty(lines), 2);
     if rows.iter().any(|row| row.noise.is_marked()) {
@@ -668,7 +676,7 @@ fn load_line(row: &Row) -> Vec<String> {
     let veth = row.load.contains("veth");
     let server = f.server_cpu.filter(|_| veth);
     let generator = f.generator_cpu.filter(|_| veth);
-    vec![
+    let mut line = vec![
         row.load.clone(),
         row.server.clone() + row.note.as_ref().map_or("", |_| " (!)"),
         cell(f.wall_seconds, 2),
@@ -720,7 +728,9 @@ fn load_line(row: &Row) -> Vec<String> {
         thousands(m.questions),
         thousands(m.late),
         cell(m.latest, 1),
-    ]
+    ];
+    line.extend(policy::cells(&f.policy.unwrap_or_default()));
+    line
 }
 
 /// Placeholder for a missing figure.

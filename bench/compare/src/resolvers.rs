@@ -10,6 +10,7 @@ use crate::buffers::SOCKET_BUFFER;
 use crate::failure::{Failure, Result};
 use crate::namespaces;
 use crate::redirect;
+use crate::rules::{POLICY_ZONE, PolicySource};
 use crate::servers::{self, Kind, Settings, Tuning};
 
 /// Clients that resolvers answer beside their own machine: the namespaces on both ends of a pair (RFC 2544,
@@ -72,6 +73,10 @@ pub(crate) fn configure(kind: Kind, settings: &Settings, resolving: Resolving) -
             if let Some(Anchor { zone, ds }) = &settings.anchor {
                 write("anchor.lua", format!("clearTA(\".\")\naddTA(\"{zone}\", \"{ds}\")\n"))?;
             }
+            if let PolicySource::Zone(file) = &settings.policy {
+                let file = file.display();
+                write("rpz.lua", format!("rpzFile(\"{file}\", {{policyName=\"{POLICY_ZONE}\"}})\n"))?;
+            }
             write("recursor.conf", recursor(settings, resolving))?;
             words(&[&format!("--config-dir={}", folder.display())])
         }
@@ -107,12 +112,38 @@ fn nomen(settings: &Settings, Resolving { source, cache }: Resolving) -> String 
     };
     let front =
         if settings.xdp { format!("xdp = \"{}\"\n", namespaces::SERVER_INTERFACE) } else { String::new() };
+    let state = match settings.policy.is_stored() {
+        true => format!("state-dir = \"{folder}/state\"\n"),
+        false => String::new(),
+    };
     format!(
-        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n{front}\n\
+        "[server]\nworkers = 1\n{state}\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\
+         {front}\n\
          [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\n{trust}\ncache-size = \"{}MiB\"\n\
-         {source}\n[[resolver.access]]\nfrom = [\"loopback\", \"{CLIENTS}\"]\n",
-        cache >> 20
+         {source}\n[[resolver.access]]\nfrom = [\"loopback\", \"{CLIENTS}\"]\n{}",
+        cache >> 20,
+        nomen_policy(&settings.policy)
     )
+}
+
+/// Returns the sections of nomen's configuration about rules.
+fn nomen_policy(policy: &PolicySource) -> String {
+    let zone = |source: String| {
+        format!(
+            "\n[[zone]]\nname = \"{POLICY_ZONE}.\"\n{source}\n\n[[policy.zone]]\nname = \"{POLICY_ZONE}.\"\n"
+        )
+    };
+    let list = |(number, file): (usize, &PathBuf)| {
+        format!("\n[[policy.list]]\nname = \"list{number}\"\nfile = \"{}\"\n", file.display())
+    };
+    match policy {
+        PolicySource::None => String::new(),
+        PolicySource::Zone(file) => zone(format!("file = \"{}\"", file.display())),
+        PolicySource::Lists(files) => files.iter().enumerate().map(list).collect(),
+        PolicySource::Both { primary, list: file } => {
+            zone(format!("primaries = [\"{}@{}\"]", primary.ip(), primary.port())) + &list((0, file))
+        }
+    }
 }
 
 fn bind(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
@@ -139,6 +170,17 @@ fn bind(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
         let (tag, algorithm, digest_type, digest) = (next(), next(), next(), next().replace(' ', ""));
         format!("trust-anchors {{ \"{zone}\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n")
     });
+    // Other servers do not look a name up before its rule applies.
+    let (rules, zone) = match &settings.policy {
+        PolicySource::Zone(file) => (
+            format!(" response-policy {{ zone \"{POLICY_ZONE}\"; }} qname-wait-recurse no;"),
+            format!(
+                "zone \"{POLICY_ZONE}\" {{ type primary; file \"{}\"; allow-query {{ none; }}; }};\n",
+                file.display()
+            ),
+        ),
+        _ => (String::new(), String::new()),
+    };
     let alike = servers::bind_alike();
     // Above `recursive-clients` (1000) BIND refuses; floods would measure that.
     format!(
@@ -146,9 +188,9 @@ fn bind(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
          listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion yes; allow-query {{ any; }}; \
          allow-recursion {{ any; }}; {own} dnssec-validation {validation}; \
          empty-zones-enable no; max-cache-size {cache}; recursive-clients 100000; \
-         notify no; zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000;{alike} }};\n\
+         notify no; zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000;{alike}{rules} }};\n\
          controls {{ }};\n\
-         logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n{trust}{after}"
+         logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n{trust}{after}{zone}"
     )
 }
 
@@ -159,11 +201,17 @@ fn unbound(settings: &Settings, Resolving { source, cache }: Resolving) -> Strin
     // locks between threads and there is one thread; ports and queries per thread as for large servers built
     // with libevent.
     let (messages, rrsets) = (cache / 3, cache - cache / 3);
+    let (module, zone) = match &settings.policy {
+        PolicySource::Zone(file) => {
+            ("respip ", format!("rpz:\n  name: \"{POLICY_ZONE}\"\n  zonefile: \"{}\"\n", file.display()))
+        }
+        _ => ("", String::new()),
+    };
     let trust = settings.anchor.as_ref().map_or_else(
-        || "module-config: \"iterator\"".to_string(),
+        || format!("module-config: \"{module}iterator\""),
         |Anchor { zone, ds }| {
             format!(
-                "module-config: \"validator iterator\"\n  trust-anchor: \"{zone} DS {ds}\"\n  \
+                "module-config: \"{module}validator iterator\"\n  trust-anchor: \"{zone} DS {ds}\"\n  \
                  aggressive-nsec: yes"
             )
         },
@@ -189,7 +237,7 @@ fn unbound(settings: &Settings, Resolving { source, cache }: Resolving) -> Strin
          num-queries-per-thread: 4096\n  msg-cache-size: {messages}\n  rrset-cache-size: {rrsets}\n  \
          msg-cache-slabs: 1\n  rrset-cache-slabs: 1\n  infra-cache-slabs: 1\n  key-cache-slabs: 1\n  \
          incoming-num-tcp: 1000\n  do-not-query-localhost: no\n  unblock-lan-zones: yes\n  \
-         insecure-lan-zones: yes\n{own}remote-control:\n  control-enable: no\n{after}"
+         insecure-lan-zones: yes\n{own}remote-control:\n  control-enable: no\n{after}{zone}"
     )
 }
 
@@ -198,6 +246,10 @@ fn recursor(settings: &Settings, Resolving { source, cache }: Resolving) -> Stri
     let (ip, port) = (settings.address.ip(), settings.address.port());
     // Its caches are limited by entries: half of the bytes for each of the two.
     let (packets, records) = (entries(cache / 2, PACKET_BYTES), entries(cache / 2, RECORD_BYTES));
+    let rules = match settings.policy {
+        PolicySource::Zone(_) => format!("lua-config-file={folder}/rpz.lua\n"),
+        _ => String::new(),
+    };
     let trust = if settings.anchor.is_some() {
         format!("dnssec=validate\nlua-config-file={folder}/anchor.lua")
     } else {
@@ -211,7 +263,7 @@ fn recursor(settings: &Settings, Resolving { source, cache }: Resolving) -> Stri
     };
     format!(
         "local-address={ip}\nlocal-port={port}\nsocket-dir={folder}\ndaemon=no\nthreads=1\n\
-         pdns-distributes-queries=no\nreuseport=yes\n{trust}\n{source}\n\
+         pdns-distributes-queries=no\nreuseport=yes\n{trust}\n{source}\n{rules}\
          dont-query=\nserve-rfc1918=no\nallow-from=127.0.0.0/8,{CLIENTS}\nmax-cache-entries={records}\n\
          max-packetcache-entries={packets}\nmax-mthreads=8192\nmax-tcp-clients=1000\nquiet=yes\nloglevel=3\n\
          disable-syslog=yes\nsecurity-poll-suffix=\nstatistics-interval=0\nversion-string=anonymous\n"
@@ -301,6 +353,7 @@ mod tests {
             state: None,
             role: Role::Resolves(resolving),
             anchor,
+            policy: PolicySource::None,
             tuning: Tuning::Alike,
             buffers: Buffers::default(),
         }
@@ -388,5 +441,31 @@ mod tests {
         configure(Kind::Unbound, &settings, resolving).unwrap();
         let hints = fs::read_to_string(folder.path().join("hints")).unwrap();
         assert!(hints.contains("198.18.1.1"), "{hints}");
+    }
+    #[test]
+    fn rules_come_from_where_each_server_has_them() {
+        let upstream = "127.0.0.1:5398".parse().unwrap();
+        let resolving = Resolving { source: Source::Upstream(upstream), cache: 64 << 20 };
+        let without = settings(resolving, None);
+        let zone = Settings { policy: PolicySource::Zone("/z".into()), ..without.clone() };
+        for (write, words) in [
+            (nomen as fn(&Settings, Resolving) -> String, "[[policy.zone]]\nname = \"rpz.test.\""),
+            (unbound, "module-config: \"respip iterator\""),
+            (unbound, "rpz:\n  name: \"rpz.test\"\n  zonefile: \"/z\""),
+            (bind, "response-policy { zone \"rpz.test\"; } qname-wait-recurse no;"),
+            (recursor, "lua-config-file=/f/rpz.lua"),
+        ] {
+            let (with, without) = (write(&zone, resolving), write(&without, resolving));
+            assert!(with.contains(words) && !without.contains(words), "{words}: {with}");
+        }
+        let lists = |count: usize| PolicySource::Lists(vec!["/l".into(); count]);
+        for (policy, is_stored) in [(lists(1), false), (lists(2), true)] {
+            let text = nomen(&Settings { policy, ..without.clone() }, resolving);
+            assert!(text.contains("[[policy.list]]\nname = \"list0\"\nfile = \"/l\""), "{text}");
+            assert_eq!(text.contains("state-dir"), is_stored, "{text}");
+        }
+        let primary = "127.0.0.1:53".parse().unwrap();
+        let text = nomen_policy(&PolicySource::Both { primary, list: "/l".into() });
+        assert!(text.contains("primaries = [\"127.0.0.1@53\"]") && text.contains("list0"), "{text}");
     }
 }

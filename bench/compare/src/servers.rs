@@ -18,6 +18,7 @@ use crate::measure;
 use crate::namespaces;
 use crate::programs::{Programs, find};
 use crate::resolvers::{self, Anchor, Resolving, Source};
+use crate::rules::PolicySource;
 use crate::sys;
 use crate::zones::{Denial, ZoneSet};
 
@@ -151,6 +152,11 @@ impl Kind {
         matches!(self.program(), Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor)
     }
 
+    /// Whether it applies response policy zones.
+    pub(crate) fn has_policy(self) -> bool {
+        self.validates()
+    }
+
     /// Whether it can be a secondary, and accepts NOTIFY.
     pub(crate) fn takes_zones(self) -> bool {
         matches!(self.program(), Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind)
@@ -190,6 +196,8 @@ pub(crate) struct Settings {
     pub(crate) role: Role,
     /// Trust anchor of a validating resolver.
     pub(crate) anchor: Option<Anchor>,
+    /// Rules of a resolver.
+    pub(crate) policy: PolicySource,
     /// Variant of its configuration.
     pub(crate) tuning: Tuning,
     /// Sizes of socket buffers for servers without a setting for them, unless it has its own defaults.
@@ -209,6 +217,9 @@ pub(crate) enum Role {
     TakesMany(SocketAddr),
     /// Answers from zone files; clients with its own address may update the zones.
     Updated,
+    /// Answers from zone files; clients with its own address may update the zones, and this secondary with
+    /// the same address gets them.
+    Feeds(SocketAddr),
     /// Resolver without zones.
     Resolves(Resolving),
 }
@@ -530,7 +541,7 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     let mut text = "[server]\nworkers = 1\n".to_string();
     if let Some(state) = &settings.state {
         let _ = writeln!(text, "state-dir = \"{}\"\nimage-min-records = 1", state.display());
-    } else if matches!(settings.role, Role::Takes(_) | Role::TakesMany(_) | Role::Updated) {
+    } else if matches!(settings.role, Role::Takes(_) | Role::TakesMany(_) | Role::Updated | Role::Feeds(_)) {
         let _ = writeln!(text, "state-dir = \"{folder}/state\"");
     }
     let _ = write!(text, "\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n");
@@ -557,6 +568,13 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
             Role::TakesMany(_) => writeln!(text, "template = \"small\""),
             Role::Sends => writeln!(text, "file = \"{file}\"\nallow-transfer = [\"{ip}\"]"),
             Role::Updated => writeln!(text, "file = \"{file}\"\nallow-update = [\"{ip}\"]"),
+            Role::Feeds(secondary) => writeln!(
+                text,
+                "file = \"{file}\"\nallow-update = [\"{ip}\"]\nallow-transfer = [\"{ip}\"]\n\
+                 notify = [\"{}@{}\"]",
+                secondary.ip(),
+                secondary.port()
+            ),
             Role::Answers | Role::Resolves(_) => writeln!(text, "file = \"{file}\""),
         };
     }
@@ -641,7 +659,7 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
         Role::TakesMany(_) => (Some("notify"), KNOT_WITH_MANY),
         Role::Updated => (Some("update"), "    zonefile-sync: -1\n    zonefile-load: whole\n"),
         Role::Sends => (Some("transfer"), KNOT_FROM_FILES),
-        Role::Answers | Role::Resolves(_) => (None, KNOT_FROM_FILES),
+        Role::Answers | Role::Feeds(_) | Role::Resolves(_) => (None, KNOT_FROM_FILES),
     };
     if let Some(action) = action {
         let _ = write!(text, "acl:\n  - id: own\n    address: {ip}\n    action: {action}\n");
@@ -819,6 +837,7 @@ mod tests {
             state: None,
             role,
             anchor: None,
+            policy: PolicySource::None,
             tuning: Tuning::Alike,
             buffers: Buffers::default(),
         }

@@ -3,6 +3,8 @@
 //! reflector runs beside nomen and is measured right before or after it, as their difference matters.
 
 mod gather;
+mod policy;
+mod secondary;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,18 +27,19 @@ use crate::message::{Count, Edns, Summary, write_query};
 use crate::namespaces::{self, Pair};
 use crate::primary::{Primary, Versions};
 use crate::programs::Programs;
-use crate::provider::{Provider, SmallZones};
+use crate::provider::SmallZones;
 use crate::queries::{self, QuerySet};
 use crate::report::{Figures, Results};
 use crate::resolvers::{Anchor, Resolving, Source};
 use crate::resolving::Ground;
-use crate::secondaries::{self, Secondaries};
+use crate::rules::{PolicySource, RuleFiles};
+use crate::secondaries;
 use crate::servers::{self, Kind, Role, Server, Settings, Startup};
 use crate::sys;
 use crate::transfers;
 use crate::updating::Updating;
 use crate::upstream::Upstream;
-use crate::workloads::{Base, Cell, Phase, Sizes, Stage, Workload, stages};
+use crate::workloads::{Base, Cell, Sizes, Stage, Workload, stages};
 use crate::zones::{self, DELEGATIONS, ZoneSet};
 use gather::{gather, judge};
 
@@ -181,6 +184,8 @@ struct Scene<'a> {
     content: Option<Content>,
     /// The small Internet, for resolvers that iterate.
     internet: Option<Internet>,
+    /// The rules of resolvers.
+    rules: Option<RuleFiles>,
     /// The trust anchor.
     anchor: Option<Anchor>,
     /// Servers in order, without the reflector unless it is alone.
@@ -221,7 +226,7 @@ fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
     sys::pin(0, plan.load_cpu)?;
     let mut records = Records::new();
     // Measurements that take minutes and hardly vary are done once.
-    let rounds = if stage.base == Base::Large { 1 } else { plan.rounds };
+    let rounds = if matches!(stage.base, Base::Large | Base::PolicyUpdates) { 1 } else { plan.rounds };
     for round in 0..rounds {
         let mut pair = Pair::create();
         if let (0, Err(failure), true) = (round, &pair, scene.has_veth()) {
@@ -320,6 +325,7 @@ impl<'a> Scene<'a> {
             small,
             content,
             internet,
+            rules: stage.base.rules(&plan.work, &plan.sizes, plan.seed)?,
             anchor,
             kinds,
             lead,
@@ -363,7 +369,7 @@ impl<'a> Scene<'a> {
         let port = self.plan.port + kind as u16;
         let cache = self.tasks.first().map_or(self.plan.cache, |task| task.workload.cache(self.plan));
         let role = match self.stage.base {
-            Base::Forwarding(_) | Base::Validating(_) => {
+            Base::Forwarding(_) | Base::Validating(_) | Base::Policy | Base::PolicyUpdates => {
                 Role::Resolves(Resolving { source: Source::Upstream(self.upstream_address()), cache })
             }
             Base::Internet(_) => {
@@ -393,6 +399,7 @@ impl<'a> Scene<'a> {
             state: None,
             role,
             anchor: self.anchor.clone(),
+            policy: PolicySource::None,
             tuning: kind.tuning(),
             buffers: self.plan.buffers.clone(),
         }
@@ -407,7 +414,9 @@ impl<'a> Scene<'a> {
     fn upstream(&self) -> Result<Option<(Upstream, Option<Server>)>> {
         let (plan, address) = (self.plan, self.upstream_address());
         Ok(match self.stage.base {
-            Base::Forwarding(_) => Some((Upstream::start(address, plan.upstream_cpu, plan.delay)?, None)),
+            Base::Forwarding(_) | Base::Policy | Base::PolicyUpdates => {
+                Some((Upstream::start(address, plan.upstream_cpu, plan.delay)?, None))
+            }
             Base::Validating(_) => {
                 let settings = Settings {
                     address: (address.ip(), address.port() + 1).into(),
@@ -511,44 +520,14 @@ fn reply_size(records: &Records, workload: Workload) -> usize {
 
 /// Runs one server's turn in one round.
 fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
+    if let Some(files) = &scene.rules {
+        return policy::turn(scene, files, round, kind, records);
+    }
     match (&scene.internet, &scene.small) {
         (None, None) => turn_here(scene, round, kind, apart, records),
-        (None, Some(small)) => turn_secondary(scene, small, kind, records),
+        (None, Some(small)) => secondary::turn(scene, small, kind, records),
         (Some(internet), _) if apart => turn_abroad(scene, internet, kind, records),
         (Some(_), _) => Err(Failure::new("no namespace to join to the small Internet")),
-    }
-}
-
-/// Runs a secondary's turn: each phase begins in the state after the one before, so a failure ends it.
-fn turn_secondary(scene: &Scene, small: &Arc<SmallZones>, kind: Kind, records: &mut Records) -> Result<()> {
-    let Some(task) = scene.tasks.first() else { return Ok(()) };
-    let settings = scene.settings(kind, false, 0);
-    let provider = Provider::start(scene.upstream_address(), scene.plan.upstream_cpu, small)?;
-    let (plan, set) = (scene.plan, &scene.zones);
-    let all = Secondaries { plan, kind, settings: &settings, set, zones: small, provider: &provider };
-    let mut phase = Phase::Start;
-    let mut run = |records: &mut Records| -> Result<()> {
-        let add = |records: &mut Records, phase, measured| {
-            part(records, kind, task.workload).add(scene, Cell::Secondary(phase), Ok(measured))
-        };
-        let (server, measured) = all.start(phase)?;
-        add(records, phase, measured)?;
-        look(scene, task, kind, &server, records)?;
-        if part(records, kind, task.workload).trouble.is_some() {
-            return Ok(());
-        }
-        phase = Phase::Change;
-        add(records, phase, all.change(&server)?)?;
-        phase = Phase::Restart;
-        all.end(server)?;
-        let (server, measured) = all.start(phase)?;
-        add(records, phase, measured)?;
-        phase = Phase::Refresh;
-        add(records, phase, all.refresh(&server)?)
-    };
-    match run(records) {
-        Err(failure) => part(records, kind, task.workload).add(scene, Cell::Secondary(phase), Err(failure)),
-        done => done,
     }
 }
 
@@ -887,6 +866,8 @@ fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, sec
         | Cell::Transfer
         | Cell::Secondary(_)
         | Cell::Cold(_)
-        | Cell::Attack(_) => Err(Failure::new(format!("{}: not a load of zones", cell.name()))),
+        | Cell::Attack(_)
+        | Cell::Policy { .. }
+        | Cell::Refresh(_) => Err(Failure::new(format!("{}: not a load of zones", cell.name()))),
     }
 }

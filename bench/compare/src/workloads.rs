@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use crate::failure::{Context, Failure, Result};
 use crate::queries::{self, Known, Mix, QuerySet, Zipf};
+use crate::rules::{RuleFiles, Rules};
 use crate::servers::Kind;
 use crate::session::Plan;
 use crate::zones::{Denial, Maker, ZoneSet, top_level_names};
@@ -76,10 +77,17 @@ pub(crate) enum Workload {
     Cold,
     /// Resolvers with zones that use up their CPU, and a well-behaved client beside these queries.
     Attacks,
+    /// Resolvers with rules: cached answers about other names beside the same without rules, and answers by
+    /// rules.
+    Policy,
+    /// Starts of resolvers with rules.
+    PolicyStart,
+    /// A client of cached names beside refreshes of a resolver's rules.
+    PolicyUpdates,
 }
 
 /// Sizes that scale every workload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes {
     /// Delegations in the big zone; it has four times as many records.
     pub(crate) names: u64,
@@ -103,10 +111,21 @@ pub(crate) struct Sizes {
     pub(crate) sorted: bool,
     /// Zones of a secondary.
     pub(crate) taken: u64,
+    /// Names that have a rule.
+    pub(crate) rules: u64,
+    /// Refreshes of rules of each kind.
+    pub(crate) refreshes: u64,
+}
+
+impl Sizes {
+    /// Returns the number of names in the smaller lists.
+    pub(crate) fn few_rules(&self) -> u64 {
+        (self.rules / 5).max(1)
+    }
 }
 
 /// Number of names of `cached-100`, `cached-veth`, `validated-100` and `validated-veth`.
-const FEW_NAMES: u64 = 100;
+pub(crate) const FEW_NAMES: u64 = 100;
 
 /// Malicious queries per second of `attacks`.
 pub(crate) const ATTACK_RATE: u64 = 150;
@@ -169,6 +188,37 @@ pub(crate) enum Cell {
         /// Number of concurrent clients.
         clients: usize,
     },
+    /// A resolver with these rules.
+    Policy {
+        /// What is measured.
+        measured: Governed,
+        /// The rules.
+        rules: Rules,
+    },
+    /// A client of cached names beside refreshes of rules.
+    Refresh(Refreshed),
+}
+
+/// What is measured of a resolver with rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Governed {
+    /// Its start.
+    Start,
+    /// Cached answers about names without a rule, saturated.
+    Cached,
+    /// Answers by rules, saturated.
+    Ruled,
+}
+
+/// Rules that are refreshed, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Refreshed {
+    /// None.
+    None,
+    /// A list whose file changes.
+    List,
+    /// A response policy zone that its primary changes.
+    Zone,
 }
 
 /// Phases of a secondary of very many zones, in this order.
@@ -261,6 +311,14 @@ impl Cell {
             Cell::Attack(Attack::Nsec3) => "client beside NSEC3 hashes".to_string(),
             Cell::Update { tcp: false, clients } => format!("updates over UDP, {}", plural(clients)),
             Cell::Update { tcp: true, clients } => format!("updates over TCP, {}", plural(clients)),
+            Cell::Policy { measured: Governed::Start, rules } => format!("start, {}", rules.name()),
+            Cell::Policy { measured: Governed::Cached, rules } => format!("cached names, {}", rules.name()),
+            Cell::Policy { measured: Governed::Ruled, rules } => {
+                format!("names with a rule, {}", rules.name())
+            }
+            Cell::Refresh(Refreshed::None) => "client alone".to_string(),
+            Cell::Refresh(Refreshed::List) => "client beside reloads of a list".to_string(),
+            Cell::Refresh(Refreshed::Zone) => "client beside IXFRs of a policy zone".to_string(),
         }
     }
 }
@@ -308,6 +366,10 @@ pub(crate) enum Base {
     Validating(Workload),
     /// Those of the small Internet, where servers iterate from the root.
     Internet(Workload),
+    /// None: servers with rules forward.
+    Policy,
+    /// None: servers whose rules are refreshed forward.
+    PolicyUpdates,
 }
 
 impl Base {
@@ -328,6 +390,9 @@ impl Base {
             Base::Forwarding(workload) | Base::Internet(workload) => {
                 Ok(ZoneSet { key: workload.name(), zones: Vec::new(), records: 0, denial: None })
             }
+            Base::Policy | Base::PolicyUpdates => {
+                Ok(ZoneSet { key: "policy".to_string(), zones: Vec::new(), records: 0, denial: None })
+            }
             // The servers do not load the origin's zone.
             Base::Validating(workload) => {
                 let zones = maker.validated(workload.known(sizes).unwrap_or(FEW_NAMES))?;
@@ -336,9 +401,19 @@ impl Base {
         }
     }
 
+    /// Makes or finds the files with rules, if servers have any.
+    pub(crate) fn rules(self, work: &Path, sizes: &Sizes, seed: u64) -> Result<Option<RuleFiles>> {
+        self.has_rules().then(|| RuleFiles::make(work, sizes, seed)).transpose()
+    }
+
     /// Whether servers forward instead of answering from zones.
     pub(crate) fn forwards(self) -> bool {
-        matches!(self, Base::Forwarding(_) | Base::Validating(_))
+        matches!(self, Base::Forwarding(_) | Base::Validating(_)) || self.has_rules()
+    }
+
+    /// Whether servers have rules.
+    pub(crate) fn has_rules(self) -> bool {
+        matches!(self, Base::Policy | Base::PolicyUpdates)
     }
 
     /// Whether servers iterate from the root.
@@ -346,9 +421,10 @@ impl Base {
         matches!(self, Base::Internet(_))
     }
 
-    /// Whether the figures of starts are shown: not if servers have hardly any data at that point.
+    /// Whether the figures of starts are shown: not if servers have hardly any data at that point, or if
+    /// starts have rows.
     pub(crate) fn has_starts(self) -> bool {
-        !matches!(self, Base::Taken | Base::TakenMany | Base::Updated)
+        !matches!(self, Base::Taken | Base::TakenMany | Base::Updated) && !self.has_rules()
     }
 
     /// Whether a second configuration shows something here that the first does not: defaults where answers
@@ -383,6 +459,8 @@ impl Base {
             Base::Validating(_) | Base::Internet(_) => kind.validates(),
             Base::Taken | Base::TakenMany => kind.takes_zones(),
             Base::Updated => kind.takes_updates(),
+            Base::Policy => kind.has_policy(),
+            Base::PolicyUpdates => kind == Kind::Nomen,
             _ => kind.serves_zones(),
         }
     }
@@ -399,6 +477,9 @@ impl Base {
                 Some(("### `primaries`", "this one takes no zones from primaries"))
             }
             Base::Updated => Some(("### `allow-update`", "this one takes no updates")),
+            Base::Policy | Base::PolicyUpdates => {
+                Some(("## `[[policy.zone]]`", "this one has no response policy zones"))
+            }
             _ => None,
         }
     }
@@ -489,6 +570,8 @@ impl Workload {
                 Base::Validating(self)
             }
             Workload::Cold | Workload::Attacks => Base::Internet(self),
+            Workload::Policy | Workload::PolicyStart => Base::Policy,
+            Workload::PolicyUpdates => Base::PolicyUpdates,
         }
     }
 
@@ -499,6 +582,9 @@ impl Workload {
             | Workload::CachedVeth
             | Workload::Validated100
             | Workload::ValidatedVeth
+            | Workload::Policy
+            | Workload::PolicyStart
+            | Workload::PolicyUpdates
             | Workload::Overload => Some(FEW_NAMES),
             Workload::Cached200k | Workload::Validated200k => Some(sizes.cached),
             Workload::Flood => Some(sizes.client),
@@ -582,6 +668,15 @@ impl Workload {
             Workload::Attacks => {
                 format!("resolvers, {ATTACK_RATE} malicious queries a second beside a client of cached names")
             }
+            Workload::Policy => {
+                let (all, few) = (sizes.rules, sizes.few_rules());
+                format!("resolvers, rules about {all} names ({few} in exact and wildcard lists), 20 clients")
+            }
+            Workload::PolicyStart => format!("start of resolvers, rules about {} names", sizes.rules),
+            Workload::PolicyUpdates => format!(
+                "resolvers, {} refreshes of rules about {} names beside a client of cached names",
+                sizes.refreshes, sizes.rules
+            ),
         }
     }
 
@@ -639,6 +734,19 @@ impl Workload {
             Workload::Cold => [Names::Unsigned, Names::Signed, Names::Mixed].map(Cell::Cold).to_vec(),
             Workload::Attacks => {
                 vec![Cell::Alone, Cell::Attack(Attack::KeyTrap), Cell::Attack(Attack::Nsec3)]
+            }
+            Workload::Policy => {
+                let rules = [Rules::None, Rules::Zone, Rules::List, Rules::Exact, Rules::Wild];
+                let cell = |measured| move |rules| Cell::Policy { measured, rules };
+                let ruled = rules[1..].iter().copied().map(cell(Governed::Ruled));
+                rules.into_iter().map(cell(Governed::Cached)).chain(ruled).collect()
+            }
+            Workload::PolicyStart => {
+                let start = |rules| Cell::Policy { measured: Governed::Start, rules };
+                [Rules::None, Rules::Zone, Rules::List, Rules::Lists].map(start).to_vec()
+            }
+            Workload::PolicyUpdates => {
+                [Refreshed::None, Refreshed::List, Refreshed::Zone].map(Cell::Refresh).to_vec()
             }
             // Some servers have a listen backlog of ten; above that the generator would measure lost SYNs.
             Workload::Tcp => {
@@ -706,6 +814,9 @@ impl Workload {
             | Workload::CachedVeth
             | Workload::Validated100
             | Workload::ValidatedVeth
+            | Workload::Policy
+            | Workload::PolicyStart
+            | Workload::PolicyUpdates
             | Workload::Overload => Mix::Even { count: FEW_NAMES, known: self.which() },
             Workload::Cached200k | Workload::Validated200k => {
                 Mix::Popular(Zipf::new(sizes.cached), self.which())
@@ -722,7 +833,7 @@ impl Workload {
             // The queries of the larger loads are made on the fly.
             Workload::OneName | Workload::Misses | Workload::Flood | Workload::Overload => 1000,
             // Only the sample is used.
-            Workload::Secondaries => 1000,
+            Workload::Secondaries | Workload::PolicyStart | Workload::PolicyUpdates => 1000,
             _ => sizes.queries,
         };
         queries::make(&work.join("queries"), &key, &mix, seed, count)
@@ -829,5 +940,22 @@ mod tests {
             Workload::Nxdomain.asked(&[3], &[]),
             [Cell::Rate { clients: 3 }, Cell::Saturated { clients: 3 }]
         );
+    }
+    #[test]
+    fn each_policy_load_has_its_rules_and_peers_have_the_zone_alone() {
+        let stages = stages(&[Workload::Policy, Workload::PolicyStart, Workload::PolicyUpdates]);
+        assert_eq!(stages.iter().map(|stage| stage.workloads.len()).collect::<Vec<_>>(), [2, 1]);
+        assert!(stages.iter().all(|stage| stage.base.forwards() && !stage.base.has_starts()));
+        let names: Vec<String> = Workload::Policy.asked(&[], &[]).iter().map(|cell| cell.name()).collect();
+        assert_eq!(names.len(), 9);
+        assert_eq!((&names[0][..], &names[5][..]), ("cached names, no rules", "names with a rule, RPZ"));
+        for kind in [Kind::Unbound, Kind::Bind, Kind::Recursor] {
+            assert!(Base::Policy.suits(kind, true) && !Base::PolicyUpdates.suits(kind, true));
+            assert!(Rules::Zone.suits(kind) && !Rules::List.suits(kind), "{kind:?}");
+        }
+        assert!(Base::PolicyUpdates.suits(Kind::Nomen, true) && !Base::Policy.suits(Kind::Kresd, true));
+        for workload in [Workload::Policy, Workload::PolicyStart, Workload::PolicyUpdates] {
+            assert!(workload.floor().is_none() && workload.asked(&[], &[]).is_sorted(), "{workload:?}");
+        }
     }
 }
