@@ -147,7 +147,8 @@ pub(super) fn compile(
         let before = rules.into_iter().flat_map(BlockLists::zones).find(|zone| zone.name == *name);
         before.map(|zone| Arc::clone(&zone.counts)).unwrap_or_default()
     };
-    for (source, zone) in sources.by_ref().zip(&config.zones.zones) {
+    // The zones come first in the pairs: at their end no source is taken.
+    for (zone, source) in config.zones.zones.iter().zip(sources.by_ref()) {
         let version = versions.get(&ZoneName::from(&zone.name));
         let (zone, status) = add(builder, source, zone, version, counts(&zone.name));
         note(&status, old.iter().find(|old| old.config.name == status.config.name));
