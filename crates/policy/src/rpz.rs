@@ -102,26 +102,31 @@ pub(crate) fn trigger(owner: LowerName<'_>, apex: LowerName<'_>) -> Result<Optio
     if !owner.is_at_or_below(apex) {
         return Err(OwnerFault::Outside);
     }
-    let labels: Vec<&[u8]> = owner.labels().collect();
-    let own = labels.get(..labels.len() - apex.label_count()).unwrap_or_default();
-    Ok(Some(match own {
-        [] => return Ok(None),
+    let own = owner.label_count() - apex.label_count();
+    // Most rules are about a query name.
+    let is_special = own > 0 && owner.labels().nth(own - 1).is_some_and(|last| last.starts_with(b"rpz-"));
+    if !is_special {
+        return Ok((own > 0).then(|| Trigger::Qname(trigger_name(owner.labels().take(own)))));
+    }
+    let labels: Vec<&[u8]> = owner.labels().take(own).collect();
+    Ok(Some(match labels.as_slice() {
         [address @ .., b"rpz-client-ip"] => Trigger::ClientIp(prefix(address)?),
         [address @ .., b"rpz-ip"] => Trigger::Ip(prefix(address)?),
         [address @ .., b"rpz-nsip"] => Trigger::NsIp(prefix(address)?),
         [b"rpz-nsdname"] => return Err(OwnerFault::NoName),
-        [name @ .., b"rpz-nsdname"] => Trigger::NsDname(trigger_name(name)),
-        name => Trigger::Qname(trigger_name(name)),
+        [name @ .., b"rpz-nsdname"] => Trigger::NsDname(trigger_name(name.iter().copied())),
+        name => Trigger::Qname(trigger_name(name.iter().copied())),
     }))
 }
 
-fn trigger_name(labels: &[&[u8]]) -> TriggerName {
-    let (labels, reach) = match labels {
-        [b"*", below @ ..] => (below, RuleReach::Below),
-        labels => (labels, RuleReach::Name),
-    };
-    let mut wire = Vec::new();
-    for label in labels {
+fn trigger_name<'l>(labels: impl Iterator<Item = &'l [u8]>) -> TriggerName {
+    let mut reach = RuleReach::Name;
+    let mut wire = Vec::with_capacity(32);
+    for (at, label) in labels.enumerate() {
+        if at == 0 && label == b"*" {
+            reach = RuleReach::Below;
+            continue;
+        }
         // A label has 63 bytes at most.
         wire.push(label.len() as u8);
         wire.extend_from_slice(label);
@@ -208,6 +213,10 @@ fn is_data(rtype: Type) -> bool {
 /// Returns the action that the target of a CNAME record encodes, if it encodes one; `None` if the target is
 /// malformed.
 fn action(trigger: Name<'_>, target: &[u8]) -> Option<Option<RpzAction>> {
+    // Of most rules.
+    if target == [0] {
+        return Some(Some(RpzAction::NxDomain));
+    }
     let target = Name::from_wire(target).ok()?.to_lower();
     let same = target.as_lower() == trigger.to_lower().as_lower();
     let mut labels = target.as_lower().labels();

@@ -224,13 +224,13 @@ impl Memory for Cached {
             // DNS64 may have to synthesize the answer.
             return Ok(MemoryResult::Nothing);
         }
-        let (question_only, header) = (b.mark(), b.header());
+        let (question_only, header, from) = (b.mark(), b.header(), b.end());
         let key = key(asked.request, asked.question, asked.qname, cache_view);
         let now = service.now(asked.received);
         match service.cache().copy(&lead, &key, now, b.spare_mut()) {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 on.finish(&hit, cache_view, asked, b);
-                if let Some(lists) = lists {
+                if let Some(lists) = lists.filter(|lists| lists.look_at(b.written(), from, hit.counts[0])) {
                     let (client, answers) = (asked.client, hit.counts[0]);
                     if lists.has_rule_about_answer(&self.key, client, b.written(), answers) {
                         return Ok(MemoryResult::Nothing);

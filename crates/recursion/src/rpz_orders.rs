@@ -3,7 +3,7 @@
 use policy::{AnswerSources, Match, PolicyQuery, SourceId, SourceMask};
 use transport::Client;
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Full, Owner, Parser, Section};
+use wire::message::{Builder, Full, Offset, Owner, Parser, Section};
 use wire::{Class, Malformed, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::block_lists::{BlockLists, hash_target};
@@ -45,6 +45,19 @@ impl BlockLists {
     pub(crate) fn needs_servers(&self, of: &SourceMask) -> bool {
         let AnswerSources { ns_names, ns_ips, .. } = self.rules().of_answers();
         ns_names.meets(of) || ns_ips.meets(of)
+    }
+
+    /// Whether an answer may have what a rule is about: it begins with an alias, or there are rules about
+    /// addresses. Its records begin at `from`.
+    #[inline]
+    pub(crate) fn look_at(&self, message: &[u8], from: Offset, answers: u16) -> bool {
+        if answers == 0 || self.rules().of_answers().ip.meets(&SourceMask::ALL) {
+            return answers > 0;
+        }
+        let Ok((_, mut parser)) = Parser::new(message) else { return false };
+        parser.seek(from);
+        let first = parser.record().map(|record| record.rtype);
+        matches!(first, Ok(Type::CNAME | Type::DNAME | Type::RRSIG))
     }
 
     /// Whether a policy zone has a rule about an alias or an address of an answer.

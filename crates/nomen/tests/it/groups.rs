@@ -31,7 +31,10 @@ fn server(more: &str) -> (Server, Server) {
 /// Which of these names the server answers with an address for a client.
 fn answered(server: &Server, client: &str) -> Vec<&'static str> {
     let answer = |name: &str| server.query(&[name, "+short", "-b", client]);
-    ["ads.example", "adult.example", "www.example"].into_iter().filter(|name| !answer(name).is_empty()).collect()
+    ["ads.example", "adult.example", "www.example"]
+        .into_iter()
+        .filter(|name| !answer(name).is_empty())
+        .collect()
 }
 
 #[test]
@@ -41,7 +44,9 @@ fn each_group_has_its_lists_and_zones_from_the_cache_too() {
         assert_eq!(answered(&server, "127.0.0.1"), ["adult.example", "www.example"]);
         assert_eq!(answered(&server, "127.0.0.8"), [""; 0], "all zones count");
     }
-    let test = |client: &str, name: &str| server.ctl_json(&["policy", "test", name, "--client", client])["result"].clone();
+    let test = |client: &str, name: &str| {
+        server.ctl_json(&["policy", "test", name, "--client", client])["result"].clone()
+    };
     assert_eq!(test("127.0.0.9", "adult.example"), "blocked");
     assert_eq!(test("127.0.0.10", "adult.example"), "no-rule");
     assert_eq!(test("127.0.0.9", "www.example"), "nodata");
@@ -61,7 +66,11 @@ fn search_engines_leave_adult_content_out_for_the_group_alone() {
     assert!(!asked("127.0.0.8", "MX"), "mail is not rewritten");
     assert!(!asked("127.0.0.1", "CNAME"));
     let status = server.ctl_json(&["policy", "status"]);
-    assert_eq!((&status[1]["name"], &status[1]["queries"]["local-data"]), (&"safe-search.".into(), &1.into()), "{status}");
+    assert_eq!(
+        (&status[1]["name"], &status[1]["queries"]["local-data"]),
+        (&"safe-search.".into(), &1.into()),
+        "{status}"
+    );
 }
 
 #[test]

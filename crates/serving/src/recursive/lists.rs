@@ -26,6 +26,7 @@ use super::policy_zones::{self, PolicyZoneStatus, Versions};
 use config::lists::{LISTS_FOLDER, ListConfig, ListSource, ListsConfig};
 use config::policy_groups::{DEFAULT_GROUP, GroupsConfig};
 use config::policy_zones::PolicyZonesConfig;
+use threads::spare::{CpuShare, spare};
 use threads::sync::lock;
 use wording::reason;
 
@@ -154,7 +155,10 @@ impl Lists {
         {
             return loaded.in_force;
         }
-        self.replace(self.compile(&loaded, config, &NewTexts::Changed, versions))
+        let compile = || self.compile(&loaded, config, &NewTexts::Changed, &versions);
+        // The start waits for the rules, and no query does.
+        let is_first = loaded.in_force.is_none();
+        self.replace(if is_first { compile() } else { spare(CpuShare::Tenth, compile) })
     }
 
     fn replace(&self, loaded: Loaded) -> Option<Arc<BlockLists>> {
@@ -168,8 +172,11 @@ impl Lists {
     pub(super) fn renew(&self, versions: Versions) -> Option<Arc<BlockLists>> {
         let old = lock(&self.loaded).clone();
         if !old.has_same_zones(&versions) {
-            let new = self.compile(&old, &old.config, &NewTexts::Of(&BTreeMap::new()), versions);
-            return self.replace(new);
+            let none = NewTexts::Of(&BTreeMap::new());
+            let compile = || self.compile(&old, &old.config, &none, &versions);
+            // The start waits for the rules.
+            let is_first = old.versions.is_empty();
+            return self.replace(if is_first { compile() } else { spare(CpuShare::Tenth, compile) });
         }
         let selected = self.selected(&old.config);
         if selected == old.selected {
@@ -223,7 +230,8 @@ impl Lists {
     /// Compiles the lists again with new texts of some. Returns the outcomes of these.
     pub(super) fn take(&self, texts: &BTreeMap<String, Option<FetchedText>>) -> RefreshedLists {
         let old = lock(&self.loaded).clone();
-        let new = self.compile(&old, &old.config, &NewTexts::Of(texts), old.versions.clone());
+        let compile = || self.compile(&old, &old.config, &NewTexts::Of(texts), &old.versions);
+        let new = spare(CpuShare::Tenth, compile);
         let both = old.lists.iter().zip(&new.lists);
         let named = both.filter(|(old, _)| texts.contains_key(&old.status.config.name));
         let outcome = |(old, new): (&ReadList, &ReadList)| {
@@ -241,7 +249,7 @@ impl Lists {
         old: &Loaded,
         config: &RulesConfig,
         texts: &NewTexts<'_>,
-        versions: Versions,
+        versions: &Versions,
     ) -> Loaded {
         let began = Instant::now();
         let mut builder = RuleBuilder::new(self.keys);
@@ -252,7 +260,7 @@ impl Lists {
             &mut sources,
             (&old.zones, old.in_force.as_deref()),
             config,
-            &versions,
+            versions,
         );
         let (mut lists, mut in_force) = (Vec::new(), Vec::new());
         for (source, list) in sources.zip(&config.lists.lists) {
@@ -302,6 +310,7 @@ impl Lists {
         let rules = BlockLists::new(rules, zones_in_force, config.zones.options, in_force, config.lists.ttl);
         let rules = rules.with_groups(groups::compiled(&config.groups, &selected));
         let in_force = has_rules.then(|| Arc::new(rules));
+        let versions = versions.clone();
         Loaded { lists, zones, config: config.clone(), versions, selected, in_force }
     }
 

@@ -190,7 +190,7 @@ fn read(builder: &mut RuleBuilder, source: SourceId, zone: &Zone, report: &mut R
     let apex = zone.apex();
     // The data of an owner's records, one behind the other.
     let mut bytes = Vec::new();
-    for node in zone.iter() {
+    for node in zone.stored_from(None) {
         bytes.clear();
         let mut ends = Vec::new();
         for rrset in node.rrsets() {
