@@ -1,5 +1,6 @@
 //! The policy in each server's words: policy zone files, and what is added to the configuration of resolvers.
 
+use super::resolver_v6;
 use super::rules::{Action, Override, Policy, PolicyZone};
 use crate::servers::Kind;
 use std::fmt::Write as _;
@@ -20,6 +21,7 @@ pub(crate) fn adapt(kind: Kind, text: String, home: &Path, policy: &Policy) -> R
         files.push(file);
     }
     let zones: Vec<(&PolicyZone, &PathBuf)> = policy.zones.iter().zip(&files).collect();
+    let text = with_v6(kind, text);
     Ok(match kind {
         Kind::Bind => bind(&text, &zones, policy),
         Kind::Unbound => unbound(&text, &zones),
@@ -33,6 +35,32 @@ pub(crate) fn adapt(kind: Kind, text: String, home: &Path, policy: &Policy) -> R
         }
         _ => text + &nomen(&zones, policy),
     })
+}
+
+/// Adds the IPv6 address of a resolver and IPv6 clients to its configuration.
+fn with_v6(kind: Kind, text: String) -> String {
+    let address = resolver_v6(kind);
+    let clients = "2001:2::/48";
+    match kind {
+        Kind::Bind => text.replacen("listen-on-v6 { none; }", &format!("listen-on-v6 {{ {address}; }}"), 1),
+        Kind::Unbound => text.replacen(
+            "server:\n",
+            &format!("server:\n interface: {address}\n access-control: {clients} allow\n"),
+            1,
+        ),
+        Kind::Recursor => {
+            let text = text.replacen("local-address=", &format!("local-address={address},"), 1);
+            text.replacen("allow-from=", &format!("allow-from={clients},"), 1)
+        }
+        _ => {
+            let text = text.replacen("addr = [", &format!("addr = [\"{address}@53\", "), 1);
+            // The first queries, with nothing in the cache, cost more than a client may by default.
+            let budget = "budget-queries = 1000\nbudget-queries-per-zone = 1000\nbudget-fruitless = 100\n\
+                          lookups-per-dead-zone = 2000\n";
+            let text = text.replacen("[resolver]\n", &format!("[resolver]\n{budget}"), 1);
+            text.replacen("from = [", &format!("from = [\"{clients}\", "), 1)
+        }
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -50,13 +78,15 @@ fn bind(text: &str, zones: &[(&PolicyZone, &PathBuf)], policy: &Policy) -> Strin
             Override::With(Action::Cname(target)) => format!("cname \"{target}\""),
             Override::With(action) => action.label().to_ascii_lowercase(),
         };
-        let _ = write!(list, " zone \"{}\" policy {given};", zone.name);
+        let _ = write!(list, " zone \"{}\" policy {given} max-policy-ttl {};", zone.name, zone.max_ttl);
         let _ = writeln!(out, "zone \"{}\" {{ type primary; file \"{}\"; }};", zone.name, file.display());
     }
     let options = format!(
-        "options {{\n response-policy {{{list} }} break-dnssec {} qname-wait-recurse {};\n notify no;\n",
+        "options {{\n response-policy {{{list} }} break-dnssec {} qname-wait-recurse {} \
+         min-ns-dots {};\n notify no;\n",
         yes(policy.break_dnssec),
-        yes(policy.qname_wait)
+        yes(policy.qname_wait),
+        policy.min_ns_dots
     );
     text.replacen("options {\n", &options, 1) + &out
 }
@@ -120,10 +150,14 @@ fn nomen(zones: &[(&PolicyZone, &PathBuf)], policy: &Policy) -> String {
             Override::With(action) => action.label().to_ascii_lowercase(),
         };
         let _ = write!(served, "\n[[zone]]\nname = \"{}\"\nfile = \"{}\"\n", zone.name, file.display());
-        let _ = write!(listed, "\n[[policy.zone]]\nname = \"{}\"\naction = \"{action}\"\n", zone.name);
+        let _ = write!(
+            listed,
+            "\n[[policy.zone]]\nname = \"{}\"\naction = \"{action}\"\nmax-ttl = \"{}s\"\n",
+            zone.name, zone.max_ttl
+        );
     }
     format!(
-        "{served}\n[policy]\nbreak-dnssec = {}\nqname-wait-recurse = {}\n{listed}",
-        policy.break_dnssec, policy.qname_wait
+        "{served}\n[policy]\nbreak-dnssec = {}\nqname-wait-recurse = {}\nmin-ns-dots = {}\n{listed}",
+        policy.break_dnssec, policy.qname_wait, policy.min_ns_dots
     )
 }

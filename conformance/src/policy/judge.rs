@@ -1,8 +1,10 @@
 //! Compares the responses with the model, names the reason of each difference, and counts.
 
-use super::model::{Ask, Hit, Model, Outcome, Seen};
+use super::model::{Ask, Hit, Model, Outcome, Seen, Ttls};
 use super::rules::{Action, TRIGGERS, Trigger};
-use super::variants::{AFTER_ALIAS, KNOWN, Known, OTHER_RULE, Often, Variant, Variants};
+use super::variants::{
+    AFTER_ALIAS, ANSWER_CUT, KNOWN, Known, OTHER_RULE, OVERRIDE_LEFT_OUT, Often, Variant, Variants,
+};
 use super::{Extent, Reply, decoded, variants};
 use crate::answer::{Answer, flag, render};
 use crate::name::Name;
@@ -14,18 +16,22 @@ use std::collections::BTreeMap;
 const MAX_ALONE: usize = 3;
 /// The same where another rule decides than in the model.
 const MAX_WITH_OTHER_RULE: usize = 2;
+const NOERROR: u16 = 0;
 const SERVFAIL: u16 = 2;
+/// Changes that concern only the marks of a rewritten response; they do not count for [`MAX_ALONE`].
+const MARKS: [Variant; 2] = [Variant::Authoritative, Variant::NoSoa];
 
 /// Counts of one server.
 #[derive(Debug, Default)]
 struct Count {
     cases: usize,
     as_model: usize,
-    as_bind: usize,
     explained: BTreeMap<&'static str, usize>,
     unexplained: usize,
     /// Rounds in which it died.
     died: usize,
+    /// Responses that were SERVFAIL at first, and not when the query was sent again.
+    failed_at_first: usize,
 }
 
 /// The comparison.
@@ -57,21 +63,16 @@ impl Judge {
             None => self.undecided += 1,
         }
         let seen: Vec<(Kind, Result<Outcome, String>)> =
-            replies.iter().map(|(kind, reply)| (*kind, outcome(ask, model, reply))).collect();
-        let of_bind = seen.iter().find(|(kind, _)| *kind == Kind::Bind).map(|(_, seen)| seen.clone());
+            replies.iter().map(|(kind, reply)| (*kind, outcome(ask, model, *kind, reply))).collect();
         let mut verdicts = Vec::new();
         let mut is_new = false;
         for (kind, seen) in &seen {
             let count = self.counts.entry(*kind).or_default();
             count.cases += 1;
             let verdict = match seen {
-                Ok(seen) if *seen == expected => {
+                Ok(seen) if expected.predicts(seen) => {
                     count.as_model += 1;
                     "as the model".to_owned()
-                }
-                Ok(_) if *kind == Kind::Nomen && of_bind.as_ref() == Some(seen) => {
-                    count.as_bind += 1;
-                    "as BIND".to_owned()
                 }
                 Ok(seen) => match explain(model, ask, *kind, seen) {
                     Some(reasons) => {
@@ -112,6 +113,11 @@ impl Judge {
         );
     }
 
+    /// Notes that a query has failed at first, and not when it was sent again.
+    pub(crate) fn failed_at_first(&mut self, kind: Kind) {
+        self.counts.entry(kind).or_default().failed_at_first += 1;
+    }
+
     fn show(
         &self,
         model: &Model<'_>,
@@ -123,7 +129,10 @@ impl Judge {
     ) {
         let policy = model.policy;
         println!("\ncase {} (round {round}): {} from {}", self.number, ask.query().to_dig(), ask.client);
-        println!("  break-dnssec {}, qname-wait-recurse {}", policy.break_dnssec, policy.qname_wait);
+        println!(
+            "  break-dnssec {}, qname-wait-recurse {}, min-ns-dots {}",
+            policy.break_dnssec, policy.qname_wait, policy.min_ns_dots
+        );
         for (at, zone) in policy.zones.iter().enumerate() {
             println!("  {}: {:?}, {} rules", zone.name, zone.given, zone.rules.len());
             for (trigger, position) in model.matching(ask, at) {
@@ -155,11 +164,11 @@ impl Judge {
         for (kind, count) in &self.counts {
             unexplained += count.unexplained;
             print!("{}: {} responses, {} as the model", kind.label(), count.cases, count.as_model);
-            if *kind == Kind::Nomen {
-                print!(", {} as BIND", count.as_bind);
-            }
             if count.died > 0 {
                 print!(", died in {} rounds", count.died);
+            }
+            if count.failed_at_first > 0 {
+                print!(", {} SERVFAIL only at first", count.failed_at_first);
             }
             println!(", {} unexplained", count.unexplained);
             for known in variants::all() {
@@ -201,22 +210,28 @@ fn describe(model: &Model<'_>, hit: &Hit) -> String {
 /// the fewest that it has sometimes; then leaves out those without which the prediction is the same.
 fn explain(model: &Model<'_>, ask: &Ask, kind: Kind, seen: &Outcome) -> Option<Vec<&'static Known>> {
     let of = |often: Often| KNOWN.iter().filter(move |known| known.servers.contains(&often));
-    let sometimes: Vec<&Known> = of(Often::Sometimes(kind)).collect();
-    let mut search = Search { model, ask, seen, forced: None, chosen: of(Often::Always(kind)).collect() };
+    let (marks, sometimes): (Vec<&Known>, Vec<&Known>) =
+        of(Often::Sometimes(kind)).partition(|known| MARKS.contains(&known.variant));
+    let chosen = of(Often::Always(kind)).collect();
+    let mut search = Search { model, ask, seen, marks, forced: None, chosen };
     if let Some(found) = (0..=MAX_ALONE).find_map(|size| search.pick(&sometimes, size)) {
         return Some(search.least(found));
     }
-    let hits = model.candidates(ask);
+    let general = Variants { set: vec![Variant::WithoutNsDots, Variant::NsOfTop], forced: None };
+    let hits = model.candidates(ask, &general, kind == Kind::Unbound);
     if AFTER_ALIAS.servers.contains(&Often::Sometimes(kind)) && is_after_alias(model, ask, &hits, seen) {
         return Some(vec![&AFTER_ALIAS]);
     }
     let is_failure = matches!(seen, Outcome::Reply(seen) if seen.rcode == SERVFAIL);
-    if is_failure && model.keeps_from_asking(ask) {
+    if is_failure && model.keeps_from_asking(ask, &general) {
         let fails = |known: &&Known| known.variant == Variant::NsFails;
         return sometimes.into_iter().find(fails).map(|known| vec![known]);
     }
     if !OTHER_RULE.servers.contains(&Often::Sometimes(kind)) {
         return None;
+    }
+    if kind == Kind::Recursor && is_cut(model, ask, &hits, seen) {
+        return Some(vec![&ANSWER_CUT]);
     }
     let mut hits: Vec<Option<Hit>> = hits.into_iter().map(Some).chain([None]).collect();
     let what = |hit: &Option<Hit>| hit.as_ref().map(|hit| (hit.action.clone(), hit.zone, hit.position));
@@ -225,11 +240,22 @@ fn explain(model: &Model<'_>, ask: &Ask, kind: Kind, seen: &Outcome) -> Option<V
         for hit in &hits {
             search.forced = Some(hit.clone());
             if let Some(found) = search.pick(&sometimes, size) {
-                return Some(search.least(found).into_iter().chain([&OTHER_RULE]).collect());
+                let is_own = hit.as_ref().is_some_and(|hit| model.is_own(hit));
+                let reason = if is_own { &OVERRIDE_LEFT_OUT } else { &OTHER_RULE };
+                return Some(search.least(found).into_iter().chain([reason]).collect());
             }
         }
     }
     None
+}
+
+/// Whether a response is a part of that without a rule, where one about name servers leaves it as it is.
+fn is_cut(model: &Model<'_>, ask: &Ask, hits: &[Hit], seen: &Outcome) -> bool {
+    let Outcome::Reply(seen) = seen else { return false };
+    let leaves = |hit: &Hit| matches!(hit.action, Action::Passthru | Action::TcpOnly);
+    let is_ns = |hit: &Hit| matches!(hit.trigger, Trigger::Nsdname(_) | Trigger::Nsip(_));
+    let is_bare = seen.rcode == NOERROR && seen.soa.is_none() && !seen.answer.is_empty();
+    is_bare && hits.iter().any(|hit| leaves(hit) && is_ns(hit)) && is_without_more(model, ask, seen)
 }
 
 /// Whether a response has the alias of a rule that matches, or has failed where there is one.
@@ -266,6 +292,8 @@ struct Search<'a> {
     model: &'a Model<'a>,
     ask: &'a Ask,
     seen: &'a Outcome,
+    /// Those of [`MARKS`] that the server has sometimes.
+    marks: Vec<&'static Known>,
     forced: Option<Option<Hit>>,
     chosen: Vec<&'static Known>,
 }
@@ -274,12 +302,29 @@ impl Search<'_> {
     fn predicts(&self, known: &[&Known]) -> bool {
         let set = known.iter().map(|known| known.variant).collect();
         let variants = Variants { set, forced: self.forced.clone() };
-        self.model.predict(self.ask, &variants).0 == *self.seen
+        self.model.predict(self.ask, &variants).0.predicts(self.seen)
+    }
+
+    /// Returns the chosen changes and the marks with which they predict the response.
+    fn marked(&self) -> Option<Vec<&'static Known>> {
+        let set = self.chosen.iter().map(|known| known.variant).collect();
+        let variants = Variants { set, forced: self.forced.clone() };
+        let plain = self.model.predict(self.ask, &variants).0;
+        let subsets = 0..1_usize << self.marks.len();
+        let mut marks = subsets.map(|bits| {
+            let is_in = |at: &usize| bits & (1 << at) != 0;
+            (0..self.marks.len()).filter(is_in).map(|at| self.marks[at]).collect::<Vec<_>>()
+        });
+        let marks = marks.find(|marks| {
+            let marks: Vec<Variant> = marks.iter().map(|known| known.variant).collect();
+            plain.clone().marked(&marks).predicts(self.seen)
+        })?;
+        Some(self.chosen.iter().copied().chain(marks).collect())
     }
 
     fn pick(&mut self, from: &[&'static Known], size: usize) -> Option<Vec<&'static Known>> {
         if size == 0 {
-            return self.predicts(&self.chosen).then(|| self.chosen.clone());
+            return self.marked();
         }
         for (at, known) in from.iter().enumerate() {
             self.chosen.push(known);
@@ -305,7 +350,7 @@ impl Search<'_> {
 }
 
 /// Returns the compared parts of a response.
-fn outcome(ask: &Ask, model: &Model<'_>, reply: &Reply) -> Result<Outcome, String> {
+fn outcome(ask: &Ask, model: &Model<'_>, kind: Kind, reply: &Reply) -> Result<Outcome, String> {
     let Some(answer) = decoded(reply)? else { return Ok(Outcome::Silence) };
     if answer.has(flag::TC) {
         return Ok(Outcome::Truncated);
@@ -317,6 +362,8 @@ fn outcome(ask: &Ask, model: &Model<'_>, reply: &Reply) -> Result<Outcome, Strin
         aa: answer.has(flag::AA),
         ad: (!ask.cd).then(|| answer.has(flag::AD)),
         answer: contents(&answer),
+        // Unbound and PowerDNS have no such setting, and count TTLs of rules down.
+        ttls: matches!(kind, Kind::Nomen | Kind::Bind).then(|| ttls(&answer)),
         soa: soa.map(|record| record.owner.clone()),
     }))
 }
@@ -324,6 +371,11 @@ fn outcome(ask: &Ask, model: &Model<'_>, reply: &Reply) -> Result<Outcome, Strin
 fn contents(answer: &Answer) -> std::collections::BTreeSet<(Name, u16, Vec<u8>)> {
     let records = answer.sections[0].iter().filter(|record| record.rtype != rtype::RRSIG);
     records.map(|record| (record.owner.clone(), record.rtype, record.rdata.clone())).collect()
+}
+
+fn ttls(answer: &Answer) -> Ttls {
+    let records = answer.sections[0].iter();
+    records.map(|record| ((record.owner.clone(), record.rtype), record.ttl)).collect()
 }
 
 impl Model<'_> {

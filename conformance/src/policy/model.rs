@@ -2,19 +2,23 @@
 //! a choice): predicts the response to a query, and which rule decides. Naive: looks at every rule of every
 //! zone.
 
-use super::data::{Data, DataZones, Found};
-use super::rules::{Action, Override, Policy, PolicyZone, Trigger, TriggerKind};
+use super::data::{Data, DataZone, DataZones, Found, NameServer};
+use super::rules::{Action, Override, Policy, PolicyZone, Prefix, RULE_TTL, Trigger, TriggerKind};
 use super::variants::{Variant, Variants};
 use crate::name::Name;
 use crate::query::{Transport, rtype};
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// Labels of the highest names whose name servers are looked at: `min-ns-dots` is 1.
+/// Labels of the highest names whose name servers are looked at without `min-ns-dots`.
 const MIN_NS_LABELS: usize = 2;
+/// TTL of blocked answers in nomen, `block-ttl`.
+const BLOCK_TTL: u32 = 60;
+/// TTL in BIND of a rule without records of the QTYPE, `DNS_RPZ_TTL_DEFAULT`.
+const SHORT_TTL: u32 = 5;
 /// Maximum number of aliases in a chain.
 const MAX_CHAIN: usize = 20;
 
@@ -52,6 +56,33 @@ pub(crate) struct Seen {
     pub answer: BTreeSet<(Name, u16, Vec<u8>)>,
     /// The policy zone whose SOA record is in the additional section.
     pub soa: Option<Name>,
+    /// TTLs of RRsets in the answer section: of a prediction, those that rules make; `None` where they are
+    /// not compared.
+    pub ttls: Option<Ttls>,
+}
+
+/// TTLs of RRsets, by owner and type.
+pub(crate) type Ttls = BTreeMap<(Name, u16), u32>;
+
+impl Outcome {
+    /// Changes the marks of a rewritten response, as [`Variant::Authoritative`] and [`Variant::NoSoa`] do.
+    pub(crate) fn marked(mut self, marks: &[Variant]) -> Self {
+        if let Self::Reply(seen) = &mut self {
+            seen.aa |= seen.soa.is_some() && marks.contains(&Variant::Authoritative);
+            seen.soa = seen.soa.take().filter(|_| !marks.contains(&Variant::NoSoa));
+        }
+        self
+    }
+
+    /// Whether a response is as predicted.
+    pub(crate) fn predicts(&self, response: &Self) -> bool {
+        let (Self::Reply(this), Self::Reply(other)) = (self, response) else { return self == response };
+        let ttls = other.ttls.clone();
+        let has_ttl = |(key, ttl): (&(Name, u16), &u32)| {
+            other.ttls.as_ref().is_none_or(|ttls| ttls.get(key) == Some(ttl))
+        };
+        this.ttls.iter().flatten().all(has_ttl) && Seen { ttls, ..this.clone() } == *other
+    }
 }
 
 /// The rule that decides.
@@ -80,7 +111,7 @@ mod rcode {
 type Matching = (TriggerKind, Fit, Hit);
 
 /// A name, and whether each of the changes is there on which the rules that match depend.
-type MatchingKey = (Name, [bool; 4]);
+type MatchingKey = (Name, [bool; 6]);
 
 /// What has been found out for one query.
 #[derive(Debug, Default)]
@@ -104,6 +135,7 @@ struct Making<'a> {
     ask: &'a Ask,
     variants: &'a Variants,
     answer: BTreeSet<(Name, u16, Vec<u8>)>,
+    ttls: Ttls,
     secure: bool,
     /// The answer up to the alias of the first rule that makes one.
     kept: Option<BTreeSet<(Name, u16, Vec<u8>)>>,
@@ -124,8 +156,8 @@ enum Step {
 
 impl<'a> Making<'a> {
     fn new(ask: &'a Ask, variants: &'a Variants) -> Self {
-        let answer = BTreeSet::new();
-        Self { ask, variants, answer, secure: true, kept: None, rewritten: None, passed: None }
+        let (answer, ttls) = (BTreeSet::new(), Ttls::new());
+        Self { ask, variants, answer, ttls, secure: true, kept: None, rewritten: None, passed: None }
     }
 }
 
@@ -139,6 +171,21 @@ impl Making<'_> {
             return;
         }
         self.answer.insert((owner.lower(), data.rtype(), data.to_wire()));
+    }
+
+    /// Adds a record that a rule makes.
+    fn put_of_rule(&mut self, owner: &Name, data: &Data, zone: &PolicyZone, hit: &Hit) {
+        let has_rdataset = match zone.rules.get(&hit.trigger) {
+            Some(Action::Local(records)) => has(records, self.ask.qtype),
+            _ => true,
+        };
+        let ttl = match zone.given {
+            Override::With(_) if self.variants.has(Variant::OverrideBlockTtl) => BLOCK_TTL,
+            Override::With(_) if self.variants.has(Variant::OverrideShortTtl) && !has_rdataset => SHORT_TTL,
+            _ => RULE_TTL,
+        };
+        self.put(owner, data);
+        self.ttls.insert((owner.lower(), data.rtype()), ttl.min(zone.max_ttl));
     }
 
     /// Whether rules apply to the next name.
@@ -158,6 +205,7 @@ impl Making<'_> {
             rcode,
             aa: soa.is_some() && self.variants.has(Variant::Authoritative),
             ad: (!ask.cd).then_some(self.secure && (ask.dnssec_ok || ask.ad)),
+            ttls: Some(self.ttls).filter(|_| !self.answer.is_empty()),
             answer: self.answer,
             soa: soa.filter(|_| !self.variants.has(Variant::NoSoa)),
         };
@@ -178,7 +226,9 @@ impl<'a> Model<'a> {
         let mut seen = BTreeSet::new();
         for position in 0..MAX_CHAIN {
             if !seen.insert(name.lower()) && variants.has(Variant::LoopFails) {
-                making.rewritten = making.rewritten.filter(|_| !variants.has(Variant::NoSoa));
+                making.answer.clear();
+                making.rewritten = None;
+                making.secure = false;
                 return making.end(self.policy, rcode::SERVFAIL);
             }
             let found = self.find(&name, ask.qtype);
@@ -209,6 +259,10 @@ impl<'a> Model<'a> {
             making.secure &= variants.has(Variant::AdKept);
             return Some(Step::End(rcode::SERVFAIL));
         }
+        let again = || self.rule_about_data(making, name, &hit);
+        if let Some(hit) = again().filter(|_| is_ns && variants.has(Variant::OwnDataRewritten)) {
+            return self.apply(making, name, hit);
+        }
         match &hit.action {
             Action::Local(_) if is_ns && variants.has(Variant::NsDataLost) => {
                 making.secure = false;
@@ -223,11 +277,17 @@ impl<'a> Model<'a> {
                 return Some(Step::Other(Outcome::Truncated, hit));
             }
             Action::TcpOnly if variants.has(Variant::TcpOnlyLeaks) => {
-                making.answer.clear();
+                if variants.has(Variant::ChainDropped) {
+                    making.answer.clear();
+                }
                 making.secure = false;
                 return Some(Step::End(rcode::UNASSIGNED));
             }
             Action::TcpOnly if variants.has(Variant::TcpOnlyIsNodata) => {}
+            Action::Cname(target) if variants.has(Variant::SelfAliasPasses) && *target == name.lower() => {
+                making.passed = Some(hit);
+                return None;
+            }
             Action::TcpOnly | Action::Passthru => {
                 making.passed = Some(hit);
                 return None;
@@ -241,12 +301,32 @@ impl<'a> Model<'a> {
             Err(rcode::YXDOMAIN) if variants.has(Variant::TooLongSilent) => {
                 Step::Other(Outcome::Silence, hit)
             }
-            Err(rcode) => Step::End(rcode),
+            Err(rcode) => {
+                making.secure |= rcode == rcode::YXDOMAIN && variants.has(Variant::AdOfTooLong);
+                Step::End(rcode)
+            }
             Ok(next) => {
                 making.kept.get_or_insert_with(|| making.answer.clone());
                 making.secure = variants.has(Variant::AdOfTarget);
                 Step::On(next)
             }
+        })
+    }
+
+    /// Returns the IP rule that matches the addresses of a rule.
+    fn rule_about_data(&self, making: &Making<'_>, name: &Name, hit: &Hit) -> Option<Hit> {
+        let Action::Local(data) = &hit.action else { return None };
+        let wanted = data.iter().filter(|data| data.rtype() == making.ask.qtype).cloned().collect();
+        let found = Found::Records(wanted);
+        let zones = self.policy.zones.iter().enumerate();
+        zones.filter(|(_, policy)| policy.given != Override::Disabled).find_map(|(zone, policy)| {
+            let rules = policy.rules.iter().filter(|(trigger, _)| trigger.kind() == TriggerKind::Ip);
+            let fit =
+                |trigger: &Trigger| self.fit(policy, trigger, making.ask, name, &found, making.variants);
+            let best = rules.filter_map(|(trigger, own)| Some((fit(trigger)?, trigger, own)));
+            let (_, trigger, own) = best.min_by(|a, b| a.0.cmp(&b.0))?;
+            let action = given(policy, own);
+            Some(Hit { zone, trigger: trigger.clone(), action, position: hit.position })
         })
     }
 
@@ -275,25 +355,34 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the hits of all rules that match somewhere on the chain, each as if it decided.
-    pub(crate) fn candidates(&self, ask: &Ask) -> Vec<Hit> {
+    /// Returns the hits of all rules that match somewhere on the chain, each as if it decided; with `own`,
+    /// also with its own action where an override makes an alias.
+    pub(crate) fn candidates(&self, ask: &Ask, variants: &Variants, own: bool) -> Vec<Hit> {
         let mut out = Vec::new();
         for (position, (name, found)) in self.chain(ask).into_iter().enumerate() {
             for (zone, policy) in self.policy.zones.iter().enumerate() {
                 if policy.given == Override::Disabled {
                     continue;
                 }
-                let fits = |trigger: &Trigger| self.fits(policy, trigger, ask, &name, &found);
+                let fits =
+                    |trigger: &Trigger| self.fit(policy, trigger, ask, &name, &found, variants).is_some();
                 let matching = policy.rules.iter().filter(|(trigger, _)| fits(trigger));
-                out.extend(matching.map(|(trigger, own)| Hit {
-                    zone,
-                    trigger: trigger.clone(),
-                    action: given(policy, own),
-                    position,
-                }));
+                for (trigger, action) in matching {
+                    let hit = |action| Hit { zone, trigger: trigger.clone(), action, position };
+                    out.push(hit(given(policy, action)));
+                    if own && matches!(policy.given, Override::With(Action::Cname(_))) {
+                        out.push(hit(action.clone()));
+                    }
+                }
             }
         }
         out
+    }
+
+    /// Whether a hit has the rule's own action in spite of an override.
+    pub(crate) fn is_own(&self, hit: &Hit) -> bool {
+        let zone = &self.policy.zones[hit.zone];
+        zone.rules.get(&hit.trigger).is_some_and(|own| given(zone, own) != hit.action)
     }
 
     /// Returns the names of the chain without any policy, with what is found at each.
@@ -310,12 +399,15 @@ impl<'a> Model<'a> {
         out
     }
 
-    /// Whether a rule about name servers matches for the name of a server that is asked for the chain.
-    pub(crate) fn keeps_from_asking(&self, ask: &Ask) -> bool {
-        let variants = Variants::default();
-        self.chain(ask).iter().flat_map(|(name, _)| self.servers(name, &variants)).any(|server| {
-            let all = self.matching_at(ask, &server.name, &Found::NoData, &variants);
-            all.iter().any(|(kind, ..)| matches!(kind, TriggerKind::Nsdname | TriggerKind::Nsip))
+    /// Whether a rule matches for the name or the address of a server that is asked for the chain.
+    pub(crate) fn keeps_from_asking(&self, ask: &Ask, variants: &Variants) -> bool {
+        let active = |zone: &&PolicyZone| zone.given != Override::Disabled;
+        let rules = || self.policy.zones.iter().filter(active).flat_map(|zone| zone.rules.keys());
+        self.chain(ask).iter().flat_map(|(name, _)| self.servers(name, variants)).any(|(_, server)| {
+            let all = self.matching_at(ask, &server.name, &Found::NoData, variants);
+            let is_in = |prefix: &Prefix| server.addresses.iter().any(|ip| prefix.contains(*ip));
+            all.iter().any(|(kind, ..)| !matches!(kind, TriggerKind::ClientIp | TriggerKind::Ip))
+                || rules().any(|rule| matches!(rule, Trigger::Ip(prefix) if is_in(prefix)))
         })
     }
 
@@ -334,7 +426,8 @@ impl<'a> Model<'a> {
     /// Applies a rule: returns the name at which resolution goes on, or the RCODE.
     fn rewrite(&self, making: &mut Making<'_>, name: &Name, hit: &Hit) -> Result<Name, u16> {
         let action = &hit.action;
-        let is_override = self.policy.zones[hit.zone].given != Override::Given;
+        let zone = &self.policy.zones[hit.zone];
+        let is_override = zone.given != Override::Given;
         if making.variants.has(Variant::ChainDropped)
             && !matches!(action, Action::Cname(_) | Action::WildCname(_))
         {
@@ -350,7 +443,7 @@ impl<'a> Model<'a> {
                 let qtype = making.ask.qtype;
                 let most = if making.variants.has(Variant::OneRecord) { 1 } else { usize::MAX };
                 let wanted = data.iter().rev().filter(|data| data.rtype() == qtype).take(most);
-                wanted.for_each(|data| making.put(name, data));
+                wanted.for_each(|data| making.put_of_rule(name, data, zone, hit));
                 return Err(rcode::NOERROR);
             }
             Action::Cname(target) => target.clone(),
@@ -361,7 +454,7 @@ impl<'a> Model<'a> {
         if !target.is_legal() {
             return Err(rcode::YXDOMAIN);
         }
-        making.put(name, &Data::Cname(target.clone()));
+        making.put_of_rule(name, &Data::Cname(target.clone()), zone, hit);
         let is_record = matches!(action, Action::Cname(_)) && !is_override;
         let follows = !is_record && making.variants.has(Variant::CnameTypeFollowed)
             || making.variants.has(Variant::CnameTypeOneStep);
@@ -405,6 +498,8 @@ impl<'a> Model<'a> {
             Variant::PrefixesByLabels,
             Variant::PrefixLengthLost,
             Variant::NsOfZone,
+            Variant::WithoutNsDots,
+            Variant::NsOfTop,
         ];
         let key = (name.lower(), decisive.map(|variant| variants.has(variant)));
         if let Some(known) = self.memo.matching.borrow().get(&key) {
@@ -443,7 +538,7 @@ impl<'a> Model<'a> {
         found: &Found,
         variants: &Variants,
     ) -> Option<Fit> {
-        let by_prefix = |prefix: super::rules::Prefix, among: &[IpAddr]| {
+        let by_prefix = |prefix: Prefix, among: &[IpAddr]| {
             let is_in = among.iter().any(|ip| prefix.contains(*ip));
             let order = if variants.has(Variant::PrefixesByLabels) {
                 Order::Labels(prefix.labels())
@@ -469,25 +564,35 @@ impl<'a> Model<'a> {
                 by_prefix(*prefix, &records.iter().filter_map(Data::address).collect::<Vec<_>>())
             }
             Trigger::Nsdname(of_rule) => {
-                let servers = self.servers(name, variants).map(|server| &server.name);
-                servers.filter_map(|server| by_name(of_rule, server)).min()
+                let fit = |(zone, server): (&DataZone, &NameServer)| {
+                    Some(by_name(of_rule, &server.name)?.of_servers(zone))
+                };
+                self.servers(name, variants).filter_map(fit).min()
             }
             Trigger::Nsip(prefix) => {
                 let servers = self.servers(name, variants);
-                by_prefix(*prefix, &servers.flat_map(|server| server.addresses.clone()).collect::<Vec<_>>())
+                by_prefix(
+                    *prefix,
+                    &servers.flat_map(|(_, server)| server.addresses.clone()).collect::<Vec<_>>(),
+                )
             }
         }
     }
 
     /// Returns the name servers of all zones that contain a name, except for the highest ones.
-    fn servers(&self, name: &Name, variants: &Variants) -> impl Iterator<Item = &super::data::NameServer> {
+    fn servers(&self, name: &Name, variants: &Variants) -> impl Iterator<Item = (&DataZone, &NameServer)> {
         let only = variants.has(Variant::NsOfZone).then(|| &self.data.zone_of(name).apex);
         let above = self.data.zones.iter().filter(move |zone| name.is_under(&zone.apex));
-        let fits = move |zone: &&super::data::DataZone| only.is_none_or(|apex| *apex == zone.apex);
+        let least = match () {
+            () if variants.has(Variant::NsOfTop) => 0,
+            () if variants.has(Variant::WithoutNsDots) => MIN_NS_LABELS,
+            () => self.policy.min_ns_dots + 1,
+        };
+        let fits = move |zone: &&DataZone| only.is_none_or(|apex| *apex == zone.apex);
         above
             .filter(fits)
-            .filter(move |zone| zone.apex.0.len() >= MIN_NS_LABELS)
-            .flat_map(|zone| &zone.servers)
+            .filter(move |zone| zone.apex.0.len() >= least)
+            .flat_map(|zone| zone.servers.iter().map(move |server| (zone, server)))
     }
 }
 
@@ -517,10 +622,21 @@ fn stage(kind: TriggerKind, variants: &Variants) -> usize {
 /// How well a rule fits; lower is better.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
-    /// An exact name before wildcards, and of those the longest.
-    Name(bool, Reverse<usize>),
+    /// An exact name before wildcards, and of those the longest; of name servers, those of the zone that is
+    /// nearest to the name.
+    Name(bool, Reverse<usize>, Reverse<usize>),
     /// The longest prefix, and of those the first.
     Bits(Reverse<u8>, Order),
+}
+
+impl Fit {
+    /// Returns it for the name of a server of this zone.
+    fn of_servers(self, zone: &DataZone) -> Self {
+        match self {
+            Self::Name(is_wildcard, length, _) => Self::Name(is_wildcard, length, Reverse(zone.apex.0.len())),
+            other @ Self::Bits(..) => other,
+        }
+    }
 }
 
 /// Order of prefixes of equal length.
@@ -546,7 +662,7 @@ fn by_name(of_rule: &Name, name: &Name) -> Option<Fit> {
         true => name.0.len() >= of_rule.0.len() && name.is_under(&of_rule.parent()),
         false => name.lower() == of_rule.lower(),
     };
-    fits.then(|| Fit::Name(of_rule.is_wildcard(), Reverse(of_rule.0.len())))
+    fits.then(|| Fit::Name(of_rule.is_wildcard(), Reverse(of_rule.0.len()), Reverse(0)))
 }
 
 fn given(policy: &PolicyZone, own: &Action) -> Action {

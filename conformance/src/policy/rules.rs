@@ -1,6 +1,7 @@
 //! Response policy zones: their rules, made from a seed so that they overlap, and their text.
 
 use super::data::{Data, DataZones, name, under};
+use crate::internet::sites::of_both;
 use crate::name::Name;
 use crate::rng::Rng;
 use std::collections::BTreeMap;
@@ -8,12 +9,16 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses of the clients.
-pub(crate) const CLIENTS: [Ipv4Addr; 4] = [
-    Ipv4Addr::new(198, 18, 210, 1),
-    Ipv4Addr::new(198, 18, 210, 2),
-    Ipv4Addr::new(198, 18, 211, 5),
-    Ipv4Addr::new(198, 18, 220, 77),
+pub(crate) const CLIENTS: [IpAddr; 6] = [
+    of_both(210, 1)[0],
+    of_both(210, 2)[0],
+    of_both(211, 5)[0],
+    of_both(220, 77)[0],
+    of_both(210, 1)[1],
+    of_both(211, 5)[1],
 ];
+/// TTL of rules.
+pub(crate) const RULE_TTL: u32 = 300;
 
 /// Kind of trigger, in the order in which rules of one zone are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -221,6 +226,8 @@ pub(crate) struct PolicyZone {
     pub name: Name,
     /// Its configuration.
     pub given: Override,
+    /// The longest TTL of its records in responses.
+    pub max_ttl: u32,
     /// Its rules.
     pub rules: BTreeMap<Trigger, Action>,
 }
@@ -229,7 +236,7 @@ impl PolicyZone {
     /// Returns the zone file. With `action`, all rules have that one.
     pub(crate) fn text(&self, action: Option<&Action>) -> String {
         let mut out = format!(
-            "$TTL 300\n$ORIGIN {}\n@ SOA localhost. root.localhost. 1 3600 600 86400 300\n@ NS localhost.\n",
+            "$TTL {RULE_TTL}\n$ORIGIN {}\n@ SOA localhost. root.localhost. 1 3600 600 86400 300\n@ NS localhost.\n",
             self.name
         );
         for (trigger, own) in &self.rules {
@@ -250,6 +257,8 @@ pub(crate) struct Policy {
     pub break_dnssec: bool,
     /// Whether a rule about the name waits for the name's own answer.
     pub qname_wait: bool,
+    /// Dots of the highest names whose name servers are compared.
+    pub min_ns_dots: usize,
 }
 
 /// Makes policies.
@@ -274,7 +283,8 @@ impl<'d> Maker<'d> {
         let count = 1 + rng.below(5);
         let overrides = rng.chance(40);
         let zones = (1..=count).map(|n| self.zone(n, overrides, rng)).collect();
-        Policy { zones, break_dnssec: rng.chance(35), qname_wait: rng.chance(50) }
+        let min_ns_dots = if rng.chance(25) { 2 } else { 1 };
+        Policy { zones, break_dnssec: rng.chance(35), qname_wait: rng.chance(50), min_ns_dots }
     }
 
     fn zone(&self, number: usize, overrides: bool, rng: &mut Rng) -> PolicyZone {
@@ -298,7 +308,8 @@ impl<'d> Maker<'d> {
                 rules.insert(trigger, action);
             }
         }
-        PolicyZone { name: name(&format!("rpz{number}.test.")), given, rules }
+        let max_ttl = *rng.pick(&[5, 60, 3600]);
+        PolicyZone { name: name(&format!("rpz{number}.test.")), given, max_ttl, rules }
     }
 
     fn given(&self, rng: &mut Rng) -> Override {
@@ -316,8 +327,9 @@ impl<'d> Maker<'d> {
     fn trigger(&self, kind: TriggerKind, rng: &mut Rng) -> Trigger {
         match kind {
             TriggerKind::ClientIp => {
-                let len = *rng.pick(&[32, 32, 30, 24]);
-                Trigger::ClientIp(Prefix::of((*rng.pick(&CLIENTS)).into(), len))
+                let ip = *rng.pick(&CLIENTS);
+                let len = *rng.pick(if ip.is_ipv4() { &[32, 32, 30, 24] } else { &[128, 128, 64, 48] });
+                Trigger::ClientIp(Prefix::of(ip, len))
             }
             TriggerKind::Qname => Trigger::Qname(self.qname(rng)),
             TriggerKind::Ip => {

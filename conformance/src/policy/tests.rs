@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 fn zone(number: usize, rules: &[(Trigger, Action)]) -> PolicyZone {
     let rules: BTreeMap<_, _> = rules.iter().cloned().collect();
-    PolicyZone { name: name(&format!("rpz{number}.test.")), given: Override::Given, rules }
+    PolicyZone { name: name(&format!("rpz{number}.test.")), given: Override::Given, max_ttl: 60, rules }
 }
 
 fn policy(zones: Vec<PolicyZone>) -> Policy {
-    Policy { zones, break_dnssec: false, qname_wait: true }
+    Policy { zones, break_dnssec: false, qname_wait: true, min_ns_dots: 1 }
 }
 
 fn ask(text: &str) -> Ask {
     Ask {
         name: name(text),
         qtype: rtype::A,
-        client: CLIENTS[0].into(),
+        client: CLIENTS[0],
         dnssec_ok: false,
         ad: false,
         cd: false,
@@ -48,7 +48,7 @@ fn seen(outcome: Outcome) -> Seen {
 
 #[test]
 fn the_first_zone_decides_then_the_kind_then_the_longest_name() {
-    let client = Trigger::ClientIp(Prefix::of(CLIENTS[0].into(), 32));
+    let client = Trigger::ClientIp(Prefix::of(CLIENTS[0], 32));
     let named = zone(1, &[(qname("*.d.bare."), Action::Nodata), (qname("h0.d.bare."), Action::Nxdomain)]);
     let by_client = zone(2, &[(client.clone(), Action::Drop), (qname("h0.d.bare."), Action::Nodata)]);
     let all = policy(vec![named.clone(), by_client.clone()]);
@@ -110,6 +110,84 @@ fn name_servers_of_all_zones_above_a_name_count() {
     assert_eq!(seen(predict(&all, &ask("h0.sub.a.sig."), &[])).rcode, 3);
     assert_eq!(seen(predict(&all, &ask("h0.sub.a.sig."), &[Variant::NsOfZone])).rcode, 0);
     assert_eq!(seen(predict(&all, &ask("h0.b.sig."), &[])).rcode, 0);
+}
+
+#[test]
+fn of_equal_names_of_servers_the_nearest_decides() {
+    let far = (Trigger::Nsdname(name("*.d.bare.")), Action::Nxdomain);
+    let near = (Trigger::Nsdname(name("*.host.bare.")), Action::Nodata);
+    let all = policy(vec![zone(1, &[far, near])]);
+    assert_eq!(seen(predict(&all, &ask("gone.d.bare."), &[])).rcode, 3);
+    assert_eq!(seen(predict(&all, &ask("gone.sub.d.bare."), &[])).rcode, 0);
+}
+
+#[test]
+fn min_ns_dots_leaves_the_servers_of_high_zones_out() {
+    let mut all = policy(vec![zone(1, &[(Trigger::Nsdname(name("ns0.d.bare.")), Action::Drop)])]);
+    assert_eq!(predict(&all, &ask("h0.d.bare."), &[]), Outcome::Silence);
+    all.min_ns_dots = 2;
+    assert_eq!(seen(predict(&all, &ask("h0.d.bare."), &[])).rcode, 0);
+    assert_eq!(predict(&all, &ask("h0.d.bare."), &[Variant::WithoutNsDots]), Outcome::Silence);
+    let top = policy(vec![zone(1, &[(Trigger::Nsdname(name("ns.nic.bare.")), Action::Drop)])]);
+    assert_eq!(seen(predict(&top, &ask("h0.d.bare."), &[])).rcode, 0);
+    assert_eq!(predict(&top, &ask("h0.d.bare."), &[Variant::NsOfTop]), Outcome::Silence);
+}
+
+#[test]
+fn a_loop_fails_and_an_alias_to_itself_passes() {
+    let rules = [
+        (qname("h0.d.bare."), Action::Cname(name("h1.d.bare."))),
+        (qname("h1.d.bare."), Action::Cname(name("h0.d.bare."))),
+    ];
+    let all = policy(vec![zone(1, &rules)]);
+    let again = [Variant::RewritesAgain, Variant::LoopFails];
+    let failed = seen(predict(&all, &ask("h0.d.bare."), &again));
+    assert_eq!((failed.rcode, failed.answer.len(), failed.soa), (2, 0, None));
+    let own = policy(vec![zone(1, &[(qname("*.d.bare."), Action::Cname(name("h0.d.bare.")))])]);
+    let passed = seen(predict(&own, &ask("h0.d.bare."), &[Variant::LoopFails, Variant::SelfAliasPasses]));
+    let plain = seen(predict(&policy(Vec::new()), &ask("h0.d.bare."), &[]));
+    assert_eq!((passed.rcode, passed.answer, passed.soa), (0, plain.answer, None));
+}
+
+#[test]
+fn ttls_of_rules_are_compared_where_they_are_known() {
+    let mut all = policy(vec![zone(1, &[(qname("h0.d.bare."), Action::Cname(name("h1.garden.bare.")))])]);
+    let ask = ask("h0.d.bare.");
+    let ttl = |all: &Policy, set: &[Variant]| {
+        let ttls = seen(predict(all, &ask, set)).ttls.unwrap();
+        ttls[&(ask.name.clone(), rtype::CNAME)]
+    };
+    assert_eq!(ttl(&all, &[]), 60, "max-ttl");
+    all.zones[0].max_ttl = 3600;
+    assert_eq!(ttl(&all, &[]), 300);
+    all.zones[0].given = Override::With(Action::Cname(name("h1.garden.bare.")));
+    assert_eq!(ttl(&all, &[Variant::OverrideBlockTtl]), 60);
+    let prediction = predict(&all, &ask, &[]);
+    let mut response = seen(prediction.clone());
+    response.ttls = None;
+    assert!(prediction.predicts(&Outcome::Reply(response.clone())));
+    response.ttls = Some(BTreeMap::from([((ask.name.clone(), rtype::CNAME), 299)]));
+    assert!(!prediction.predicts(&Outcome::Reply(response)));
+}
+
+#[test]
+fn marks_are_those_of_a_rewritten_response() {
+    let all = policy(vec![zone(1, &[(qname("h0.d.bare."), Action::Nxdomain)])]);
+    let marks = [Variant::Authoritative, Variant::NoSoa];
+    for name in ["h0.d.bare.", "h1.d.bare."] {
+        for set in [&marks[..], &marks[..1], &marks[1..], &[]] {
+            assert_eq!(predict(&all, &ask(name), &[]).marked(set), predict(&all, &ask(name), set));
+        }
+    }
+}
+
+#[test]
+fn an_ip_rule_about_the_data_of_a_rule() {
+    let server = (Trigger::Nsdname(name("ns0.d.bare.")), Action::Local(vec![Data::A([192, 0, 2, 1].into())]));
+    let by_ip = (Trigger::Ip(Prefix::of([192, 0, 2, 0].into(), 24)), Action::Nxdomain);
+    let all = policy(vec![zone(1, &[server]), zone(2, &[by_ip])]);
+    assert_eq!(seen(predict(&all, &ask("gone.d.bare."), &[])).answer.len(), 1);
+    assert_eq!(seen(predict(&all, &ask("gone.d.bare."), &[Variant::OwnDataRewritten])).rcode, 3);
 }
 
 #[test]

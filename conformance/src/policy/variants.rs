@@ -4,7 +4,7 @@
 
 use super::model::Hit;
 use crate::servers::Kind;
-use Kind::{Bind, Recursor, Unbound};
+use Kind::{Bind, Nomen, Recursor, Unbound};
 use Often::{Always, Sometimes};
 
 /// A change of the model.
@@ -18,15 +18,20 @@ pub(crate) enum Variant {
     CnameTypeFollowed,
     CnameTypeOneStep,
     RewritesSigned,
+    OverrideBlockTtl,
+    OverrideShortTtl,
     Authoritative,
     NoSoa,
     AdOfTarget,
     AdKept,
     AdLost,
+    AdOfTooLong,
     ClientsFirst,
     NamesFirst,
     WithoutNs,
     NsOfZone,
+    WithoutNsDots,
+    NsOfTop,
     PassthruOnce,
     CnameAlone,
     TargetLeftOut,
@@ -34,6 +39,7 @@ pub(crate) enum Variant {
     RewritesAgain,
     LoopFails,
     LoopLeftOut,
+    SelfAliasPasses,
     TwoAliases,
     WildcardKept,
     WildcardNotFound,
@@ -42,6 +48,7 @@ pub(crate) enum Variant {
     TcpOnlyLeaks,
     NsFails,
     NsDataLost,
+    OwnDataRewritten,
     DataOrAnswer,
     ChainDropped,
     AtQueryName,
@@ -50,6 +57,10 @@ pub(crate) enum Variant {
     OtherRule,
     /// Not a change of the model by itself.
     AfterAlias,
+    /// Not a change of the model by itself.
+    OverrideLeftOut,
+    /// Not a change of the model by itself.
+    AnswerCut,
 }
 
 /// Whether a server differs always, or depending on its cache and on the kind of rule.
@@ -137,6 +148,20 @@ pub(crate) const KNOWN: &[Known] = &[
               Unbound and PowerDNS always do, and have no such setting.",
     },
     Known {
+        variant: Variant::OverrideBlockTtl,
+        id: "policy-override-block-ttl",
+        servers: &[Always(Nomen)],
+        why: "The TTL of an alias that an override makes. In nomen it is block-ttl (docs/BLOCKING.md), capped by \
+              max-ttl, as the record is none of the zone; in BIND it is that of the rule's own records.",
+    },
+    Known {
+        variant: Variant::OverrideShortTtl,
+        id: "policy-override-short-ttl",
+        servers: &[Always(Bind)],
+        why: "The TTL of an alias that an override makes, where the rule itself has records of other types only. \
+              BIND has no TTL of the rule then, and takes 5 seconds (DNS_RPZ_TTL_DEFAULT).",
+    },
+    Known {
         variant: Variant::Authoritative,
         id: "policy-authoritative",
         servers: &[Sometimes(Unbound)],
@@ -172,6 +197,13 @@ pub(crate) const KNOWN: &[Known] = &[
               after a query with CD has brought them there.",
     },
     Known {
+        variant: Variant::AdOfTooLong,
+        id: "policy-ad-of-too-long",
+        servers: &[Sometimes(Bind)],
+        why: "A wildcard alias whose target is too long. BIND sends some of these responses with AD. RFC 4035, \
+              section 3.2.3: AD is for authentic data, and there is none.",
+    },
+    Known {
         variant: Variant::ClientsFirst,
         id: "policy-clients-first",
         servers: &[Always(Recursor)],
@@ -198,9 +230,25 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         variant: Variant::NsOfZone,
         id: "policy-ns-of-zone",
-        servers: &[Sometimes(Unbound)],
-        why: "A rule about the name servers of a zone above that of the name. BIND compares all of them, up to \
-              min-ns-dots; Unbound those of the zone whose servers it asks.",
+        servers: &[Sometimes(Bind), Sometimes(Unbound)],
+        why: "A rule about the name servers of a zone above that of the name. The draft, section 4.4: the name \
+              servers of all these zones count, up to min-ns-dots. Unbound compares those of the zone whose \
+              servers it asks; in BIND the others are missing where a later zone has a rule about the nearest ones.",
+    },
+    Known {
+        variant: Variant::WithoutNsDots,
+        id: "policy-without-ns-dots",
+        servers: &[Always(Unbound), Always(Recursor)],
+        why: "A rule about the name servers of a zone below a top-level domain, with min-ns-dots 2. That is a \
+              setting of BIND, which then leaves these servers out; Unbound and PowerDNS have none.",
+    },
+    Known {
+        variant: Variant::NsOfTop,
+        id: "policy-ns-of-top",
+        servers: &[Sometimes(Unbound), Sometimes(Recursor)],
+        why: "A rule about the name servers of a top-level domain or of the root. BIND leaves these out, by its \
+              default of min-ns-dots; Unbound and PowerDNS apply the rule when they ask these servers, so for \
+              all names below.",
     },
     Known {
         variant: Variant::PassthruOnce,
@@ -239,9 +287,18 @@ pub(crate) const KNOWN: &[Known] = &[
     Known {
         variant: Variant::LoopFails,
         id: "policy-loop-fails",
-        servers: &[Sometimes(Unbound), Sometimes(Recursor)],
+        servers: &[Always(Nomen), Sometimes(Unbound), Sometimes(Recursor)],
         why: "A rule's alias leads back to a name of the chain. RFC 1034, section 3.6.2: CNAME loops are \
-              \"signalled as an error\". BIND's chain ends where rules end.",
+              \"signalled as an error\", so the response is SERVFAIL without records. BIND's chain ends where \
+              rules end.",
+    },
+    Known {
+        variant: Variant::SelfAliasPasses,
+        id: "policy-alias-to-itself",
+        servers: &[Always(Nomen)],
+        why: "A rule, or an override, makes an alias of a name to itself. That is the old form of \"rpz-passthru.\", \
+              and the alias would be a loop (RFC 1034, section 3.6.2), so nomen exempts the query. BIND does that \
+              only for a QNAME rule with its own name (dns_rpz_decode_cname); otherwise it sends the alias.",
     },
     Known {
         variant: Variant::LoopLeftOut,
@@ -294,8 +351,9 @@ pub(crate) const KNOWN: &[Known] = &[
         variant: Variant::NsFails,
         id: "policy-ns-fails",
         servers: &[Sometimes(Unbound), Sometimes(Recursor)],
-        why: "A rule about a name server that is in another zone. Unbound and PowerDNS apply it to their own \
-              queries for the server's address too, so they have no server to ask, and respond with SERVFAIL.",
+        why: "A rule about a name server, its name or its address, and the server is in another zone. Unbound and \
+              PowerDNS apply it to their own queries for the server's address too, so they have no server to \
+              ask, and respond with SERVFAIL.",
     },
     Known {
         variant: Variant::NsDataLost,
@@ -303,6 +361,14 @@ pub(crate) const KNOWN: &[Known] = &[
         servers: &[Sometimes(Unbound)],
         why: "A rule about name servers with records. Unbound responds with NODATA to some queries of a type \
               that these records have. The draft, section 3.6: the response has the records.",
+    },
+    Known {
+        variant: Variant::OwnDataRewritten,
+        id: "policy-own-data-rewritten",
+        servers: &[Sometimes(Unbound)],
+        why: "A rule about name servers with addresses, and an IP rule matches these addresses. Unbound applies \
+              the IP rule to them. The draft, section 4.2: an IP rule is about the addresses that are found \
+              without rules.",
     },
     Known {
         variant: Variant::DataOrAnswer,
@@ -355,9 +421,29 @@ pub(crate) const AFTER_ALIAS: Known = Known {
           be SERVFAIL.",
 };
 
+/// A rule's own action holds where an override makes an alias.
+pub(crate) const OVERRIDE_LEFT_OUT: Known = Known {
+    variant: Variant::OverrideLeftOut,
+    id: "policy-override-left-out",
+    servers: &[Sometimes(Unbound)],
+    why: "rpz-cname-override, and the rule matches at a later name of a chain, or its target has a rule again. \
+          Unbound applies the action of the rule itself. The manual of unbound.conf: the override replaces the \
+          actions of all rules of the zone. The response must be exactly that of the rule's own action.",
+};
+
+/// A part of the answer is missing.
+pub(crate) const ANSWER_CUT: Known = Known {
+    variant: Variant::AnswerCut,
+    id: "policy-answer-cut",
+    servers: &[Sometimes(Recursor)],
+    why: "A rule about name servers exempts the query, or demands TCP, and the name has an alias. PowerDNS sends \
+          NOERROR with only a part of the chain. The draft, sections 3.4 and 3.5: the response is that without \
+          any rule. All records must be of that response.",
+};
+
 /// Returns all reasons, in the order of `EXPLAINED.md`.
 pub(crate) fn all() -> impl Iterator<Item = &'static Known> {
-    KNOWN.iter().chain([&AFTER_ALIAS, &OTHER_RULE])
+    KNOWN.iter().chain([&AFTER_ALIAS, &OVERRIDE_LEFT_OUT, &ANSWER_CUT, &OTHER_RULE])
 }
 
 /// A set of changes.
