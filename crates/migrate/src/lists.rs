@@ -16,13 +16,13 @@ pub struct ListFile {
 pub(crate) struct MadeLists {
     /// The folder of their files.
     pub(crate) folder: PathBuf,
-    lists: Vec<(&'static str, Vec<String>)>,
+    lists: Vec<(String, Vec<String>)>,
 }
 
 impl MadeLists {
     /// The files of all lists.
     pub(crate) fn files(&self) -> Vec<ListFile> {
-        let of = |(name, lines): &(&str, Vec<String>)| ListFile {
+        let of = |(name, lines): &(String, Vec<String>)| ListFile {
             path: self.path(name),
             text: lines.iter().map(|line| format!("{line}\n")).collect(),
         };
@@ -30,12 +30,12 @@ impl MadeLists {
     }
 
     /// Adds a line to a list. Returns the path of the list's file if the list is new.
-    pub(crate) fn add(&mut self, name: &'static str, line: String) -> Option<PathBuf> {
-        if let Some((_, lines)) = self.lists.iter_mut().find(|(other, _)| *other == name) {
+    pub(crate) fn add(&mut self, name: &str, line: String) -> Option<PathBuf> {
+        if let Some((_, lines)) = self.lists.iter_mut().find(|(other, _)| other == name) {
             lines.push(line);
             return None;
         }
-        self.lists.push((name, vec![line]));
+        self.lists.push((name.to_owned(), vec![line]));
         Some(self.path(name))
     }
 

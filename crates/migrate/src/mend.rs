@@ -44,13 +44,22 @@ fn policies(nomen: &mut Nomen, words: &mut Vec<String>) {
         nomen.policy = Keys::default();
         nomen.policy_zones.clear();
         nomen.policy_lists.clear();
+        nomen.policy_groups.clear();
     }
-    if nomen.policy_zones.is_empty() {
-        nomen.policy.0.retain(|(key, _)| *key == "block-ttl");
+    // Safe search has rules as those of a policy zone.
+    let searches =
+        nomen.policy_groups.iter().chain([&nomen.policy]).any(|keys| keys.get("safe-search").is_some());
+    if nomen.policy_zones.is_empty() && !searches {
+        nomen.policy.0.retain(|(key, _)| ["block-ttl", "lists"].contains(key));
     }
     for list in nomen.policy_lists.drain(MAX_LISTS.min(nomen.policy_lists.len())..) {
         if let Some(Setting::Text(name)) = list.get("name") {
             words.push(format!("there can be {MAX_LISTS} lists: {name} is left out"));
+            for keys in nomen.policy_groups.iter_mut().chain([&mut nomen.policy]) {
+                if let Some((_, Setting::Texts(lists))) = keys.0.iter_mut().find(|(key, _)| *key == "lists") {
+                    lists.retain(|list| list != name);
+                }
+            }
         }
     }
 }

@@ -135,6 +135,8 @@ pub(crate) struct Nomen {
     /// Response policy zones, first match first.
     pub(crate) policy_zones: Vec<Keys>,
     pub(crate) policy_lists: Vec<Keys>,
+    /// Groups of clients, first match first.
+    pub(crate) policy_groups: Vec<Keys>,
     pub(crate) metrics: Option<Keys>,
     pub(crate) log: Keys,
     pub(crate) dnstap: Option<Keys>,

@@ -4,7 +4,8 @@
 //! each program permits.
 
 use crate::ledger::Coverage;
-use crate::model::{Keys, Setting};
+use crate::model::{Keys, Nomen, Setting, Zone};
+use crate::policy;
 use crate::tree::Statement;
 use crate::work::Work;
 
@@ -45,9 +46,9 @@ impl Work {
         self.narrow.closed = true;
     }
 
-    /// Leaves a zone out unless it becomes a catalog zone.
-    pub(crate) fn serve_as_catalog_alone(&mut self, zone: &str) {
-        self.narrow.only_catalogs.push(zone.to_owned());
+    /// Leaves a zone out unless it becomes a catalog zone, or a policy zone without answers.
+    pub(crate) fn serve_without_answers(&mut self, zone: &str) {
+        self.narrow.unanswered.push(zone.to_owned());
     }
 }
 
@@ -60,15 +61,8 @@ pub(crate) fn is_below(name: &str, domain: &str) -> bool {
 pub(crate) fn write(work: &mut Work) {
     let narrow = std::mem::take(&mut work.narrow);
     let mut domains = narrow.domains;
-    work.nomen.zones.retain(|zone| {
-        let left_out =
-            narrow.only_catalogs.contains(&zone.name) && zone.keys.get("catalog-template").is_none();
-        if left_out {
-            domains.push(zone.name.clone());
-        }
-        !left_out
-    });
     let nomen = &mut work.nomen;
+    domains.extend(leave_out(nomen, &narrow.unanswered));
     let above = |domain: &str| {
         nomen.forwards.iter().chain(&nomen.stubs).any(|rule| match rule.get("domain") {
             Some(Setting::Text(above)) => above != domain && is_below(domain, above),
@@ -117,11 +111,25 @@ pub(crate) fn write(work: &mut Work) {
     if !iterates && nomen.forwards.is_empty() && nomen.stubs.is_empty() {
         nomen.resolver = None;
         nomen.access.clear();
+        leave_out(nomen, &narrow.unanswered);
         words = vec![
             "no server is left that may be asked: there is no [resolver], and recursion is refused".into(),
         ];
     }
     words.into_iter().for_each(|words| work.ledger.unwritten(Coverage::Narrower, words));
+}
+
+/// Leaves out those of these zones that are neither catalog zones nor policy zones. Returns their names.
+fn leave_out(nomen: &mut Nomen, unanswered: &[String]) -> Vec<String> {
+    // Without a resolver, there are no policy zones.
+    let policies = if nomen.resolver.is_some() { &nomen.policy_zones[..] } else { &[] };
+    let is_left_out = |zone: &mut Zone| {
+        let name = Setting::Text(policy::absolute(&zone.name));
+        unanswered.contains(&zone.name)
+            && zone.keys.get("catalog-template").is_none()
+            && !policies.iter().any(|policy| policy.get("name") == Some(&name))
+    };
+    nomen.zones.extract_if(.., is_left_out).map(|zone| zone.name).collect()
 }
 
 /// Removes `forward-first`, since no names are resolved starting at the root servers.

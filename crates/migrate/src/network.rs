@@ -282,6 +282,26 @@ pub(crate) fn of_longest_match(members: &[(bool, Option<Network>)]) -> Vec<Netwo
     out
 }
 
+/// For clients with networks, of which the longest match decides: those of each client, without the
+/// networks of others inside them.
+pub(crate) fn disjoint(clients: &[Vec<Network>]) -> Vec<Vec<Network>> {
+    let of = |(own, networks): (usize, &Vec<Network>)| {
+        let others: Vec<Network> = clients
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != own)
+            .flat_map(|(_, all)| all)
+            .copied()
+            .collect();
+        let left = |network: &Network| {
+            let inside = others.iter().filter(|other| network.covers(**other) && *other != network);
+            without(&[*network], &inside.copied().collect::<Vec<_>>())
+        };
+        networks.iter().flat_map(left).collect()
+    };
+    clients.iter().enumerate().map(of).collect()
+}
+
 fn push(out: &mut Vec<Pass>, pass: Pass) {
     if pass.network.is_some_and(Network::is_mapped) {
         return;
@@ -340,6 +360,19 @@ mod tests {
         let inner = vec![member(true, "10.0.0.0/8"), member(false, "any")];
         let list = [Member { deny: true, client: Client::List(inner) }, member(false, "key:k")];
         assert_eq!(shown(&list), Some(vec!["10.0.0.0/8 key:k".into()]));
+    }
+
+    #[test]
+    fn the_longest_of_overlapping_networks_has_its_addresses_alone() {
+        let networks = |texts: &[&str]| texts.iter().filter_map(|text| Network::parse(text)).collect();
+        let found = disjoint(&[
+            networks(&["10.0.0.0/30", "10.0.0.1"]),
+            networks(&["10.0.0.2", "10.0.0.0/31"]),
+            networks(&["10.0.0.2"]),
+        ]);
+        let shown: Vec<Vec<String>> =
+            found.iter().map(|all| all.iter().map(ToString::to_string).collect()).collect();
+        assert_eq!(shown, [vec!["10.0.0.3", "10.0.0.1"], vec!["10.0.0.2", "10.0.0.0"], vec!["10.0.0.2"]]);
     }
 
     #[test]

@@ -343,7 +343,7 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     let limited = limit(work, &all);
     if limited.is_some() && last(&all, "catalog").is_some_and(|role| role.value() == "consumer") {
         // nomen answers no queries from a zone whose members are served.
-        work.serve_as_catalog_alone(&name);
+        work.serve_without_answers(&name);
     } else if let Some(limit) = limited {
         work.ledger.narrower(limit, LIMITED);
         all.iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));

@@ -1,9 +1,11 @@
-//! `[[policy.zone]]` and `[[policy.list]]`: response policy zones and block lists of several programs.
+//! `[[policy.zone]]`, `[[policy.list]]`, `[[policy.group]]`: response policy zones, block lists and groups of
+//! clients, of several programs.
 
 use std::path::Path;
 
 use crate::ledger::Coverage;
 use crate::model::{Keys, Setting};
+use crate::network::Network;
 use crate::tree::Statement;
 use crate::units;
 use crate::work::{Work, path_text};
@@ -11,9 +13,12 @@ use crate::work::{Work, path_text};
 /// Largest `max-ttl` of a policy zone, in seconds.
 const MAX_TTL: u64 = 604_800;
 
-/// Why a policy zone that clients could not query differs.
-pub(crate) const QUERIED: &str = "nomen has no access list for queries of a policy zone: limit the clients in \
-                                  a firewall if its records are confidential";
+/// Most `[[policy.group]]`.
+pub(crate) const MAX_GROUPS: usize = 64;
+
+/// Why the clients that may query a policy zone get no answers from it.
+pub(crate) const UNANSWERED: &str = "nomen answers every client from a policy zone, or none: these clients get \
+                                     no answers from the zone itself";
 
 /// A name with its final dot.
 pub(crate) fn absolute(name: &str) -> String {
@@ -30,20 +35,26 @@ pub(crate) fn max_ttl(work: &mut Work, statement: &Statement, keys: &mut Keys, s
     }
 }
 
-/// Adds a policy zone. Refuses recursion and returns `false` if there is no such zone here: its rules would
-/// not apply.
-pub(crate) fn zone(work: &mut Work, statement: &Statement, name: &str, keys: Keys) -> bool {
+/// Adds a policy zone; clients get answers from it unless [`Work::serve_without_answers`] names it. Refuses
+/// recursion and returns `false` if there is no such zone here: its rules would not apply.
+pub(crate) fn zone(work: &mut Work, statement: &Statement, name: &str, mut keys: Keys) -> bool {
     if work.nomen.policy_zones.iter().any(|other| other.get("name") == keys.get("name")) {
         work.ledger.differs(statement, "there is another policy zone of this name; the first one counts");
         return false;
     }
-    if !work.nomen.zones.iter().any(|zone| zone.name == name) {
+    let Some(zone) = work.nomen.zones.iter().find(|zone| zone.name == name) else {
         let logs_only = keys.get("action") == Some(&Setting::Text("disabled".into()));
         match logs_only {
             true => work.ledger.missing(statement, "there is no such zone here; it is disabled anyway"),
             false => work.refuse_recursion(statement, "its zone is not in the printed configuration"),
         }
         return false;
+    };
+    if !work.narrow.unanswered.iter().any(|other| other == name) {
+        keys.switch("answers", true);
+    } else if zone.keys.get("allow-transfer").is_some() {
+        let why = "nomen sends no transfers of a policy zone from which clients get no answers";
+        work.ledger.part(&statement.span, &statement.title(), Coverage::Narrower, why);
     }
     work.nomen.policy_zones.push(keys);
     true
@@ -76,7 +87,7 @@ impl Effect {
 
 impl Work {
     /// Adds a line of adblock syntax to a list that is made.
-    pub(crate) fn list_line(&mut self, name: &'static str, effect: &Effect, line: impl Into<String>) {
+    pub(crate) fn list_line(&mut self, name: &str, effect: &Effect, line: impl Into<String>) {
         if let Some(path) = self.made_lists.add(name, line.into()) {
             self.list_of_file(name, &path, Some("adblock"), effect);
         }
@@ -93,6 +104,7 @@ impl Work {
 
     /// Adds a list that is fetched from a URL, again after `refresh` milliseconds.
     pub(crate) fn list_of_url(&mut self, name: &str, url: &str, refresh: Option<u64>, effect: &Effect) {
+        self.keep_state();
         let mut keys = self.list(name);
         keys.text("url", url);
         refresh.into_iter().for_each(|time| keys.text("refresh", units::duration(time)));
@@ -103,16 +115,30 @@ impl Work {
     /// A list with a name that no other has.
     fn list(&self, wanted: &str) -> Keys {
         let wanted = if wanted.is_empty() { "list" } else { wanted };
-        let is_free = |name: &String| {
-            let named = Setting::Text(name.clone());
-            !self.nomen.policy_lists.iter().any(|list| list.get("name") == Some(&named))
-        };
-        let mut names =
-            std::iter::once(wanted.to_owned()).chain((2..).map(|n: usize| format!("{wanted}-{n}")));
-        let mut keys = Keys::default();
-        keys.text("name", names.find(is_free).unwrap_or_default());
-        keys
+        named(wanted, &self.nomen.policy_lists)
     }
+
+    /// Adds a group of clients for which other rules count.
+    pub(crate) fn group(&mut self, wanted: &str, networks: &[Network], selection: Keys) {
+        // It is the group of clients in no other one.
+        let wanted = if ["", "default"].contains(&wanted) { "group" } else { wanted };
+        let mut keys = named(wanted, &self.nomen.policy_groups);
+        keys.texts("from", networks.iter().map(ToString::to_string).collect());
+        keys.0.extend(selection.0);
+        self.nomen.policy_groups.push(keys);
+    }
+}
+
+/// A block with a name that no other has.
+fn named(wanted: &str, others: &[Keys]) -> Keys {
+    let is_free = |name: &String| {
+        let named = Setting::Text(name.clone());
+        !others.iter().any(|other| other.get("name") == Some(&named))
+    };
+    let mut names = std::iter::once(wanted.to_owned()).chain((2..).map(|n: usize| format!("{wanted}-{n}")));
+    let mut keys = Keys::default();
+    keys.text("name", names.find(is_free).unwrap_or_default());
+    keys
 }
 
 /// The rule that blocks a name and all names below; `None` for a name that a list cannot have.

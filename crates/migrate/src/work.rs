@@ -194,8 +194,8 @@ pub(crate) struct Narrow {
     pub(crate) iterated: Vec<String>,
     /// Whether recursion is refused to all clients.
     pub(crate) closed: bool,
-    /// Zones with limited queries: served only as catalog zones, which answer no queries.
-    pub(crate) only_catalogs: Vec<String>,
+    /// Zones with limited queries: served only as catalog zones or policy zones, which answer no queries.
+    pub(crate) unanswered: Vec<String>,
 }
 
 impl Work {

@@ -28,6 +28,7 @@ pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
     single(&mut out, "[policy]", &nomen.policy);
     blocks(&mut out, "[[policy.zone]]", &nomen.policy_zones);
     blocks(&mut out, "[[policy.list]]", &nomen.policy_lists);
+    blocks(&mut out, "[[policy.group]]", &nomen.policy_groups);
     if let Some(metrics) = &nomen.metrics {
         out.push_str("\n[metrics]\n");
         lines(&mut out, metrics);

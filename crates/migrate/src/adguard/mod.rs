@@ -8,8 +8,8 @@ use std::path::Path;
 
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting};
-use crate::network::Network;
-use crate::policy::Effect;
+use crate::network::{Network, disjoint};
+use crate::policy::{Effect, MAX_GROUPS};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find};
 use crate::units;
@@ -48,7 +48,12 @@ impl<'s> Home<'s> {
 
     /// Whether lists and rules are applied.
     fn is_filtering(&self) -> bool {
-        ["protection_enabled", "filtering_enabled"].iter().all(|key| !is_off(self.filtering(key)))
+        self.is_protecting() && !is_off(self.filtering("filtering_enabled"))
+    }
+
+    /// Whether any protection is on.
+    fn is_protecting(&self) -> bool {
+        !is_off(self.filtering("protection_enabled"))
     }
 }
 
@@ -353,12 +358,7 @@ fn lists(work: &mut Work, home: &Home<'_>) {
             let get = |key: &str| list.find(key).map_or("", Statement::value);
             let (name, url) = (get("name"), get("url"));
             match url.split_once("://") {
-                Some(("https", _)) => work.list_of_url(name, url, refresh, effect),
-                Some(("http", rest)) => {
-                    work.list_of_url(name, &format!("https://{rest}"), refresh, effect);
-                    let how = "its `url` is HTTPS here: nomen fetches no list in the clear";
-                    work.ledger.part(&list.span, &list.title(), Coverage::Differs, how);
-                }
+                Some(("https" | "http", _)) => work.list_of_url(name, url, refresh, effect),
                 None if url.starts_with('/') => work.list_of_file(name, Path::new(url), None, effect),
                 _ => {
                     match effect {
@@ -373,7 +373,7 @@ fn lists(work: &mut Work, home: &Home<'_>) {
     }
 }
 
-/// Refuses clients that have settings of their own.
+/// Converts clients with settings of their own: to groups, or else they are refused.
 fn clients(work: &mut Work, home: &Home<'_>) {
     let Some(section) = find(home.all, "clients") else { return };
     work.ledger.open(section);
@@ -382,33 +382,82 @@ fn clients(work: &mut Work, home: &Home<'_>) {
     if let Some(found) = section.find("runtime_sources") {
         work.ledger.unneeded(found, "nomen knows clients by their addresses");
     }
-    let mut refused = Vec::new();
-    for client in persistent.block().iter().filter(|client| client.find("name").is_some()) {
-        let own_blocks = is_off(client.find("use_global_blocked_services"))
-            && client.find("blocked_services").is_some_and(|found| !rules::services(found).is_empty());
-        let has_upstreams = client.find("upstreams").is_some_and(|found| !found.block().is_empty());
-        if !is_off(client.find("use_global_settings")) && !own_blocks && !has_upstreams {
-            work.ledger.unneeded(client, "it has the settings of all clients");
-            continue;
-        }
+    let all: Vec<&Statement> =
+        persistent.block().iter().filter(|client| client.find("name").is_some()).collect();
+    let ids = |client: &'_ Statement| -> Vec<Option<Network>> {
         let ids = client.find("ids").map_or(&[][..], Statement::block);
-        let networks: Option<Vec<Network>> = ids.iter().map(|id| Network::parse(id.key())).collect();
-        match networks.filter(|networks| !networks.is_empty()) {
-            Some(networks) => {
-                refused.extend(networks);
-                work.ledger
-                    .narrower(client, "nomen has no settings of single clients: it is refused recursion");
+        ids.iter().map(|id| Network::parse(id.key())).collect()
+    };
+    let known: Vec<Vec<Network>> =
+        all.iter().map(|client| ids(client).into_iter().flatten().collect()).collect();
+    let mut refused = Vec::new();
+    for (client, networks) in all.into_iter().zip(disjoint(&known)) {
+        let (selection, ids) = (selection(work, home, client), ids(client));
+        let are_known = !ids.is_empty() && ids.iter().all(Option::is_some);
+        match selection {
+            Some(selection) if selection == of_all(work) => {
+                work.ledger.unneeded(client, "it has the settings of all clients");
             }
-            None => work.refuse_recursion(
+            _ if !are_known => work.refuse_recursion(
                 client,
-                "nomen has no settings of single clients, and knows clients by their addresses alone",
+                "it has settings of its own, and nomen knows clients by their addresses alone",
             ),
+            _ if networks.is_empty() => work.ledger.unneeded(client, "its networks are those of others"),
+            Some(selection) => {
+                if selection.get("lists").is_some() && work.recurse().get("local-data").is_some() {
+                    let how = "`local-data` is for this client, too";
+                    work.ledger.part(&client.span, &client.title(), Coverage::Differs, how);
+                }
+                work.group(client.find("name").map_or("", Statement::value), &networks, selection);
+                work.ledger.translated(client, "[[policy.group]]");
+            }
+            None => {
+                refused.extend(networks);
+                work.ledger.narrower(
+                    client,
+                    "nomen has no such settings of single clients: it is refused recursion",
+                );
+            }
         }
     }
     // The first match decides.
     let access = std::mem::take(&mut work.nomen.access);
     refused.into_iter().for_each(|network| work.nomen.grant("refuse", network.to_string()));
     work.nomen.access.extend(access);
+}
+
+/// What counts for clients without settings of their own.
+fn of_all(work: &Work) -> Keys {
+    Keys(work.nomen.policy.0.iter().filter(|(key, _)| *key == "safe-search").cloned().collect())
+}
+
+/// What counts for a client; `None` if nomen cannot express its settings.
+fn selection(work: &mut Work, home: &Home<'_>, client: &Statement) -> Option<Keys> {
+    let own_blocks = is_off(client.find("use_global_blocked_services"))
+        && client.find("blocked_services").is_some_and(|found| !rules::services(found).is_empty());
+    if own_blocks || client.find("upstreams").is_some_and(|found| !found.block().is_empty()) {
+        return None;
+    }
+    if !is_off(client.find("use_global_settings")) {
+        return Some(of_all(work));
+    }
+    let asks = ["safebrowsing_enabled", "parental_enabled"].iter().any(|key| is_on(client.find(key)));
+    let is_filtered = is_on(client.find("filtering_enabled"));
+    // The lists are left out if no other client has them.
+    let lacks_lists = is_filtered && !home.is_filtering();
+    if home.is_protecting() && (asks || lacks_lists) || work.nomen.policy_groups.len() >= MAX_GROUPS {
+        return None;
+    }
+    let mut keys = Keys::default();
+    if !is_filtered && home.is_filtering() {
+        keys.set("lists", Setting::Texts(Vec::new()));
+    }
+    for found in rules::SAFE_SEARCH.iter().filter_map(|key| client.find(key)) {
+        if rules::safe_search(work, home, found) {
+            keys.switch("safe-search", true);
+        }
+    }
+    Some(keys)
 }
 
 /// Converts the sections that are not about names.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Home, answer, is_off, is_on};
+use crate::ledger::Coverage;
 use crate::model::Section;
 use crate::network::Network;
 use crate::policy::{Effect, at_and_below};
@@ -11,6 +12,8 @@ use crate::work::{Work, domain};
 
 /// The name of the list of `user_rules`.
 const USER_RULES: &str = "user-rules";
+/// Settings of safe search, the second in older files.
+pub(super) const SAFE_SEARCH: [&str; 2] = ["safe_search", "safesearch_enabled"];
 
 /// Converts `user_rules`, in adblock syntax or as lines of a hosts file.
 pub(super) fn user_rules(work: &mut Work, home: &Home<'_>) {
@@ -178,14 +181,42 @@ pub(super) fn protection(work: &mut Work, home: &Home<'_>) {
     for (key, why) in [
         ("safebrowsing_enabled", "nomen asks no service about names"),
         ("parental_enabled", "nomen asks no service about names"),
-        ("safesearch_enabled", "nomen has no rules for search engines"),
-        ("safe_search", "nomen has no rules for search engines"),
     ] {
         let Some(found) = home.filtering(key) else { continue };
-        let on = is_on(Some(found)) || is_on(found.find("enabled"));
-        match on && !is_off(home.filtering("protection_enabled")) {
+        match is_on(Some(found)) && home.is_protecting() {
             true => work.refuse_recursion(found, why),
             false => work.ledger.unneeded(found, "it is off"),
         }
     }
+    for found in SAFE_SEARCH.iter().filter_map(|key| home.filtering(key)) {
+        if safe_search(work, home, found) {
+            work.nomen.policy.switch("safe-search", true);
+        }
+    }
+}
+
+/// Converts a setting of safe search: that of all clients, or of one. Returns whether it is on.
+pub(super) fn safe_search(work: &mut Work, home: &Home<'_>, found: &Statement) -> bool {
+    const YANDEX: &str = "nomen has no safe search of Yandex; to block its names, write a list";
+    if !(is_on(Some(found)) || is_on(found.find("enabled"))) || !home.is_protecting() {
+        work.ledger.unneeded(found, "it is off");
+        return false;
+    }
+    // AdGuard Home rewrites signed answers as well.
+    work.nomen.policy.switch("break-dnssec", true);
+    work.ledger.open(found);
+    work.ledger.part(&found.span, &found.title(), Coverage::Translated, "`safe-search`");
+    for engine in found.block() {
+        match (engine.key(), is_off(Some(engine))) {
+            ("yandex", false) => work.ledger.missing(engine, YANDEX),
+            ("yandex", true) => work.ledger.unneeded(engine, "nomen has none of Yandex"),
+            (_, true) => work.ledger.differs(engine, "`safe-search` is for all engines that nomen knows"),
+            (_, false) => work.ledger.translated(engine, "`safe-search`"),
+        }
+    }
+    // In older files, one setting is for all engines.
+    if found.find("yandex").is_none() {
+        work.ledger.part(&found.span, &found.title(), Coverage::Missing, YANDEX);
+    }
+    true
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Frame, acl};
+use super::{Frame, acl, is_none};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting, Zone};
@@ -115,17 +115,24 @@ fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, zone: &Statement, na
     };
     if frame.limit(None).is_none() && frame.global("catalog-zones").is_some_and(listed) {
         work.ledger.unneeded(limit, "nomen answers no queries of the catalog zone itself");
-        work.serve_as_catalog_alone(name);
+        work.serve_without_answers(name);
         return false;
     }
     let is_policy = |policy: &Statement| {
         policy.block().iter().any(|entry| domain(entry.value()).as_deref() == Some(name))
     };
     if work.nomen.resolver.is_some() && frame.global("response-policy").is_some_and(is_policy) {
-        if zone.find(limit.key()).is_some() {
-            work.ledger.differs(limit, policy::QUERIED);
+        work.serve_without_answers(name);
+        match (is_none(limit), zone.find(limit.key()).is_some()) {
+            (true, true) => {
+                work.ledger.unneeded(limit, "clients get no answers from the policy zone itself");
+            }
+            (true, false) => {}
+            (_, true) => work.ledger.narrower(limit, policy::UNANSWERED),
+            (_, false) => {
+                work.ledger.part(&zone.span, &zone.title(), Coverage::Narrower, policy::UNANSWERED);
+            }
         }
-        work.ledger.part(&zone.span, &zone.title(), Coverage::Differs, policy::QUERIED);
         return false;
     }
     work.ledger.narrower(limit, LIMITED);

@@ -486,7 +486,7 @@ fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, item: &Statement, en
     let interprets = entries.get("catalog-role").is_some_and(|role| role.value() == "interpret");
     let Some(limit) = limit(frame, entries) else { return false };
     if interprets {
-        entries.zone.iter().for_each(|zone| work.serve_as_catalog_alone(zone));
+        entries.zone.iter().for_each(|zone| work.serve_without_answers(zone));
         return false;
     }
     work.ledger.narrower(limit, LIMITED);

@@ -264,12 +264,13 @@ fn add(work: &mut Work, found: &Statement, zone: Zone, title: &str, settings: &[
         keys.text("extended-error", error);
     }
     work.nomen.zones.push(zone);
+    // The Recursor answers no client from it.
+    work.serve_without_answers(&name);
     if !policy::zone(work, found, &name, keys) {
         return false;
     }
     let part = |work: &mut Work, outcome, words: String| work.ledger.part(&found.span, title, outcome, words);
     part(work, Coverage::Translated, format!("{title}: [[zone]] and [[policy.zone]]"));
-    part(work, Coverage::Differs, format!("{title}: {}", policy::QUERIED));
     for (key, value) in settings {
         let words = match (key.as_str(), value.text()) {
             ("defpolOverrideLocalData", "false") if !text("defpol").is_empty() => {

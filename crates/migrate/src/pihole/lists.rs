@@ -1,12 +1,15 @@
 //! Pi-hole's lists, domains and local records in files beside its configuration.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::gravity::{self, Row};
 use super::{Hole, alias, host};
 use crate::ledger::Coverage;
-use crate::policy::{Effect, at_and_below};
+use crate::model::{Keys, Setting};
+use crate::network::{Network, disjoint};
+use crate::policy::{Effect, MAX_GROUPS, at_and_below};
 use crate::text::{SourceSpan, SyntaxFault, Texts};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::work::{Work, domain};
@@ -124,81 +127,155 @@ fn rows(texts: &mut Texts<'_>, folder: &Path) -> Result<Option<Vec<Row>>, Syntax
     Ok(found.then_some(rows))
 }
 
-/// The groups that an entry is for.
-enum Groups {
-    /// That of all clients, perhaps among others.
-    Default,
-    /// Others alone.
-    Others,
-    /// None that is on.
-    Nothing,
+/// Numbers of groups that are on: those of an entry, or of a client.
+type GroupIds = BTreeSet<i64>;
+
+/// A list of one or more entries with the same groups.
+struct Counted {
+    name: Option<Setting>,
+    groups: GroupIds,
+    allows: bool,
+}
+
+/// The rows of the database, by table.
+struct Tables<'r>(&'r [Row]);
+
+impl<'r> Tables<'r> {
+    fn of(&self, table: &'static str) -> impl Iterator<Item = &'r Row> {
+        self.0.iter().filter(move |row| row.table == table)
+    }
+
+    /// The groups of an entry or a client that are on. Without a table of them, there is one of all clients.
+    fn groups(&self, row: &Row, table: &'static str, column: &str) -> GroupIds {
+        let id = row.number("id").filter(|_| self.of(table).next().is_some());
+        let links = self.of(table).filter(|link| id.is_some() && link.number(column) == id);
+        let all = links.filter_map(|link| link.number("group_id"));
+        let usual = id.is_none().then_some(0);
+        all.chain(usual).filter(|group| self.is_on(*group)).collect()
+    }
+
+    fn is_on(&self, group: i64) -> bool {
+        !self.of("group").any(|row| row.number("id") == Some(group) && row.get("enabled") == Some("0"))
+    }
+
+    /// The names of groups.
+    fn title(&self, groups: &GroupIds) -> String {
+        let is_one = |row: &&Row| row.number("id").is_some_and(|id| groups.contains(&id));
+        let names: Vec<&str> = self.of("group").filter(is_one).filter_map(|row| row.get("name")).collect();
+        if names.is_empty() { "no group".to_owned() } else { names.join(" + ") }
+    }
+}
+
+/// Clients by their groups.
+struct Clients {
+    /// The groups that clients in no `[[policy.group]]` may have: first those of clients in no table.
+    others: Vec<GroupIds>,
+    /// Those of `[[policy.group]]`, with their networks.
+    moved: Vec<(GroupIds, Vec<Network>)>,
 }
 
 /// Converts all rows.
 fn all(work: &mut Work, rows: &[Row], hole: &Hole) {
-    let of = |table: &'static str| rows.iter().filter(move |row| row.table == table);
-    let off: Vec<i64> = of("group")
-        .filter(|row| row.get("enabled") == Some("0"))
-        .filter_map(|row| row.number("id"))
-        .collect();
-    let groups = |row: &Row, table: &'static str, column: &str| {
-        if of(table).next().is_none() || row.number("id").is_none() {
-            return Groups::Default;
-        }
-        let all = of(table).filter(|link| link.number(column) == row.number("id"));
-        let on: Vec<i64> =
-            all.filter_map(|link| link.number("group_id")).filter(|group| !off.contains(group)).collect();
-        match on.is_empty() {
-            true => Groups::Nothing,
-            false if on.contains(&0) => Groups::Default,
-            false => Groups::Others,
-        }
-    };
-    for row in of("adlist") {
-        let groups = groups(row, "adlist_by_group", "adlist_id");
-        if let Some(effect) = applies(work, row, &groups, row.get("type") == Some("1"), hole) {
-            address(work, row, &effect);
-        }
-    }
-    for row in of("domainlist") {
-        let groups = groups(row, "domainlist_by_group", "domainlist_id");
+    let tables = Tables(rows);
+    let clients = clients(work, &tables);
+    let mut counted: Vec<Counted> = Vec::new();
+    for row in tables.of("adlist").chain(tables.of("domainlist")) {
+        let is_list = row.table == "adlist";
         let kind = row.get("type").unwrap_or_default();
-        if let Some(effect) = applies(work, row, &groups, ["0", "2"].contains(&kind), hole) {
-            name(work, row, &effect, ["2", "3"].contains(&kind));
+        let allows = if is_list { kind == "1" } else { ["0", "2"].contains(&kind) };
+        let groups = match is_list {
+            true => tables.groups(row, "adlist_by_group", "adlist_id"),
+            false => tables.groups(row, "domainlist_by_group", "domainlist_id"),
+        };
+        if !applies(work, row, &groups, &clients) {
+            continue;
         }
+        let before = work.nomen.policy_lists.len();
+        let effect = if allows { Effect::Allow } else { hole.effect() };
+        match is_list {
+            true => address(work, row, &effect),
+            false => name(work, row, &effect, ["2", "3"].contains(&kind), &groups),
+        }
+        let new = work.nomen.policy_lists[before..].iter();
+        counted.extend(new.map(|list| Counted {
+            name: list.get("name").cloned(),
+            groups: groups.clone(),
+            allows,
+        }));
     }
-    for row in of("client") {
-        let links = of(gravity::CLIENT_BY_GROUP).filter(|link| link.number("client_id") == row.number("id"));
-        let groups: Vec<i64> = links.filter_map(|link| link.number("group_id")).collect();
-        match groups[..] {
-            [0] | [] => work.ledger.unneeded(&row.statement, "it has the lists of all clients"),
-            _ => work.ledger.narrower(
-                &row.statement,
-                "nomen has no groups of clients: the lists are for this client as for all others",
-            ),
-        }
+    let others = selection(work, &counted, &clients.others);
+    work.nomen.policy.0.extend(others.0);
+    for (groups, networks) in clients.moved.iter().filter(|(_, networks)| !networks.is_empty()) {
+        let lists = selection(work, &counted, std::slice::from_ref(groups));
+        work.group(&tables.title(groups), networks, lists);
     }
 }
 
-/// The effect of an entry; `None` if it has none here.
-fn applies(work: &mut Work, row: &Row, groups: &Groups, allows: bool, hole: &Hole) -> Option<Effect> {
-    if row.get("enabled") == Some("0") || matches!(groups, Groups::Nothing) {
+/// Converts the clients, of which the longest network decides.
+fn clients(work: &mut Work, tables: &Tables<'_>) -> Clients {
+    let everyone: GroupIds = [0].into_iter().filter(|group| tables.is_on(*group)).collect();
+    let rows: Vec<&Row> = tables.of("client").collect();
+    let of = |row: &&Row| row.get("ip").and_then(Network::parse).into_iter().collect();
+    let known: Vec<Vec<Network>> = rows.iter().map(of).collect();
+    let mut all = Clients { others: vec![everyone.clone()], moved: Vec::new() };
+    for ((row, known), networks) in rows.into_iter().zip(&known).zip(disjoint(&known)) {
+        let groups = tables.groups(row, gravity::CLIENT_BY_GROUP, "client_id");
+        if groups == everyone {
+            work.ledger.unneeded(&row.statement, "it has the lists of all clients");
+            continue;
+        }
+        let has_room = all.moved.len() < MAX_GROUPS;
+        match all.moved.iter_mut().find(|(other, _)| *other == groups) {
+            Some((_, of_group)) if !known.is_empty() => of_group.extend(networks),
+            None if !known.is_empty() && has_room => all.moved.push((groups, networks)),
+            _ => {
+                let why = "nomen knows clients by their addresses alone: what its groups block is blocked for \
+                           all clients in no [[policy.group]], and these have no exceptions but its own";
+                work.ledger.narrower(&row.statement, why);
+                all.others.push(groups);
+                continue;
+            }
+        }
+        work.ledger.translated(&row.statement, "[[policy.group]]");
+    }
+    all
+}
+
+/// Whether an entry has an effect on any client.
+fn applies(work: &mut Work, row: &Row, groups: &GroupIds, clients: &Clients) -> bool {
+    if row.get("enabled") == Some("0") || groups.is_empty() {
         work.ledger.unneeded(&row.statement, "it is off");
-        return None;
+        return false;
     }
-    match (groups, allows) {
-        (Groups::Others, true) => {
-            work.ledger.narrower(&row.statement, "nomen has no groups of clients: it is left out");
-            None
-        }
-        (Groups::Others, false) => {
-            let why = "nomen has no groups of clients: it is for every client";
-            work.ledger.part(&row.statement.span, &row.statement.title(), Coverage::Narrower, why);
-            Some(hole.effect())
-        }
-        (_, true) => Some(Effect::Allow),
-        (_, false) => Some(hole.effect()),
+    let mut all = clients.others.iter().chain(clients.moved.iter().map(|(groups, _)| groups));
+    let is_used = all.any(|of_client| !of_client.is_disjoint(groups));
+    if !is_used {
+        work.ledger.unneeded(&row.statement, "no client is in its groups");
     }
+    is_used
+}
+
+/// The lists that count for clients which have one of these sets of groups: all that may block, and those
+/// exceptions that each of them has.
+fn selection(work: &Work, counted: &[Counted], sets: &[GroupIds]) -> Keys {
+    let counts = |name: &Setting| {
+        let Some(list) = counted.iter().find(|list| list.name.as_ref() == Some(name)) else { return true };
+        let mut have = sets.iter().map(|set| !set.is_disjoint(&list.groups));
+        if list.allows { have.all(|has| has) } else { have.any(|has| has) }
+    };
+    let mut names = Vec::new();
+    for name in work.nomen.policy_lists.iter().filter_map(|list| list.get("name")) {
+        if let Setting::Text(text) = name
+            && counts(name)
+        {
+            names.push(text.clone());
+        }
+    }
+    let mut keys = Keys::default();
+    if names.len() < work.nomen.policy_lists.len() {
+        keys.set("lists", Setting::Texts(names));
+    }
+    keys
 }
 
 /// Converts a list.
@@ -207,12 +284,7 @@ fn address(work: &mut Work, row: &Row, effect: &Effect) {
     let path = address.split("://").nth(1).unwrap_or(address).trim_end_matches('/');
     let title = path.rsplit('/').next().unwrap_or_default();
     match address.split_once("://") {
-        Some(("https", _)) => work.list_of_url(title, address, Some(REFRESH), effect),
-        Some(("http", rest)) => {
-            work.list_of_url(title, &format!("https://{rest}"), Some(REFRESH), effect);
-            let how = "its `url` is HTTPS here: nomen fetches no list in the clear";
-            work.ledger.part(&row.statement.span, &row.statement.title(), Coverage::Differs, how);
-        }
+        Some(("https" | "http", _)) => work.list_of_url(title, address, Some(REFRESH), effect),
         Some(("file", path)) => work.list_of_file(title, &PathBuf::from(path), None, effect),
         _ => match effect {
             Effect::Allow => {
@@ -226,8 +298,8 @@ fn address(work: &mut Work, row: &Row, effect: &Effect) {
     work.ledger.translated(&row.statement, "[[policy.list]]");
 }
 
-/// Converts a domain or a regular expression.
-fn name(work: &mut Work, row: &Row, effect: &Effect, is_regex: bool) {
+/// Converts a domain or a regular expression, to a line of the list of its groups.
+fn name(work: &mut Work, row: &Row, effect: &Effect, is_regex: bool, groups: &GroupIds) {
     let text = row.get("domain").unwrap_or_default();
     let rule = match is_regex {
         true => regex(text),
@@ -237,10 +309,13 @@ fn name(work: &mut Work, row: &Row, effect: &Effect, is_regex: bool) {
             rule.map(|rule| rule[1..].to_owned()).ok_or("it is not a name that a list can have")
         }
     };
-    let list = if *effect == Effect::Allow { ALLOWED } else { BLOCKED };
+    let mut list = if *effect == Effect::Allow { ALLOWED } else { BLOCKED }.to_owned();
+    if groups.iter().ne(&[0]) {
+        groups.iter().for_each(|group| list.push_str(&format!("-{group}")));
+    }
     match (rule, effect) {
         (Ok(rule), _) => {
-            work.list_line(list, effect, rule);
+            work.list_line(&list, effect, rule);
             work.ledger.translated(&row.statement, format!("[[policy.list]] `{list}`"));
         }
         (Err(why), Effect::Allow) => work.ledger.narrower(&row.statement, why),

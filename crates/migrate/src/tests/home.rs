@@ -136,6 +136,27 @@ clients:
       use_global_settings: false
       use_global_blocked_services: true
       filtering_enabled: true
+      safe_search:
+        enabled: true
+        bing: true
+        youtube: false
+        yandex: false
+    - name: tv
+      ids:
+        - 10.0.1.0/30
+      use_global_settings: false
+      filtering_enabled: false
+    - name: console
+      ids:
+        - 10.0.1.2
+      use_global_settings: false
+      filtering_enabled: true
+    - name: guest
+      ids:
+        - 10.0.0.78
+      use_global_settings: true
+      upstreams:
+        - 192.0.2.99
     - name: laptop
       ids:
         - aa:bb:cc:dd:ee:ff
@@ -151,6 +172,7 @@ fn adguard_home_keeps_its_servers_lists_rules_and_clients() {
     let expected = r#"[server]
 version = "hide"
 id = "hide"
+state-dir = "/var/lib/nomen"
 
 [[listen]]
 addr = ["192.0.2.9@5353"]
@@ -183,7 +205,7 @@ servers = ["10.0.0.1@54"]
 
 [[resolver.access]]
 action = "refuse"
-from = ["10.0.0.77"]
+from = ["10.0.0.78"]
 
 [[resolver.access]]
 action = "refuse"
@@ -195,6 +217,7 @@ from = ["any"]
 
 [policy]
 block-ttl = "30s"
+break-dnssec = true
 
 [[policy.list]]
 name = "One"
@@ -207,7 +230,7 @@ file = "/opt/lists/three.txt"
 
 [[policy.list]]
 name = "One-2"
-url = "https://lists.example/good.txt"
+url = "http://lists.example/good.txt"
 refresh = "12h"
 kind = "allow"
 
@@ -215,6 +238,16 @@ kind = "allow"
 name = "user-rules"
 file = "/lists/user-rules.txt"
 format = "adblock"
+
+[[policy.group]]
+name = "child"
+from = ["10.0.0.77"]
+safe-search = true
+
+[[policy.group]]
+name = "tv"
+from = ["10.0.1.0/31", "10.0.1.3"]
+lists = []
 
 [log]
 queries = true
@@ -229,11 +262,12 @@ queries = true
             "Narrower https://dns.example/dns-query",
             "Differs 10.0.0.66",
             "Differs bad.example",
-            "Differs name One",
             "Narrower ||tv.example^$ctag=device_tv",
             "Narrower ||gone.example^$dnsrewrite=NXDOMAIN;;",
             "Missing domain pass.apps.example",
-            "Narrower name child",
+            "Differs youtube false",
+            "Differs name tv",
+            "Narrower name guest",
             "Narrower ",
         ]
     );
@@ -279,11 +313,11 @@ fn protection_of_adguard_home_that_nomen_lacks_refuses_recursion() {
     for settings in [
         "filtering:\n  safebrowsing_enabled: true\n",
         "filtering:\n  parental_enabled: true\n",
-        "filtering:\n  safe_search:\n    enabled: true\n",
         "filtering:\n  blocked_services:\n    ids: [tiktok]\n",
         "user_rules: ['*$dnsrewrite=192.0.2.1']\n",
         "filters: [{enabled: true, url: 'ftp://a.example/l', name: a}]\n",
         "clients:\n  persistent:\n  - {name: a, ids: ['aa:bb:cc:dd:ee:ff'], use_global_settings: false}\n",
+        "clients:\n  persistent:\n  - {name: a, ids: [phone], use_global_settings: true, upstreams: [192.0.2.2]}\n",
     ] {
         let found = adguard(&format!("dns:\n  upstream_dns: [192.0.2.1]\n{settings}"));
         has(&found, &[closed]);
@@ -294,6 +328,27 @@ fn protection_of_adguard_home_that_nomen_lacks_refuses_recursion() {
     let open = adguard("dns:\n  upstream_dns: [192.0.2.1]\n  allowed_clients: [10.0.0.0/8, phone]\n");
     has(&open, &["action = \"allow\"\nfrom = [\"10.0.0.0/8\"]"]);
     assert_eq!(outcomes(&open, "phone"), [Coverage::Narrower]);
+}
+
+#[test]
+fn safe_search_of_adguard_home_is_that_of_nomen() {
+    let with = |settings: &str| adguard(&format!("dns:\n  upstream_dns: [192.0.2.1]\n{settings}"));
+    let found = with("filtering:\n  safe_search: {enabled: true, bing: true, google: false, yandex: true}\n");
+    has(
+        &found,
+        &["[policy]\nblock-ttl = \"10s\"\nbreak-dnssec = true\nsafe-search = true\n", "action = \"allow\""],
+    );
+    assert_eq!(notable(&found), ["Differs google false", "Missing yandex true"]);
+    let old = adguard("dns: {upstream_dns: [192.0.2.1], safesearch_enabled: true}\n");
+    has(&old, &["safe-search = true"]);
+    assert!(old.is_less(), "nothing is said of Yandex");
+    let off = with("filtering:\n  safe_search: {enabled: true, yandex: true}\n  protection_enabled: false\n");
+    assert!(!off.toml.contains("safe-search") && !off.is_less(), "{}", off.toml);
+    // A client without what all others have, and one that has what nomen lacks.
+    let clients = "filtering:\n  safe_search: {enabled: true, yandex: false}\nclients:\n  persistent:\n  \
+                   - {name: default, ids: [10.0.0.1], use_global_settings: false, filtering_enabled: true}\n  \
+                   - {name: b, ids: [10.0.0.2], use_global_settings: false, parental_enabled: true}\n";
+    has(&with(clients), &["name = \"group\"\nfrom = [\"10.0.0.1\"]\n", "\"refuse\"\nfrom = [\"10.0.0.2\"]"]);
 }
 
 #[test]
@@ -357,6 +412,8 @@ BEGIN TRANSACTION;
 CREATE TABLE "group" (id INTEGER PRIMARY KEY AUTOINCREMENT, enabled BOOLEAN NOT NULL DEFAULT 1, name TEXT UNIQUE NOT NULL, description TEXT);
 INSERT INTO "group" VALUES(0,1,'Default','The default group');
 INSERT INTO "group" VALUES(1,1,'kids',NULL);
+INSERT INTO "group" VALUES(2,0,'off',NULL);
+INSERT INTO "group" VALUES(3,1,'empty',NULL);
 CREATE TABLE adlist (id INTEGER PRIMARY KEY AUTOINCREMENT, address TEXT NOT NULL, enabled BOOLEAN NOT NULL DEFAULT 1, date_added INTEGER NOT NULL DEFAULT (cast(strftime('%s', 'now') as int)), comment TEXT, type INTEGER NOT NULL DEFAULT 0, UNIQUE(address, type));
 INSERT INTO adlist VALUES(1,'https://lists.example/hosts.txt',1,1700000000,'it''s; mine',0);
 INSERT INTO adlist VALUES(2,'https://lists.example/off.txt',0,1700000000,NULL,0);
@@ -369,6 +426,8 @@ INSERT INTO domainlist VALUES(4,3,'(\.|^)evil\.example$',1);
 INSERT INTO domainlist VALUES(5,3,'^ads/',1);
 INSERT INTO domainlist VALUES(6,1,'games.example',1);
 INSERT INTO domainlist VALUES(7,1,'nowhere.example',1);
+INSERT INTO domainlist VALUES(8,0,'school.example',1);
+INSERT INTO domainlist VALUES(9,1,'unused.example',1);
 CREATE TABLE domainlist_by_group (domainlist_id INTEGER NOT NULL REFERENCES domainlist (id), group_id INTEGER NOT NULL, PRIMARY KEY (domainlist_id, group_id));
 INSERT INTO domainlist_by_group VALUES(1,0);
 INSERT INTO domainlist_by_group VALUES(2,0);
@@ -376,10 +435,20 @@ INSERT INTO domainlist_by_group VALUES(3,0);
 INSERT INTO domainlist_by_group VALUES(4,0);
 INSERT INTO domainlist_by_group VALUES(5,0);
 INSERT INTO domainlist_by_group VALUES(6,1);
+INSERT INTO domainlist_by_group VALUES(8,1);
+INSERT INTO domainlist_by_group VALUES(9,3);
+CREATE TABLE adlist_by_group (adlist_id INTEGER NOT NULL, group_id INTEGER NOT NULL);
+INSERT INTO adlist_by_group VALUES(1,0);
+INSERT INTO adlist_by_group VALUES(1,1);
+INSERT INTO adlist_by_group VALUES(3,0);
 CREATE TABLE client (id INTEGER PRIMARY KEY AUTOINCREMENT, ip TEXT NOT NULL UNIQUE);
-INSERT INTO client VALUES(1,'192.0.2.99');
+INSERT INTO client VALUES(1,'192.0.2.96/30');
+INSERT INTO client VALUES(2,'192.0.2.99');
+INSERT INTO client VALUES(3,'192.0.2.100');
 CREATE TABLE client_by_group (client_id INTEGER NOT NULL, group_id INTEGER NOT NULL);
 INSERT INTO client_by_group VALUES(1,1);
+INSERT INTO client_by_group VALUES(1,2);
+INSERT INTO client_by_group VALUES(2,0);
 COMMIT;
 "#;
 
@@ -387,7 +456,10 @@ COMMIT;
 fn pi_hole_keeps_its_servers_records_and_lists() {
     let files = [("/etc/pihole/pihole.toml", PIHOLE), ("/etc/pihole/gravity.sql", GRAVITY)];
     let found = of(PeerProgram::PiHole, &files);
-    let expected = r#"[[listen]]
+    let expected = r#"[server]
+state-dir = "/var/lib/nomen"
+
+[[listen]]
 addr = ["0.0.0.0@53", "[::]@53"]
 
 [resolver]
@@ -423,6 +495,7 @@ from = ["loopback", "attached"]
 
 [policy]
 block-ttl = "5s"
+lists = ["own-names", "hosts.txt", "good.txt", "pihole-allowed", "pihole-blocked"]
 
 [[policy.list]]
 name = "own-names"
@@ -453,6 +526,28 @@ file = "/lists/pihole-blocked.txt"
 format = "adblock"
 answer = "null"
 
+[[policy.list]]
+name = "pihole-blocked-1"
+file = "/lists/pihole-blocked-1.txt"
+format = "adblock"
+answer = "null"
+
+[[policy.list]]
+name = "pihole-allowed-1"
+file = "/lists/pihole-allowed-1.txt"
+format = "adblock"
+kind = "allow"
+
+[[policy.group]]
+name = "kids"
+from = ["192.0.2.96/31", "192.0.2.98"]
+lists = ["own-names", "hosts.txt", "pihole-blocked-1", "pihole-allowed-1"]
+
+[[policy.group]]
+name = "no group"
+from = ["192.0.2.100"]
+lists = ["own-names"]
+
 [log]
 queries = true
 "#;
@@ -462,18 +557,12 @@ queries = true
         [
             "/lists/own-names.txt: ||lan^$important |use-application-dns.net^$important",
             "/lists/pihole-allowed.txt: |good.example^ /^ok[0-9]\\./",
-            "/lists/pihole-blocked.txt: |bad.example^ ||evil.example^ /^ads\\// |games.example^",
+            "/lists/pihole-blocked.txt: |bad.example^ ||evil.example^ /^ads\\//",
+            "/lists/pihole-blocked-1.txt: |games.example^",
+            "/lists/pihole-allowed-1.txt: |school.example^",
         ]
     );
-    assert_eq!(
-        notable(&found),
-        [
-            "Differs size 10000",
-            "Narrower domainlist games.example",
-            "Narrower client 192.0.2.99",
-            "Narrower ",
-        ]
-    );
+    assert_eq!(notable(&found), ["Differs size 10000", "Narrower ",]);
     let games =
         found.accounts.iter().find(|one| one.statement == "domainlist games.example").expect("reported");
     let span = games.span.as_ref().expect("it has a place");
@@ -482,6 +571,17 @@ queries = true
         &found.texts[span.text].text[span.range.clone()],
         "INSERT INTO domainlist VALUES(6,1,'games.example',1)"
     );
+}
+
+/// Clients that nomen does not know may have any address: what they may not see is blocked for all others.
+#[test]
+fn groups_of_unknown_clients_count_for_all_others() {
+    let unknown = GRAVITY.replace("192.0.2.96/30", "aa:bb:cc:dd:ee:ff");
+    let files = [("/etc/pihole/pihole.toml", PIHOLE), ("/etc/pihole/gravity.sql", unknown.as_str())];
+    let found = of(PeerProgram::PiHole, &files);
+    has(&found, &["\nlists = [\"own-names\", \"hosts.txt\", \"pihole-blocked\", \"pihole-blocked-1\"]\n"]);
+    assert_eq!(outcomes(&found, "client aa:"), [Coverage::Narrower]);
+    assert!(!found.toml.contains("name = \"kids\""), "{}", found.toml);
 }
 
 #[test]
@@ -501,7 +601,10 @@ fn pi_hole_5_keeps_its_servers_records_and_lists() {
         ("/p/whitelist.regex.json", "[{\"id\":4,\"domain\":\"(^|\\\\.)good\\\\.example$\",\"enabled\":1}]"),
     ];
     let found = of(PeerProgram::PiHole, &files);
-    let expected = r#"[[listen]]
+    let expected = r#"[server]
+state-dir = "/var/lib/nomen"
+
+[[listen]]
 addr = ["0.0.0.0@53", "[::]@53"]
 
 [resolver]

@@ -48,17 +48,19 @@ name = "feed.example."
 action = "garden.example.net."
 max-ttl = "30s"
 add-soa = false
+answers = true
 
 [[policy.zone]]
 name = "log.example."
 action = "disabled"
 max-ttl = "30s"
+answers = true
 
 "#;
     assert_eq!(part(&found, "[policy]", "[[zone]]"), expected);
     assert!(found.toml.contains("name = \"rpz.example\"\nfile = \"/z/rpz\"\n"), "{}", found.toml);
     assert_eq!(outcomes(&found, "zone rpz.example policy"), [Coverage::Translated]);
-    assert_eq!(outcomes(&found, "allow-query"), [Coverage::Differs], "clients may query the policy zone");
+    assert_eq!(outcomes(&found, "allow-query"), [Coverage::Unneeded], "no client may query the policy zone");
     assert_eq!(outcomes(&found, "log no"), [Coverage::Differs]);
     assert!(!found.is_less(), "{:#?}", reported(&found));
 }
@@ -68,7 +70,7 @@ fn a_policy_of_bind_has_the_defaults_of_bind() {
     let text = "options { recursion yes; response-policy { zone log.example; }; };";
     let found = bind(&format!("{text}{BIND_ZONES}"));
     let expected = "[policy]\nqname-wait-recurse = true\n\n[[policy.zone]]\nname = \"log.example.\"\n\
-                    max-ttl = \"5s\"\nextended-error = \"none\"\n\n";
+                    max-ttl = \"5s\"\nextended-error = \"none\"\nanswers = true\n\n";
     assert_eq!(part(&found, "[policy]", "[[zone]]"), expected);
     // A zone that is no policy zone is still left out if not every client may query it.
     assert!(!found.toml.contains("name = \"rpz.example\""), "{}", found.toml);
@@ -76,6 +78,38 @@ fn a_policy_of_bind_has_the_defaults_of_bind() {
         bind(&format!("options {{ recursion no; response-policy {{ zone log.example; }}; }};{BIND_ZONES}"));
     assert!(!off.toml.contains("[policy"), "{}", off.toml);
     assert_eq!(outcomes(&off, "response-policy"), [Coverage::Unneeded]);
+}
+
+#[test]
+fn queries_of_a_policy_zone_that_are_limited_get_no_answers() {
+    let limited = |options: &str, zone: &str, policy: &str| {
+        bind(&format!(
+            "options {{ recursion yes; allow-recursion {{ any; }}; {options} response-policy {{ {policy} }}; }};\n\
+             zone \"rpz.example\" {{ type primary; file \"/z/rpz\"; {zone} }};"
+        ))
+    };
+    let policy = "zone rpz.example;";
+    let some = limited("", "allow-query { 10/8; };", policy);
+    assert_eq!(outcomes(&some, "allow-query"), [Coverage::Narrower]);
+    let global = limited("allow-query { 10/8; };", "", policy);
+    assert!(outcomes(&global, "zone rpz.example").contains(&Coverage::Narrower));
+    let transfer = limited("", "allow-query { none; }; allow-transfer { 10.0.0.1; };", policy);
+    assert!(outcomes(&transfer, "zone rpz.example").contains(&Coverage::Narrower));
+    for found in [some, global, transfer] {
+        has(&found, &["[[policy.zone]]", "[[zone]]\nname = \"rpz.example\""]);
+        assert!(!found.toml.contains("answers = true"), "{}", found.toml);
+    }
+    // Where it is no policy zone in the end, clients would get answers from it.
+    let frob = limited("", "allow-query { none; };", "zone rpz.example policy frob;");
+    let closed =
+        limited("forwarders { 192.0.2.1 port 853 tls t; }; forward only;", "allow-query { none; };", policy);
+    for found in [frob, closed] {
+        assert!(
+            !found.toml.contains("[[zone]]") && !found.toml.contains("[[policy.zone]]"),
+            "{}",
+            found.toml
+        );
+    }
 }
 
 #[test]
@@ -128,6 +162,20 @@ max-ttl = "7d"
     let zones = "[[zone]]\nname = \"rpz.example\"\nfile = \"/etc/unbound/rpz.zone\"\n\n[[zone]]\n\
                  name = \"feed.example\"\nprimaries = [\"192.0.2.1@5353\"]\nallow-notify = [\"192.0.2.1\"]\n";
     assert_eq!(part(&found, "[[zone]]", "\n\n\n"), zones);
+    let open = |access: &str, more: &str| {
+        unbound(&format!("server:\n  access-control: {access} allow\nrpz:\n  name: r\n  zonefile: r\n{more}"))
+    };
+    let all = "0.0.0.0/0 allow\n  access-control: ::/0";
+    let yes = "  for-downstream: yes\n";
+    has(&open(all, yes), &["name = \"r.\"\nmax-ttl = \"7d\"\nanswers = true\n"]);
+    for (access, more, outcome) in
+        [(all, "  for-downstream: no\n", Coverage::Unneeded), ("10.0.0.0/8", yes, Coverage::Narrower)]
+    {
+        let found = open(access, more);
+        assert!(!found.toml.contains("answers"), "{}", found.toml);
+        assert_eq!(outcomes(&found, "for-downstream"), [outcome]);
+    }
+    assert!(!reported(&found).iter().any(|one| one.contains("rpz.example")), "{:#?}", reported(&found));
     assert_eq!(outcomes(&found, "rpz-log"), [Coverage::Differs, Coverage::Unneeded]);
     assert_eq!(outcomes(&found, "rpz-signal-nxdomain-ra"), [Coverage::Missing]);
     assert_eq!(outcomes(&found, "module-config"), [Coverage::Translated]);

@@ -210,6 +210,11 @@ pub(super) fn rpz(work: &mut Work, section: &Statement, directory: &Path) {
         let why = "nomen takes policy zones from master files and from the addresses of primaries";
         return work.refuse_recursion(section, why);
     }
+    let on = |statement: &Statement| units::switch(statement.value()) == Some(true);
+    let for_downstream = section.find("for-downstream").is_some_and(on);
+    if !for_downstream || !work.answers_all {
+        work.serve_without_answers(&name);
+    }
     if policy::zone(work, section, &name, keys) {
         work.ledger.open(section);
         work.ledger.part(
@@ -219,23 +224,22 @@ pub(super) fn rpz(work: &mut Work, section: &Statement, directory: &Path) {
             "[[zone]] and [[policy.zone]]",
         );
     }
-    let on = |statement: &Statement| units::switch(statement.value());
-    if section.find("for-downstream").is_none_or(|found| on(found) != Some(true)) || !work.answers_all {
-        work.ledger.part(&section.span, &section.title(), Coverage::Differs, policy::QUERIED);
-    }
     for statement in section.block() {
         match statement.key() {
-            "for-downstream" if on(statement) == Some(true) => {
+            "for-downstream" if !for_downstream => {
                 work.ledger.unneeded(statement, "nomen does so anyway");
             }
-            "for-downstream" => work.ledger.differs(statement, policy::QUERIED),
+            "for-downstream" if work.answers_all => {
+                work.ledger.translated(statement, "`answers` of [[policy.zone]]");
+            }
+            "for-downstream" => work.ledger.narrower(statement, policy::UNANSWERED),
             "rpz-action-override" | "rpz-cname-override" => {
                 work.ledger.translated(statement, "`action` of [[policy.zone]]");
             }
-            "rpz-log" if on(statement) == Some(false) => work.ledger.unneeded(statement, LOGS),
+            "rpz-log" if !on(statement) => work.ledger.unneeded(statement, LOGS),
             "rpz-log" => work.ledger.differs(statement, LOGS),
             "rpz-log-name" => work.ledger.unneeded(statement, LOGS),
-            "rpz-signal-nxdomain-ra" if on(statement) == Some(true) => {
+            "rpz-signal-nxdomain-ra" if on(statement) => {
                 work.ledger.missing(statement, "nomen sets the RA bit of blocked answers as of all others");
             }
             "rpz-signal-nxdomain-ra" => work.ledger.unneeded(statement, "nomen does so anyway"),

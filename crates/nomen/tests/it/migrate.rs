@@ -19,7 +19,8 @@ const SAMPLES: [(&str, &str); 8] = [
          zone-statistics full; query-source 192.0.2.2; query-source-v6 none;\n\
          forwarders { 192.0.2.53; }; rrset-order { order none; };\n\
          dnstap { client; auth response; }; dnstap-output unix \"tap\" size 1m; \
-         ixfr-from-differences yes; };\n\
+         ixfr-from-differences yes; response-policy { zone a.example; zone rpz.example policy nodata; }; };\n\
+         zone rpz.example { type primary; file \"rpz\"; allow-query { none; }; };\n\
          trust-anchors { other.example static-ds 60485 13 2 \
          \"2BB183AF5F22588179A53B0A98631FAD1A292118AB2D5E9F5D6B5C1C6D6E2B3A\"; };\n\
          statistics-channels { inet 127.0.0.1; };\n\
@@ -68,7 +69,8 @@ const SAMPLES: [(&str, &str); 8] = [
          forward-zone:\n name: .\n forward-addr: 192.0.2.53\n forward-first: yes\nstub-zone:\n name: s\n \
          stub-addr: 192.0.2.54@54\n\
          auth-zone:\n name: z\n primary: 192.0.2.1\n zonemd-check: yes\ndnstap:\n dnstap-enable: yes\n \
-         dnstap-socket-path: /t\n dnstap-log-client-query-messages: yes\n dnstap-sample-rate: 7\n",
+         dnstap-socket-path: /t\n dnstap-log-client-query-messages: yes\n dnstap-sample-rate: 7\n\
+         rpz:\n name: r\n zonefile: r\n rpz-action-override: nxdomain\n",
     ),
     (
         "pdns.conf",
@@ -87,7 +89,10 @@ const SAMPLES: [(&str, &str); 8] = [
          disallowed_clients: [10.0.0.6]\n  blocked_hosts: [version.bind, bad.example]\n  cache_size: 4194304\n  \
          use_private_ptr_resolvers: true\n  local_ptr_upstreams: [10.0.0.1]\nfiltering:\n  rewrites:\n  \
          - {domain: a.example, answer: 192.0.2.1, enabled: true}\n  \
-         - {domain: '*.b.example', answer: a.example, enabled: true}\n  blocked_response_ttl: 99999999\n\
+         - {domain: '*.b.example', answer: a.example, enabled: true}\n  blocked_response_ttl: 99999999\n  \
+         safe_search: {enabled: true, yandex: false}\n\
+         filters:\n- {enabled: true, url: 'http://192.0.2.1/l', name: a}\n\
+         clients:\n  persistent:\n  - {name: tv, ids: [10.0.0.7], use_global_settings: false}\n\
          schema_version: 29\n",
     ),
     (
@@ -110,6 +115,29 @@ fn what_is_printed_is_a_good_configuration() {
             format!("{name}\n{}{}{}", text(&moved.stdout), text(&moved.stderr), text(&checked.stderr));
         assert!(checked.status.success(), "{shown}");
     }
+}
+
+#[test]
+fn groups_and_lists_of_pi_hole_are_a_good_configuration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, contents: &str| fs::write(folder.path().join(name), contents).expect("written");
+    write("pihole.toml", "[dns]\nupstreams = [\"192.0.2.53\"]\nport = 5300\n");
+    write(
+        "gravity.sql",
+        "INSERT INTO \"group\"(id,enabled,name) VALUES(1,1,'default');\n\
+         INSERT INTO adlist(id,address,enabled,type) VALUES(1,'https://lists.example/hosts.txt',1,0);\n\
+         INSERT INTO adlist_by_group(adlist_id,group_id) VALUES(1,0);\n\
+         INSERT INTO domainlist(id,type,domain,enabled) VALUES(1,1,'games.example',1);\n\
+         INSERT INTO domainlist_by_group(domainlist_id,group_id) VALUES(1,1);\n\
+         INSERT INTO client(id,ip) VALUES(1,'192.0.2.99');\n\
+         INSERT INTO client_by_group(client_id,group_id) VALUES(1,1);\n",
+    );
+    let moved = run(folder.path(), &["migrate", "--lists", "lists", "pihole.toml"]);
+    assert_eq!(moved.status.code(), Some(0), "{}", text(&moved.stderr));
+    assert!(text(&moved.stdout).contains("[[policy.group]]\nname = \"group\"\n"), "{}", text(&moved.stdout));
+    fs::write(folder.path().join("nomen.toml"), &moved.stdout).expect("written");
+    let checked = run(folder.path(), &["check", "--no-zones", "nomen.toml"]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
 }
 
 /// Creates fifty zones with files of the names that BIND would use.
