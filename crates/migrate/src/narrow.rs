@@ -46,7 +46,7 @@ impl Work {
         self.narrow.closed = true;
     }
 
-    /// Leaves a zone out unless it becomes a catalog zone, or a policy zone from which clients get no answers.
+    /// Leaves a zone out unless it becomes a catalog zone, or a policy zone without answers.
     pub(crate) fn serve_without_answers(&mut self, zone: &str) {
         self.narrow.unanswered.push(zone.to_owned());
     }

@@ -282,8 +282,8 @@ pub(crate) fn of_longest_match(members: &[(bool, Option<Network>)]) -> Vec<Netwo
     out
 }
 
-/// For clients with networks, of which the longest match decides: those of each client without the networks of
-/// others inside them.
+/// For clients with networks, of which the longest match decides: those of each client, without the
+/// networks of others inside them.
 pub(crate) fn disjoint(clients: &[Vec<Network>]) -> Vec<Vec<Network>> {
     let of = |(own, networks): (usize, &Vec<Network>)| {
         let others: Vec<Network> = clients
