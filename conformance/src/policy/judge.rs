@@ -230,7 +230,7 @@ fn explain(model: &Model<'_>, ask: &Ask, kind: Kind, seen: &Outcome) -> Option<V
     if !OTHER_RULE.servers.contains(&Often::Sometimes(kind)) {
         return None;
     }
-    if kind == Kind::Recursor && is_cut(model, ask, &hits, seen) {
+    if is_cut(model, ask, kind, &hits, seen) {
         return Some(vec![&ANSWER_CUT]);
     }
     let mut hits: Vec<Option<Hit>> = hits.into_iter().map(Some).chain([None]).collect();
@@ -249,13 +249,23 @@ fn explain(model: &Model<'_>, ask: &Ask, kind: Kind, seen: &Outcome) -> Option<V
     None
 }
 
-/// Whether a response is a part of that without a rule, where one about name servers leaves it as it is.
-fn is_cut(model: &Model<'_>, ask: &Ask, hits: &[Hit], seen: &Outcome) -> bool {
-    let Outcome::Reply(seen) = seen else { return false };
-    let leaves = |hit: &Hit| matches!(hit.action, Action::Passthru | Action::TcpOnly);
-    let is_ns = |hit: &Hit| matches!(hit.trigger, Trigger::Nsdname(_) | Trigger::Nsip(_));
-    let is_bare = seen.rcode == NOERROR && seen.soa.is_none() && !seen.answer.is_empty();
-    is_bare && hits.iter().any(|hit| leaves(hit) && is_ns(hit)) && is_without_more(model, ask, seen)
+/// Whether a response has a part of the chain, or nothing but TC, where a rule matches that such servers lose.
+fn is_cut(model: &Model<'_>, ask: &Ask, kind: Kind, hits: &[Hit], seen: &Outcome) -> bool {
+    let is_lost = |hit: &Hit| match (kind, &hit.action) {
+        (Kind::Unbound, action) => matches!(action, Action::Local(_)),
+        (Kind::Recursor, action) => matches!(action, Action::Passthru | Action::TcpOnly | Action::Nodata),
+        _ => false,
+    };
+    let has_chain = model.chain(ask).len() > 1;
+    let is_part = match seen {
+        Outcome::Silence => false,
+        Outcome::Truncated => kind == Kind::Unbound,
+        Outcome::Reply(seen) => {
+            let is_plain = seen.rcode == NOERROR && seen.soa.is_none() && !seen.answer.is_empty();
+            is_plain && is_without_more(model, ask, seen)
+        }
+    };
+    has_chain && is_part && hits.iter().any(is_lost)
 }
 
 /// Whether a response has the alias of a rule that matches, or has failed where there is one.

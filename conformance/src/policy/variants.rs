@@ -32,6 +32,7 @@ pub(crate) enum Variant {
     NsOfZone,
     WithoutNsDots,
     NsOfTop,
+    NsWildcardFirst,
     PassthruOnce,
     CnameAlone,
     TargetLeftOut,
@@ -251,6 +252,14 @@ pub(crate) const KNOWN: &[Known] = &[
               all names below.",
     },
     Known {
+        variant: Variant::NsWildcardFirst,
+        id: "policy-ns-wildcard-first",
+        servers: &[Sometimes(Bind)],
+        why: "A zone has several servers, and a policy zone has an exact rule about the name of one and a \
+              wildcard rule about another. The draft, section 5.4: the longest name decides. In BIND the wildcard \
+              rule does in some responses.",
+    },
+    Known {
         variant: Variant::PassthruOnce,
         id: "policy-passthru-once",
         servers: &[Sometimes(Unbound), Sometimes(Recursor)],
@@ -366,8 +375,8 @@ pub(crate) const KNOWN: &[Known] = &[
         variant: Variant::OwnDataRewritten,
         id: "policy-own-data-rewritten",
         servers: &[Sometimes(Unbound)],
-        why: "A rule about name servers with addresses, and an IP rule matches these addresses. Unbound applies \
-              the IP rule to them. The draft, section 4.2: an IP rule is about the addresses that are found \
+        why: "A rule about names or name servers with addresses, and an IP rule matches these addresses. Unbound \
+              applies the IP rule to them. The draft, section 4.2: an IP rule is about the addresses that are found \
               without rules.",
     },
     Known {
@@ -435,10 +444,10 @@ pub(crate) const OVERRIDE_LEFT_OUT: Known = Known {
 pub(crate) const ANSWER_CUT: Known = Known {
     variant: Variant::AnswerCut,
     id: "policy-answer-cut",
-    servers: &[Sometimes(Recursor)],
-    why: "A rule about name servers exempts the query, or demands TCP, and the name has an alias. PowerDNS sends \
-          NOERROR with only a part of the chain. The draft, sections 3.4 and 3.5: the response is that without \
-          any rule. All records must be of that response.",
+    servers: &[Sometimes(Unbound), Sometimes(Recursor)],
+    why: "A rule matches, and the name has an alias. PowerDNS, and Unbound after a rule with records, send NOERROR \
+          with only a part of the chain; Unbound truncates a few of these responses. The draft, section 3: the \
+          response has the chain and what the rule says. All records must be of the response without rules.",
 };
 
 /// Returns all reasons, in the order of `EXPLAINED.md`.
