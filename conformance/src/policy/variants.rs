@@ -59,6 +59,8 @@ pub(crate) enum Variant {
     /// Not a change of the model by itself.
     AfterAlias,
     /// Not a change of the model by itself.
+    OtherAddress,
+    /// Not a change of the model by itself.
     OverrideLeftOut,
     /// Not a change of the model by itself.
     AnswerCut,
@@ -362,7 +364,7 @@ pub(crate) const KNOWN: &[Known] = &[
         servers: &[Sometimes(Unbound), Sometimes(Recursor)],
         why: "A rule about a name server, its name or its address, and the server is in another zone. Unbound and \
               PowerDNS apply it to their own queries for the server's address too, so they have no server to \
-              ask, and respond with SERVFAIL.",
+              ask, and respond with SERVFAIL; PowerDNS truncates some of these responses.",
     },
     Known {
         variant: Variant::NsDataLost,
@@ -409,6 +411,16 @@ pub(crate) const KNOWN: &[Known] = &[
     },
 ];
 
+/// Another rule about an address decides.
+pub(crate) const OTHER_ADDRESS: Known = Known {
+    variant: Variant::OtherAddress,
+    id: "policy-other-address-rule",
+    servers: &[Sometimes(Bind)],
+    why: "Several addresses of one RRset match IP rules. The draft, section 5: the first zone decides, then the \
+          longest prefix. In BIND the rule of a later zone or a shorter one does in a few responses (see \
+          policy-prefix-length-lost). The response must be exactly that of an IP rule that matches.",
+};
+
 /// Another rule decides, or none. Tried when no change explains a response by itself.
 pub(crate) const OTHER_RULE: Known = Known {
     variant: Variant::OtherRule,
@@ -452,7 +464,7 @@ pub(crate) const ANSWER_CUT: Known = Known {
 
 /// Returns all reasons, in the order of `EXPLAINED.md`.
 pub(crate) fn all() -> impl Iterator<Item = &'static Known> {
-    KNOWN.iter().chain([&AFTER_ALIAS, &OVERRIDE_LEFT_OUT, &ANSWER_CUT, &OTHER_RULE])
+    KNOWN.iter().chain([&OTHER_ADDRESS, &AFTER_ALIAS, &OVERRIDE_LEFT_OUT, &ANSWER_CUT, &OTHER_RULE])
 }
 
 /// A set of changes.
