@@ -76,14 +76,18 @@ fn version(kind: Kind, program: &Path) -> Option<String> {
 /// that turns it off in older versions.
 pub(crate) fn adapted(kind: Kind, program: &Path, text: &str) -> String {
     const LOCK_FILE: &str = "lock-file none;";
-    let is_older = |version: String| {
-        let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
-        (numbers.next(), numbers.next()) < (Some(9), Some(20))
-    };
-    if kind == Kind::Bind && !version(kind, program).is_some_and(is_older) {
+    if kind == Kind::Bind && !is_older(kind, program, (9, 20)) {
         return text.replace(LOCK_FILE, "");
     }
     text.to_owned()
+}
+
+/// Whether the version of a program is known, and older than this one.
+pub(crate) fn is_older(kind: Kind, program: &Path, (major, minor): (u32, u32)) -> bool {
+    version(kind, program).is_some_and(|version| {
+        let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+        (numbers.next(), numbers.next()) < (Some(major), Some(minor))
+    })
 }
 
 /// Returns the arguments that this version of a program needs. PowerDNS Recursor since 5.2 accepts old-style

@@ -3,7 +3,8 @@
 use super::model::{Ask, Hit, Model, Outcome, Seen, Ttls};
 use super::rules::{Action, TRIGGERS, Trigger};
 use super::variants::{
-    AFTER_ALIAS, ANSWER_CUT, KNOWN, Known, OTHER_RULE, OVERRIDE_LEFT_OUT, Often, Variant, Variants,
+    AFTER_ALIAS, ANSWER_CUT, KNOWN, Known, OTHER_ADDRESS, OTHER_RULE, OVERRIDE_LEFT_OUT, Often, Variant,
+    Variants,
 };
 use super::{Extent, Reply, decoded, variants};
 use crate::answer::{Answer, flag, render};
@@ -224,15 +225,22 @@ fn explain(model: &Model<'_>, ask: &Ask, kind: Kind, seen: &Outcome) -> Option<V
     if AFTER_ALIAS.servers.contains(&Often::Sometimes(kind)) && is_after_alias(model, ask, &hits, seen) {
         return Some(vec![&AFTER_ALIAS]);
     }
-    let is_failure = matches!(seen, Outcome::Reply(seen) if seen.rcode == SERVFAIL);
+    let is_failure = match seen {
+        Outcome::Reply(seen) => seen.rcode == SERVFAIL,
+        Outcome::Truncated => kind == Kind::Recursor,
+        Outcome::Silence => false,
+    };
     if is_failure && model.keeps_from_asking(ask, &general) {
         let fails = |known: &&Known| known.variant == Variant::NsFails;
         return sometimes.into_iter().find(fails).map(|known| vec![known]);
     }
+    if kind == Kind::Bind {
+        return search.by_address(hits);
+    }
     if !OTHER_RULE.servers.contains(&Often::Sometimes(kind)) {
         return None;
     }
-    if kind == Kind::Recursor && is_cut(model, ask, &hits, seen) {
+    if is_cut(model, ask, kind, &hits, seen) {
         return Some(vec![&ANSWER_CUT]);
     }
     let mut hits: Vec<Option<Hit>> = hits.into_iter().map(Some).chain([None]).collect();
@@ -251,13 +259,24 @@ fn explain(model: &Model<'_>, ask: &Ask, kind: Kind, seen: &Outcome) -> Option<V
     None
 }
 
-/// Whether a response is a part of that without a rule, where one about name servers leaves it as it is.
-fn is_cut(model: &Model<'_>, ask: &Ask, hits: &[Hit], seen: &Outcome) -> bool {
-    let Outcome::Reply(seen) = seen else { return false };
-    let leaves = |hit: &Hit| matches!(hit.action, Action::Passthru | Action::TcpOnly);
-    let is_ns = |hit: &Hit| matches!(hit.trigger, Trigger::Nsdname(_) | Trigger::Nsip(_));
-    let is_bare = seen.rcode == NOERROR && seen.soa.is_none() && !seen.answer.is_empty();
-    is_bare && hits.iter().any(|hit| leaves(hit) && is_ns(hit)) && is_without_more(model, ask, seen)
+/// Whether a response has a part of the chain, or nothing but TC, where a rule matches that this server
+/// loses.
+fn is_cut(model: &Model<'_>, ask: &Ask, kind: Kind, hits: &[Hit], seen: &Outcome) -> bool {
+    let is_lost = |hit: &Hit| match (kind, &hit.action) {
+        (Kind::Unbound, action) => matches!(action, Action::Local(_)),
+        (Kind::Recursor, action) => matches!(action, Action::Passthru | Action::TcpOnly | Action::Nodata),
+        _ => false,
+    };
+    let has_chain = model.chain(ask).len() > 1;
+    let is_part = match seen {
+        Outcome::Silence => false,
+        Outcome::Truncated => kind == Kind::Unbound,
+        Outcome::Reply(seen) => {
+            let is_plain = seen.rcode == NOERROR && seen.soa.is_none() && !seen.answer.is_empty();
+            is_plain && is_without_more(model, ask, seen)
+        }
+    };
+    has_chain && is_part && hits.iter().any(is_lost)
 }
 
 /// Whether a response has the alias of a rule that matches, or has failed where there is one.
@@ -305,6 +324,15 @@ impl Search<'_> {
         let set = known.iter().map(|known| known.variant).collect();
         let variants = Variants { set, forced: self.forced.clone() };
         self.model.predict(self.ask, &variants).0.predicts(self.seen)
+    }
+
+    /// Explains a response by another IP rule that matches.
+    fn by_address(&mut self, hits: Vec<Hit>) -> Option<Vec<&'static Known>> {
+        hits.into_iter().filter(|hit| matches!(hit.trigger, Trigger::Ip(_))).find_map(|hit| {
+            self.forced = Some(Some(hit));
+            let found = self.marked()?;
+            Some(self.least(found).into_iter().chain([&OTHER_ADDRESS]).collect())
+        })
     }
 
     /// Returns the chosen changes and the marks with which they predict the response.

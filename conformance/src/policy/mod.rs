@@ -14,6 +14,7 @@ use crate::client;
 use crate::internet;
 use crate::internet::servers::{RESOLVERS, start_adapted, start_hosts};
 use crate::internet::sites::of_both;
+use crate::programs;
 use crate::query::{Edns, Query, Transport, rtype};
 use crate::rng::Rng;
 use crate::servers::{Kind, Server};
@@ -39,6 +40,9 @@ const SENDS: u32 = 3;
 const REPEATS: usize = 2;
 /// Time before that, so that failures are no longer cached.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// The oldest version of Unbound that is compared.
+const OLDEST_UNBOUND: (u32, u32) = (1, 18);
 
 /// Settings of a run.
 #[derive(Clone, Copy, Debug)]
@@ -109,14 +113,21 @@ fn resolver_v6(kind: Kind) -> IpAddr {
     of_both(201, at.map_or(0, |at| at as u8 + 1))[1]
 }
 
-/// Returns the programs that are there; says which are not.
+/// Returns the programs that are there and new enough; says which are not.
 fn resolvers(programs: &BTreeMap<Kind, PathBuf>) -> BTreeMap<Kind, PathBuf> {
-    let is_there = |kind: &Kind| programs.get(kind).is_some_and(|path| path.exists());
-    let (there, missing): (Vec<Kind>, Vec<Kind>) = RESOLVERS.into_iter().partition(is_there);
-    for kind in missing {
-        println!("{} is left out: there is no such program", kind.label());
-    }
-    there.into_iter().filter_map(|kind| Some((kind, programs.get(&kind)?.clone()))).collect()
+    let chosen = |kind: Kind| {
+        let Some(path) = programs.get(&kind).filter(|path| path.exists()) else {
+            println!("{} is left out: there is no such program", kind.label());
+            return None;
+        };
+        // Unbound 1.17 ends with a segmentation fault with some of the policies.
+        if kind == Kind::Unbound && programs::is_older(kind, path, OLDEST_UNBOUND) {
+            println!("{} is left out: it crashes with policy zones in this version", kind.label());
+            return None;
+        }
+        Some((kind, path.clone()))
+    };
+    RESOLVERS.into_iter().filter_map(chosen).collect()
 }
 
 /// A response, or none.

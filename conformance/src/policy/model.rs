@@ -111,7 +111,7 @@ mod rcode {
 type Matching = (TriggerKind, Fit, Hit);
 
 /// A name, and whether each of the changes is there on which the rules that match depend.
-type MatchingKey = (Name, [bool; 6]);
+type MatchingKey = (Name, [bool; 7]);
 
 /// What has been found out for one query.
 #[derive(Debug, Default)]
@@ -260,7 +260,7 @@ impl<'a> Model<'a> {
             return Some(Step::End(rcode::SERVFAIL));
         }
         let again = || self.rule_about_data(making, name, &hit);
-        if let Some(hit) = again().filter(|_| is_ns && variants.has(Variant::OwnDataRewritten)) {
+        if let Some(hit) = again().filter(|_| variants.has(Variant::OwnDataRewritten)) {
             return self.apply(making, name, hit);
         }
         match &hit.action {
@@ -316,6 +316,9 @@ impl<'a> Model<'a> {
     /// Returns the IP rule that matches the addresses of a rule.
     fn rule_about_data(&self, making: &Making<'_>, name: &Name, hit: &Hit) -> Option<Hit> {
         let Action::Local(data) = &hit.action else { return None };
+        if hit.trigger.kind() == TriggerKind::Ip {
+            return None;
+        }
         let wanted = data.iter().filter(|data| data.rtype() == making.ask.qtype).cloned().collect();
         let found = Found::Records(wanted);
         let zones = self.policy.zones.iter().enumerate();
@@ -500,6 +503,7 @@ impl<'a> Model<'a> {
             Variant::NsOfZone,
             Variant::WithoutNsDots,
             Variant::NsOfTop,
+            Variant::NsWildcardFirst,
         ];
         let key = (name.lower(), decisive.map(|variant| variants.has(variant)));
         if let Some(known) = self.memo.matching.borrow().get(&key) {
@@ -565,7 +569,8 @@ impl<'a> Model<'a> {
             }
             Trigger::Nsdname(of_rule) => {
                 let fit = |(zone, server): (&DataZone, &NameServer)| {
-                    Some(by_name(of_rule, &server.name)?.of_servers(zone))
+                    let fit = by_name(of_rule, &server.name)?.of_servers(zone);
+                    Some(if variants.has(Variant::NsWildcardFirst) { fit.wildcard_first() } else { fit })
                 };
                 self.servers(name, variants).filter_map(fit).min()
             }
@@ -630,6 +635,14 @@ enum Fit {
 }
 
 impl Fit {
+    /// Returns it with wildcards before exact names.
+    fn wildcard_first(self) -> Self {
+        match self {
+            Self::Name(is_wildcard, length, zone) => Self::Name(!is_wildcard, length, zone),
+            other @ Self::Bits(..) => other,
+        }
+    }
+
     /// Returns it for the name of a server of this zone.
     fn of_servers(self, zone: &DataZone) -> Self {
         match self {

@@ -32,6 +32,7 @@ pub(crate) enum Variant {
     NsOfZone,
     WithoutNsDots,
     NsOfTop,
+    NsWildcardFirst,
     PassthruOnce,
     CnameAlone,
     TargetLeftOut,
@@ -57,6 +58,8 @@ pub(crate) enum Variant {
     OtherRule,
     /// Not a change of the model by itself.
     AfterAlias,
+    /// Not a change of the model by itself.
+    OtherAddress,
     /// Not a change of the model by itself.
     OverrideLeftOut,
     /// Not a change of the model by itself.
@@ -251,6 +254,14 @@ pub(crate) const KNOWN: &[Known] = &[
               all names below.",
     },
     Known {
+        variant: Variant::NsWildcardFirst,
+        id: "policy-ns-wildcard-first",
+        servers: &[Sometimes(Bind)],
+        why: "A zone has several servers, and a policy zone has an exact rule about the name of one and a \
+              wildcard rule about another. The draft, section 5.4: the longest name decides. In BIND the wildcard \
+              rule does in some responses.",
+    },
+    Known {
         variant: Variant::PassthruOnce,
         id: "policy-passthru-once",
         servers: &[Sometimes(Unbound), Sometimes(Recursor)],
@@ -353,7 +364,7 @@ pub(crate) const KNOWN: &[Known] = &[
         servers: &[Sometimes(Unbound), Sometimes(Recursor)],
         why: "A rule about a name server, its name or its address, and the server is in another zone. Unbound and \
               PowerDNS apply it to their own queries for the server's address too, so they have no server to \
-              ask, and respond with SERVFAIL.",
+              ask, and respond with SERVFAIL; PowerDNS truncates some of these responses.",
     },
     Known {
         variant: Variant::NsDataLost,
@@ -366,8 +377,8 @@ pub(crate) const KNOWN: &[Known] = &[
         variant: Variant::OwnDataRewritten,
         id: "policy-own-data-rewritten",
         servers: &[Sometimes(Unbound)],
-        why: "A rule about name servers with addresses, and an IP rule matches these addresses. Unbound applies \
-              the IP rule to them. The draft, section 4.2: an IP rule is about the addresses that are found \
+        why: "A rule about names or name servers with addresses, and an IP rule matches these addresses. Unbound \
+              applies the IP rule to them. The draft, section 4.2: an IP rule is about the addresses that are found \
               without rules.",
     },
     Known {
@@ -399,6 +410,16 @@ pub(crate) const KNOWN: &[Known] = &[
               section 3.1: both are in the answer.",
     },
 ];
+
+/// Another rule about an address decides.
+pub(crate) const OTHER_ADDRESS: Known = Known {
+    variant: Variant::OtherAddress,
+    id: "policy-other-address-rule",
+    servers: &[Sometimes(Bind)],
+    why: "Several addresses of one RRset match IP rules. The draft, section 5: the first zone decides, then the \
+          longest prefix. In BIND the rule of a later zone or a shorter one does in a few responses (see \
+          policy-prefix-length-lost). The response must be exactly that of an IP rule that matches.",
+};
 
 /// Another rule decides, or none. Tried when no change explains a response by itself.
 pub(crate) const OTHER_RULE: Known = Known {
@@ -435,15 +456,15 @@ pub(crate) const OVERRIDE_LEFT_OUT: Known = Known {
 pub(crate) const ANSWER_CUT: Known = Known {
     variant: Variant::AnswerCut,
     id: "policy-answer-cut",
-    servers: &[Sometimes(Recursor)],
-    why: "A rule about name servers exempts the query, or demands TCP, and the name has an alias. PowerDNS sends \
-          NOERROR with only a part of the chain. The draft, sections 3.4 and 3.5: the response is that without \
-          any rule. All records must be of that response.",
+    servers: &[Sometimes(Unbound), Sometimes(Recursor)],
+    why: "A rule matches, and the name has an alias. PowerDNS, and Unbound after a rule with records, send NOERROR \
+          with only a part of the chain; Unbound truncates a few of these responses. The draft, section 3: the \
+          response has the chain and what the rule says. All records must be of the response without rules.",
 };
 
 /// Returns all reasons, in the order of `EXPLAINED.md`.
 pub(crate) fn all() -> impl Iterator<Item = &'static Known> {
-    KNOWN.iter().chain([&AFTER_ALIAS, &OVERRIDE_LEFT_OUT, &ANSWER_CUT, &OTHER_RULE])
+    KNOWN.iter().chain([&OTHER_ADDRESS, &AFTER_ALIAS, &OVERRIDE_LEFT_OUT, &ANSWER_CUT, &OTHER_RULE])
 }
 
 /// A set of changes.
