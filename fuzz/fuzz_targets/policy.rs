@@ -9,7 +9,9 @@
 use std::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
-use policy::{ListFormat, NameKeys, PolicyQuery, PolicyRecord, RpzReport, RuleBuilder, SourceId, SourceMask, line_of};
+use policy::{
+    ListFormat, NameKeys, PolicyQuery, PolicyRecord, RpzReport, RuleBuilder, SourceId, SourceMask, line_of,
+};
 use wire::hash::{HashKey, HashedName};
 use wire::{LowerName, Name, NameBuf, Ttl, Type};
 

@@ -24,7 +24,8 @@ impl Service {
             let QueryState { budget, quota, .. } = &waiting.query_state;
             self.fetch(query_key, client, Some(budget.clone()), quota.clone());
         }
-        let budget = Some(waiting.query_state.budget.clone());
+        let QueryState { budget, rewrite, .. } = &waiting.query_state;
+        let budget = Some(if rewrite.awaits_servers() { &rewrite.budget } else { budget }.clone());
         let waiter = Waiter::new(WaiterKind::Client(waiting));
         let request = LookupRequest { patience, budget, ..LookupRequest::new(query_key, client, waiter) };
         if let Some(LookupRequest { waiter: Waiter { kind: WaiterKind::Client(waiting), .. }, .. }) =

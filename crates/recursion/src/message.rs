@@ -149,7 +149,8 @@ pub(crate) fn response(query_key: &QueryKey, rcode: Rcode, counts: [u16; 3], bod
 
 /// Joins the links of a chain and the response at their end into one message: the question of `links`, the
 /// response code of `end`, both answer sections and both authority sections. A record that both have is
-/// written once per section. AD is set if `authentic`.
+/// written once per section. A name with two aliases is a loop, which is an error (RFC 1034 §3.6.2). AD is
+/// set if `authentic`.
 pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>, Unjoinable> {
     let (mut header, _) = Parser::new(links)?;
     let (last, _) = Parser::new(end)?;
@@ -163,9 +164,9 @@ pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>,
     b.question(question.name, question.qtype, question.qclass)?;
     b.learn(question.name, Offset::QNAME);
     for section in [Section::Answer, Section::Authority] {
-        let mut written = HashSet::new();
-        copy(links, section, &mut written, &mut b)?;
-        copy(end, section, &mut written, &mut b)?;
+        let (mut written, mut aliases) = (HashSet::new(), HashSet::new());
+        copy(links, section, &mut written, &mut aliases, &mut b)?;
+        copy(end, section, &mut written, &mut aliases, &mut b)?;
     }
     let len = b.finish();
     joined.truncate(len);
@@ -204,6 +205,7 @@ fn copy(
     message: &[u8],
     wanted: Section,
     written: &mut HashSet<(LowerNameBuf, Type, Class, Vec<u8>)>,
+    aliases: &mut HashSet<LowerNameBuf>,
     b: &mut Builder<'_>,
 ) -> Result<(), Unjoinable> {
     let (header, mut parser) = Parser::new(message)?;
@@ -221,9 +223,13 @@ fn copy(
             let owner = parser.name_at(record.owner_at)?;
             rdata.clear();
             parser.expand_rdata(&record, &mut rdata)?;
-            let key = (owner.as_name().to_lower(), record.rtype, record.class, rdata.clone());
+            let owner_key = owner.as_name().to_lower();
+            let key = (owner_key, record.rtype, record.class, rdata.clone());
             if !written.insert(key) {
                 continue;
+            }
+            if record.rtype == Type::CNAME && !aliases.insert(owner_key) {
+                return Err(Unjoinable);
             }
             b.record(
                 section,
@@ -307,6 +313,16 @@ mod tests {
             of("w.z.example.", Type::A),
         ];
         assert_eq!(owners(&joined), [wanted, vec![]]);
+    }
+
+    /// A rule's alias led to a name whose aliases lead back.
+    #[test]
+    fn a_name_with_two_aliases_is_a_loop() {
+        let cname = |owner, to| (Section::Answer, owner, Type::CNAME, wire(to));
+        let links = message("a.example.", &[cname("a.example.", "b.example.")]);
+        let end = [cname("b.example.", "A.example."), cname("A.example.", "c.example.")];
+        assert_eq!(join(&links, &message("b.example.", &end), false), Err(Unjoinable));
+        assert!(join(&links, &message("b.example.", &end[..1]), false).is_ok());
     }
 
     #[test]

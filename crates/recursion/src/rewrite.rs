@@ -517,8 +517,8 @@ impl ServerLookups<'_> {
                 if lists.options().ns_wait_recurse {
                     return Err(Box::new(query));
                 }
-                let QueryState { client, budget, quota, .. } = query_state;
-                service.fetch(query, *client, Some(budget.clone()), quota.clone());
+                let QueryState { client, rewrite, quota, .. } = query_state;
+                service.fetch(query, *client, Some(rewrite.budget.clone()), quota.clone());
                 Ok(ServerFacts::none(name, rtype))
             }
             Known::Nothing(_) | Known::Link(..) | Known::Failure(_) | Known::Bogus(_) | Known::NoRule => {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use resolver::QueryKey;
+use resolver::{Budget, QueryKey};
 use transport::Client;
 use wire::message::Parser;
 use wire::{Class, Header, LowerNameBuf, Malformed, Name, NameBuf, Ttl, Type};
@@ -23,6 +23,8 @@ pub(crate) struct RewriteState {
     pub(crate) soa: Option<(NameBuf, Ttl, Box<[u8]>)>,
     /// The answer that waits for lookups of name servers.
     pub(crate) held: Option<Box<HeldAnswer>>,
+    /// Pays for lookups of name servers, so that the answer does not fail for them.
+    pub(crate) budget: Budget,
     /// Lookups of name servers so far.
     pub(crate) servers: Vec<ServerFacts>,
 }
@@ -55,6 +57,7 @@ impl RewriteState {
             is_over: false,
             is_rewritten: false,
             held: None,
+            budget: Budget::default(),
             servers: Vec::new(),
         }
     }
