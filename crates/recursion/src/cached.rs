@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
-use policy::{Match, PolicyQuery, SourceId, SourceMask};
+use policy::{Match, PolicyQuery, SourceId};
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
 use resolver::{ClientPrefix, QueryKey};
 use transport::Client;
@@ -79,10 +79,9 @@ pub(crate) fn query_key(asked: &Asked<'_>) -> QueryKey {
 }
 
 impl On {
-    /// Writes the header of an answer whose sections are already behind the question.
+    /// Writes the header of an answer whose sections are written, and counts it.
     #[inline]
     fn finish(&self, hit: &Hit, cache_view: CacheView, asked: &Asked<'_>, b: &mut Builder<'_>) {
-        b.advance(hit.len, hit.counts);
         ReplyOptions::of(asked.request).set_flags(b, hit.rcode, false, hit.authentic && cache_view.passes_ad);
         if hit.prefetch && self.policy.prefetch {
             self.service.prefetch(query_key(asked), ClientPrefix::of(asked.client.peer.ip()));
@@ -102,10 +101,8 @@ impl On {
     ) -> (Option<(Lead, CacheView)>, Option<SourceId>, Gate) {
         let policy = &self.policy;
         let Some(lists) = &policy.lists else { return (entry, None, Gate::Open) };
-        let (qtype, client) = (asked.question.qtype, Some(asked.client.peer.ip()));
-        let sources = lists.sources_of(asked.client);
-        let query = PolicyQuery { name: asked.qname, qtype, client, is_first: true };
-        match policy.gate(&query, sources, qtype, asked.question.qclass) {
+        let (query, sources) = (policy_query(asked), lists.sources_of(asked.client));
+        match policy.gate(&query, sources, query.qtype, asked.question.qclass) {
             Gate::Rpz(rule) if policy.exempts(&rule, sources, asked.request.dnssec_ok()) => {
                 (entry, Some(rule.rule.source), Gate::Open)
             }
@@ -210,6 +207,7 @@ impl Memory for Cached {
         };
         match (lists, gate) {
             (Some(lists), Gate::Blocked(blocked)) => {
+                lists.count_disabled(&policy_query(asked));
                 return Ok(MemoryResult::Answer(Some(lists.write(blocked, asked.name(), qtype, b))));
             }
             (Some(lists), Gate::Rpz(rule)) => return Ok(by_rule(lists, &rule, asked, b)),
@@ -229,7 +227,7 @@ impl Memory for Cached {
         let now = service.now(asked.received);
         match service.cache().copy(&lead, &key, now, b.spare_mut()) {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                on.finish(&hit, cache_view, asked, b);
+                b.advance(hit.len, hit.counts);
                 if let Some(lists) = lists.filter(|lists| lists.look_at(b.written(), from, hit.counts[0])) {
                     let (client, answers) = (asked.client, hit.counts[0]);
                     if lists.has_rule_about_answer(&self.key, client, b.written(), answers) {
@@ -242,9 +240,10 @@ impl Memory for Cached {
                         return Ok(MemoryResult::Answer(Some(info)));
                     }
                 }
+                on.finish(&hit, cache_view, asked, b);
             }
             Lookup::TooLong(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, cache_view, asked, b);
+                on.finish(&hit, cache_view, asked, b);
                 b.flags(|header| header.set_truncated(true));
             }
             _ => return Ok(MemoryResult::Nothing),
@@ -252,8 +251,18 @@ impl Memory for Cached {
         if let Some((lists, source)) = exempting {
             lists.count_exempt(source);
         }
+        if let Some(lists) = &policy.lists {
+            lists.count_disabled(&policy_query(asked));
+        }
         Ok(MemoryResult::Answer(None))
     }
+}
+
+/// Returns what rules about a query may depend on.
+#[inline]
+fn policy_query<'q>(asked: &Asked<'q>) -> PolicyQuery<'q> {
+    let (qtype, client) = (asked.question.qtype, Some(asked.client.peer.ip()));
+    PolicyQuery { name: asked.qname, qtype, client, is_first: true }
 }
 
 /// Answers a query by a rule of a response policy zone about its name, if no lookup is needed.
@@ -272,15 +281,14 @@ fn by_rule(
         RpzOrder::TcpOnly => asked.client.transport.is_stream(),
         _ => lists.alias(order, asked.name(), qtype).is_some(),
     };
-    let is_disabled = *lists.disabled() != SourceMask::default();
     if needs_lookup
-        || is_disabled
         || qtype.is_meta()
         || lists.must_wait(rule, lists.sources_of(asked.client), asked.request.dnssec_ok())
     {
         return MemoryResult::Nothing;
     }
     zone.counts.of(order.kind()).add();
+    lists.count_disabled(&policy_query(asked));
     match order {
         RpzOrder::Drop => return MemoryResult::NoReply,
         RpzOrder::TcpOnly => b.flags(|header| header.set_truncated(true)),

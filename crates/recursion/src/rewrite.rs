@@ -21,7 +21,7 @@ use crate::known::Known;
 use crate::message::{Message, Piece, Reply, join, links_to};
 use crate::query_state::QueryState;
 use crate::rewrite_state::{HeldAnswer, ServerFacts, address};
-use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong};
+use crate::rpz::{PolicyZone, RpzOrder, TargetTooLong};
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
 use crate::waiter::Waiting;
@@ -79,7 +79,7 @@ impl Service {
         hashed.set(self.cache().key(), name.as_name());
         let sources = lists.sources_of(&query_state.rewrite.client);
         let query = query_state.policy_query(&hashed, qtype);
-        count_disabled(lists, &query);
+        lists.count_disabled(&query);
         match policy.gate(&query, sources, qtype, qclass) {
             Gate::Open => None,
             Gate::Rpz(rule) if lists.must_wait(&rule, sources, dnssec_ok) => None,
@@ -313,18 +313,6 @@ fn reply(reply: Reply) -> Rewritten {
 
 fn refuse(refusal: Refusal) -> Rewritten {
     Rewritten::Step(RewriteStep::Refuse(refusal))
-}
-
-/// Counts the rules of disabled zones about a name and its client.
-fn count_disabled(lists: &BlockLists, query: &PolicyQuery<'_>) {
-    let disabled = lists.disabled();
-    if *disabled == SourceMask::default() {
-        return;
-    }
-    let found = lists.rules().of_query(query, disabled).rpz;
-    if let Some(zone) = found.and_then(|rule| lists.zone(&rule)) {
-        zone.counts.of(RewriteKind::Disabled).add();
-    }
 }
 
 /// Returns the reply with the records that a rule makes of a name, behind the aliases that lead to it; or

@@ -40,6 +40,18 @@ impl BlockLists {
         }
     }
 
+    /// Counts a query that a disabled zone has a rule about.
+    #[inline]
+    pub(crate) fn count_disabled(&self, query: &PolicyQuery<'_>) {
+        if *self.disabled() == SourceMask::default() {
+            return;
+        }
+        let found = self.rules().of_query(query, self.disabled()).rpz;
+        if let Some(zone) = found.and_then(|rule| self.zone(&rule)) {
+            zone.counts.of(RewriteKind::Disabled).add();
+        }
+    }
+
     /// Whether answers are compared with rules about name servers.
     #[inline]
     pub(crate) fn needs_servers(&self, of: &SourceMask) -> bool {

@@ -282,7 +282,12 @@ impl Recursive {
                     break;
                 }
                 let Some(recursive) = recursive.upgrade() else { break };
-                recursive.renew_rules();
+                // The start and reloads wait for the rules: a panic, which would be a bug in nomen, leaves those
+                // before in force.
+                if catch_unwind(AssertUnwindSafe(|| recursive.renew_rules())).is_err() {
+                    zones.give_up();
+                    error!("new versions of policy zones are not in force");
+                }
                 has_retired = recursive.free_retired();
                 until_change = recursive.lists.until_change();
             }

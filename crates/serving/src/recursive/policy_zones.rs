@@ -82,6 +82,13 @@ impl PolicyZones {
         self.changed.notify_all();
     }
 
+    /// Leaves the rules of versions so far out, so that nothing waits for them.
+    pub(super) fn give_up(&self) {
+        let mut state = lock(&self.state);
+        state.in_force = state.changes;
+        self.changed.notify_all();
+    }
+
     /// Waits until the rules of all versions so far are in force, or the thread has ended.
     pub(super) fn settle(&self) {
         let state = lock(&self.state);
