@@ -18,8 +18,6 @@ pub struct PolicyQuery<'q> {
     pub qtype: Type,
     /// The client's address, if it is known. Rules for certain clients do not apply without it.
     pub client: Option<IpAddr>,
-    /// Whether rules about the client itself apply (CLIENT-IP): to the query name, not to targets of aliases.
-    pub is_first: bool,
 }
 
 /// Number of a condition of a rule.

@@ -369,8 +369,7 @@ impl Rules {
     /// Returns the rules of `sources` that decide a query by its name and, if given, its client's address.
     #[inline]
     pub fn of_query(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> Decision {
-        let client = query.client.filter(|_| query.is_first);
-        let rpz = client.and_then(|client| self.of_client(client, sources));
+        let rpz = query.client.and_then(|client| self.of_client(client, sources));
         let mut decision = Decision { rpz, list: None };
         self.qnames.suffixes(&self.keys, query.name, |skip, set| {
             self.take_all(&mut decision, set, (skip, TriggerKind::Qname), query, sources);
@@ -438,7 +437,7 @@ impl Rules {
 
     /// Returns the rule for the name of a name server (NSDNAME).
     pub fn of_server_name(&self, name: &HashedName, sources: &SourceMask) -> Option<Match> {
-        let query = PolicyQuery { name, qtype: Type::NS, client: None, is_first: false };
+        let query = PolicyQuery { name, qtype: Type::NS, client: None };
         let mut decision = Decision::default();
         self.ns_names.suffixes(&self.keys, name, |skip, set| {
             self.take_all(&mut decision, set, (skip, TriggerKind::NsDname), &query, sources);
@@ -504,7 +503,7 @@ mod tests {
 
     /// The rules for a query of type A.
     fn of_query(rules: &Rules, name: &HashedName, client: Option<IpAddr>, sources: &SourceMask) -> Decision {
-        rules.of_query(&PolicyQuery { name, qtype: Type::A, client, is_first: true }, sources)
+        rules.of_query(&PolicyQuery { name, qtype: Type::A, client }, sources)
     }
 
     const CLIENT: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));

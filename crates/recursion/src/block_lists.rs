@@ -246,12 +246,12 @@ impl BlockLists {
             if std::mem::take(&mut is_first) {
                 hashed.set(key, parser.name_at(record.owner_at)?.as_name());
                 let qtype = question.qtype;
-                if self.exempts(&PolicyQuery { name: &hashed, qtype, client, is_first: false }, sources) {
+                if self.exempts(&PolicyQuery { name: &hashed, qtype, client }, sources) {
                     return Ok(None);
                 }
             }
             hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
-            let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client, is_first: false };
+            let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client };
             if let Some(blocked) = self.blocks(&query, sources) {
                 return Ok(Some(blocked.of_alias()));
             }
@@ -397,7 +397,7 @@ mod tests {
 
     /// A query of type A for a name.
     fn of_a(name: &HashedName) -> PolicyQuery<'_> {
-        PolicyQuery { name, qtype: Type::A, client: None, is_first: true }
+        PolicyQuery { name, qtype: Type::A, client: None }
     }
 
     #[test]

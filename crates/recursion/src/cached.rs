@@ -166,7 +166,7 @@ impl Memory for Cached {
                 return Some(CacheLocation(Found::ByClient(entry())));
             }
             let (qtype, sources) = (question.qtype, lists.sources());
-            let query = PolicyQuery { name: qname, qtype, client: None, is_first: true };
+            let query = PolicyQuery { name: qname, qtype, client: None };
             match policy.gate(&query, sources, qtype, question.qclass) {
                 Gate::Open => {}
                 Gate::Blocked(blocked) => return Some(CacheLocation(Found::Blocked(blocked))),
@@ -262,7 +262,7 @@ impl Memory for Cached {
 #[inline]
 fn policy_query<'q>(asked: &Asked<'q>) -> PolicyQuery<'q> {
     let (qtype, client) = (asked.question.qtype, Some(asked.client.peer.ip()));
-    PolicyQuery { name: asked.qname, qtype, client, is_first: true }
+    PolicyQuery { name: asked.qname, qtype, client }
 }
 
 /// Answers a query by a rule of a response policy zone about its name, if no lookup is needed.

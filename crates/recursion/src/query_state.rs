@@ -112,8 +112,7 @@ impl QueryState {
         // A rule for certain types is about the records that a client gets of a name.
         let is_alias = name.as_lower() != self.asked.name.as_lower();
         let qtype = if is_alias { Type::CNAME } else { qtype };
-        let (client, is_first) = (Some(self.rewrite.client.peer.ip()), !self.rewrite.client_is_done);
-        PolicyQuery { name, qtype, client, is_first }
+        PolicyQuery { name, qtype, client: Some(self.rewrite.client.peer.ip()) }
     }
 
     /// Continues with the chain's next name, unless the chain is too long or a loop.

@@ -102,7 +102,7 @@ impl Service {
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), asked.name.as_name());
         let client = Some(rewrite.client.peer.ip());
-        let query = PolicyQuery { name: &hashed, qtype: asked.qtype, client, is_first: false };
+        let query = PolicyQuery { name: &hashed, qtype: asked.qtype, client };
         lists.exempts(&query, lists.sources_of(&rewrite.client))
     }
 
@@ -168,15 +168,14 @@ impl Service {
         &self,
         policy: &Policy,
         lists: &BlockLists,
-        query_state: &mut QueryState,
+        query_state: &QueryState,
         chain: &Chain,
         leads_on: bool,
         now: Now,
     ) -> Finding {
         let QueryKey { qtype, qclass, dnssec_ok, .. } = query_state.next;
         let keeps_signed = dnssec_ok && !lists.options().break_dnssec;
-        let client = query_state.rewrite.client;
-        let sources = lists.sources_of(&client);
+        let sources = lists.sources_of(&query_state.rewrite.client);
         let mut hashed = HashedName::new();
         // The target that a part of a chain leads to is looked up next.
         let count = chain.names.len() - usize::from(leads_on && chain.names.len() > 1);
@@ -196,8 +195,7 @@ impl Service {
                 }
             }
             match self.of_servers(policy, lists, query_state, name.as_lower(), best, now) {
-                // Rules about the client belong to the first name that may be rewritten.
-                Finding::None => query_state.rewrite.client_is_done = true,
+                Finding::None => {}
                 found => return found,
             }
         }

@@ -13,8 +13,6 @@ use crate::message::Piece;
 pub(crate) struct RewriteState {
     /// The client.
     pub(crate) client: Client,
-    /// Whether rules about the client have been looked up for an answer that may be rewritten.
-    pub(crate) client_is_done: bool,
     /// Whether no further rule applies: one has rewritten the answer, or exempts the query.
     pub(crate) is_over: bool,
     /// Whether a rule has rewritten the answer.
@@ -52,7 +50,6 @@ impl RewriteState {
     pub(crate) fn of(client: &Client) -> Self {
         RewriteState {
             client: *client,
-            client_is_done: false,
             soa: None,
             is_over: false,
             is_rewritten: false,

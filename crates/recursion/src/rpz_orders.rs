@@ -107,7 +107,7 @@ impl BlockLists {
                 }
             } else if record.rtype == Type::CNAME {
                 hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
-                let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client: None, is_first: false };
+                let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client: None };
                 if self.decide(&query, sources).rpz.is_some() {
                     return Ok(true);
                 }

@@ -150,7 +150,7 @@ pub(super) fn decided(recursive: &Recursive, name: Name<'_>, client: Option<IpAd
     let rules = recursive.lists.in_force()?;
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name);
-    let query = PolicyQuery { name: &hashed, qtype: Type::A, client, is_first: true };
+    let query = PolicyQuery { name: &hashed, qtype: Type::A, client };
     // Groups by interface or transport are those of UDP on no certain interface.
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let asking =

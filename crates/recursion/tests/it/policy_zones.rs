@@ -166,6 +166,17 @@ fn names_that_go_on_to_their_servers_are_answered_from_them_and_from_the_cache()
     assert_eq!(counts(&world, 0), [("passthru", 2), ("tcp-only", 2)]);
 }
 
+/// From the cache, too: a list has a rule about the target of an alias.
+#[test]
+fn a_name_that_a_zone_exempts_is_exempt_from_lists() {
+    let mut world = World::new(policed(&[given(&ACTIONS)]));
+    let chain = ["pass.example. 60 CNAME listed.example.", "listed.example. 60 A 192.0.2.1"];
+    assert_eq!(world.learn("pass.example. A", &data(&chain)).answers(), chain);
+    assert_eq!(world.hit(&ask("pass.example. A")).answers(), chain);
+    let chain = ["www.example. 60 CNAME listed.example.", "listed.example. 60 A 192.0.2.1"];
+    assert_eq!(world.learn("www.example. A", &data(&chain)).says(), REWRITTEN, "blocked");
+}
+
 #[test]
 fn the_target_of_a_rules_alias_is_resolved_and_not_rewritten_again() {
     let mut world = World::new(policed(&[given(&[&ACTIONS[..], &["walled.example 60 CNAME ."]].concat())]));

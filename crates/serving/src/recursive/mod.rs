@@ -282,8 +282,8 @@ impl Recursive {
                     break;
                 }
                 let Some(recursive) = recursive.upgrade() else { break };
-                // The start and reloads wait for the rules: a panic, which would be a bug in nomen, leaves those
-                // before in force.
+                // The start and reloads wait for the rules: a panic, which would be a bug in nomen, leaves
+                // those before in force.
                 if catch_unwind(AssertUnwindSafe(|| recursive.renew_rules())).is_err() {
                     zones.give_up();
                     error!("new versions of policy zones are not in force");
