@@ -22,8 +22,11 @@ const APEX: &[u8] = b"\x03rpz\0";
 
 fuzz_target!(|data: &[u8]| {
     let Some((first, text)) = data.split_first() else { return };
-    // Each line may be a regular expression, which takes time to compile.
     let text = text.get(..2048).unwrap_or(text);
+    // A regular expression takes up to 10 ms to compile, and with the sanitizers 30 times as long.
+    if text.split(|byte| *byte == b'\n').filter(|line| line.contains(&b'/')).count() > 8 {
+        return;
+    }
     let key = HashKey::new([1, 2, 3]);
     let keys = NameKeys::new(key);
     let mut builder = RuleBuilder::new(keys);

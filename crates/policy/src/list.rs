@@ -153,14 +153,15 @@ pub(crate) enum Covered<'n> {
 /// The default effect of a rule.
 const BLOCK: RuleEffect = RuleEffect::Block { important: false };
 
-/// Reads a list, and calls `each` with every rule. Takes the memory of its patterns from `room`.
+/// Reads a list, and calls `each` with every rule. Takes the memory of its patterns from `room`; without one,
+/// no regular expression is compiled, and a list is read again with little work.
 ///
 /// # Errors
 /// The text is not a list.
 pub(crate) fn read(
     text: &[u8],
     format: ListFormat,
-    room: &mut PatternRoom,
+    room: Option<&mut PatternRoom>,
     mut each: impl FnMut(ListRule<'_>),
 ) -> Result<ListReport, ListFault> {
     let mut report = ListReport::default();
@@ -199,7 +200,7 @@ pub(crate) fn read(
 /// # Errors
 /// The text is not a list.
 pub fn check_list(text: &[u8], format: ListFormat) -> Result<ListReport, ListFault> {
-    read(text, format, &mut PatternRoom::default(), |_| {})
+    read(text, format, Some(&mut PatternRoom::default()), |_| {})
 }
 
 /// Returns the first line of a list with a rule for this name, or if there is none with a pattern that it
@@ -215,7 +216,7 @@ pub fn line_of(text: &[u8], format: ListFormat, name: LowerName<'_>) -> Option<u
         _ => {}
     };
     // `read` calls `find` also for a text that it rejects at the end.
-    let _ = read(text, format, &mut PatternRoom::default(), find);
+    let _ = read(text, format, None, find);
     named.or(matched)
 }
 
@@ -236,7 +237,7 @@ struct LineReader<'r> {
     /// The last name.
     name: LowerNameBuf,
     /// The memory that patterns may still take.
-    room: &'r mut PatternRoom,
+    room: Option<&'r mut PatternRoom>,
 }
 
 /// The condition of rules without one.
@@ -355,7 +356,7 @@ impl LineReader<'_> {
         let mut each = |covered, reach| each(ListRule { line, covered, reach, effect, condition });
         let mask = match mask {
             MaskText::Regex(regex) => {
-                let pattern = Pattern::Regex(Regex::read(regex, self.room)?);
+                let pattern = Pattern::Regex(Regex::read(regex, self.room.as_deref_mut())?);
                 each(Covered::Pattern(&pattern), RuleReach::Pattern);
                 return Ok(Line::Used);
             }
@@ -371,7 +372,9 @@ impl LineReader<'_> {
             Mask::All => each(Covered::Name(LowerNameBuf::ROOT.as_lower()), RuleReach::NameAndBelow),
             Mask::Glob(glob) => {
                 let pattern = Pattern::Glob(glob);
-                self.room.take(pattern.bytes())?;
+                if let Some(room) = &mut self.room {
+                    room.take(pattern.bytes())?;
+                }
                 each(Covered::Pattern(&pattern), RuleReach::Pattern);
             }
         }
@@ -432,7 +435,7 @@ mod tests {
         let mut rules = Vec::new();
         let mut room = PatternRoom::default();
         let report =
-            read(text.as_bytes(), format, &mut room, |ListRule { covered, reach, effect, .. }| {
+            read(text.as_bytes(), format, Some(&mut room), |ListRule { covered, reach, effect, .. }| {
                 let covered = match covered {
                     Covered::Name(name) => name.as_name().to_string(),
                     Covered::Pattern(pattern) => format!("{pattern:?}"),
@@ -607,7 +610,7 @@ mod tests {
         assert_eq!((rules.len(), report.faults), (302, 200));
         // Memory and time of all patterns are bounded: after 64 such expressions there is none left.
         let mut room = PatternRoom::default();
-        let found: Vec<_> = (0..100).map(|_| Regex::read(b"(a{1000}){1000}", &mut room)).collect();
+        let found: Vec<_> = (0..100).map(|_| Regex::read(b"(a{1000}){1000}", Some(&mut room))).collect();
         assert_eq!(found[0], Err(NamePatternFault::TooLarge));
         assert_eq!(found[99], Err(NamePatternFault::Full));
     }
@@ -673,7 +676,7 @@ mod tests {
             for format in [AUTO, ListFormat::Hosts, ListFormat::Domains, ListFormat::Adblock] {
                 for text in [text.as_bytes(), &bytes] {
                     let mut rules = 0;
-                    let report = read(text, format, &mut PatternRoom::default(), |rule| {
+                    let report = read(text, format, Some(&mut PatternRoom::default()), |rule| {
                         rules += 1;
                         if let Covered::Name(name) = rule.covered {
                             assert!(LowerName::new(Name::from_wire(name.as_wire()).expect("a name")).is_ok());

@@ -10,7 +10,7 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::hir::Hir;
 use wire::LowerName;
 
-use crate::regexes::RegexSet;
+use crate::regexes::{self, RegexSet};
 use crate::rule::RuleReach;
 
 /// Most bytes of the automaton of one regular expression.
@@ -260,18 +260,23 @@ pub(crate) struct Regex {
 }
 
 impl Regex {
-    /// Reads a regular expression, and takes the memory of its automaton from `room`.
+    /// Reads a regular expression, and takes the memory of its automaton from `room`. Without one, it is not
+    /// compiled.
     ///
     /// # Errors
     /// It is none, or it is too large.
-    pub(crate) fn read(text: &[u8], room: &mut PatternRoom) -> Result<Self, NamePatternFault> {
+    pub(crate) fn read(text: &[u8], room: Option<&mut PatternRoom>) -> Result<Self, NamePatternFault> {
         let text = std::str::from_utf8(text).map_err(|_| NamePatternFault::Syntax("not UTF-8".into()))?;
         let hir = syntax(text)?;
-        // A text that costs as much time as this must not cost it again and again.
-        room.take(MAX_REGEX)?;
-        let regexes = RegexSet::of_hirs(&[hir], &[0], MAX_REGEX).ok_or(NamePatternFault::TooLarge)?;
-        room.0 += MAX_REGEX - regexes.bytes().min(MAX_REGEX);
-        Ok(Regex { text: text.into(), bytes: regexes.bytes() })
+        let mut regex = Regex { text: text.into(), bytes: 0 };
+        if let Some(room) = room {
+            // A text that costs as much time as this must not cost it again and again.
+            room.take(MAX_REGEX)?;
+            let compiled = RegexSet::of_hirs(&[hir], &[0], MAX_REGEX).ok_or(NamePatternFault::TooLarge)?;
+            regex.bytes = compiled.bytes();
+            room.0 += MAX_REGEX - regex.bytes.min(MAX_REGEX);
+        }
+        Ok(regex)
     }
 
     /// Its syntax tree.
@@ -284,13 +289,12 @@ impl Regex {
         MAX_REGEX
     }
 
+    /// Whether it matches a text and is not too large to be in force. Slow, but most expressions match no
+    /// text, and those are not compiled into a table.
     fn matches(&self, text: &[u8]) -> bool {
-        let mut found = false;
-        let regexes = self.hir().and_then(|hir| RegexSet::of_hirs(&[hir], &[0], MAX_REGEX));
-        if let Some(regexes) = regexes {
-            regexes.find(text, |_| found = true);
-        }
-        found
+        self.hir().is_some_and(|hir| {
+            regexes::is_match(&hir, text, MAX_REGEX) && RegexSet::of_hirs(&[hir], &[0], MAX_REGEX).is_some()
+        })
     }
 }
 

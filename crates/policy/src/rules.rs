@@ -160,7 +160,7 @@ impl RuleBuilder {
         entries.reserve(text.iter().filter(|byte| **byte == b'\n').count());
         // Most rules of a list differ only in their names.
         let mut last: Option<(Rule, SetId)> = None;
-        let report = list::read(text, format, &mut room, |rule| {
+        let report = list::read(text, format, Some(&mut room), |rule| {
             let effect = match rule.effect {
                 RuleEffect::Block { important } if exempts => RuleEffect::Allow { important },
                 RuleEffect::Disable { important, .. } if exempts => {
