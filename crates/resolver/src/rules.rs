@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wire::{Class, LowerName, LowerNameBuf, NameBuf, Type};
+use wire::{Class, LowerName, LowerNameBuf, Name, NameBuf, Type};
 
-use crate::config::{ForwardConfig, IterateRule, Upstream};
+use crate::config::{ForwardConfig, ForwardRule, IterateRule, Upstream};
 use crate::copy::LocalCopy;
 use crate::delegations::Cut;
-use crate::query_key::QueryKey;
+use crate::query_key::{Partition, QueryKey};
 use crate::random::Random;
 use crate::servers::{ServerId, Servers};
 
@@ -77,31 +77,51 @@ impl Rule {
     }
 }
 
-/// All rules, by number.
-pub(crate) struct Rules {
-    all: Vec<Rule>,
+/// The numbers of rules, by domain.
+#[derive(Default)]
+struct ByDomain {
     domains: HashMap<LowerNameBuf, usize>,
     /// Bit `n` is set if a domain has `n` labels: only ancestors of that length are looked up.
     depths: u128,
 }
 
+impl ByDomain {
+    fn add(&mut self, domain: Name<'_>, number: usize) {
+        self.domains.insert(domain.to_lower(), number);
+        self.depths |= 1 << domain.label_count();
+    }
+
+    /// Returns the rule for exactly this domain, which has this many labels.
+    fn at(&self, domain: LowerName<'_>, labels: usize) -> Option<usize> {
+        (self.depths >> labels & 1 == 1).then(|| self.domains.get(&domain.to_buf()).copied()).flatten()
+    }
+}
+
+/// All rules, by number.
+pub(crate) struct Rules {
+    all: Vec<Rule>,
+    /// The rules for all lookups.
+    shared: ByDomain,
+    /// The rules of partitions.
+    own: HashMap<Partition, ByDomain>,
+}
+
 impl Rules {
     /// Compiles a configuration's rules. `servers` then has the servers that they name, and none that only
-    /// earlier rules named. Also returns the named servers, each once.
+    /// earlier rules named. Also returns the servers that the configuration names, each once. `retired` are
+    /// rules of partitions that have gone, for lookups that began before.
     pub(crate) fn of(
         config: &ForwardConfig,
+        retired: &[ForwardRule],
         servers: &mut Servers,
         random: &mut impl Random,
     ) -> (Self, Vec<Upstream>) {
-        let mut upstreams: Vec<Upstream> = Vec::new();
-        for upstream in config.rules.iter().flat_map(|rule| &rule.upstreams) {
-            if !upstreams.contains(upstream) {
-                upstreams.push(*upstream);
-            }
-        }
-        servers.name(&upstreams, random);
-        let mut rules = Rules { all: Vec::new(), domains: HashMap::new(), depths: 0 };
-        for rule in &config.rules {
+        let upstreams = upstreams(&config.rules);
+        let of_retired = self::upstreams(retired);
+        let others = of_retired.iter().filter(|upstream| !upstreams.contains(upstream));
+        servers.name(&upstreams.iter().chain(others).copied().collect::<Vec<_>>(), random);
+        let mut rules = Rules { all: Vec::new(), shared: ByDomain::default(), own: HashMap::new() };
+        for rule in config.rules.iter().chain(retired) {
             let mut named = Vec::new();
             for id in rule.upstreams.iter().filter_map(|upstream| servers.id_of(upstream)) {
                 if !named.contains(&id) {
@@ -110,13 +130,13 @@ impl Rules {
             }
             let instead = rule.instead.as_ref().map(|instead| rules.hide(instead));
             let way = Way::Forward { recursion_desired: rule.recursion_desired, servers: named, instead };
-            rules.add(Rule { domain: rule.domain, way });
+            rules.add(Rule { domain: rule.domain, way }, rule.partition);
         }
         for rule in &config.iterate.rules {
-            rules.add(Rule::iterated(rule));
+            rules.add(Rule::iterated(rule), Partition::SHARED);
         }
         for domain in &config.refused {
-            rules.add(Rule { domain: *domain, way: Way::Refuse });
+            rules.add(Rule { domain: *domain, way: Way::Refuse }, Partition::SHARED);
         }
         (rules, upstreams)
     }
@@ -127,9 +147,12 @@ impl Rules {
         self.all.len() - 1
     }
 
-    fn add(&mut self, rule: Rule) {
-        self.domains.insert(rule.domain.as_name().to_lower(), self.all.len());
-        self.depths |= 1 << rule.domain.as_name().label_count();
+    fn add(&mut self, rule: Rule, partition: Partition) {
+        let by_domain = match partition.is_shared() {
+            true => &mut self.shared,
+            false => self.own.entry(partition).or_default(),
+        };
+        by_domain.add(rule.domain.as_name(), self.all.len());
         self.all.push(rule);
     }
 
@@ -149,30 +172,57 @@ impl Rules {
         self.all.get(number)
     }
 
-    /// Whether a rule with exactly this domain refuses it.
-    fn refuses(&self, domain: LowerName<'_>) -> bool {
-        let rule = self.domains.get(&domain.to_buf()).and_then(|rule| self.get(*rule));
-        rule.is_some_and(|rule| matches!(rule.way, Way::Refuse))
-    }
-
     /// Returns the number of the rule that covers a query, if that rule has servers. DS belongs to the
     /// parent's zone, so at a rule's own domain the rule above counts (RFC 4035 §3.1.4.1). For a refused
-    /// domain DS is refused, too.
+    /// domain DS is refused, too. Without rules of its own, a partition has no rule at all: it has gone.
     pub(crate) fn covering(&self, query_key: &QueryKey) -> Option<usize> {
-        let lower = query_key.name.as_lower();
-        let of_parent = query_key.qtype == Type::DS && !self.refuses(lower);
-        let from = if of_parent { lower.parent().unwrap_or(lower) } else { lower };
-        let mut labels = from.label_count();
-        for name in std::iter::successors(Some(from), |name| name.parent()) {
-            if self.depths >> labels & 1 == 1
-                && let Some(&rule) = self.domains.get(&name.to_buf())
-            {
-                return Some(rule).filter(|&rule| {
-                    self.get(rule).is_some_and(|rule| rule.leads_anywhere(query_key.qclass))
-                });
-            }
-            labels = labels.saturating_sub(1);
-        }
-        None
+        let own = match query_key.partition.is_shared() {
+            true => None,
+            false => Some(self.own.get(&query_key.partition)?),
+        };
+        let (rule, _) = self.closest(own, query_key.name.as_lower(), query_key.qtype)?;
+        self.get(rule).is_some_and(|rule| rule.leads_anywhere(query_key.qclass)).then_some(rule)
     }
+
+    /// Returns the rule with the longest domain that covers a name, of those for all and those of a partition,
+    /// and whether it is of the partition.
+    fn closest(&self, own: Option<&ByDomain>, name: LowerName<'_>, qtype: Type) -> Option<(usize, bool)> {
+        let at = |name, labels| {
+            let of_own = own.and_then(|own| own.at(name, labels)).map(|rule| (rule, true));
+            of_own.or_else(|| self.shared.at(name, labels).map(|rule| (rule, false)))
+        };
+        let is_refusal = |rule: usize| self.get(rule).is_some_and(|rule| matches!(rule.way, Way::Refuse));
+        let refuses = || at(name, name.label_count()).is_some_and(|(rule, _)| is_refusal(rule));
+        let of_parent = qtype == Type::DS && !refuses();
+        let from = if of_parent { name.parent().unwrap_or(name) } else { name };
+        let labels = (0..=from.label_count()).rev();
+        let names = std::iter::successors(Some(from), |name| name.parent());
+        names.zip(labels).find_map(|(name, labels)| at(name, labels))
+    }
+
+    /// Whether the rules of a partition cut the chain of aliases from a query to a name. The answer to a query
+    /// without a partition is for clients of all partitions that have no own rule for the query name; it must
+    /// not say anything about a name for which one of these has.
+    pub(crate) fn cut(&self, query_key: &QueryKey, target: LowerName<'_>) -> bool {
+        let QueryKey { name, qtype, partition, .. } = query_key;
+        let is_of = |own, name| self.closest(Some(own), name, *qtype).is_some_and(|(_, is_own)| is_own);
+        let parts = |own| is_of(own, target) && !is_of(own, name.as_lower());
+        partition.is_shared() && self.own.values().any(parts)
+    }
+
+    /// Whether there are rules of partitions.
+    pub(crate) fn has_partitions(&self) -> bool {
+        !self.own.is_empty()
+    }
+}
+
+/// Returns the servers of rules, each once.
+fn upstreams(rules: &[ForwardRule]) -> Vec<Upstream> {
+    let mut upstreams: Vec<Upstream> = Vec::new();
+    for upstream in rules.iter().flat_map(|rule| &rule.upstreams) {
+        if !upstreams.contains(upstream) {
+            upstreams.push(*upstream);
+        }
+    }
+    upstreams
 }
