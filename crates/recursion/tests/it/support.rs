@@ -440,7 +440,7 @@ pub(crate) fn denial(rcode: Rcode) -> Upstream<'static> {
 }
 
 impl Upstream<'_> {
-    fn message(&self, query_key: &QueryKey) -> Vec<u8> {
+    pub(crate) fn message(&self, query_key: &QueryKey) -> Vec<u8> {
         let mut header = Header::query(7).reply();
         header.set_authentic_data(self.authentic);
         header.set_rcode(self.rcode);
