@@ -226,3 +226,75 @@ fn upstreams(rules: &[ForwardRule]) -> Vec<Upstream> {
     }
     upstreams
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::ChaCha;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().expect("a name")
+    }
+
+    fn query_key(qname: &str, qtype: Type, partition: u32) -> QueryKey {
+        QueryKey {
+            name: name(qname).as_name().to_lower(),
+            qtype,
+            qclass: Class::IN,
+            dnssec_ok: false,
+            checking_disabled: false,
+            partition: Partition::numbered(partition),
+        }
+    }
+
+    /// Rules of these partitions for these domains, with one server each; `lab.corp.example.` is refused.
+    fn rules(of: &[(u32, &str)]) -> Rules {
+        let rule = |(partition, domain): &(u32, &str)| ForwardRule {
+            partition: Partition::numbered(*partition),
+            ..ForwardRule::new(name(domain), vec![Upstream::new(([192, 0, 2, 1], 53).into())])
+        };
+        let refused = vec![name("lab.corp.example.")];
+        let config =
+            ForwardConfig { rules: of.iter().map(rule).collect(), refused, ..ForwardConfig::default() };
+        Rules::of(&config, &[], &mut Servers::default(), &mut ChaCha::new([1; 32])).0
+    }
+
+    const ALL: &[(u32, &str)] = &[(0, "."), (0, "corp.example."), (1, "corp.example."), (2, "example.")];
+
+    #[test]
+    fn the_longest_domain_counts_and_then_the_partition() {
+        let rules = rules(ALL);
+        let of = |qname: &str, partition| rules.covering(&query_key(qname, Type::A, partition));
+        assert_eq!(
+            ["www.test.", "www.example.", "a.corp.example."].map(|name| of(name, 0)),
+            [Some(0), Some(0), Some(1)]
+        );
+        assert_eq!(
+            ["www.test.", "www.example.", "a.corp.example."].map(|name| of(name, 1)),
+            [Some(0), Some(0), Some(2)]
+        );
+        assert_eq!(
+            ["www.test.", "www.example.", "a.corp.example."].map(|name| of(name, 2)),
+            [Some(0), Some(3), Some(1)]
+        );
+        assert_eq!(of("www.test.", 9), None, "a partition that has gone has no rule");
+        assert_eq!([0, 1, 2].map(|partition| of("x.lab.corp.example.", partition)), [None; 3], "refused");
+        assert_eq!(rules.covering(&query_key("corp.example.", Type::DS, 1)), Some(0), "DS is the parent's");
+    }
+
+    #[test]
+    fn a_chain_is_cut_before_names_that_a_partition_has_a_rule_for() {
+        let rules = rules(ALL);
+        let cut = |qname: &str, target: &str, partition| {
+            let target = name(target).as_name().to_lower();
+            rules.cut(&query_key(qname, Type::A, partition), target.as_lower())
+        };
+        assert!(cut("www.test.", "a.corp.example.", 0));
+        assert!(cut("www.test.", "www.example.", 0));
+        assert!(cut("www.example.", "a.corp.example.", 0), "partition 2 has a rule for both, 1 has not");
+        assert!(!cut("a.corp.example.", "b.corp.example.", 0));
+        assert!(!cut("a.corp.example.", "www.test.", 0));
+        assert!(!cut("a.corp.example.", "b.corp.example.", 1), "its answers are its own");
+        assert!(!self::rules(&[(0, ".")]).has_partitions());
+    }
+}
