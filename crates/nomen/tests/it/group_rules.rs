@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{APEX, Server, text, written};
+use crate::support::{APEX, Server, eventually, text, written};
 
 const OUTSIDE: &str =
     "www A 192.0.2.80\nhost.corp A 192.0.2.81\nboth.corp A 192.0.2.82\ninto CNAME host.corp\n";
@@ -19,6 +19,9 @@ fn company() -> [Server; 3] {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("corp"), INSIDE).expect("written");
     let inside = Server::start_in(folder, "", "[[zone]]\nname = \"corp.example\"\nfile = \"corp\"\n");
+    eventually("the zone is loaded", &inside, || {
+        inside.query(&["host.corp.example", "+short"]).contains("10.0.0.81")
+    });
     let config = format!(
         "[resolver]\nvalidate = false\nfirst-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\n\
          client-timeout = \"60s\"\n[[resolver.access]]\nfrom = [\"loopback\"]\n\
@@ -48,7 +51,7 @@ fn says(server: &Server, client: &str, words: &[&str]) -> String {
 
 #[test]
 fn staff_and_guests_have_answers_of_their_own_below_the_internal_domain() {
-    let [server, ..] = company();
+    let [server, _outside, _inside] = company();
     for transport in ["+notcp", "+notcp", "+tcp"] {
         let says = |client: &str, name: &str| says(&server, client, &[name, transport]);
         assert_eq!(says(STAFF, "host.corp.example"), "10.0.0.81");
@@ -67,7 +70,7 @@ fn staff_and_guests_have_answers_of_their_own_below_the_internal_domain() {
 
 #[test]
 fn clients_that_ask_at_the_same_time_share_only_what_they_may() {
-    let [server, ..] = company();
+    let [server, _outside, _inside] = company();
     let answers: Vec<(usize, String)> = std::thread::scope(|scope| {
         let ask = |number: usize| {
             let (server, client) = (&server, [STAFF, GUEST][number % 2]);
@@ -83,7 +86,7 @@ fn clients_that_ask_at_the_same_time_share_only_what_they_may() {
 
 #[test]
 fn operators_see_whose_rules_and_answers_they_are() {
-    let [server, ..] = company();
+    let [server, _outside, _inside] = company();
     says(&server, STAFF, &["host.corp.example"]);
     says(&server, GUEST, &["host.corp.example"]);
     let dump = text(&server.ctl(&["cache", "dump"]).stdout);
