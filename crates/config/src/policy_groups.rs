@@ -32,8 +32,9 @@ keys! {
 }
 
 keys! {
-    /// A group of clients for which other lists and response policy zones count, and which rules for sending
-    /// queries to other servers may name. A client is in the first group that it matches. [GROUPS.md](GROUPS.md) explains it.
+    /// A group of clients for which other lists and response policy zones count, and which rules for
+    /// sending queries to other servers may name. A client is in the first group that it matches.
+    /// [GROUPS.md](GROUPS.md) explains it.
     pub struct PolicyGroup in "[[policy.group]]" {
         /// Name of the group, in commands.
         live "name" name: String, example "children";

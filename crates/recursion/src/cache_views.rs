@@ -346,8 +346,8 @@ fn number(name: LowerName<'_>, anchors: Option<u32>) -> u32 {
     anchors.into_iter().fold(hash, fold_all)
 }
 
-/// Returns the number of a partition's domain. Equal numbers would mix the answers for names that are in both,
-/// so it is none of `taken`.
+/// Returns the number of a partition's domain. Equal numbers would mix the answers for names that are in
+/// both, so it is none of `taken`.
 fn own_number(
     name: LowerName<'_>,
     anchors: Option<u32>,

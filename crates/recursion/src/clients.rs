@@ -50,7 +50,8 @@ impl Service {
             && !query_state.next.partition.is_shared()
             && !query_state.is_retried
         {
-            // Its rules have changed just now. The resolver takes new ones before it begins this lookup again.
+            // Its rules have changed just now. The resolver takes new ones before it begins this lookup
+            // again.
             query_state.is_retried = true;
             return self.go_on(policy, waiting, None, now);
         }

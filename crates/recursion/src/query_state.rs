@@ -98,8 +98,8 @@ impl QueryState {
         self
     }
 
-    /// Sets the partition that the next query is in. If the client's has gone since its query, the client is in
-    /// the one of now.
+    /// Sets the partition that the next query is in. If the client's has gone since its query, the client
+    /// is in the one of now.
     pub(crate) fn place_next(&mut self, policy: &Policy) {
         if !policy.cache_views.has(self.partition) {
             self.partition = policy.partition_of(&self.rewrite.client);

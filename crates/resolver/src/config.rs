@@ -40,8 +40,8 @@ impl Upstream {
 pub struct ForwardRule {
     /// The domain; the root for all names.
     pub domain: NameBuf,
-    /// The partition whose lookups it is for; [`Partition::SHARED`] for all. For one domain, a partition's own
-    /// rule comes before the shared one.
+    /// The partition whose lookups it is for; [`Partition::SHARED`] for all. For one domain, a partition's
+    /// own rule comes before the shared one.
     pub partition: Partition,
     /// The servers. With an empty list every lookup fails.
     pub upstreams: Vec<Upstream>,

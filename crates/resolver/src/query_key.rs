@@ -1,4 +1,5 @@
-//! The key of a lookup, the partition that it is in, the source of an answer, and the agent for error reports.
+//! The key of a lookup, the partition that it is in, the source of an answer, and the agent for error
+//! reports.
 
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
@@ -59,7 +60,8 @@ impl Hash for QueryKey {
         state.write(self.name.as_lower().as_wire());
         let bits = u8::from(self.dnssec_ok) | u8::from(self.checking_disabled) << 1;
         let asked = u64::from(self.qtype.0) << 24 | u64::from(self.qclass.0) << 8 | u64::from(bits);
-        // One word for all of it: the upper 24 bits of the query are free, and the hash function mixes the rest.
+        // One word for all of it: the upper 24 bits of the query are free, and the hash function mixes the
+        // rest.
         state.write_u64(asked ^ u64::from(self.partition.0).rotate_right(24));
     }
 }

@@ -184,8 +184,8 @@ impl Rules {
         self.get(rule).is_some_and(|rule| rule.leads_anywhere(query_key.qclass)).then_some(rule)
     }
 
-    /// Returns the rule with the longest domain that covers a name, of those for all and those of a partition,
-    /// and whether it is of the partition.
+    /// Returns the rule with the longest domain that covers a name, of those for all and those of a
+    /// partition, and whether it is of the partition.
     fn closest(&self, own: Option<&ByDomain>, name: LowerName<'_>, qtype: Type) -> Option<(usize, bool)> {
         let at = |name, labels| {
             let of_own = own.and_then(|own| own.at(name, labels)).map(|rule| (rule, true));
@@ -200,9 +200,9 @@ impl Rules {
         names.zip(labels).find_map(|(name, labels)| at(name, labels))
     }
 
-    /// Whether the rules of a partition cut the chain of aliases from a query to a name. The answer to a query
-    /// without a partition is for clients of all partitions that have no own rule for the query name; it must
-    /// not say anything about a name for which one of these has.
+    /// Whether the rules of a partition cut the chain of aliases from a query to a name. The answer to a
+    /// query without a partition is for clients of all partitions that have no own rule for the query name;
+    /// it must not say anything about a name for which one of these has.
     pub(crate) fn cut(&self, query_key: &QueryKey, target: LowerName<'_>) -> bool {
         let QueryKey { name, qtype, partition, .. } = query_key;
         let is_of = |own, name| self.closest(Some(own), name, *qtype).is_some_and(|(_, is_own)| is_own);

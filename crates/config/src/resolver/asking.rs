@@ -98,9 +98,9 @@ keys! {
     pub struct Forward in "[[resolver.forward]]" {
         /// The domain; "." is for all names without another rule.
         live "domain" domain: NameBuf = Name::ROOT.to_buf(), example "example.net";
-        /// Groups of clients that the rule is for, `[[policy.group]]` or "default" for clients in no group; all
-        /// other clients resolve as if it were not there. For one domain, the rule of a group comes before a
-        /// rule without groups. Unset: all clients. [GROUPS.md](GROUPS.md) explains it.
+        /// Groups of clients that the rule is for, `[[policy.group]]` or "default" for clients in no group;
+        /// all other clients resolve as if it were not there. For one domain, the rule of a group comes
+        /// before a rule without groups. Unset: all clients. [GROUPS.md](GROUPS.md) explains it.
         live "groups" groups: Option<Vec<At<String>>> = None, example ["children"];
         /// The servers. The default port is 53. The fastest is queried first.
         live "servers" servers: Vec<At<ServerAddress>>, example ["192.0.2.53", "2001:db8::53@5353"];

@@ -30,7 +30,8 @@ pub(crate) struct Basis {
     shared: TrustTable,
     /// Those of partitions: the servers of a partition may have other keys for a zone, or none.
     own: Vec<(Partition, TrustTable)>,
-    /// For answers of partitions that have gone. They go to clients that asked before, and not into the cache.
+    /// For answers of partitions that have gone. They go to clients that asked before, and not into the
+    /// cache.
     gone: TrustTable,
 }
 

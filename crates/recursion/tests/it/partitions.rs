@@ -569,7 +569,8 @@ fn server() -> impl Strategy<Value = Vec<Content>> {
     prop::collection::vec(content, NAMES.len())
 }
 
-/// The records of a server. Aliases lead to later names, so that there is no loop, whatever servers are asked.
+/// The records of a server. Aliases lead to later names, so that there is no loop, whatever servers are
+/// asked.
 fn records(server: usize, contents: &[Content]) -> Records {
     let line = |(at, content): (usize, &Content)| {
         let name = NAMES[at];
