@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use resolver::{QueryKey, ReferralScope, Scope, ScrubbedAnswer, referral, scrub};
+use resolver::{Partition, QueryKey, ReferralScope, Scope, ScrubbedAnswer, referral, scrub};
 use wire::Name;
 use wire::message::{Parser, RawRecord};
 
@@ -23,6 +23,7 @@ fuzz_target!(|message: &[u8]| {
         qclass: question.qclass,
         dnssec_ok: header.checking_disabled(),
         checking_disabled: header.checking_disabled(),
+        partition: Partition::SHARED,
     };
     let name = query_key.name.as_name();
     for labels in [0, 1, 2] {
@@ -35,6 +36,7 @@ fuzz_target!(|message: &[u8]| {
         records_per_set: 256,
         max_ttl: 86_400,
         max_negative_ttl: 10_800,
+        border: None,
     };
     let Ok(answer) = scrub(message, &query_key, header.rcode(), &scope(question.name)) else { return };
 

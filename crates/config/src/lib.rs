@@ -305,9 +305,9 @@ impl Settings {
 
     /// Returns the configuration of recursive service, if it is on.
     pub fn recursive(&self) -> Option<RecursiveConfig<'_>> {
-        let Settings { server, forwards, stubs, access, .. } = self;
-        let storage = &server.storage;
-        self.resolver.as_ref().map(|resolver| RecursiveConfig { resolver, forwards, stubs, access, storage })
+        let Settings { server, forwards, stubs, access, groups, .. } = self;
+        let (resolver, storage) = (self.resolver.as_ref()?, &server.storage);
+        Some(RecursiveConfig { resolver, forwards, stubs, access, groups, storage })
     }
 
     /// Returns the settings of block lists.

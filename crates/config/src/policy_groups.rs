@@ -11,6 +11,7 @@ use wire::NameBuf;
 
 use super::interfaces::Interfaces;
 use super::report::Diagnostic;
+use super::resolver::NamedGroups;
 use super::resolver::access::{Clients, rule};
 use super::resolver::networks::NetworkOr;
 use super::table::keys;
@@ -31,8 +32,9 @@ keys! {
 }
 
 keys! {
-    /// A group of clients for which other lists and response policy zones count. A client is in the first
-    /// group that it matches. [GROUPS.md](GROUPS.md) explains it.
+    /// A group of clients for which other lists and response policy zones count, and which rules for
+    /// sending queries to other servers may name. A client is in the first group that it matches.
+    /// [GROUPS.md](GROUPS.md) explains it.
     pub struct PolicyGroup in "[[policy.group]]" {
         /// Name of the group, in commands.
         live "name" name: String, example "children";
@@ -259,6 +261,22 @@ pub struct GroupsConfig {
 /// The name of the group of clients in no group.
 pub const DEFAULT_GROUP: &str = "default";
 
+impl NamedGroups for Vec<At<PolicyGroup>> {
+    fn names(&self) -> Vec<&str> {
+        self.iter().map(|group| group.name.value.as_str()).chain([DEFAULT_GROUP]).collect()
+    }
+
+    fn clients(&self, interfaces: &Interfaces) -> Vec<AccessRule> {
+        self.iter().map(|group| group.clients(interfaces)).collect()
+    }
+}
+
+impl PolicyGroup {
+    fn clients(&self, interfaces: &Interfaces) -> AccessRule {
+        rule(&self.from, self.interface.as_ref(), self.proto.as_ref(), interfaces)
+    }
+}
+
 impl GroupsConfig {
     /// Whether any clients have safe search at any time.
     pub fn safe_search(&self) -> bool {
@@ -300,7 +318,7 @@ pub(super) fn config(
 ) -> GroupsConfig {
     let group = |group: &At<PolicyGroup>| GroupConfig {
         name: group.name.value.clone(),
-        clients: rule(&group.from, group.interface.as_ref(), group.proto.as_ref(), interfaces),
+        clients: group.clients(interfaces),
         selection: selection(&group.lists, &group.zones, *group.safe_search),
     };
     let schedule = |schedule: &At<PolicySchedule>| ScheduleConfig {

@@ -167,6 +167,9 @@ pub enum ControlCommand {
         /// Whether the DNSSEC OK bit is set.
         #[serde(default)]
         dnssec: bool,
+        /// The client that queries it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<IpAddr>,
     },
     /// Report the counters of the cache.
     CacheStats,
@@ -379,7 +382,13 @@ mod tests {
             },
             Verb::ZoneRemove { name: name() },
             Verb::ZoneDump { name: name() },
-            Verb::Explain { name: name(), rtype: "A".into(), dnssec: false },
+            Verb::Explain { name: name(), rtype: "A".into(), dnssec: false, client: None },
+            Verb::Explain {
+                name: name(),
+                rtype: "A".into(),
+                dnssec: true,
+                client: Some([192, 0, 2, 1].into()),
+            },
             Verb::CacheStats,
             Verb::CacheFlush { name: name(), tree: false, rtype: None },
             Verb::CacheFlush { name: name(), tree: true, rtype: Some("A".into()) },

@@ -74,8 +74,8 @@ pub trait Memory: Clone + Send + Sync + 'static {
 
     /// Whether a query for a name that a zone delegates is resolved for clients that may recurse. Otherwise
     /// they get the referral.
-    fn resolves(&self, lookup_key: &LookupKey<'_>) -> bool {
-        let _ = lookup_key;
+    fn resolves(&self, lookup_key: &LookupKey<'_>, client: &Client) -> bool {
+        let _ = (lookup_key, client);
         false
     }
 
@@ -148,8 +148,8 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
         self.then.offers_recursion(client)
     }
 
-    fn resolves(&self, lookup_key: &LookupKey<'_>) -> bool {
-        self.then.resolves(lookup_key)
+    fn resolves(&self, lookup_key: &LookupKey<'_>, client: &Client) -> bool {
+        self.then.resolves(lookup_key, client)
     }
 
     #[inline]

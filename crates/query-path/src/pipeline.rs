@@ -490,7 +490,9 @@ impl<M: Memory> QueryContext<'_, M> {
         let Case { request, qname, may_recurse, .. } = self.case;
         let (Route::Memory(_), Some(question)) = (self.case.route, request.question) else { return false };
         let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
-        *may_recurse && request.header.recursion_desired() && self.round.shared.memory.resolves(&lookup_key)
+        *may_recurse
+            && request.header.recursion_desired()
+            && self.round.shared.memory.resolves(&lookup_key, self.frame.client)
     }
 
     /// Passes the query to the source for this operation.

@@ -358,6 +358,7 @@ fn soa(ttl: Ttl) -> [u8; 22] {
 #[cfg(test)]
 mod tests {
     use policy::{ListFormat, NameKeys, RuleBuilder, SourceId};
+    use resolver::Partition;
     use wire::NameBuf;
 
     use super::*;
@@ -457,6 +458,7 @@ mod tests {
             qclass: Class::IN,
             dnssec_ok: false,
             checking_disabled: false,
+            partition: Partition::SHARED,
         };
         let blocked = lists.blocks(&of_a(&name), lists.sources()).expect("blocked");
         let (message, rcode) = lists.message(blocked, &query_key).expect("it fits");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cache::{Freshness, Hit, Key, Lead, Lookup};
 use policy::{Match, PolicyQuery, SourceId};
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
-use resolver::{ClientPrefix, QueryKey};
+use resolver::{ClientPrefix, Partition, QueryKey};
 use transport::Client;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Offset};
@@ -46,6 +46,8 @@ enum Found {
     Rpz(Match),
     /// The rules depend on the client; the position of its answer in the cache, if any.
     ByClient(Option<(Lead, CacheView)>),
+    /// The servers that are queried for the name depend on the client, and so does the answer.
+    ByPartition,
 }
 
 impl Cached {
@@ -67,7 +69,7 @@ impl Service {
     }
 }
 
-/// Returns the query's key for lookups.
+/// Returns the query's key for lookups, without its partition.
 pub(crate) fn query_key(asked: &Asked<'_>) -> QueryKey {
     QueryKey {
         name: asked.qname.as_lower().to_buf(),
@@ -75,6 +77,7 @@ pub(crate) fn query_key(asked: &Asked<'_>) -> QueryKey {
         qclass: asked.question.qclass,
         dnssec_ok: asked.request.dnssec_ok(),
         checking_disabled: asked.request.header.checking_disabled(),
+        partition: Partition::SHARED,
     }
 }
 
@@ -84,7 +87,8 @@ impl On {
     fn finish(&self, hit: &Hit, cache_view: CacheView, asked: &Asked<'_>, b: &mut Builder<'_>) {
         ReplyOptions::of(asked.request).set_flags(b, hit.rcode, false, hit.authentic && cache_view.passes_ad);
         if hit.prefetch && self.policy.prefetch {
-            self.service.prefetch(query_key(asked), ClientPrefix::of(asked.client.peer.ip()));
+            let query_key = QueryKey { partition: cache_view.partition, ..query_key(asked) };
+            self.service.prefetch(query_key, ClientPrefix::of(asked.client.peer.ip()));
         }
         asked.stats.cache_hits.add(1);
         asked.stats.cache_negative.add(u64::from(hit.negative));
@@ -92,6 +96,16 @@ impl On {
 }
 
 impl On {
+    /// Returns the position in the cache of the answer for clients of the client's partition.
+    #[cold]
+    fn entry_of_client(&self, asked: &Asked<'_>) -> Option<(Lead, CacheView)> {
+        let On { service, policy } = self;
+        let partition = policy.partition_of(asked.client);
+        let cache_view = policy.cache_views.for_client(partition, asked.qname, asked.question.qtype)?;
+        let lead = service.cache().find(&key(asked.request, asked.question, asked.qname, cache_view))?;
+        Some((lead, cache_view))
+    }
+
     /// Returns what the rules say about a query if they depend on its client: the position of its answer in
     /// the cache, the zone that exempts it from rules, and the rule about it.
     fn gate_of_client(
@@ -127,9 +141,10 @@ impl Memory for Cached {
         on.policy.access.of(&client()) == AccessAction::Allow
     }
 
-    fn resolves(&self, lookup_key: &LookupKey<'_>) -> bool {
+    fn resolves(&self, lookup_key: &LookupKey<'_>, client: &Client) -> bool {
         let Some(On { policy, .. }) = &self.on else { return false };
-        policy.cache_views.of(lookup_key.qname, lookup_key.question.qtype).is_some()
+        let partition = policy.partition_of(client);
+        policy.cache_views.for_client(partition, lookup_key.qname, lookup_key.question.qtype).is_some()
     }
 
     #[inline]
@@ -154,6 +169,9 @@ impl Memory for Cached {
         let LookupKey { request, question, qname, may_recurse } = *lookup_key;
         if !may_recurse || !request.header.recursion_desired() {
             return None;
+        }
+        if policy.cache_views.may_depend_on_client(qname, question.qtype) {
+            return Some(CacheLocation(Found::ByPartition));
         }
         let entry = || {
             let cache_view = policy.cache_views.of(qname, question.qtype)?;
@@ -204,6 +222,7 @@ impl Memory for Cached {
             Found::Blocked(blocked) => (None, None, Gate::Blocked(blocked)),
             Found::Rpz(rule) => (None, None, Gate::Rpz(rule)),
             Found::ByClient(entry) => on.gate_of_client(entry, asked),
+            Found::ByPartition => on.gate_of_client(on.entry_of_client(asked), asked),
         };
         match (lists, gate) {
             (Some(lists), Gate::Blocked(blocked)) => {

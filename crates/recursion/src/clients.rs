@@ -40,11 +40,21 @@ impl Service {
     pub(crate) fn fail(
         &self,
         policy: &Policy,
-        waiting: Box<Waiting>,
+        mut waiting: Box<Waiting>,
         failure: LookupFailure,
         agent: Option<&ReportAgent>,
         now: Now,
     ) {
+        let query_state = &mut waiting.query_state;
+        if failure == LookupFailure::NoRule
+            && !query_state.next.partition.is_shared()
+            && !query_state.is_retried
+        {
+            // Its rules have changed just now. The resolver takes new ones before it begins this lookup
+            // again.
+            query_state.is_retried = true;
+            return self.go_on(policy, waiting, None, now);
+        }
         if waiting.query_state.rewrite.awaits_servers() {
             return self.resume_without_servers(policy, waiting, now);
         }
@@ -65,7 +75,7 @@ impl Service {
         if let LookupFailure::Overspent(_) = failure {
             // The next name may not be at fault, and other clients may query it; the query name led to the
             // cost.
-            self.keep_failure(policy, &waiting.query_state.asked, None, now);
+            self.keep_failure_of_query(policy, &waiting.query_state, now);
         }
         self.failed(&waiting.query_state.next, FailureCause::Lookup(failure));
         waiting.responder.refuse(refusal(failure));

@@ -2,8 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use cache::{Freshness, Lookup, Now};
-use resolver::{ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ShedReason, Trace};
+use cache::{Freshness, Held, Lookup, Now};
+use resolver::{
+    ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, Partition, QueryKey, ShedReason, Trace,
+};
+use transport::Client;
 use validator::BogusReason;
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
@@ -11,7 +14,8 @@ use wire::{LowerNameBuf, Rcode};
 use crate::dns64::Dns64Made;
 use crate::kept::key;
 use crate::message::response;
-use crate::service::Service;
+use crate::query_state::in_partition;
+use crate::service::{Service, shared_key};
 use crate::waiter::{Verdict, Waiter};
 
 /// State of recursive service for one query.
@@ -47,13 +51,31 @@ pub struct CachedAnswer {
 }
 
 impl Service {
-    /// Returns the state for a query. Does not count as a use of the cache entry.
-    pub fn inspect(&self, query_key: &QueryKey, now: Now) -> Inspection {
+    /// Returns the partition of a client, or of those in no group.
+    pub fn partition_of(&self, client: Option<&Client>) -> Partition {
+        let policy = self.policy();
+        let Some(partitions) = &policy.partitions else { return Partition::SHARED };
+        client.map_or(partitions.others(), |client| partitions.of(client))
+    }
+
+    /// Returns the partition whose clients get a cached answer; `None` if no client does.
+    pub fn partition_of_held(&self, held: &Held) -> Option<Partition> {
+        self.policy().cache_views.partition_of_view(&shared_key(held), held.view())
+    }
+
+    /// Returns the state for a query of clients of a partition, and the query with the partition that its
+    /// lookup is in. Does not count as a use of the cache entry.
+    pub fn inspect(&self, of_client: Partition, query_key: QueryKey, now: Now) -> (Inspection, QueryKey) {
+        let query_key = in_partition(&self.policy(), of_client, query_key);
+        (self.inspection(of_client, &query_key, now), query_key)
+    }
+
+    fn inspection(&self, of_client: Partition, query_key: &QueryKey, now: Now) -> Inspection {
         let policy = self.policy();
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), query_key.name.as_name());
-        let local = policy.local.is_local(&hashed, query_key.qtype, query_key.qclass);
-        let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else {
+        let local = policy.local(of_client).is_local(&hashed, query_key.qtype, query_key.qclass);
+        let Some(cache_view) = policy.cache_views.of_hashed(query_key, &hashed) else {
             return Inspection {
                 local,
                 rule: None,
@@ -74,7 +96,11 @@ impl Service {
             }
             Lookup::TooLong(_) | Lookup::Miss => None,
         };
-        let own = answer(false, &|room| self.cache().lookup(&key, now, room));
+        let across = policy.cache_views.across(of_client, query_key);
+        let across = across.map(|across| crate::kept::key(query_key, &hashed, across));
+        let own = answer(false, &|room| self.cache().lookup(&key, now, room)).or_else(|| {
+            across.and_then(|across| answer(false, &|room| self.cache().lookup(&across, now, room)))
+        });
         let is_fresh = own.as_ref().is_some_and(|own| matches!(own.freshness, Freshness::Fresh(_)));
         let above = match policy.nxdomain_cut && !is_fresh {
             true => answer(true, &|room| self.cache().nxdomain_above(&key, now, room)),

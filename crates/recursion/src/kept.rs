@@ -7,6 +7,7 @@ use wire::{Header, Rcode, Ttl};
 
 use crate::cache_views::CacheView;
 use crate::message::response;
+use crate::query_state::QueryState;
 use crate::sentinel;
 use crate::service::Service;
 use crate::settings::Policy;
@@ -32,8 +33,8 @@ impl Service {
         }
     }
 
-    /// Caches a response. Does nothing if it is uncacheable, its TTL is 0, or the query is for a local name
-    /// by now.
+    /// Caches a response. Does nothing if it is uncacheable, its TTL is 0, the query is for a local name by
+    /// now, or the answer depends on the client although the query name does not.
     pub(crate) fn keep(
         &self,
         policy: &Policy,
@@ -42,10 +43,47 @@ impl Service {
         ttl: Option<Ttl>,
         now: Now,
     ) {
+        if let Some(cache_view) = self.cache_view(policy, query_key)
+            && !policy.cache_views.is_answer_across(query_key, message)
+        {
+            self.keep_in(policy, query_key, cache_view, message, ttl, now);
+        }
+    }
+
+    /// Caches the answer to a client's query, joined from the parts of its chain.
+    pub(crate) fn keep_chain(
+        &self,
+        policy: &Policy,
+        query_state: &QueryState,
+        message: &[u8],
+        ttl: Option<Ttl>,
+        now: Now,
+    ) {
+        let QueryState { asked, partition, is_mixed, .. } = query_state;
+        let cache_views = &policy.cache_views;
+        if *is_mixed {
+            return;
+        }
+        match cache_views.across(*partition, asked) {
+            Some(across) if cache_views.is_answer_across(asked, message) => {
+                self.keep_in(policy, asked, across, message, ttl, now);
+            }
+            _ => self.keep(policy, asked, message, ttl, now),
+        }
+    }
+
+    fn keep_in(
+        &self,
+        policy: &Policy,
+        query_key: &QueryKey,
+        cache_view: CacheView,
+        message: &[u8],
+        ttl: Option<Ttl>,
+        now: Now,
+    ) {
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), query_key.name.as_name());
-        let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else { return };
-        if policy.local.is_local(&hashed, query_key.qtype, query_key.qclass) {
+        if policy.local(query_key.partition).is_local(&hashed, query_key.qtype, query_key.qclass) {
             return;
         }
         let is_secure =
@@ -76,6 +114,19 @@ impl Service {
                 let query_key = QueryKey { dnssec_ok, checking_disabled: false, ..*query_key };
                 self.keep_failure(policy, &query_key, None, now);
             }
+        }
+    }
+
+    /// Caches a failure to answer a client's query (RFC 9520), which one of the names of its chain caused.
+    pub(crate) fn keep_failure_of_query(&self, policy: &Policy, query_state: &QueryState, now: Now) {
+        let QueryState { asked, partition, is_mixed, .. } = query_state;
+        match policy.cache_views.across(*partition, asked) {
+            _ if *is_mixed => {}
+            Some(across) if query_state.is_across(policy) => {
+                let message = response(asked, Rcode::SERVFAIL, [0; 3], &[]);
+                self.keep_in(policy, asked, across, &message, None, now);
+            }
+            _ => self.keep_failure(policy, asked, None, now),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Answers from local state: cached answers and failures, and answers made from cached proofs.
 
-use cache::{Freshness, Hit, Lookup, Now};
-use resolver::{ClientPrefix, QueryKey};
+use cache::{Freshness, Hit, Key, Lookup, Now};
+use resolver::{ClientPrefix, Partition, QueryKey};
 use validator::BogusReason;
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Ttl};
@@ -31,21 +31,35 @@ pub(crate) enum Known {
 }
 
 impl Service {
-    /// Answers a query from local state. Refreshes a popular answer before it expires if a client asked.
+    /// Answers a query from local state, for clients of a partition. Refreshes a popular answer before it
+    /// expires if a client asked.
     pub(crate) fn known(
         &self,
         policy: &Policy,
         query_key: &QueryKey,
+        of_client: Partition,
         client: Option<ClientPrefix>,
         now: Now,
     ) -> Known {
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), query_key.name.as_name());
-        let Some(cache_view) = policy.cache_views.of(&hashed, query_key.qtype) else { return Known::NoRule };
+        let Some(cache_view) = policy.cache_views.of_hashed(query_key, &hashed) else { return Known::NoRule };
+        let across = policy.cache_views.across(of_client, query_key);
+        let across = across.map(|across| key(query_key, &hashed, across));
         let key = key(query_key, &hashed, cache_view);
         // Nearly every answer fits.
         let mut room = vec![0; 2048];
-        let found = fetch_all(query_key, cache_view, &mut room, |room| self.cache().lookup(&key, now, room));
+        let mut lookup = |key: &Key<'_>| {
+            fetch_all(query_key, cache_view, &mut room, |room| self.cache().lookup(key, now, room))
+        };
+        let freshness = |found: &(Piece, Hit)| match found.1.freshness {
+            Freshness::Fresh(_) => i64::MAX,
+            Freshness::Stale(ago) => -i64::from(ago),
+        };
+        // The chain of the answer may lead elsewhere by now, which need not be where partitions differ.
+        let own =
+            across.as_ref().and_then(&mut lookup).map(|(piece, hit)| (piece, Hit { prefetch: false, ..hit }));
+        let found = own.into_iter().chain(lookup(&key)).max_by_key(freshness);
         let stale = match found {
             Some((piece, hit)) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 if let Some(client) = client.filter(|_| hit.prefetch && policy.prefetch) {
@@ -56,8 +70,8 @@ impl Service {
             found => found.map(|(piece, _)| Piece { stale: true, ..piece }),
         };
         let stale = stale.filter(|_| policy.stale_after.is_some());
-        if fetch_all(query_key, cache_view, &mut room, |room| self.cache().failure(&key, now, room)).is_some()
-        {
+        let failed = |key: &Key<'_>| self.cache().failure(key, now, &mut []).hit().is_some();
+        if failed(&key) || across.as_ref().is_some_and(failed) {
             let validated = cache_view.validates && !query_key.checking_disabled;
             if let Some(reason) = self.bogus.reason(query_key, now).filter(|_| validated) {
                 return Known::Bogus(reason);
@@ -81,7 +95,8 @@ impl Service {
 
     /// Returns an answer to send although the lookup failed: a fresh one by now, or a stale one.
     pub(crate) fn stale(&self, policy: &Policy, query_state: &QueryState, now: Now) -> Option<Piece> {
-        match self.known(policy, &query_state.next, Some(query_state.client), now) {
+        let QueryState { next, partition, client, .. } = query_state;
+        match self.known(policy, next, *partition, Some(*client), now) {
             Known::Answer(piece) => Some(piece),
             Known::Failure(stale) | Known::Nothing(stale) => stale,
             Known::Link(..) | Known::Bogus(_) | Known::NoRule => None,
@@ -92,7 +107,7 @@ impl Service {
     pub(crate) fn has_failed(&self, policy: &Policy, query_key: &QueryKey, now: Now) -> bool {
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), query_key.name.as_name());
-        policy.cache_views.of(&hashed, query_key.qtype).is_some_and(|cache_view| {
+        policy.cache_views.of_hashed(query_key, &hashed).is_some_and(|cache_view| {
             let found = self.cache().failure(&key(query_key, &hashed, cache_view), now, &mut []);
             found.hit().is_some()
         })

@@ -11,6 +11,7 @@
 //! | `cache_views` | finds the rule that covers a name |
 //! | `local` | special-use names and local data |
 //! | `private` | filters private addresses from upstream answers |
+//! | `partitions` | which clients have rules of their own |
 //! | `dns64` | synthesizes AAAA records from A records (RFC 6147) |
 //! | `count` | counters that threads share |
 //! | `groups` | groups of clients, by which rules differ |
@@ -62,6 +63,7 @@ mod kept;
 mod known;
 mod local;
 mod message;
+mod partitions;
 mod prefix;
 mod private;
 mod query_state;
@@ -97,6 +99,7 @@ pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
+pub use partitions::{PartitionedGroup, PartitionsConfig};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use rpz::{PolicyZone, RewriteCounts, RewriteKind, RpzOptions, RpzOverride};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};

@@ -48,6 +48,12 @@ impl Default for SpecialOff {
 }
 
 impl LocalConfig {
+    /// Returns the special-use names that are not off.
+    pub(crate) fn special_names(&self) -> Vec<LowerNameBuf> {
+        let all = SpecialName::all().filter_map(|special| special.name());
+        all.filter(|name| !self.is_off(name.as_lower())).collect()
+    }
+
     fn is_off(&self, special: LowerName<'_>) -> bool {
         let related =
             |domain: LowerName<'_>| special.is_at_or_below(domain) || domain.is_at_or_below(special);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use policy::PolicyQuery;
-use resolver::{Budget, ClientPrefix, QueryKey};
+use resolver::{Budget, ClientPrefix, Partition, QueryKey};
 use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
@@ -22,6 +22,12 @@ pub(crate) struct QueryState {
     pub(crate) next: QueryKey,
     /// The client's network.
     pub(crate) client: ClientPrefix,
+    /// The client's partition.
+    pub(crate) partition: Partition,
+    /// The partition that the client was in at first has gone, so the answer may be of several.
+    pub(crate) is_mixed: bool,
+    /// A lookup in the client's partition found no rule: its rules may not have reached the resolver yet.
+    pub(crate) is_retried: bool,
     /// Pays for the upstream queries, for all names of a chain.
     pub(crate) budget: Budget,
     pub(crate) links: Option<Links>,
@@ -55,6 +61,8 @@ impl QueryState {
     /// The state of a new query of `client`.
     pub(crate) fn new(policy: &Policy, asked: QueryKey, client: &Client) -> Self {
         let address = client.peer.ip();
+        let partition = policy.partition_of(client);
+        let asked = in_partition(policy, partition, asked);
         // A validating client must see the signed data (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;
         let dns64 = policy.dns64.as_ref().is_some_and(|dns64| dns64.applies_to(address)) && !validates;
@@ -62,6 +70,9 @@ impl QueryState {
             asked,
             next: asked,
             client: ClientPrefix::of(address),
+            partition,
+            is_mixed: false,
+            is_retried: false,
             budget: Budget::default(),
             links: None,
             without: None,
@@ -85,6 +96,22 @@ impl QueryState {
         self.passed.push(target);
         self.next.name = target;
         self
+    }
+
+    /// Sets the partition that the next query is in. If the client's has gone since its query, the client
+    /// is in the one of now.
+    pub(crate) fn place_next(&mut self, policy: &Policy) {
+        if !policy.cache_views.has(self.partition) {
+            self.partition = policy.partition_of(&self.rewrite.client);
+            self.is_mixed = true;
+            self.asked = in_partition(policy, self.partition, self.asked);
+        }
+        self.next = in_partition(policy, self.partition, self.next);
+    }
+
+    /// Whether the answer depends on the client although that to the query name alone does not.
+    pub(crate) fn is_across(&self, policy: &Policy) -> bool {
+        policy.cache_views.is_across(&self.asked, self.passed.iter().copied())
     }
 
     /// Returns the links alone as an incomplete answer.
@@ -130,4 +157,10 @@ impl QueryState {
         self.next.name = target;
         Ok(())
     }
+}
+
+/// Returns the query in the partition of its lookup, for a client of this partition.
+pub(crate) fn in_partition(policy: &Policy, of_client: Partition, query_key: QueryKey) -> QueryKey {
+    let partition = policy.cache_views.partition(of_client, query_key.name.as_lower(), query_key.qtype);
+    QueryKey { partition, ..query_key }
 }

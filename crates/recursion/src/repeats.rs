@@ -39,6 +39,7 @@ impl<K: BuildHasher> Repeats<K> {
 mod tests {
     use std::hash::{BuildHasherDefault, DefaultHasher};
 
+    use resolver::Partition;
     use wire::{Class, Type};
 
     use super::*;
@@ -49,7 +50,14 @@ mod tests {
     fn query_key(name: &str, dnssec_ok: bool) -> QueryKey {
         let name: wire::NameBuf = name.parse().expect("a name");
         let (qtype, qclass) = (Type::A, Class::IN);
-        QueryKey { name: name.as_name().to_lower(), qtype, qclass, dnssec_ok, checking_disabled: false }
+        QueryKey {
+            name: name.as_name().to_lower(),
+            qtype,
+            qclass,
+            dnssec_ok,
+            checking_disabled: false,
+            partition: Partition::SHARED,
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! that failed.
 
 use cache::Now;
-use resolver::{Budget, ClientPrefix, LookupRequest, QueryKey, ReportAgent};
+use resolver::{Budget, ClientPrefix, LookupRequest, Partition, QueryKey, ReportAgent};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::name::BadName;
@@ -73,13 +73,20 @@ impl Service {
         let name = report_name(failed.name.as_lower(), failed.qtype, error, domain);
         let name = name.map_err(|BadName| Unreported::Length)?;
         let (qtype, qclass) = (Type::TXT, Class::IN);
-        let query_key = QueryKey { name, qtype, qclass, dnssec_ok: false, checking_disabled: false };
+        let query_key = QueryKey {
+            name,
+            qtype,
+            qclass,
+            dnssec_ok: false,
+            checking_disabled: false,
+            partition: Partition::SHARED,
+        };
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), name.as_name());
         if policy.local.is_local(&hashed, qtype, qclass) {
             return Err(Unreported::Local);
         }
-        match self.known(policy, &query_key, None, now) {
+        match self.known(policy, &query_key, Partition::SHARED, None, now) {
             Known::Nothing(_) => {}
             Known::NoRule => return Err(Unreported::Local),
             Known::Answer(_) | Known::Link(..) | Known::Failure(_) | Known::Bogus(_) => {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use cache::Now;
 use policy::{Match, PolicyQuery, SourceMask};
 use query_path::Refusal;
-use resolver::QueryKey;
+use resolver::{Partition, QueryKey};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, MAX_MESSAGE, Parser};
@@ -19,7 +19,7 @@ use wire::{Header, LowerName, LowerNameBuf, Malformed, Rcode, Type};
 use crate::block_lists::BlockLists;
 use crate::known::Known;
 use crate::message::{Message, Piece, Reply, join, links_to};
-use crate::query_state::QueryState;
+use crate::query_state::{QueryState, in_partition};
 use crate::rewrite_state::{HeldAnswer, ServerFacts, address};
 use crate::rpz::{PolicyZone, RpzOrder, TargetTooLong};
 use crate::service::Service;
@@ -184,7 +184,7 @@ impl Service {
                 continue;
             }
             hashed.set(self.cache().key(), name.as_name());
-            if policy.local.is_local(&hashed, qtype, qclass) {
+            if policy.local(query_state.partition).is_local(&hashed, qtype, qclass) {
                 continue;
             }
             let mut best =
@@ -397,7 +397,14 @@ fn question(asked: &QueryKey) -> Vec<u8> {
 
 /// Returns the query for name servers or their addresses.
 fn server_query(name: LowerNameBuf, qtype: Type) -> QueryKey {
-    QueryKey { name, qtype, qclass: wire::Class::IN, dnssec_ok: false, checking_disabled: false }
+    QueryKey {
+        name,
+        qtype,
+        qclass: wire::Class::IN,
+        dnssec_ok: false,
+        checking_disabled: false,
+        partition: Partition::SHARED,
+    }
 }
 
 /// Returns the reply to a blocked query. If the name on the way is another one, the query name gets the
@@ -496,8 +503,8 @@ impl ServerLookups<'_> {
         if let Some(facts) = rewrite.servers.iter().find(|facts| facts.name == name && facts.rtype == rtype) {
             return Ok(facts.clone());
         }
-        let query = server_query(name, rtype);
-        match service.known(policy, &query, None, now) {
+        let query = in_partition(policy, query_state.partition, server_query(name, rtype));
+        match service.known(policy, &query, query_state.partition, None, now) {
             Known::Answer(piece) => Ok(ServerFacts::read(name, rtype, piece.message.bytes())),
             Known::Nothing(_) if rewrite.servers.len() < MAX_SERVER_LOOKUPS => {
                 if lists.options().ns_wait_recurse {

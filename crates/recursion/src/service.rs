@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use cache::{Cache, Flush, Now};
-use resolver::{Budget, ClientPrefix, LookupRequest, QueryKey};
+use cache::{Cache, Flush, Held, Now};
+use resolver::{Budget, ClientPrefix, LookupRequest, Partition, QueryKey};
 use validator::ProvenDenials;
 use wire::hash::HashedName;
 use wire::{LowerName, Name, Type};
@@ -126,11 +126,13 @@ impl Service {
     }
 
     /// Replaces the policy. Handles from [`memory`](Self::memory) keep the one they were created with.
+    /// `before` is called once it is known to be valid, before it takes effect.
     ///
     /// # Errors
     /// The policy is invalid; the old one stays.
-    pub fn set_policy(&self, policy: &PolicyConfig) -> Result<(), PolicyFault> {
+    pub fn set_policy(&self, policy: &PolicyConfig, before: impl FnOnce()) -> Result<(), PolicyFault> {
         let policy = Arc::new(Policy::new(policy, self.cache.key())?);
+        before();
         self.policy.store(Arc::clone(&policy));
         configure(&self.denials, &policy);
         self.drop_unfit();
@@ -144,8 +146,9 @@ impl Service {
         self.policy.rcu(|policy| Policy { lists: lists.clone(), ..(**policy).clone() });
     }
 
-    /// Drops cached answers that the policy forbids: local names, and answers with private addresses. Call it
-    /// after a change of policy and after loading a cache file.
+    /// Drops cached answers that the policy forbids: local names, answers with private addresses, and answers
+    /// for all clients whose aliases lead to names that a partition has rules for by now. Call it after a
+    /// change of policy and after loading a cache file.
     pub fn drop_unfit(&self) {
         let (policy, mut unfit) = (self.policy.load(), HashSet::new());
         let mut hashed = HashedName::new();
@@ -153,14 +156,34 @@ impl Service {
         self.cache.for_each(Now::since_start(0), |held| {
             let name = held.name();
             hashed.set(self.cache.key(), name.as_name());
-            let local = policy.local.is_local(&hashed, held.asked(), held.qclass());
-            if local || policy.private.as_ref().is_some_and(|private| private.offends(&held.message())) {
+            let is_local = |partition| policy.local(partition).is_local(&hashed, held.asked(), held.qclass());
+            let forbids = match policy.partitions {
+                None => is_local(Partition::SHARED),
+                Some(_) => self.is_forbidden_to_partition(&policy, held, is_local),
+            };
+            if forbids || policy.private.as_ref().is_some_and(|private| private.offends(&held.message())) {
                 unfit.insert(*name);
             }
         });
         if !unfit.is_empty() {
             self.cache.flush_names(|name| unfit.contains(&name.to_buf()));
         }
+    }
+
+    /// Like the first and third condition of [`drop_unfit`](Self::drop_unfit), if partitions have rules.
+    fn is_forbidden_to_partition(
+        &self,
+        policy: &Policy,
+        held: &Held,
+        is_local: impl FnOnce(Partition) -> bool,
+    ) -> bool {
+        let shared = shared_key(held);
+        // Where the view is that of no rule, no client gets the answer.
+        let partition = policy.cache_views.partition_of_view(&shared, held.view());
+        let is_of_all =
+            self.cache_view(policy, &shared).is_some_and(|cache_view| cache_view.number == held.view());
+        partition.is_some_and(is_local)
+            || is_of_all && policy.cache_views.is_answer_across(&shared, &held.message())
     }
 
     /// Whether this upstream answer is withheld from clients because it contains private addresses.
@@ -182,7 +205,7 @@ impl Service {
         state.recent.clear();
         let basis = Arc::clone(&state.basis);
         drop(state);
-        basis.table.forget(name);
+        basis.forget(name);
     }
 
     /// The cache.
@@ -256,7 +279,19 @@ impl Service {
 
     /// Returns the cache view of the rule that covers a query.
     pub(crate) fn cache_view(&self, policy: &Policy, query_key: &QueryKey) -> Option<CacheView> {
-        policy.cache_views.of_name(self.cache.key(), query_key.name.as_lower(), query_key.qtype)
+        policy.cache_views.of_query(self.cache.key(), query_key)
+    }
+}
+
+/// Returns the query of a cached answer, in no partition.
+pub(crate) fn shared_key(held: &Held) -> QueryKey {
+    QueryKey {
+        name: *held.name(),
+        qtype: held.asked(),
+        qclass: held.qclass(),
+        dnssec_ok: held.dnssec_ok(),
+        checking_disabled: held.checking_disabled(),
+        partition: Partition::SHARED,
     }
 }
 

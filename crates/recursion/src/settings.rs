@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::{Decision, Match, PolicyQuery, SourceMask};
+use resolver::Partition;
+use transport::Client;
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::hash::HashKey;
 use wire::{Class, Type};
 
 use crate::access::{Access, AccessRule, TooManyRules};
 use crate::block_lists::{BlockLists, Blocked};
-use crate::cache_views::{Domain, Realms};
+use crate::cache_views::{CacheViews, Domain};
 use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
 use crate::local::{LocalConfig, LocalNames};
+use crate::partitions::{Partitions, PartitionsConfig};
 use crate::private::{PrivateAddresses, PrivateConfig};
 use crate::rpz::RpzOrder;
 
@@ -33,6 +36,8 @@ pub struct PolicyConfig {
     pub dns64: Option<Dns64Config>,
     /// The rules' domains.
     pub domains: Vec<Domain>,
+    /// Which clients have rules of their own.
+    pub partitions: PartitionsConfig,
     /// Serve-stale (RFC 8767): how long a client waits for servers before it gets an expired answer (§5: 1.8
     /// seconds). `None`: off.
     pub stale_after: Option<Duration>,
@@ -137,7 +142,9 @@ pub(crate) struct Policy {
     pub(crate) lists: Option<Arc<BlockLists>>,
     pub(crate) private: Option<PrivateAddresses>,
     pub(crate) dns64: Option<Dns64>,
-    pub(crate) cache_views: Realms,
+    pub(crate) cache_views: CacheViews,
+    /// `None` if no client has rules of its own.
+    pub(crate) partitions: Option<Arc<Partitions>>,
     pub(crate) stale_after: Option<Duration>,
     pub(crate) stale_refresh: u32,
     pub(crate) nxdomain_cut: bool,
@@ -171,6 +178,18 @@ impl Policy {
         if is_ours { gate } else { Gate::Open }
     }
 
+    /// Returns the partition of a client.
+    #[inline]
+    pub(crate) fn partition_of(&self, client: &Client) -> Partition {
+        self.partitions.as_ref().map_or(Partition::SHARED, |partitions| partitions.of(client))
+    }
+
+    /// Returns the local names for clients of a partition.
+    pub(crate) fn local(&self, of_client: Partition) -> &LocalNames {
+        let own = self.partitions.as_ref().and_then(|partitions| partitions.local(of_client));
+        own.unwrap_or(&self.local)
+    }
+
     /// Whether a rule about a query exempts it from all rules.
     pub(crate) fn exempts(&self, rule: &Match, sources: &SourceMask, dnssec_ok: bool) -> bool {
         let Some(lists) = &self.lists else { return false };
@@ -180,13 +199,16 @@ impl Policy {
 
     pub(crate) fn new(config: &PolicyConfig, key: &HashKey) -> Result<Policy, PolicyFault> {
         let private = (!config.private.blocks.is_empty()).then(|| PrivateAddresses::new(&config.private));
+        let partitions = Partitions::new(&config.partitions, &config.domains, &config.local, key);
+        let partitions = partitions.map_err(PolicyFault::Access)?;
         Ok(Policy {
             access: Access::new(&config.access).map_err(PolicyFault::Access)?,
             local: Arc::new(LocalNames::new(&config.local, key)),
             lists: config.lists.clone(),
             private,
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
-            cache_views: Realms::new(&config.domains, key, config.validation.anchors.fingerprint()),
+            cache_views: CacheViews::new(&config.domains, key, config.validation.anchors.fingerprint()),
+            partitions: partitions.map(Arc::new),
             stale_after: config.stale_after,
             stale_refresh: config.stale_refresh,
             nxdomain_cut: config.nxdomain_cut,

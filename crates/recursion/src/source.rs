@@ -45,7 +45,8 @@ impl Source for RecursiveSource {
         }
         let policy = service.policy();
         let (empty, header) = (b.mark(), b.header());
-        let local = policy.local.answer(asked.qname, asked.name(), question.qtype, question.qclass, b);
+        let names = policy.local(policy.partition_of(asked.client));
+        let local = names.answer(asked.qname, asked.name(), question.qtype, question.qclass, b);
         let leads_to = match local {
             Some(answer) => {
                 service.stats().local.add();

@@ -36,7 +36,8 @@ pub(crate) struct StalledRefreshes {
 
 impl StalledRefreshes {
     fn key(&self, query_key: &QueryKey) -> u64 {
-        self.hasher.hash_one((query_key.name.as_lower().as_wire(), query_key.qtype.0, query_key.qclass.0))
+        let QueryKey { name, qtype, qclass, partition, .. } = query_key;
+        self.hasher.hash_one((name.as_lower().as_wire(), qtype.0, qclass.0, partition))
     }
 
     /// Records that the servers failed to answer a query at `now`.
@@ -87,6 +88,7 @@ impl StalledRefreshes {
 
 #[cfg(test)]
 mod tests {
+    use resolver::Partition;
     use wire::{Class, NameBuf, Type};
 
     use super::*;
@@ -99,6 +101,7 @@ mod tests {
             qclass: Class::IN,
             dnssec_ok: false,
             checking_disabled: false,
+            partition: Partition::SHARED,
         }
     }
 

@@ -49,8 +49,9 @@ impl Service {
                 // A rule has made an alias, whose target is the next name.
                 Some(Rewritten::Next | Rewritten::Kept(..)) => continue,
             }
-            let (piece, leads_to) = match self.known(policy, &query_state.next, Some(query_state.client), now)
-            {
+            query_state.place_next(policy);
+            let QueryState { next, partition, client, .. } = &*query_state;
+            let (piece, leads_to) = match self.known(policy, next, *partition, Some(*client), now) {
                 Known::Answer(piece) => (piece, None),
                 // Further links are looked up together with their targets, as many as one server follows.
                 Known::Link(..) if query_state.links.is_some() => return Step::Ask { stale: false },
@@ -181,7 +182,7 @@ impl Service {
             let validates =
                 self.cache_view(policy, &query_state.asked).is_some_and(|cache_view| cache_view.validates);
             if validates {
-                self.keep_failure(policy, &query_state.asked, None, now);
+                self.keep_failure_of_query(policy, query_state, now);
                 self.failed(&query_state.asked, FailureCause::Sentinel);
                 return Step::Refuse(SENTINEL);
             }
@@ -197,7 +198,7 @@ impl Service {
             return self.no_chain(query_state);
         };
         if !links.from_zone && !query_state.dns64 && !query_state.stale && !query_state.rewrite.is_rewritten {
-            self.keep(policy, &query_state.asked, &joined, piece.negative_ttl, now);
+            self.keep_chain(policy, query_state, &joined, piece.negative_ttl, now);
         }
         if let Some(reply) = self.blocked_alias(policy, query_state, &joined) {
             return Step::Reply(reply);

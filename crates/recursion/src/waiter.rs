@@ -1,7 +1,7 @@
 //! What waits for the outcome of a lookup: clients, callbacks, validations.
 
 use query_path::Responder;
-use resolver::{Budget, ClientPrefix, LookupOutcome, QueryKey};
+use resolver::{Budget, ClientPrefix, LookupOutcome, Partition, QueryKey};
 use validator::{Need, Security};
 use wire::NameBuf;
 
@@ -101,4 +101,6 @@ pub(crate) struct Wanted {
     pub(crate) need: Need,
     /// The first answer was bogus: the lookup goes to another server.
     pub(crate) again: bool,
+    /// The partition of the answers that need it.
+    pub(crate) partition: Partition,
 }

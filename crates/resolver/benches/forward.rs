@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use net::{Outgoing, OutgoingConfig};
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, LookupOutcome, LookupRequest, LookupSink, QueryKey,
-    Resolver, ResolverRequest, Upstream,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, LookupOutcome, LookupRequest, LookupSink, Partition,
+    QueryKey, Resolver, ResolverRequest, Upstream,
 };
 use transport::{Action, Core, Event, Link};
 use wire::{Class, NameBuf, Type};
@@ -51,6 +51,7 @@ fn request(n: usize) -> ResolverRequest<()> {
             qclass: Class::IN,
             dnssec_ok: false,
             checking_disabled: false,
+            partition: Partition::SHARED,
         },
         recursion_desired: true,
         client: ClientPrefix::of([10, 0, n as u8, 1].into()),

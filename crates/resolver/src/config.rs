@@ -6,6 +6,7 @@ use std::time::Duration;
 use wire::NameBuf;
 
 use crate::copy::{LocalCopy, OwnZones};
+use crate::query_key::Partition;
 
 /// How an upstream server is queried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,11 +34,15 @@ impl Upstream {
     }
 }
 
-/// Forwards the names at and below a domain. The rule with the longest domain counts.
+/// Forwards the names at and below a domain. The rule with the longest domain counts, of those for the
+/// lookup's partition and those for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardRule {
     /// The domain; the root for all names.
     pub domain: NameBuf,
+    /// The partition whose lookups it is for; [`Partition::SHARED`] for all. For one domain, a partition's
+    /// own rule comes before the shared one.
+    pub partition: Partition,
     /// The servers. With an empty list every lookup fails.
     pub upstreams: Vec<Upstream>,
     /// RD in the queries (RFC 1035 §4.1.1): set for recursive servers, clear for servers that are
@@ -50,7 +55,8 @@ pub struct ForwardRule {
 impl ForwardRule {
     /// A rule for recursive servers.
     pub fn new(domain: NameBuf, upstreams: Vec<Upstream>) -> Self {
-        ForwardRule { domain, upstreams, recursion_desired: true, instead: None }
+        let partition = Partition::SHARED;
+        ForwardRule { domain, partition, upstreams, recursion_desired: true, instead: None }
     }
 }
 

@@ -191,6 +191,7 @@ fn agent_domain(option: &[u8]) -> Option<Box<LowerNameBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query_key::Partition;
     use crate::random::ChaCha;
     use wire::Class;
 
@@ -202,6 +203,7 @@ mod tests {
             qclass: Class::IN,
             dnssec_ok: true,
             checking_disabled: true,
+            partition: Partition::SHARED,
         }
     }
 

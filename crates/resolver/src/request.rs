@@ -87,7 +87,8 @@ pub enum ResolverRequest<W> {
     /// Replaces the settings at once. Servers in both the old and the new settings keep their state,
     /// connections and counters. Lookups in flight continue under the rule that covers them now: queries to
     /// servers that it lacks are dropped, its additional servers may be queried. Lookups that no rule covers
-    /// fail with [`NoRule`](crate::LookupFailure::NoRule). Clients keep their deadlines.
+    /// fail with [`NoRule`](crate::LookupFailure::NoRule). The rules of partitions that are gone stay for
+    /// lookups of these until the next change. Clients keep their deadlines.
     Configure(Box<ForwardConfig>),
 }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use net::{Outgoing, OutgoingConfig};
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, LookupOutcome, LookupRequest, LookupSink, QueryKey,
-    Resolver, ResolverRequest, Upstream,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, LookupOutcome, LookupRequest, LookupSink, Partition,
+    QueryKey, Resolver, ResolverRequest, Upstream,
 };
 use wire::message::Header;
 use wire::{Class, NameBuf, Rcode, Type};
@@ -78,6 +78,7 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
             qclass: Class::IN,
             dnssec_ok: true,
             checking_disabled: false,
+            partition: Partition::SHARED,
         };
         let client = ClientPrefix::of([127, 0, 0, 1].into());
         let request = LookupRequest::new(query_key, client, waiter);

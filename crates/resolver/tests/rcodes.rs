@@ -1,6 +1,6 @@
 //! Every pair of response code and records: which replies are accepted, and with which response code.
 
-use resolver::{QueryKey, ReplyFault, Scope, scrub};
+use resolver::{Partition, QueryKey, ReplyFault, Scope, scrub};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Owner, Section};
 use wire::{Class, NameBuf, Rcode, Ttl, Type, rdata, text};
 
@@ -179,6 +179,7 @@ fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
         records_per_set: 100,
         max_ttl: 86_400,
         max_negative_ttl: 3600,
+        border: None,
     };
     let flags = row.authoritative.map_or(vec![true, false], |authoritative| vec![authoritative]);
     let all = flags.iter().flat_map(|aa| [(*aa, false), (*aa, true)]).map(|(authoritative, dnssec_ok)| {
@@ -188,6 +189,7 @@ fn outcome(row: &Row, rcode: Rcode) -> Result<Rcode, ReplyFault> {
             qclass: Class::IN,
             dnssec_ok,
             checking_disabled: false,
+            partition: Partition::SHARED,
         };
         let answer = scrub(&reply(row, &query_key, rcode, authoritative), &query_key, rcode, &scope)?;
         let written = Header::of(&answer.message).map(|header| header.rcode());

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use resolver::{QueryKey, ReferralScope, Scope, ScrubbedAnswer, referral, scrub};
+use resolver::{Partition, QueryKey, ReferralScope, Scope, ScrubbedAnswer, referral, scrub};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Parser, Section};
 use wire::rdata::{self, view::Rrsig};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
@@ -85,7 +85,7 @@ fn record() -> impl Strategy<Value = Entry> {
 prop_compose! {
     fn query_key()(name in any_name(), qtype in select(&TYPES[..]), dnssec_ok: bool) -> QueryKey {
         let name = name.as_name().to_lower();
-        QueryKey { name, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false }
+        QueryKey { name, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false, partition: Partition::SHARED }
     }
 }
 
@@ -116,8 +116,14 @@ fn run(
     domain: Name<'_>,
     rcode: Rcode,
 ) -> Option<ScrubbedAnswer> {
-    let scope =
-        Scope { domain, sent, records_per_set: 4, max_ttl: MAX_TTL, max_negative_ttl: MAX_NEGATIVE_TTL };
+    let scope = Scope {
+        domain,
+        sent,
+        records_per_set: 4,
+        max_ttl: MAX_TTL,
+        max_negative_ttl: MAX_NEGATIVE_TTL,
+        border: None,
+    };
     scrub(message, query_key, rcode, &scope).ok()
 }
 

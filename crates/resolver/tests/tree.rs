@@ -9,8 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use resolver::{
-    Budget, BudgetLimits, ForwardConfig, IterateConfig, IterateRule, LookupOutcome, Minimisation, QueryKey,
-    StartServer,
+    Budget, BudgetLimits, ForwardConfig, IterateConfig, IterateRule, LookupOutcome, Minimisation, Partition,
+    QueryKey, StartServer,
 };
 use wire::message::Parser;
 use wire::{Class, LowerNameBuf, Name, NameBuf, Rcode, Type};
@@ -247,8 +247,14 @@ fn resolve(
     loop {
         *client += 1;
         let me = *client;
-        let query_key =
-            QueryKey { name: at, qtype, qclass: Class::IN, dnssec_ok: false, checking_disabled: false };
+        let query_key = QueryKey {
+            name: at,
+            qtype,
+            qclass: Class::IN,
+            dnssec_ok: false,
+            checking_disabled: false,
+            partition: Partition::SHARED,
+        };
         net.ask(me, query_key, Some(budget.clone()), None);
         net.run(net.now + Duration::from_secs(60), |net| net.is_settled(me));
         let settled = std::mem::take(&mut *net.outcomes.settled.lock().expect("one thread"));
@@ -336,7 +342,7 @@ proptest! {
             let (budget, start, before) = (Budget::default(), net.now, net.log.len());
             let name = name.as_name().to_lower();
             let query_key =
-                QueryKey { name, qtype: Type::A, qclass: Class::IN, dnssec_ok: false, checking_disabled: false };
+                QueryKey { name, qtype: Type::A, qclass: Class::IN, dnssec_ok: false, checking_disabled: false, partition: Partition::SHARED };
             net.ask(client as u32, query_key, Some(budget.clone()), None);
             budgets.push(budget);
             if !at_once {

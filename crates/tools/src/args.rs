@@ -420,6 +420,9 @@ pub enum CtlVerb {
         /// Assume that the client sets the DNSSEC OK bit.
         #[arg(long)]
         dnssec: bool,
+        /// The address of the client, for rules and lists of groups.
+        #[arg(long, value_name = "ADDRESS")]
+        client: Option<IpAddr>,
     },
     /// Stop the server.
     Stop,

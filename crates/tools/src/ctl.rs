@@ -86,9 +86,12 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         CtlVerb::Zone(CtlZone::Retransfer { name }) => ControlCommand::ZoneRetransfer { name: name.clone() },
         CtlVerb::Zone(CtlZone::Notify { name }) => ControlCommand::ZoneNotify { name: name.clone() },
         CtlVerb::Zone(CtlZone::Dump { name }) => ControlCommand::ZoneDump { name: name.clone() },
-        CtlVerb::Explain { name, rtype, dnssec } => {
-            ControlCommand::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
-        }
+        CtlVerb::Explain { name, rtype, dnssec, client } => ControlCommand::Explain {
+            name: name.clone(),
+            rtype: rtype.clone(),
+            dnssec: *dnssec,
+            client: *client,
+        },
         CtlVerb::Cache(cache) => about_cache(cache),
         CtlVerb::Forward(forward) => about_forward(forward),
         CtlVerb::TrustAnchors => ControlCommand::TrustAnchorList,
@@ -510,7 +513,8 @@ fn flat(value: &Value) -> String {
 /// Returns a forwarding rule, with a line for each of its servers.
 fn rule_text(rule: &Value) -> String {
     let field = |value: &Value, key: &str| flat(value.get(key).unwrap_or(&Value::Null));
-    let mut out = format!("{} {}\n", field(rule, "domain"), field(rule, "kind"));
+    let groups = rule.get("groups").map(|groups| format!(", for {}", flat(groups))).unwrap_or_default();
+    let mut out = format!("{} {}{groups}\n", field(rule, "domain"), field(rule, "kind"));
     for server in rule.get("servers").and_then(Value::as_array).into_iter().flatten() {
         let [address, state, rtt] = ["server", "state", "rtt_us"].map(|key| field(server, key));
         let rtt = if rtt == "-" { "never measured".into() } else { format!("{rtt} us") };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use recursion::Domain;
-use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateRule, Reach, Upstream};
+use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateRule, Partition, Reach, Upstream};
 use wire::{Name, NameBuf};
 
 use super::validating::Validating;
@@ -98,6 +98,10 @@ keys! {
     pub struct Forward in "[[resolver.forward]]" {
         /// The domain; "." is for all names without another rule.
         live "domain" domain: NameBuf = Name::ROOT.to_buf(), example "example.net";
+        /// Groups of clients that the rule is for, `[[policy.group]]` or "default" for clients in no group;
+        /// all other clients resolve as if it were not there. For one domain, the rule of a group comes
+        /// before a rule without groups. Unset: all clients. [GROUPS.md](GROUPS.md) explains it.
+        live "groups" groups: Option<Vec<At<String>>> = None, example ["children"];
         /// The servers. The default port is 53. The fastest is queried first.
         live "servers" servers: Vec<At<ServerAddress>>, example ["192.0.2.53", "2001:db8::53@5353"];
         /// Query them over TCP only.
@@ -121,6 +125,8 @@ keys! {
     pub struct Stub in "[[resolver.stub]]" {
         /// The domain.
         live "domain" domain: NameBuf, example "corp.example";
+        /// Groups of clients that the rule is for, as in `[[resolver.forward]]`. Unset: all clients.
+        live "groups" groups: Option<Vec<At<String>>> = None, example ["children"];
         /// The servers. The default port is 53. The fastest is queried first.
         live "servers" servers: Vec<At<ServerAddress>>, example ["192.0.2.54", "[2001:db8::54]@5353"];
         /// Query them over TCP only.
@@ -205,50 +211,70 @@ fn upstreams(servers: &[At<ServerAddress>], tcp_only: bool) -> Vec<Upstream> {
 }
 
 impl Forward {
-    /// Returns the rule. `root` is the rule for iterating from the root.
-    pub(super) fn rule(&self, root: impl FnOnce() -> IterateRule) -> ForwardRule {
+    /// Returns the rule for a partition. `root` is the rule for iterating from the root.
+    pub(super) fn rule(&self, partition: Partition, root: impl FnOnce() -> IterateRule) -> ForwardRule {
         let instead = (*self.first).then(root);
         ForwardRule {
             instead,
+            partition,
             ..ForwardRule::new(self.domain.value, upstreams(&self.servers, *self.tcp_only))
         }
     }
 
-    pub(super) fn domain(&self, validating: &Validating) -> Domain {
+    pub(super) fn domain(&self, partition: Partition, validating: &Validating) -> Domain {
         let unsaid = || !*self.trust_ad && validating.validates(self.domain.as_name());
         let validate = self.validate.value.unwrap_or_else(unsaid);
-        Domain { name: self.domain.value, trust_ad: *self.trust_ad, validate }
+        Domain { name: self.domain.value, partition, trust_ad: *self.trust_ad, validate }
     }
 }
 
 impl Stub {
-    pub(super) fn rule(&self) -> ForwardRule {
+    pub(super) fn rule(&self, partition: Partition) -> ForwardRule {
         let upstreams = upstreams(&self.servers, *self.tcp_only);
-        ForwardRule { recursion_desired: false, ..ForwardRule::new(self.domain.value, upstreams) }
+        ForwardRule { partition, recursion_desired: false, ..ForwardRule::new(self.domain.value, upstreams) }
     }
 
     /// Authoritative servers do not validate their answers, so AD is not trusted.
-    pub(super) fn domain(&self, validating: &Validating) -> Domain {
+    pub(super) fn domain(&self, partition: Partition, validating: &Validating) -> Domain {
         let validate = self.validate.value.unwrap_or_else(|| validating.validates(self.domain.as_name()));
-        Domain { name: self.domain.value, trust_ad: false, validate }
+        Domain { name: self.domain.value, partition, trust_ad: false, validate }
     }
 }
 
-/// Reports two rules for one domain, a stub for the root, and servers that cannot be intended.
+/// Reports two rules for one domain and the same clients, groups that there are not, a stub for the root, and
+/// servers that cannot be intended.
 pub(super) fn check(
     forwards: &[At<Forward>],
     stubs: &[At<Stub>],
+    groups: &[&str],
     opened: &[Opened],
     faults: &mut Vec<Diagnostic>,
 ) {
-    let of_forwards = forwards.iter().map(|block| (&block.domain, &block.place, &block.servers));
-    let of_stubs = stubs.iter().map(|block| (&block.domain, &block.place, &block.servers));
-    let mut seen: HashMap<&NameBuf, Option<&ConfigPlace>> = HashMap::new();
-    for (domain, block, servers) in of_forwards.chain(of_stubs) {
+    let of_forwards =
+        forwards.iter().map(|block| (&block.domain, &block.groups, &block.place, &block.servers));
+    let of_stubs = stubs.iter().map(|block| (&block.domain, &block.groups, &block.place, &block.servers));
+    let mut seen: HashMap<(&NameBuf, Option<&str>), Option<&ConfigPlace>> = HashMap::new();
+    for (domain, own, block, servers) in of_forwards.chain(of_stubs) {
         let place = domain.place.as_ref().or(block.as_ref());
-        if let Some(first) = seen.insert(&domain.value, place) {
-            let message = format!("there are two rules for {}", domain.value);
-            faults.push(Diagnostic::at(place, message).also(first, "first here"));
+        for group in own.value.iter().flatten().filter(|group| !groups.contains(&group.value.as_str())) {
+            let message = format!("there is no [[policy.group]] named `{}`", group.value);
+            faults.push(Diagnostic::at(group.place.as_ref(), message));
+        }
+        let mut once = HashSet::new();
+        for group in own.value.iter().flatten().filter(|group| !once.insert(group.value.as_str())) {
+            let message = format!("the group `{}` is named twice", group.value);
+            faults.push(Diagnostic::at(group.place.as_ref(), message));
+        }
+        let of: Vec<Option<&str>> = match &own.value {
+            Some(_) => once.into_iter().map(Some).collect(),
+            None => vec![None],
+        };
+        for group in of {
+            if let Some(first) = seen.insert((&domain.value, group), place) {
+                let clients = group.map(|group| format!(" and the group `{group}`")).unwrap_or_default();
+                let message = format!("there are two rules for {}{clients}", domain.value);
+                faults.push(Diagnostic::at(place, message).also(first, "first here"));
+            }
         }
         check_servers(servers, opened, faults);
     }

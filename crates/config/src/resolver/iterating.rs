@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use recursion::Domain;
-use resolver::{BudgetLimits, IterateConfig, IterateRule, Minimisation, StartServer};
+use resolver::{BudgetLimits, IterateConfig, IterateRule, Minimisation, Partition, StartServer};
 use wire::{Name, NameBuf};
 
 use super::asking::check_servers;
@@ -152,7 +152,8 @@ impl Iterating {
     /// Returns the domain that is iterated. AD is not trusted: authoritative servers do not validate.
     pub(super) fn domain(&self, validating: &Validating) -> Domain {
         let name = Name::ROOT.to_buf();
-        Domain { name, trust_ad: false, validate: validating.validates(name.as_name()) }
+        let partition = Partition::SHARED;
+        Domain { name, partition, trust_ad: false, validate: validating.validates(name.as_name()) }
     }
 
     /// Returns the domains for which no server is queried.

@@ -9,6 +9,7 @@ pub mod files;
 pub mod iterating;
 pub mod local_root;
 pub mod networks;
+mod partitions;
 pub mod reporting;
 pub mod validating;
 
@@ -16,8 +17,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use recursion::PolicyConfig;
-use resolver::ForwardConfig;
+use recursion::{Domain, PolicyConfig};
+use resolver::{ForwardConfig, ForwardRule};
 use wire::{LowerNameBuf, Name, NameBuf};
 use zone::Zone;
 use zone::store::NodeFlags;
@@ -33,11 +34,13 @@ use asking::{Asking, AskingLimits, AskingTimes};
 use caching::Caching;
 use iterating::{Iterating, QueryBudget};
 use local_root::{RootCopy, RootSource};
+use partitions::{GroupPartitions, RuleFacts};
 use reporting::Reporting;
 use validating::Validating;
 
 pub use access::AccessBlock;
 pub use asking::{Forward, Stub};
+pub(crate) use partitions::NamedGroups;
 
 section! {
     /// Recursive service: queries that no zone here answers go to other servers, and their answers are
@@ -81,6 +84,7 @@ pub struct RecursiveConfig<'s> {
     pub(crate) forwards: &'s [At<Forward>],
     pub(crate) stubs: &'s [At<Stub>],
     pub(crate) access: &'s [At<AccessBlock>],
+    pub(crate) groups: &'s dyn NamedGroups,
     pub(crate) storage: &'s Storage,
 }
 
@@ -118,13 +122,10 @@ impl<'s> RecursiveConfig<'s> {
             limits,
             ..
         } = &self.resolver.value;
-        let RecursiveConfig { forwards, stubs, access, .. } = *self;
-        let forwards = forwards.iter().map(|rule| rule.domain(validating));
-        let forwarded = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
-        let iterated = self.iterates().then(|| self.resolver.iterating.domain(validating));
-        let domains: Vec<_> = forwarded.chain(iterated).collect();
-        let names: Vec<LowerNameBuf> =
-            domains.iter().map(|domain| domain.name.as_name().to_lower()).collect();
+        let RecursiveConfig { access, groups, .. } = *self;
+        let domains: Vec<Domain> = self.domains().collect();
+        let shared = domains.iter().filter(|domain| domain.partition.is_shared());
+        let names: Vec<LowerNameBuf> = shared.map(|domain| domain.name.as_name().to_lower()).collect();
         PolicyConfig {
             access: access::rules(access, interfaces),
             local: local.config(names),
@@ -133,6 +134,7 @@ impl<'s> RecursiveConfig<'s> {
             private: private.config(),
             dns64: synthesis.config(),
             domains,
+            partitions: self.partitions().config(groups.clients(interfaces)),
             stale_after: (caching.serve_stale.0 > 0).then_some(serving.stale_after.0),
             stale_refresh: serving.stale_refresh.0,
             nxdomain_cut: *serving.nxdomain_cut,
@@ -152,13 +154,50 @@ impl<'s> RecursiveConfig<'s> {
 
     /// Returns the zones whose trust anchors are followed; none if no rule validates answers.
     pub fn followed(&self) -> BTreeSet<NameBuf> {
-        let RecursiveConfig { forwards, stubs, .. } = *self;
-        let validating = &self.resolver.validating;
-        let forwards = forwards.iter().map(|rule| rule.domain(validating));
-        let mut all = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
-        let iterated = self.iterates().then(|| self.resolver.iterating.domain(validating));
-        let any = all.any(|domain| domain.validate) || iterated.is_some_and(|domain| domain.validate);
-        if any { validating.followed() } else { BTreeSet::new() }
+        let any = self.domains().any(|domain| domain.validate);
+        if any { self.resolver.validating.followed() } else { BTreeSet::new() }
+    }
+
+    /// Returns the partition of each group.
+    fn partitions(&self) -> GroupPartitions<'s> {
+        let RecursiveConfig { forwards, stubs, groups, .. } = *self;
+        let forwards = forwards.iter().map(|rule| RuleFacts::of_forward(rule));
+        let rules: Vec<RuleFacts<'_>> =
+            forwards.chain(stubs.iter().map(|rule| RuleFacts::of_stub(rule))).collect();
+        GroupPartitions::new(groups, &rules)
+    }
+
+    /// Returns the domains of all rules, and of each partition.
+    fn domains(&self) -> impl Iterator<Item = Domain> {
+        let RecursiveConfig { resolver, forwards, stubs, .. } = *self;
+        let (partitions, validating) = (self.partitions(), &resolver.value.validating);
+        let mut domains = Vec::new();
+        for rule in forwards {
+            let of = partitions.of(RuleFacts::of_forward(rule));
+            domains.extend(of.into_iter().map(|partition| rule.domain(partition, validating)));
+        }
+        for rule in stubs {
+            let of = partitions.of(RuleFacts::of_stub(rule));
+            domains.extend(of.into_iter().map(|partition| rule.domain(partition, validating)));
+        }
+        let iterated = self.iterates().then(|| resolver.iterating.domain(validating));
+        domains.into_iter().chain(iterated)
+    }
+
+    /// Returns the rules of all domains and partitions.
+    fn rules(&self) -> Vec<ForwardRule> {
+        let RecursiveConfig { resolver, forwards, stubs, .. } = *self;
+        let partitions = self.partitions();
+        let mut rules = Vec::new();
+        for rule in forwards {
+            let of = partitions.of(RuleFacts::of_forward(rule));
+            rules.extend(of.into_iter().map(|partition| rule.rule(partition, || resolver.iterating.rule())));
+        }
+        for rule in stubs {
+            let of = partitions.of(RuleFacts::of_stub(rule));
+            rules.extend(of.into_iter().map(|partition| rule.rule(partition)));
+        }
+        rules
     }
 
     /// Returns whether the servers of these zones are sent the tags of the trusted keys (RFC 8145).
@@ -168,7 +207,7 @@ impl<'s> RecursiveConfig<'s> {
 
     /// Returns whether there are names without a rule, which are iterated.
     fn iterates(&self) -> bool {
-        let all = |rule: &At<Forward>| rule.domain.as_name().is_root();
+        let all = |rule: &At<Forward>| rule.domain.as_name().is_root() && rule.groups.is_none();
         *self.resolver.iterating.iterate && !self.forwards.iter().any(all)
     }
 
@@ -185,13 +224,8 @@ impl<'s> RecursiveConfig<'s> {
     /// Returns which servers are queried, and how.
     pub fn forward_config(&self) -> ForwardConfig {
         let ResolverSection { caching, iterating, budget, asking, times, limits, .. } = &self.resolver.value;
-        let RecursiveConfig { forwards, stubs, .. } = *self;
         ForwardConfig {
-            rules: forwards
-                .iter()
-                .map(|rule| rule.rule(|| iterating.rule()))
-                .chain(stubs.iter().map(|rule| rule.rule()))
-                .collect(),
+            rules: self.rules(),
             iterate: iterating.config(budget, self.iterates()),
             refused: iterating.refused(),
             limits: limits.config(),
@@ -230,20 +264,22 @@ impl<'s> RecursiveConfig<'s> {
 
     /// Reports contradictions in the section and its blocks.
     pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {
-        let RecursiveConfig { resolver, forwards, stubs, access, .. } = *self;
+        let RecursiveConfig { resolver, forwards, stubs, access, groups, .. } = *self;
         resolver.caching.check(faults);
         resolver.local.check(faults);
         resolver.private.check(faults);
         resolver.synthesis.check(faults);
         resolver.iterating.check(opened, faults);
-        let domains = forwards.iter().map(|rule| &rule.domain).chain(stubs.iter().map(|rule| &rule.domain));
-        resolver.iterating.check_refused(domains, faults);
+        // The rule of a group is an exception for the group.
+        let of_all = forwards.iter().filter(|rule| rule.groups.is_none()).map(|rule| &rule.domain);
+        let stubs_of_all = stubs.iter().filter(|rule| rule.groups.is_none()).map(|rule| &rule.domain);
+        resolver.iterating.check_refused(of_all.chain(stubs_of_all), faults);
         resolver.root_copy.check(&resolver.iterating, self.iterates(), faults);
         resolver.validating.check(faults);
         resolver.reporting.check(faults);
         resolver.times.check(faults);
         resolver.asking.check(faults);
-        asking::check(forwards, stubs, opened, faults);
+        asking::check(forwards, stubs, &groups.names(), opened, faults);
         access::check(access, faults);
         // A block that could not be read is missing here, and its fault is already reported.
         if !*resolver.iterating.iterate && forwards.is_empty() && stubs.is_empty() && faults.is_empty() {

@@ -9,8 +9,8 @@ use recursion::{
     SpecialOff, ValidationConfig,
 };
 use resolver::{
-    BudgetLimits, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule, Minimisation, Reach,
-    StartServer, Upstream,
+    BudgetLimits, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule, Minimisation,
+    Partition, Reach, StartServer, Upstream,
 };
 use transport::Transport;
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
@@ -201,6 +201,7 @@ fn every_key_reaches_the_forwarder() {
             ),
             ForwardRule {
                 domain: name("corp.example."),
+                partition: Partition::SHARED,
                 upstreams: vec![server("10.0.0.53:53", both)],
                 recursion_desired: false,
                 instead: None,
@@ -329,7 +330,12 @@ fn every_key_reaches_the_policy() {
         non_global: true,
     };
     assert_eq!(policy.dns64, Some(dns64));
-    let domain = |text, trust_ad, validate| Domain { name: name(text), trust_ad, validate };
+    let domain = |text, trust_ad, validate| Domain {
+        name: name(text),
+        partition: Partition::SHARED,
+        trust_ad,
+        validate,
+    };
     let domains =
         [domain(".", true, false), domain("example.net.", false, true), domain("corp.example.", false, true)];
     assert_eq!(policy.domains, domains);

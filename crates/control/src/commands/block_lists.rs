@@ -145,16 +145,19 @@ pub(super) fn test(
     Ok(found.unwrap_or_else(none))
 }
 
+/// Returns a client with this address. Groups by interface or transport are those of UDP on no certain
+/// interface.
+pub(super) fn asking(client: IpAddr) -> Client {
+    let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
+    Client { peer: SocketAddr::new(client, 0), local: unspecified, transport: Transport::Udp }
+}
+
 /// Returns the rule that decides about a query name, if there is one.
 pub(super) fn decided(recursive: &Recursive, name: Name<'_>, client: Option<IpAddr>) -> Option<Value> {
     let rules = recursive.lists.in_force()?;
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name);
     let query = PolicyQuery { name: &hashed, qtype: Type::A, client };
-    // Groups by interface or transport are those of UDP on no certain interface.
-    let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
-    let asking =
-        |client| Client { peer: SocketAddr::new(client, 0), local: unspecified, transport: Transport::Udp };
     let sources = client.map_or(rules.sources(), |client| rules.sources_of(&asking(client)));
     let found = rules.decide(&query, sources);
     if let Some(rule) = found.rpz {

@@ -1,5 +1,6 @@
 //! `nomen ctl explain`: the steps to an answer, from `authority`, and the answer itself from the query path.
 
+use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 use std::task::{Wake, Waker};
 use std::thread::Thread;
@@ -10,7 +11,7 @@ use cache::Freshness;
 
 use query_path::{Engine, Worker, WorkerState};
 use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
-use resolver::{LookupFailure, LookupOutcome, QueryKey, Trace};
+use resolver::{LookupFailure, LookupOutcome, Partition, QueryKey, Trace};
 use serde_json::{Value, json};
 use transport::{MAX_MESSAGE, Outcome, Packets, Transport};
 use validator::{Need, Security};
@@ -18,6 +19,7 @@ use wire::hash::HashedName;
 use wire::name::NameBuf;
 use wire::{Class, Type};
 
+use super::block_lists::asking;
 use super::{CommandResult, block_lists};
 use crate::fault::{ArgumentFault, CommandFault};
 use crate::parts::ServerParts;
@@ -35,6 +37,8 @@ pub(super) struct ExplainedQuery {
     name: NameBuf,
     qtype: Type,
     dnssec_ok: bool,
+    /// The client; `None`: one in no group.
+    client: Option<IpAddr>,
 }
 
 impl ExplainedQuery {
@@ -42,16 +46,28 @@ impl ExplainedQuery {
     ///
     /// # Errors
     /// If one of them is invalid.
-    pub(super) fn read(name: &str, qtype: &str, dnssec_ok: bool) -> Result<Self, ArgumentFault> {
+    pub(super) fn read(
+        name: &str,
+        qtype: &str,
+        dnssec_ok: bool,
+        client: Option<IpAddr>,
+    ) -> Result<Self, ArgumentFault> {
         let name = zone_name(name).map_err(ArgumentFault::Name)?;
         let qtype = qtype.parse().map_err(|_| ArgumentFault::Type(qtype.to_owned()))?;
-        Ok(Self { name, qtype, dnssec_ok })
+        Ok(Self { name, qtype, dnssec_ok, client })
     }
 
     fn key(&self) -> QueryKey {
-        let Self { name, qtype, dnssec_ok } = *self;
+        let Self { name, qtype, dnssec_ok, .. } = *self;
         let name = name.as_name().to_lower();
-        QueryKey { name, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false }
+        QueryKey {
+            name,
+            qtype,
+            qclass: Class::IN,
+            dnssec_ok,
+            checking_disabled: false,
+            partition: Partition::SHARED,
+        }
     }
 }
 
@@ -110,27 +126,29 @@ fn resolved(
     question: ExplainedQuery,
     steps: &mut Vec<Value>,
 ) -> Result<Option<String>, CommandFault> {
-    let (service, inquiry) = (&recursive.service, question.key());
-    let inspection = service.inspect(&inquiry, service.now(Instant::now()));
+    let service = &recursive.service;
+    let partition = service.partition_of(question.client.map(asking).as_ref());
+    let (inspection, inquiry) = service.inspect(partition, question.key(), service.now(Instant::now()));
     if inspection.local || inspection.rule.is_none() {
         return Ok(None);
     }
     let who =
         "clients who may recurse, and ask for it (RD), get the resolved answer, all others the referral";
     steps.push(said("delegated", who));
-    by_rule(service, inquiry, inspection, steps).map(Some)
+    by_rule(recursive, partition, inquiry, inspection, steps).map(Some)
 }
 
 /// Explains a query that no zone here answers: from the cache, or else from a lookup now.
 fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: ExplainedQuery) -> CommandResult {
-    let (service, inquiry) = (&recursive.service, question.key());
-    let inspection = service.inspect(&inquiry, service.now(Instant::now()));
+    let service = &recursive.service;
+    let partition = service.partition_of(question.client.map(asking).as_ref());
+    let (inspection, inquiry) = service.inspect(partition, question.key(), service.now(Instant::now()));
     let mut steps = vec![said("no-zone", "no zone here holds the name")];
     if inspection.local {
         steps.push(said("local", "it is a special-use name, or local data: answered here"));
         return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
-    if let Some(step) = block_lists::decided(recursive, question.name.as_name(), None) {
+    if let Some(step) = block_lists::decided(recursive, question.name.as_name(), question.client) {
         let goes_on = ["exempt", "passthru"].iter().any(|result| step["result"] == *result);
         let kind = if step["zone"].is_null() { "list" } else { "policy-zone" };
         steps.push(with(step, "kind", kind));
@@ -142,22 +160,30 @@ fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: Explain
         steps.push(said("no-rule", "no rule names servers for it"));
         return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
-    let answer = by_rule(service, inquiry, inspection, &mut steps)?;
+    let answer = by_rule(recursive, partition, inquiry, inspection, &mut steps)?;
     Ok(json!({"steps": steps, "answer": answer}))
 }
 
 /// Explains what recursive service answers by a rule: from the cache, or else from a lookup now. Returns the
 /// answer.
 fn by_rule(
-    service: &Service,
+    recursive: &Recursive,
+    partition: Partition,
     inquiry: QueryKey,
     inspection: Inspection,
     steps: &mut Vec<Value>,
 ) -> Result<String, CommandFault> {
+    let service = &*recursive.service;
     let Inspection { rule, validates, cached, failure, bogus, .. } = inspection;
     if let Some(rule) = rule {
-        let covers = said("rule", format!("the rule for {rule} covers it"));
-        steps.push(with(covers, "name", rule.to_string()));
+        let groups = match inquiry.partition.is_shared() {
+            true => Vec::new(),
+            false => recursive.groups_of(inquiry.partition),
+        };
+        let of_groups = if groups.is_empty() { String::new() } else { format!(" of {}", groups.join(", ")) };
+        let covers = said("rule", format!("the rule{of_groups} for {rule} covers it"));
+        let covers = with(covers, "name", rule.to_string());
+        steps.push(if groups.is_empty() { covers } else { with(covers, "groups", groups) });
     }
     if !validates {
         steps.push(said("not-validated", "answers of its servers are not validated"));
@@ -173,7 +199,7 @@ fn by_rule(
                 let found = if authentic { "it was found secure" } else { "it was found not to be signed" };
                 steps.push(with(said("security", found), "secure", authentic));
             }
-            dns64(service, &inquiry, &message, steps);
+            dns64(service, partition, &inquiry, &message, steps);
             return text(&message);
         }
         Some(CachedAnswer { freshness: Freshness::Stale(ago), .. }) => {
@@ -191,19 +217,26 @@ fn by_rule(
     }
     let answered = live(service, inquiry, steps);
     if let Answered::Message(message) = &answered {
-        dns64(service, &inquiry, message, steps);
+        dns64(service, partition, &inquiry, message, steps);
     }
     answered.text()
 }
 
 /// Adds the AAAA records that clients receive if none exist (DNS64), if the service synthesizes any.
-fn dns64(service: &Service, inquiry: &QueryKey, message: &[u8], steps: &mut Vec<Value>) {
+fn dns64(
+    service: &Service,
+    partition: Partition,
+    inquiry: &QueryKey,
+    message: &[u8],
+    steps: &mut Vec<Value>,
+) {
     if inquiry.qtype != Type::AAAA || !service.wants_dns64(message) {
         return;
     }
     steps.push(said("dns64", "it has no AAAA records: DNS64 synthesizes them from its A records"));
     let of_a = QueryKey { qtype: Type::A, ..*inquiry };
-    let fresh = service.inspect(&of_a, service.now(Instant::now())).cached;
+    let (inspection, of_a) = service.inspect(partition, of_a, service.now(Instant::now()));
+    let fresh = inspection.cached;
     let cached = fresh.filter(|cached| matches!(cached.freshness, Freshness::Fresh(_)));
     let answered = match cached {
         Some(cached) => Answered::Message(cached.message),
@@ -417,12 +450,16 @@ fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
 
 /// Returns the answer of the query path, without counting the query.
 fn answer(engine: &Arc<Engine<Served>>, question: ExplainedQuery) -> Result<Answered, CommandFault> {
-    let ExplainedQuery { name, qtype, dnssec_ok } = question;
+    let ExplainedQuery { name, qtype, dnssec_ok, client } = question;
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut worker = Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(waker)));
     let mut packets = Packets::new(Transport::Tcp, MAX_MESSAGE);
-    packets.push(&spec.message().map_err(CommandFault::Query)?);
+    let message = spec.message().map_err(CommandFault::Query)?;
+    match client.map(asking) {
+        Some(client) => packets.push_from(client.peer, client.local, &message),
+        None => packets.push(&message),
+    };
     packets.ask(&mut worker);
     if let Some(reply) = packets.reply(0) {
         return Ok(Answered::Message(reply.to_vec()));

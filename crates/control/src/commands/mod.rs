@@ -77,8 +77,8 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         }
         Verb::ZoneRemove { name } => remove_zone(parts, zones::apex(&name)?).await,
         Verb::ZoneDump { name } => blocking(parts, move |parts| zones::dump(parts, &name, pieces)).await,
-        Verb::Explain { name, rtype, dnssec } => {
-            let question = ExplainedQuery::read(&name, &rtype, dnssec)?;
+        Verb::Explain { name, rtype, dnssec, client } => {
+            let question = ExplainedQuery::read(&name, &rtype, dnssec, client)?;
             blocking(parts, move |parts| explain::explain(parts, question)).await
         }
         Verb::CacheStats => recursive(parts, recursion::cache_stats).await,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cache::{Freshness, Held};
-use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
+use resolver::{ForwardRule, IterateRule, Partition, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use transport::unix_now;
 use validator::AnchorState;
@@ -87,15 +87,25 @@ pub(super) fn dump(
     service.cache().for_each(service.now(Instant::now()), |held| {
         if connected {
             entries += 1;
-            connected = pieces.push(entry(held).trim_end_matches('\n'));
+            let of = whose(recursive, held);
+            connected = pieces.push(entry(held, &of).trim_end_matches('\n'));
         }
     });
     pieces.finish();
     Ok(json!({"entries": entries}))
 }
 
-/// Returns one entry: a line that describes it, and its records.
-fn entry(held: &Held) -> String {
+/// Returns the clients that get an entry, unless all clients without rules of their own do.
+fn whose(recursive: &Recursive, held: &Held) -> String {
+    match recursive.service.partition_of_held(held) {
+        Some(Partition::SHARED) => String::new(),
+        Some(partition) => format!(", for {}", recursive.groups_of(partition).join(", ")),
+        None => ", for no client: its rule has gone".into(),
+    }
+}
+
+/// Returns one entry: a line that describes it and the clients `of` it, and its records.
+fn entry(held: &Held, of: &str) -> String {
     let freshness = match held.freshness {
         Freshness::Fresh(left) => format!("{left} s left"),
         Freshness::Stale(ago) => format!("expired {ago} s ago"),
@@ -107,7 +117,7 @@ fn entry(held: &Held) -> String {
     let flags = [(held.dnssec_ok(), " DO"), (held.checking_disabled(), " CD")];
     let flags: String = flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect();
     let (name, rcode, age) = (held.name().as_name(), held.rcode(), held.age);
-    let mut text = format!("; {name} {asked}{flags} {rcode}, {freshness}, {age} s old\n");
+    let mut text = format!("; {name} {asked}{flags} {rcode}, {freshness}, {age} s old{of}\n");
     text += &print::records(&held.message(), held.age).unwrap_or_default();
     text
 }
@@ -149,11 +159,15 @@ pub(super) fn forward_list(RecursiveParts { recursive, .. }: RecursiveParts<'_>)
         stats.map_or_else(|| json!({"server": upstream.to_string()}), |stats| server(stats))
     };
     let rule = |rule: &ForwardRule| {
-        json!({
+        let mut shown = json!({
             "domain": rule.domain.to_string(),
             "kind": if rule.recursion_desired { "forward" } else { "stub" },
             "servers": rule.upstreams.iter().map(server).collect::<Vec<_>>(),
-        })
+        });
+        if !rule.partition.is_shared() {
+            shown["groups"] = recursive.groups_of(rule.partition).into();
+        }
+        shown
     };
     let start = |rule: &IterateRule| {
         let servers = rule.servers.iter().flat_map(|server| &server.addresses);

@@ -17,6 +17,7 @@ mod dnstap;
 mod fetched_lists;
 mod fleet;
 mod folders;
+mod group_rules;
 mod groups;
 mod history;
 mod hostile;

@@ -88,7 +88,8 @@ impl Job {
 
     /// Advances the validation until it needs data or ends.
     pub(crate) fn step(&mut self, turn: &Turn<'_>) -> Progress {
-        let Basis { config, table } = turn.basis;
+        let Basis { config, .. } = turn.basis;
+        let table = turn.basis.table(self.query_key.partition);
         let validator = &mut self.validator;
         self.quota.pay(config.limits, &mut self.spent, |budget| validator.step(&turn.by(), table, budget))
     }
@@ -159,7 +160,8 @@ impl Job {
     /// of trust is broken above, and not if a limit was reached.
     pub(crate) fn is_at_fault(&self, reason: BogusReason, validated: &Validated, turn: &Turn<'_>) -> bool {
         let own = !matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable);
-        let broken = || turn.basis.table.is_broken(validated.at.as_name(), turn.at.wall);
+        let broken =
+            || turn.basis.table(self.query_key.partition).is_broken(validated.at.as_name(), turn.at.wall);
         own && self.answer.by.is_some() && !broken()
     }
 }

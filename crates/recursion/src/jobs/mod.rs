@@ -17,15 +17,22 @@ pub(crate) mod state;
 use std::sync::Arc;
 
 use cache::Now;
+use resolver::Partition;
 use validator::{TrustTable, Validation};
-use wire::UnixTime;
+use wire::{Name, UnixTime};
 
 use crate::settings::{Policy, ValidationConfig};
 
 /// Validation settings and cached keys.
 pub(crate) struct Basis {
     pub(crate) config: ValidationConfig,
-    pub(crate) table: TrustTable,
+    /// The keys that clients without rules of their own have.
+    shared: TrustTable,
+    /// Those of partitions: the servers of a partition may have other keys for a zone, or none.
+    own: Vec<(Partition, TrustTable)>,
+    /// For answers of partitions that have gone. They go to clients that asked before, and not into the
+    /// cache.
+    gone: TrustTable,
 }
 
 /// A point in time, by both clocks.
@@ -51,8 +58,37 @@ impl Turn<'_> {
 }
 
 impl Basis {
-    /// The settings, and no keys.
-    pub(crate) fn new(config: &ValidationConfig) -> Arc<Basis> {
-        Arc::new(Basis { config: config.clone(), table: TrustTable::new(config.names) })
+    /// The settings of a policy, and no keys. Tables of partitions have equal parts of the number of names.
+    pub(crate) fn new(policy: &Policy) -> Arc<Basis> {
+        let config = policy.validation.clone();
+        let partitions: Vec<Partition> = policy.cache_views.partitions().collect();
+        let names = config.names / (1 + partitions.len());
+        Arc::new(Basis {
+            config,
+            shared: TrustTable::new(names),
+            own: partitions.into_iter().map(|partition| (partition, TrustTable::new(names))).collect(),
+            gone: TrustTable::new(0),
+        })
+    }
+
+    /// Whether these are the settings of a policy, and its partitions.
+    pub(crate) fn fits(&self, policy: &Policy) -> bool {
+        let own = self.own.iter().map(|(partition, _)| *partition);
+        self.config == policy.validation && own.eq(policy.cache_views.partitions())
+    }
+
+    /// The keys of zones for the answers of a partition.
+    pub(crate) fn table(&self, partition: Partition) -> &TrustTable {
+        if partition.is_shared() {
+            return &self.shared;
+        }
+        let own = self.own.iter().find(|(own, _)| *own == partition);
+        own.map_or(&self.gone, |(_, table)| table)
+    }
+
+    /// Drops the keys at and below a name.
+    pub(crate) fn forget(&self, name: Name<'_>) {
+        let own = self.own.iter().map(|(_, table)| table);
+        own.chain([&self.shared, &self.gone]).for_each(|table| table.forget(name));
     }
 }

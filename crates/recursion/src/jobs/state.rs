@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use resolver::{Budget, ClientPrefix, ScrubbedAnswer};
+use resolver::{Budget, ClientPrefix, Partition, ScrubbedAnswer};
 use validator::{Need, Validated};
 use wire::{LowerNameBuf, Type};
 
@@ -39,7 +39,7 @@ impl State {
     /// No validations and no cached keys.
     pub(crate) fn new(policy: Arc<Policy>) -> State {
         State {
-            basis: Basis::new(&policy.validation),
+            basis: Basis::new(&policy),
             policy,
             jobs: HashMap::new(),
             by_answer: HashMap::new(),
@@ -54,9 +54,9 @@ impl State {
     pub(crate) fn basis(&mut self, policy: &Arc<Policy>) -> Arc<Basis> {
         if !Arc::ptr_eq(&self.policy, policy) {
             self.policy = Arc::clone(policy);
-            if policy.validation != self.basis.config {
-                // The cached keys depend on the anchors and settings.
-                self.basis = Basis::new(&policy.validation);
+            if !self.basis.fits(policy) {
+                // The cached keys depend on the anchors, settings and partitions.
+                self.basis = Basis::new(policy);
                 self.recent.clear();
             }
         }
@@ -97,8 +97,8 @@ impl State {
     }
 }
 
-/// Name and type of the lookup, and whether it is the second one.
-pub(crate) type Key = (LowerNameBuf, Type, bool);
+/// Name and type of the lookup, whether it is the second one, and the partition of the answers that need it.
+pub(crate) type Key = (LowerNameBuf, Type, bool, Partition);
 
 /// A pending lookup of DS or DNSKEY.
 pub(crate) struct Needed {
@@ -119,7 +119,7 @@ pub(crate) struct Underway {
 }
 
 pub(crate) fn key(wanted: &Wanted) -> Key {
-    (wanted.need.name().to_lower(), wanted.need.rtype(), wanted.again)
+    (wanted.need.name().to_lower(), wanted.need.rtype(), wanted.again, wanted.partition)
 }
 
 /// A completed validation.

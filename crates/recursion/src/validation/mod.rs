@@ -114,7 +114,7 @@ impl Service {
             deliver(self, turn, &finished, candidate);
             return None;
         }
-        let (by, table) = (turn.by(), &turn.basis.table);
+        let (by, table) = (turn.by(), turn.basis.table(candidate.query_key.partition));
         // Most likely the validation threads would have to read the answer again.
         if !by.knows_insecure(candidate.query_key.name.as_name(), table) {
             return Some(candidate);

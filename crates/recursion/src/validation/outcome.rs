@@ -123,7 +123,7 @@ impl Service {
         match waiter {
             WaiterKind::Client(waiting) => {
                 // The next name may not be at fault: the query name led to the cost.
-                self.keep_failure(policy, &waiting.query_state.asked, None, now);
+                self.keep_failure_of_query(policy, &waiting.query_state, now);
                 self.refuse_bogus(policy, waiting, reason, at, now);
             }
             // Callbacks ask for one answer only.

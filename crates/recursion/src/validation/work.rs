@@ -6,8 +6,8 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use resolver::{
-    AnsweredBy, Budget, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, QueryKey, ReplyFault,
-    ShedReason,
+    AnsweredBy, Budget, ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, Partition, QueryKey,
+    ReplyFault, ShedReason,
 };
 use transport::unix_now;
 use validator::{BogusReason, Progress, Response, Security, Validated};
@@ -19,6 +19,7 @@ use crate::jobs::job::Job;
 use crate::jobs::queue::{Came, Candidate, Next, Task};
 use crate::jobs::state::{Needed, State, Underway, key};
 use crate::jobs::{Basis, Moment, Turn};
+use crate::query_state::in_partition;
 use crate::service::Service;
 use crate::settings::Policy;
 use crate::stats::ValidationStats;
@@ -71,7 +72,7 @@ impl Validations {
     pub fn reset(&self) {
         let mut state = self.state();
         let jobs = std::mem::take(&mut state.jobs);
-        state.basis = Basis::new(&state.policy.validation);
+        state.basis = Basis::new(&state.policy);
         state.by_answer.clear();
         state.needed.clear();
         state.ends.clear();
@@ -149,7 +150,7 @@ impl Validations {
 
     /// Runs a job until it rests or ends.
     fn go_on(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>) {
-        let (by, table) = (turn.by(), &turn.basis.table);
+        let (by, table) = (turn.by(), turn.basis.table(job.query_key.partition));
         loop {
             match job.step(turn) {
                 Progress::Done(validated) => match self.done(turn, id, job, validated) {
@@ -163,11 +164,15 @@ impl Validations {
                     }
                     None => {
                         job.asked.push(need);
-                        return self.want(turn, id, job, Wanted { need, again: false });
+                        let partition = job.query_key.partition;
+                        return self.want(turn, id, job, Wanted { need, again: false, partition });
                     }
                 },
                 Progress::Again(need) if job.source_of(&need).is_none() => job.validator.give_up(&by, table),
-                Progress::Again(need) => return self.want(turn, id, job, Wanted { need, again: true }),
+                Progress::Again(need) => {
+                    let partition = job.query_key.partition;
+                    return self.want(turn, id, job, Wanted { need, again: true, partition });
+                }
             }
         }
     }
@@ -192,6 +197,7 @@ impl Validations {
         drop(state);
         if is_first {
             let query_key = unchecked(wanted.need.name().to_lower(), wanted.need.rtype());
+            let query_key = in_partition(turn.policy, wanted.partition, query_key);
             let failed = |failure| self.service.unvalidated.found(wanted, LookupOutcome::Failed(failure));
             if !wanted.again && !outlived && self.service.has_failed(turn.policy, &query_key, turn.at.cache) {
                 return failed(LookupFailure::NoReply);
@@ -259,7 +265,7 @@ impl Validations {
     /// Resumes a job with the data it needed, or without, if the second lookup failed.
     fn resume(&self, turn: &Turn<'_>, id: u64, wanted: Wanted, came: Option<&Came>) {
         let Some(mut job) = self.take_job(id) else { return };
-        let (by, table) = (turn.by(), &turn.basis.table);
+        let (by, table) = (turn.by(), turn.basis.table(job.query_key.partition));
         let next = job.step(turn);
         let still = match wanted.again {
             true => Progress::Again(wanted.need),
@@ -461,5 +467,12 @@ impl Validations {
 
 /// Returns a query with DO and CD set, as validation uses for all its lookups.
 fn unchecked(name: LowerNameBuf, qtype: Type) -> QueryKey {
-    QueryKey { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
+    QueryKey {
+        name,
+        qtype,
+        qclass: Class::IN,
+        dnssec_ok: true,
+        checking_disabled: true,
+        partition: Partition::SHARED,
+    }
 }

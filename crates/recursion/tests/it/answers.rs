@@ -237,12 +237,17 @@ fn a_person_is_told_what_is_known() {
     world.learn("www.example. A", &data(&WWW));
     world.after(10);
     let at = world.service.now(std::time::Instant::now()).plus(10);
-    let known = world.service.inspect(&query_key("www.example. A"), at);
+    let known = inspect(&world, "www.example. A", at);
     assert_eq!(known.rule.map(|rule| rule.to_string()), Some(".".into()));
     assert_eq!(known.cached.map(|cached| cached.rcode), Some(Rcode::NOERROR));
     assert!(!known.local && known.failure.is_none());
-    let corp = world.service.inspect(&query_key("www.corp.example. A"), at);
+    let corp = inspect(&world, "www.corp.example. A", at);
     assert_eq!(corp.rule.map(|rule| rule.to_string()), Some("corp.example.".into()));
     assert!(corp.cached.is_none());
-    assert!(world.service.inspect(&query_key("localhost. A"), at).local);
+    assert!(inspect(&world, "localhost. A", at).local);
+}
+
+/// The state for a query of a client without rules of its own.
+fn inspect(world: &World, question: &str, at: cache::Now) -> recursion::Inspection {
+    world.service.inspect(resolver::Partition::SHARED, query_key(question), at).0
 }

@@ -10,6 +10,7 @@ mod denied;
 mod failures;
 mod joined;
 mod orders;
+mod partitions;
 mod peers;
 mod policy_zones;
 mod reports;

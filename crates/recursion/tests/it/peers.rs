@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use resolver::QueryKey;
+use resolver::{Partition, QueryKey};
 use testkit::decode::decode;
 use testkit::keys::Validity;
 use testkit::network::{self, Port, ReplyFn};
@@ -104,6 +104,7 @@ fn replies(tree: &Arc<Tree>, server: &Arc<Mutex<Server>>) -> Arc<ReplyFn> {
             qclass: question.qclass,
             dnssec_ok: true,
             checking_disabled: true,
+            partition: Partition::SHARED,
         };
         let asked = question.name.to_buf();
         let honest = tree.reply(asked, question.qtype);

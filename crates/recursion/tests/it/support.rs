@@ -11,9 +11,9 @@ use cache::{Cache, Freshness};
 use query_path::{Both, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
 use recursion::{
     AccessAction, AccessRule, Cached, Domain, LocalConfig, LocalRecord, LookupCompletion, Lookups,
-    PolicyConfig, PrivateConfig, Service, ValidationConfig, Waiter,
+    PartitionsConfig, PolicyConfig, PrivateConfig, Service, ValidationConfig, Waiter,
 };
-use resolver::{LookupFailure, LookupOutcome, LookupRequest, LookupSink, QueryKey, Scope, scrub};
+use resolver::{LookupFailure, LookupOutcome, LookupRequest, LookupSink, Partition, QueryKey, Scope, scrub};
 use testkit::decode::{Decoded, decode};
 use testkit::tree::NOW;
 use transport::{Clock, MAX_MESSAGE, Outcome, Packets, Transport};
@@ -79,6 +79,7 @@ pub(crate) fn policy() -> PolicyConfig {
         private: PrivateConfig::default(),
         dns64: None,
         domains: vec![domain(".")],
+        partitions: PartitionsConfig::default(),
         stale_after: None,
         stale_refresh: 30,
         nxdomain_cut: true,
@@ -94,7 +95,12 @@ pub(crate) fn policy() -> PolicyConfig {
 /// A rule's domain; with a `+` in front its servers' AD is trusted.
 pub(crate) fn domain(text: &str) -> Domain {
     let name = text.trim_start_matches('+');
-    Domain { name: testkit::name(name), trust_ad: text.starts_with('+'), validate: false }
+    Domain {
+        name: testkit::name(name),
+        partition: Partition::SHARED,
+        trust_ad: text.starts_with('+'),
+        validate: false,
+    }
 }
 
 pub(crate) fn record(line: &str) -> LocalRecord {
@@ -140,7 +146,7 @@ impl World {
     /// Applies another policy.
     pub(crate) fn change_policy(&mut self, change: impl FnOnce(&mut PolicyConfig)) {
         change(&mut self.policy);
-        self.service.set_policy(&self.policy).expect("a policy");
+        self.service.set_policy(&self.policy, || {}).expect("a policy");
         let memory = self.service.memory();
         self.engine.change_memory(|both| both.then = memory.clone());
     }
@@ -272,7 +278,14 @@ impl World {
         let rules = self.policy.domains.iter().filter(covers);
         let rule = rules.max_by_key(|domain| domain.name.as_name().label_count()).expect("a rule");
         let (domain, sent) = (rule.name.as_name(), name);
-        let scope = Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
+        let scope = Scope {
+            domain,
+            sent,
+            records_per_set: 256,
+            max_ttl: 86_400,
+            max_negative_ttl: 10_800,
+            border: None,
+        };
         match scrub(&reply.message(query_key), query_key, reply.rcode, &scope) {
             Ok(answer) => LookupOutcome::Answered(Arc::new(answer)),
             Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
@@ -329,6 +342,7 @@ pub(crate) fn query_key(text: &str) -> QueryKey {
         qclass: Class::IN,
         dnssec_ok: words.contains(&"do"),
         checking_disabled: words.contains(&"cd"),
+        partition: Partition::SHARED,
     }
 }
 
@@ -426,7 +440,7 @@ pub(crate) fn denial(rcode: Rcode) -> Upstream<'static> {
 }
 
 impl Upstream<'_> {
-    fn message(&self, query_key: &QueryKey) -> Vec<u8> {
+    pub(crate) fn message(&self, query_key: &QueryKey) -> Vec<u8> {
         let mut header = Header::query(7).reply();
         header.set_authentic_data(self.authentic);
         header.set_rcode(self.rcode);

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use recursion::{Domain, PolicyConfig, SpecialOff, Validations};
 use resolver::{
-    AnsweredBy, LookupFailure, LookupOutcome, QueryKey, ReferralProof, ReportAgent, Scope, referral_proof,
-    scrub,
+    AnsweredBy, LookupFailure, LookupOutcome, Partition, QueryKey, ReferralProof, ReportAgent, Scope,
+    referral_proof, scrub,
 };
 use testkit::name;
 use testkit::tree::{NOW, Tree, TreeReply, covered};
@@ -51,7 +51,7 @@ fn validating(policy: &mut PolicyConfig) {
 }
 
 fn validated(domain: &str) -> Domain {
-    Domain { name: name(domain), trust_ad: false, validate: true }
+    Domain { name: name(domain), partition: Partition::SHARED, trust_ad: false, validate: true }
 }
 
 impl Validated {
@@ -97,7 +97,14 @@ impl Validated {
         let rules = self.world.policy.domains.iter().filter(covers);
         let domain = rules.max_by_key(|domain| domain.name.as_name().label_count()).expect("a rule");
         let (domain, sent) = (domain.name.as_name(), query_key.name.as_name());
-        let scope = Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
+        let scope = Scope {
+            domain,
+            sent,
+            records_per_set: 256,
+            max_ttl: 86_400,
+            max_negative_ttl: 10_800,
+            border: None,
+        };
         match scrub(&reply.message(), query_key, reply.rcode, &scope) {
             Ok(answer) => {
                 let last = if other_than.is_some() { 2 } else { 1 };
@@ -130,8 +137,14 @@ impl Validated {
             let message = made(TREE.referral(name(zone))).message();
             let parent = name(zone).as_name().parent().expect("not the root").to_buf();
             let (domain, sent) = (parent.as_name(), query_key.name.as_name());
-            let scope =
-                Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
+            let scope = Scope {
+                domain,
+                sent,
+                records_per_set: 256,
+                max_ttl: 86_400,
+                max_negative_ttl: 10_800,
+                border: None,
+            };
             referral_proof(&message, &name(zone).as_name().to_lower(), query_key, &scope)
         };
         zones.filter_map(proof).collect()
@@ -721,7 +734,8 @@ fn nothing_is_kept_longer_than_its_signatures_are_good() {
 
 #[test]
 fn a_rule_may_be_left_out() {
-    let own = Domain { name: name("island.test."), trust_ad: false, validate: false };
+    let own =
+        Domain { name: name("island.test."), partition: Partition::SHARED, trust_ad: false, validate: false };
     let mut with = Validated::of(|query_key, reply| forged(query_key, reply, Type::A));
     with.world.change_policy(|policy| policy.domains.push(own.clone()));
     assert_eq!(with.says("www.island.test. A"), "NOERROR rd ra");

@@ -20,7 +20,12 @@ use crate::trace::TraceEvent;
 impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Replaces all settings. See [`ResolverRequest::Configure`](crate::ResolverRequest::Configure).
     pub(super) fn configure(&mut self, config: ForwardConfig, now: Instant, actions: &mut Vec<Action>) {
-        let (rules, upstreams) = Rules::of(&config, &mut self.servers, &mut self.random);
+        // Lookups of partitions that have gone end by the rules that they began by; their clients asked
+        // before.
+        let is_new = |partition| config.rules.iter().any(|rule| rule.partition == partition);
+        let before = self.config.rules.iter().filter(|rule| !rule.partition.is_shared());
+        let retired: Vec<_> = before.filter(|rule| !is_new(rule.partition)).cloned().collect();
+        let (rules, upstreams) = Rules::of(&config, &retired, &mut self.servers, &mut self.random);
         (self.config, self.rules) = (config, rules);
         self.stats.set_upstreams(self.servers.stats(&upstreams));
         self.prime_again.clear();

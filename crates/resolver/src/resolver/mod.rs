@@ -84,7 +84,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// A resolver that delivers outcomes to `sink`. Rules that name the same server share its state.
     pub fn new(config: ForwardConfig, sink: O, mut random: R) -> Self {
         let mut servers = Servers::default();
-        let (rules, upstreams) = Rules::of(&config, &mut servers, &mut random);
+        let (rules, upstreams) = Rules::of(&config, &[], &mut servers, &mut random);
         let stats = Arc::<ForwardStats>::default();
         stats.set_upstreams(servers.stats(&upstreams));
         Resolver {

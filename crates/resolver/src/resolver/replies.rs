@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use transport::{Action, Link};
-use wire::{Header, LowerNameBuf, Rcode};
+use wire::{Header, LowerName, LowerNameBuf, Rcode};
 
 use super::Resolver;
 use super::state::{LinkUse, Try, TryId};
@@ -15,7 +15,7 @@ use crate::query_key::{AnsweredBy, ReportAgent};
 use crate::random::Random;
 use crate::request::LookupSink;
 use crate::rules::{Rule, Way};
-use crate::scrub::{ReplyFault, Scope, ScrubbedAnswer, scrub};
+use crate::scrub::{Border, ReplyFault, Scope, ScrubbedAnswer, scrub};
 use crate::server::Ability;
 use crate::servers::ServerId;
 use crate::trace::{TraceEvent, TraceVerdict, TryChange};
@@ -289,12 +289,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         let rule = lookup.and_then(|id| self.lookups.get(&id)).map(|lookup| lookup.rule);
         if let (Some(lookup), Some(rule)) = (lookup, rule.and_then(|rule| self.rules.get(rule))) {
+            let cut = |target: LowerName<'_>| self.rules.cut(&one.query_key, target);
             let scope = Scope {
                 domain: rule.domain.as_name(),
                 sent: one.name.as_name(),
                 records_per_set: self.config.limits.records_per_set,
                 max_ttl: self.config.max_ttl,
                 max_negative_ttl: self.config.max_negative_ttl,
+                border: self.rules.has_partitions().then(|| Border::new(&cut)),
             };
             match scrub(message, &one.query_key, rcode, &scope) {
                 Ok(answer) => {

@@ -17,7 +17,7 @@ use super::Resolver;
 use super::state::{Charge, Lookup, LookupId, Timer, Wait};
 use crate::budget::{Overspent, Seeking};
 use crate::outcome::{LookupFailure, LookupOutcome};
-use crate::query_key::QueryKey;
+use crate::query_key::{Partition, QueryKey};
 use crate::random::Random;
 use crate::request::LookupSink;
 use crate::scrub::{ScrubbedAnswer, address, may_be_asked};
@@ -360,7 +360,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 /// Returns a query of our own, without DO and CD.
 pub(super) fn plain(name: LowerName<'_>, qtype: Type) -> QueryKey {
     let (dnssec_ok, checking_disabled) = (false, false);
-    QueryKey { name: name.to_buf(), qtype, qclass: Class::IN, dnssec_ok, checking_disabled }
+    QueryKey {
+        name: name.to_buf(),
+        qtype,
+        qclass: Class::IN,
+        dnssec_ok,
+        checking_disabled,
+        partition: Partition::SHARED,
+    }
 }
 
 /// Returns the addresses in an answer, and their TTL. A server's name must not be an alias (RFC 2181 §10.3).

@@ -25,7 +25,7 @@ use crate::query_key::{AnsweredBy, QueryKey, ReportAgent};
 use crate::random::Random;
 use crate::request::LookupSink;
 use crate::rules::Way;
-use crate::scrub::{Referral, ReferralProof, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
+use crate::scrub::{Border, Referral, ReferralProof, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
 use crate::scrub::{priming, referral, referral_proof, scrub};
 use crate::select::Asked;
 use crate::trace::{TraceEvent, TraceVerdict};
@@ -329,12 +329,16 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         rcode: Rcode,
     ) -> Result<Next, ReplyFault> {
         let question = &walk.question;
+        let for_glue = lookup.glue_question();
+        let cut =
+            |target: LowerName<'_>| self.rules.cut(for_glue.as_ref().unwrap_or(&lookup.query_key), target);
         let scope = Scope {
             domain: walk.cut.zone.as_name(),
             sent,
             records_per_set: self.config.limits.records_per_set,
             max_ttl: self.config.max_ttl,
             max_negative_ttl: self.config.max_negative_ttl,
+            border: self.rules.has_partitions().then(|| Border::new(&cut)),
         };
         let referral_scope = self.referral_scope(&walk.cut, question);
         let (recheck, referrals) = match lookup.state.iteration() {

@@ -15,7 +15,7 @@ pub(super) struct Chain {
     pub(super) end: NameBuf,
     /// The records that the reply has for that name.
     pub(super) ends: End,
-    /// The name outside the domain, or not in the reply, that the chain leads to.
+    /// The name outside the domain, beyond the border or not in the reply, that the chain leads to.
     pub(super) leads_to: Option<LowerNameBuf>,
 }
 
@@ -69,7 +69,7 @@ impl Chain {
         for _ in 0..=MAX_LINKS {
             let name = end.as_name();
             kept.passes(name);
-            if !name.is_at_or_below(scope.domain) {
+            if scope.ends_before(name) {
                 return Ok(Chain { end, ends: End::Nothing, leads_to: Some(name.to_lower()) });
             }
             if let Some(next) = dname(records, name, scope, kept)? {

@@ -9,9 +9,11 @@ mod chain;
 mod records;
 mod referral;
 
+use std::fmt;
+
 use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owner, Section};
 use wire::rdata::view::Soa;
-use wire::{LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
+use wire::{LowerName, LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::query_key::{AnsweredBy, QueryKey, ReportAgent};
 use chain::{Chain, End};
@@ -36,8 +38,8 @@ pub struct ScrubbedAnswer {
     /// How long a negative answer may be cached: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5),
     /// within our limits. `None` if the answer is positive, or negative without an SOA and so not cacheable.
     pub negative_ttl: Option<Ttl>,
-    /// The name that the chain leads to, if it is outside the domain of the queried servers, or if the reply
-    /// does not cover it.
+    /// The name that the chain leads to, if it is outside the domain of the queried servers or beyond the
+    /// [border](Scope::border), or if the reply does not cover it.
     pub leads_to: Option<LowerNameBuf>,
     /// Its source; `None` if it was made in this process.
     pub by: Option<AnsweredBy>,
@@ -82,6 +84,24 @@ pub enum ReplyFault {
     Truncated,
 }
 
+/// Names about which an answer must not say anything, since other rules may be for them: a chain of aliases
+/// ends before them.
+#[derive(Clone, Copy)]
+pub struct Border<'a>(&'a dyn Fn(LowerName<'_>) -> bool);
+
+impl<'a> Border<'a> {
+    /// The border in front of the names that `is_beyond` selects.
+    pub fn new(is_beyond: &'a dyn Fn(LowerName<'_>) -> bool) -> Self {
+        Border(is_beyond)
+    }
+}
+
+impl fmt::Debug for Border<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Border")
+    }
+}
+
 /// Limits on what the scrubber may keep.
 #[derive(Clone, Debug)]
 pub struct Scope<'a> {
@@ -95,6 +115,16 @@ pub struct Scope<'a> {
     pub max_ttl: u32,
     /// Highest TTL of a negative answer, in seconds.
     pub max_negative_ttl: u32,
+    /// Where chains of aliases end, besides at the domain.
+    pub border: Option<Border<'a>>,
+}
+
+impl Scope<'_> {
+    /// Whether nothing may be kept of a name that a chain leads to.
+    fn ends_before(&self, target: Name<'_>) -> bool {
+        let is_beyond = |border: Border<'_>| (border.0)(target.to_lower().as_lower());
+        !target.is_at_or_below(self.domain) || self.border.is_some_and(is_beyond)
+    }
 }
 
 /// Scrubs the reply to `query_key`, whose response code with the bits of OPT is `rcode`.

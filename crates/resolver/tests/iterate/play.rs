@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use resolver::{
     AnsweredBy, Budget, ForwardConfig, ForwardRule, IterateRule, LocalCopy, LookupFailure, LookupOutcome,
-    Minimisation, QueryKey, ResolverRequest, StartServer, Trace, Upstream,
+    Minimisation, Partition, QueryKey, ResolverRequest, StartServer, Trace, Upstream,
 };
 use wire::{Class, Type};
 
@@ -425,5 +425,6 @@ fn query_key(qname: &str, qtype: &str, dnssec_ok: bool) -> QueryKey {
         qclass: Class::IN,
         dnssec_ok,
         checking_disabled: false,
+        partition: Partition::SHARED,
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::shown::{duration, show, wire_form};
 use resolver::{
     ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, LookupFailure, LookupOutcome,
-    LookupRequest, LookupSink, QueryKey, Reach, Resolver, ResolverRequest, Trace, Upstream,
+    LookupRequest, LookupSink, Partition, QueryKey, Reach, Resolver, ResolverRequest, Trace, Upstream,
 };
 use transport::{Action, Core, Counter, Event, Link, Transport};
 use wire::edns::{Edns, OptWriter, OptionCode};
@@ -266,6 +266,7 @@ impl Play {
             qclass: Class::IN,
             dnssec_ok: words.contains(&"do"),
             checking_disabled: words.contains(&"cd"),
+            partition: Partition::SHARED,
         };
         let from = words.iter().find_map(|word| word.strip_prefix("from="));
         let from: IpAddr = from.map_or(Ipv4Addr::LOCALHOST.into(), |a| a.parse().expect("an address"));

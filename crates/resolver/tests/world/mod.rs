@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, LookupOutcome, LookupRequest, LookupSink, QueryKey, Resolver,
-    ResolverRequest,
+    ChaCha, ClientPrefix, ForwardConfig, LookupOutcome, LookupRequest, LookupSink, Partition, QueryKey,
+    Resolver, ResolverRequest,
 };
 use transport::{Action, Core, Event, Link, Transport};
 use wire::{Class, NameBuf, Type};
@@ -82,6 +82,7 @@ impl World {
             qclass: Class::IN,
             dnssec_ok: false,
             checking_disabled: false,
+            partition: Partition::SHARED,
         };
         self.request(ResolverRequest::Lookup(LookupRequest {
             query_key,

@@ -10,7 +10,7 @@ use std::sync::Weak;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use resolver::{LookupOutcome, QueryKey};
+use resolver::{LookupOutcome, Partition, QueryKey};
 use tracing::{error, info, warn};
 use transport::unix_now;
 use validator::{AnchorChange, AnchorEvent, AnchorState, Response, TrustAnchors, TrustPoint, TrustPoints};
@@ -244,6 +244,7 @@ impl Recursive {
             dnssec_ok,
             // The answer is validated in `take_keys`, with the anchors of its zone alone.
             checking_disabled: true,
+            partition: Partition::SHARED,
         };
         for zone in due {
             let back = back.clone();

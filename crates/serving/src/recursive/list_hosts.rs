@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use fetch::HostAddresses;
 use query_path::Engine;
 use recursion::Service;
-use resolver::{LookupOutcome, QueryKey};
+use resolver::{LookupOutcome, Partition, QueryKey};
 use tokio::sync::oneshot;
 use validator::Security;
 use wire::message::{Malformed, Parser};
@@ -68,7 +68,14 @@ impl ListHosts {
             }
         }
         let name = name.as_name().to_lower();
-        let key = QueryKey { name, qtype, qclass: Class::IN, dnssec_ok: false, checking_disabled: false };
+        let key = QueryKey {
+            name,
+            qtype,
+            qclass: Class::IN,
+            dnssec_ok: false,
+            checking_disabled: false,
+            partition: Partition::SHARED,
+        };
         let (reply, outcome) = oneshot::channel();
         self.service.look_up(key, None, move |outcome, verdict| {
             // The fetch may have ended.

@@ -409,6 +409,7 @@ impl RootCopy {
 
 #[cfg(test)]
 mod tests {
+    use resolver::Partition;
     use testkit::keys::{SigningKey, Validity};
     use testkit::sign::sign_by;
     use testkit::{Chain, ModelRecord, name};
@@ -480,7 +481,14 @@ mod tests {
 
     fn query_key(text: &str, qtype: Type) -> QueryKey {
         let name = name(text).as_name().to_lower();
-        QueryKey { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
+        QueryKey {
+            name,
+            qtype,
+            qclass: Class::IN,
+            dnssec_ok: true,
+            checking_disabled: true,
+            partition: Partition::SHARED,
+        }
     }
 
     fn judged(zone: &Arc<Zone>, trust: &RootTrust, now: u32) -> Result<Option<UnixTime>, String> {

@@ -45,8 +45,8 @@ use net::{Outgoing, OutgoingConfig, OutgoingCounts};
 use query_path::Engine;
 use recursion::{BlockLists, Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
 use resolver::{
-    ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Resolver,
-    ResolverRequest,
+    ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
+    Resolver, ResolverRequest,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::{error, info, warn};
@@ -60,6 +60,7 @@ pub use anchors::{FollowedZone, LONGEST_NEGATIVE, ShownAnchor};
 use config::Adopt;
 use config::Settings;
 use config::interfaces::Interfaces;
+use config::policy_groups::DEFAULT_GROUP;
 use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
 use list_fetcher::ListOrder;
@@ -417,11 +418,16 @@ impl Recursive {
 
     fn decide(&self, old: &mut Decided, new: Decided) -> Result<(), PolicyFault> {
         let policy = new.in_force();
-        self.service.set_policy(&policy)?;
+        // The resolver has the rules before the first lookup by them, and keeps those of partitions that go.
+        let before = || {
+            self.outgoing.request(ResolverRequest::Configure(Box::new(new.forward.clone())));
+        };
+        self.service.set_policy(&policy, before)?;
         self.local_root.trust(RootTrust::of(&policy));
-        self.outgoing.request(ResolverRequest::Configure(Box::new(new.forward.clone())));
         self.put_into_service();
-        let forwarded = changed(&old.forward.rules, &new.forward.rules, |rule| rule.domain);
+        // Other rules of groups make other partitions, which share no answers with those before.
+        let [rules, new_rules] = [&*old, &new].map(|decided| shared_rules(&decided.forward));
+        let forwarded = changed(&rules, &new_rules, |rule| rule.domain);
         let iterated = changed(&old.forward.iterate.rules, &new.forward.iterate.rules, |rule| rule.domain);
         for domain in forwarded.chain(iterated) {
             self.flush_tree(domain);
@@ -446,7 +452,14 @@ impl Recursive {
         (decided.forward.rules.clone(), decided.forward.iterate.rules.clone())
     }
 
-    /// Adds a forwarding rule, which replaces a rule for the same domain.
+    /// Returns the names of the groups in a partition.
+    pub fn groups_of(&self, partition: Partition) -> Vec<String> {
+        let decided = lock(&self.decided);
+        let names = decided.policy.partitions.names(partition, DEFAULT_GROUP);
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Adds a forwarding rule for all clients, which replaces one for the same domain.
     ///
     /// # Errors
     /// As [`configure`](Self::configure).
@@ -455,13 +468,14 @@ impl Recursive {
         let mut new = decided.clone();
         new.drop_rule(rule.domain.as_name());
         let validate = new.validates && !is_private(rule.domain.as_name());
-        new.policy.domains.push(Domain { name: rule.domain, trust_ad: false, validate });
+        let partition = Partition::SHARED;
+        new.policy.domains.push(Domain { name: rule.domain, partition, trust_ad: false, validate });
         new.policy.local.forwarded.push(rule.domain.as_name().to_lower());
         new.forward.rules.push(rule);
         self.decide(&mut decided, new)
     }
 
-    /// Removes the rule for this domain. Returns whether there was one.
+    /// Removes the rule for this domain and all clients. Returns whether there was one.
     ///
     /// # Errors
     /// As [`configure`](Self::configure).
@@ -604,6 +618,11 @@ fn validate(validations: &Validations) {
     }
 }
 
+/// Returns the forwarding rules for all clients.
+fn shared_rules(forward: &ForwardConfig) -> Vec<ForwardRule> {
+    forward.rules.iter().filter(|rule| rule.partition.is_shared()).cloned().collect()
+}
+
 /// Returns the domains of rules that are in only one of two lists.
 fn changed<'r, R: PartialEq>(
     before: &'r [R],
@@ -648,9 +667,9 @@ impl Decided {
         let Decided { policy, forward, .. } = self;
         let count = |forward: &ForwardConfig| forward.rules.len() + forward.iterate.rules.len();
         let before = count(forward);
-        forward.rules.retain(|rule| rule.domain.as_name() != domain);
+        forward.rules.retain(|rule| rule.domain.as_name() != domain || !rule.partition.is_shared());
         forward.iterate.rules.retain(|rule| rule.domain.as_name() != domain);
-        policy.domains.retain(|other| other.name.as_name() != domain);
+        policy.domains.retain(|other| other.name.as_name() != domain || !other.partition.is_shared());
         policy.local.forwarded.retain(|other| other.as_name() != domain);
         count(forward) < before
     }

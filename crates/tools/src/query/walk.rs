@@ -12,7 +12,9 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use resolver::{IterateRule, QueryKey, Referral, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
+use resolver::{
+    IterateRule, Partition, QueryKey, Referral, ReferralScope, ReplyFault, Scope, ScrubbedAnswer,
+};
 use wire::message::Header;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Type};
 
@@ -360,14 +362,21 @@ impl<'w> Walk<'w> {
             rcode => return Err(ReplyFault::Rcode(rcode)),
         }
         let QuerySpec { qclass, dnssec_ok, checking_disabled, .. } = self.wanted.query;
-        let inquiry =
-            QueryKey { name: name.as_name().to_lower(), qtype, qclass, dnssec_ok, checking_disabled };
+        let inquiry = QueryKey {
+            name: name.as_name().to_lower(),
+            qtype,
+            qclass,
+            dnssec_ok,
+            checking_disabled,
+            partition: Partition::SHARED,
+        };
         let scope = Scope {
             domain: zone,
             sent: name.as_name(),
             records_per_set: usize::from(u16::MAX),
             max_ttl: u32::MAX,
             max_negative_ttl: u32::MAX,
+            border: None,
         };
         let lame = |fault| if fault == ReplyFault::Referral { ReplyFault::Lame } else { fault };
         let answer = resolver::scrub(message, &inquiry, rcode, &scope).map_err(lame)?;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use cache::Now;
 use recursion::{Domain, FailureCause, LookupCompletion, PolicyConfig, SpecialOff, Validations};
 use resolver::{
-    Budget, BudgetLimits, ChaCha, ForwardConfig, IterateConfig, IterateRule, QueryKey, Resolver,
+    Budget, BudgetLimits, ChaCha, ForwardConfig, IterateConfig, IterateRule, Partition, QueryKey, Resolver,
     ResolverRequest, StartServer,
 };
 use testkit::decode::decode;
@@ -80,7 +80,8 @@ struct Simulation {
 }
 
 fn validating(policy: &mut PolicyConfig, zones: &Zones) {
-    policy.domains = vec![Domain { name: NameBuf::ROOT, trust_ad: false, validate: true }];
+    policy.domains =
+        vec![Domain { name: NameBuf::ROOT, partition: Partition::SHARED, trust_ad: false, validate: true }];
     policy.local.special_off = SpecialOff::All;
     policy.validation.anchors = zones.anchors.clone();
 }
