@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use policy::{Decision, Match, PolicyQuery, RuleEffect, Rules, SourceId, SourceMask};
+use query_path::{RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};
 use resolver::QueryKey;
 use transport::Client;
 use wire::edns::ErrorInfo;
@@ -62,6 +63,8 @@ pub struct BlockLists {
     disabled: SourceMask,
     groups: Option<ClientGroups>,
     lists: Arc<[BlockList]>,
+    /// The names of all sources, for logs.
+    names: Arc<[SourceName]>,
     ttl: Ttl,
 }
 
@@ -105,6 +108,8 @@ impl BlockLists {
             };
             *to = to.with(SourceId(number));
         }
+        let of_zones = zones.iter().map(|zone| SourceName::new(&zone.name.as_name().to_string()));
+        let names = of_zones.chain(lists.iter().map(|list| SourceName::new(&list.name))).collect();
         BlockLists {
             rules: Arc::new(rules),
             zones: zones.into(),
@@ -113,6 +118,7 @@ impl BlockLists {
             disabled,
             groups: None,
             lists: lists.into(),
+            names,
             ttl,
         }
     }
@@ -187,6 +193,29 @@ impl BlockLists {
     /// Returns the list that has the rule.
     pub fn list(&self, of: &Match) -> Option<&BlockList> {
         self.lists.get(usize::from(of.rule.source.0).checked_sub(self.zones.len())?)
+    }
+
+    /// Returns what logs receive of a rule of this source.
+    pub(crate) fn note(
+        &self,
+        source: SourceId,
+        action: RuleAction,
+        trigger: RuleTrigger,
+    ) -> Option<RuleNote> {
+        let number = usize::from(source.0);
+        let kind = if number < self.zones.len() { SourceKind::Zone } else { SourceKind::List };
+        Some(RuleNote { action, trigger, kind, source: *self.names.get(number)? })
+    }
+
+    /// Returns what logs receive of the rule of a list.
+    pub(crate) fn note_blocked(&self, blocked: Blocked) -> Option<RuleNote> {
+        let action = match self.lists.get(blocked.list)?.answer {
+            BlockAnswer::NxDomain => RuleAction::NxDomain,
+            BlockAnswer::NoData => RuleAction::NoData,
+            BlockAnswer::Addresses(_) => RuleAction::LocalData,
+        };
+        let number = u8::try_from(self.zones.len() + blocked.list).ok()?;
+        self.note(SourceId(number), action, RuleTrigger::Qname)
     }
 
     /// Returns what the rule blocks, if it is a block.

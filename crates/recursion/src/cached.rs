@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
-use policy::{Match, PolicyQuery, SourceId};
-use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
+use policy::{Match, PolicyQuery, SourceId, TriggerKind};
+use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal, RuleAction};
 use resolver::{ClientPrefix, QueryKey};
 use transport::Client;
 use wire::hash::{HashKey, HashedName};
@@ -15,7 +15,7 @@ use crate::access::AccessAction;
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
 use crate::message::ReplyOptions;
-use crate::rpz::RpzOrder;
+use crate::rpz::{RpzOrder, noted_trigger};
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
 
@@ -35,11 +35,14 @@ struct On {
 /// Where the answer to a query is looked up.
 pub struct CacheLocation(Found);
 
+/// The zone that exempts a query from rules, and what its rule is about.
+type Exemption = (SourceId, TriggerKind);
+
 /// What was found for a query before its answer is read.
 #[derive(Clone, Copy)]
 enum Found {
     /// The position of its answer in the cache. No rule applies to the query if a policy zone exempts it.
-    Entry { lead: Lead, cache_view: CacheView, exempt_by: Option<SourceId> },
+    Entry { lead: Lead, cache_view: CacheView, exempt_by: Option<Exemption> },
     /// A list blocks the name.
     Blocked(Blocked),
     /// A response policy zone has a rule about the name.
@@ -98,13 +101,13 @@ impl On {
         &self,
         entry: Option<(Lead, CacheView)>,
         asked: &Asked<'_>,
-    ) -> (Option<(Lead, CacheView)>, Option<SourceId>, Gate) {
+    ) -> (Option<(Lead, CacheView)>, Option<Exemption>, Gate) {
         let policy = &self.policy;
         let Some(lists) = &policy.lists else { return (entry, None, Gate::Open) };
         let (query, sources) = (policy_query(asked), lists.sources_of(asked.client));
         match policy.gate(&query, sources, query.qtype, asked.question.qclass) {
             Gate::Rpz(rule) if policy.exempts(&rule, sources, asked.request.dnssec_ok()) => {
-                (entry, Some(rule.rule.source), Gate::Open)
+                (entry, Some((rule.rule.source, rule.trigger)), Gate::Open)
             }
             gate => (entry, None, gate),
         }
@@ -171,7 +174,7 @@ impl Memory for Cached {
                 Gate::Open => {}
                 Gate::Blocked(blocked) => return Some(CacheLocation(Found::Blocked(blocked))),
                 Gate::Rpz(rule) if policy.exempts(&rule, sources, request.dnssec_ok()) => {
-                    exempt_by = Some(rule.rule.source);
+                    exempt_by = Some((rule.rule.source, rule.trigger));
                 }
                 Gate::Rpz(rule) => return Some(CacheLocation(Found::Rpz(rule))),
             }
@@ -208,6 +211,7 @@ impl Memory for Cached {
         match (lists, gate) {
             (Some(lists), Gate::Blocked(blocked)) => {
                 lists.count_disabled(&policy_query(asked));
+                asked.rule.set(lists.note_blocked(blocked));
                 return Ok(MemoryResult::Answer(Some(lists.write(blocked, asked.name(), qtype, b))));
             }
             (Some(lists), Gate::Rpz(rule)) => return Ok(by_rule(lists, &rule, asked, b)),
@@ -236,6 +240,7 @@ impl Memory for Cached {
                     if let Some(blocked) = lists.blocks_alias(&self.key, client, b.written(), answers) {
                         b.rollback(question_only);
                         b.flags(|now| *now = header);
+                        asked.rule.set(lists.note_blocked(blocked));
                         let info = lists.write(blocked, asked.name(), qtype, b);
                         return Ok(MemoryResult::Answer(Some(info)));
                     }
@@ -248,8 +253,9 @@ impl Memory for Cached {
             }
             _ => return Ok(MemoryResult::Nothing),
         }
-        if let Some((lists, source)) = exempting {
+        if let Some((lists, (source, trigger))) = exempting {
             lists.count_exempt(source);
+            asked.rule.set(lists.note(source, RuleAction::Passthru, noted_trigger(trigger)));
         }
         if let Some(lists) = &policy.lists {
             lists.count_disabled(&policy_query(asked));
@@ -288,6 +294,7 @@ fn by_rule(
         return MemoryResult::Nothing;
     }
     zone.counts.of(order.kind()).add();
+    asked.rule.set(lists.note_order(rule, order));
     lists.count_disabled(&policy_query(asked));
     match order {
         RpzOrder::Drop => return MemoryResult::NoReply,

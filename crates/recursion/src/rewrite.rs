@@ -90,6 +90,7 @@ impl Service {
                     return None;
                 }
                 let blocked = if is_asked { blocked } else { blocked.of_alias() };
+                query_state.rewrite.rule = lists.note_blocked(blocked);
                 let reply = blocked_reply(lists, blocked, &query_state.asked)?;
                 Some(Rewritten::Step(RewriteStep::Reply(reply)))
             }
@@ -268,6 +269,7 @@ impl Service {
         let order = zone.order(rule);
         zone.counts.of(order.kind()).add();
         query_state.rewrite.is_over = true;
+        query_state.rewrite.rule = lists.note_order(rule, order);
         let is_exempt = match order {
             RpzOrder::Passthru => true,
             RpzOrder::TcpOnly => query_state.rewrite.client.transport.is_stream(),

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use query_path::RuleNote;
 use resolver::{Budget, QueryKey};
 use transport::Client;
 use wire::message::Parser;
@@ -17,6 +18,8 @@ pub(crate) struct RewriteState {
     pub(crate) is_over: bool,
     /// Whether a rule has rewritten the answer.
     pub(crate) is_rewritten: bool,
+    /// The rule that decided the query so far, for logs.
+    pub(crate) rule: Option<RuleNote>,
     /// The SOA record of the zone whose alias leads to the answer: owner, TTL, data.
     pub(crate) soa: Option<(NameBuf, Ttl, Box<[u8]>)>,
     /// The answer that waits for lookups of name servers.
@@ -50,6 +53,7 @@ impl RewriteState {
     pub(crate) fn of(client: &Client) -> Self {
         RewriteState {
             client: *client,
+            rule: None,
             soa: None,
             is_over: false,
             is_rewritten: false,

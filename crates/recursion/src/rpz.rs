@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use policy::{DataId, Match, RpzAction, RuleEffect};
+use policy::{DataId, Match, RpzAction, RuleEffect, TriggerKind};
+use query_path::{RuleAction, RuleTrigger};
 use wire::edns::ErrorInfo;
 use wire::{Name, NameBuf, Ttl};
 
@@ -132,6 +133,31 @@ impl RpzOrder<'_> {
             RpzOrder::TcpOnly => RewriteKind::TcpOnly,
             RpzOrder::Data(_) | RpzOrder::Cname(_) => RewriteKind::LocalData,
         }
+    }
+}
+
+impl RpzOrder<'_> {
+    /// Returns the action as logs receive it.
+    pub(crate) fn noted(self) -> RuleAction {
+        match self {
+            RpzOrder::NxDomain => RuleAction::NxDomain,
+            RpzOrder::NoData => RuleAction::NoData,
+            RpzOrder::Passthru => RuleAction::Passthru,
+            RpzOrder::Drop => RuleAction::Drop,
+            RpzOrder::TcpOnly => RuleAction::TcpOnly,
+            RpzOrder::Data(_) | RpzOrder::Cname(_) => RuleAction::LocalData,
+        }
+    }
+}
+
+/// Returns what a rule is about, as logs receive it.
+pub(crate) fn noted_trigger(of: TriggerKind) -> RuleTrigger {
+    match of {
+        TriggerKind::ClientIp => RuleTrigger::ClientIp,
+        TriggerKind::Qname => RuleTrigger::Qname,
+        TriggerKind::Ip => RuleTrigger::Ip,
+        TriggerKind::NsDname => RuleTrigger::NsDname,
+        TriggerKind::NsIp => RuleTrigger::NsIp,
     }
 }
 

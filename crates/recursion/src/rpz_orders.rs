@@ -1,6 +1,7 @@
 //! The answers that rules of response policy zones make.
 
 use policy::{AnswerSources, Match, PolicyQuery, SourceId, SourceMask};
+use query_path::RuleNote;
 use transport::Client;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Offset, Owner, Parser, Section};
@@ -8,7 +9,7 @@ use wire::{Class, Malformed, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::block_lists::{BlockLists, hash_target};
 use crate::rewrite_state::address;
-use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong, substituted};
+use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong, noted_trigger, substituted};
 
 impl BlockLists {
     /// Returns the zone that has the rule.
@@ -20,6 +21,11 @@ impl BlockLists {
     pub fn action_label(&self, of: &Match) -> Option<&'static str> {
         let kind = self.zone(of)?.order(of).kind();
         RewriteKind::ALL.iter().find(|(other, _)| *other == kind).map(|(_, label)| *label)
+    }
+
+    /// Returns what logs receive of the rule of a zone, which orders this.
+    pub(crate) fn note_order(&self, rule: &Match, order: RpzOrder<'_>) -> Option<RuleNote> {
+        self.note(rule.rule.source, order.noted(), noted_trigger(rule.trigger))
     }
 
     /// Whether a rule about a query name cannot be applied before there is an answer: an earlier zone has

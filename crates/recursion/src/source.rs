@@ -105,7 +105,9 @@ impl RecursiveSource {
     ) -> SourceReply {
         let service = &self.0;
         let now = service.now(asked.received);
-        match service.next_step(policy, &mut query_state, now) {
+        let step = service.next_step(policy, &mut query_state, now);
+        asked.rule.set(query_state.rewrite.rule);
+        match step {
             Step::Reply(reply) => SourceReply::Ready(reply.write(ReplyOptions::of(asked.request), b)),
             Step::Refuse(refusal) => SourceReply::Refused(refusal),
             Step::NoReply => SourceReply::NoReply,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use net::{Bound, Context, Running, ServeError, TcpLimits};
-use query_path::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
+use query_path::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, RuleNote, Sources, Zones};
 use recursion::Cached;
 use tracing::info;
 use wire::hash::HashKey;
@@ -73,6 +73,11 @@ impl QueryLog for BothLogs {
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
         self.0.reply(query, reply);
         self.1.reply(query, reply);
+    }
+
+    fn withheld(&self, query: &LoggedQuery<'_>, rule: &RuleNote) {
+        self.0.withheld(query, rule);
+        self.1.withheld(query, rule);
     }
 }
 
