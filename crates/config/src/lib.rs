@@ -320,6 +320,11 @@ impl Settings {
         policy_groups::config(&self.policy.others, &self.groups, &self.schedules, interfaces)
     }
 
+    /// Returns the size of the tables of what policies block most; 0 without recursive service.
+    pub fn policy_top(&self) -> usize {
+        if self.resolver.is_some() { self.policy.top.0 } else { 0 }
+    }
+
     /// Returns the settings of response policy zones.
     pub fn policy_zones(&self) -> PolicyZonesConfig {
         policy_zones::config(&self.policy.zones, &self.policy_zones)

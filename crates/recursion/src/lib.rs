@@ -85,6 +85,9 @@ mod validation;
 mod waiter;
 
 pub use access::{Access, AccessAction, AccessRule, TooManyRules};
+/// Name of the policy zone that safe search is shown as.
+pub const SAFE_SEARCH: &str = "safe-search.";
+
 pub use block_lists::{BlockAnswer, BlockList, BlockLists, Blocked};
 pub use cache_views::Domain;
 pub use cached::Cached;

@@ -12,6 +12,7 @@ use super::CommandResult;
 use super::recursion::RecursiveParts;
 use crate::fault::{ArgumentFault, CommandFault};
 use crate::parts::ServerParts;
+use crate::protocol::TopKind;
 use config::lists::ListSource;
 use config::policy_groups::DEFAULT_GROUP;
 use config::table::value::parse_duration;
@@ -19,6 +20,7 @@ use config::zone_name::zone_name;
 use policy::{Match, PolicyQuery, RuleEffect, RuleReach, TriggerKind};
 use recursion::{BlockLists, RewriteKind};
 use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
+use telemetry::policy_top::{PolicyTopList, TopBy};
 
 /// Returns the state of every response policy zone, then of every list.
 pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
@@ -106,6 +108,38 @@ fn zones(recursive: &Recursive) -> Vec<Value> {
         })
     };
     zones.into_iter().zip(rules).map(one).collect()
+}
+
+/// Most names, clients or sources in one answer.
+const MOST_TOP: usize = 100_000;
+
+/// Returns what the policy zones and lists block most.
+pub(super) fn top(
+    RecursiveParts { frontend, .. }: RecursiveParts<'_>,
+    by: TopKind,
+    count: usize,
+    last_hour: bool,
+) -> CommandResult {
+    let (of, word) = match by {
+        TopKind::Name => (TopBy::Name, "name"),
+        TopKind::Client => (TopBy::Client, "client"),
+        TopKind::RuleSource => (TopBy::RuleSource, "rule_source"),
+    };
+    if frontend.policy_top.size() == 0 {
+        return Err(CommandFault::NoTop);
+    }
+    let found = frontend.policy_top.list(of, last_hour, count.clamp(1, MOST_TOP));
+    let PolicyTopList { total, entries, others } = found.ok_or(CommandFault::Stopping)?;
+    let entry =
+        |(text, queries, error): (String, u64, u64)| json!({word: text, "queries": queries, "error": error});
+    Ok(json!({
+        "by": word,
+        "period": if last_hour { "hour" } else { "start" },
+        "queries": total,
+        "top": entries.into_iter().map(entry).collect::<Vec<_>>(),
+        "others_at_most": others,
+        "dropped": frontend.policy_top.dropped(),
+    }))
 }
 
 /// Longest pause.

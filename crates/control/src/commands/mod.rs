@@ -107,6 +107,7 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         verb @ (Verb::PolicyStatus
         | Verb::PolicyRefresh { .. }
         | Verb::PolicyPause { .. }
+        | Verb::PolicyTop { .. }
         | Verb::PolicyTest { .. }) => policy(parts, verb).await,
         Verb::LogReopen => blocking(parts, log::reopen).await,
         Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,
@@ -176,6 +177,9 @@ async fn policy(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult
         Verb::PolicyRefresh { list } => block_lists::refresh(parts, list.as_deref()).await,
         Verb::PolicyPause { group, time } => {
             recursive(parts, move |service| block_lists::pause(service, &group, time.as_deref())).await
+        }
+        Verb::PolicyTop { by, count, hour } => {
+            recursive(parts, move |service| block_lists::top(service, by, count, hour)).await
         }
         Verb::PolicyTest { name, client } => {
             recursive(parts, move |service| block_lists::test(service, &name, client)).await

@@ -157,3 +157,34 @@ fn each_list_has_metrics() {
         assert!(page.lines().any(|found| found.trim_end() == line), "{line}\n{page}");
     }
 }
+
+#[test]
+fn what_was_blocked_most_could_not_be_seen() {
+    let (server, _upstream) = blocker(ADS, "", "");
+    let queries = [("x.ads.example", 3), ("Other.example", 2), ("www.example", 1), ("free.ads.example", 1)];
+    for (name, times) in queries {
+        (0..times).for_each(|_| drop(server.query(&[name])));
+    }
+    let top = |words: &[&str]| server.ctl_json(&[&["policy", "top"], words].concat());
+    let entries = |by: &str| {
+        let (found, key) = (top(&["--by", by]), by.replace('-', "_"));
+        let entries = found["top"].as_array().cloned().unwrap_or_default();
+        entries.iter().map(|entry| (entry[&key].to_string(), entry["queries"].as_u64())).collect::<Vec<_>>()
+    };
+    let wanted = |text: &str, queries| (format!("\"{text}\""), Some(queries));
+    assert_eq!(entries("name"), [wanted("x.ads.example.", 3), wanted("other.example.", 2)]);
+    assert_eq!(entries("client"), [wanted("127.0.0.1", 5)]);
+    assert_eq!(entries("rule-source"), [wanted("list ads", 5)]);
+    let one = top(&["--hour", "1"]);
+    assert_eq!(
+        (&one["queries"], &one["others_at_most"], &one["top"][0]["error"]),
+        (&5.into(), &2.into(), &0.into())
+    );
+    let said = text(&server.ctl(&["policy", "top"]).stdout);
+    assert_eq!(said, "5 blocked queries since the start\n3  x.ads.example.\n2  other.example.\n");
+    server
+        .reconfigure("[[policy.list]]\nname = \"ads\"", "[policy]\ntop = 0\n[[policy.list]]\nname = \"ads\"");
+    server.reload();
+    let off = server.ctl(&["policy", "top"]);
+    assert!(text(&off.stderr).contains("`top` of [policy] is 0"), "{}", text(&off.stderr));
+}

@@ -134,7 +134,7 @@ pub struct PolicyZoneStatus {
 }
 
 /// Name of the zone that the rules of safe search count as.
-pub(super) const SAFE_SEARCH: &str = "safe-search.";
+pub(super) const SAFE_SEARCH: &str = recursion::SAFE_SEARCH;
 
 /// TTL of the aliases of safe search.
 const SAFE_SEARCH_TTL: Ttl = Ttl::from_secs(300);
