@@ -271,6 +271,9 @@ pub enum ControlCommand {
         /// The client that queries it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<IpAddr>,
+        /// The type; A if it is missing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rtype: Option<String>,
     },
     /// Reopen the files of the logs and of dnstap.
     LogReopen,
@@ -423,8 +426,12 @@ mod tests {
             Verb::PolicyRefresh { list: Some(name()) },
             Verb::PolicyPause { group: name(), time: Some("10m".into()) },
             Verb::PolicyTop { by: TopKind::RuleSource, count: 10, hour: true },
-            Verb::PolicyTest { name: name(), client: None },
-            Verb::PolicyTest { name: name(), client: Some([192, 0, 2, 1].into()) },
+            Verb::PolicyTest { name: name(), client: None, rtype: None },
+            Verb::PolicyTest {
+                name: name(),
+                client: Some([192, 0, 2, 1].into()),
+                rtype: Some("AAAA".into()),
+            },
             Verb::NtaList,
             Verb::NtaAdd { domain: name(), time: "1h".into() },
             Verb::NtaRemove { domain: name() },

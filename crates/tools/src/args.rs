@@ -560,6 +560,9 @@ pub enum CtlPolicy {
         /// The address of a client, for rules about clients.
         #[arg(long, value_name = "ADDRESS")]
         client: Option<IpAddr>,
+        /// The type of the query.
+        #[arg(long = "type", value_name = "TYPE", default_value = "A")]
+        rtype: String,
     },
 }
 

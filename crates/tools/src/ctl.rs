@@ -144,8 +144,8 @@ fn about_policy(verb: &CtlPolicy) -> ControlCommand {
             };
             ControlCommand::PolicyTop { by, count: *count as usize, hour: *hour }
         }
-        CtlPolicy::Test { name, client } => {
-            ControlCommand::PolicyTest { name: name.clone(), client: *client }
+        CtlPolicy::Test { name, client, rtype } => {
+            ControlCommand::PolicyTest { name: name.clone(), client: *client, rtype: Some(rtype.clone()) }
         }
     }
 }

@@ -164,27 +164,37 @@ pub(super) fn pause(
     })
 }
 
-/// Returns the rule that decides about a name, queried by a client if there is one.
+/// Returns the rule that decides about a name, queried by a client if there is one, for a type (A if it is empty).
 pub(super) fn test(
     RecursiveParts { recursive, .. }: RecursiveParts<'_>,
     text: &str,
     client: Option<IpAddr>,
+    rtype: &str,
 ) -> CommandResult {
     let name = zone_name(text).map_err(ArgumentFault::Name)?;
+    let qtype = match rtype {
+        "" => Type::A,
+        text => text.parse().map_err(|_| ArgumentFault::Type(text.into()))?,
+    };
     if recursive.lists.in_force().is_none() {
         return Ok(json!({"result": "no-rule", "text": "there are no policy zones and no lists"}));
     }
-    let found = decided(recursive, name.as_name(), client);
+    let found = decided(recursive, name.as_name(), client, qtype);
     let none = || json!({"result": "no-rule", "text": "no policy zone and no list has a rule for it"});
     Ok(found.unwrap_or_else(none))
 }
 
 /// Returns the rule that decides about a query name, if there is one.
-pub(super) fn decided(recursive: &Recursive, name: Name<'_>, client: Option<IpAddr>) -> Option<Value> {
+pub(super) fn decided(
+    recursive: &Recursive,
+    name: Name<'_>,
+    client: Option<IpAddr>,
+    qtype: Type,
+) -> Option<Value> {
     let rules = recursive.lists.in_force()?;
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name);
-    let query = PolicyQuery { name: &hashed, qtype: Type::A, client };
+    let query = PolicyQuery { name: &hashed, qtype, client };
     // Groups by interface or transport are those of UDP on no certain interface.
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let asking =
