@@ -42,6 +42,8 @@ keys! {
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth1"];
         /// Transports of the query. Unset: any.
         live "proto" proto: Option<Vec<At<Transport>>> = None, example ["tcp"];
+        /// Tags of the group, for rules of lists with `$ctag`. Its name is one for `$client`.
+        live "tags" tags: Vec<At<String>> = Vec::new(), example ["user_child"];
         /// Lists that count for the group; `[]` is none. Unset: all.
         live "lists" lists: Option<Vec<At<ListName>>> = None, example ["ads"];
         /// Response policy zones that count for the group; `[]` is none. Unset: all.
@@ -210,6 +212,8 @@ pub struct RuleSelection {
 pub struct GroupConfig {
     /// Its name.
     pub name: String,
+    /// Its tags.
+    pub tags: Vec<String>,
     /// Which clients are in it.
     pub clients: AccessRule,
     /// What counts for it.
@@ -300,6 +304,7 @@ pub(super) fn config(
 ) -> GroupsConfig {
     let group = |group: &At<PolicyGroup>| GroupConfig {
         name: group.name.value.clone(),
+        tags: group.tags.iter().map(|tag| tag.value.clone()).collect(),
         clients: rule(&group.from, group.interface.as_ref(), group.proto.as_ref(), interfaces),
         selection: selection(&group.lists, &group.zones, *group.safe_search),
     };

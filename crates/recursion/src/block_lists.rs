@@ -8,10 +8,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use policy::{Decision, Match, PolicyQuery, RuleEffect, Rules, SourceId, SourceMask};
+use policy::{Decision, Match, PolicyQuery, Rewrites, RuleEffect, Rules, SourceId, SourceMask};
 use query_path::{RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};
 use resolver::QueryKey;
-use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{
@@ -20,7 +19,7 @@ use wire::message::{
 use wire::{Class, Malformed, Name, Rcode, Ttl, Type};
 
 use crate::count::SharedCount;
-use crate::groups::ClientGroups;
+use crate::groups::{ClientGroups, GroupView, RuleClient};
 use crate::rpz::{PolicyZone, RpzOptions, RpzOverride};
 
 /// What clients get for a blocked name.
@@ -65,6 +64,8 @@ pub struct BlockLists {
     lists: Arc<[BlockList]>,
     /// The names of all sources, for logs.
     names: Arc<[SourceName]>,
+    /// Stands in place of a zone for answers of lists.
+    rewriter: Arc<PolicyZone>,
     ttl: Ttl,
 }
 
@@ -119,6 +120,7 @@ impl BlockLists {
             groups: None,
             lists: lists.into(),
             names,
+            rewriter: Arc::new(PolicyZone::of_lists(ttl)),
             ttl,
         }
     }
@@ -156,10 +158,51 @@ impl BlockLists {
         self.ttl
     }
 
+    /// Returns what counts for a client.
+    #[inline]
+    pub fn group_of(&self, client: RuleClient<'_>) -> GroupView<'_> {
+        match &self.groups {
+            Some(groups) => groups.of(client),
+            None => GroupView { sources: &self.sources, facts: None },
+        }
+    }
+
     /// The sources whose rules count for a client.
     #[inline]
-    pub fn sources_of(&self, client: &Client) -> &SourceMask {
-        self.groups.as_ref().map_or(&self.sources, |groups| groups.of(client))
+    pub fn sources_of(&self, client: RuleClient<'_>) -> &SourceMask {
+        self.group_of(client).sources
+    }
+
+    /// Returns the answer that rules of lists give to a query, unless an allow list exempts it: `decided` is
+    /// the rule of lists that decides otherwise.
+    #[inline]
+    pub fn rewrites(
+        &self,
+        query: &PolicyQuery<'_>,
+        sources: &SourceMask,
+        decided: Option<&Match>,
+    ) -> Option<Rewrites> {
+        if !self.rules.have_rewrites() {
+            return None;
+        }
+        let is_exempt = decided.is_some_and(|found| {
+            matches!(found.rule.effect, RuleEffect::Allow { .. })
+                && self.rules.only_exempts(found.rule.source)
+        });
+        if is_exempt { None } else { self.rules.rewrites_of(query, sources) }
+    }
+
+    /// What holds for answers of lists, in place of a zone.
+    pub(crate) fn rewriter(&self) -> &PolicyZone {
+        &self.rewriter
+    }
+
+    /// Counts a query that a list answers.
+    pub(crate) fn count_rewrite(&self, of: &Rewrites) {
+        let list = usize::from(of.source.0).checked_sub(self.zones.len());
+        if let Some(list) = list.and_then(|list| self.lists.get(list)) {
+            list.blocked.add();
+        }
     }
 
     /// Whether what the rules say depends on the client.
@@ -245,7 +288,7 @@ impl BlockLists {
     pub(crate) fn blocks_alias(
         &self,
         key: &HashKey,
-        client: &Client,
+        client: RuleClient<'_>,
         message: &[u8],
         answers: u16,
     ) -> Option<Blocked> {
@@ -256,14 +299,14 @@ impl BlockLists {
     fn find_alias(
         &self,
         key: &HashKey,
-        client: &Client,
+        client: RuleClient<'_>,
         message: &[u8],
         answers: u16,
     ) -> Result<Option<Blocked>, Malformed> {
         let (_, mut parser) = Parser::new(message)?;
         let (mut hashed, mut far, mut is_first) = (HashedName::new(), Vec::new(), true);
-        let (question, sources) = (parser.question()?, self.sources_of(client));
-        let client = Some(client.peer.ip());
+        let (question, GroupView { sources, facts: group }) = (parser.question()?, self.group_of(client));
+        let client = Some(client.client.peer.ip());
         for _ in 0..answers {
             let record = parser.record()?;
             match record.rtype {
@@ -275,12 +318,12 @@ impl BlockLists {
             if std::mem::take(&mut is_first) {
                 hashed.set(key, parser.name_at(record.owner_at)?.as_name());
                 let qtype = question.qtype;
-                if self.exempts(&PolicyQuery { name: &hashed, qtype, client }, sources) {
+                if self.exempts(&PolicyQuery { name: &hashed, qtype, client, group }, sources) {
                     return Ok(None);
                 }
             }
             hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
-            let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client };
+            let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client, group };
             if let Some(blocked) = self.blocks(&query, sources) {
                 return Ok(Some(blocked.of_alias()));
             }
@@ -375,7 +418,7 @@ pub(crate) fn hash_target(
 }
 
 /// RDATA of the SOA record of blocked names: no server, no mailbox, serial number 1, and the TTL as MINIMUM.
-fn soa(ttl: Ttl) -> [u8; 22] {
+pub(crate) fn soa(ttl: Ttl) -> [u8; 22] {
     let mut rdata = [0; 22];
     let numbers: [u32; 5] = [1, 3600, 1200, 604_800, ttl.as_secs()];
     for (to, number) in rdata[2..].as_chunks_mut().0.iter_mut().zip(numbers) {
@@ -409,9 +452,9 @@ mod tests {
         BlockLists::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
     }
 
-    fn client() -> Client {
+    fn client() -> transport::Client {
         let local = ([127, 0, 0, 1], 53).into();
-        Client { peer: local, local, transport: transport::Transport::Udp }
+        transport::Client { peer: local, local, transport: transport::Transport::Udp }
     }
 
     fn usual(answer: BlockAnswer) -> BlockLists {
@@ -426,7 +469,7 @@ mod tests {
 
     /// A query of type A for a name.
     fn of_a(name: &HashedName) -> PolicyQuery<'_> {
-        PolicyQuery { name, qtype: Type::A, client: None }
+        PolicyQuery { name, qtype: Type::A, client: None, group: None }
     }
 
     #[test]
@@ -447,7 +490,8 @@ mod tests {
         let lists = usual(BlockAnswer::NxDomain);
         let found = |question: &str, answers: &[&str]| {
             let answered = u16::try_from(answers.len()).expect("few");
-            lists.blocks_alias(&key(), &client(), &response(question, answers, &[]), answered).is_some()
+            let asking = RuleClient { client: &client(), key: None };
+            lists.blocks_alias(&key(), asking, &response(question, answers, &[]), answered).is_some()
         };
         let chain = ["www.example. 60 CNAME cdn.example.", "cdn.example. 60 CNAME t.Ads.example."];
         assert!(found("www.example. A", &chain));
@@ -464,7 +508,7 @@ mod tests {
         let found = |rules: &str, exceptions: &str| {
             let lists = lists(&[(rules, BlockAnswer::NxDomain), (exceptions, BlockAnswer::NoData)]);
             let message = response("www.example. A", &["www.example. 60 CNAME t.ads.example."], &[]);
-            lists.blocks_alias(&key(), &client(), &message, 1).is_some()
+            lists.blocks_alias(&key(), RuleClient { client: &client(), key: None }, &message, 1).is_some()
         };
         let none = "# none\n";
         assert!(found("||ads.example^$dnstype=CNAME\n", none));

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use cache::Now;
 use policy::{Match, PolicyQuery, SourceMask};
-use query_path::Refusal;
+use query_path::{Refusal, RuleNote};
 use resolver::QueryKey;
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
@@ -17,6 +17,7 @@ use wire::message::{Builder, Compressor, MAX_MESSAGE, Parser};
 use wire::{Header, LowerName, LowerNameBuf, Malformed, Rcode, Type};
 
 use crate::block_lists::BlockLists;
+use crate::groups::GroupView;
 use crate::known::Known;
 use crate::message::{Message, Piece, Reply, join, links_to};
 use crate::query_state::QueryState;
@@ -77,15 +78,22 @@ impl Service {
         let QueryKey { name, qtype, qclass, dnssec_ok, .. } = query_state.next;
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), name.as_name());
-        let sources = lists.sources_of(&query_state.rewrite.client);
-        let query = query_state.policy_query(&hashed, qtype);
+        let GroupView { sources, facts } = lists.group_of(query_state.rewrite.rule_client());
+        let query = query_state.policy_query(&hashed, qtype, facts);
+        let is_asked = name == query_state.asked.name;
         lists.count_disabled(&query);
         match policy.gate(&query, sources, qtype, qclass) {
             Gate::Open => None,
             Gate::Rpz(rule) if lists.must_wait(&rule, sources, dnssec_ok) => None,
             Gate::Rpz(rule) => self.apply(lists, query_state, &rule, name, None),
+            // Lists give answers to query names alone, and block the targets of aliases when all are known.
+            Gate::Rewrite(_) if !is_asked => None,
+            Gate::Rewrite(rewrites) => {
+                lists.count_rewrite(&rewrites);
+                let (order, note) = (RpzOrder::Rewrites(&rewrites), lists.note_rewrite(&rewrites));
+                self.apply_order(lists, query_state, (lists.rewriter(), order, note), name, None)
+            }
             Gate::Blocked(blocked) => {
-                let is_asked = name == query_state.asked.name;
                 if !is_asked && self.is_exempt(lists, query_state) {
                     return None;
                 }
@@ -103,8 +111,8 @@ impl Service {
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), asked.name.as_name());
         let client = Some(rewrite.client.peer.ip());
-        let query = PolicyQuery { name: &hashed, qtype: asked.qtype, client };
-        lists.exempts(&query, lists.sources_of(&rewrite.client))
+        let GroupView { sources, facts: group } = lists.group_of(rewrite.rule_client());
+        lists.exempts(&PolicyQuery { name: &hashed, qtype: asked.qtype, client, group }, sources)
     }
 
     /// Applies the rules about an answer to the next query, or about a part of it that leads to another name.
@@ -176,7 +184,7 @@ impl Service {
     ) -> Finding {
         let QueryKey { qtype, qclass, dnssec_ok, .. } = query_state.next;
         let keeps_signed = dnssec_ok && !lists.options().break_dnssec;
-        let sources = lists.sources_of(&query_state.rewrite.client);
+        let GroupView { sources, facts } = lists.group_of(query_state.rewrite.rule_client());
         let mut hashed = HashedName::new();
         // The target that a part of a chain leads to is looked up next.
         let count = chain.names.len() - usize::from(leads_on && chain.names.len() > 1);
@@ -188,8 +196,8 @@ impl Service {
             if policy.local.is_local(&hashed, qtype, qclass) {
                 continue;
             }
-            let mut best =
-                lists.decide(&query_state.policy_query(&hashed, qtype), sources).rpz.map(Candidate::of);
+            let query = query_state.policy_query(&hashed, qtype, facts);
+            let mut best = lists.decide(&query, sources).rpz.map(Candidate::of);
             if at + 1 == chain.names.len() {
                 for address in &chain.addresses {
                     best = first(best, lists.rules().of_answer(*address, sources).map(Candidate::of));
@@ -218,7 +226,7 @@ impl Service {
             None => Finding::None,
         };
         let of_answers = *lists.rules().of_answers();
-        let sources = lists.sources_of(&query_state.rewrite.client);
+        let sources = lists.sources_of(query_state.rewrite.rule_client());
         let may_match = |having: &SourceMask, best: Option<Candidate>| match best {
             Some(Candidate { rule, .. }) => having.has_before(rule.rule.source, sources),
             None => having.meets(sources),
@@ -268,8 +276,20 @@ impl Service {
         let zone = lists.zone(rule)?;
         let order = zone.order(rule);
         zone.counts.of(order.kind()).add();
+        self.apply_order(lists, query_state, (zone, order, lists.note_order(rule, order)), name, links)
+    }
+
+    /// Applies what a zone or lists order to a name, as [`apply`](Self::apply).
+    fn apply_order(
+        &self,
+        lists: &BlockLists,
+        query_state: &mut QueryState,
+        (zone, order, note): (&PolicyZone, RpzOrder<'_>, Option<RuleNote>),
+        name: LowerNameBuf,
+        links: Option<Vec<u8>>,
+    ) -> Option<Rewritten> {
         query_state.rewrite.is_over = true;
-        query_state.rewrite.rule = lists.note_order(rule, order);
+        query_state.rewrite.rule = note;
         let is_exempt = match order {
             RpzOrder::Passthru => true,
             RpzOrder::TcpOnly => query_state.rewrite.client.transport.is_stream(),

@@ -8,12 +8,15 @@ use transport::Client;
 use wire::message::Parser;
 use wire::{Class, Header, LowerNameBuf, Malformed, Name, NameBuf, Ttl, Type};
 
+use crate::groups::RuleClient;
 use crate::message::Piece;
 
 /// The state of rewriting for one query.
 pub(crate) struct RewriteState {
     /// The client.
     pub(crate) client: Client,
+    /// The TSIG key that signed its query.
+    pub(crate) key: Option<Box<NameBuf>>,
     /// Whether no further rule applies: one has rewritten the answer, or exempts the query.
     pub(crate) is_over: bool,
     /// Whether a rule has rewritten the answer.
@@ -50,9 +53,10 @@ pub(crate) struct ServerFacts {
 }
 
 impl RewriteState {
-    pub(crate) fn of(client: &Client) -> Self {
+    pub(crate) fn of(client: RuleClient<'_>) -> Self {
         RewriteState {
-            client: *client,
+            client: *client.client,
+            key: client.key.map(|key| Box::new(key.to_buf())),
             rule: None,
             soa: None,
             is_over: false,
@@ -61,6 +65,11 @@ impl RewriteState {
             budget: Budget::default(),
             servers: Vec::new(),
         }
+    }
+
+    /// The client, as groups see it.
+    pub(crate) fn rule_client(&self) -> RuleClient<'_> {
+        RuleClient { client: &self.client, key: self.key.as_deref().map(NameBuf::as_name) }
     }
 
     /// Returns a message with the SOA record of the zone whose alias leads to its answer, if there is one.

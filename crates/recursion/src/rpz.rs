@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use policy::{DataId, Match, RpzAction, RuleEffect, TriggerKind};
+use policy::{DataId, Match, Rewrites, RpzAction, RuleEffect, TriggerKind};
 use query_path::{RuleAction, RuleTrigger};
 use wire::edns::ErrorInfo;
-use wire::{Name, NameBuf, Ttl};
+use wire::{Name, NameBuf, Rcode, Ttl};
 
 use crate::count::SharedCount;
 
@@ -121,6 +121,8 @@ pub(crate) enum RpzOrder<'a> {
     TcpOnly,
     Data(DataId),
     Cname(&'a NameBuf),
+    /// The answer of lists.
+    Rewrites(&'a Rewrites),
 }
 
 impl RpzOrder<'_> {
@@ -131,7 +133,7 @@ impl RpzOrder<'_> {
             RpzOrder::Passthru => RewriteKind::Passthru,
             RpzOrder::Drop => RewriteKind::Drop,
             RpzOrder::TcpOnly => RewriteKind::TcpOnly,
-            RpzOrder::Data(_) | RpzOrder::Cname(_) => RewriteKind::LocalData,
+            RpzOrder::Data(_) | RpzOrder::Cname(_) | RpzOrder::Rewrites(_) => RewriteKind::LocalData,
         }
     }
 }
@@ -145,7 +147,9 @@ impl RpzOrder<'_> {
             RpzOrder::Passthru => RuleAction::Passthru,
             RpzOrder::Drop => RuleAction::Drop,
             RpzOrder::TcpOnly => RuleAction::TcpOnly,
-            RpzOrder::Data(_) | RpzOrder::Cname(_) => RuleAction::LocalData,
+            RpzOrder::Rewrites(Rewrites { code: Some(Rcode::NXDOMAIN), .. }) => RuleAction::NxDomain,
+            RpzOrder::Rewrites(Rewrites { code: Some(Rcode::NOERROR), .. }) => RuleAction::NoData,
+            RpzOrder::Data(_) | RpzOrder::Cname(_) | RpzOrder::Rewrites(_) => RuleAction::LocalData,
         }
     }
 }
@@ -162,6 +166,18 @@ pub(crate) fn noted_trigger(of: TriggerKind) -> RuleTrigger {
 }
 
 impl PolicyZone {
+    /// Returns what stands in place of a zone for answers of lists, which have this TTL.
+    pub(crate) fn of_lists(ttl: Ttl) -> Self {
+        PolicyZone {
+            name: NameBuf::ROOT,
+            instead: RpzOverride::Given,
+            max_ttl: ttl,
+            soa: None,
+            info: Some(ErrorInfo::FORGED_ANSWER),
+            counts: Arc::default(),
+        }
+    }
+
     /// Returns what a rule of the zone does.
     pub(crate) fn order(&self, of: &Match) -> RpzOrder<'_> {
         let action = match (&self.instead, of.rule.effect) {
@@ -169,9 +185,7 @@ impl PolicyZone {
             (RpzOverride::Action(action), _) => *action,
             (_, RuleEffect::Rpz(action)) => action,
             // Lists have no rules in a zone.
-            (_, RuleEffect::Block { .. } | RuleEffect::Allow { .. } | RuleEffect::Disable { .. }) => {
-                RpzAction::Passthru
-            }
+            (_, _) => RpzAction::Passthru,
         };
         match action {
             RpzAction::NxDomain => RpzOrder::NxDomain,

@@ -168,7 +168,7 @@ impl Service {
         let lists = policy.lists.as_deref().filter(|_| !query_state.rewrite.is_over)?;
         let [_, answers, ..] = Header::of(message)?.counts();
         let QueryState { asked, rewrite, .. } = query_state;
-        let blocked = lists.blocks_alias(self.cache().key(), &rewrite.client, message, answers)?;
+        let blocked = lists.blocks_alias(self.cache().key(), rewrite.rule_client(), message, answers)?;
         rewrite.rule = lists.note_blocked(blocked);
         blocked_reply(lists, blocked, asked)
     }

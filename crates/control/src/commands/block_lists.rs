@@ -17,8 +17,8 @@ use config::lists::ListSource;
 use config::policy_groups::DEFAULT_GROUP;
 use config::table::value::parse_duration;
 use config::zone_name::zone_name;
-use policy::{Match, PolicyQuery, RuleEffect, RuleReach, TriggerKind};
-use recursion::{BlockLists, RewriteKind};
+use policy::{Match, PolicyQuery, Rewrites, RuleEffect, RuleReach, TriggerKind};
+use recursion::{BlockLists, RewriteKind, RuleClient};
 use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
 use telemetry::policy_top::{PolicyTopList, TopBy};
 
@@ -194,18 +194,60 @@ pub(super) fn decided(
     let rules = recursive.lists.in_force()?;
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name);
-    let query = PolicyQuery { name: &hashed, qtype, client };
     // Groups by interface or transport are those of UDP on no certain interface.
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let asking =
         |client| Client { peer: SocketAddr::new(client, 0), local: unspecified, transport: Transport::Udp };
-    let sources = client.map_or(rules.sources(), |client| rules.sources_of(&asking(client)));
+    let asking = client.map(asking);
+    let view = asking.as_ref().map(|client| rules.group_of(RuleClient { client, key: None }));
+    let (sources, group) = view.map_or((rules.sources(), None), |view| (view.sources, view.facts));
+    let query = PolicyQuery { name: &hashed, qtype, client, group };
     let found = rules.decide(&query, sources);
     if let Some(rule) = found.rpz {
         return of_zone(&rules, name, &rule, client);
     }
+    if let Some(rewrites) = rules.rewrites(&query, sources, found.list.as_ref()) {
+        return rewritten(recursive, &rules, name, &rewrites);
+    }
     let rule = found.list?;
     Some(described(recursive, name, rule, &rules.list(&rule)?.name))
+}
+
+/// Returns the answer that lists give to a query.
+fn rewritten(
+    recursive: &Recursive,
+    rules: &BlockLists,
+    name: Name<'_>,
+    rewrites: &Rewrites,
+) -> Option<Value> {
+    let number = usize::from(rewrites.source.0).checked_sub(rules.zones().len())?;
+    let list = &rules.lists().get(number)?.name;
+    let records = rewrites.records().flat_map(|data| rules.rules().local_data(data));
+    let records: Vec<String> = records
+        .map(|record| {
+            let mut text = format!("{} ", record.rtype);
+            // Writing to a string does not fail.
+            let _ = wire::rdata::write_text(record.rtype, record.rdata, &mut text);
+            text
+        })
+        .collect();
+    let answer = match rewrites.code {
+        Some(code) => format!("with {code}"),
+        None => format!("with {}", records.join(", ")),
+    };
+    // A rule may be about a name above.
+    let of = (0..name.label_count()).map(|skip| name.skip(skip));
+    let line = of.filter_map(|of| recursive.lists.line(list, of)).next();
+    let place = line.map_or(String::new(), |line| format!(", line {line},"));
+    Some(json!({
+        "result": "rewritten",
+        "list": list,
+        "line": line,
+        "name": name.to_string(),
+        "code": rewrites.code.map(|code| code.to_string()),
+        "records": records,
+        "text": format!("the list {list}{place} answers {answer}"),
+    }))
 }
 
 /// Returns the rule of a response policy zone about a query name or its client.
@@ -248,9 +290,7 @@ fn described(recursive: &Recursive, name: Name<'_>, found: Match, list: &str) ->
         RuleEffect::Allow { important: false } => ("exempt", "exempts it"),
         RuleEffect::Allow { important: true } => ("exempt", "exempts it, as important"),
         RuleEffect::Block { important: true } => ("blocked", "blocks it, as important"),
-        RuleEffect::Block { important: false } | RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => {
-            ("blocked", "blocks it")
-        }
+        _ => ("blocked", "blocks it"),
     };
     let covers = match rule.reach {
         RuleReach::Name => format!("the rule for {of}"),

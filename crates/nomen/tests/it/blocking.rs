@@ -213,3 +213,39 @@ fn a_page_shows_why_a_name_is_blocked() {
     let said = server.ctl(&["policy", "test", "x.ads.example", "--type", "AAAA"]);
     assert!(text(&said.stdout).contains(blocked), "{}", text(&said.stdout));
 }
+
+#[test]
+fn a_list_can_answer_instead_of_blocking() {
+    let ads = "||a.example^$dnsrewrite=192.0.2.80\n||a.example^$dnsrewrite=2001:db8::80\n\
+        ||c.example^$dnsrewrite=www.example\n||n.example^$dnsrewrite=NXDOMAIN\n||r.example^$dnsrewrite=REFUSED;;\n\
+        ||t.example^$dnsrewrite=NOERROR;TXT;hello world\n||free.ads.example^$dnsrewrite=192.0.2.81\n\
+        ||b.example^\n@@||b.example^\n||b.example^$dnsrewrite=192.0.2.82\n@@||x.a.example^$dnsrewrite=192.0.2.80\n\
+        ||late.example^$dnsrewrite=192.0.2.83,ctag=kids\n||www.example^$client='nobody',dnsrewrite=192.0.2.84\n";
+    let group = "[[policy.group]]\nname = \"children\"\nfrom = [\"127.0.0.0/8\"]\ntags = [\"kids\"]\n";
+    let (server, _upstream) = blocker(ads, "", group);
+    let short = |words: &[&str]| server.query(&[words, &["+short"]].concat());
+    assert_eq!(short(&["x.y.a.example"]), "192.0.2.80\n");
+    assert_eq!(short(&["a.example", "AAAA"]), "2001:db8::80\n");
+    assert_eq!(short(&["x.a.example"]), "", "this value alone is exempt");
+    assert_eq!(short(&["c.example"]), "www.example.\n192.0.2.1\n");
+    assert_eq!(short(&["c.example", "CNAME"]), "www.example.\n");
+    assert_eq!(short(&["t.example", "TXT"]), "\"hello world\"\n");
+    assert_eq!(short(&["free.ads.example"]), "192.0.2.3\n", "an allow list comes first");
+    assert_eq!(short(&["b.example"]), "192.0.2.82\n", "before blocks and exceptions");
+    assert_eq!(short(&["late.example"]), "192.0.2.83\n");
+    assert_eq!(short(&["www.example"]), "192.0.2.1\n", "another client");
+    let empty = server.query(&["a.example", "MX"]);
+    assert!(empty.contains("status: NOERROR") && empty.contains("\tSOA\t"), "{empty}");
+    assert!(empty.contains("EDE: 4 (Forged Answer)"), "{empty}");
+    assert!(server.query(&["n.example"]).contains("status: NXDOMAIN"));
+    assert!(server.query(&["r.example"]).contains("status: REFUSED"));
+    let test = server.ctl_json(&["policy", "test", "a.example"]);
+    assert_eq!(
+        (&test["result"], &test["list"], &test["line"]),
+        (&"rewritten".into(), &"ads".into(), &1.into())
+    );
+    let said = text(&server.ctl(&["policy", "test", "c.example"]).stdout);
+    assert_eq!(said, "the list ads, line 3, answers with CNAME www.example.\n");
+    let status = server.ctl_json(&["policy", "status"]);
+    assert_eq!(status[0]["blocked"], 11, "{status}");
+}

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use policy::{SourceId, SourceMask};
+use policy::{GroupFacts, SourceId, SourceMask};
 use recursion::{ClientGroup, ClientGroups};
 use tracing::error;
 
@@ -85,7 +85,9 @@ fn sources(config: &RulesConfig, selection: &RuleSelection) -> SourceMask {
 pub(super) fn compiled(config: &GroupsConfig, selected: &Selected) -> Option<ClientGroups> {
     let (others, sources) = selected.split_last()?;
     let group = |(group, sources): (&config::policy_groups::GroupConfig, &SourceMask)| ClientGroup {
+        facts: GroupFacts { name: group.name.clone(), tags: group.tags.clone() },
         clients: group.clients.clone(),
+        keys: Vec::new(),
         sources: *sources,
     };
     let groups: Vec<ClientGroup> = config.groups.iter().zip(sources).map(group).collect();
