@@ -362,7 +362,11 @@ fn source_text(source: &Value) -> String {
             } else {
                 format!(": paused until {until}")
             };
-            format!("group {}{paused}\n", flat(&source["name"]))
+            let hosts = source["host_addresses"].as_array().into_iter().flatten();
+            let hosts: Vec<String> = hosts.map(flat).collect();
+            let hosts =
+                if hosts.is_empty() { String::new() } else { format!("; hosts: {}", hosts.join(", ")) };
+            format!("group {}{paused}{hosts}\n", flat(&source["name"]))
         }
         _ => list_text(source),
     }

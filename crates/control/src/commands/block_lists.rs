@@ -55,7 +55,14 @@ pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> Co
     };
     let zones = zones(recursive).into_iter();
     let groups = recursive.lists.groups().into_iter();
-    let group = |(name, paused): (String, Option<UnixTime>)| json!({"name": name, "kind": "group", "paused_until": paused.map(UnixTime::as_secs)});
+    let group = |(name, paused): (String, Option<UnixTime>)| {
+        json!({
+            "name": name,
+            "kind": "group",
+            "paused_until": paused.map(UnixTime::as_secs),
+            "host_addresses": recursive.lists.host_addresses(&name),
+        })
+    };
     let lists = recursive.lists.status().into_iter().map(one);
     Ok(zones
         .chain(lists)
