@@ -324,6 +324,7 @@ mod tests {
         ] {
             let fault = of(keys).expect_err(keys);
             assert!(fault.contains(words), "{keys}: {fault}");
+            assert_eq!(fault.contains("neither `file` nor `url`"), keys.is_empty(), "{keys}: {fault}");
         }
     }
 

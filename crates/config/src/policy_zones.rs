@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
-use policy::RpzAction;
+use policy::{NameKeys, PolicyRecord, RpzAction, RpzReport, RuleBuilder, SourceId};
 use recursion::{RpzOptions, RpzOverride};
 use toml::Spanned;
 use toml::de::DeValue;
 use wire::edns::ErrorInfo;
-use wire::{NameBuf, Ttl, ZoneName};
+use wire::hash::HashKey;
+use wire::{LowerName, NameBuf, Ttl, ZoneName};
+use zone::Zone;
 
 use super::report::Diagnostic;
 use super::table::keys;
@@ -53,6 +55,40 @@ keys! {
         /// Whether clients get answers from the zone itself, and transfers if `allow-transfer` says so.
         live "answers" answers: bool = false, example true;
     }
+}
+
+/// Passes each owner of a policy zone's version with its records to `each`, which is its rule if it is one.
+pub fn each_owner<'z>(zone: &'z Zone, mut each: impl FnMut(LowerName<'z>, &[PolicyRecord<'_>])) {
+    // The data of an owner's records, one behind the other.
+    let mut bytes = Vec::new();
+    for node in zone.stored_from(None) {
+        bytes.clear();
+        let mut ends = Vec::new();
+        for rrset in node.rrsets() {
+            for rdata in rrset.rdatas() {
+                rdata.copy_to(&mut bytes);
+                ends.push((rrset.rtype(), rrset.ttl(), bytes.len()));
+            }
+        }
+        let mut start = 0;
+        let records = ends.iter().map(|(rtype, ttl, end)| {
+            let rdata = bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            PolicyRecord { rtype: *rtype, ttl: *ttl, rdata }
+        });
+        let records: Vec<PolicyRecord<'_>> = records.collect();
+        if !records.is_empty() {
+            each(node.owner(), &records);
+        }
+    }
+}
+
+/// Returns what a version of a policy zone holds, without its rules.
+pub fn examined(zone: &Zone) -> RpzReport {
+    let (mut report, apex) = (RpzReport::default(), zone.apex());
+    let mut builder = RuleBuilder::new(NameKeys::new(HashKey::new([0; 3])));
+    each_owner(zone, |owner, records| builder.rpz(SourceId(0), apex, owner, records, &mut report));
+    report
 }
 
 /// The extended error of rewritten answers.

@@ -201,3 +201,17 @@ fn the_query_log_did_not_name_the_rule_that_decided() {
     assert_eq!(of("www.example."), Some(Some(("LIST".into(), 1, 1))));
     assert_eq!(of("garden.example."), Some(None));
 }
+
+#[test]
+fn a_check_shows_owners_that_are_no_triggers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("rpz"), format!("{HEAD}{RULES}")).expect("written");
+    let config = "[[listen]]\naddr = [\"127.0.0.1@5300\"]\n[resolver]\n[[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n\
+        [[policy.zone]]\nname = \"rpz.test\"\n";
+    fs::write(folder.path().join("nomen.toml"), config).expect("written");
+    let output = crate::support::run(folder.path(), &["check", "nomen.toml"]);
+    let said = text(&output.stderr);
+    let wanted = "warning: policy zone rpz.test.: 1 owners are no triggers; the first:\n    \
+        33.1.2.0.192.rpz-ip.rpz.test.: the first label is not the length";
+    assert!(said.contains(wanted), "{said}");
+}
