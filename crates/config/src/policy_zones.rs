@@ -32,6 +32,9 @@ keys! {
         live "ns-wait-recurse" ns_wait_recurse: bool = true, example false;
         /// Name servers of domains with fewer dots are not compared with rules.
         live "min-ns-dots" min_ns_dots: Int<u8, 0, 126> = Int(1), example 2;
+        /// Most lookups of name servers and their addresses for one query, for rules about them. Servers
+        /// beyond it are compared only if they are in the cache.
+        live "ns-lookups" ns_lookups: Int<u16, 0, 1000> = Int(48), example 20;
     }
 }
 
@@ -209,6 +212,7 @@ pub(super) fn config(options: &PolicyZoneOptions, zones: &[At<PolicyZoneBlock>])
         qname_wait_recurse: *options.qname_wait_recurse,
         ns_wait_recurse: *options.ns_wait_recurse,
         min_ns_dots: options.min_ns_dots.0,
+        ns_lookups: options.ns_lookups.0,
     };
     PolicyZonesConfig { zones: zones.iter().map(|zone| zone.config()).collect(), options }
 }
@@ -299,13 +303,14 @@ mod tests {
     #[test]
     fn options_are_those_of_bind() {
         let keys = "[policy]\nbreak-dnssec = true\nqname-wait-recurse = true\nns-wait-recurse = false\n\
-            min-ns-dots = 3\n";
+            min-ns-dots = 3\nns-lookups = 20\n";
         let options = zones(&format!("{RPZ}{keys}")).expect("good").options;
         let wanted = RpzOptions {
             break_dnssec: true,
             qname_wait_recurse: true,
             ns_wait_recurse: false,
             min_ns_dots: 3,
+            ns_lookups: 20,
         };
         assert_eq!(options, wanted);
         assert_eq!(zones(RPZ).expect("good").options, RpzOptions::default());

@@ -27,9 +27,6 @@ use crate::service::Service;
 use crate::settings::{Gate, Policy};
 use crate::waiter::Waiting;
 
-/// Most lookups of name servers for one query.
-const MAX_SERVER_LOOKUPS: usize = 48;
-
 /// What becomes of a query by its rules.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Rewritten {
@@ -521,7 +518,11 @@ impl ServerLookups<'_> {
         let query = server_query(name, rtype);
         match service.known(policy, &query, None, now) {
             Known::Answer(piece) => Ok(ServerFacts::read(name, rtype, piece.message.bytes())),
-            Known::Nothing(_) if rewrite.servers.len() < MAX_SERVER_LOOKUPS => {
+            Known::Nothing(_) if rewrite.servers.len() >= usize::from(lists.options().ns_lookups) => {
+                service.stats().ns_lookups_refused.add();
+                Ok(ServerFacts::none(name, rtype))
+            }
+            Known::Nothing(_) => {
                 if lists.options().ns_wait_recurse {
                     return Err(Box::new(query));
                 }
@@ -529,7 +530,7 @@ impl ServerLookups<'_> {
                 service.fetch(query, *client, Some(rewrite.budget.clone()), quota.clone());
                 Ok(ServerFacts::none(name, rtype))
             }
-            Known::Nothing(_) | Known::Link(..) | Known::Failure(_) | Known::Bogus(_) | Known::NoRule => {
+            Known::Link(..) | Known::Failure(_) | Known::Bogus(_) | Known::NoRule => {
                 Ok(ServerFacts::none(name, rtype))
             }
         }

@@ -34,11 +34,19 @@ pub struct RpzOptions {
     pub ns_wait_recurse: bool,
     /// Name servers of domains with fewer dots are not compared with rules.
     pub min_ns_dots: u8,
+    /// Most lookups of name servers for one query.
+    pub ns_lookups: u16,
 }
 
 impl Default for RpzOptions {
     fn default() -> Self {
-        RpzOptions { break_dnssec: false, qname_wait_recurse: false, ns_wait_recurse: true, min_ns_dots: 1 }
+        RpzOptions {
+            break_dnssec: false,
+            qname_wait_recurse: false,
+            ns_wait_recurse: true,
+            min_ns_dots: 1,
+            ns_lookups: 48,
+        }
     }
 }
 
