@@ -37,8 +37,9 @@ keys! {
     pub struct PolicyGroup in "[[policy.group]]" {
         /// Name of the group, in commands.
         live "name" name: String, example "children";
-        /// Networks that the client is in, and words as in `[[resolver.access]]`; "mac:ADDRESS": the host with
-        /// this MAC address on an attached link; "key:NAME": clients whose queries this TSIG key signs.
+        /// Networks that the client is in, and words as in `[[resolver.access]]`; "mac:ADDRESS": the host
+        /// with this MAC address on an attached link; "key:NAME": clients whose queries this TSIG key
+        /// signs.
         live "from" from: Vec<At<GroupFrom>>, example ["192.0.2.64/26", "mac:00:11:22:33:44:55", "key:phone"];
         /// Network interfaces whose addresses received the query. Unset: any.
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth1"];

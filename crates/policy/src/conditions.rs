@@ -63,6 +63,11 @@ impl<T> Default for Choice<T> {
 }
 
 impl<T: Ord> Choice<T> {
+    /// Whether every value is chosen.
+    fn is_any(&self) -> bool {
+        self.named.is_empty() && self.excluded.is_empty()
+    }
+
     fn sort(&mut self) {
         for values in [&mut self.named, &mut self.excluded] {
             values.sort_unstable();
@@ -114,18 +119,15 @@ impl Condition {
             }
             ClientValue::Name(name) => query.group.is_some_and(|group| *group.name == **name),
         };
-        let is_tag =
-            |tag: &Box<str>| query.group.is_some_and(|group| group.tags.iter().any(|own| **own == **tag));
         types.holds(|rtype| *rtype == query.qtype)
             && clients.holds(is_client)
-            && tags.holds(is_tag)
+            && tags.holds(|tag| query.group.is_some_and(|group| group.tags.iter().any(|own| **own == **tag)))
             && !left_out.iter().any(|name| query.name.as_lower().is_at_or_below(LowerName::of_checked(name)))
     }
 
     fn is_about_clients(&self) -> bool {
         let Condition { clients, tags, .. } = self;
-        let are_empty = [clients.named.is_empty(), clients.excluded.is_empty()];
-        !are_empty.iter().all(|empty| *empty) || !(tags.named.is_empty() && tags.excluded.is_empty())
+        !(clients.is_any() && tags.is_any())
     }
 }
 

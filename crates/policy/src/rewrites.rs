@@ -17,20 +17,11 @@ use wire::rdata::parse_text;
 use wire::text::Token;
 use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
-use crate::local_data::{DataId, LocalDataTable, PolicyRecord};
+use crate::local_data::{DataId, LocalDataTable, PolicyRecord, Rewriting};
 use crate::rule::SourceId;
 
 /// Most rules whose records are one answer.
 pub const MAX_REWRITES: usize = 16;
-
-/// What a rule answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Rewriting {
-    /// A response code.
-    Code(Rcode),
-    /// A record.
-    Record(DataId),
-}
 
 /// The value of `$dnsrewrite`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,7 +188,8 @@ pub(crate) struct RewritesFound {
 }
 
 impl RewritesFound {
-    /// Adds a rule. Those beyond the most possible are left out, and an exception beyond it keeps all answers.
+    /// Adds a rule. Those beyond the most possible are left out, and an exception beyond it keeps all
+    /// answers.
     pub(crate) fn add(&mut self, source: SourceId, to: Rewriting, important: bool) {
         if let Some(place) = self.found.iter_mut().find(|place| place.is_none()) {
             *place = Some((source, to, important));

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use crate::conditions::ConditionId;
-use crate::local_data::DataId;
-use crate::rewrites::Rewriting;
+use crate::local_data::{DataId, Rewriting};
 
 /// Number of a source, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -10,12 +10,12 @@ use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 use crate::conditions::{Choice, Condition, ConditionId, Conditions, PolicyQuery};
 use crate::list::{self, Covered, ListFault, ListFormat, ListReport, MAX_FAULTS};
-use crate::local_data::{DataId, LocalData, LocalDataTable, PolicyRecord};
+use crate::local_data::{DataId, LocalData, LocalDataTable, PolicyRecord, Rewriting};
 use crate::names::{NameEntries, NameKeys, NameTable};
 use crate::pattern_table::{PatternEntries, PatternTable};
 use crate::patterns::PatternRoom;
 use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
-use crate::rewrites::{Rewrites, RewritesFound, Rewriting};
+use crate::rewrites::{Rewrites, RewritesFound};
 use crate::rpz::{self, Effect, RpzReport, SkippedRecord, Trigger, TriggerName};
 use crate::rule::{RpzAction, Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
 use crate::safe_search;

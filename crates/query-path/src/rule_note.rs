@@ -1,5 +1,5 @@
-//! The rule of a policy that decides a query, as logs receive it: what it does, what it is about, and the name
-//! of the response policy zone or list that has it.
+//! The rule of a policy that decides a query, as logs receive it: what it does, what it is about, and the
+//! name of the response policy zone or list that has it.
 
 use std::collections::BTreeSet;
 use std::fmt;

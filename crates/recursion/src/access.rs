@@ -105,8 +105,8 @@ impl Access {
         if self.deciding(client, 0) & self.allow != 0 { AccessAction::Allow } else { AccessAction::Refuse }
     }
 
-    /// Returns the number of the first rule that a client's query matches. The address of the client is in the
-    /// prefixes of the rules in `known_otherwise`, too: a bit for each.
+    /// Returns the number of the first rule that a client's query matches. The address of the client is
+    /// in the prefixes of the rules in `known_otherwise`, too: a bit for each.
     #[inline]
     pub fn first(&self, client: &Client, known_otherwise: u64) -> Option<usize> {
         let first = self.deciding(client, known_otherwise);

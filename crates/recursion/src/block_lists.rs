@@ -19,7 +19,7 @@ use wire::message::{
 use wire::{Class, Malformed, Name, Rcode, Ttl, Type};
 
 use crate::count::SharedCount;
-use crate::groups::{ClientGroups, GroupView, RuleClient};
+use crate::groups::{ClientGroups, GroupClient, GroupView};
 use crate::rpz::{PolicyZone, RpzOptions, RpzOverride};
 
 /// What clients get for a blocked name.
@@ -160,7 +160,7 @@ impl BlockLists {
 
     /// Returns what counts for a client.
     #[inline]
-    pub fn group_of(&self, client: RuleClient<'_>) -> GroupView<'_> {
+    pub fn group_of(&self, client: GroupClient<'_>) -> GroupView<'_> {
         match &self.groups {
             Some(groups) => groups.of(client),
             None => GroupView { sources: &self.sources, facts: None },
@@ -169,7 +169,7 @@ impl BlockLists {
 
     /// The sources whose rules count for a client.
     #[inline]
-    pub fn sources_of(&self, client: RuleClient<'_>) -> &SourceMask {
+    pub fn sources_of(&self, client: GroupClient<'_>) -> &SourceMask {
         self.group_of(client).sources
     }
 
@@ -288,7 +288,7 @@ impl BlockLists {
     pub(crate) fn blocks_alias(
         &self,
         key: &HashKey,
-        client: RuleClient<'_>,
+        client: GroupClient<'_>,
         message: &[u8],
         answers: u16,
     ) -> Option<Blocked> {
@@ -299,7 +299,7 @@ impl BlockLists {
     fn find_alias(
         &self,
         key: &HashKey,
-        client: RuleClient<'_>,
+        client: GroupClient<'_>,
         message: &[u8],
         answers: u16,
     ) -> Result<Option<Blocked>, Malformed> {
@@ -490,7 +490,7 @@ mod tests {
         let lists = usual(BlockAnswer::NxDomain);
         let found = |question: &str, answers: &[&str]| {
             let answered = u16::try_from(answers.len()).expect("few");
-            let asking = RuleClient { client: &client(), key: None };
+            let asking = GroupClient { client: &client(), key: None };
             lists.blocks_alias(&key(), asking, &response(question, answers, &[]), answered).is_some()
         };
         let chain = ["www.example. 60 CNAME cdn.example.", "cdn.example. 60 CNAME t.Ads.example."];
@@ -508,7 +508,7 @@ mod tests {
         let found = |rules: &str, exceptions: &str| {
             let lists = lists(&[(rules, BlockAnswer::NxDomain), (exceptions, BlockAnswer::NoData)]);
             let message = response("www.example. A", &["www.example. 60 CNAME t.ads.example."], &[]);
-            lists.blocks_alias(&key(), RuleClient { client: &client(), key: None }, &message, 1).is_some()
+            lists.blocks_alias(&key(), GroupClient { client: &client(), key: None }, &message, 1).is_some()
         };
         let none = "# none\n";
         assert!(found("||ads.example^$dnstype=CNAME\n", none));

@@ -14,7 +14,7 @@ use wire::{Class, Type};
 use crate::access::AccessAction;
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
-use crate::groups::{GroupView, RuleClient};
+use crate::groups::{GroupClient, GroupView};
 use crate::message::ReplyOptions;
 use crate::rpz::{PolicyZone, RpzOrder, noted_trigger};
 use crate::service::Service;
@@ -279,8 +279,8 @@ fn policy_query<'q>(asked: &Asked<'q>) -> PolicyQuery<'q> {
 
 /// Returns the client of a query, as groups see it.
 #[inline]
-pub(crate) fn rule_client<'q>(asked: &Asked<'q>) -> RuleClient<'q> {
-    RuleClient { client: asked.client, key: asked.verified.map(|verified| verified.key().name().as_name()) }
+pub(crate) fn rule_client<'q>(asked: &Asked<'q>) -> GroupClient<'q> {
+    GroupClient { client: asked.client, key: asked.verified.map(|verified| verified.key().name().as_name()) }
 }
 
 /// Answers a query with the answer of lists, if no lookup is needed.

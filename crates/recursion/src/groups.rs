@@ -22,7 +22,7 @@ pub struct ClientGroup {
 
 /// A client, as groups see it.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleClient<'q> {
+pub struct GroupClient<'q> {
     /// Its address and transport.
     pub client: &'q Client,
     /// The TSIG key that signed its query.
@@ -76,7 +76,7 @@ impl ClientGroups {
 
     /// Returns what counts for a client.
     #[inline]
-    pub fn of(&self, RuleClient { client, key }: RuleClient<'_>) -> GroupView<'_> {
+    pub fn of(&self, GroupClient { client, key }: GroupClient<'_>) -> GroupView<'_> {
         let by_key = match key {
             Some(key) => self.by_key(key),
             None => 0,
@@ -140,7 +140,7 @@ mod tests {
             };
             let key = key.map(name);
             let key = key.as_ref().map(NameBuf::as_name);
-            groups.of(RuleClient { client: &client, key }).facts.map(|facts| facts.name.clone())
+            groups.of(GroupClient { client: &client, key }).facts.map(|facts| facts.name.clone())
         };
         let named = |name: &str| Some(name.to_owned());
         assert_eq!(of([192, 0, 2, 1], None), named("g1"));

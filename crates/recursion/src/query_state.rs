@@ -8,7 +8,7 @@ use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode, Type};
 
-use crate::groups::RuleClient;
+use crate::groups::GroupClient;
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
 use crate::quota::ValidationQuota;
 use crate::rewrite_state::RewriteState;
@@ -53,7 +53,7 @@ pub(crate) struct Links {
 
 impl QueryState {
     /// The state of a new query of `client`.
-    pub(crate) fn new(policy: &Policy, asked: QueryKey, client: RuleClient<'_>) -> Self {
+    pub(crate) fn new(policy: &Policy, asked: QueryKey, client: GroupClient<'_>) -> Self {
         let address = client.client.peer.ip();
         // A validating client must see the signed data (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;

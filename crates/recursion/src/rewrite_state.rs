@@ -8,7 +8,7 @@ use transport::Client;
 use wire::message::Parser;
 use wire::{Class, Header, LowerNameBuf, Malformed, Name, NameBuf, Ttl, Type};
 
-use crate::groups::RuleClient;
+use crate::groups::GroupClient;
 use crate::message::Piece;
 
 /// The state of rewriting for one query.
@@ -53,7 +53,7 @@ pub(crate) struct ServerFacts {
 }
 
 impl RewriteState {
-    pub(crate) fn of(client: RuleClient<'_>) -> Self {
+    pub(crate) fn of(client: GroupClient<'_>) -> Self {
         RewriteState {
             client: *client.client,
             key: client.key.map(|key| Box::new(key.to_buf())),
@@ -68,8 +68,8 @@ impl RewriteState {
     }
 
     /// The client, as groups see it.
-    pub(crate) fn rule_client(&self) -> RuleClient<'_> {
-        RuleClient { client: &self.client, key: self.key.as_deref().map(NameBuf::as_name) }
+    pub(crate) fn rule_client(&self) -> GroupClient<'_> {
+        GroupClient { client: &self.client, key: self.key.as_deref().map(NameBuf::as_name) }
     }
 
     /// Returns a message with the SOA record of the zone whose alias leads to its answer, if there is one.

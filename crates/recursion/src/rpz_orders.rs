@@ -7,7 +7,7 @@ use wire::message::{Builder, Full, Offset, Owner, Parser, Section};
 use wire::{Class, Malformed, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::block_lists::{BlockLists, hash_target, soa};
-use crate::groups::RuleClient;
+use crate::groups::GroupClient;
 use crate::rewrite_state::address;
 use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong, noted_trigger, substituted};
 
@@ -85,7 +85,7 @@ impl BlockLists {
     pub(crate) fn has_rule_about_answer(
         &self,
         key: &HashKey,
-        client: RuleClient<'_>,
+        client: GroupClient<'_>,
         message: &[u8],
         answers: u16,
     ) -> bool {
@@ -191,8 +191,8 @@ impl BlockLists {
         write_soa(zone, b)
     }
 
-    /// Sets the response code of an answer of lists, and adds an SOA record if there is no other record, so that
-    /// clients cache it (RFC 2308 §5).
+    /// Sets the response code of an answer of lists, and adds an SOA record if there is no other record,
+    /// so that clients cache it (RFC 2308 §5).
     fn end_rewrite(&self, rewrites: &Rewrites, name: Name<'_>, b: &mut Builder<'_>) -> Result<(), Full> {
         let code = rewrites.code.unwrap_or(Rcode::NOERROR);
         b.set_rcode(code);

@@ -1,8 +1,9 @@
 //! The most frequent keys of a stream in bounded memory: Space-Saving (Metwally, Agrawal, El Abbadi 2005).
 //!
-//! A table of `size` keys counts each key that it holds. A new key replaces the one with the lowest count, and
-//! takes over that count: so a count is too high by at most its `error`, never too low. After `n` keys no error
-//! exceeds `n / size`, and every key that came more often than `n / size` times is in the table.
+//! A table of `size` keys counts each key that it holds. A new key replaces the one with the lowest
+//! count, and takes over that count: so a count is too high by at most its `error`, never too low. After
+//! `n` keys no error exceeds `n / size`, and every key that came more often than `n / size` times is in
+//! the table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

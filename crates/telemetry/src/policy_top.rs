@@ -193,8 +193,8 @@ pub struct PolicyTop {
 }
 
 impl PolicyTop {
-    /// Starts with tables of this size; 0 is off. Another size empties the tables. Returns the engine's end of
-    /// the queue.
+    /// Starts with tables of this size; 0 is off. Another size empties the tables. Returns the engine's
+    /// end of the queue.
     ///
     /// # Errors
     /// The system's error if it refuses the thread.

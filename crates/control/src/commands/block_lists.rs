@@ -18,7 +18,7 @@ use config::policy_groups::DEFAULT_GROUP;
 use config::table::value::parse_duration;
 use config::zone_name::zone_name;
 use policy::{Match, PolicyQuery, Rewrites, RuleEffect, RuleReach, TriggerKind};
-use recursion::{BlockLists, RewriteKind, RuleClient};
+use recursion::{BlockLists, GroupClient, RewriteKind};
 use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
 use telemetry::policy_top::{PolicyTopList, TopBy};
 
@@ -171,7 +171,8 @@ pub(super) fn pause(
     })
 }
 
-/// Returns the rule that decides about a name, queried by a client if there is one, for a type (A if it is empty).
+/// Returns the rule that decides about a name, queried by a client if there is one, for a type (A if it
+/// is empty).
 pub(super) fn test(
     RecursiveParts { recursive, .. }: RecursiveParts<'_>,
     text: &str,
@@ -206,7 +207,7 @@ pub(super) fn decided(
     let asking =
         |client| Client { peer: SocketAddr::new(client, 0), local: unspecified, transport: Transport::Udp };
     let asking = client.map(asking);
-    let view = asking.as_ref().map(|client| rules.group_of(RuleClient { client, key: None }));
+    let view = asking.as_ref().map(|client| rules.group_of(GroupClient { client, key: None }));
     let (sources, group) = view.map_or((rules.sources(), None), |view| (view.sources, view.facts));
     let query = PolicyQuery { name: &hashed, qtype, client, group };
     let found = rules.decide(&query, sources);

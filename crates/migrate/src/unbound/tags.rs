@@ -28,7 +28,7 @@ const OVERRIDES: [&str; 6] = [
 ];
 
 /// Returns the tags of those zones whose names are only blocked, and so can be for certain clients; makes the
-/// groups of clients. None if the clients cannot be told apart as Unbound does.
+/// groups of clients. None if Unbound's distinction of clients is not possible here.
 pub(super) fn convert(work: &mut Work, all: &[&Statement], is_listed: impl Fn(&str) -> bool) -> ZoneTags {
     if all.iter().any(|statement| OVERRIDES.contains(&statement.key())) {
         return ZoneTags::new();

@@ -220,7 +220,7 @@ fn a_list_can_answer_instead_of_blocking() {
         ||c.example^$dnsrewrite=www.example\n||n.example^$dnsrewrite=NXDOMAIN\n||r.example^$dnsrewrite=REFUSED;;\n\
         ||t.example^$dnsrewrite=NOERROR;TXT;hello world\n||free.ads.example^$dnsrewrite=192.0.2.81\n\
         ||b.example^\n@@||b.example^\n||b.example^$dnsrewrite=192.0.2.82\n@@||x.a.example^$dnsrewrite=192.0.2.80\n\
-        ||late.example^$dnsrewrite=192.0.2.83,ctag=kids\n||www.example^$client='nobody',dnsrewrite=192.0.2.84\n";
+        ||late.example^$dnsrewrite=192.0.2.83,ctag=kids\n||www.example^$client='tv',dnsrewrite=192.0.2.84\n";
     let group = "[[policy.group]]\nname = \"children\"\nfrom = [\"127.0.0.0/8\"]\ntags = [\"kids\"]\n";
     let (server, _upstream) = blocker(ads, "", group);
     let short = |words: &[&str]| server.query(&[words, &["+short"]].concat());

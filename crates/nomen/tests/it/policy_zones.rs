@@ -147,9 +147,9 @@ fn a_policy_zone_must_be_a_zone_of_this_server() {
 fn logged_rule(server: &Server, name: &str) -> Value {
     let log = fs::read_to_string(server.path("queries.log")).unwrap_or_default();
     let wanted = json!(format!("{name}."));
-    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let field = |line: &Value, key: &str| line["fields"].get(key).or(line.get(key)).cloned();
-    let found = lines.filter(|line| field(line, "name").as_ref() == Some(&wanted)).last();
+    let found = lines.rfind(|line| field(line, "name").as_ref() == Some(&wanted));
     let keys = ["policy_action", "policy_trigger", "policy_zone", "policy_list"];
     keys.map(|key| found.as_ref().and_then(|line| field(line, key)).unwrap_or_default()).into_iter().collect()
 }

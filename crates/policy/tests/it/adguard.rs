@@ -143,7 +143,7 @@ fn a_rule_that_is_no_longer_disabled_is_in_force_again() {
     let keys = NameKeys::new(key());
     let lists =
         ["||one.example^\n/^two/\n||th*ee^$dnstype=A\n", "||one.example^$badfilter\n/^two/$badfilter\n"];
-    let build = |kept: &[(u8, &policy::Rules)], texts: &[(u8, &str)]| {
+    let build = |kept: &[(u8, &Rules)], texts: &[(u8, &str)]| {
         let mut builder = RuleBuilder::new(keys);
         for (source, of) in kept {
             builder.keep(SourceId(*source), of, SourceId(*source));
@@ -156,7 +156,7 @@ fn a_rule_that_is_no_longer_disabled_is_in_force_again() {
     let both = build(&[], &[(0, lists[0]), (1, lists[1])]);
     let kept = build(&[(0, &both), (1, &both)], &[]);
     let alone = build(&[(0, &kept)], &[(1, "# nothing\n")]);
-    let of = |rules: &policy::Rules| {
+    let of = |rules: &Rules| {
         ["one.example.", "two.example.", "three."].map(|name| blocks(rules, name, Type::A, None))
     };
     assert_eq!([of(&both), of(&kept), of(&alone)], [[false, false, true], [false, false, true], [true; 3]]);

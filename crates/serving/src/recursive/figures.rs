@@ -80,11 +80,7 @@ fn service_counts(recursive: &Recursive) -> [Described; 17] {
         ),
         ("recursion_local", "Queries answered locally: special-use names and local-data", stats.local.get()),
         ("recursion_synthesized", "Answers with AAAA records synthesized by DNS64", stats.synthesized.get()),
-        (
-            "policy_server_lookups_refused",
-            "Lookups of name servers for rules about them that were not made, because of ns-lookups",
-            stats.ns_lookups_refused.get(),
-        ),
+        ("policy_server_lookups_refused", "Lookups beyond ns-lookups", stats.ns_lookups_refused.get()),
         ("recursion_withheld", "Answers withheld because of private-addresses", stats.withheld.get()),
         (
             "error_reports",

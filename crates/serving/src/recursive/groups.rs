@@ -141,8 +141,8 @@ pub(super) fn compiled(
     groups.inspect_err(|fault| error!("groups are not in force: {fault}")).ok()
 }
 
-/// Returns the time until what counts for a client may change: the next minute if there are schedules, the end
-/// of a pause, or the next look at the table of neighbours.
+/// Returns the time until what counts for a client may change: the next minute if there are schedules,
+/// the end of a pause, or the next look at the table of neighbours.
 pub(super) fn until_change(config: &GroupsConfig, pauses: &Pauses, at: Timestamp) -> Option<Duration> {
     let has_hosts = config.groups.iter().any(|group| !group.macs.is_empty());
     let look = has_hosts.then_some(NEIGHBOUR_INTERVAL);
@@ -236,7 +236,7 @@ mod tests {
                 local: ([127, 0, 0, 1], 53).into(),
                 transport: transport::Transport::Udp,
             };
-            groups.of(recursion::RuleClient { client: &client, key: None }).facts.is_some()
+            groups.of(recursion::GroupClient { client: &client, key: None }).facts.is_some()
         };
         assert!(addresses.iter().all(|address| in_group(&found, *address)));
         assert!(!in_group(&found, other.1) && !in_group(&MacAddresses::new(), addresses[0]));
