@@ -38,6 +38,7 @@ pub mod lists;
 pub mod log;
 pub mod machine;
 pub mod metrics;
+pub mod neighbours;
 pub mod peers;
 pub mod policy_groups;
 pub mod policy_zones;
@@ -318,6 +319,16 @@ impl Settings {
     /// Returns the settings of groups on a machine with these interfaces.
     pub fn policy_groups(&self, interfaces: &interfaces::Interfaces) -> GroupsConfig {
         policy_groups::config(&self.policy.others, &self.groups, &self.schedules, interfaces)
+    }
+
+    /// Returns the TSIG keys that groups of clients name, with their places.
+    pub fn group_keys(&self) -> impl Iterator<Item = (wire::LowerNameBuf, Option<&report::ConfigPlace>)> {
+        self.groups.iter().flat_map(|group| group.keys())
+    }
+
+    /// Returns the size of the tables of what policies block most; 0 without recursive service.
+    pub fn policy_top(&self) -> usize {
+        if self.resolver.is_some() { self.policy.top.0 } else { 0 }
     }
 
     /// Returns the settings of response policy zones.

@@ -17,17 +17,24 @@ use super::policy_zones::PolicyZoneOptions;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{Seconds, Size, Value, Word, format_size, list as quoted, quote};
+use super::table::value::{Int, Seconds, Size, Value, Word, format_size, list as quoted, quote};
 pub use source::{ListFetching, ListSource, ListUrl};
 use wording::reason;
 
 mod source;
+
+/// Default size of the tables of what is blocked most.
+const DEFAULT_TOP: usize = 500;
 
 keys! {
     /// Policy for the names that clients of recursive service query.
     pub struct PolicySection in "[policy]" {
         /// TTL of the answers for blocked names, and how long clients cache that there is none.
         live "block-ttl" ttl: Seconds<0, 604_800> = Seconds(60), example "5m";
+        /// Size of the tables for `nomen ctl policy top`: of the most blocked names, of clients, and of zones
+        /// and lists. Counts are too high by at most the number of counted queries divided by this size. A
+        /// change empties the tables; 0 turns them off.
+        live "top" top: Int<usize, 0, 100_000> = Int(DEFAULT_TOP), example 2000;
     } with {
         /// Response policy zones.
         zones: PolicyZoneOptions;
@@ -317,6 +324,7 @@ mod tests {
         ] {
             let fault = of(keys).expect_err(keys);
             assert!(fault.contains(words), "{keys}: {fault}");
+            assert_eq!(fault.contains("neither `file` nor `url`"), keys.is_empty(), "{keys}: {fault}");
         }
     }
 

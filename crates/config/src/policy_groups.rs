@@ -7,10 +7,11 @@ use recursion::AccessRule;
 use toml::Spanned;
 use toml::de::DeValue;
 use transport::Transport;
-use wire::NameBuf;
+use wire::{LowerNameBuf, NameBuf};
 
 use super::interfaces::Interfaces;
-use super::report::Diagnostic;
+use super::neighbours::MacAddress;
+use super::report::{ConfigPlace, Diagnostic};
 use super::resolver::NamedGroups;
 use super::resolver::access::{Clients, rule};
 use super::resolver::networks::NetworkOr;
@@ -38,12 +39,16 @@ keys! {
     pub struct PolicyGroup in "[[policy.group]]" {
         /// Name of the group, in commands.
         live "name" name: String, example "children";
-        /// Networks that the client is in; words as in `[[resolver.access]]`.
-        live "from" from: Vec<At<NetworkOr<Clients>>>, example ["192.0.2.64/26", "2001:db8:2::/64"];
+        /// Networks that the client is in, and words as in `[[resolver.access]]`; "mac:ADDRESS": the host
+        /// with this MAC address on an attached link; "key:NAME": clients whose queries this TSIG key
+        /// signs.
+        live "from" from: Vec<At<GroupFrom>>, example ["192.0.2.64/26", "mac:00:11:22:33:44:55", "key:phone"];
         /// Network interfaces whose addresses received the query. Unset: any.
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth1"];
         /// Transports of the query. Unset: any.
         live "proto" proto: Option<Vec<At<Transport>>> = None, example ["tcp"];
+        /// Tags of the group, for rules of lists with `$ctag`. Its name is one for `$client`.
+        live "tags" tags: Vec<At<String>> = Vec::new(), example ["user_child"];
         /// Lists that count for the group; `[]` is none. Unset: all.
         live "lists" lists: Option<Vec<At<ListName>>> = None, example ["ads"];
         /// Response policy zones that count for the group; `[]` is none. Unset: all.
@@ -73,6 +78,67 @@ keys! {
         live "zones" zones: Option<Vec<At<PolicyZoneName>>> = None, example ["rpz.example.com"];
         /// Whether search engines leave adult content out for the group at this time.
         live "safe-search" safe_search: bool = false, example true;
+    }
+}
+
+/// What clients of a group have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there are few")]
+pub enum GroupFrom {
+    /// A network, or a word for networks.
+    Network(NetworkOr<Clients>),
+    /// The MAC address of the host.
+    Mac(MacAddress),
+    /// The TSIG key that signs queries.
+    Key(LowerNameBuf),
+}
+
+impl Value for GroupFrom {
+    fn kind() -> String {
+        format!("{}, `mac:ADDRESS` or `key:NAME`", NetworkOr::<Clients>::kind())
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = node.get_ref().as_str().unwrap_or_default();
+        if let Some(address) = text.strip_prefix("mac:") {
+            let parse = |_: &str| address.parse().map_err(|fault| format!("`{address}` is {fault}"));
+            return reader.text(node, "a MAC address", parse).map(GroupFrom::Mac);
+        }
+        if let Some(name) = text.strip_prefix("key:") {
+            let parse = |_: &str| {
+                let name =
+                    name.parse::<NameBuf>().map_err(|fault| format!("the name of the key: {fault}"))?;
+                Ok::<_, String>(name.as_name().to_lower())
+            };
+            return reader.text(node, "a key", parse).map(GroupFrom::Key);
+        }
+        NetworkOr::read(node, reader).map(GroupFrom::Network)
+    }
+    fn render(&self) -> Option<String> {
+        match self {
+            GroupFrom::Network(network) => network.render(),
+            GroupFrom::Mac(address) => Some(quote(&format!("mac:{address}"))),
+            GroupFrom::Key(name) => Some(quote(&format!("key:{}", name.as_name()))),
+        }
+    }
+}
+
+impl PolicyGroup {
+    /// Returns which clients are in the group, without those by MAC address or key.
+    fn clients(&self, interfaces: &Interfaces) -> AccessRule {
+        let networks = self.from.iter().filter_map(|from| match from.value {
+            GroupFrom::Network(network) => Some(At::unwritten(network)),
+            GroupFrom::Mac(_) | GroupFrom::Key(_) => None,
+        });
+        let networks: Vec<_> = networks.collect();
+        rule(&networks, self.interface.as_ref(), self.proto.as_ref(), interfaces)
+    }
+
+    /// Returns the TSIG keys whose queries are those of the group, with their places.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (LowerNameBuf, Option<&ConfigPlace>)> {
+        self.from.iter().filter_map(|from| match from.value {
+            GroupFrom::Key(name) => Some((name, from.place.as_ref())),
+            GroupFrom::Network(_) | GroupFrom::Mac(_) => None,
+        })
     }
 }
 
@@ -212,8 +278,14 @@ pub struct RuleSelection {
 pub struct GroupConfig {
     /// Its name.
     pub name: String,
+    /// Its tags.
+    pub tags: Vec<String>,
     /// Which clients are in it.
     pub clients: AccessRule,
+    /// Hosts on attached links that are in it, by MAC address.
+    pub macs: Vec<MacAddress>,
+    /// TSIG keys whose queries are those of the group.
+    pub keys: Vec<LowerNameBuf>,
     /// What counts for it.
     pub selection: RuleSelection,
 }
@@ -269,11 +341,10 @@ impl NamedGroups for Vec<At<PolicyGroup>> {
     fn clients(&self, interfaces: &Interfaces) -> Vec<AccessRule> {
         self.iter().map(|group| group.clients(interfaces)).collect()
     }
-}
 
-impl PolicyGroup {
-    fn clients(&self, interfaces: &Interfaces) -> AccessRule {
-        rule(&self.from, self.interface.as_ref(), self.proto.as_ref(), interfaces)
+    fn beyond_address(&self) -> Option<&str> {
+        let beyond = |from: &At<GroupFrom>| !matches!(from.value, GroupFrom::Network(_));
+        self.iter().find(|group| group.from.iter().any(beyond)).map(|group| group.name.value.as_str())
     }
 }
 
@@ -318,7 +389,17 @@ pub(super) fn config(
 ) -> GroupsConfig {
     let group = |group: &At<PolicyGroup>| GroupConfig {
         name: group.name.value.clone(),
+        tags: group.tags.iter().map(|tag| tag.value.clone()).collect(),
         clients: group.clients(interfaces),
+        macs: group
+            .from
+            .iter()
+            .filter_map(|from| match from.value {
+                GroupFrom::Mac(address) => Some(address),
+                GroupFrom::Network(_) | GroupFrom::Key(_) => None,
+            })
+            .collect(),
+        keys: group.keys().map(|(name, _)| name).collect(),
         selection: selection(&group.lists, &group.zones, *group.safe_search),
     };
     let schedule = |schedule: &At<PolicySchedule>| ScheduleConfig {
@@ -481,6 +562,25 @@ mod tests {
         assert_eq!((lists("2026-11-25T08:00:00Z"), lists("2026-11-25T12:00:00Z")), (Some(2), Some(1)));
         let others = groups.selection(DEFAULT_GROUP, &groups.others, jiff::Timestamp::UNIX_EPOCH);
         assert_eq!(*others, RuleSelection::default(), "all lists");
+    }
+
+    #[test]
+    fn clients_have_networks_mac_addresses_and_keys() {
+        let from =
+            |from: &str| groups(&CHILDREN.replace("\"192.0.2.0/24\"", from)).map(|all| all.groups[0].clone());
+        let all = from("\"192.0.2.0/24\", \"mac:0A-11-22-33-44-55\", \"key:Phone\"").expect("good");
+        assert_eq!(all.clients.from, ["192.0.2.0/24".parse().expect("a network")]);
+        assert_eq!(all.macs, [MacAddress([0x0a, 0x11, 0x22, 0x33, 0x44, 0x55])]);
+        assert_eq!(all.keys.iter().map(|key| key.as_name().to_string()).collect::<Vec<_>>(), ["phone."]);
+        for (text, words) in [
+            ("\"mac:00:11\"", "`00:11` is not a MAC address"),
+            ("\"key:a..b\"", "the name of the key"),
+            ("\"192.0.2\"", "`192.0.2` is not a network"),
+            ("7", "a network such as"),
+        ] {
+            let fault = from(text).expect_err(words);
+            assert!(fault.contains(words) && fault.contains("t.toml"), "{words}: {fault}");
+        }
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
-use policy::RpzAction;
+use policy::{NameKeys, PolicyRecord, RpzAction, RpzReport, RuleBuilder, SourceId};
 use recursion::{RpzOptions, RpzOverride};
 use toml::Spanned;
 use toml::de::DeValue;
 use wire::edns::ErrorInfo;
-use wire::{NameBuf, Ttl, ZoneName};
+use wire::hash::HashKey;
+use wire::{LowerName, NameBuf, Ttl, ZoneName};
+use zone::Zone;
 
 use super::report::Diagnostic;
 use super::table::keys;
@@ -30,6 +32,9 @@ keys! {
         live "ns-wait-recurse" ns_wait_recurse: bool = true, example false;
         /// Name servers of domains with fewer dots are not compared with rules.
         live "min-ns-dots" min_ns_dots: Int<u8, 0, 126> = Int(1), example 2;
+        /// Most lookups of name servers and their addresses for one query, for rules about them. Servers
+        /// beyond it are compared only if they are in the cache.
+        live "ns-lookups" ns_lookups: Int<u16, 0, 1000> = Int(48), example 20;
     }
 }
 
@@ -53,6 +58,40 @@ keys! {
         /// Whether clients get answers from the zone itself, and transfers if `allow-transfer` says so.
         live "answers" answers: bool = false, example true;
     }
+}
+
+/// Passes each owner of a policy zone's version with its records to `each`, which is its rule if it is one.
+pub fn each_owner<'z>(zone: &'z Zone, mut each: impl FnMut(LowerName<'z>, &[PolicyRecord<'_>])) {
+    // The data of an owner's records, one behind the other.
+    let mut bytes = Vec::new();
+    for node in zone.stored_from(None) {
+        bytes.clear();
+        let mut ends = Vec::new();
+        for rrset in node.rrsets() {
+            for rdata in rrset.rdatas() {
+                rdata.copy_to(&mut bytes);
+                ends.push((rrset.rtype(), rrset.ttl(), bytes.len()));
+            }
+        }
+        let mut start = 0;
+        let records = ends.iter().map(|(rtype, ttl, end)| {
+            let rdata = bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            PolicyRecord { rtype: *rtype, ttl: *ttl, rdata }
+        });
+        let records: Vec<PolicyRecord<'_>> = records.collect();
+        if !records.is_empty() {
+            each(node.owner(), &records);
+        }
+    }
+}
+
+/// Returns what a version of a policy zone holds, without its rules.
+pub fn examined(zone: &Zone) -> RpzReport {
+    let (mut report, apex) = (RpzReport::default(), zone.apex());
+    let mut builder = RuleBuilder::new(NameKeys::new(HashKey::new([0; 3])));
+    each_owner(zone, |owner, records| builder.rpz(SourceId(0), apex, owner, records, &mut report));
+    report
 }
 
 /// The extended error of rewritten answers.
@@ -173,6 +212,7 @@ pub(super) fn config(options: &PolicyZoneOptions, zones: &[At<PolicyZoneBlock>])
         qname_wait_recurse: *options.qname_wait_recurse,
         ns_wait_recurse: *options.ns_wait_recurse,
         min_ns_dots: options.min_ns_dots.0,
+        ns_lookups: options.ns_lookups.0,
     };
     PolicyZonesConfig { zones: zones.iter().map(|zone| zone.config()).collect(), options }
 }
@@ -263,13 +303,14 @@ mod tests {
     #[test]
     fn options_are_those_of_bind() {
         let keys = "[policy]\nbreak-dnssec = true\nqname-wait-recurse = true\nns-wait-recurse = false\n\
-            min-ns-dots = 3\n";
+            min-ns-dots = 3\nns-lookups = 20\n";
         let options = zones(&format!("{RPZ}{keys}")).expect("good").options;
         let wanted = RpzOptions {
             break_dnssec: true,
             qname_wait_recurse: true,
             ns_wait_recurse: false,
             min_ns_dots: 3,
+            ns_lookups: 20,
         };
         assert_eq!(options, wanted);
         assert_eq!(zones(RPZ).expect("good").options, RpzOptions::default());

@@ -128,6 +128,8 @@ pub(crate) enum CommandFault {
     },
     /// There is no group of clients of this name.
     NoSuchGroup(String),
+    /// Nothing counts what is blocked most.
+    NoTop,
     /// There is no block list of this name.
     NoSuchList(String),
     /// Some block lists could not be fetched or read; the outcomes of all.
@@ -216,6 +218,7 @@ impl fmt::Display for CommandFault {
             Self::List { name, file, fault } => {
                 write!(f, "the list {name} cannot be used: {}: {fault}", file.display())
             }
+            Self::NoTop => f.write_str("`top` of [policy] is 0: blocked queries are not counted by name"),
             Self::NoSuchGroup(name) => write!(f, "there is no group {name}"),
             Self::NoSuchList(name) => write!(f, "there is no list {name}"),
             Self::NotRefreshed { failed, .. } => write!(f, "lists that cannot be refreshed: {failed}"),

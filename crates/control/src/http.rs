@@ -35,7 +35,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub struct HttpService {
     /// Served at `/metrics`.
     pub figures: AllFigures,
-    /// Served at `/`.
+    /// Served at `/` and `/why`.
     pub page: Arc<StatusPage>,
     /// Holds the limits, and the host names that the page is served for.
     pub in_force: Arc<InForce>,
@@ -122,7 +122,7 @@ async fn respond(
                 }
             })
         }
-        "/" if !may_ask(&request, &shown.bounds()) => {
+        "/" | "/why" if !may_ask(&request, &shown.bounds()) => {
             return Ok(plain(
                 StatusCode::MISDIRECTED_REQUEST,
                 "This page is not available under this host name: use an IP address, or add the name to \
@@ -130,6 +130,11 @@ async fn respond(
             ));
         }
         "/" => tokio::task::spawn_blocking(move || shown.page.render()).await.ok().map(page),
+        "/why" => {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let made = tokio::task::spawn_blocking(move || shown.page.why(&query)).await;
+            made.ok().map(page_with_form)
+        }
         _ => {
             return Ok(plain(
                 StatusCode::NOT_FOUND,
@@ -184,6 +189,15 @@ fn page(text: String) -> Response<Full<Bytes>> {
         (CACHE_CONTROL, "no-store"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Returns the page with a form.
+fn page_with_form(text: String) -> Response<Full<Bytes>> {
+    let mut response = page(text);
+    if let Ok(policy) = HeaderValue::from_str(&StatusPage::form_policy()) {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
     }
     response
 }

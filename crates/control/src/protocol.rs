@@ -18,6 +18,18 @@ pub enum AcceptedVersion {
     Journal,
 }
 
+/// What `policy top` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TopKind {
+    /// Query names.
+    Name,
+    /// Clients.
+    Client,
+    /// Policy zones and lists.
+    RuleSource,
+}
+
 /// A command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
@@ -245,6 +257,16 @@ pub enum ControlCommand {
         /// The duration, such as `10m`; without it the pause ends.
         time: Option<String>,
     },
+    /// Report what the policy zones and lists block most.
+    PolicyTop {
+        /// Names, clients, or zones and lists.
+        by: TopKind,
+        /// How many.
+        count: usize,
+        /// In the last hour instead of since the start.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        hour: bool,
+    },
     /// Report which rule of the policy zones and lists decides about a name.
     PolicyTest {
         /// The name.
@@ -252,6 +274,9 @@ pub enum ControlCommand {
         /// The client that queries it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<IpAddr>,
+        /// The type; A if it is missing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rtype: Option<String>,
     },
     /// Reopen the files of the logs and of dnstap.
     LogReopen,
@@ -409,8 +434,13 @@ mod tests {
             Verb::PolicyStatus,
             Verb::PolicyRefresh { list: Some(name()) },
             Verb::PolicyPause { group: name(), time: Some("10m".into()) },
-            Verb::PolicyTest { name: name(), client: None },
-            Verb::PolicyTest { name: name(), client: Some([192, 0, 2, 1].into()) },
+            Verb::PolicyTop { by: TopKind::RuleSource, count: 10, hour: true },
+            Verb::PolicyTest { name: name(), client: None, rtype: None },
+            Verb::PolicyTest {
+                name: name(),
+                client: Some([192, 0, 2, 1].into()),
+                rtype: Some("AAAA".into()),
+            },
             Verb::NtaList,
             Verb::NtaAdd { domain: name(), time: "1h".into() },
             Verb::NtaRemove { domain: name() },

@@ -14,5 +14,6 @@ pub use frame::{
     append_frame, first_frame, resume,
 };
 pub use message::{
-    DnstapFrame, DnstapKind, DnstapMessage, DnstapSocketFamily, DnstapSocketProtocol, DnstapType,
+    DnstapFrame, DnstapKind, DnstapMessage, DnstapPolicy, DnstapPolicyAction, DnstapPolicyMatch,
+    DnstapSocketFamily, DnstapSocketProtocol, DnstapType,
 };

@@ -70,6 +70,57 @@ pub struct DnstapMessage {
     /// The response as on the wire.
     #[prost(bytes = "vec", optional, tag = "14")]
     pub response_message: Option<Vec<u8>>,
+    /// The policy that decided the answer.
+    #[prost(message, optional, tag = "15")]
+    pub policy: Option<DnstapPolicy>,
+}
+
+/// The policy of an operator that decided an answer. The fields `rule` (2) and `value` (5) are never written.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DnstapPolicy {
+    /// The type of the policy, such as "RPZ".
+    #[prost(string, optional, tag = "1")]
+    pub of: Option<String>,
+    /// What it does.
+    #[prost(enumeration = "DnstapPolicyAction", optional, tag = "3")]
+    pub action: Option<i32>,
+    /// What it is about.
+    #[prost(enumeration = "DnstapPolicyMatch", optional, tag = "4")]
+    pub matched: Option<i32>,
+}
+
+/// What a policy does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum DnstapPolicyAction {
+    /// NXDOMAIN.
+    NxDomain = 1,
+    /// No records.
+    NoData = 2,
+    /// The answer stays as it is.
+    Pass = 3,
+    /// No reply.
+    Drop = 4,
+    /// A truncated reply.
+    Truncate = 5,
+    /// Records of the operator.
+    LocalData = 6,
+}
+
+/// What a policy is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum DnstapPolicyMatch {
+    /// The query name, or a target of its aliases.
+    Qname = 1,
+    /// The client's address.
+    ClientIp = 2,
+    /// An address in the response.
+    ResponseIp = 3,
+    /// The name of a name server.
+    NsName = 4,
+    /// The address of a name server.
+    NsIp = 5,
 }
 
 /// Role and direction of a message. Only those values of `dnstap.proto` that this server uses.
@@ -150,11 +201,17 @@ mod tests {
             response_time_sec: Some(7),
             response_time_nsec: Some(8),
             response_message: Some(b"r".to_vec()),
+            policy: Some(DnstapPolicy {
+                of: Some("RPZ".into()),
+                action: Some(DnstapPolicyAction::LocalData as i32),
+                matched: Some(DnstapPolicyMatch::NsIp as i32),
+            }),
         };
         let inner = [
             b"\x08\x02\x10\x01\x18\x01\x22\x04\xc0\0\x02\x01\x2a\x04\xc0\0\x02\x02".as_slice(),
             b"\x30\xac\x02\x38\x35\x40\x05\x4d\x06\0\0\0\x52\x01q\x5a\x01\0".as_slice(),
             b"\x60\x07\x6d\x08\0\0\0\x72\x01r".as_slice(),
+            b"\x7a\x09\x0a\x03RPZ\x18\x06\x20\x05".as_slice(),
         ]
         .concat();
         let len = u8::try_from(inner.len()).expect("one byte");

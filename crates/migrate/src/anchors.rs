@@ -39,7 +39,7 @@ const OF_ROOT: &str = "nomen has the keys of the public root";
 const NO_ANCHOR: &str = "it is no trust anchor: a DS or DNSKEY record of a key that signs zones";
 
 /// Adds an anchor. Returns whether it is one of the public root.
-fn add(
+pub(crate) fn add(
     work: &mut Work,
     owner: &str,
     kind: &str,

@@ -6,15 +6,14 @@ use std::fmt;
 
 use wire::{Name, NameBuf, Prefix, PrefixFault, Type};
 
-use crate::conditions::{Choice, Condition};
+use crate::conditions::{Choice, ClientValue, Condition};
+use crate::rewrites::{self, RewriteFault, RewriteText};
 
 /// Why a modifier cannot be used. A rule with such a modifier is not used at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModifierFault {
     /// There is no such modifier.
     Unknown(String),
-    /// It has no meaning here.
-    Unsupported(&'static str),
     /// It needs a value, or has one that it does not need.
     Form(String),
     /// Not a record type.
@@ -23,22 +22,22 @@ pub enum ModifierFault {
     Domain(String),
     /// Not a network of clients.
     Client(String, PrefixFault),
-    /// The name of a client.
-    ClientName(String),
+    /// Not the name or the tag of a group.
+    Word(&'static str, String),
+    /// A value of `$dnsrewrite`.
+    Rewrite(RewriteFault),
 }
 
 impl fmt::Display for ModifierFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(text) => write!(f, "unknown modifier {text:?}"),
-            Self::Unsupported(name) => write!(f, "the modifier ${name} is not supported"),
             Self::Form(name) => write!(f, "the modifier ${name} has no value, or one that it cannot have"),
             Self::Type(text) => write!(f, "$dnstype: {text:?} is not a record type"),
             Self::Domain(text) => write!(f, "$denyallow: {text:?} is not a domain name"),
             Self::Client(text, fault) => write!(f, "$client: {text:?}: {fault}"),
-            Self::ClientName(text) => {
-                write!(f, "$client: {text:?} is not an address: names of clients are not supported")
-            }
+            Self::Word(name, text) => write!(f, "${name}: {text:?} is not a name"),
+            Self::Rewrite(fault) => fault.fmt(f),
         }
     }
 }
@@ -143,6 +142,7 @@ pub(crate) enum MaskText<'t> {
 pub(crate) struct Modifiers {
     pub(crate) important: bool,
     pub(crate) badfilter: bool,
+    pub(crate) rewrite: Option<RewriteText>,
     /// In its normal form.
     pub(crate) condition: Condition,
 }
@@ -150,7 +150,7 @@ pub(crate) struct Modifiers {
 impl Modifiers {
     /// Whether none but `$badfilter` is given.
     pub(crate) fn are_none(&self) -> bool {
-        !self.important && self.condition == Condition::default()
+        !self.important && self.rewrite.is_none() && self.condition == Condition::default()
     }
 }
 
@@ -170,7 +170,12 @@ pub(crate) fn read(text: &[u8]) -> Result<Option<Adblock<'_>>, ModifierFault> {
             None => (MaskText::Mask(rule), &rule[rule.len()..]),
         },
     };
-    Ok(modifiers(text)?.map(|modifiers| Adblock { exempts, mask, modifiers }))
+    let Some(modifiers) = modifiers(text)? else { return Ok(None) };
+    match &modifiers.rewrite {
+        Some(_) if modifiers.badfilter => Err(ModifierFault::Rewrite(RewriteFault::Badfilter)),
+        Some(RewriteText::All) if !exempts => Err(ModifierFault::Rewrite(RewriteFault::NoValue)),
+        _ => Ok(Some(Adblock { exempts, mask, modifiers })),
+    }
 }
 
 /// Splits a rule with a regular expression: what is between the slashes, and the modifiers.
@@ -209,9 +214,16 @@ fn modifiers(text: &[u8]) -> Result<Option<Modifiers>, ModifierFault> {
                     condition.left_out.push(domain(name)?);
                 }
             }
-            (b"dnsrewrite", _) => return Err(ModifierFault::Unsupported("dnsrewrite")),
-            (b"ctag", _) => return Err(ModifierFault::Unsupported("ctag")),
-            (b"important" | b"badfilter" | b"dnstype" | b"client" | b"denyallow", _) => {
+            (b"ctag", Some(value)) => choice(value, &mut condition.tags, |text| word("ctag", text))?,
+            (b"dnsrewrite", value) if modifiers.rewrite.is_none() => {
+                let value = value.map(without_escapes);
+                let rewrite = rewrites::read(value.as_deref()).map_err(ModifierFault::Rewrite)?;
+                modifiers.rewrite = Some(rewrite);
+            }
+            (
+                b"important" | b"badfilter" | b"dnstype" | b"client" | b"denyallow" | b"ctag" | b"dnsrewrite",
+                _,
+            ) => {
                 return Err(ModifierFault::Form(shown(name)));
             }
             _ if OF_BROWSERS.contains(&name.strip_prefix(b"~").unwrap_or(name)) => return Ok(None),
@@ -261,18 +273,44 @@ fn domain(text: &[u8]) -> Result<Box<[u8]>, ModifierFault> {
     Ok(name.as_name().to_lower().as_lower().as_wire().into())
 }
 
-/// Reads the address or network of a client, with or without quotation marks.
-fn client(text: &[u8]) -> Result<Prefix, ModifierFault> {
+/// Reads the address or network of a client, or the name of a group, with or without quotation marks.
+fn client(text: &[u8]) -> Result<ClientValue, ModifierFault> {
     let value = match text {
         [b'\'', value @ .., b'\''] | [b'"', value @ .., b'"'] => value,
         value => value,
     };
-    let fault = |fault| match fault {
-        PrefixFault::Address => ModifierFault::ClientName(shown(text)),
-        fault => ModifierFault::Client(shown(text), fault),
-    };
-    let value = std::str::from_utf8(value).map_err(|_| fault(PrefixFault::Address))?;
-    Ok(value.parse::<Prefix>().map_err(fault)?.to_canonical())
+    let parsed = std::str::from_utf8(value).map(str::parse::<Prefix>);
+    match parsed {
+        Ok(Ok(prefix)) => Ok(ClientValue::Prefix(prefix.to_canonical())),
+        // A text with a slash is no name, but a network with a fault.
+        Ok(Err(fault)) if fault != PrefixFault::Address || value.contains(&b'/') => {
+            Err(ModifierFault::Client(shown(text), fault))
+        }
+        _ => word("client", value).map(ClientValue::Name),
+    }
+}
+
+/// Reads the name or a tag of a group.
+fn word(modifier: &'static str, text: &[u8]) -> Result<Box<str>, ModifierFault> {
+    let text = without_escapes(text);
+    match String::from_utf8(text) {
+        Ok(word) if !word.is_empty() && !word.chars().any(char::is_control) => Ok(word.into()),
+        Ok(word) => Err(ModifierFault::Word(modifier, word)),
+        Err(fault) => Err(ModifierFault::Word(modifier, shown(fault.as_bytes()))),
+    }
+}
+
+/// Returns a text without the backslashes before commas, bars and quotation marks.
+fn without_escapes(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match bytes.peek() {
+            Some(b',' | b'|' | b'\'' | b'"') if byte == b'\\' => out.extend(bytes.next()),
+            _ => out.push(byte),
+        }
+    }
+    out
 }
 
 /// The first characters of a text, for a message.

@@ -18,6 +18,26 @@ pub struct PolicyQuery<'q> {
     pub qtype: Type,
     /// The client's address, if it is known. Rules for certain clients do not apply without it.
     pub client: Option<IpAddr>,
+    /// What rules know of the client's group, if it is in one.
+    pub group: Option<&'q GroupFacts>,
+}
+
+/// What rules know of a group of clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupFacts {
+    /// Its name, for `$client`.
+    pub name: String,
+    /// Its tags, for `$ctag`.
+    pub tags: Vec<String>,
+}
+
+/// A value of `$client`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum ClientValue {
+    /// A canonical prefix.
+    Prefix(Prefix),
+    /// The name of a group.
+    Name(Box<str>),
 }
 
 /// Number of a condition of a rule.
@@ -43,6 +63,11 @@ impl<T> Default for Choice<T> {
 }
 
 impl<T: Ord> Choice<T> {
+    /// Whether every value is chosen.
+    fn is_any(&self) -> bool {
+        self.named.is_empty() && self.excluded.is_empty()
+    }
+
     fn sort(&mut self) {
         for values in [&mut self.named, &mut self.excluded] {
             values.sort_unstable();
@@ -62,8 +87,10 @@ impl<T: Ord> Choice<T> {
 pub(crate) struct Condition {
     /// `$dnstype`.
     pub(crate) types: Choice<Type>,
-    /// `$client`; canonical prefixes.
-    pub(crate) clients: Choice<Prefix>,
+    /// `$client`.
+    pub(crate) clients: Choice<ClientValue>,
+    /// `$ctag`.
+    pub(crate) tags: Choice<Box<str>>,
     /// `$denyallow`: names in wire form. The rule covers neither them nor names below.
     pub(crate) left_out: Vec<Box<[u8]>>,
 }
@@ -77,6 +104,7 @@ impl Condition {
         }
         self.types.sort();
         self.clients.sort();
+        self.tags.sort();
         self.left_out.sort_unstable();
         self.left_out.dedup();
         self
@@ -84,16 +112,22 @@ impl Condition {
 
     /// Whether it is true of a query.
     pub(crate) fn holds(&self, query: &PolicyQuery<'_>) -> bool {
-        let Condition { types, clients, left_out } = self;
-        let is_client =
-            |prefix: &Prefix| query.client.is_some_and(|client| prefix.contains(client.to_canonical()));
+        let Condition { types, clients, tags, left_out } = self;
+        let is_client = |value: &ClientValue| match value {
+            ClientValue::Prefix(prefix) => {
+                query.client.is_some_and(|client| prefix.contains(client.to_canonical()))
+            }
+            ClientValue::Name(name) => query.group.is_some_and(|group| *group.name == **name),
+        };
         types.holds(|rtype| *rtype == query.qtype)
             && clients.holds(is_client)
+            && tags.holds(|tag| query.group.is_some_and(|group| group.tags.iter().any(|own| **own == **tag)))
             && !left_out.iter().any(|name| query.name.as_lower().is_at_or_below(LowerName::of_checked(name)))
     }
 
     fn is_about_clients(&self) -> bool {
-        !(self.clients.named.is_empty() && self.clients.excluded.is_empty())
+        let Condition { clients, tags, .. } = self;
+        !(clients.is_any() && tags.is_any())
     }
 }
 

@@ -17,6 +17,7 @@ use wire::{LowerName, LowerNameBuf, Name, NameBuf};
 use crate::adblock::{self, Adblock, MaskText, ModifierFault};
 use crate::conditions::{Choice, Condition};
 use crate::patterns::{Mask, NamePatternFault, Pattern, PatternRoom, Regex};
+use crate::rewrites::RewriteText;
 use crate::rule::{RuleEffect, RuleReach};
 
 /// Most bytes of a line.
@@ -139,7 +140,10 @@ pub(crate) struct ListRule<'n> {
     pub(crate) line: usize,
     pub(crate) covered: Covered<'n>,
     pub(crate) reach: RuleReach,
+    /// With an answer of its own, that of the rule without it.
     pub(crate) effect: RuleEffect,
+    /// The answer of its own.
+    pub(crate) rewrite: Option<&'n RewriteText>,
     pub(crate) condition: &'n Condition,
 }
 
@@ -244,6 +248,7 @@ struct LineReader<'r> {
 const ALWAYS: &Condition = &Condition {
     types: Choice { named: Vec::new(), excluded: Vec::new() },
     clients: Choice { named: Vec::new(), excluded: Vec::new() },
+    tags: Choice { named: Vec::new(), excluded: Vec::new() },
     left_out: Vec::new(),
 };
 
@@ -298,6 +303,7 @@ impl LineReader<'_> {
                     covered: Covered::Name(name),
                     reach: RuleReach::Name,
                     effect: BLOCK,
+                    rewrite: None,
                     condition: ALWAYS,
                 }),
                 Err(fault) => outcome = Err(fault),
@@ -312,7 +318,8 @@ impl LineReader<'_> {
             return Ok(Line::Used);
         }
         let (name, reach) = self.domain_name(word)?;
-        each(ListRule { line, covered: Covered::Name(name), reach, effect: BLOCK, condition: ALWAYS });
+        let (covered, effect, condition) = (Covered::Name(name), BLOCK, ALWAYS);
+        each(ListRule { line, covered, reach, effect, rewrite: None, condition });
         Ok(Line::Used)
     }
 
@@ -352,8 +359,8 @@ impl LineReader<'_> {
             (false, true) => RuleEffect::Allow { important },
             (false, false) => RuleEffect::Block { important },
         };
-        let (line, condition) = (self.number, &modifiers.condition);
-        let mut each = |covered, reach| each(ListRule { line, covered, reach, effect, condition });
+        let (line, condition, rewrite) = (self.number, &modifiers.condition, modifiers.rewrite.as_ref());
+        let mut each = |covered, reach| each(ListRule { line, covered, reach, effect, rewrite, condition });
         let mask = match mask {
             MaskText::Regex(regex) => {
                 let pattern = Pattern::Regex(Regex::read(regex, self.room.as_deref_mut())?);
@@ -577,15 +584,14 @@ mod tests {
                 "||ads.example^$important=1",
                 "the modifier $important has no value, or one that it cannot have",
             ),
-            ("||ads.example^$ctag=device_tv", "the modifier $ctag is not supported"),
-            ("||ads.example^$dnsrewrite=192.0.2.1", "the modifier $dnsrewrite is not supported"),
+            ("||ads.example^$ctag=", "$ctag: \"\" is not a name"),
+            ("||ads.example^$ctag", "the modifier $ctag has no value, or one that it cannot have"),
+            ("||ads.example^$dnsrewrite", "$dnsrewrite: it has no value"),
+            ("||ads.example^$dnsrewrite=192.0.2", "$dnsrewrite: \"192.0.2\" is not a value of its type"),
+            ("@@||ads.example^$dnsrewrite,badfilter", "$dnsrewrite: $badfilter cannot disable it"),
             ("||ads.example^$dnstype=AX", "$dnstype: \"AX\" is not a record type"),
             ("||ads.example^$dnstype=", "$dnstype: \"\" is not a record type"),
             ("||ads.example^$denyallow=a b", "$denyallow: \"a b\" is not a domain name"),
-            (
-                "||ads.example^$client='Frank\\'s laptop'",
-                "$client: \"'Frank\\\\'s laptop'\" is not an address: names of clients are not supported",
-            ),
             (
                 "||ads.example^$client=192.0.2.1/24",
                 "$client: \"192.0.2.1/24\": there are bits behind the length; the network is 192.0.2.0/24",

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use wire::{Ttl, Type};
+use wire::{Rcode, Ttl, Type};
 
 /// A record of a response policy zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,15 @@ pub struct PolicyRecord<'z> {
 /// Number of local data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DataId(pub(crate) u32);
+
+/// What a rule of a list answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rewriting {
+    /// A response code.
+    Code(Rcode),
+    /// A record.
+    Record(DataId),
+}
 
 /// The records of one owner.
 #[derive(Clone, Debug, Default)]

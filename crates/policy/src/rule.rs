@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::conditions::ConditionId;
-use crate::local_data::DataId;
+use crate::local_data::{DataId, Rewriting};
 
 /// Number of a source, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -119,6 +119,20 @@ pub enum RuleEffect {
         /// Blocks do not count even if they are important.
         important: bool,
     },
+    /// A list answers with this (`$dnsrewrite`).
+    Rewrite {
+        /// The answer.
+        to: Rewriting,
+        /// Exceptions do not count, unless they are important too.
+        important: bool,
+    },
+    /// A list exempts the name from rules that answer with this, or from all such rules.
+    KeepAnswer {
+        /// The answer; `None` for all.
+        of: Option<Rewriting>,
+        /// Important rules do not count either.
+        important: bool,
+    },
     /// A list disables the blocks or exceptions of all lists that are equal otherwise (`$badfilter`).
     Disable {
         /// It disables exceptions.
@@ -134,7 +148,10 @@ impl RuleEffect {
         match self {
             RuleEffect::Block { important } => Some(RuleEffect::Disable { exempts: false, important }),
             RuleEffect::Allow { important } => Some(RuleEffect::Disable { exempts: true, important }),
-            RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => None,
+            RuleEffect::Rpz(_)
+            | RuleEffect::Disable { .. }
+            | RuleEffect::Rewrite { .. }
+            | RuleEffect::KeepAnswer { .. } => None,
         }
     }
 }
@@ -218,6 +235,11 @@ impl RuleSets {
         self.sets.push(rules.into());
         self.numbers.insert(rules.into(), number);
         number
+    }
+
+    /// Whether any rule has an effect.
+    pub(crate) fn any(&self, has: impl Fn(&RuleEffect) -> bool) -> bool {
+        self.sets.iter().flatten().any(|rule| has(&rule.effect))
     }
 
     /// Drops what only building needs.

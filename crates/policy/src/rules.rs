@@ -10,11 +10,12 @@ use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 use crate::conditions::{Choice, Condition, ConditionId, Conditions, PolicyQuery};
 use crate::list::{self, Covered, ListFault, ListFormat, ListReport, MAX_FAULTS};
-use crate::local_data::{DataId, LocalData, LocalDataTable, PolicyRecord};
+use crate::local_data::{DataId, LocalData, LocalDataTable, PolicyRecord, Rewriting};
 use crate::names::{NameEntries, NameKeys, NameTable};
 use crate::pattern_table::{PatternEntries, PatternTable};
 use crate::patterns::PatternRoom;
 use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
+use crate::rewrites::{Rewrites, RewritesFound};
 use crate::rpz::{self, Effect, RpzReport, SkippedRecord, Trigger, TriggerName};
 use crate::rule::{RpzAction, Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
 use crate::safe_search;
@@ -25,6 +26,7 @@ pub struct RuleBuilder {
     sets: RuleSets,
     data: LocalDataTable,
     of_answers: AnswerSources,
+    exempting: SourceMask,
     conditions: Conditions,
     qnames: NameEntries,
     patterns: PatternEntries,
@@ -43,6 +45,7 @@ impl RuleBuilder {
             sets: RuleSets::default(),
             data: LocalDataTable::default(),
             of_answers: AnswerSources::default(),
+            exempting: SourceMask::default(),
             conditions: Conditions::default(),
             qnames: NameEntries::default(),
             patterns: PatternEntries::default(),
@@ -154,19 +157,26 @@ impl RuleBuilder {
         text: &[u8],
         exempts: bool,
     ) -> Result<ListReport, ListFault> {
-        let RuleBuilder { keys, sets, conditions, qnames, patterns, .. } = self;
+        let RuleBuilder { keys, sets, data, conditions, qnames, patterns, .. } = self;
         let (mut entries, mut own_patterns, mut room) = (NameEntries::default(), Vec::new(), self.room);
         // Nearly every line is a rule.
         entries.reserve(text.iter().filter(|byte| **byte == b'\n').count());
         // Most rules of a list differ only in their names.
         let mut last: Option<(Rule, SetId)> = None;
         let report = list::read(text, format, Some(&mut room), |rule| {
-            let effect = match rule.effect {
-                RuleEffect::Block { important } if exempts => RuleEffect::Allow { important },
-                RuleEffect::Disable { important, .. } if exempts => {
+            let rewrite = rule.rewrite.map(|rewrite| rewrite.number(data));
+            let effect = match (rewrite, rule.effect) {
+                (Some(Some(to)), RuleEffect::Block { important }) if !exempts => {
+                    RuleEffect::Rewrite { to, important }
+                }
+                (Some(of), RuleEffect::Block { important } | RuleEffect::Allow { important }) => {
+                    RuleEffect::KeepAnswer { of, important }
+                }
+                (_, RuleEffect::Block { important }) if exempts => RuleEffect::Allow { important },
+                (_, RuleEffect::Disable { important, .. }) if exempts => {
                     RuleEffect::Disable { exempts, important }
                 }
-                effect => effect,
+                (_, effect) => effect,
             };
             let condition = conditions.number(rule.condition);
             let own = Rule { source, reach: rule.reach, effect, prefix_len: 0, condition };
@@ -183,12 +193,18 @@ impl RuleBuilder {
         qnames.append(entries);
         patterns.extend(own_patterns);
         self.room = room;
+        if exempts {
+            self.exempting = self.exempting.with(source);
+        }
         Ok(report)
     }
 
     /// Adds the rules about query names that a source has in an earlier snapshot.
     pub fn keep(&mut self, source: SourceId, of: &Rules, as_source: SourceId) {
-        let RuleBuilder { sets, conditions, qnames, patterns, room, .. } = self;
+        if of.exempting.contains(as_source) {
+            self.exempting = self.exempting.with(source);
+        }
+        let RuleBuilder { sets, data, conditions, qnames, patterns, room, .. } = self;
         let mut kept: HashMap<SetId, Option<SetId>> = HashMap::new();
         let mut own_rules = |set| {
             *kept.entry(set).or_insert_with(|| {
@@ -196,7 +212,8 @@ impl RuleBuilder {
                 let mut own: Vec<Rule> = own
                     .map(|rule| {
                         let condition = conditions.take_over(&of.conditions, rule.condition);
-                        Rule { source, condition, ..*rule }
+                        let effect = taken_over(rule.effect, &of.data, data);
+                        Rule { source, condition, effect, ..*rule }
                     })
                     .collect();
                 own.sort_unstable();
@@ -214,6 +231,7 @@ impl RuleBuilder {
             mut sets,
             mut data,
             of_answers,
+            exempting,
             mut conditions,
             qnames,
             patterns,
@@ -228,6 +246,7 @@ impl RuleBuilder {
         let ns_names = NameTable::new(ns_names, &mut sets);
         let [client_ips, ips, ns_ips] =
             [client_ips, ips, ns_ips].map(|entries| PrefixTable::new(entries, &mut sets));
+        let rewrites = sets.any(|effect| matches!(effect, RuleEffect::Rewrite { .. }));
         sets.seal();
         data.seal();
         conditions.seal();
@@ -237,8 +256,10 @@ impl RuleBuilder {
             sets,
             data,
             of_answers,
+            exempting,
             conditions,
             depends_on_client,
+            rewrites,
             qnames,
             patterns,
             ns_names,
@@ -246,6 +267,23 @@ impl RuleBuilder {
             ips,
             ns_ips,
         }
+    }
+}
+
+/// Returns the effect of a rule of an earlier snapshot with the data here.
+fn taken_over(effect: RuleEffect, from: &LocalDataTable, to: &mut LocalDataTable) -> RuleEffect {
+    let mut own = |rewriting| match rewriting {
+        Rewriting::Code(_) => rewriting,
+        Rewriting::Record(data) => {
+            let records: Vec<PolicyRecord<'_>> =
+                from.get(data).into_iter().flat_map(LocalData::records).collect();
+            Rewriting::Record(to.number(&records))
+        }
+    };
+    match effect {
+        RuleEffect::Rewrite { to, important } => RuleEffect::Rewrite { to: own(to), important },
+        RuleEffect::KeepAnswer { of, important } => RuleEffect::KeepAnswer { of: of.map(own), important },
+        effect => effect,
     }
 }
 
@@ -266,9 +304,13 @@ pub struct Rules {
     sets: RuleSets,
     data: LocalDataTable,
     of_answers: AnswerSources,
+    /// The lists that only exempt.
+    exempting: SourceMask,
     conditions: Conditions,
     /// Whether any condition is about clients.
     depends_on_client: bool,
+    /// Whether any rule of a list has an answer of its own.
+    rewrites: bool,
     qnames: NameTable,
     patterns: PatternTable,
     ns_names: NameTable,
@@ -333,6 +375,11 @@ pub struct Decision {
 }
 
 impl Rules {
+    /// Whether a source is a list that only exempts.
+    pub fn only_exempts(&self, source: SourceId) -> bool {
+        self.exempting.contains(source)
+    }
+
     /// Number of names, patterns and prefixes that have rules.
     pub fn len(&self) -> usize {
         let names = self.qnames.len() + self.ns_names.len() + self.patterns.len();
@@ -380,6 +427,36 @@ impl Rules {
             });
         }
         decision
+    }
+
+    /// Whether any rule of a list has an answer of its own.
+    #[inline]
+    pub fn have_rewrites(&self) -> bool {
+        self.rewrites
+    }
+
+    /// Returns the answer that rules of lists give to a query, if any does.
+    #[cold]
+    pub fn rewrites_of(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> Option<Rewrites> {
+        let mut found = RewritesFound::default();
+        let mut take = |skip, set| {
+            for rule in self.sets.rules(set).iter().filter(|rule| {
+                sources.contains(rule.source)
+                    && rule.reach.covers(skip)
+                    && self.conditions.hold(rule.condition, query)
+            }) {
+                match rule.effect {
+                    RuleEffect::Rewrite { to, important } => found.add(rule.source, to, important),
+                    RuleEffect::KeepAnswer { of, important } => found.keep(of, important),
+                    _ => {}
+                }
+            }
+        };
+        self.qnames.suffixes(&self.keys, query.name, &mut take);
+        if self.patterns.len() > 0 {
+            self.patterns.find(query.name.as_lower(), |set| take(0, set));
+        }
+        found.answer(|data| self.local_data(data).any(|record| record.rtype == Type::CNAME))
     }
 
     /// Adds those rules of a set to a decision that apply to a query.
@@ -437,7 +514,7 @@ impl Rules {
 
     /// Returns the rule for the name of a name server (NSDNAME).
     pub fn of_server_name(&self, name: &HashedName, sources: &SourceMask) -> Option<Match> {
-        let query = PolicyQuery { name, qtype: Type::NS, client: None };
+        let query = PolicyQuery { name, qtype: Type::NS, client: None, group: None };
         let mut decision = Decision::default();
         self.ns_names.suffixes(&self.keys, name, |skip, set| {
             self.take_all(&mut decision, set, (skip, TriggerKind::NsDname), &query, sources);
@@ -449,7 +526,10 @@ impl Rules {
 /// The rank of an effect of lists; the highest decides.
 fn rank(effect: RuleEffect) -> u8 {
     match effect {
-        RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => 0,
+        RuleEffect::Rpz(_)
+        | RuleEffect::Disable { .. }
+        | RuleEffect::Rewrite { .. }
+        | RuleEffect::KeepAnswer { .. } => 0,
         RuleEffect::Block { important: false } => 1,
         RuleEffect::Allow { important: false } => 2,
         RuleEffect::Block { important: true } => 3,
@@ -467,7 +547,10 @@ impl Decision {
             RuleEffect::Rpz(_) if self.rpz.is_none_or(|now| found.rule.source < now.rule.source) => {
                 self.rpz = Some(found);
             }
-            RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => {}
+            RuleEffect::Rpz(_)
+            | RuleEffect::Disable { .. }
+            | RuleEffect::Rewrite { .. }
+            | RuleEffect::KeepAnswer { .. } => {}
             effect => {
                 let order = |rule: &Rule, effect| (rank(effect), Reverse(rule.source));
                 let now = self.list.map(|now| order(&now.rule, now.rule.effect));
@@ -503,7 +586,7 @@ mod tests {
 
     /// The rules for a query of type A.
     fn of_query(rules: &Rules, name: &HashedName, client: Option<IpAddr>, sources: &SourceMask) -> Decision {
-        rules.of_query(&PolicyQuery { name, qtype: Type::A, client }, sources)
+        rules.of_query(&PolicyQuery { name, qtype: Type::A, client, group: None }, sources)
     }
 
     const CLIENT: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));

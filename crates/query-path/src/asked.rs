@@ -1,5 +1,6 @@
 //! The input of a source of answers.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use transfer::tsig::Verified;
@@ -8,6 +9,7 @@ use wire::Name;
 use wire::hash::HashedName;
 
 use crate::request::{QueryQuestion, Request};
+use crate::rule_note::RuleNote;
 use crate::stats::QueryStats;
 
 /// A query as memory and sources receive it.
@@ -32,6 +34,8 @@ pub struct Asked<'a> {
     pub verified: Option<&'a Verified>,
     /// The counters of the worker that answers.
     pub stats: &'a QueryStats,
+    /// The rule of a policy that decides the query, for logs: memory and sources set it.
+    pub rule: &'a Cell<Option<RuleNote>>,
 }
 
 impl<'a> Asked<'a> {

@@ -18,6 +18,7 @@ use wire::{Name, NameBuf};
 use crate::log::Role;
 use crate::refusal::{Answered, Refusal};
 use crate::request::Request;
+use crate::rule_note::RuleNote;
 use crate::signature::Signature;
 use crate::stats::QueryStats;
 use crate::zone_facts::ZoneFacts;
@@ -90,6 +91,8 @@ pub(crate) struct Waiting {
     pub(crate) signature: Option<Box<Signature>>,
     /// The server that the newest part of the answer was received from, for the query log.
     pub(crate) upstream: Option<SocketAddr>,
+    /// The rule of a policy that decides the query, for logs.
+    pub(crate) rule: Option<RuleNote>,
 }
 
 /// A query whose late answer is ready.
@@ -136,6 +139,13 @@ impl Responder {
     pub fn set_upstream(&mut self, upstream: Option<SocketAddr>) {
         if let Some(waiting) = &mut self.waiting {
             waiting.upstream = upstream;
+        }
+    }
+
+    /// Records the rule of a policy that decides the query, for logs.
+    pub fn set_rule(&mut self, rule: Option<RuleNote>) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.rule = rule;
         }
     }
 

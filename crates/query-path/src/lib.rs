@@ -30,6 +30,7 @@
 //! | `signature` | verifies signed queries and signs their replies |
 //! | [`late`] | state of queries whose answer is pending, and the queue back to their worker |
 //! | `log` | the traits of query logs, which receive each whole query before its reply, and each reply; and of failure logs: SERVFAIL and invalid TSIG |
+//! | `rule_note` | the rule of a policy that decides a query, as logs receive it |
 //! | `zone_facts` | EXPIRE and ZONEVERSION in OPT, for queries that request them |
 //! | `settings`, [`stats`] | state that all workers share, and its replacement; the counters of one worker |
 //!
@@ -74,6 +75,7 @@ mod refusal;
 pub mod request;
 mod rotation;
 mod route;
+mod rule_note;
 mod settings;
 mod signature;
 pub mod source;
@@ -85,10 +87,11 @@ mod zones;
 pub use asked::Asked;
 pub use chaos::Identity;
 pub use late::{Responder, WorkerState};
-pub use log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role};
+pub use log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role, RuleLog};
 pub use memory::{Both, Either, LookupKey, Memory, MemoryResult};
 pub use pipeline::{BATCH, Worker};
 pub use refusal::{Answered, Refusal};
+pub use rule_note::{RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};
 pub use settings::{Engine, EngineConfig};
 pub use source::{Operation, Promise, Responders, Source, SourceReply, Sources};
 pub use stats::QueryStats;

@@ -10,6 +10,7 @@ use wire::{Name, Rcode};
 
 use crate::refusal::Refusal;
 use crate::request::Request;
+use crate::rule_note::RuleNote;
 
 /// The role in which the server answers a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub struct LoggedReply<'a> {
     pub info: Option<ErrorInfo>,
     /// The server that the newest part of the answer was received from, if this query needed one.
     pub upstream: Option<SocketAddr>,
+    /// The rule of a policy that decided the query.
+    pub rule: Option<RuleNote>,
 }
 
 /// Logs queries that get SERVFAIL, invalid TSIG, and requests that the gate refuses. Must neither block nor
@@ -82,4 +85,15 @@ pub trait QueryLog: Send + Sync {
 
     /// Logs the reply to a query. It is not called for a query that is answered with a stream of messages.
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>);
+
+    /// Logs a query that gets no reply by a rule.
+    fn withheld(&self, query: &LoggedQuery<'_>, rule: &RuleNote) {
+        let _ = (query, rule);
+    }
+}
+
+/// Counts queries that a rule of a policy decides. Must neither block nor fail.
+pub trait RuleLog: Send + Sync {
+    /// Counts a query, by the name that the client wrote.
+    fn decided(&self, client: &Client, qname: Name<'_>, rule: &RuleNote);
 }

@@ -42,6 +42,7 @@ use crate::memory::{LookupKey, Memory, MemoryResult};
 use crate::refusal::{Answered, Refusal};
 use crate::request::{QueryQuestion, Request};
 use crate::route::Route;
+use crate::rule_note::RuleNote;
 use crate::settings::{Engine, Shared};
 use crate::signature::Signature;
 use crate::source::{Operation, Responders, SourceReply};
@@ -259,22 +260,31 @@ impl<M: Memory> Worker<M> {
     /// Answers a query whose late answer is ready.
     fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
         let Worker { account, shared, names, .. } = self;
-        let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, upstream } =
+        let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, .. } =
             &*ready.waiting;
+        let Waiting { upstream, rule, .. } = *ready.waiting;
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);
-        let (fill, message) = match ready.settled {
-            Settled::Sections(fill) => (Some(fill), Vec::new()),
-            Settled::Message(message) => (None, message),
-            Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
-            Settled::NoReply => return (*to, count(Outcome::Drop, stats)),
-        };
         let (client, may_recurse) = (&to.client, *may_recurse);
         let (config, signed) = (&*shared.config, signature.as_deref());
         let frame =
             ReplyFrame::new(FramedQuery { request, packet: head, client }, may_recurse, config, signed, None);
         let served = || Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
+        if let Some(rule) = &rule {
+            count_rule(shared, &frame, rule);
+        }
+        let (fill, message) = match ready.settled {
+            Settled::Sections(fill) => (Some(fill), Vec::new()),
+            Settled::Message(message) => (None, message),
+            Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
+            Settled::NoReply => {
+                if let (Some(log), Some(rule)) = (&shared.log, &rule) {
+                    log.withheld(&logged(&frame, *received, served()), rule);
+                }
+                return (*to, count(Outcome::Drop, stats));
+            }
+        };
         let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
         let reply = passed_on.unwrap_or_else(|| {
             let mut b = frame.begin(out, names);
@@ -288,7 +298,7 @@ impl<M: Memory> Worker<M> {
         });
         frame.account(reply, stats);
         if let Some(log) = &shared.log {
-            let reply = logged_reply(reply, out, *upstream);
+            let reply = logged_reply(reply, out, upstream, rule);
             log.reply(&logged(&frame, *received, served()), &reply);
         }
         (*to, Outcome::Reply(reply.len))
@@ -337,7 +347,8 @@ impl<'a, M: Memory> Round<'a, M> {
         let seal = signed.filter(|signature| case.route.is_signed_for(signature));
         let frame =
             ReplyFrame::new(FramedQuery { request, packet, client }, may_recurse, config, seal, agent);
-        QueryContext { frame, round: self, case, signed, elsewhere: Cell::new(false) }
+        let (elsewhere, rule) = (Cell::new(false), Cell::new(None));
+        QueryContext { frame, round: self, case, signed, elsewhere, rule }
     }
 
     /// Returns the agent domain for error reports about the zone that answers (RFC 9567 §6.2), unless the
@@ -360,6 +371,8 @@ struct QueryContext<'a, M: Memory> {
     signed: Option<&'a Signature>,
     /// Whether neither a zone nor the cache answers, so that a source was asked.
     elsewhere: Cell<bool>,
+    /// The rule of a policy that decides the query, for logs.
+    rule: Cell<Option<RuleNote>>,
 }
 
 /// The decision about a query.
@@ -387,6 +400,9 @@ impl<M: Memory> QueryContext<'_, M> {
             Disposition::Deferred => return Outcome::Pending,
             Disposition::Other(outcome) => return self.unanswered(outcome),
         };
+        if let Some(rule) = &self.rule.get() {
+            count_rule(shared, &self.frame, rule);
+        }
         self.note(answered);
         let reply = self.frame.end(&mut b, question_only, answered, || self.facts());
         let reply = self.frame.seal(reply, out);
@@ -463,8 +479,20 @@ impl<M: Memory> QueryContext<'_, M> {
         let ReplyFrame { request, packet, client, may_recurse, .. } = self.frame;
         let verified = self.signed.and_then(Signature::verified);
         let Round { account, received, .. } = *self.round;
-        let (stats, qname) = (&account.stats, &self.case.qname);
-        Asked { packet, client, received, request, question, qname, may_recurse, resolves, verified, stats }
+        let (stats, qname, rule) = (&account.stats, &self.case.qname, &self.rule);
+        Asked {
+            packet,
+            client,
+            received,
+            request,
+            question,
+            qname,
+            may_recurse,
+            resolves,
+            verified,
+            stats,
+            rule,
+        }
     }
 
     /// Defers a query that needs other servers, so that answers from zones and cache are sent first. Returns
@@ -582,6 +610,7 @@ impl<M: Memory> QueryContext<'_, M> {
             facts,
             signature,
             upstream: None,
+            rule: None,
         };
         Responder::new(waiting, self.round.account)
     }
@@ -646,7 +675,7 @@ impl<M: Memory> QueryContext<'_, M> {
     fn log(&self, log: &dyn QueryLog, reply: FinishedReply, out: &[u8]) {
         let query = self.logged();
         log.query(&query);
-        log.reply(&query, &logged_reply(reply, out, None));
+        log.reply(&query, &logged_reply(reply, out, None, self.rule.get()));
     }
 
     /// Counts an outcome that is no reply, and logs its query.
@@ -654,6 +683,12 @@ impl<M: Memory> QueryContext<'_, M> {
     fn unanswered(&self, outcome: Outcome) -> Outcome {
         if let Some(log) = &self.round.shared.log {
             log.query(&self.logged());
+        }
+        if let (Outcome::Drop, Some(rule)) = (&outcome, &self.rule.get()) {
+            count_rule(self.round.shared, &self.frame, rule);
+            if let Some(log) = &self.round.shared.log {
+                log.withheld(&self.logged(), rule);
+            }
         }
         count(outcome, &self.round.account.stats)
     }
@@ -696,9 +731,23 @@ fn logged<'a>(frame: &ReplyFrame<'a>, received: Instant, served: Served<'a>) -> 
 }
 
 /// A reply for the query log. It lies at the start of `out`.
-fn logged_reply(reply: FinishedReply, out: &[u8], upstream: Option<SocketAddr>) -> LoggedReply<'_> {
+fn logged_reply(
+    reply: FinishedReply,
+    out: &[u8],
+    upstream: Option<SocketAddr>,
+    rule: Option<RuleNote>,
+) -> LoggedReply<'_> {
     let FinishedReply { rcode, truncated, info, len } = reply;
-    LoggedReply { message: &out[..len], rcode, truncated, info, upstream }
+    LoggedReply { message: &out[..len], rcode, truncated, info, upstream, rule }
+}
+
+/// Counts a query that a rule of a policy decides.
+#[cold]
+fn count_rule<M>(shared: &Shared<M>, frame: &ReplyFrame<'_>, rule: &RuleNote) {
+    if let Some(log) = &shared.rules {
+        let qname = frame.request.question.map_or(Name::ROOT, |question| question.name(frame.packet));
+        log.decided(frame.client, qname, rule);
+    }
 }
 
 /// Returns the refusal if it is one that is logged as a failure.

@@ -8,7 +8,7 @@ use wire::NameBuf;
 use wire::hash::HashKey;
 
 use crate::chaos::Identity;
-use crate::log::{FailureLog, QueryLog};
+use crate::log::{FailureLog, QueryLog, RuleLog};
 use crate::memory::Memory;
 use crate::source::Sources;
 
@@ -57,6 +57,7 @@ pub(crate) struct Shared<M> {
     pub(crate) config: Arc<EngineConfig>,
     pub(crate) log: Option<Arc<dyn QueryLog>>,
     pub(crate) failures: Option<Arc<dyn FailureLog>>,
+    pub(crate) rules: Option<Arc<dyn RuleLog>>,
 }
 
 impl<M: Clone> Clone for Shared<M> {
@@ -68,6 +69,7 @@ impl<M: Clone> Clone for Shared<M> {
             config: Arc::clone(&self.config),
             log: self.log.clone(),
             failures: self.failures.clone(),
+            rules: self.rules.clone(),
         }
     }
 }
@@ -75,8 +77,8 @@ impl<M: Clone> Clone for Shared<M> {
 impl<M: Memory> Engine<M> {
     /// Returns an engine that answers from `memory`, and asks `sources` for other names and operations.
     pub fn new(memory: M, sources: Sources, config: EngineConfig) -> Self {
-        let keys = Arc::default();
-        let shared = Shared { memory, sources, keys, config: Arc::new(config), log: None, failures: None };
+        let (keys, config) = (Arc::default(), Arc::new(config));
+        let shared = Shared { memory, sources, keys, config, log: None, failures: None, rules: None };
         Engine { shared: ArcSwap::from_pointee(shared) }
     }
 
@@ -124,6 +126,11 @@ impl<M: Memory> Engine<M> {
     /// Starts or stops the query log.
     pub fn set_query_log(&self, log: Option<Arc<dyn QueryLog>>) {
         self.change(|shared| shared.log = log.clone());
+    }
+
+    /// Starts or stops counting queries that rules decide.
+    pub fn set_rule_log(&self, log: Option<Arc<dyn RuleLog>>) {
+        self.change(|shared| shared.rules = log.clone());
     }
 
     /// Sets the log of failures.

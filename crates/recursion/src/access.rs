@@ -102,20 +102,21 @@ impl Access {
     /// Returns the action for a client's query.
     #[inline]
     pub fn of(&self, client: &Client) -> AccessAction {
-        if self.deciding(client) & self.allow != 0 { AccessAction::Allow } else { AccessAction::Refuse }
+        if self.deciding(client, 0) & self.allow != 0 { AccessAction::Allow } else { AccessAction::Refuse }
     }
 
-    /// Returns the number of the first rule that a client's query matches.
+    /// Returns the number of the first rule that a client's query matches. The address of the client is
+    /// in the prefixes of the rules in `known_otherwise`, too: a bit for each.
     #[inline]
-    pub fn first(&self, client: &Client) -> Option<usize> {
-        let first = self.deciding(client);
+    pub fn first(&self, client: &Client, known_otherwise: u64) -> Option<usize> {
+        let first = self.deciding(client, known_otherwise);
         (first != 0).then_some(first.trailing_zeros() as usize)
     }
 
     /// Returns the bit of the first rule that a client's query matches; 0 if it matches none.
     #[inline]
-    fn deciding(&self, client: &Client) -> u64 {
-        let from = self.from.mask(client.peer.ip().to_canonical());
+    fn deciding(&self, client: &Client, known_otherwise: u64) -> u64 {
+        let from = self.from.mask(client.peer.ip().to_canonical()) | known_otherwise;
         let mut fits = from & self.by_transport.get(client.transport.index()).copied().unwrap_or(0);
         if fits & self.with_local != 0 {
             fits &= !self.with_local | self.naming(client.local.ip().to_canonical());

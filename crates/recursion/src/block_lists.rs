@@ -8,9 +8,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use policy::{Decision, Match, PolicyQuery, RuleEffect, Rules, SourceId, SourceMask};
+use policy::{Decision, Match, PolicyQuery, Rewrites, RuleEffect, Rules, SourceId, SourceMask};
+use query_path::{RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};
 use resolver::QueryKey;
-use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{
@@ -19,7 +19,7 @@ use wire::message::{
 use wire::{Class, Malformed, Name, Rcode, Ttl, Type};
 
 use crate::count::SharedCount;
-use crate::groups::ClientGroups;
+use crate::groups::{ClientGroups, GroupClient, GroupView};
 use crate::rpz::{PolicyZone, RpzOptions, RpzOverride};
 
 /// What clients get for a blocked name.
@@ -62,6 +62,10 @@ pub struct BlockLists {
     disabled: SourceMask,
     groups: Option<ClientGroups>,
     lists: Arc<[BlockList]>,
+    /// The names of all sources, for logs.
+    names: Arc<[SourceName]>,
+    /// Stands in place of a zone for answers of lists.
+    rewriter: Arc<PolicyZone>,
     ttl: Ttl,
 }
 
@@ -105,6 +109,8 @@ impl BlockLists {
             };
             *to = to.with(SourceId(number));
         }
+        let of_zones = zones.iter().map(|zone| SourceName::new(&zone.name.as_name().to_string()));
+        let names = of_zones.chain(lists.iter().map(|list| SourceName::new(&list.name))).collect();
         BlockLists {
             rules: Arc::new(rules),
             zones: zones.into(),
@@ -113,6 +119,8 @@ impl BlockLists {
             disabled,
             groups: None,
             lists: lists.into(),
+            names,
+            rewriter: Arc::new(PolicyZone::of_lists(ttl)),
             ttl,
         }
     }
@@ -150,10 +158,51 @@ impl BlockLists {
         self.ttl
     }
 
+    /// Returns what counts for a client.
+    #[inline]
+    pub fn group_of(&self, client: GroupClient<'_>) -> GroupView<'_> {
+        match &self.groups {
+            Some(groups) => groups.of(client),
+            None => GroupView { sources: &self.sources, facts: None },
+        }
+    }
+
     /// The sources whose rules count for a client.
     #[inline]
-    pub fn sources_of(&self, client: &Client) -> &SourceMask {
-        self.groups.as_ref().map_or(&self.sources, |groups| groups.of(client))
+    pub fn sources_of(&self, client: GroupClient<'_>) -> &SourceMask {
+        self.group_of(client).sources
+    }
+
+    /// Returns the answer that rules of lists give to a query, unless an allow list exempts it: `decided` is
+    /// the rule of lists that decides otherwise.
+    #[inline]
+    pub fn rewrites(
+        &self,
+        query: &PolicyQuery<'_>,
+        sources: &SourceMask,
+        decided: Option<&Match>,
+    ) -> Option<Rewrites> {
+        if !self.rules.have_rewrites() {
+            return None;
+        }
+        let is_exempt = decided.is_some_and(|found| {
+            matches!(found.rule.effect, RuleEffect::Allow { .. })
+                && self.rules.only_exempts(found.rule.source)
+        });
+        if is_exempt { None } else { self.rules.rewrites_of(query, sources) }
+    }
+
+    /// What holds for answers of lists, in place of a zone.
+    pub(crate) fn rewriter(&self) -> &PolicyZone {
+        &self.rewriter
+    }
+
+    /// Counts a query that a list answers.
+    pub(crate) fn count_rewrite(&self, of: &Rewrites) {
+        let list = usize::from(of.source.0).checked_sub(self.zones.len());
+        if let Some(list) = list.and_then(|list| self.lists.get(list)) {
+            list.blocked.add();
+        }
     }
 
     /// Whether what the rules say depends on the client.
@@ -189,6 +238,29 @@ impl BlockLists {
         self.lists.get(usize::from(of.rule.source.0).checked_sub(self.zones.len())?)
     }
 
+    /// Returns what logs receive of a rule of this source.
+    pub(crate) fn note(
+        &self,
+        source: SourceId,
+        action: RuleAction,
+        trigger: RuleTrigger,
+    ) -> Option<RuleNote> {
+        let number = usize::from(source.0);
+        let kind = if number < self.zones.len() { SourceKind::Zone } else { SourceKind::List };
+        Some(RuleNote { action, trigger, kind, source: *self.names.get(number)? })
+    }
+
+    /// Returns what logs receive of the rule of a list.
+    pub(crate) fn note_blocked(&self, blocked: Blocked) -> Option<RuleNote> {
+        let action = match self.lists.get(blocked.list)?.answer {
+            BlockAnswer::NxDomain => RuleAction::NxDomain,
+            BlockAnswer::NoData => RuleAction::NoData,
+            BlockAnswer::Addresses(_) => RuleAction::LocalData,
+        };
+        let number = u8::try_from(self.zones.len() + blocked.list).ok()?;
+        self.note(SourceId(number), action, RuleTrigger::Qname)
+    }
+
     /// Returns what the rule blocks, if it is a block.
     #[inline]
     pub(crate) fn blocked(&self, by: &Match) -> Option<Blocked> {
@@ -216,7 +288,7 @@ impl BlockLists {
     pub(crate) fn blocks_alias(
         &self,
         key: &HashKey,
-        client: &Client,
+        client: GroupClient<'_>,
         message: &[u8],
         answers: u16,
     ) -> Option<Blocked> {
@@ -227,14 +299,14 @@ impl BlockLists {
     fn find_alias(
         &self,
         key: &HashKey,
-        client: &Client,
+        client: GroupClient<'_>,
         message: &[u8],
         answers: u16,
     ) -> Result<Option<Blocked>, Malformed> {
         let (_, mut parser) = Parser::new(message)?;
         let (mut hashed, mut far, mut is_first) = (HashedName::new(), Vec::new(), true);
-        let (question, sources) = (parser.question()?, self.sources_of(client));
-        let client = Some(client.peer.ip());
+        let (question, GroupView { sources, facts: group }) = (parser.question()?, self.group_of(client));
+        let client = Some(client.client.peer.ip());
         for _ in 0..answers {
             let record = parser.record()?;
             match record.rtype {
@@ -246,12 +318,12 @@ impl BlockLists {
             if std::mem::take(&mut is_first) {
                 hashed.set(key, parser.name_at(record.owner_at)?.as_name());
                 let qtype = question.qtype;
-                if self.exempts(&PolicyQuery { name: &hashed, qtype, client }, sources) {
+                if self.exempts(&PolicyQuery { name: &hashed, qtype, client, group }, sources) {
                     return Ok(None);
                 }
             }
             hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
-            let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client };
+            let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client, group };
             if let Some(blocked) = self.blocks(&query, sources) {
                 return Ok(Some(blocked.of_alias()));
             }
@@ -346,7 +418,7 @@ pub(crate) fn hash_target(
 }
 
 /// RDATA of the SOA record of blocked names: no server, no mailbox, serial number 1, and the TTL as MINIMUM.
-fn soa(ttl: Ttl) -> [u8; 22] {
+pub(crate) fn soa(ttl: Ttl) -> [u8; 22] {
     let mut rdata = [0; 22];
     let numbers: [u32; 5] = [1, 3600, 1200, 604_800, ttl.as_secs()];
     for (to, number) in rdata[2..].as_chunks_mut().0.iter_mut().zip(numbers) {
@@ -381,9 +453,9 @@ mod tests {
         BlockLists::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
     }
 
-    fn client() -> Client {
+    fn client() -> transport::Client {
         let local = ([127, 0, 0, 1], 53).into();
-        Client { peer: local, local, transport: transport::Transport::Udp }
+        transport::Client { peer: local, local, transport: transport::Transport::Udp }
     }
 
     fn usual(answer: BlockAnswer) -> BlockLists {
@@ -398,7 +470,7 @@ mod tests {
 
     /// A query of type A for a name.
     fn of_a(name: &HashedName) -> PolicyQuery<'_> {
-        PolicyQuery { name, qtype: Type::A, client: None }
+        PolicyQuery { name, qtype: Type::A, client: None, group: None }
     }
 
     #[test]
@@ -419,7 +491,8 @@ mod tests {
         let lists = usual(BlockAnswer::NxDomain);
         let found = |question: &str, answers: &[&str]| {
             let answered = u16::try_from(answers.len()).expect("few");
-            lists.blocks_alias(&key(), &client(), &response(question, answers, &[]), answered).is_some()
+            let asking = GroupClient { client: &client(), key: None };
+            lists.blocks_alias(&key(), asking, &response(question, answers, &[]), answered).is_some()
         };
         let chain = ["www.example. 60 CNAME cdn.example.", "cdn.example. 60 CNAME t.Ads.example."];
         assert!(found("www.example. A", &chain));
@@ -436,7 +509,7 @@ mod tests {
         let found = |rules: &str, exceptions: &str| {
             let lists = lists(&[(rules, BlockAnswer::NxDomain), (exceptions, BlockAnswer::NoData)]);
             let message = response("www.example. A", &["www.example. 60 CNAME t.ads.example."], &[]);
-            lists.blocks_alias(&key(), &client(), &message, 1).is_some()
+            lists.blocks_alias(&key(), GroupClient { client: &client(), key: None }, &message, 1).is_some()
         };
         let none = "# none\n";
         assert!(found("||ads.example^$dnstype=CNAME\n", none));

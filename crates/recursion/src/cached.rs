@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
-use policy::{Match, PolicyQuery, SourceId};
-use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal};
+use policy::{Match, PolicyQuery, Rewrites, SourceId, TriggerKind};
+use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal, RuleAction, RuleNote};
 use resolver::{ClientPrefix, Partition, QueryKey};
 use transport::Client;
 use wire::hash::{HashKey, HashedName};
@@ -14,8 +14,9 @@ use wire::{Class, Type};
 use crate::access::AccessAction;
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
+use crate::groups::{GroupClient, GroupView};
 use crate::message::ReplyOptions;
-use crate::rpz::RpzOrder;
+use crate::rpz::{PolicyZone, RpzOrder, noted_trigger};
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
 
@@ -35,16 +36,20 @@ struct On {
 /// Where the answer to a query is looked up.
 pub struct CacheLocation(Found);
 
+/// The zone that exempts a query from rules, and what its rule is about.
+type Exemption = (SourceId, TriggerKind);
+
 /// What was found for a query before its answer is read.
 #[derive(Clone, Copy)]
 enum Found {
     /// The position of its answer in the cache. No rule applies to the query if a policy zone exempts it.
-    Entry { lead: Lead, cache_view: CacheView, exempt_by: Option<SourceId> },
+    Entry { lead: Lead, cache_view: CacheView, exempt_by: Option<Exemption> },
     /// A list blocks the name.
     Blocked(Blocked),
     /// A response policy zone has a rule about the name.
     Rpz(Match),
-    /// The rules depend on the client; the position of its answer in the cache, if any.
+    /// The rules depend on the client, or a list has an answer of its own; the position of the query's answer
+    /// in the cache, if any.
     ByClient(Option<(Lead, CacheView)>),
     /// The servers that are queried for the name depend on the client, and so does the answer.
     ByPartition,
@@ -112,13 +117,14 @@ impl On {
         &self,
         entry: Option<(Lead, CacheView)>,
         asked: &Asked<'_>,
-    ) -> (Option<(Lead, CacheView)>, Option<SourceId>, Gate) {
+    ) -> (Option<(Lead, CacheView)>, Option<Exemption>, Gate) {
         let policy = &self.policy;
         let Some(lists) = &policy.lists else { return (entry, None, Gate::Open) };
-        let (query, sources) = (policy_query(asked), lists.sources_of(asked.client));
+        let GroupView { sources, facts } = lists.group_of(rule_client(asked));
+        let query = PolicyQuery { group: facts, ..policy_query(asked) };
         match policy.gate(&query, sources, query.qtype, asked.question.qclass) {
             Gate::Rpz(rule) if policy.exempts(&rule, sources, asked.request.dnssec_ok()) => {
-                (entry, Some(rule.rule.source), Gate::Open)
+                (entry, Some((rule.rule.source, rule.trigger)), Gate::Open)
             }
             gate => (entry, None, gate),
         }
@@ -184,14 +190,16 @@ impl Memory for Cached {
                 return Some(CacheLocation(Found::ByClient(entry())));
             }
             let (qtype, sources) = (question.qtype, lists.sources());
-            let query = PolicyQuery { name: qname, qtype, client: None };
+            let query = PolicyQuery { name: qname, qtype, client: None, group: None };
             match policy.gate(&query, sources, qtype, question.qclass) {
                 Gate::Open => {}
                 Gate::Blocked(blocked) => return Some(CacheLocation(Found::Blocked(blocked))),
                 Gate::Rpz(rule) if policy.exempts(&rule, sources, request.dnssec_ok()) => {
-                    exempt_by = Some(rule.rule.source);
+                    exempt_by = Some((rule.rule.source, rule.trigger));
                 }
                 Gate::Rpz(rule) => return Some(CacheLocation(Found::Rpz(rule))),
+                // Its answer is large, and decided again.
+                Gate::Rewrite(_) => return Some(CacheLocation(Found::ByClient(None))),
             }
         }
         entry().map(|(lead, cache_view)| CacheLocation(Found::Entry { lead, cache_view, exempt_by }))
@@ -227,14 +235,16 @@ impl Memory for Cached {
         match (lists, gate) {
             (Some(lists), Gate::Blocked(blocked)) => {
                 lists.count_disabled(&policy_query(asked));
+                asked.rule.set(lists.note_blocked(blocked));
                 return Ok(MemoryResult::Answer(Some(lists.write(blocked, asked.name(), qtype, b))));
             }
             (Some(lists), Gate::Rpz(rule)) => return Ok(by_rule(lists, &rule, asked, b)),
+            (Some(lists), Gate::Rewrite(rewrites)) => return Ok(by_list(lists, &rewrites, asked, b)),
             _ => {}
         }
         let Some((lead, cache_view)) = entry else { return Ok(MemoryResult::Nothing) };
         let (lists, exempting) = (lists.filter(|_| exempt_by.is_none()), lists.zip(exempt_by));
-        if lists.is_some_and(|lists| lists.needs_servers(lists.sources_of(asked.client))) {
+        if lists.is_some_and(|lists| lists.needs_servers(lists.sources_of(rule_client(asked)))) {
             return Ok(MemoryResult::Nothing);
         }
         if qtype == Type::AAAA && policy.dns64.is_some() {
@@ -248,13 +258,14 @@ impl Memory for Cached {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 b.advance(hit.len, hit.counts);
                 if let Some(lists) = lists.filter(|lists| lists.look_at(b.written(), from, hit.counts[0])) {
-                    let (client, answers) = (asked.client, hit.counts[0]);
+                    let (client, answers) = (rule_client(asked), hit.counts[0]);
                     if lists.has_rule_about_answer(&self.key, client, b.written(), answers) {
                         return Ok(MemoryResult::Nothing);
                     }
                     if let Some(blocked) = lists.blocks_alias(&self.key, client, b.written(), answers) {
                         b.rollback(question_only);
                         b.flags(|now| *now = header);
+                        asked.rule.set(lists.note_blocked(blocked));
                         let info = lists.write(blocked, asked.name(), qtype, b);
                         return Ok(MemoryResult::Answer(Some(info)));
                     }
@@ -267,8 +278,9 @@ impl Memory for Cached {
             }
             _ => return Ok(MemoryResult::Nothing),
         }
-        if let Some((lists, source)) = exempting {
+        if let Some((lists, (source, trigger))) = exempting {
             lists.count_exempt(source);
+            asked.rule.set(lists.note(source, RuleAction::Passthru, noted_trigger(trigger)));
         }
         if let Some(lists) = &policy.lists {
             lists.count_disabled(&policy_query(asked));
@@ -281,7 +293,54 @@ impl Memory for Cached {
 #[inline]
 fn policy_query<'q>(asked: &Asked<'q>) -> PolicyQuery<'q> {
     let (qtype, client) = (asked.question.qtype, Some(asked.client.peer.ip()));
-    PolicyQuery { name: asked.qname, qtype, client }
+    PolicyQuery { name: asked.qname, qtype, client, group: None }
+}
+
+/// Returns the client of a query, as groups see it.
+#[inline]
+pub(crate) fn rule_client<'q>(asked: &Asked<'q>) -> GroupClient<'q> {
+    GroupClient { client: asked.client, key: asked.verified.map(|verified| verified.key().name().as_name()) }
+}
+
+/// Answers a query with the answer of lists, if no lookup is needed.
+#[cold]
+fn by_list(
+    lists: &BlockLists,
+    rewrites: &Rewrites,
+    asked: &Asked<'_>,
+    b: &mut Builder<'_>,
+) -> MemoryResult<'static> {
+    let order = RpzOrder::Rewrites(rewrites);
+    let qtype = asked.question.qtype;
+    if qtype.is_meta() || lists.alias(order, asked.name(), qtype).is_some() {
+        return MemoryResult::Nothing;
+    }
+    lists.count_rewrite(rewrites);
+    answer_by(lists, lists.rewriter(), order, lists.note_rewrite(rewrites), asked, b)
+}
+
+/// Answers a query as a zone or lists order.
+fn answer_by(
+    lists: &BlockLists,
+    zone: &PolicyZone,
+    order: RpzOrder<'_>,
+    note: Option<RuleNote>,
+    asked: &Asked<'_>,
+    b: &mut Builder<'_>,
+) -> MemoryResult<'static> {
+    asked.rule.set(note);
+    lists.count_disabled(&policy_query(asked));
+    match order {
+        RpzOrder::Drop => return MemoryResult::NoReply,
+        RpzOrder::TcpOnly => b.flags(|header| header.set_truncated(true)),
+        _ => {
+            b.learn(asked.name(), Offset::QNAME);
+            if let Err(Full) = lists.write_order(zone, order, asked.name(), asked.question.qtype, b) {
+                b.flags(|header| header.set_truncated(true));
+            }
+        }
+    }
+    MemoryResult::Answer(zone.info)
 }
 
 /// Answers a query by a rule of a response policy zone about its name, if no lookup is needed.
@@ -302,23 +361,12 @@ fn by_rule(
     };
     if needs_lookup
         || qtype.is_meta()
-        || lists.must_wait(rule, lists.sources_of(asked.client), asked.request.dnssec_ok())
+        || lists.must_wait(rule, lists.sources_of(rule_client(asked)), asked.request.dnssec_ok())
     {
         return MemoryResult::Nothing;
     }
     zone.counts.of(order.kind()).add();
-    lists.count_disabled(&policy_query(asked));
-    match order {
-        RpzOrder::Drop => return MemoryResult::NoReply,
-        RpzOrder::TcpOnly => b.flags(|header| header.set_truncated(true)),
-        _ => {
-            b.learn(asked.name(), Offset::QNAME);
-            if let Err(Full) = lists.write_order(zone, order, asked.name(), qtype, b) {
-                b.flags(|header| header.set_truncated(true));
-            }
-        }
-    }
-    MemoryResult::Answer(zone.info)
+    answer_by(lists, zone, order, lists.note_order(rule, order), asked, b)
 }
 
 /// Returns the cache key of a query.

@@ -96,7 +96,9 @@ impl Service {
 
     /// Carries out a step of a client's query, or the next one.
     pub(crate) fn go_on(&self, policy: &Policy, mut waiting: Box<Waiting>, taken: Option<Step>, now: Now) {
-        match taken.unwrap_or_else(|| self.next_step(policy, &mut waiting.query_state, now)) {
+        let step = taken.unwrap_or_else(|| self.next_step(policy, &mut waiting.query_state, now));
+        waiting.responder.set_rule(waiting.query_state.rewrite.rule);
+        match step {
             Step::Reply(reply) => {
                 let Waiting { mut responder, query_state, .. } = *waiting;
                 responder.set_upstream(query_state.upstream);

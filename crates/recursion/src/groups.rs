@@ -1,24 +1,50 @@
 //! Groups of clients: which response policy zones and lists count for each client.
 
-use policy::SourceMask;
+use policy::{GroupFacts, SourceMask};
 use transport::Client;
+use wire::{LowerNameBuf, Name};
 
 use crate::access::{Access, AccessRule, TooManyRules};
 
 /// A group of clients and the sources of rules that count for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientGroup {
+    /// What rules of lists know of it.
+    pub facts: GroupFacts,
     /// Which clients are in it; its action does not matter.
     pub clients: AccessRule,
+    /// Clients whose queries these TSIG keys sign are in it, from any address, under the other conditions of
+    /// `clients`.
+    pub keys: Vec<LowerNameBuf>,
     /// The sources.
     pub sources: SourceMask,
+}
+
+/// A client, as groups see it.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupClient<'q> {
+    /// Its address and transport.
+    pub client: &'q Client,
+    /// The TSIG key that signed its query.
+    pub key: Option<Name<'q>>,
+}
+
+/// What counts for a client.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupView<'g> {
+    /// The sources of rules.
+    pub sources: &'g SourceMask,
+    /// What rules of lists know of its group, if it is in one.
+    pub facts: Option<&'g GroupFacts>,
 }
 
 /// All groups. A client is in the first group that it matches.
 #[derive(Clone, Debug)]
 pub struct ClientGroups {
     clients: Access,
-    groups: Box<[SourceMask]>,
+    /// TSIG keys, each with the bits of its groups.
+    keys: Box<[(LowerNameBuf, u64)]>,
+    groups: Box<[(SourceMask, GroupFacts)]>,
     others: SourceMask,
 }
 
@@ -30,7 +56,17 @@ impl ClientGroups {
     pub fn new(groups: &[ClientGroup], others: SourceMask) -> Result<Self, TooManyRules> {
         let clients: Vec<AccessRule> = groups.iter().map(|group| group.clients.clone()).collect();
         let clients = Access::new(&clients)?;
-        Ok(ClientGroups { clients, groups: groups.iter().map(|group| group.sources).collect(), others })
+        let mut keys: Vec<(LowerNameBuf, u64)> = Vec::new();
+        for (number, group) in groups.iter().enumerate() {
+            for key in &group.keys {
+                match keys.iter_mut().find(|(other, _)| other == key) {
+                    Some((_, bits)) => *bits |= 1 << number,
+                    None => keys.push((*key, 1 << number)),
+                }
+            }
+        }
+        let groups = groups.iter().map(|group| (group.sources, group.facts.clone())).collect();
+        Ok(ClientGroups { clients, keys: keys.into(), groups, others })
     }
 
     /// The sources for clients in no group.
@@ -38,16 +74,81 @@ impl ClientGroups {
         &self.others
     }
 
-    /// Returns the sources for a client.
+    /// Returns what counts for a client.
     #[inline]
-    pub(crate) fn of(&self, client: &Client) -> &SourceMask {
-        let group = self.clients.first(client).and_then(|number| self.groups.get(number));
-        group.unwrap_or(&self.others)
+    pub fn of(&self, GroupClient { client, key }: GroupClient<'_>) -> GroupView<'_> {
+        let by_key = match key {
+            Some(key) => self.by_key(key),
+            None => 0,
+        };
+        match self.clients.first(client, by_key).and_then(|number| self.groups.get(number)) {
+            Some((sources, facts)) => GroupView { sources, facts: Some(facts) },
+            None => GroupView { sources: &self.others, facts: None },
+        }
+    }
+
+    /// Returns the bits of the groups of a TSIG key. Queries are signed rarely, and the keys are few.
+    #[cold]
+    fn by_key(&self, key: Name<'_>) -> u64 {
+        let found = self.keys.iter().find(|(own, _)| own.as_name() == key);
+        found.map_or(0, |(_, bits)| *bits)
     }
 
     /// Keeps these sources only, of all groups.
     pub(crate) fn retain(&mut self, sources: &SourceMask) {
-        let all = self.groups.iter_mut().chain(std::iter::once(&mut self.others));
-        all.for_each(|own| *own = own.and(sources));
+        let own = self.groups.iter_mut().map(|(own, _)| own);
+        own.chain(std::iter::once(&mut self.others)).for_each(|own| *own = own.and(sources));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::SourceId;
+    use transport::Transport;
+    use wire::NameBuf;
+
+    use super::*;
+    use crate::access::AccessAction;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().expect("a name")
+    }
+
+    fn group(number: u8, from: &str, keys: &[&str]) -> ClientGroup {
+        let from = from.split_whitespace().map(|text| text.parse().expect("a network")).collect();
+        ClientGroup {
+            facts: GroupFacts { name: format!("g{number}"), tags: Vec::new() },
+            clients: AccessRule { action: AccessAction::Allow, from, local: None, transports: None },
+            keys: keys.iter().map(|key| name(key).as_name().to_lower()).collect(),
+            sources: SourceMask::default().with(SourceId(number)),
+        }
+    }
+
+    #[test]
+    fn a_client_is_in_the_first_group_by_address_or_key() {
+        let groups = [
+            group(0, "", &["phone.", "both."]),
+            group(1, "192.0.2.0/24", &[]),
+            group(2, "198.51.100.1", &["tablet.", "both."]),
+        ];
+        let groups = ClientGroups::new(&groups, SourceMask::ALL).expect("few");
+        let of = |peer: [u8; 4], key: Option<&str>| {
+            let client = Client {
+                peer: (peer, 1).into(),
+                local: ([127, 0, 0, 1], 53).into(),
+                transport: Transport::Udp,
+            };
+            let key = key.map(name);
+            let key = key.as_ref().map(NameBuf::as_name);
+            groups.of(GroupClient { client: &client, key }).facts.map(|facts| facts.name.clone())
+        };
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(of([192, 0, 2, 1], None), named("g1"));
+        assert_eq!(of([192, 0, 2, 1], Some("PHONE.")), named("g0"), "names of keys have no letter case");
+        assert_eq!(of([192, 0, 2, 1], Some("tablet.")), named("g1"), "the first");
+        assert_eq!(of([203, 0, 113, 1], Some("tablet.")), named("g2"));
+        assert_eq!(of([203, 0, 113, 1], Some("both.")), named("g0"));
+        assert_eq!(of([203, 0, 113, 1], Some("other.")), None);
+        assert_eq!(of([203, 0, 113, 1], None), None);
     }
 }

@@ -87,6 +87,9 @@ mod validation;
 mod waiter;
 
 pub use access::{Access, AccessAction, AccessRule, TooManyRules};
+/// Name of the policy zone that safe search is shown as.
+pub const SAFE_SEARCH: &str = "safe-search.";
+
 pub use block_lists::{BlockAnswer, BlockList, BlockLists, Blocked};
 pub use cache_views::Domain;
 pub use cached::Cached;
@@ -94,7 +97,7 @@ pub use completion::LookupCompletion;
 pub use count::SharedCount;
 pub use dns64::{Dns64, Dns64Config, Dns64Fault, Dns64Made};
 pub use failures::{FailureCause, FailureCounts};
-pub use groups::{ClientGroup, ClientGroups};
+pub use groups::{ClientGroup, ClientGroups, GroupClient, GroupView};
 pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,

@@ -90,7 +90,7 @@ impl Partitions {
     /// Returns the partition of a client.
     #[inline]
     pub(crate) fn of(&self, client: &Client) -> Partition {
-        let group = self.clients.first(client).and_then(|number| self.groups.get(number));
+        let group = self.clients.first(client, 0).and_then(|number| self.groups.get(number));
         group.copied().unwrap_or(self.others)
     }
 

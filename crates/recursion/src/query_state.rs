@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use policy::PolicyQuery;
+use policy::{GroupFacts, PolicyQuery};
 use resolver::{Budget, ClientPrefix, Partition, QueryKey};
-use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode, Type};
 
+use crate::groups::GroupClient;
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
 use crate::quota::ValidationQuota;
 use crate::rewrite_state::RewriteState;
@@ -59,9 +59,9 @@ pub(crate) struct Links {
 
 impl QueryState {
     /// The state of a new query of `client`.
-    pub(crate) fn new(policy: &Policy, asked: QueryKey, client: &Client) -> Self {
-        let address = client.peer.ip();
-        let partition = policy.partition_of(client);
+    pub(crate) fn new(policy: &Policy, asked: QueryKey, client: GroupClient<'_>) -> Self {
+        let address = client.client.peer.ip();
+        let partition = policy.partition_of(client.client);
         let asked = in_partition(policy, partition, asked);
         // A validating client must see the signed data (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;
@@ -135,11 +135,16 @@ impl QueryState {
     }
 
     /// Returns what rules may depend on, for the next name or a target of its aliases.
-    pub(crate) fn policy_query<'n>(&self, name: &'n HashedName, qtype: Type) -> PolicyQuery<'n> {
+    pub(crate) fn policy_query<'n>(
+        &self,
+        name: &'n HashedName,
+        qtype: Type,
+        group: Option<&'n GroupFacts>,
+    ) -> PolicyQuery<'n> {
         // A rule for certain types is about the records that a client gets of a name.
         let is_alias = name.as_lower() != self.asked.name.as_lower();
         let qtype = if is_alias { Type::CNAME } else { qtype };
-        PolicyQuery { name, qtype, client: Some(self.rewrite.client.peer.ip()) }
+        PolicyQuery { name, qtype, client: Some(self.rewrite.client.peer.ip()), group }
     }
 
     /// Continues with the chain's next name, unless the chain is too long or a loop.

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use cache::Now;
 use policy::{Match, PolicyQuery, SourceMask};
-use query_path::Refusal;
+use query_path::{Refusal, RuleNote};
 use resolver::{Partition, QueryKey};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
@@ -17,6 +17,7 @@ use wire::message::{Builder, Compressor, MAX_MESSAGE, Parser};
 use wire::{Header, LowerName, LowerNameBuf, Malformed, Rcode, Type};
 
 use crate::block_lists::BlockLists;
+use crate::groups::GroupView;
 use crate::known::Known;
 use crate::message::{Message, Piece, Reply, join, links_to};
 use crate::query_state::{QueryState, in_partition};
@@ -25,9 +26,6 @@ use crate::rpz::{PolicyZone, RpzOrder, TargetTooLong};
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
 use crate::waiter::Waiting;
-
-/// Most lookups of name servers for one query.
-const MAX_SERVER_LOOKUPS: usize = 48;
 
 /// What becomes of a query by its rules.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
@@ -77,19 +75,27 @@ impl Service {
         let QueryKey { name, qtype, qclass, dnssec_ok, .. } = query_state.next;
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), name.as_name());
-        let sources = lists.sources_of(&query_state.rewrite.client);
-        let query = query_state.policy_query(&hashed, qtype);
+        let GroupView { sources, facts } = lists.group_of(query_state.rewrite.rule_client());
+        let query = query_state.policy_query(&hashed, qtype, facts);
+        let is_asked = name == query_state.asked.name;
         lists.count_disabled(&query);
         match policy.gate(&query, sources, qtype, qclass) {
             Gate::Open => None,
             Gate::Rpz(rule) if lists.must_wait(&rule, sources, dnssec_ok) => None,
             Gate::Rpz(rule) => self.apply(lists, query_state, &rule, name, None),
+            // Lists give answers to query names alone, and block the targets of aliases when all are known.
+            Gate::Rewrite(_) if !is_asked => None,
+            Gate::Rewrite(rewrites) => {
+                lists.count_rewrite(&rewrites);
+                let (order, note) = (RpzOrder::Rewrites(&rewrites), lists.note_rewrite(&rewrites));
+                self.apply_order(lists, query_state, (lists.rewriter(), order, note), name, None)
+            }
             Gate::Blocked(blocked) => {
-                let is_asked = name == query_state.asked.name;
                 if !is_asked && self.is_exempt(lists, query_state) {
                     return None;
                 }
                 let blocked = if is_asked { blocked } else { blocked.of_alias() };
+                query_state.rewrite.rule = lists.note_blocked(blocked);
                 let reply = blocked_reply(lists, blocked, &query_state.asked)?;
                 Some(Rewritten::Step(RewriteStep::Reply(reply)))
             }
@@ -102,8 +108,8 @@ impl Service {
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), asked.name.as_name());
         let client = Some(rewrite.client.peer.ip());
-        let query = PolicyQuery { name: &hashed, qtype: asked.qtype, client };
-        lists.exempts(&query, lists.sources_of(&rewrite.client))
+        let GroupView { sources, facts: group } = lists.group_of(rewrite.rule_client());
+        lists.exempts(&PolicyQuery { name: &hashed, qtype: asked.qtype, client, group }, sources)
     }
 
     /// Applies the rules about an answer to the next query, or about a part of it that leads to another name.
@@ -175,7 +181,7 @@ impl Service {
     ) -> Finding {
         let QueryKey { qtype, qclass, dnssec_ok, .. } = query_state.next;
         let keeps_signed = dnssec_ok && !lists.options().break_dnssec;
-        let sources = lists.sources_of(&query_state.rewrite.client);
+        let GroupView { sources, facts } = lists.group_of(query_state.rewrite.rule_client());
         let mut hashed = HashedName::new();
         // The target that a part of a chain leads to is looked up next.
         let count = chain.names.len() - usize::from(leads_on && chain.names.len() > 1);
@@ -187,8 +193,8 @@ impl Service {
             if policy.local(query_state.partition).is_local(&hashed, qtype, qclass) {
                 continue;
             }
-            let mut best =
-                lists.decide(&query_state.policy_query(&hashed, qtype), sources).rpz.map(Candidate::of);
+            let query = query_state.policy_query(&hashed, qtype, facts);
+            let mut best = lists.decide(&query, sources).rpz.map(Candidate::of);
             if at + 1 == chain.names.len() {
                 for address in &chain.addresses {
                     best = first(best, lists.rules().of_answer(*address, sources).map(Candidate::of));
@@ -217,7 +223,7 @@ impl Service {
             None => Finding::None,
         };
         let of_answers = *lists.rules().of_answers();
-        let sources = lists.sources_of(&query_state.rewrite.client);
+        let sources = lists.sources_of(query_state.rewrite.rule_client());
         let may_match = |having: &SourceMask, best: Option<Candidate>| match best {
             Some(Candidate { rule, .. }) => having.has_before(rule.rule.source, sources),
             None => having.meets(sources),
@@ -267,7 +273,20 @@ impl Service {
         let zone = lists.zone(rule)?;
         let order = zone.order(rule);
         zone.counts.of(order.kind()).add();
+        self.apply_order(lists, query_state, (zone, order, lists.note_order(rule, order)), name, links)
+    }
+
+    /// Applies what a zone or lists order to a name, as [`apply`](Self::apply).
+    fn apply_order(
+        &self,
+        lists: &BlockLists,
+        query_state: &mut QueryState,
+        (zone, order, note): (&PolicyZone, RpzOrder<'_>, Option<RuleNote>),
+        name: LowerNameBuf,
+        links: Option<Vec<u8>>,
+    ) -> Option<Rewritten> {
         query_state.rewrite.is_over = true;
+        query_state.rewrite.rule = note;
         let is_exempt = match order {
             RpzOrder::Passthru => true,
             RpzOrder::TcpOnly => query_state.rewrite.client.transport.is_stream(),
@@ -506,7 +525,11 @@ impl ServerLookups<'_> {
         let query = in_partition(policy, query_state.partition, server_query(name, rtype));
         match service.known(policy, &query, query_state.partition, None, now) {
             Known::Answer(piece) => Ok(ServerFacts::read(name, rtype, piece.message.bytes())),
-            Known::Nothing(_) if rewrite.servers.len() < MAX_SERVER_LOOKUPS => {
+            Known::Nothing(_) if rewrite.servers.len() >= usize::from(lists.options().ns_lookups) => {
+                service.stats().ns_lookups_refused.add();
+                Ok(ServerFacts::none(name, rtype))
+            }
+            Known::Nothing(_) => {
                 if lists.options().ns_wait_recurse {
                     return Err(Box::new(query));
                 }
@@ -514,7 +537,7 @@ impl ServerLookups<'_> {
                 service.fetch(query, *client, Some(rewrite.budget.clone()), quota.clone());
                 Ok(ServerFacts::none(name, rtype))
             }
-            Known::Nothing(_) | Known::Link(..) | Known::Failure(_) | Known::Bogus(_) | Known::NoRule => {
+            Known::Link(..) | Known::Failure(_) | Known::Bogus(_) | Known::NoRule => {
                 Ok(ServerFacts::none(name, rtype))
             }
         }

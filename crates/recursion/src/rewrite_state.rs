@@ -2,21 +2,27 @@
 
 use std::net::IpAddr;
 
+use query_path::RuleNote;
 use resolver::{Budget, QueryKey};
 use transport::Client;
 use wire::message::Parser;
 use wire::{Class, Header, LowerNameBuf, Malformed, Name, NameBuf, Ttl, Type};
 
+use crate::groups::GroupClient;
 use crate::message::Piece;
 
 /// The state of rewriting for one query.
 pub(crate) struct RewriteState {
     /// The client.
     pub(crate) client: Client,
+    /// The TSIG key that signed its query.
+    pub(crate) key: Option<Box<NameBuf>>,
     /// Whether no further rule applies: one has rewritten the answer, or exempts the query.
     pub(crate) is_over: bool,
     /// Whether a rule has rewritten the answer.
     pub(crate) is_rewritten: bool,
+    /// The rule that decided the query so far, for logs.
+    pub(crate) rule: Option<RuleNote>,
     /// The SOA record of the zone whose alias leads to the answer: owner, TTL, data.
     pub(crate) soa: Option<(NameBuf, Ttl, Box<[u8]>)>,
     /// The answer that waits for lookups of name servers.
@@ -47,9 +53,11 @@ pub(crate) struct ServerFacts {
 }
 
 impl RewriteState {
-    pub(crate) fn of(client: &Client) -> Self {
+    pub(crate) fn of(client: GroupClient<'_>) -> Self {
         RewriteState {
-            client: *client,
+            client: *client.client,
+            key: client.key.map(|key| Box::new(key.to_buf())),
+            rule: None,
             soa: None,
             is_over: false,
             is_rewritten: false,
@@ -57,6 +65,11 @@ impl RewriteState {
             budget: Budget::default(),
             servers: Vec::new(),
         }
+    }
+
+    /// The client, as groups see it.
+    pub(crate) fn rule_client(&self) -> GroupClient<'_> {
+        GroupClient { client: &self.client, key: self.key.as_deref().map(NameBuf::as_name) }
     }
 
     /// Returns a message with the SOA record of the zone whose alias leads to its answer, if there is one.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use policy::{DataId, Match, RpzAction, RuleEffect};
+use policy::{DataId, Match, Rewrites, RpzAction, RuleEffect, TriggerKind};
+use query_path::{RuleAction, RuleTrigger};
 use wire::edns::ErrorInfo;
-use wire::{Name, NameBuf, Ttl};
+use wire::{Name, NameBuf, Rcode, Ttl};
 
 use crate::count::SharedCount;
 
@@ -33,11 +34,19 @@ pub struct RpzOptions {
     pub ns_wait_recurse: bool,
     /// Name servers of domains with fewer dots are not compared with rules.
     pub min_ns_dots: u8,
+    /// Most lookups of name servers for one query.
+    pub ns_lookups: u16,
 }
 
 impl Default for RpzOptions {
     fn default() -> Self {
-        RpzOptions { break_dnssec: false, qname_wait_recurse: false, ns_wait_recurse: true, min_ns_dots: 1 }
+        RpzOptions {
+            break_dnssec: false,
+            qname_wait_recurse: false,
+            ns_wait_recurse: true,
+            min_ns_dots: 1,
+            ns_lookups: 48,
+        }
     }
 }
 
@@ -120,6 +129,8 @@ pub(crate) enum RpzOrder<'a> {
     TcpOnly,
     Data(DataId),
     Cname(&'a NameBuf),
+    /// The answer of lists.
+    Rewrites(&'a Rewrites),
 }
 
 impl RpzOrder<'_> {
@@ -130,12 +141,51 @@ impl RpzOrder<'_> {
             RpzOrder::Passthru => RewriteKind::Passthru,
             RpzOrder::Drop => RewriteKind::Drop,
             RpzOrder::TcpOnly => RewriteKind::TcpOnly,
-            RpzOrder::Data(_) | RpzOrder::Cname(_) => RewriteKind::LocalData,
+            RpzOrder::Data(_) | RpzOrder::Cname(_) | RpzOrder::Rewrites(_) => RewriteKind::LocalData,
         }
     }
 }
 
+impl RpzOrder<'_> {
+    /// Returns the action as logs receive it.
+    pub(crate) fn noted(self) -> RuleAction {
+        match self {
+            RpzOrder::NxDomain => RuleAction::NxDomain,
+            RpzOrder::NoData => RuleAction::NoData,
+            RpzOrder::Passthru => RuleAction::Passthru,
+            RpzOrder::Drop => RuleAction::Drop,
+            RpzOrder::TcpOnly => RuleAction::TcpOnly,
+            RpzOrder::Rewrites(Rewrites { code: Some(Rcode::NXDOMAIN), .. }) => RuleAction::NxDomain,
+            RpzOrder::Rewrites(Rewrites { code: Some(Rcode::NOERROR), .. }) => RuleAction::NoData,
+            RpzOrder::Data(_) | RpzOrder::Cname(_) | RpzOrder::Rewrites(_) => RuleAction::LocalData,
+        }
+    }
+}
+
+/// Returns what a rule is about, as logs receive it.
+pub(crate) fn noted_trigger(of: TriggerKind) -> RuleTrigger {
+    match of {
+        TriggerKind::ClientIp => RuleTrigger::ClientIp,
+        TriggerKind::Qname => RuleTrigger::Qname,
+        TriggerKind::Ip => RuleTrigger::Ip,
+        TriggerKind::NsDname => RuleTrigger::NsDname,
+        TriggerKind::NsIp => RuleTrigger::NsIp,
+    }
+}
+
 impl PolicyZone {
+    /// Returns what stands in place of a zone for answers of lists, which have this TTL.
+    pub(crate) fn of_lists(ttl: Ttl) -> Self {
+        PolicyZone {
+            name: NameBuf::ROOT,
+            instead: RpzOverride::Given,
+            max_ttl: ttl,
+            soa: None,
+            info: Some(ErrorInfo::FORGED_ANSWER),
+            counts: Arc::default(),
+        }
+    }
+
     /// Returns what a rule of the zone does.
     pub(crate) fn order(&self, of: &Match) -> RpzOrder<'_> {
         let action = match (&self.instead, of.rule.effect) {
@@ -143,9 +193,7 @@ impl PolicyZone {
             (RpzOverride::Action(action), _) => *action,
             (_, RuleEffect::Rpz(action)) => action,
             // Lists have no rules in a zone.
-            (_, RuleEffect::Block { .. } | RuleEffect::Allow { .. } | RuleEffect::Disable { .. }) => {
-                RpzAction::Passthru
-            }
+            (_, _) => RpzAction::Passthru,
         };
         match action {
             RpzAction::NxDomain => RpzOrder::NxDomain,

@@ -1,14 +1,15 @@
 //! The answers that rules of response policy zones make.
 
-use policy::{AnswerSources, Match, PolicyQuery, SourceId, SourceMask};
-use transport::Client;
+use policy::{AnswerSources, Match, PolicyQuery, Rewrites, SourceId, SourceMask};
+use query_path::{RuleNote, RuleTrigger};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Offset, Owner, Parser, Section};
 use wire::{Class, Malformed, Name, NameBuf, Rcode, Ttl, Type};
 
-use crate::block_lists::{BlockLists, hash_target};
+use crate::block_lists::{BlockLists, hash_target, soa};
+use crate::groups::GroupClient;
 use crate::rewrite_state::address;
-use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong, substituted};
+use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong, noted_trigger, substituted};
 
 impl BlockLists {
     /// Returns the zone that has the rule.
@@ -20,6 +21,11 @@ impl BlockLists {
     pub fn action_label(&self, of: &Match) -> Option<&'static str> {
         let kind = self.zone(of)?.order(of).kind();
         RewriteKind::ALL.iter().find(|(other, _)| *other == kind).map(|(_, label)| *label)
+    }
+
+    /// Returns what logs receive of the rule of a zone, which orders this.
+    pub(crate) fn note_order(&self, rule: &Match, order: RpzOrder<'_>) -> Option<RuleNote> {
+        self.note(rule.rule.source, order.noted(), noted_trigger(rule.trigger))
     }
 
     /// Whether a rule about a query name cannot be applied before there is an answer: an earlier zone has
@@ -79,7 +85,7 @@ impl BlockLists {
     pub(crate) fn has_rule_about_answer(
         &self,
         key: &HashKey,
-        client: &Client,
+        client: GroupClient<'_>,
         message: &[u8],
         answers: u16,
     ) -> bool {
@@ -107,7 +113,7 @@ impl BlockLists {
                 }
             } else if record.rtype == Type::CNAME {
                 hash_target(key, &mut parser, &record, &mut hashed, &mut far)?;
-                let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client: None };
+                let query = PolicyQuery { name: &hashed, qtype: Type::CNAME, client: None, group: None };
                 if self.decide(&query, sources).rpz.is_some() {
                     return Ok(true);
                 }
@@ -136,6 +142,12 @@ impl BlockLists {
             RpzOrder::Data(data) => {
                 let record = self.rules().local_data(data).find(|record| record.rtype == Type::CNAME)?;
                 (Name::from_wire(record.rdata).ok()?.to_buf(), record.ttl)
+            }
+            RpzOrder::Rewrites(rewrites) => {
+                let mut records = rewrites.records().flat_map(|data| self.rules().local_data(data));
+                let record = records.find(|record| record.rtype == Type::CNAME)?;
+                // A name of a list is taken as it is.
+                return Some((Ok(Name::from_wire(record.rdata).ok()?.to_buf()), record.ttl));
             }
             _ => return None,
         };
@@ -166,9 +178,35 @@ impl BlockLists {
                     }
                 }
             }
+            (None, RpzOrder::Rewrites(rewrites)) => {
+                for record in rewrites.records().flat_map(|data| self.rules().local_data(data)) {
+                    if record.rtype == qtype || qtype == Type::ANY {
+                        add(record.rtype, record.ttl, record.rdata)?;
+                    }
+                }
+                self.end_rewrite(rewrites, name, b)?;
+            }
             (None, _) => {}
         }
         write_soa(zone, b)
+    }
+
+    /// Sets the response code of an answer of lists, and adds an SOA record if there is no other record,
+    /// so that clients cache it (RFC 2308 §5).
+    fn end_rewrite(&self, rewrites: &Rewrites, name: Name<'_>, b: &mut Builder<'_>) -> Result<(), Full> {
+        let code = rewrites.code.unwrap_or(Rcode::NOERROR);
+        b.set_rcode(code);
+        let is_denial = matches!(code, Rcode::NOERROR | Rcode::NXDOMAIN);
+        if !is_denial || b.count(Section::Answer) > 0 {
+            return Ok(());
+        }
+        let ttl = self.ttl();
+        b.record(Section::Authority, Owner::Name(name), Type::SOA, Class::IN, ttl, &soa(ttl)).map(drop)
+    }
+
+    /// Returns what logs receive of an answer of lists.
+    pub(crate) fn note_rewrite(&self, rewrites: &Rewrites) -> Option<RuleNote> {
+        self.note(rewrites.source, RpzOrder::Rewrites(rewrites).noted(), RuleTrigger::Qname)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use policy::{Decision, Match, PolicyQuery, SourceMask};
+use policy::{Decision, Match, PolicyQuery, Rewrites, SourceMask};
 use resolver::Partition;
 use transport::Client;
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
@@ -132,6 +132,8 @@ pub(crate) enum Gate {
     Blocked(Blocked),
     /// A response policy zone has a rule about it.
     Rpz(Match),
+    /// Lists have an answer of their own.
+    Rewrite(Rewrites),
 }
 
 /// One compiled version of the settings.
@@ -169,10 +171,12 @@ impl Policy {
     ) -> Gate {
         let Some(lists) = &self.lists else { return Gate::Open };
         let Decision { rpz, list } = lists.decide(query, sources);
-        let gate = match (rpz, list.and_then(|rule| lists.blocked(&rule))) {
-            (Some(rule), _) => Gate::Rpz(rule),
-            (None, Some(blocked)) => Gate::Blocked(blocked),
-            (None, None) => return Gate::Open,
+        let rewrites = if rpz.is_none() { lists.rewrites(query, sources, list.as_ref()) } else { None };
+        let gate = match (rpz, rewrites, list.and_then(|rule| lists.blocked(&rule))) {
+            (Some(rule), ..) => Gate::Rpz(rule),
+            (None, Some(rewrites), _) => Gate::Rewrite(rewrites),
+            (None, None, Some(blocked)) => Gate::Blocked(blocked),
+            (None, None, None) => return Gate::Open,
         };
         let is_ours = qclass == Class::IN && !self.local.is_local(query.name, qtype, qclass);
         if is_ours { gate } else { Gate::Open }

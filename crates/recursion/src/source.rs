@@ -9,7 +9,7 @@ use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Section};
 use wire::{Class, LowerNameBuf, Name, Rcode, Ttl, Type};
 
-use crate::cached::query_key;
+use crate::cached::{query_key, rule_client};
 use crate::message::ReplyOptions;
 use crate::query_state::QueryState;
 use crate::service::Service;
@@ -65,7 +65,7 @@ impl Source for RecursiveSource {
         if !is_askable(question.qtype) {
             return SourceReply::Refused(Refusal::because(Rcode::NOTIMP, ErrorInfo::NOT_SUPPORTED));
         }
-        let mut query_state = QueryState::new(&policy, query_key(asked), asked.client);
+        let mut query_state = QueryState::new(&policy, query_key(asked), rule_client(asked));
         if let Some(target) = leads_to {
             query_state = query_state.behind(b.message(), target);
             b.rollback(empty);
@@ -89,7 +89,8 @@ impl Source for RecursiveSource {
     ) -> SourceReply {
         let policy = self.0.policy();
         let target = target.as_lower().to_buf();
-        let query_state = QueryState::new(&policy, query_key(asked), asked.client).behind(links, target);
+        let query_state =
+            QueryState::new(&policy, query_key(asked), rule_client(asked)).behind(links, target);
         self.go(query_state, &policy, asked, b, responders)
     }
 }
@@ -106,7 +107,9 @@ impl RecursiveSource {
     ) -> SourceReply {
         let service = &self.0;
         let now = service.now(asked.received);
-        match service.next_step(policy, &mut query_state, now) {
+        let step = service.next_step(policy, &mut query_state, now);
+        asked.rule.set(query_state.rewrite.rule);
+        match step {
             Step::Reply(reply) => SourceReply::Ready(reply.write(ReplyOptions::of(asked.request), b)),
             Step::Refuse(refusal) => SourceReply::Refused(refusal),
             Step::NoReply => SourceReply::NoReply,

@@ -32,6 +32,8 @@ pub struct RecursionStats {
     pub synthesized: SharedCount,
     /// Answers withheld because of private addresses in them.
     pub withheld: SharedCount,
+    /// Lookups of name servers that a query did not get, because of the limit for one query.
+    pub ns_lookups_refused: SharedCount,
     /// Requests shed because the resolver's queue was full.
     pub shed: SharedCount,
     /// Clients that received SERVFAIL, by cause.

@@ -165,16 +165,17 @@ impl Service {
 
     /// Returns the reply to a query whose answer leads through an alias to a name that a list blocks.
     /// A query that a response policy zone exempts or has rewritten is exempt from lists as well.
-    fn blocked_alias(&self, policy: &Policy, query_state: &QueryState, message: &[u8]) -> Option<Reply> {
+    fn blocked_alias(&self, policy: &Policy, query_state: &mut QueryState, message: &[u8]) -> Option<Reply> {
         let lists = policy.lists.as_deref().filter(|_| !query_state.rewrite.is_over)?;
         let [_, answers, ..] = Header::of(message)?.counts();
         let QueryState { asked, rewrite, .. } = query_state;
-        let client = &rewrite.client;
-        blocked_reply(lists, lists.blocks_alias(self.cache().key(), client, message, answers)?, asked)
+        let blocked = lists.blocks_alias(self.cache().key(), rewrite.rule_client(), message, answers)?;
+        rewrite.rule = lists.note_blocked(blocked);
+        blocked_reply(lists, blocked, asked)
     }
 
     /// Completes the answer with its last piece.
-    fn end(&self, policy: &Policy, query_state: &QueryState, piece: Piece, now: Now) -> Step {
+    fn end(&self, policy: &Policy, query_state: &mut QueryState, piece: Piece, now: Now) -> Step {
         if query_state.authentic
             && !query_state.stale
             && sentinel::lies(&policy.validation, &query_state.asked)

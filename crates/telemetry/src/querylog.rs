@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use query_path::{LoggedQuery, LoggedReply, QueryLog};
+use query_path::{LoggedQuery, LoggedReply, QueryLog, RuleNote, SourceKind};
 use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::name::Name;
@@ -24,9 +24,11 @@ struct LogRecord {
     opcode: Opcode,
     qtype: Option<Type>,
     qclass: Option<Class>,
-    rcode: Rcode,
+    /// `None`: the query got no reply, by a rule.
+    rcode: Option<Rcode>,
     truncated: bool,
     info: Option<ErrorInfo>,
+    rule: Option<RuleNote>,
     bytes: usize,
     recursion_desired: bool,
     /// The UDP size advertised in OPT; `None` without OPT.
@@ -103,6 +105,17 @@ impl QueryLog for QueryLogTap {
     fn query(&self, _: &LoggedQuery<'_>) {}
 
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
+        self.put(query, Some(reply), reply.rule);
+    }
+
+    fn withheld(&self, query: &LoggedQuery<'_>, rule: &RuleNote) {
+        self.put(query, None, Some(*rule));
+    }
+}
+
+impl QueryLogTap {
+    /// Puts a record about a query into the queue, if it is in the sample.
+    fn put(&self, query: &LoggedQuery<'_>, reply: Option<&LoggedReply<'_>>, rule: Option<RuleNote>) {
         if dice() >= self.threshold {
             return;
         }
@@ -115,15 +128,16 @@ impl QueryLog for QueryLogTap {
             opcode: query.request.header.opcode(),
             qtype: question.map(|q| q.qtype),
             qclass: question.map(|q| q.qclass),
-            rcode: reply.rcode,
-            truncated: reply.truncated,
-            info: reply.info,
-            bytes: reply.message.len(),
+            rcode: reply.map(|reply| reply.rcode),
+            truncated: reply.is_some_and(|reply| reply.truncated),
+            info: reply.and_then(|reply| reply.info),
+            rule,
+            bytes: reply.map_or(0, |reply| reply.message.len()),
             recursion_desired: query.request.header.recursion_desired(),
             edns_size: query.request.edns.map(|edns| edns.udp_size),
             dnssec_ok: query.request.dnssec_ok(),
             took: query.received.elapsed(),
-            upstream: reply.upstream,
+            upstream: reply.and_then(|reply| reply.upstream),
             name_len: name.len(),
             zone_len: zone.len(),
         };
@@ -140,6 +154,7 @@ impl RecordWriter<LogRecord> for Lines {
         let (zone, key) = rest.split_at(record.zone_len);
         let name = Name::from_wire(name).unwrap_or(Name::ROOT);
         let (zone, key) = (Name::from_wire(zone).ok(), Name::from_wire(key).ok());
+        let of = |kind, rule: RuleNote| (rule.kind == kind).then(|| rule.source.as_str());
         tracing::info!(
             target: QUERIES,
             client = %record.client.peer,
@@ -150,9 +165,13 @@ impl RecordWriter<LogRecord> for Lines {
             class = record.qclass.map(|c| c.to_string()),
             r#type = record.qtype.map(|t| t.to_string()),
             zone = zone.map(|zone| zone.to_string()),
-            rcode = %record.rcode,
+            rcode = record.rcode.map(tracing::field::display),
             truncated = record.truncated,
             extended_error = record.info.map(|info| info.0),
+            policy_action = record.rule.map(|rule| rule.action.label()),
+            policy_trigger = record.rule.map(|rule| rule.trigger.label()),
+            policy_zone = record.rule.and_then(|rule| of(SourceKind::Zone, rule)),
+            policy_list = record.rule.and_then(|rule| of(SourceKind::List, rule)),
             bytes = record.bytes,
             recursion_desired = record.recursion_desired,
             edns_size = record.edns_size,

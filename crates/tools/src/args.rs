@@ -511,6 +511,17 @@ pub enum CtlForward {
     },
 }
 
+/// What `ctl policy top` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TopWord {
+    /// Query names.
+    Name,
+    /// Clients.
+    Client,
+    /// Policy zones and lists.
+    RuleSource,
+}
+
 /// Commands on block lists.
 #[derive(Debug, Subcommand)]
 pub enum CtlPolicy {
@@ -533,6 +544,18 @@ pub enum CtlPolicy {
         /// The group.
         group: String,
     },
+    /// What is blocked most: names, clients, or policy zones and lists.
+    Top {
+        /// What to count.
+        #[arg(long, value_enum, default_value = "name")]
+        by: TopWord,
+        /// In the last hour, instead of since the start.
+        #[arg(long)]
+        hour: bool,
+        /// How many to show.
+        #[arg(default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        count: u32,
+    },
     /// The rule of the policy zones and lists that decides about a name.
     Test {
         /// The name.
@@ -540,6 +563,9 @@ pub enum CtlPolicy {
         /// The address of a client, for rules about clients.
         #[arg(long, value_name = "ADDRESS")]
         client: Option<IpAddr>,
+        /// The type of the query.
+        #[arg(long = "type", value_name = "TYPE", default_value = "A")]
+        rtype: String,
     },
 }
 

@@ -6,7 +6,9 @@ use std::sync::mpsc::channel;
 
 use fetch::DocumentStore;
 use transport::unix_now;
+use wire::NameBuf;
 use wire::hash::HashKey;
+use zone::Zone;
 use zone_plan::{WantedZones, ZoneSpec};
 
 use super::judge::{self, ZoneVerdict, judge, text_of};
@@ -14,6 +16,7 @@ use crate::args::CheckArgs;
 use crate::print_out;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK};
 use config::lists::{LISTS_FOLDER, ListSource};
+use config::policy_zones;
 use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
@@ -67,7 +70,9 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         return if refused == 0 && bad_lists == 0 { EXIT_OK } else { EXIT_FAULTS };
     }
     let specs = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
-    let mut checked = check_zones(specs, args, &inner_rules);
+    let policy = accepted.config.settings.policy_zones().zones;
+    let policy: Vec<NameBuf> = policy.iter().map(|zone| zone.name).collect();
+    let mut checked = check_zones(specs, args, &inner_rules, &policy);
     for warning in &checked.idle_rules {
         eprint!("{}", accepted.sources.render_as("warning", warning));
     }
@@ -192,8 +197,28 @@ impl Checked {
     }
 }
 
-/// Checks zones on all CPUs and prints their faults in the order of their names.
-fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs, rules: &InnerRules) -> Checked {
+/// Returns the owners of a policy zone that are no triggers, the first with their reasons; none is a fault of
+/// the zone.
+fn unusable_owners(zone: &Zone) -> String {
+    let report = policy_zones::examined(zone);
+    if report.faults == 0 {
+        return String::new();
+    }
+    let name = zone.apex().as_name();
+    let mut out =
+        format!("warning: policy zone {name}: {} owners are no triggers; the first:\n", report.faults);
+    report.first.iter().for_each(|skipped| out += &format!("    {}: {}\n", skipped.owner, skipped.fault));
+    out
+}
+
+/// Checks zones on all CPUs and prints their faults in the order of their names. `policy` are the names of
+/// response policy zones.
+fn check_zones(
+    mut specs: Vec<ZoneSpec>,
+    args: &CheckArgs,
+    rules: &InnerRules,
+    policy: &[NameBuf],
+) -> Checked {
     specs.sort_by(|a, b| a.name().cmp(&b.name()));
     let (key, specs, next) = (HashKey::random(), &specs, &AtomicUsize::new(0));
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(specs.len().max(1));
@@ -209,8 +234,14 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs, rules: &InnerRules) -
                         judge(spec, &key, args.errors, args.dnssec.then(|| unix_now().to_serial()), false);
                     let code = judge::exit_code(&examined, args.fail_on);
                     let idle = examined.zone.as_ref().map_or_else(Vec::new, |zone| rules.idle(zone));
+                    let mut text = text_of(spec, &examined);
+                    if let Some(zone) =
+                        examined.zone.as_ref().filter(|_| policy.iter().any(|of| of.as_name() == spec.name()))
+                    {
+                        text += &unusable_owners(zone);
+                    }
                     // The thread that prints exists while there are zones.
-                    let _ = done.send((at, text_of(spec, &examined), ZoneVerdict::on(&examined), code, idle));
+                    let _ = done.send((at, text, ZoneVerdict::on(&examined), code, idle));
                 }
             });
         }

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use transport::unix_now;
 
-use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone};
+use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone, TopWord};
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use control::protocol::{self, AcceptedVersion, AnswerLine, ControlCommand};
+use control::protocol::{self, AcceptedVersion, AnswerLine, ControlCommand, TopKind};
 use control::socket::default_paths;
 use wire::UnixTime;
 use wording::{moment, reason};
@@ -139,8 +139,16 @@ fn about_policy(verb: &CtlPolicy) -> ControlCommand {
             ControlCommand::PolicyPause { group: group.clone(), time: Some(time.clone()) }
         }
         CtlPolicy::Resume { group } => ControlCommand::PolicyPause { group: group.clone(), time: None },
-        CtlPolicy::Test { name, client } => {
-            ControlCommand::PolicyTest { name: name.clone(), client: *client }
+        CtlPolicy::Top { by, hour, count } => {
+            let by = match by {
+                TopWord::Name => TopKind::Name,
+                TopWord::Client => TopKind::Client,
+                TopWord::RuleSource => TopKind::RuleSource,
+            };
+            ControlCommand::PolicyTop { by, count: *count as usize, hour: *hour }
+        }
+        CtlPolicy::Test { name, client, rtype } => {
+            ControlCommand::PolicyTest { name: name.clone(), client: *client, rtype: Some(rtype.clone()) }
         }
     }
 }
@@ -270,6 +278,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
                 _ => "there are no block lists\n".into(),
             }
         }
+        (CtlVerb::Policy(CtlPolicy::Top { .. }), top @ Value::Object(_)) => top_text(top),
         (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
             format!("{}\n", map.get("text").map(flat).unwrap_or_default())
         }
@@ -356,7 +365,11 @@ fn source_text(source: &Value) -> String {
             } else {
                 format!(": paused until {until}")
             };
-            format!("group {}{paused}\n", flat(&source["name"]))
+            let hosts = source["host_addresses"].as_array().into_iter().flatten();
+            let hosts: Vec<String> = hosts.map(flat).collect();
+            let hosts =
+                if hosts.is_empty() { String::new() } else { format!("; hosts: {}", hosts.join(", ")) };
+            format!("group {}{paused}{hosts}\n", flat(&source["name"]))
         }
         _ => list_text(source),
     }
@@ -382,6 +395,28 @@ fn policy_zone_text(zone: &Value) -> String {
     }
     let first = zone["first_unusable"].as_array().into_iter().flatten();
     first.for_each(|line| out += &format!("    {}\n", flat(line)));
+    out
+}
+
+/// Returns what is blocked most as text.
+fn top_text(top: &Value) -> String {
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let period = if top["period"] == "hour" { "in the last hour" } else { "since the start" };
+    let mut out = format!("{} blocked queries {period}\n", number(&top["queries"]));
+    let by = top["by"].as_str().unwrap_or_default();
+    let entries = top["top"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let width = entries.first().map_or(0, |first| flat(&first["queries"]).len());
+    for entry in entries {
+        let error = match number(&entry["error"]) {
+            0 => String::new(),
+            error => format!(" (at most {error} too many)"),
+        };
+        out += &format!("{:>width$}  {}{error}\n", flat(&entry["queries"]), flat(&entry[by]));
+    }
+    let dropped = number(&top["dropped"]);
+    if dropped > 0 {
+        out += &format!("{dropped} queries were not counted: their queue was full\n");
+    }
     out
 }
 

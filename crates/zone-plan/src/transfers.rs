@@ -80,7 +80,8 @@ pub(crate) fn unknown_keys(config: &Configuration, keys: &TsigKeys) -> Vec<Diagn
     let of_root = of_root.iter().flat_map(|recursive| recursive.local_root_keys());
     let named = peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys)).chain(of_root);
     let of_others = named.filter_map(|key| unknown_key(&key.value, key.place.as_ref(), keys));
-    of_grants.chain(of_others).collect()
+    let of_groups = config.settings.group_keys().filter_map(|(key, place)| unknown_key(&key, place, keys));
+    of_grants.chain(of_others).chain(of_groups).collect()
 }
 
 /// Returns a fault if a key does not exist.

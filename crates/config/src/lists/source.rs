@@ -141,6 +141,8 @@ impl PolicyList {
                 let fault = Diagnostic::at(url.place.as_ref(), "a list has a `file` or a `url`, not both");
                 faults.push(fault.also(file.place.as_ref(), "the file is here"));
             }
+            // A source with a fault of its own is reported.
+            (None, None) if file.place.is_some() || url.place.is_some() => {}
             (None, None) => {
                 let message = format!("the list `{}` has neither `file` nor `url`", self.name.value);
                 faults.push(Diagnostic::at(block.place.as_ref(), message));

@@ -280,6 +280,7 @@ impl<'s> RecursiveConfig<'s> {
         resolver.times.check(faults);
         resolver.asking.check(faults);
         asking::check(forwards, stubs, &groups.names(), opened, faults);
+        partitions::check(forwards, stubs, groups, faults);
         access::check(access, faults);
         // A block that could not be read is missing here, and its fault is already reported.
         if !*resolver.iterating.iterate && forwards.is_empty() && stubs.is_empty() && faults.is_empty() {

@@ -9,6 +9,7 @@ use resolver::Partition;
 use super::asking::{Forward, Stub};
 use crate::addresses::ServerAddress;
 use crate::interfaces::Interfaces;
+use crate::report::Diagnostic;
 use crate::table::read::At;
 
 /// The groups of clients that rules may name.
@@ -17,6 +18,8 @@ pub(crate) trait NamedGroups: Debug {
     fn names(&self) -> Vec<&str>;
     /// Returns the clients of each group in order, on a machine with these interfaces.
     fn clients(&self, interfaces: &Interfaces) -> Vec<AccessRule>;
+    /// Returns the first group with clients by MAC address or TSIG key, if there is one.
+    fn beyond_address(&self) -> Option<&str>;
 }
 
 /// What a rule is for.
@@ -107,6 +110,26 @@ fn fingerprint(text: &str) -> u32 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
     ((hash >> 32) as u32 ^ hash as u32).max(1)
+}
+
+/// Reports rules of groups beside groups whose clients are not known by their address alone: a rule's answers
+/// are kept apart by address, interface and transport.
+pub(super) fn check(
+    forwards: &[At<Forward>],
+    stubs: &[At<Stub>],
+    groups: &dyn NamedGroups,
+    faults: &mut Vec<Diagnostic>,
+) {
+    let Some(beyond) = groups.beyond_address() else { return };
+    let of_forwards = forwards.iter().filter_map(|rule| rule.groups.value.as_ref());
+    let of_stubs = stubs.iter().filter_map(|rule| rule.groups.value.as_ref());
+    if let Some(named) = of_forwards.chain(of_stubs).find_map(|groups| groups.first()) {
+        let message = format!(
+            "rules of groups need groups by address, interface and transport alone, and `{beyond}` has a MAC \
+             address or a key"
+        );
+        faults.push(Diagnostic::at(named.place.as_ref(), message));
+    }
 }
 
 #[cfg(test)]

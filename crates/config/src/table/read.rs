@@ -169,7 +169,8 @@ impl<'t, 'i> Fields<'t, 'i> {
         let place = Some(reader.place(node.span()));
         match T::read(node, reader) {
             Some(value) => Some(At { value, place }),
-            None => default.map(At::unwritten),
+            // Its place says that it is written, with a fault that is reported.
+            None => default.map(|value| At { value, place }),
         }
     }
 

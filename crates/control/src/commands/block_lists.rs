@@ -12,13 +12,15 @@ use super::CommandResult;
 use super::recursion::RecursiveParts;
 use crate::fault::{ArgumentFault, CommandFault};
 use crate::parts::ServerParts;
+use crate::protocol::TopKind;
 use config::lists::ListSource;
 use config::policy_groups::DEFAULT_GROUP;
 use config::table::value::parse_duration;
 use config::zone_name::zone_name;
-use policy::{Match, PolicyQuery, RuleEffect, RuleReach, TriggerKind};
-use recursion::{BlockLists, RewriteKind};
+use policy::{Match, PolicyQuery, Rewrites, RuleEffect, RuleReach, TriggerKind};
+use recursion::{BlockLists, GroupClient, RewriteKind};
 use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
+use telemetry::policy_top::{PolicyTopList, TopBy};
 
 /// Returns the state of every response policy zone, then of every list.
 pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
@@ -53,7 +55,14 @@ pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> Co
     };
     let zones = zones(recursive).into_iter();
     let groups = recursive.lists.groups().into_iter();
-    let group = |(name, paused): (String, Option<UnixTime>)| json!({"name": name, "kind": "group", "paused_until": paused.map(UnixTime::as_secs)});
+    let group = |(name, paused): (String, Option<UnixTime>)| {
+        json!({
+            "name": name,
+            "kind": "group",
+            "paused_until": paused.map(UnixTime::as_secs),
+            "host_addresses": recursive.lists.host_addresses(&name),
+        })
+    };
     let lists = recursive.lists.status().into_iter().map(one);
     Ok(zones
         .chain(lists)
@@ -108,6 +117,38 @@ fn zones(recursive: &Recursive) -> Vec<Value> {
     zones.into_iter().zip(rules).map(one).collect()
 }
 
+/// Most names, clients or sources in one answer.
+const MOST_TOP: usize = 100_000;
+
+/// Returns what the policy zones and lists block most.
+pub(super) fn top(
+    RecursiveParts { frontend, .. }: RecursiveParts<'_>,
+    by: TopKind,
+    count: usize,
+    last_hour: bool,
+) -> CommandResult {
+    let (of, word) = match by {
+        TopKind::Name => (TopBy::Name, "name"),
+        TopKind::Client => (TopBy::Client, "client"),
+        TopKind::RuleSource => (TopBy::RuleSource, "rule_source"),
+    };
+    if frontend.policy_top.size() == 0 {
+        return Err(CommandFault::NoTop);
+    }
+    let found = frontend.policy_top.list(of, last_hour, count.clamp(1, MOST_TOP));
+    let PolicyTopList { total, entries, others } = found.ok_or(CommandFault::Stopping)?;
+    let entry =
+        |(text, queries, error): (String, u64, u64)| json!({word: text, "queries": queries, "error": error});
+    Ok(json!({
+        "by": word,
+        "period": if last_hour { "hour" } else { "start" },
+        "queries": total,
+        "top": entries.into_iter().map(entry).collect::<Vec<_>>(),
+        "others_at_most": others,
+        "dropped": frontend.policy_top.dropped(),
+    }))
+}
+
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(7 * 86_400);
 
@@ -130,17 +171,23 @@ pub(super) fn pause(
     })
 }
 
-/// Returns the rule that decides about a name, queried by a client if there is one.
+/// Returns the rule that decides about a name, queried by a client if there is one, for a type (A if it
+/// is empty).
 pub(super) fn test(
     RecursiveParts { recursive, .. }: RecursiveParts<'_>,
     text: &str,
     client: Option<IpAddr>,
+    rtype: &str,
 ) -> CommandResult {
     let name = zone_name(text).map_err(ArgumentFault::Name)?;
+    let qtype = match rtype {
+        "" => Type::A,
+        text => text.parse().map_err(|_| ArgumentFault::Type(text.into()))?,
+    };
     if recursive.lists.in_force().is_none() {
         return Ok(json!({"result": "no-rule", "text": "there are no policy zones and no lists"}));
     }
-    let found = decided(recursive, name.as_name(), client);
+    let found = decided(recursive, name.as_name(), client, qtype);
     let none = || json!({"result": "no-rule", "text": "no policy zone and no list has a rule for it"});
     Ok(found.unwrap_or_else(none))
 }
@@ -153,18 +200,65 @@ pub(super) fn asking(client: IpAddr) -> Client {
 }
 
 /// Returns the rule that decides about a query name, if there is one.
-pub(super) fn decided(recursive: &Recursive, name: Name<'_>, client: Option<IpAddr>) -> Option<Value> {
+pub(super) fn decided(
+    recursive: &Recursive,
+    name: Name<'_>,
+    client: Option<IpAddr>,
+    qtype: Type,
+) -> Option<Value> {
     let rules = recursive.lists.in_force()?;
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name);
-    let query = PolicyQuery { name: &hashed, qtype: Type::A, client };
-    let sources = client.map_or(rules.sources(), |client| rules.sources_of(&asking(client)));
+    let asking = client.map(asking);
+    let view = asking.as_ref().map(|client| rules.group_of(GroupClient { client, key: None }));
+    let (sources, group) = view.map_or((rules.sources(), None), |view| (view.sources, view.facts));
+    let query = PolicyQuery { name: &hashed, qtype, client, group };
     let found = rules.decide(&query, sources);
     if let Some(rule) = found.rpz {
         return of_zone(&rules, name, &rule, client);
     }
+    if let Some(rewrites) = rules.rewrites(&query, sources, found.list.as_ref()) {
+        return rewritten(recursive, &rules, name, &rewrites);
+    }
     let rule = found.list?;
     Some(described(recursive, name, rule, &rules.list(&rule)?.name))
+}
+
+/// Returns the answer that lists give to a query.
+fn rewritten(
+    recursive: &Recursive,
+    rules: &BlockLists,
+    name: Name<'_>,
+    rewrites: &Rewrites,
+) -> Option<Value> {
+    let number = usize::from(rewrites.source.0).checked_sub(rules.zones().len())?;
+    let list = &rules.lists().get(number)?.name;
+    let records = rewrites.records().flat_map(|data| rules.rules().local_data(data));
+    let records: Vec<String> = records
+        .map(|record| {
+            let mut text = format!("{} ", record.rtype);
+            // Writing to a string does not fail.
+            let _ = wire::rdata::write_text(record.rtype, record.rdata, &mut text);
+            text
+        })
+        .collect();
+    let answer = match rewrites.code {
+        Some(code) => format!("with {code}"),
+        None => format!("with {}", records.join(", ")),
+    };
+    // A rule may be about a name above.
+    let of = (0..name.label_count()).map(|skip| name.skip(skip));
+    let line = of.filter_map(|of| recursive.lists.line(list, of)).next();
+    let place = line.map_or(String::new(), |line| format!(", line {line},"));
+    Some(json!({
+        "result": "rewritten",
+        "list": list,
+        "line": line,
+        "name": name.to_string(),
+        "code": rewrites.code.map(|code| code.to_string()),
+        "records": records,
+        "text": format!("the list {list}{place} answers {answer}"),
+    }))
 }
 
 /// Returns the rule of a response policy zone about a query name or its client.
@@ -207,9 +301,7 @@ fn described(recursive: &Recursive, name: Name<'_>, found: Match, list: &str) ->
         RuleEffect::Allow { important: false } => ("exempt", "exempts it"),
         RuleEffect::Allow { important: true } => ("exempt", "exempts it, as important"),
         RuleEffect::Block { important: true } => ("blocked", "blocks it, as important"),
-        RuleEffect::Block { important: false } | RuleEffect::Rpz(_) | RuleEffect::Disable { .. } => {
-            ("blocked", "blocks it")
-        }
+        _ => ("blocked", "blocks it"),
     };
     let covers = match rule.reach {
         RuleReach::Name => format!("the rule for {of}"),

@@ -148,7 +148,8 @@ fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: Explain
         steps.push(said("local", "it is a special-use name, or local data: answered here"));
         return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
-    if let Some(step) = block_lists::decided(recursive, question.name.as_name(), question.client) {
+    let (name, client, qtype) = (question.name.as_name(), question.client, question.qtype);
+    if let Some(step) = block_lists::decided(recursive, name, client, qtype) {
         let goes_on = ["exempt", "passthru"].iter().any(|result| step["result"] == *result);
         let kind = if step["zone"].is_null() { "list" } else { "policy-zone" };
         steps.push(with(step, "kind", kind));

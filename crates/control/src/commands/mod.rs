@@ -10,6 +10,7 @@ mod status;
 mod transactions;
 mod zones;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -107,6 +108,7 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         verb @ (Verb::PolicyStatus
         | Verb::PolicyRefresh { .. }
         | Verb::PolicyPause { .. }
+        | Verb::PolicyTop { .. }
         | Verb::PolicyTest { .. }) => policy(parts, verb).await,
         Verb::LogReopen => blocking(parts, log::reopen).await,
         Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,
@@ -169,6 +171,19 @@ async fn recursive(
     blocking(parts, of_service).await
 }
 
+/// Returns what `policy test` shows, as text.
+pub(crate) fn policy_test(
+    parts: &ServerParts,
+    name: &str,
+    client: Option<IpAddr>,
+    rtype: &str,
+) -> Result<String, CommandFault> {
+    let recursive = parts.recursive.as_deref().ok_or(CommandFault::NotRecursive)?;
+    let service = RecursiveParts { recursive, frontend: &parts.frontend };
+    let found = block_lists::test(service, name, client, rtype)?;
+    Ok(found["text"].as_str().unwrap_or_default().to_owned())
+}
+
 /// Executes a command on policy zones, lists and groups.
 async fn policy(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
     use ControlCommand as Verb;
@@ -177,8 +192,12 @@ async fn policy(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult
         Verb::PolicyPause { group, time } => {
             recursive(parts, move |service| block_lists::pause(service, &group, time.as_deref())).await
         }
-        Verb::PolicyTest { name, client } => {
-            recursive(parts, move |service| block_lists::test(service, &name, client)).await
+        Verb::PolicyTop { by, count, hour } => {
+            recursive(parts, move |service| block_lists::top(service, by, count, hour)).await
+        }
+        Verb::PolicyTest { name, client, rtype } => {
+            let rtype = rtype.unwrap_or_default();
+            recursive(parts, move |service| block_lists::test(service, &name, client, &rtype)).await
         }
         _ => recursive(parts, block_lists::status).await,
     }

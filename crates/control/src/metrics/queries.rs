@@ -23,6 +23,11 @@ impl Figures for QueryFigures {
             "Queries missing from the query log because its queue was full or its file could not be written",
             dropped,
         )?;
+        out.counter(
+            "policy_top_dropped",
+            "Blocked queries missing from `nomen ctl policy top` because its queue was full",
+            self.0.policy_top.dropped(),
+        )?;
         if let Some(dnstap) = &self.0.dnstap {
             out.counter(
                 "dnstap_frames",

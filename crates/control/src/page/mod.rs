@@ -5,6 +5,7 @@
 mod html;
 mod rates;
 mod view;
+mod why;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use query_path::stats::RCODES;
 use transport::{Transport, unix_now};
 
+use crate::commands::policy_test;
 use crate::parts::ServerParts;
 use rates::{QueryTotals, Samples};
 use telemetry::process::resident_memory;
@@ -56,6 +58,16 @@ impl StatusPage {
         view::page(&self.snapshot())
     }
 
+    /// Returns the page that shows which rule decides about a query; `query` is that of the URL.
+    pub fn why(&self, query: &str) -> String {
+        let form = why::WhyForm::read(query);
+        let answer = (!form.name.is_empty()).then(|| {
+            let client = form.address()?;
+            policy_test(&self.parts, &form.name, client, &form.rtype).map_err(|fault| fault.to_string())
+        });
+        why::page(&form, answer.as_ref())
+    }
+
     /// Returns why the server is not ready, with the names of some zones that have no version in service;
     /// `None` if every zone has one, even an old one.
     pub fn unready(&self) -> Option<String> {
@@ -77,6 +89,11 @@ impl StatusPage {
     /// Returns the content security policy: a browser may show the page with its own style, and nothing else.
     pub fn policy() -> &'static str {
         view::POLICY
+    }
+
+    /// Returns the content security policy of the page with the form, which is sent to this server alone.
+    pub fn form_policy() -> String {
+        view::POLICY.replace("form-action 'none'", "form-action 'self'")
     }
 
     fn totals(&self) -> QueryTotals {

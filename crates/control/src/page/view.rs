@@ -103,16 +103,21 @@ pub(super) const POLICY: &str = "default-src 'none'; \
     style-src 'sha256-xBvuWD42WjIAljWbKX0Gmj/MarloOuFePEHHjT2p+5Q='; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
 
+/// Writes the head of a page, with more markup in it, and opens the body.
+pub(super) fn head(html: &mut Html, more: &'static str) {
+    html.markup("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">")
+        .markup("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")
+        .markup(more)
+        .markup("<title>nomen</title>\n<style>")
+        .markup(STYLE)
+        .markup("</style></head><body>\n");
+}
+
 /// Returns the page.
 pub(super) fn page(shown: &Snapshot) -> String {
     let mut html = Html::default();
-    html.markup("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">")
-        .markup("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")
-        .markup("<meta http-equiv=\"refresh\" content=\"30\"><title>nomen</title>\n<style>")
-        .markup(STYLE)
-        .markup("</style></head><body>\n<h1>nomen ")
-        .text(env!("CARGO_PKG_VERSION"))
-        .markup("</h1>\n");
+    head(&mut html, "<meta http-equiv=\"refresh\" content=\"30\">");
+    html.markup("<h1>nomen ").text(env!("CARGO_PKG_VERSION")).markup("</h1>\n");
     let memory = shown.memory.map_or_else(String::new, |bytes| format!(", {} MiB in RAM", bytes >> 20));
     let connections = shown.connections;
     html.paragraph(format!("Up for {}{memory}, {connections} TCP connections.", span(shown.uptime)));
@@ -128,6 +133,9 @@ pub(super) fn page(shown: &Snapshot) -> String {
     zones(shown, &mut html);
     secondaries(shown, &mut html);
     last_reload(shown, &mut html);
+    if shown.recursive {
+        html.markup("<p><a href=\"/why\">Why was this blocked?</a></p>\n");
+    }
     html.markup("<p>Refreshes every 30 seconds. <a href=\"/metrics\">All figures</a></p>\n")
         .markup("</body></html>\n");
     html.finish()

@@ -1,7 +1,8 @@
 //! PowerDNS: pdns.conf of the Authoritative Server 4.3 to 4.9, with the named.conf of its bind backend, and
-//! recursor.conf of the Recursor 4.4 to 5.2, unless in YAML.
+//! recursor.conf of the Recursor 4.4 to 5.2, and its recursor.yml.
 
 mod recursor;
+mod recursor_yaml;
 mod rpz;
 pub(crate) mod settings;
 

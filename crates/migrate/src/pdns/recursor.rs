@@ -1,7 +1,8 @@
-//! recursor.conf in the old format.
+//! recursor.conf in the old format. `recursor_yaml` makes statements of it of recursor.yml.
 
 use std::path::Path;
 
+use super::recursor_yaml;
 use super::rpz;
 use super::settings::{self, list};
 use super::{PROCESS, addresses, identity, is_on, loglevel, networks, of, unset_group, upstream, webserver};
@@ -216,7 +217,13 @@ const LOCAL: &str = "127.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 192
 
 /// Converts the configuration of the Recursor.
 pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
-    let all = settings::parse(texts, path)?;
+    let is_yaml =
+        texts.files.read(path).is_ok_and(|bytes| recursor_yaml::is_yaml(&String::from_utf8_lossy(&bytes)));
+    let yaml = is_yaml.then(|| recursor_yaml::parse(texts, path)).transpose()?;
+    let all = match &yaml {
+        Some(yaml) => yaml.settings.clone(),
+        None => settings::parse(texts, path)?,
+    };
     let base = path.parent().unwrap_or(Path::new("")).to_owned();
     work.recurse();
     let addresses = addresses(work, &all, "127.0.0.1");
@@ -262,6 +269,11 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         let path = join(&base, found.value());
         anchors::of_lua(work, texts, found, &path, off);
         rpz::convert(work, texts, found, &path);
+    }
+    if let Some(yaml) = &yaml {
+        yaml.convert(work, texts, path, off);
+        #[cfg(test)]
+        assert!(yaml.others().all(|statement| work.ledger.is_seen(statement)));
     }
     for statement in &all {
         simple(work, &all, statement);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::recursor_yaml::{self, text};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Zone};
@@ -61,6 +62,33 @@ pub(super) fn convert(work: &mut Work, texts: &Texts<'_>, found: &Statement, pat
         });
         if !moved {
             work.refuse_recursion(found, "it has a policy list (RPZ) that cannot be moved");
+        }
+    }
+}
+
+/// Converts a member of `rpzs` in YAML. Returns whether it could be moved.
+pub(super) fn of_yaml(work: &mut Work, texts: &Texts<'_>, found: &Statement, path: &Path) -> bool {
+    let mut settings: Vec<(String, Value)> = Vec::new();
+    for entry in found.block().iter().filter(|entry| !["name", "addresses", "tsig"].contains(&entry.key())) {
+        let value = match entry.key() {
+            "defpol" => format!("Policy.{}", entry.value()),
+            _ => entry.value().to_owned(),
+        };
+        settings.push((entry.key().to_owned(), Value::Word(value)));
+    }
+    if let Some(tsig) = found.find("tsig") {
+        for (key, of_lua) in [("name", "tsigname"), ("algo", "tsigalgo"), ("secret", "tsigsecret")] {
+            settings.push((of_lua.to_owned(), Value::Text(text(tsig, key))));
+        }
+    }
+    let name = Value::Text(text(found, "name"));
+    match recursor_yaml::values(found.find("addresses")) {
+        addresses if addresses.is_empty() => {
+            of_file(work, texts, found, path, &[name, Value::Table(settings)])
+        }
+        addresses => {
+            let addresses = addresses.into_iter().map(|text| (String::new(), Value::Text(text))).collect();
+            of_primary(work, found, &[Value::Table(addresses), name, Value::Table(settings)])
         }
     }
 }

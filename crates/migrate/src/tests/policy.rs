@@ -317,3 +317,77 @@ max-refresh = "1m"
         has(&of(PeerProgram::Recursor, &files), &["action = \"refuse\"\nfrom = [\"any\"]"]);
     }
 }
+
+#[test]
+fn a_recursor_in_yaml_is_read_as_in_the_old_format() {
+    let yaml = "# a comment\ndnssec:\n  validation: validate\n  negative_trustanchors:\n    - name: corp.example\n\
+        incoming:\n  listen: ['192.0.2.53', '2001:db8::53']\n  port: 5353\n  allow_from: ['10.0.0.0/8', '!10.9.0.0/16']\n\
+        outgoing:\n  max_qperq: 40\nrecordcache:\n  max_ttl: 3600\nlogging:\n  quiet: false\n\
+        recursor:\n  threads: 3\n  nosuch: 1\n  forward_zones:\n    - zone: corp.example\n      forwarders: ['192.0.2.1', '192.0.2.2:54']\n      recurse: true\n\
+        \x20 auth_zones:\n    - zone: own.example\n      file: own.zone\n\
+        \x20 rpzs:\n    - name: /z/rpz\n      defpol: Custom\n      defcontent: garden.example.net\n      maxTTL: 60\n\
+        \x20   - name: feed.example\n      addresses: ['192.0.2.7', '[2001:db8::1]:54']\n      includeSOA: true\n      extendedErrorCode: 15\n\
+        \x20     tsig:\n        name: k\n        algo: hmac-sha256\n        secret: c2VjcmV0\n      refresh: 60\n";
+    let files = [("/r", yaml), ("/z/rpz", "$ORIGIN rpz.example.\n@ 60 SOA a. b. 1 2 3 4 5\n")];
+    let found = of(PeerProgram::Recursor, &files);
+    has(
+        &found,
+        &[
+            "192.0.2.53@5353",
+            "[2001:db8::53]@5353",
+            "workers = 3",
+            "max-ttl = \"1h\"",
+            "budget-queries = 40",
+            "queries = true",
+            "domain = \"corp.example\"",
+            "192.0.2.2@54",
+            "refused-domains = [\"own.example\"]",
+            "[[policy.zone]]\nname = \"rpz.example.\"\naction = \"garden.example.net.\"\nmax-ttl = \"1m\"\n",
+            "[[policy.zone]]\nname = \"feed.example.\"\nmax-ttl = \"7d\"\n",
+            "192.0.2.7 key:k",
+            "negative-trust-anchors",
+        ],
+    );
+    for bad in [
+        "recursor:\n  rpzs:\n    - name: /absent\n",
+        "recursor:\n  rpzs:\n    - name: x\n      addresses: [ns.example]\n",
+        "recursor:\n  include_dir: /more\n",
+        "recursor:\n  forward_zones_file: /more.yml\n",
+    ] {
+        has(&of(PeerProgram::Recursor, &[("/r", bad)]), &["action = \"refuse\"\nfrom = [\"any\"]"]);
+    }
+}
+
+#[test]
+fn tags_of_unbound_are_groups_and_conditions() {
+    let zones = "  define-tag: \"kids tv\"\n  local-zone: games.example always_nxdomain\n  local-zone-tag: games.example \"kids tv\"\n\
+        \x20 local-zone: ads.example always_nxdomain\n";
+    let clients = "  access-control: 10.0.0.0/8 allow\n  access-control-tag: 10.0.0.0/8 \"kids\"\n\
+        \x20 access-control: 10.1.0.0/16 allow\n  access-control-tag: 10.2.0.0/16 \"tv\"\n  access-control: 0.0.0.0/0 refuse\n";
+    let found = of(PeerProgram::Unbound, &[("/u", &format!("server:\n{clients}{zones}"))]);
+    let group = |number: &str, from: &str, tags: &str| {
+        format!("[[policy.group]]\nname = \"clients{number}\"\nfrom = [\"{from}\"]\n{tags}")
+    };
+    has(
+        &found,
+        &[
+            &group("", "10.1.0.0/16", ""),
+            &group("-2", "10.2.0.0/16", "tags = [\"tv\"]\n"),
+            &group("-3", "10.0.0.0/8", "tags = [\"kids\"]\n"),
+        ],
+    );
+    let lines: Vec<&str> = found.lists.iter().flat_map(|list| list.text.lines()).collect();
+    assert!(
+        lines.contains(&"||games.example^$ctag=kids|tv") && lines.contains(&"||ads.example^"),
+        "{lines:?}"
+    );
+    assert!(!found.toml.contains("refused-domains"), "{}", found.toml);
+    // Data for certain clients, and tags that do more, have no counterpart.
+    for more in
+        ["  access-control-tag-action: 10.0.0.0/8 \"kids\" refuse\n", "  interface-tag: 192.0.2.1 \"kids\"\n"]
+    {
+        let found = of(PeerProgram::Unbound, &[("/u", &format!("server:\n{clients}{zones}{more}"))]);
+        has(&found, &["refused-domains = [\"games.example\"]"]);
+        assert!(!found.toml.contains("[[policy.group]]"), "{}", found.toml);
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::tags::{self, ZoneTags};
 use crate::ledger::Coverage;
 use crate::model::Section;
 use crate::narrow::is_below;
@@ -58,10 +59,17 @@ fn list_name(answer: &str) -> &'static str {
 
 /// Converts local zones and their data.
 pub(super) fn names(work: &mut Work, all: &[&Statement]) {
-    let tagged = tagged(work, all);
+    let is_listed = |name: &str| {
+        let mut zones =
+            all.iter().filter(|s| s.key() == "local-zone" && domain(s.value()).as_deref() == Some(name));
+        let kind = zones.next().and_then(|zone| zone.argument(1)).map_or("", |kind| &kind.text);
+        matches!(of_type(kind), Some((Default::Listed(_), _))) && at_and_below(name).is_some()
+    };
+    let of_groups = tags::convert(work, all, is_listed);
+    let tagged = tagged(work, all, &of_groups);
     let zones = zones(work, all, &tagged);
     for zone in &zones {
-        convert(work, &zones, zone);
+        convert(work, &zones, zone, of_groups.get(&zone.name).map(String::as_str));
     }
     if zones.iter().any(|zone| matches!(zone.default, Default::Listed(_))) {
         work.ledger.unwritten(
@@ -70,7 +78,7 @@ pub(super) fn names(work: &mut Work, all: &[&Statement]) {
              after [[policy.zone]]",
         );
     }
-    data(work, all, &tagged, &zones);
+    data(work, all, (&tagged, &of_groups), &zones);
 }
 
 /// The local zones, of which the first of a name counts.
@@ -85,7 +93,7 @@ fn zones<'s>(work: &mut Work, all: &[&'s Statement], tagged: &[String]) -> Vec<L
         if tagged.contains(&name) {
             work.ledger.narrower(
                 statement,
-                "nomen has no tags: its `local-data` is left out, and its names are refused",
+                "nomen has no tags for it: its `local-data` is left out, and its names are refused",
             );
             continue;
         }
@@ -110,7 +118,7 @@ fn closest<'z, 's>(zones: &'z [LocalZone<'s>], name: &str, not: Option<&str>) ->
     above.max_by_key(|zone| zone.name.trim_matches('.').len())
 }
 
-fn convert(work: &mut Work, zones: &[LocalZone<'_>], zone: &LocalZone<'_>) {
+fn convert(work: &mut Work, zones: &[LocalZone<'_>], zone: &LocalZone<'_>, tags: Option<&str>) {
     let (name, statement) = (&zone.name, zone.statement);
     let kind = statement.argument(1).map_or("", |kind| &kind.text);
     let around = closest(zones, name, Some(name));
@@ -121,18 +129,22 @@ fn convert(work: &mut Work, zones: &[LocalZone<'_>], zone: &LocalZone<'_>) {
             work.refuse_all_below(name);
             work.ledger.translated(statement, "`local-data` of [resolver], with a `*` in front as well");
         }
-        Default::Listed(_) if kind == "static" && is_special(name) => {
+        Default::Listed(_) if kind == "static" && is_special(name) && tags.is_none() => {
             work.ledger.unneeded(statement, "nomen does so anyway");
         }
         Default::Listed(answer) => {
+            let condition = tags.map(|tags| format!("$ctag={tags}")).unwrap_or_default();
             at_and_below(name).into_iter().for_each(|rule| {
-                work.list_line(list_name(answer), &Effect::answer(answer), rule);
+                let line = format!("{rule}{condition}");
+                work.list_line(list_name(answer), &Effect::answer(answer), line);
             });
             work.ledger.translated(statement, format!("[[policy.list]] `{}`", list_name(answer)));
-            if around.is_some_and(|around| {
-                !matches!(around.default, Default::Listed(other) if other == answer)
-                    && around.default != Default::Resolved
-            }) {
+            if tags.is_none()
+                && around.is_some_and(|around| {
+                    !matches!(around.default, Default::Listed(other) if other == answer)
+                        && around.default != Default::Resolved
+                })
+            {
                 work.ledger.differs(statement, "its names get the answer of the `local-zone` above it");
             }
         }
@@ -197,7 +209,12 @@ fn resolved(work: &mut Work, zones: &[LocalZone<'_>], zone: &LocalZone<'_>) {
 }
 
 /// Converts `local-data`. Records of a zone of type `redirect` also answer for all names below it.
-fn data(work: &mut Work, all: &[&Statement], tagged: &[String], zones: &[LocalZone<'_>]) {
+fn data(
+    work: &mut Work,
+    all: &[&Statement],
+    (tagged, of_groups): (&[String], &ZoneTags),
+    zones: &[LocalZone<'_>],
+) {
     for statement in all {
         let text = match statement.key() {
             "local-data" => statement.value().to_owned(),
@@ -215,10 +232,10 @@ fn data(work: &mut Work, all: &[&Statement], tagged: &[String], zones: &[LocalZo
             work.not_understood(statement);
             continue;
         };
-        if tagged.iter().any(|zone| is_below(&owner, zone)) {
+        if tagged.iter().chain(of_groups.keys()).any(|zone| is_below(&owner, zone)) {
             work.ledger.narrower(
                 statement,
-                "nomen has no tags: it would be answered to every client, and is left out",
+                "nomen has no tags for records: it would be answered to every client, and is left out",
             );
             continue;
         }
@@ -236,16 +253,19 @@ fn data(work: &mut Work, all: &[&Statement], tagged: &[String], zones: &[LocalZo
     }
 }
 
-/// Converts local zones for certain clients: refuses their names.
-fn tagged(work: &mut Work, all: &[&Statement]) -> Vec<String> {
+/// Converts local zones for certain clients that are no rules for groups: refuses their names.
+fn tagged(work: &mut Work, all: &[&Statement], of_groups: &ZoneTags) -> Vec<String> {
     let mut out = Vec::new();
     for statement in all.iter().filter(|s| s.key() == "local-zone-tag") {
         match domain(statement.value()) {
+            Some(name) if of_groups.contains_key(&name) => {
+                work.ledger.translated(statement, "`$ctag` of the rule for the zone");
+            }
             Some(name) => {
                 work.refuse_all_below(&name);
                 work.ledger.narrower(
                     statement,
-                    "nomen has no tags: the names of this zone are refused (`refused-domains`)",
+                    "nomen has tags for blocked names alone: the names of this zone are refused (`refused-domains`)",
                 );
                 out.push(name);
             }

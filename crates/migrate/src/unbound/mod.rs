@@ -2,6 +2,7 @@
 
 mod local;
 mod rules;
+mod tags;
 mod zones;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -151,7 +152,9 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
             "use-syslog" => work.ledger.unneeded(statement, "nomen writes to stderr, which systemd keeps"),
             "verbosity" => verbosity(work, statement),
             key => {
-                if let Some(rule) = rule(RULES, key).filter(|_| !HANDLED.contains(&key)) {
+                if let Some(rule) =
+                    rule(RULES, key).filter(|_| !HANDLED.contains(&key) && !work.ledger.is_seen(statement))
+                {
                     work.apply(statement, rule);
                 }
             }

@@ -157,3 +157,95 @@ fn each_list_has_metrics() {
         assert!(page.lines().any(|found| found.trim_end() == line), "{line}\n{page}");
     }
 }
+
+#[test]
+fn what_was_blocked_most_could_not_be_seen() {
+    let (server, _upstream) = blocker(ADS, "", "");
+    let queries = [("x.ads.example", 3), ("Other.example", 2), ("www.example", 1), ("free.ads.example", 1)];
+    for (name, times) in queries {
+        (0..times).for_each(|_| drop(server.query(&[name])));
+    }
+    let top = |words: &[&str]| server.ctl_json(&[&["policy", "top"], words].concat());
+    let entries = |by: &str| {
+        let (found, key) = (top(&["--by", by]), by.replace('-', "_"));
+        let entries = found["top"].as_array().cloned().unwrap_or_default();
+        entries.iter().map(|entry| (entry[&key].to_string(), entry["queries"].as_u64())).collect::<Vec<_>>()
+    };
+    let wanted = |text: &str, queries| (format!("\"{text}\""), Some(queries));
+    assert_eq!(entries("name"), [wanted("x.ads.example.", 3), wanted("other.example.", 2)]);
+    assert_eq!(entries("client"), [wanted("127.0.0.1", 5)]);
+    assert_eq!(entries("rule-source"), [wanted("list ads", 5)]);
+    let one = top(&["--hour", "1"]);
+    assert_eq!(
+        (&one["queries"], &one["others_at_most"], &one["top"][0]["error"]),
+        (&5.into(), &2.into(), &0.into())
+    );
+    let said = text(&server.ctl(&["policy", "top"]).stdout);
+    assert_eq!(said, "5 blocked queries since the start\n3  x.ads.example.\n2  other.example.\n");
+    server
+        .reconfigure("[[policy.list]]\nname = \"ads\"", "[policy]\ntop = 0\n[[policy.list]]\nname = \"ads\"");
+    server.reload();
+    let off = server.ctl(&["policy", "top"]);
+    assert!(text(&off.stderr).contains("`top` of [policy] is 0"), "{}", text(&off.stderr));
+}
+
+#[test]
+fn a_page_shows_why_a_name_is_blocked() {
+    let at = free_address();
+    let metrics = format!("[metrics]\nlisten = {}\n", written(at));
+    let (server, _upstream) =
+        blocker("||ads.example^$dnstype=AAAA\n/^r[0-9]/$client=192.0.2.7\n", "", &metrics);
+    let page = |query: &str| http(at, &format!("GET /why{query}"));
+    let (head, empty) = {
+        let all = page("");
+        let (head, page) = all.split_once("\r\n\r\n").expect("a head");
+        (head.to_owned(), page.to_owned())
+    };
+    assert!(head.contains("form-action 'self'") && head.contains("default-src 'none'"), "{head}");
+    assert!(empty.contains("<form action=\"/why\" method=\"get\">") && !empty.contains("Answer"), "{empty}");
+    let blocked = "the list ads, line 1, blocks it";
+    assert!(page("?name=x.ads.example&type=AAAA").contains(blocked));
+    assert!(page("?name=x.ads.example").contains("no policy zone and no list has a rule for it"));
+    assert!(page("?name=r2d2.example&client=192.0.2.7").contains("the list ads, line 2, blocks it"));
+    assert!(page("?name=x&client=%3Cb%3E").contains("`&lt;b&gt;` is not an address"));
+    assert!(page("?name=x&type=nosuch").contains("`nosuch` is no record type"));
+    assert!(http(at, "GET /").contains("<a href=\"/why\">"));
+    let said = server.ctl(&["policy", "test", "x.ads.example", "--type", "AAAA"]);
+    assert!(text(&said.stdout).contains(blocked), "{}", text(&said.stdout));
+}
+
+#[test]
+fn a_list_can_answer_instead_of_blocking() {
+    let ads = "||a.example^$dnsrewrite=192.0.2.80\n||a.example^$dnsrewrite=2001:db8::80\n\
+        ||c.example^$dnsrewrite=www.example\n||n.example^$dnsrewrite=NXDOMAIN\n||r.example^$dnsrewrite=REFUSED;;\n\
+        ||t.example^$dnsrewrite=NOERROR;TXT;hello world\n||free.ads.example^$dnsrewrite=192.0.2.81\n\
+        ||b.example^\n@@||b.example^\n||b.example^$dnsrewrite=192.0.2.82\n@@||x.a.example^$dnsrewrite=192.0.2.80\n\
+        ||late.example^$dnsrewrite=192.0.2.83,ctag=kids\n||www.example^$client='tv',dnsrewrite=192.0.2.84\n";
+    let group = "[[policy.group]]\nname = \"children\"\nfrom = [\"127.0.0.0/8\"]\ntags = [\"kids\"]\n";
+    let (server, _upstream) = blocker(ads, "", group);
+    let short = |words: &[&str]| server.query(&[words, &["+short"]].concat());
+    assert_eq!(short(&["x.y.a.example"]), "192.0.2.80\n");
+    assert_eq!(short(&["a.example", "AAAA"]), "2001:db8::80\n");
+    assert_eq!(short(&["x.a.example"]), "", "this value alone is exempt");
+    assert_eq!(short(&["c.example"]), "www.example.\n192.0.2.1\n");
+    assert_eq!(short(&["c.example", "CNAME"]), "www.example.\n");
+    assert_eq!(short(&["t.example", "TXT"]), "\"hello world\"\n");
+    assert_eq!(short(&["free.ads.example"]), "192.0.2.3\n", "an allow list comes first");
+    assert_eq!(short(&["b.example"]), "192.0.2.82\n", "before blocks and exceptions");
+    assert_eq!(short(&["late.example"]), "192.0.2.83\n");
+    assert_eq!(short(&["www.example"]), "192.0.2.1\n", "another client");
+    let empty = server.query(&["a.example", "MX"]);
+    assert!(empty.contains("status: NOERROR") && empty.contains("\tSOA\t"), "{empty}");
+    assert!(empty.contains("EDE: 4 (Forged Answer)"), "{empty}");
+    assert!(server.query(&["n.example"]).contains("status: NXDOMAIN"));
+    assert!(server.query(&["r.example"]).contains("status: REFUSED"));
+    let test = server.ctl_json(&["policy", "test", "a.example"]);
+    assert_eq!(
+        (&test["result"], &test["list"], &test["line"]),
+        (&"rewritten".into(), &"ads".into(), &1.into())
+    );
+    let said = text(&server.ctl(&["policy", "test", "c.example"]).stdout);
+    assert_eq!(said, "the list ads, line 3, answers with CNAME www.example.\n");
+    let status = server.ctl_json(&["policy", "status"]);
+    assert_eq!(status[0]["blocked"], 11, "{status}");
+}

@@ -45,6 +45,24 @@ fn kinds(path: &Path) -> Vec<DnstapKind> {
     kinds
 }
 
+/// The type, action and match of a policy, by their numbers in `dnstap.proto`.
+pub(crate) type TappedPolicy = (String, i32, i32);
+
+/// Returns the query name of each response, with the policy that decided it.
+pub(crate) fn policies(path: &Path) -> Vec<(String, Option<TappedPolicy>)> {
+    let policy = |message: DnstapMessage| {
+        let bytes = behind_header(&message.response_message);
+        let end = bytes.iter().position(|byte| *byte == 0).expect("a root label");
+        let name = wire::Name::from_wire(&bytes[..=end]).expect("a name").to_string();
+        let of = message.policy.map(|policy| {
+            let of = policy.of.clone().unwrap_or_default();
+            (of, policy.action.unwrap_or_default(), policy.matched.unwrap_or_default())
+        });
+        (name, of)
+    };
+    messages(path).into_iter().map(policy).collect()
+}
+
 /// Returns a message from the question's name on.
 fn behind_header(message: &Option<Vec<u8>>) -> &[u8] {
     &message.as_deref().expect("a message")[12..]

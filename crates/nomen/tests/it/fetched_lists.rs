@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::TempDir;
 
 use crate::metrics::http;
@@ -28,7 +31,34 @@ struct ListState {
 
 impl ListServer {
     fn start_at(address: SocketAddr, body: &str) -> Self {
+        Self::serve(address, body, |mut stream, state| reply(&mut stream, state))
+    }
+
+    /// A server with TLS, whose certificate is for 127.0.0.1.
+    fn start_tls(body: &str) -> Self {
+        let certificate =
+            CertificateDer::from_pem_slice(data("server.pem").as_bytes()).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_slice(data("server.key").as_bytes()).expect("a key");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.expect("versions").with_no_client_auth();
+        let config = Arc::new(builder.with_single_cert(vec![certificate], key).expect("settings"));
+        Self::serve(SocketAddr::from(([127, 0, 0, 1], 0)), body, move |stream, state| {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+            let mut stream = StreamOwned::new(connection, stream);
+            reply(&mut stream, state);
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        })
+    }
+
+    fn serve(
+        address: SocketAddr,
+        body: &str,
+        mut reply: impl FnMut(TcpStream, &Mutex<ListState>) + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(address).expect("a free address");
+        let address = listener.local_addr().expect("its address");
         let state =
             ListState { status: "200 OK".into(), body: body.into(), requests: Vec::new(), stops: false };
         let state = Arc::new(Mutex::new(state));
@@ -72,8 +102,14 @@ impl Drop for ListServer {
     }
 }
 
+/// A file of certificates or keys, which the tests of `fetch` have.
+fn data(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fetch/tests/data");
+    fs::read_to_string(folder.join(name)).expect("a file")
+}
+
 /// Replies to one request. The entity tag is the length of the text.
-fn reply(mut stream: TcpStream, state: &Mutex<ListState>) {
+fn reply(stream: &mut (impl Read + Write), state: &Mutex<ListState>) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -157,6 +193,35 @@ fn a_list_is_fetched_and_in_force_after_a_restart_without_its_server() {
     assert!(is_blocked(&server, "x.ads.example"), "the last good version");
     let said = text(&server.ctl(&["policy", "status"]).stdout);
     assert!(said.contains("fetched or confirmed: 20") && said.contains("Connection refused"), "{said}");
+}
+
+#[test]
+fn a_list_by_https_needs_a_certificate_of_a_trusted_ca() {
+    let lists = ListServer::start_tls("||ads.example^\n");
+    let url = format!("https://{}/ads.txt", lists.address);
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["ca.pem", "other-ca.pem"] {
+        fs::write(folder.path().join(name), data(name)).expect("written");
+    }
+    let server = start_in(folder, &url, "ca-file = \"other-ca.pem\"\n");
+    let (code, outcome) = refresh(&server);
+    assert_eq!((code, &outcome["result"]), (Some(1), &"failed".into()), "{outcome}");
+    let fault = outcome["fault"].to_string().to_lowercase();
+    assert!(fault.contains("certificate"), "{fault}");
+    assert!(!is_blocked(&server, "x.ads.example") && lists.requests().is_empty());
+    server.reconfigure("other-ca.pem", "ca.pem");
+    server.reload();
+    let (code, outcome) = refresh(&server);
+    assert_eq!((code, &outcome["fault"]), (Some(0), &serde_json::Value::Null), "{outcome}");
+    assert!(is_blocked(&server, "x.ads.example"));
+    // By the file that SSL_CERT_FILE names, in place of those of the system.
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca = server.path("ca.pem").display().to_string();
+    let more = config(free_address(), &url, "");
+    let other =
+        Server::start_with_environment(free_address(), folder, STATE, &more, &[("SSL_CERT_FILE", &ca)]);
+    wait_until_blocked(&other, "x.ads.example");
+    assert!(lists.requests().iter().all(|request| request.starts_with("GET /ads.txt HTTP/1.1")));
 }
 
 #[test]

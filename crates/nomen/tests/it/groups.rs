@@ -103,3 +103,21 @@ fn a_schedule_replaces_what_counts() {
     let (server, _upstream) = server(&(half("00:00", "12:00") + &half("12:00", "00:00")));
     assert_eq!(answered(&server, "127.0.0.8"), ["ads.example", "www.example"]);
 }
+
+#[test]
+fn queries_that_a_key_signs_are_those_of_its_group() {
+    let key = "[[tsig-key]]\nname = \"phone\"\nsecret = \"c2VjcmV0\"\n";
+    let (server, _upstream) = server(key);
+    server.reconfigure("from = [\"127.0.0.8/31\"]", "from = [\"127.0.0.8/31\", \"key:Phone\"]");
+    server.reload();
+    let signed = |name: &str| server.query(&["-y", "hmac-sha256:phone:c2VjcmV0", name, "+short"]);
+    for _ in 0..2 {
+        assert_eq!(
+            (server.query(&["adult.example", "+short"]).as_str(), signed("adult.example").as_str()),
+            ("192.0.2.2\n", "")
+        );
+    }
+    server.reconfigure("key:Phone", "key:phones");
+    let said = text(&server.ctl(&["reload"]).stderr);
+    assert!(said.contains("there is no key phones."), "{said}");
+}

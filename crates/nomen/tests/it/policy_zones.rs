@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::{Value, json};
+
 use crate::support::{APEX, Server, eventually, text, written};
 
 const UPSTREAM: &str = "www A 192.0.2.1\nalias CNAME bad\nbad A 192.0.2.2\nother A 192.0.2.3\ngarden A 192.0.2.4\n\
@@ -139,4 +141,77 @@ fn a_policy_zone_must_be_a_zone_of_this_server() {
         said.contains("there is no [[zone]] named `rpz.test.`") && said.contains("nomen.toml:5:8"),
         "{said}"
     );
+}
+
+/// The fields of the query log that name a rule, of the query for a name; JSON.
+fn logged_rule(server: &Server, name: &str) -> Value {
+    let log = fs::read_to_string(server.path("queries.log")).unwrap_or_default();
+    let wanted = json!(format!("{name}."));
+    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let field = |line: &Value, key: &str| line["fields"].get(key).or(line.get(key)).cloned();
+    let found = lines.rfind(|line| field(line, "name").as_ref() == Some(&wanted));
+    let keys = ["policy_action", "policy_trigger", "policy_zone", "policy_list"];
+    keys.map(|key| found.as_ref().and_then(|line| field(line, key)).unwrap_or_default()).into_iter().collect()
+}
+
+#[test]
+fn the_query_log_did_not_name_the_rule_that_decided() {
+    let upstream = upstream("");
+    let log = "[log]\nformat = \"json\"\nqueries = true\nqueries-file = \"queries.log\"\n\
+        [dnstap]\nfile = \"tap\"\nmessages = [\"client-response\"]\n";
+    let server = rewriter(
+        &upstream,
+        FROM_FILE,
+        &format!("{}{log}", LIST.replace("name = \"list\"", "name = \"ads\"")),
+    );
+    server.write("list", "www.example\n");
+    let head = HEAD.replace(" 1 3600", " 2 3600");
+    let rules = RULES.replace("other.example CNAME garden.example.\n", "");
+    let more = "drop.example CNAME rpz-drop.\n32.3.2.0.192.rpz-ip CNAME *.\n";
+    server.write("rpz", &format!("{head}{rules}{more}"));
+    server.reload();
+    let names = ["bad", "alias", "other", "listed", "www", "garden"].map(|name| format!("{name}.example"));
+    for name in &names {
+        server.query(&[name]);
+    }
+    // No reply comes, and none is waited for.
+    let socket = crate::changes::socket(server.address);
+    let mut query = crate::support::message(7, "drop.example", 1);
+    query[2] = 1;
+    socket.send(&query).expect("sent");
+    let is_logged =
+        || fs::read_to_string(server.path("queries.log")).is_ok_and(|log| log.contains("drop.example."));
+    eventually("the query without a reply is logged", &server, is_logged);
+    let is_complete =
+        || fs::read_to_string(server.path("queries.log")).is_ok_and(|log| log.lines().count() == 7);
+    eventually("all are logged", &server, is_complete);
+    let rule = |name: &str| logged_rule(&server, name);
+    assert_eq!(rule("bad.example"), json!(["nxdomain", "qname", "rpz.test.", null]));
+    assert_eq!(rule("alias.example"), json!(["nxdomain", "qname", "rpz.test.", null]));
+    assert_eq!(rule("other.example"), json!(["nodata", "ip", "rpz.test.", null]));
+    assert_eq!(rule("listed.example"), json!(["passthru", "qname", "rpz.test.", null]));
+    assert_eq!(rule("drop.example"), json!(["drop", "qname", "rpz.test.", null]));
+    assert_eq!(rule("www.example"), json!(["nxdomain", "qname", null, "ads"]));
+    assert_eq!(rule("garden.example"), json!([null, null, null, null]));
+    let folder = server.stop();
+    let policies = crate::dnstap::policies(&folder.path().join("tap"));
+    let of = |name: &str| policies.iter().find(|(own, ..)| own == name).map(|(_, rest)| rest.clone());
+    assert_eq!(of("bad.example."), Some(Some(("RPZ".into(), 1, 1))));
+    assert_eq!(of("other.example."), Some(Some(("RPZ".into(), 2, 3))));
+    assert_eq!(of("www.example."), Some(Some(("LIST".into(), 1, 1))));
+    assert_eq!(of("garden.example."), Some(None));
+}
+
+#[test]
+fn a_check_shows_owners_that_are_no_triggers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("rpz"), format!("{HEAD}{RULES}")).expect("written");
+    let config = "[[listen]]\naddr = [\"127.0.0.1@5300\"]\n[resolver]\n[[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n\
+        [[policy.zone]]\nname = \"rpz.test\"\n";
+    fs::write(folder.path().join("nomen.toml"), config).expect("written");
+    let output = crate::support::run(folder.path(), &["check", "nomen.toml"]);
+    let said = text(&output.stderr);
+    let wanted = "warning: policy zone rpz.test.: 1 owners are no triggers; the first:\n    \
+        33.1.2.0.192.rpz-ip.rpz.test.: the first label is not the length";
+    assert!(said.contains(wanted), "{said}");
 }

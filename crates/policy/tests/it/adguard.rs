@@ -3,8 +3,9 @@
 
 use std::net::IpAddr;
 
-use policy::{ListFormat, NameKeys, RuleBuilder, SourceId};
-use wire::Type;
+use policy::{GroupFacts, ListFormat, NameKeys, PolicyQuery, RuleBuilder, Rules, SourceId, SourceMask};
+use wire::hash::HashedName;
+use wire::{NameBuf, Type};
 
 use super::{blocks, decide, key, rules};
 
@@ -142,7 +143,7 @@ fn a_rule_that_is_no_longer_disabled_is_in_force_again() {
     let keys = NameKeys::new(key());
     let lists =
         ["||one.example^\n/^two/\n||th*ee^$dnstype=A\n", "||one.example^$badfilter\n/^two/$badfilter\n"];
-    let build = |kept: &[(u8, &policy::Rules)], texts: &[(u8, &str)]| {
+    let build = |kept: &[(u8, &Rules)], texts: &[(u8, &str)]| {
         let mut builder = RuleBuilder::new(keys);
         for (source, of) in kept {
             builder.keep(SourceId(*source), of, SourceId(*source));
@@ -155,7 +156,7 @@ fn a_rule_that_is_no_longer_disabled_is_in_force_again() {
     let both = build(&[], &[(0, lists[0]), (1, lists[1])]);
     let kept = build(&[(0, &both), (1, &both)], &[]);
     let alone = build(&[(0, &kept)], &[(1, "# nothing\n")]);
-    let of = |rules: &policy::Rules| {
+    let of = |rules: &Rules| {
         ["one.example.", "two.example.", "three."].map(|name| blocks(rules, name, Type::A, None))
     };
     assert_eq!([of(&both), of(&kept), of(&alone)], [[false, false, true], [false, false, true], [true; 3]]);
@@ -196,4 +197,101 @@ fn many_regular_expressions_match_as_each_alone() {
         assert_eq!(blocks(&together, name, Type::A, None), wanted, "{name}");
     }
     assert!(together.bytes() < 32 << 20, "{}", together.bytes());
+}
+
+/// What lists answer to a query: a response code, or records as text.
+fn answer(rules: &Rules, name: &str, qtype: Type, group: Option<&GroupFacts>) -> Option<String> {
+    let mut hashed = HashedName::new();
+    hashed.set(&key(), name.parse::<NameBuf>().expect("a name").as_name());
+    let client = group.map(|_| IpAddr::from([192, 0, 2, 1]));
+    let query = PolicyQuery { name: &hashed, qtype, client, group };
+    let rewrites = rules.rewrites_of(&query, &SourceMask::ALL)?;
+    if let Some(code) = rewrites.code {
+        return Some(code.to_string());
+    }
+    let records = rewrites.records().flat_map(|data| rules.local_data(data).collect::<Vec<_>>());
+    let text = |record: policy::PolicyRecord<'_>| {
+        let mut text = format!("{} ", record.rtype);
+        wire::rdata::write_text(record.rtype, record.rdata, &mut text).expect("written");
+        text
+    };
+    let mut all: Vec<String> = records.map(text).collect();
+    all.sort();
+    Some(all.join(", "))
+}
+
+#[test]
+fn answers_of_their_own_are_one_answer() {
+    let of = |text: &str, name: &str| answer(&rules(&[text]), name, Type::A, None);
+    let said = |text: &str| Some(text.to_owned());
+    let two = "||example.com^$dnsrewrite=NOERROR;A;1.2.3.4\n||example.com^$dnsrewrite=NOERROR;A;1.2.3.5\n";
+    assert_eq!(of(two, "www.example.com."), said("A 1.2.3.4, A 1.2.3.5"));
+    assert_eq!(of(two, "example.org."), None);
+    let alias = format!("{two}||example.com^$dnsrewrite=example.net\n");
+    assert_eq!(of(&alias, "example.com."), said("CNAME example.net."));
+    assert_eq!(of(&format!("{alias}||example.com^$dnsrewrite=REFUSED\n"), "example.com."), said("REFUSED"));
+    let reverse = "||4.3.2.1.in-addr.arpa^$dnsrewrite=NOERROR;PTR;example.net.\n";
+    assert_eq!(of(reverse, "4.3.2.1.in-addr.arpa."), said("PTR example.net."));
+    let empty = "$dnstype=AAAA,denyallow=example.org,dnsrewrite=NOERROR;;\n";
+    assert_eq!(answer(&rules(&[empty]), "x.example.", Type::AAAA, None), said("NOERROR"));
+    assert_eq!(answer(&rules(&[empty]), "x.example.org.", Type::AAAA, None), None);
+    assert_eq!(of(empty, "x.example."), None);
+    let regex = "/^ads[0-9]/$dnsrewrite=192.0.2.1\n";
+    assert_eq!(of(regex, "ads1.example."), said("A 192.0.2.1"));
+}
+
+#[test]
+fn exceptions_exempt_from_one_answer_or_from_all() {
+    let two = "||example.com^$dnsrewrite=1.2.3.4\n||example.com^$dnsrewrite=1.2.3.5\n";
+    let of = |more: &str, name: &str| answer(&rules(&[two, more]), name, Type::A, None);
+    let one = "@@||www.example.com^$dnsrewrite=1.2.3.4\n";
+    assert_eq!(of(one, "www.example.com."), Some("A 1.2.3.5".into()));
+    assert_eq!(of(one, "example.com."), Some("A 1.2.3.4, A 1.2.3.5".into()));
+    assert_eq!(of("@@||www.example.com^$dnsrewrite\n", "www.example.com."), None);
+    assert_eq!(of("@@||www.example.com^\n", "www.example.com."), Some("A 1.2.3.4, A 1.2.3.5".into()));
+}
+
+#[test]
+fn rules_for_names_and_tags_of_clients_apply_to_these() {
+    let group = |name: &str, tags: &[&str]| GroupFacts {
+        name: name.into(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+    };
+    let (frank, tv) = (group("Frank's laptop", &["os_linux"]), group("tv", &["device_tv", "os_other"]));
+    let of = |text: &str, group: Option<&GroupFacts>| {
+        let text = text.replace("$", "$dnsrewrite=NXDOMAIN,");
+        answer(&rules(&[&text]), "ads.example.", Type::A, group).is_some()
+    };
+    for (rule, is_franks, is_tvs, others) in [
+        ("||ads.example^$client='Frank\\'s laptop'\n", true, false, false),
+        ("||ads.example^$client=~'Frank\\'s laptop'\n", false, true, true),
+        ("||ads.example^$client=tv|198.51.100.0/24\n", false, true, false),
+        ("||ads.example^$client=192.0.2.1|tv\n", true, true, false),
+        ("||ads.example^$ctag=device_tv|device_phone\n", false, true, false),
+        ("||ads.example^$ctag=~device_tv\n", true, false, true),
+        ("||ads.example^$ctag=os_linux,client=tv\n", false, false, false),
+        ("||ads.example^$ctag=nosuch\n", false, false, false),
+    ] {
+        let found = [of(rule, Some(&frank)), of(rule, Some(&tv)), of(rule, None)];
+        assert_eq!(found, [is_franks, is_tvs, others], "{rule}");
+        assert!(rules(&[rule]).depends_on_client(), "{rule}");
+    }
+}
+
+#[test]
+fn answers_are_kept_with_the_rules_of_another_version() {
+    let keys = NameKeys::new(key());
+    let mut builder = RuleBuilder::new(keys);
+    for (source, text) in
+        [(0, "||a.example^$dnsrewrite=192.0.2.1\n"), (1, "||b.example^$dnsrewrite=192.0.2.2\n")]
+    {
+        builder.list(SourceId(source), ListFormat::Auto, text.as_bytes(), false).expect("a list");
+    }
+    let before = builder.build();
+    let mut builder = RuleBuilder::new(keys);
+    builder.keep(SourceId(0), &before, SourceId(1));
+    let after = builder.build();
+    assert_eq!(answer(&after, "b.example.", Type::A, None), Some("A 192.0.2.2".into()));
+    assert_eq!(answer(&after, "a.example.", Type::A, None), None);
+    assert!(after.have_rewrites() && !rules(&["||a.example^\n"]).have_rewrites());
 }

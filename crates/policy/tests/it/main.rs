@@ -30,7 +30,7 @@ fn rules(texts: &[&str]) -> Rules {
 fn decide(rules: &Rules, name: &str, qtype: Type, client: Option<IpAddr>) -> Decision {
     let mut hashed = HashedName::new();
     hashed.set(&key(), name.parse::<NameBuf>().expect("a name").as_name());
-    rules.of_query(&PolicyQuery { name: &hashed, qtype, client }, &SourceMask::ALL)
+    rules.of_query(&PolicyQuery { name: &hashed, qtype, client, group: None }, &SourceMask::ALL)
 }
 
 /// Whether a query is blocked.

@@ -156,7 +156,7 @@ impl QueryLog for Logged {
     }
 
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
-        let LoggedReply { message, rcode, truncated, info, upstream: _ } = reply;
+        let LoggedReply { message, rcode, truncated, info, upstream: _, rule: _ } = reply;
         let header = Header::of(message).expect("a header");
         assert_eq!((header.truncated(), header.is_response()), (*truncated, true));
         let (transport, len) = (query.client.transport, message.len());

@@ -377,6 +377,26 @@ fn name_servers_are_compared_with_rules_and_looked_up_if_they_are_not_known() {
 }
 
 #[test]
+fn a_query_has_so_many_lookups_of_name_servers() {
+    let zone = ["ns.bad.example.rpz-nsdname 60 CNAME ."];
+    for (ns_lookups, wanted, refused) in [(2, NXDOMAIN, 0), (1, AS_IS, 1), (0, AS_IS, 2)] {
+        let options = RpzOptions { ns_lookups, ..RpzOptions::default() };
+        let rules = rules(&[given(&zone)], NO_LIST, options);
+        let mut world = World::new(|policy| policy.lists = Some(rules));
+        world.miss(&ask("www.evil.example. A"));
+        world.answered("www.evil.example. A", &data(&["www.evil.example. 60 A 198.51.100.1"]));
+        if ns_lookups > 0 {
+            world.answered("www.evil.example. NS", &denial(Rcode::NOERROR));
+        }
+        if ns_lookups > 1 {
+            world.answered("evil.example. NS", &data(&["evil.example. 600 NS ns.bad.example."]));
+        }
+        assert_eq!(world.later().says(), wanted, "{ns_lookups}");
+        assert_eq!(world.service.stats().ns_lookups_refused.get(), refused, "{ns_lookups}");
+    }
+}
+
+#[test]
 fn signed_answers_are_kept_for_clients_that_can_validate_them() {
     let zone = ["nx.example 60 CNAME .", "32.1.2.0.192.rpz-ip 60 CNAME *."];
     let rrsig = "nx.example. 60 RRSIG A 13 2 60 20301126000000 20001126000000 1 example. AAAA";

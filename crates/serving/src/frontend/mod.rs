@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use net::{Bound, Context, Running, ServeError, TcpLimits};
-use query_path::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
+use query_path::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, RuleNote, Sources, Zones};
 use recursion::Cached;
-use tracing::info;
+use tracing::{error, info};
 use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
@@ -22,6 +22,7 @@ use config::log::LoggedQueries;
 use telemetry::audit::FailureLines;
 use telemetry::dnstap::Dnstap;
 use telemetry::logging::QueryFile;
+use telemetry::policy_top::PolicyTop;
 use telemetry::querylog::QueryLogger;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
@@ -57,6 +58,8 @@ pub struct Frontend {
     pub tcp_limits: TcpLimits,
     /// The query log's writer.
     pub query_logger: QueryLogger,
+    /// What rules of policies block most.
+    pub policy_top: PolicyTop,
     /// Copies of messages for a collector, if there is one.
     pub dnstap: Option<Arc<Dnstap>>,
 }
@@ -73,6 +76,11 @@ impl QueryLog for BothLogs {
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
         self.0.reply(query, reply);
         self.1.reply(query, reply);
+    }
+
+    fn withheld(&self, query: &LoggedQuery<'_>, rule: &RuleNote) {
+        self.0.withheld(query, rule);
+        self.1.withheld(query, rule);
     }
 }
 
@@ -108,11 +116,13 @@ impl Frontend {
             listeners: Mutex::default(),
             tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
             query_logger: QueryLogger::start(query_file)?,
+            policy_top: PolicyTop::default(),
             dnstap,
         };
         let failures: Arc<dyn FailureLog> = Arc::new(FailureLines::default());
         frontend.engine.set_failure_log(&failures);
         frontend.log_queries(*settings.log.queries);
+        frontend.engine.set_rule_log(frontend.policy_top.resize(settings.policy_top())?);
         Ok(frontend)
     }
 
@@ -246,5 +256,12 @@ impl Adopt for Frontend {
         self.tcp_limits.set(connections, per_client);
         self.tcp_limits.set_times(&settings.server.tcp.times());
         self.log_queries(*settings.log.queries);
+        match self.policy_top.resize(settings.policy_top()) {
+            Ok(log) => self.engine.set_rule_log(log),
+            Err(fault) => {
+                self.engine.set_rule_log(None);
+                error!("what is blocked most is not counted: {}", wording::reason(&fault));
+            }
+        }
     }
 }

@@ -22,7 +22,7 @@ pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
 }
 
 /// Returns the counters of the service and its cache.
-fn service_counts(recursive: &Recursive) -> [Described; 16] {
+fn service_counts(recursive: &Recursive) -> [Described; 17] {
     let stats = recursive.service.stats();
     let cache = recursive.service.cache().stats();
     [
@@ -80,6 +80,7 @@ fn service_counts(recursive: &Recursive) -> [Described; 16] {
         ),
         ("recursion_local", "Queries answered locally: special-use names and local-data", stats.local.get()),
         ("recursion_synthesized", "Answers with AAAA records synthesized by DNS64", stats.synthesized.get()),
+        ("policy_server_lookups_refused", "Lookups beyond ns-lookups", stats.ns_lookups_refused.get()),
         ("recursion_withheld", "Answers withheld because of private-addresses", stats.withheld.get()),
         (
             "error_reports",

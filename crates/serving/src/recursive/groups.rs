@@ -1,21 +1,57 @@
 //! Groups of clients: which sources of rules count for each at a time, by schedules and pauses.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use policy::{SourceId, SourceMask};
+use policy::{GroupFacts, SourceId, SourceMask};
 use recursion::{ClientGroup, ClientGroups};
 use tracing::error;
+use wire::Prefix;
 
 use super::lists::RulesConfig;
-use config::policy_groups::{DEFAULT_GROUP, GroupsConfig, RuleSelection};
+use config::neighbours::{MacAddress, neighbours};
+use config::policy_groups::{DEFAULT_GROUP, GroupConfig, GroupsConfig, RuleSelection};
+use telemetry::repeated::log_repeated;
 use threads::sync::lock;
+use wording::reason;
 
 /// What counts for each group, in the order of the configuration, then for clients in none. Empty: all
 /// sources for all clients.
 pub(super) type Selected = Vec<SourceMask>;
+
+/// The addresses of the hosts whose MAC addresses groups name.
+pub(super) type MacAddresses = BTreeMap<MacAddress, BTreeSet<IpAddr>>;
+
+/// Time between two looks at the table of neighbours, if groups name MAC addresses.
+const NEIGHBOUR_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Returns the addresses that the hosts of groups have now; those from before if the table of neighbours
+/// cannot be read.
+pub(super) fn addresses(config: &GroupsConfig, before: &MacAddresses) -> MacAddresses {
+    let named: BTreeSet<MacAddress> = config.groups.iter().flat_map(|group| &group.macs).copied().collect();
+    if named.is_empty() {
+        return MacAddresses::new();
+    }
+    match neighbours() {
+        Ok(table) => of_table(&named, table),
+        Err(fault) => {
+            let about = ("neighbours", "");
+            log_repeated!(warn, WARN, about, "the table of neighbours cannot be read: {}", reason(&fault));
+            before.clone()
+        }
+    }
+}
+
+fn of_table(named: &BTreeSet<MacAddress>, table: Vec<(MacAddress, IpAddr)>) -> MacAddresses {
+    let mut found = MacAddresses::new();
+    for (mac, address) in table.into_iter().filter(|(mac, _)| named.contains(mac)) {
+        found.entry(mac).or_default().insert(address);
+    }
+    found
+}
 
 /// Groups for which no rules count until a time.
 #[derive(Default)]
@@ -82,11 +118,22 @@ fn sources(config: &RulesConfig, selection: &RuleSelection) -> SourceMask {
 }
 
 /// Returns the groups as they come into force.
-pub(super) fn compiled(config: &GroupsConfig, selected: &Selected) -> Option<ClientGroups> {
+pub(super) fn compiled(
+    config: &GroupsConfig,
+    selected: &Selected,
+    addresses: &MacAddresses,
+) -> Option<ClientGroups> {
     let (others, sources) = selected.split_last()?;
-    let group = |(group, sources): (&config::policy_groups::GroupConfig, &SourceMask)| ClientGroup {
-        clients: group.clients.clone(),
-        sources: *sources,
+    let group = |(group, sources): (&GroupConfig, &SourceMask)| {
+        let mut clients = group.clients.clone();
+        let of_hosts = group.macs.iter().filter_map(|mac| addresses.get(mac)).flatten();
+        clients.from.extend(of_hosts.map(|address| Prefix::single(*address)));
+        ClientGroup {
+            facts: GroupFacts { name: group.name.clone(), tags: group.tags.clone() },
+            clients,
+            keys: group.keys.clone(),
+            sources: *sources,
+        }
     };
     let groups: Vec<ClientGroup> = config.groups.iter().zip(sources).map(group).collect();
     // The check of the configuration has counted them.
@@ -94,12 +141,15 @@ pub(super) fn compiled(config: &GroupsConfig, selected: &Selected) -> Option<Cli
     groups.inspect_err(|fault| error!("groups are not in force: {fault}")).ok()
 }
 
-/// Returns the time until what counts for a group may change: the next minute if there are schedules, or the
-/// end of a pause.
-pub(super) fn until_change(has_schedules: bool, pauses: &Pauses, at: Timestamp) -> Option<Duration> {
-    let minute = has_schedules.then(|| Duration::from_secs(60 - at.as_second().rem_euclid(60) as u64));
+/// Returns the time until what counts for a client may change: the next minute if there are schedules,
+/// the end of a pause, or the next look at the table of neighbours.
+pub(super) fn until_change(config: &GroupsConfig, pauses: &Pauses, at: Timestamp) -> Option<Duration> {
+    let has_hosts = config.groups.iter().any(|group| !group.macs.is_empty());
+    let look = has_hosts.then_some(NEIGHBOUR_INTERVAL);
+    let minute = (!config.schedules.is_empty())
+        .then(|| Duration::from_secs(60 - at.as_second().rem_euclid(60) as u64));
     let pause = pauses.next_end(at).map(|end| Duration::try_from(end.duration_since(at)).unwrap_or_default());
-    minute.into_iter().chain(pause).min()
+    minute.into_iter().chain(pause).chain(look).min()
 }
 
 #[cfg(test)]
@@ -156,10 +206,39 @@ mod tests {
     #[test]
     fn the_next_change_is_a_minute_or_the_end_of_a_pause() {
         let (pauses, now) = (Pauses::default(), at("2026-11-26T12:00:45Z"));
-        assert_eq!(until_change(false, &pauses, now), None);
-        assert_eq!(until_change(true, &pauses, now), Some(Duration::from_secs(15)));
+        let schedule = "[[policy.schedule]]\ngroup = \"children\"\nstart = \"08:00\"\nend = \"09:00\"\n";
+        let with_schedule = rules(&format!("{schedule}{CHILDREN}"));
+        assert_eq!(until_change(&GroupsConfig::default(), &pauses, now), None);
+        assert_eq!(until_change(&with_schedule.groups, &pauses, now), Some(Duration::from_secs(15)));
         pauses.set("children", Some(at("2026-11-26T12:00:50Z")));
-        assert_eq!(until_change(true, &pauses, now), Some(Duration::from_secs(5)));
-        assert_eq!(until_change(false, &pauses, at("2026-11-26T12:00:50Z")), None);
+        assert_eq!(until_change(&with_schedule.groups, &pauses, now), Some(Duration::from_secs(5)));
+        assert_eq!(until_change(&GroupsConfig::default(), &pauses, at("2026-11-26T12:00:50Z")), None);
+        let with_host = rules(&CHILDREN.replace("192.0.2.0/24", "mac:00:11:22:33:44:55"));
+        let hour = at("2026-11-26T13:00:00Z");
+        assert_eq!(until_change(&with_host.groups, &pauses, hour), Some(NEIGHBOUR_INTERVAL));
+    }
+
+    #[test]
+    fn hosts_have_the_addresses_of_the_table_of_neighbours() {
+        let config = rules(&CHILDREN.replace("192.0.2.0/24", "mac:00:11:22:33:44:55"));
+        let mac = MacAddress([0, 0x11, 0x22, 0x33, 0x44, 0x55]);
+        let addresses =
+            ["198.51.100.7", "2001:db8::7"].map(|text| text.parse::<IpAddr>().expect("an address"));
+        let other = (MacAddress([9; 6]), IpAddr::from([198, 51, 100, 8]));
+        let table = vec![(mac, addresses[0]), other, (mac, addresses[1])];
+        let found = of_table(&BTreeSet::from([mac]), table);
+        assert_eq!(found, MacAddresses::from([(mac, BTreeSet::from(addresses))]));
+        let selected = selected(&config, &Pauses::default(), at("2026-11-26T12:00:00Z"));
+        let in_group = |found: &MacAddresses, peer: IpAddr| {
+            let groups = compiled(&config.groups, &selected, found).expect("groups");
+            let client = transport::Client {
+                peer: (peer, 53).into(),
+                local: ([127, 0, 0, 1], 53).into(),
+                transport: transport::Transport::Udp,
+            };
+            groups.of(recursion::GroupClient { client: &client, key: None }).facts.is_some()
+        };
+        assert!(addresses.iter().all(|address| in_group(&found, *address)));
+        assert!(!in_group(&found, other.1) && !in_group(&MacAddresses::new(), addresses[0]));
     }
 }

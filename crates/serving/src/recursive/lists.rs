@@ -6,6 +6,7 @@
 //! server, or that fetches lists (`list_fetcher`), and take effect together, in one swap.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +21,7 @@ use wire::hash::HashKey;
 use wire::{Name, NameBuf, UnixTime, ZoneName};
 
 use super::fetched_lists::FetchedText;
-use super::groups::{self, Pauses, Selected};
+use super::groups::{self, MacAddresses, Pauses, Selected};
 use super::list_fetches::ListFetches;
 use super::policy_zones::{self, PolicyZoneStatus, Versions};
 use config::lists::{LISTS_FOLDER, ListConfig, ListSource, ListsConfig};
@@ -82,6 +83,8 @@ pub(super) struct Loaded {
     versions: Versions,
     /// What counts for each group, and for clients in none.
     selected: Selected,
+    /// The addresses of hosts that groups name by their MAC addresses.
+    addresses: MacAddresses,
     in_force: Option<Arc<BlockLists>>,
 }
 
@@ -179,14 +182,14 @@ impl Lists {
             return self.replace(if is_first { compile() } else { spare(CpuShare::Tenth, compile) });
         }
         let selected = self.selected(&old.config);
-        if selected == old.selected {
+        let addresses = groups::addresses(&old.config.groups, &old.addresses);
+        if selected == old.selected && addresses == old.addresses {
             return old.in_force;
         }
-        let in_force = old
-            .in_force
-            .as_deref()
-            .map(|rules| Arc::new(rules.with_groups(groups::compiled(&old.config.groups, &selected))));
-        self.replace(Loaded { selected, in_force, ..old })
+        let in_force = old.in_force.as_deref().map(|rules| {
+            Arc::new(rules.with_groups(groups::compiled(&old.config.groups, &selected, &addresses)))
+        });
+        self.replace(Loaded { selected, addresses, in_force, ..old })
     }
 
     /// Returns what counts for each group now.
@@ -206,6 +209,14 @@ impl Lists {
         self.pauses.set(group, until);
     }
 
+    /// Returns the addresses that the hosts of a group have, which it names by their MAC addresses.
+    pub fn host_addresses(&self, group: &str) -> Vec<IpAddr> {
+        let loaded = lock(&self.loaded);
+        let group = loaded.config.groups.groups.iter().find(|own| own.name == group);
+        let macs = group.iter().flat_map(|group| &group.macs);
+        macs.filter_map(|mac| loaded.addresses.get(mac)).flatten().copied().collect()
+    }
+
     /// Returns the name of each group, with the end of its pause if it is paused.
     pub fn groups(&self) -> Vec<(String, Option<UnixTime>)> {
         let now = jiff::Timestamp::now();
@@ -223,8 +234,8 @@ impl Lists {
 
     /// Returns the time until what counts for a group may change.
     pub(super) fn until_change(&self) -> Option<Duration> {
-        let has_schedules = !lock(&self.loaded).config.groups.schedules.is_empty();
-        groups::until_change(has_schedules, &self.pauses, jiff::Timestamp::now())
+        let loaded = lock(&self.loaded);
+        groups::until_change(&loaded.config.groups, &self.pauses, jiff::Timestamp::now())
     }
 
     /// Compiles the lists again with new texts of some. Returns the outcomes of these.
@@ -307,11 +318,12 @@ impl Lists {
             );
         }
         let selected = self.selected(config);
+        let addresses = groups::addresses(&config.groups, &old.addresses);
         let rules = BlockLists::new(rules, zones_in_force, config.zones.options, in_force, config.lists.ttl);
-        let rules = rules.with_groups(groups::compiled(&config.groups, &selected));
+        let rules = rules.with_groups(groups::compiled(&config.groups, &selected, &addresses));
         let in_force = has_rules.then(|| Arc::new(rules));
         let versions = versions.clone();
-        Loaded { lists, zones, config: config.clone(), versions, selected, in_force }
+        Loaded { lists, zones, config: config.clone(), versions, selected, addresses, in_force }
     }
 
     /// Returns what is known about each response policy zone, with the zones in force, which have the numbers

@@ -275,8 +275,9 @@ impl Recursive {
     fn look_after_rules(self: &Arc<Self>) -> io::Result<()> {
         let (recursive, zones) = (Arc::downgrade(self), Arc::clone(&self.policy_zones));
         let mut has_retired = false;
+        // What counts for groups may change by the time before any zone does.
+        let mut until_change = self.lists.until_change();
         let work = move || {
-            let mut until_change = None;
             loop {
                 let time = has_retired.then_some(RETIRED_INTERVAL).into_iter().chain(until_change).min();
                 if zones.wait(time) == Due::Stop {

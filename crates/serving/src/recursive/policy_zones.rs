@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use policy::{PolicyRecord, RpzReport, RuleBuilder, SourceId};
+use policy::{RpzReport, RuleBuilder, SourceId};
 use recursion::{BlockLists, PolicyZone, RewriteCounts, RpzOverride};
 use tracing::{info, warn};
 use wire::edns::ErrorInfo;
@@ -13,7 +13,7 @@ use zone::Zone;
 use zone::catalog::Change;
 
 use super::lists::RulesConfig;
-use config::policy_zones::PolicyZoneConfig;
+use config::policy_zones::{PolicyZoneConfig, each_owner};
 use threads::sync::lock;
 
 /// Versions of zones by their names.
@@ -134,7 +134,7 @@ pub struct PolicyZoneStatus {
 }
 
 /// Name of the zone that the rules of safe search count as.
-pub(super) const SAFE_SEARCH: &str = "safe-search.";
+pub(super) const SAFE_SEARCH: &str = recursion::SAFE_SEARCH;
 
 /// TTL of the aliases of safe search.
 const SAFE_SEARCH_TTL: Ttl = Ttl::from_secs(300);
@@ -195,28 +195,7 @@ fn add(
 
 fn read(builder: &mut RuleBuilder, source: SourceId, zone: &Zone, report: &mut RpzReport) {
     let apex = zone.apex();
-    // The data of an owner's records, one behind the other.
-    let mut bytes = Vec::new();
-    for node in zone.stored_from(None) {
-        bytes.clear();
-        let mut ends = Vec::new();
-        for rrset in node.rrsets() {
-            for rdata in rrset.rdatas() {
-                rdata.copy_to(&mut bytes);
-                ends.push((rrset.rtype(), rrset.ttl(), bytes.len()));
-            }
-        }
-        let mut start = 0;
-        let records = ends.iter().map(|(rtype, ttl, end)| {
-            let rdata = bytes.get(start..*end).unwrap_or_default();
-            start = *end;
-            PolicyRecord { rtype: *rtype, ttl: *ttl, rdata }
-        });
-        let records: Vec<PolicyRecord<'_>> = records.collect();
-        if !records.is_empty() {
-            builder.rpz(source, apex, node.owner(), &records, report);
-        }
-    }
+    each_owner(zone, |owner, records| builder.rpz(source, apex, owner, records, report));
 }
 
 /// Returns TTL and data of a zone's SOA record.

@@ -5,8 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use dnstap::{DnstapFrame, DnstapKind, DnstapMessage, DnstapSocketFamily, append_frame};
+use dnstap::{
+    DnstapFrame, DnstapKind, DnstapMessage, DnstapPolicy, DnstapPolicyAction, DnstapPolicyMatch,
+    DnstapSocketFamily, append_frame,
+};
 use prost::Message;
+use query_path::{RuleAction, RuleNote, RuleTrigger, SourceKind};
 use tracing::warn;
 use transport::Transport;
 
@@ -29,6 +33,8 @@ pub(super) struct Seen {
     pub(super) query_at: Option<u64>,
     pub(super) response_at: Option<u64>,
     pub(super) zone_len: usize,
+    /// The rule of a policy that decided the query.
+    pub(super) rule: Option<RuleNote>,
 }
 
 impl Seen {
@@ -60,8 +66,33 @@ impl Seen {
             response_time_sec,
             response_time_nsec,
             response_message,
+            policy: self.rule.map(policy),
         }
     }
+}
+
+/// Returns dnstap's description of a rule.
+fn policy(rule: RuleNote) -> DnstapPolicy {
+    let of = match rule.kind {
+        SourceKind::Zone => "RPZ",
+        SourceKind::List => "LIST",
+    };
+    let action = match rule.action {
+        RuleAction::NxDomain => DnstapPolicyAction::NxDomain,
+        RuleAction::NoData => DnstapPolicyAction::NoData,
+        RuleAction::Passthru => DnstapPolicyAction::Pass,
+        RuleAction::Drop => DnstapPolicyAction::Drop,
+        RuleAction::TcpOnly => DnstapPolicyAction::Truncate,
+        RuleAction::LocalData => DnstapPolicyAction::LocalData,
+    };
+    let matched = match rule.trigger {
+        RuleTrigger::Qname => DnstapPolicyMatch::Qname,
+        RuleTrigger::ClientIp => DnstapPolicyMatch::ClientIp,
+        RuleTrigger::Ip => DnstapPolicyMatch::ResponseIp,
+        RuleTrigger::NsDname => DnstapPolicyMatch::NsName,
+        RuleTrigger::NsIp => DnstapPolicyMatch::NsIp,
+    };
+    DnstapPolicy { of: Some(of.into()), action: Some(action as i32), matched: Some(matched as i32) }
 }
 
 /// Returns the bytes of an address: four for an IPv4-mapped one.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dnstap::{DnstapFrame, DnstapKind, DnstapSocketProtocol, DnstapType};
-use query_path::{LoggedQuery, LoggedReply, QueryLog, Role};
+use query_path::{LoggedQuery, LoggedReply, QueryLog, Role, RuleNote};
 use transport::Transport;
 use wire::Opcode;
 
@@ -160,7 +160,7 @@ impl Dnstap {
         self.queue.put(seen, &[zone, message]);
     }
 
-    fn of_client(&self, query: &LoggedQuery<'_>, response: Option<&[u8]>) {
+    fn of_client(&self, query: &LoggedQuery<'_>, response: Option<&[u8]>, rule: Option<RuleNote>) {
         let [as_query, as_response] = match (query.request.header.opcode(), query.role) {
             (Opcode::UPDATE, _) => [DnstapKind::UpdateQuery, DnstapKind::UpdateResponse],
             (_, Role::Authority) => [DnstapKind::AuthQuery, DnstapKind::AuthResponse],
@@ -183,6 +183,7 @@ impl Dnstap {
             query_at,
             response_at,
             zone_len: zone.len(),
+            rule,
         };
         self.leave(seen, zone, response.unwrap_or(packet));
     }
@@ -190,11 +191,11 @@ impl Dnstap {
 
 impl QueryLog for Dnstap {
     fn query(&self, query: &LoggedQuery<'_>) {
-        self.of_client(query, None);
+        self.of_client(query, None, None);
     }
 
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
-        self.of_client(query, Some(reply.message));
+        self.of_client(query, Some(reply.message), reply.rule);
     }
 }
 
