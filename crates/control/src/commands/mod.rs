@@ -108,6 +108,7 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         | Verb::PolicyRefresh { .. }
         | Verb::PolicyPause { .. }
         | Verb::PolicyTest { .. }) => policy(parts, verb).await,
+        Verb::CookiesRotate => blocking(parts, log::rotate_cookies).await,
         Verb::LogReopen => blocking(parts, log::reopen).await,
         Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,
         Verb::LogQueries { on, share } => {
