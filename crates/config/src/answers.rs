@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use cookies::{CookieSecret, MAX_SECRETS};
 use toml::Spanned;
 use toml::de::DeValue;
-use wire::NameBuf;
+use wire::{NameBuf, Prefix};
 
+use super::report::Diagnostic;
 use super::table::keys;
-use super::table::read::Reader;
+use super::table::read::{At, Reader};
 use super::table::value::{Int, Value, quote};
 use super::zone_name::{ZoneNameFault, zone_name};
 
@@ -32,6 +34,23 @@ keys! {
         /// SRV, SVCB and HTTPS by preference and at random (RFC 2782), among NS by response time, and names
         /// in their data are compressed against records before them.
         live "rotate-addresses" rotate_addresses: bool = true, example false;
+        /// Answer DNS cookies (RFC 7873, RFC 9018). A client that sends the server cookie of an earlier answer
+        /// shows that it receives what is sent to its address.
+        live "cookies" cookies: bool = true, example true;
+        /// Secrets of server cookies, each 128 bits in hexadecimal digits, as BIND, Knot DNS, NSD and Unbound
+        /// have them; servers on one address need the same. The first makes cookies; cookies of all are
+        /// accepted, of three at most. To replace one on several servers, add the new one behind the old one
+        /// everywhere, then put it first everywhere, and an hour later remove the old one (RFC 9018 §5). Keep
+        /// them in an included file that only nomen can read. Unset: a random one, which
+        /// `nomen ctl cookies rotate` replaces.
+        live "cookie-secrets" cookie_secrets: Option<Vec<At<CookieSecret>>> = None,
+            example ["e5e973e5a6b2a43f48e7dc849e37bfcf"];
+        /// Networks whose clients need a valid cookie for queries over UDP. A query with a client cookie but
+        /// no valid server cookie is answered with BADCOOKIE and the server cookie to ask again with; one
+        /// without a cookie with a truncated answer without records, so that the client asks over TCP.
+        /// Queries with a valid TSIG need none. Unset: none.
+        live "cookies-required-from" cookies_required_from: Option<Vec<At<Prefix>>> = None,
+            example ["0.0.0.0/0", "::/0"];
         /// Most CNAME and DNAME records followed for one answer.
         live "max-chain" max_chain: Int<u8, 1, 64> = Int(16), example 12;
         /// Most SHA-1 blocks per second that a worker hashes for zones with more than 100 NSEC3 iterations
@@ -56,12 +75,49 @@ impl Answers {
             max_udp_size: self.max_udp_size.0,
             rotate_addresses: *self.rotate_addresses,
             nsid: self.nsid.value.as_ref().map(|n| n.0.as_slice().into()).unwrap_or_default(),
+            cookies_required_from: members(&self.cookies_required_from.value).into(),
             report_channel: self.report_channel.value.as_ref().map(|agent| agent.0),
             ..query_path::EngineConfig::default()
         };
         config.identity.version = self.version.of_program();
         config.identity.id = self.id.of_host();
         config
+    }
+
+    /// Returns the secrets of server cookies, none if they are random; `None` if cookies are off.
+    pub fn cookie_secrets(&self) -> Option<Vec<CookieSecret>> {
+        self.cookies.then(|| members(&self.cookie_secrets.value))
+    }
+
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        let secrets = self.cookie_secrets.value.as_deref().unwrap_or_default();
+        if let Some(more) = secrets.get(MAX_SECRETS) {
+            let text = format!("there are more than {MAX_SECRETS} cookie secrets");
+            faults.push(Diagnostic::at(more.place.as_ref(), text));
+        }
+        if let (false, Some(first)) =
+            (*self.cookies, self.cookies_required_from.value.as_deref().and_then(<[_]>::first))
+        {
+            let text = "clients need a cookie, but `cookies` is false".to_owned();
+            faults.push(Diagnostic::at(first.place.as_ref(), text));
+        }
+    }
+}
+
+/// Returns the members of a list.
+fn members<T: Copy>(list: &Option<Vec<At<T>>>) -> Vec<T> {
+    list.iter().flatten().map(|member| **member).collect()
+}
+
+impl Value for CookieSecret {
+    fn kind() -> String {
+        "32 hexadecimal digits".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a cookie secret in quotes", str::parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote("hidden"))
     }
 }
 

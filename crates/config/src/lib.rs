@@ -223,6 +223,7 @@ impl Configuration {
             ..
         } = &self.settings;
         server.privileges.check(faults);
+        server.answers.check(faults);
         server.tcp.check(faults);
         let opened = listen::check(listens, faults);
         if let Some(metrics) = metrics {

@@ -18,6 +18,7 @@ use crate::protocol::AnswerLine;
 use config::log::LogLevel;
 use config::table::value::{NoDuration, Word};
 use config::zone_name::ZoneNameFault;
+use serving::frontend::CookieFault;
 use telemetry::dnstap::SinkFault;
 use telemetry::logging::LogFault;
 use wording::reason;
@@ -115,6 +116,8 @@ pub(crate) enum CommandFault {
     Argument(ArgumentFault),
     /// The server is stopping.
     Stopping,
+    /// The secret of server cookies stays.
+    Cookies(CookieFault),
     /// Recursive service is not configured.
     NotRecursive,
     /// A block list could not be read at the reload; everything else is in force.
@@ -212,6 +215,7 @@ impl fmt::Display for CommandFault {
             Self::TooLong(most) => write!(f, "a command has one line of at most {most} bytes"),
             Self::Argument(fault) => fault.fmt(f),
             Self::Stopping => ReloadFault::Stopping.fmt(f),
+            Self::Cookies(fault) => fault.fmt(f),
             Self::NotRecursive => {
                 f.write_str("recursive service is off: the configuration has no [resolver]")
             }

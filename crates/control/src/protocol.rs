@@ -280,6 +280,8 @@ pub enum ControlCommand {
     },
     /// Reopen the files of the logs and of dnstap.
     LogReopen,
+    /// Make server cookies with a new random secret.
+    CookiesRotate,
     /// Change the log level.
     LogLevel {
         /// The level, as in the configuration.
@@ -445,6 +447,7 @@ mod tests {
             Verb::NtaAdd { domain: name(), time: "1h".into() },
             Verb::NtaRemove { domain: name() },
             Verb::LogReopen,
+            Verb::CookiesRotate,
             Verb::LogLevel { level: "debug".into() },
             Verb::LogQueries { on: true, share: None },
             Verb::LogQueries { on: true, share: Some(0.25) },

@@ -24,7 +24,7 @@ const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
-const COOKIES: Rule = Rule::Missing("nomen answers no cookies of clients");
+const COOKIES: Rule = Rule::Missing("nomen's cookies have their secrets in `cookie-secrets` of [server]");
 const VERIFY: Rule = Rule::Missing("nomen runs no program to verify a zone");
 
 const RULES: &[NamedRule] = &[
@@ -96,7 +96,7 @@ const RULES: &[NamedRule] = &[
     ("min-expire-time-expression", TUNING),
     ("ixfr-number", Rule::Unneeded("`journal-size` of a zone bounds what is kept, in bytes")),
     ("nsec3-keep-zonefile-cache", TUNING),
-    ("answer-cookie", Rule::Same(&["no"], "nomen answers no cookies of clients")),
+    ("answer-cookie", Rule::Switch(Section::Server, "cookies")),
     ("cookie-secret", COOKIES),
     ("cookie-staging-secret", COOKIES),
     ("proxy_protocol_port", Rule::Missing("nomen takes no PROXY protocol")),

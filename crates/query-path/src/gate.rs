@@ -9,13 +9,16 @@
 //! | `class` | classes without data |
 //! | `access` | zone transfers, where no source implements them |
 //!
-//! Cookies and rate limits belong between `form` and `operation`, so that a query with a forged source
-//! address costs no more than that; policy that depends on the name comes last.
+//! `cookie` comes before them where clients need a valid cookie, so that a query with a forged source address
+//! costs no more than that. Rate limits belong there, too; policy that depends on the name comes last.
 
-use wire::{Class, Opcode, Type};
+use cookies::CookieStanding;
+use transport::{Client, unix_now};
+use wire::{Class, Opcode, Rcode, Type};
 
 use crate::refusal::Refusal;
 use crate::request::{QueryFault, QueryQuestion, Request};
+use crate::settings::EngineConfig;
 use crate::signature::Signature;
 use crate::source::{Operation, Sources};
 
@@ -26,6 +29,8 @@ pub(crate) enum Stopped {
     Silence,
     /// A reply with this refusal.
     Refused(Refusal),
+    /// A truncated reply without records, so that the client asks again over TCP.
+    Truncated,
 }
 
 impl Stopped {
@@ -33,7 +38,7 @@ impl Stopped {
     pub(crate) fn refusal(self) -> Refusal {
         match self {
             Stopped::Refused(refusal) => refusal,
-            Stopped::Silence => Refusal::MALFORMED,
+            Stopped::Silence | Stopped::Truncated => Refusal::MALFORMED,
         }
     }
 }
@@ -67,6 +72,37 @@ fn form(request: &Request) -> Result<(), Stopped> {
         Some(QueryFault::Silent) => Err(Stopped::Silence),
         Some(QueryFault::Format) => Err(Refusal::MALFORMED.into()),
         Some(QueryFault::Version) => Err(Refusal::EDNS_VERSION.into()),
+        // The reply has no section but OPT with the server cookie.
+        Some(QueryFault::CookieOnly) => Err(Refusal::plain(Rcode::NOERROR).into()),
+    }
+}
+
+/// Returns the reply to a query that needs a valid cookie and has none (RFC 7873 §5.2.3): with a client cookie
+/// BADCOOKIE, whose option has the server cookie to ask again with, and else a truncated one. The cookie is
+/// needed of these networks for queries over UDP without a valid TSIG.
+#[cold]
+pub(crate) fn cookie(
+    request: &Request,
+    signed: Option<&Signature>,
+    packet: &[u8],
+    client: &Client,
+    config: &EngineConfig,
+) -> Option<Stopped> {
+    let secrets = config.cookies.as_deref()?;
+    let is_free = client.transport.is_stream()
+        || request.fault.is_some()
+        || request.header.opcode() != Opcode::QUERY
+        || signed.is_some_and(|signature| signature.verified().is_some())
+        || !config.cookies_required_from.iter().any(|network| network.contains(client.peer.ip()));
+    if is_free {
+        return None;
+    }
+    let cookie = request.edns.and_then(|edns| edns.cookie(packet));
+    let now = unix_now().as_secs() as u32;
+    match cookie.and_then(|data| secrets.check(data, client.peer.ip(), now)) {
+        Some(checked) if checked.standing == CookieStanding::Valid => None,
+        Some(_) => Some(Refusal::plain(Rcode::BADCOOKIE).into()),
+        None => Some(Stopped::Truncated),
     }
 }
 

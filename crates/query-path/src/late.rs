@@ -78,7 +78,7 @@ impl WorkerState {
 /// State of a query whose answer is pending.
 pub(crate) struct Waiting {
     pub(crate) request: Request,
-    /// The header and question as received.
+    /// The header and question as received, and the cookie.
     pub(crate) head: Box<[u8]>,
     pub(crate) to: ReturnAddress,
     pub(crate) received: Instant,

@@ -30,12 +30,12 @@ use std::time::Instant;
 
 use transport::{Batch, Client, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress};
 use wire::hash::HashedName;
-use wire::message::{Builder, Compressor, HEADER_LEN, Mark};
+use wire::message::{Builder, Compressor, Mark};
 use wire::{Name, NameBuf, Opcode, Rcode, Type};
 
 use crate::asked::Asked;
 use crate::chaos;
-use crate::gate::Stopped;
+use crate::gate::{self, Stopped};
 use crate::late::{Deferred, Ready, Responder, Settled, Waiting, WorkerState};
 use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
 use crate::memory::{LookupKey, Memory, MemoryResult};
@@ -199,7 +199,7 @@ impl<M: Memory> Worker<M> {
 
     /// Reads the query of one case.
     #[inline]
-    fn read_one(&mut self, case: usize, packet: &[u8], client: impl FnOnce() -> Client) {
+    fn read_one(&mut self, case: usize, packet: &[u8], client: impl Fn() -> Client) {
         let Worker { shared, cases, .. } = self;
         let case = &mut cases[case];
         case.request.set(packet);
@@ -207,6 +207,12 @@ impl<M: Memory> Worker<M> {
             case.signature = Some(Box::new(Signature::of(packet, at, &shared.keys)));
         }
         case.route = Route::of(&case.request, case.signed(), &shared.sources);
+        if shared.needs_cookies
+            && let Some(stopped) =
+                gate::cookie(&case.request, case.signed(), packet, &client(), &shared.config)
+        {
+            case.route = Route::Stopped(stopped);
+        }
         case.may_recurse = shared.memory.offers_recursion(client);
         if let Some(question) = case.request.question {
             case.qname.set(shared.memory.key(), question.name(packet));
@@ -293,7 +299,7 @@ impl<M: Memory> Worker<M> {
             if let Some(refusal) = to_note(answered, signed) {
                 note_failure(refusal, signed, stats, shared, || logged(&frame, *received, served()));
             }
-            let reply = frame.end(&mut b, question_only, answered, || *facts);
+            let reply = frame.end(&mut b, question_only, answered, stats, || *facts);
             frame.seal(reply, out)
         });
         frame.account(reply, stats);
@@ -404,7 +410,7 @@ impl<M: Memory> QueryContext<'_, M> {
             count_rule(shared, &self.frame, rule);
         }
         self.note(answered);
-        let reply = self.frame.end(&mut b, question_only, answered, || self.facts());
+        let reply = self.frame.end(&mut b, question_only, answered, &account.stats, || self.facts());
         let reply = self.frame.seal(reply, out);
         self.frame.account(reply, &account.stats);
         if let Some(log) = &shared.log {
@@ -459,6 +465,10 @@ impl<M: Memory> QueryContext<'_, M> {
         let resolves = || self.resolves();
         let asked = |question| self.asked(question, &resolves);
         let answered = match (self.case.route, self.frame.request.question) {
+            (Route::Stopped(Stopped::Truncated), _) => {
+                b.flags(|header| header.set_truncated(true));
+                Ok(None)
+            }
             (Route::Stopped(stopped), _) => Err(self.stop(stopped)),
             // The gate refuses a query without a question, and `decide` handles memory.
             (_, None) | (Route::Memory(_), _) => Err(Refusal::OPCODE),
@@ -593,9 +603,8 @@ impl<M: Memory> QueryContext<'_, M> {
     fn responder(&self) -> Responder {
         let ReplyFrame { packet, may_recurse, .. } = self.frame;
         let (Served { role, zone }, facts) = (self.served(), self.facts());
-        let request = self.frame.request.clone();
-        let head = HEADER_LEN + request.question.map_or(0, |question| question.len_in_message());
-        let head = packet[..head.min(packet.len())].into();
+        let mut request = self.frame.request.clone();
+        let head = request.head_of(packet);
         let signature = self.frame.signed.cloned().map(Box::new);
         let (zone, to, received) =
             (zone.map(|zone| Box::new(zone.to_buf())), self.way_back(), self.round.received);

@@ -57,6 +57,8 @@ pub struct ClientEdns {
     pub dnssec_ok: bool,
     /// The requested options, one bit for each.
     options: u8,
+    /// Offset of the data of the COOKIE option in the packet, if there is one.
+    cookie_at: u16,
 }
 
 /// Bits of [`ClientEdns::options`].
@@ -65,6 +67,7 @@ mod option_bit {
     pub(super) const KEEPALIVE: u8 = 2;
     pub(super) const EXPIRE: u8 = 4;
     pub(super) const ZONE_VERSION: u8 = 8;
+    pub(super) const COOKIE: u8 = 16;
 }
 
 impl ClientEdns {
@@ -95,6 +98,20 @@ impl ClientEdns {
         self.options & option_bit::ZONE_VERSION != 0
     }
 
+    /// Whether the client sends a cookie (RFC 7873).
+    #[inline]
+    pub fn has_cookie(&self) -> bool {
+        self.options & option_bit::COOKIE != 0
+    }
+
+    /// Returns the data of the COOKIE option. `packet` is the packet that OPT was parsed from, or the head that
+    /// [`Request::head_of`] made of it.
+    pub(crate) fn cookie<'p>(&self, packet: &'p [u8]) -> Option<&'p [u8]> {
+        let at = usize::from(self.cookie_at);
+        let len = packet.get(at.checked_sub(2)?..at)?;
+        packet.get(at..)?.get(..usize::from(u16::from_be_bytes([*len.first()?, *len.last()?])))
+    }
+
     /// Whether EXPIRE or ZONEVERSION is requested.
     #[inline]
     pub fn asks_of_zone(&self) -> bool {
@@ -117,6 +134,8 @@ pub enum QueryFault {
     Format,
     /// OPT has a version above 0: BADVERS.
     Version,
+    /// Nothing but OPT with a cookie: a request for a server cookie (RFC 7873 §5.4).
+    CookieOnly,
 }
 
 impl Request {
@@ -144,6 +163,9 @@ impl Request {
         // The sections of a message with an unknown opcode need not be well-formed.
         if matches!(header.opcode(), Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
             self.fault = match (body, &self.edns) {
+                (Err(Malformed), Some(_)) if parser.at_end() && self.asks_for_a_cookie() => {
+                    Some(QueryFault::CookieOnly)
+                }
                 (Err(Malformed), _) => Some(QueryFault::Format),
                 (Ok(()), Some(client)) if client.version > 0 => Some(QueryFault::Version),
                 _ => None,
@@ -171,6 +193,29 @@ impl Request {
         }
         read?;
         if parser.at_end() { Ok(()) } else { Err(Malformed) }
+    }
+
+    /// Whether this is a query without a question, with OPT and a cookie alone.
+    #[cold]
+    fn asks_for_a_cookie(&self) -> bool {
+        self.header.opcode() == Opcode::QUERY
+            && self.header.counts() == [0, 0, 0, 1]
+            && self.edns.is_some_and(|client| client.version == 0 && client.has_cookie())
+    }
+
+    /// Returns what of the packet the reply needs later: header, question and cookie. This request then refers
+    /// to it.
+    pub(crate) fn head_of(&mut self, packet: &[u8]) -> Box<[u8]> {
+        let len = HEADER_LEN + self.question.map_or(0, |question| question.len_in_message());
+        let head = &packet[..len.min(packet.len())];
+        let Some((client, cookie)) = self.edns.as_mut().and_then(|client| {
+            let cookie = client.cookie(packet)?;
+            Some((client, cookie))
+        }) else {
+            return head.into();
+        };
+        client.cookie_at = head.len() as u16 + 2;
+        [head, &(cookie.len() as u16).to_be_bytes(), cookie].concat().into()
     }
 
     #[inline]
@@ -218,8 +263,17 @@ impl Request {
         }
         let edns = Edns::parse(message, record)?;
         let mut client = ClientEdns::of(&edns);
+        let mut at = record.rdata.start;
         for (code, data) in edns.options {
+            // Code and length precede the data.
+            at += 4;
             client.options |= match code {
+                OptionCode::COOKIE if !cookies::is_well_formed(data) => return Err(Malformed),
+                // Only the first one counts.
+                OptionCode::COOKIE if !client.has_cookie() => {
+                    client.cookie_at = u16::try_from(at).map_err(|_| Malformed)?;
+                    option_bit::COOKIE
+                }
                 // The option in a query has no data. EXPIRE with data is answered all the same, as BIND and
                 // Knot do: RFC 7314 §2 binds the client, not the server.
                 OptionCode::EXPIRE => option_bit::EXPIRE,
@@ -230,6 +284,7 @@ impl Request {
                 OptionCode::KEEPALIVE => option_bit::KEEPALIVE,
                 _ => 0,
             };
+            at += data.len();
         }
         self.edns = Some(client);
         Ok(())
@@ -317,6 +372,47 @@ mod tests {
         assert_eq!(asks(b"\0\x09\0\x04\0\0\0\x01"), Some((true, false)));
         assert_eq!(read(b"\0\x09\0\x04\0\0\0\x01").fault, None);
         assert_eq!(read(b"\0\x13\0\x06\x01\0\0\0\0\x01").fault, Some(QueryFault::Format));
+    }
+
+    /// OPT with these options.
+    fn opt_with(options: &[u8]) -> Vec<u8> {
+        [&b"\0\0\x29\x04\xd0\0\0\0\0\0"[..], &[options.len() as u8], options].concat()
+    }
+
+    #[test]
+    fn the_first_cookie_counts_and_a_malformed_one_is_a_format_error() {
+        let cookie = |options: &[u8]| {
+            let packet = packet([1, 0, 0, 1], &[QUESTION, &opt_with(options)]);
+            let request = Request::read(&packet);
+            (request.fault, request.edns.and_then(|edns| edns.cookie(&packet).map(<[u8]>::to_vec)))
+        };
+        let (one, two) = (b"\0\x0a\0\x08AAAAAAAA".as_slice(), b"\0\x0a\0\x08BBBBBBBB".as_slice());
+        let nsid = b"\0\x03\0\0".as_slice();
+        assert_eq!(cookie(&[nsid, one, two].concat()), (None, Some(b"AAAAAAAA".to_vec())));
+        assert_eq!(cookie(nsid), (None, None));
+        assert_eq!(cookie(b"\0\x0a\0\x07AAAAAAA").0, Some(QueryFault::Format));
+        assert_eq!(cookie(&[one, b"\0\x0a\0\0"].concat()).0, Some(QueryFault::Format));
+    }
+
+    #[test]
+    fn what_is_kept_for_a_late_answer_has_the_cookie() {
+        let with_cookie =
+            packet([1, 0, 0, 1], &[QUESTION, &opt_with(b"\0\x03\0\0\0\x0a\0\x08AAAAAAAA\0\x0c\0\x02pp")]);
+        let mut request = Request::read(&with_cookie);
+        let head = request.head_of(&with_cookie);
+        assert_eq!(*head, [&with_cookie[..HEADER_LEN + 7], b"\0\x08AAAAAAAA"].concat()[..]);
+        assert_eq!(request.edns.and_then(|edns| edns.cookie(&head)), Some(&b"AAAAAAAA"[..]));
+        let without = packet([1, 0, 0, 1], &[QUESTION, OPT]);
+        assert_eq!(*Request::read(&without).head_of(&without), without[..HEADER_LEN + 7]);
+    }
+
+    #[test]
+    fn a_query_for_a_cookie_alone_has_no_question_and_nothing_else() {
+        let cookie = opt_with(b"\0\x0a\0\x08AAAAAAAA");
+        assert_eq!(fault([0, 0, 0, 1], &[&cookie]), Some(QueryFault::CookieOnly));
+        assert_eq!(fault([0, 0, 0, 1], &[&cookie, b"x"]), Some(QueryFault::Format));
+        assert_eq!(fault([0, 0, 0, 1], &[OPT]), Some(QueryFault::Format));
+        assert_eq!(fault([0, 1, 0, 1], &[b"\0\0\x01\0\x01\0\0\0\0\0\0", &cookie]), Some(QueryFault::Format));
     }
 
     #[test]

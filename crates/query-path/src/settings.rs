@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use cookies::CookieSecrets;
 use transfer::tsig::TsigKeys;
-use wire::NameBuf;
 use wire::hash::HashKey;
+use wire::{NameBuf, Prefix};
 
 use crate::chaos::Identity;
 use crate::log::{FailureLog, QueryLog, RuleLog};
@@ -25,6 +26,10 @@ pub struct EngineConfig {
     pub identity: Identity,
     /// Whether a name's addresses are rotated from query to query. Default: no.
     pub rotate_addresses: bool,
+    /// The secrets of server cookies (RFC 7873). Without them the COOKIE option is not answered. Default: none.
+    pub cookies: Option<Arc<CookieSecrets>>,
+    /// Clients on these networks need a valid cookie over UDP. Default: none.
+    pub cookies_required_from: Box<[Prefix]>,
     /// The agent domain for reports of failures to resolve or validate names of the zones (RFC 9567). Replies
     /// from zones that it is not in carry it, where there is room.
     pub report_channel: Option<NameBuf>,
@@ -38,8 +43,17 @@ impl Default for EngineConfig {
             keepalive: 100,
             identity: Identity::default(),
             rotate_addresses: false,
+            cookies: None,
+            cookies_required_from: Box::default(),
             report_channel: None,
         }
+    }
+}
+
+impl EngineConfig {
+    /// Whether some clients need a cookie.
+    fn needs_cookies(&self) -> bool {
+        self.cookies.is_some() && !self.cookies_required_from.is_empty()
     }
 }
 
@@ -55,6 +69,8 @@ pub(crate) struct Shared<M> {
     pub(crate) sources: Sources,
     pub(crate) keys: Arc<TsigKeys>,
     pub(crate) config: Arc<EngineConfig>,
+    /// Whether some clients need a cookie.
+    pub(crate) needs_cookies: bool,
     pub(crate) log: Option<Arc<dyn QueryLog>>,
     pub(crate) failures: Option<Arc<dyn FailureLog>>,
     pub(crate) rules: Option<Arc<dyn RuleLog>>,
@@ -67,6 +83,7 @@ impl<M: Clone> Clone for Shared<M> {
             sources: self.sources.clone(),
             keys: Arc::clone(&self.keys),
             config: Arc::clone(&self.config),
+            needs_cookies: self.needs_cookies,
             log: self.log.clone(),
             failures: self.failures.clone(),
             rules: self.rules.clone(),
@@ -77,8 +94,10 @@ impl<M: Clone> Clone for Shared<M> {
 impl<M: Memory> Engine<M> {
     /// Returns an engine that answers from `memory`, and asks `sources` for other names and operations.
     pub fn new(memory: M, sources: Sources, config: EngineConfig) -> Self {
-        let (keys, config) = (Arc::default(), Arc::new(config));
-        let shared = Shared { memory, sources, keys, config, log: None, failures: None, rules: None };
+        let (keys, log, failures, rules) = (Arc::default(), None, None, None);
+        let needs_cookies = config.needs_cookies();
+        let config = Arc::new(config);
+        let shared = Shared { memory, sources, keys, config, needs_cookies, log, failures, rules };
         Engine { shared: ArcSwap::from_pointee(shared) }
     }
 
@@ -107,8 +126,11 @@ impl<M: Memory> Engine<M> {
 
     /// Replaces the settings from the next batch on.
     pub fn set_config(&self, config: EngineConfig) {
-        let config = Arc::new(config);
-        self.change(|shared| shared.config = Arc::clone(&config));
+        let (needs_cookies, config) = (config.needs_cookies(), Arc::new(config));
+        self.change(|shared| {
+            shared.config = Arc::clone(&config);
+            shared.needs_cookies = needs_cookies;
+        });
     }
 
     /// Changes the sources from the next batch on. `change` runs again if another thread changes the shared

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use cookies::CookieStanding;
 use transport::{Counter, TRANSPORTS, Transport};
 use wire::Type;
 use wire::edns::ErrorInfo;
 
 /// Response codes with a counter each; higher ones share the last counter.
-pub const RCODES: usize = 24;
+pub const RCODES: usize = 25;
 /// Counters for types: 0 to 127 by number, then URI, CAA, and all others.
 pub const TYPES: usize = 131;
 /// INFO-CODEs of extended errors with a counter each (RFC 8914). Higher ones share one more counter, and
@@ -18,6 +19,10 @@ pub const SIZE_BOUNDS: [usize; 9] = [64, 128, 256, 512, 1_024, 1_232, 4_096, 16_
 /// Upper bounds of the latency histogram, in nanoseconds; one more counter is for longer times.
 pub const LATENCY_BOUNDS: [u64; 11] =
     [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+
+/// What a query's cookie shows, each with a counter.
+pub const COOKIE_STANDINGS: [CookieStanding; 3] =
+    [CookieStanding::Valid, CookieStanding::ClientOnly, CookieStanding::Invalid];
 
 /// The counters of one worker, on cache lines of their own.
 #[repr(align(128))]
@@ -52,6 +57,8 @@ pub struct QueryStats {
     pub cache_negative: Counter,
     /// Queries refused because the limit for hashing names of zones with many NSEC3 iterations was reached.
     pub hashing_refused: Counter,
+    /// Replies with a cookie, by what the query's cookie shows: see [`COOKIE_STANDINGS`].
+    pub cookies: [Counter; COOKIE_STANDINGS.len()],
     /// Time from receiving a batch to having answered it, counted once per query; see [`LATENCY_BOUNDS`].
     pub latency: [Counter; LATENCY_BOUNDS.len() + 1],
     /// Sum of those times in nanoseconds.
@@ -77,6 +84,7 @@ impl Default for QueryStats {
             cache_hits: Counter::default(),
             cache_negative: Counter::default(),
             hashing_refused: Counter::default(),
+            cookies: from_fn(|_| Counter::default()),
             latency: from_fn(|_| Counter::default()),
             latency_sum: Counter::default(),
         }
@@ -123,6 +131,14 @@ impl QueryStats {
         self.sizes[t][place].add(1);
         self.bytes_out[t].add(len as u64);
         self.truncated.add(truncated as u64);
+    }
+
+    /// Counts a reply with a cookie.
+    pub(crate) fn cookie(&self, standing: CookieStanding) {
+        let place = COOKIE_STANDINGS.iter().position(|listed| *listed == standing);
+        if let Some(counter) = place.and_then(|place| self.cookies.get(place)) {
+            counter.add(1);
+        }
     }
 
     /// Counts a reply with SERVFAIL.

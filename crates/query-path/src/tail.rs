@@ -1,7 +1,8 @@
 //! The parts that every reply has, at once or late: header and question at its start; after the sections
 //! truncation, extended error, OPT (RFC 6891 §6.1.1) and TSIG; counters.
 
-use transport::Client;
+use cookies::WHOLE_COOKIE;
+use transport::{Client, unix_now};
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
 use wire::{Name, Rcode, Type};
@@ -18,7 +19,7 @@ use crate::zone_facts::{self, ZoneFacts};
 #[derive(Clone, Copy)]
 pub(crate) struct FramedQuery<'f> {
     pub(crate) request: &'f Request,
-    /// The query, or its header and question.
+    /// The query, or its header, question and cookie.
     pub(crate) packet: &'f [u8],
     pub(crate) client: &'f Client,
 }
@@ -26,7 +27,7 @@ pub(crate) struct FramedQuery<'f> {
 /// Builds one reply around the sections that memory or a source writes.
 pub(crate) struct ReplyFrame<'f> {
     pub(crate) request: &'f Request,
-    /// The query, or its header and question.
+    /// The query, or its header, question and cookie.
     pub(crate) packet: &'f [u8],
     pub(crate) client: &'f Client,
     /// Whether recursion is available to the client: RA (RFC 1035 §4.1.1).
@@ -122,7 +123,12 @@ impl<'f> ReplyFrame<'f> {
     #[cold]
     fn room_for_options(&self, client: &ClientEdns) -> usize {
         let nsid = if self.sends_nsid(client) { 4 + self.config.nsid.len() } else { 0 };
-        nsid + zone_facts::room(*client)
+        let cookie = if self.sends_cookie(client) { 4 + WHOLE_COOKIE } else { 0 };
+        nsid + cookie + zone_facts::room(*client)
+    }
+
+    fn sends_cookie(&self, client: &ClientEdns) -> bool {
+        client.has_cookie() && self.config.cookies.is_some()
     }
 
     fn sends_nsid(&self, client: &ClientEdns) -> bool {
@@ -144,6 +150,7 @@ impl<'f> ReplyFrame<'f> {
         b: &mut Builder<'_>,
         question_only: Mark,
         answered: Answered,
+        stats: &QueryStats,
         facts: impl FnOnce() -> Option<ZoneFacts>,
     ) -> FinishedReply {
         if answered.is_err() {
@@ -161,7 +168,7 @@ impl<'f> ReplyFrame<'f> {
             }
         };
         let facts = || if answered.is_ok() { facts() } else { None };
-        self.add_opt(b, Refusal { rcode, info }, facts);
+        self.add_opt(b, Refusal { rcode, info }, stats, facts);
         FinishedReply { rcode, truncated, info, len: b.close() }
     }
 
@@ -201,6 +208,7 @@ impl<'f> ReplyFrame<'f> {
         &self,
         b: &mut Builder<'_>,
         Refusal { rcode, info }: Refusal,
+        stats: &QueryStats,
         facts: impl FnOnce() -> Option<ZoneFacts>,
     ) {
         let Some(client) = &self.request.edns else { return };
@@ -211,7 +219,7 @@ impl<'f> ReplyFrame<'f> {
             return;
         };
         if client.asks_for_options() {
-            self.add_options(b, &mut opt, client, facts);
+            self.add_options(b, &mut opt, client, stats, facts);
         }
         if let Some(info) = info {
             let _ = opt.extended_error(b, info, "");
@@ -230,8 +238,16 @@ impl<'f> ReplyFrame<'f> {
         b: &mut Builder<'_>,
         opt: &mut OptWriter,
         client: &ClientEdns,
+        stats: &QueryStats,
         facts: impl FnOnce() -> Option<ZoneFacts>,
     ) {
+        let address = self.client.peer.ip();
+        if let (Some(data), Some(secrets)) = (client.cookie(self.packet), &self.config.cookies)
+            && let Some(cookie) = secrets.check(data, address, unix_now().as_secs() as u32)
+        {
+            stats.cookie(cookie.standing);
+            let _ = opt.option(b, OptionCode::COOKIE, &[&cookie.reply]);
+        }
         if self.sends_nsid(client) {
             let _ = opt.option(b, OptionCode::NSID, &[&self.config.nsid]);
         }
@@ -292,7 +308,7 @@ mod tests {
         let mut b = frame.begin(&mut out, &mut names);
         let question_only = b.mark();
         let answered = answer(&mut b);
-        let reply = frame.end(&mut b, question_only, answered, || None);
+        let reply = frame.end(&mut b, question_only, answered, &QueryStats::default(), || None);
         out.truncate(reply.len);
         (out, reply)
     }

@@ -15,6 +15,8 @@ pub struct Read {
     pub tsig: Option<Signed>,
     /// Whether the message does not match its header.
     pub malformed: bool,
+    /// Whether the message is OPT with a cookie alone (RFC 7873 §5.4).
+    pub is_cookie_alone: bool,
 }
 
 /// A question.
@@ -53,6 +55,8 @@ pub struct Wants {
     pub nsid: bool,
     /// TCP keepalive (RFC 7828).
     pub keepalive: bool,
+    /// Cookie (RFC 7873).
+    pub cookie: bool,
 }
 
 /// The part of a TSIG record that an error repeats, in lower case; `None` if it is malformed.
@@ -84,6 +88,11 @@ pub fn read(packet: &[u8]) -> Option<Read> {
     if count(packet, 0) != 1 {
         read.question = None;
     }
+    read.is_cookie_alone = whole.is_some()
+        && at == packet.len()
+        && packet[4..12] == [0, 0, 0, 0, 0, 0, 0, 1]
+        && read.opcode == 0
+        && read.opt.is_some_and(|wants| wants.cookie && wants.version == 0);
     read.malformed = whole.is_none() || count(packet, 0) != 1 || at != packet.len();
     Some(read)
 }
@@ -199,6 +208,11 @@ fn options(mut data: &[u8], wants: &mut Wants) -> Option<()> {
         if code == 19 && len > 0 {
             return None;
         }
+        // RFC 7873 §5.2.2: a client cookie of 8 bytes, and a server cookie of 8 to 32.
+        if code == 10 && !matches!(len, 8 | 16..=40) {
+            return None;
+        }
+        wants.cookie |= code == 10;
         wants.nsid |= code == 3;
         wants.keepalive |= code == 11;
     }

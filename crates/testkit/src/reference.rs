@@ -118,6 +118,9 @@ impl Reference {
     fn due<'r>(&self, read: &'r Read) -> Due<'r> {
         let no = |rcode, info| Due { read, sections: Expected::nothing(rcode), class: Class::IN, info };
         let known = matches!(read.opcode, 0 | 4 | 5);
+        if read.is_cookie_alone {
+            return no(Rcode::NOERROR, None);
+        }
         if known && read.malformed {
             return no(Rcode::FORMERR, None);
         }

@@ -393,6 +393,9 @@ pub enum CtlVerb {
     /// Log level, query log, log files.
     #[command(subcommand)]
     Log(CtlLog),
+    /// DNS cookies.
+    #[command(subcommand)]
+    Cookies(CtlCookies),
     /// Zones of the running server.
     #[command(subcommand)]
     Zone(CtlZone),
@@ -426,6 +429,13 @@ pub enum CtlVerb {
     },
     /// Stop the server.
     Stop,
+}
+
+/// `nomen ctl cookies`.
+#[derive(Debug, Subcommand)]
+pub enum CtlCookies {
+    /// Make server cookies with a new random secret. Those of the one before are accepted for an hour.
+    Rotate,
 }
 
 /// Commands on the log.

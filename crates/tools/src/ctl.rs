@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use transport::unix_now;
 
-use crate::args::{CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone, TopWord};
+use crate::args::{
+    CtlArgs, CtlCache, CtlCookies, CtlForward, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone, TopWord,
+};
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use control::protocol::{self, AcceptedVersion, AnswerLine, ControlCommand, TopKind};
@@ -41,6 +43,7 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         CtlVerb::Status => ControlCommand::Status,
         CtlVerb::Stats => ControlCommand::Stats,
         CtlVerb::Reload { force } => ControlCommand::Reload { force: *force },
+        CtlVerb::Cookies(CtlCookies::Rotate) => ControlCommand::CookiesRotate,
         CtlVerb::Log(CtlLog::Reopen) => ControlCommand::LogReopen,
         CtlVerb::Log(CtlLog::Level { level }) => ControlCommand::LogLevel { level: level.clone() },
         CtlVerb::Log(CtlLog::Queries { share }) => {

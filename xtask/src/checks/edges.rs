@@ -60,7 +60,7 @@ const ROWS: &[Row] = &[
     Row { name: "migrate", ours: &["wire"], theirs: Only(&["saphyr-parser", "toml"]) },
     Row {
         name: "query-path",
-        ours: &["wire", "transport", "zone", "authority", "transfer"],
+        ours: &["wire", "transport", "zone", "authority", "transfer", "cookies"],
         theirs: Only(&["arc-swap"]),
     },
     Row {
@@ -68,6 +68,7 @@ const ROWS: &[Row] = &[
         ours: &["wire", "transport", "validator", "policy", "cache", "resolver", "query-path"],
         theirs: Only(&["arc-swap"]),
     },
+    Row { name: "cookies", ours: &[], theirs: Only(&["arc-swap", "siphasher"]) },
     Row { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },
     Row {
         name: "net",
@@ -99,6 +100,7 @@ const ROWS: &[Row] = &[
             "validator",
             "zone",
             "cache",
+            "cookies",
             "policy",
             "resolver",
             "transfer",
@@ -145,6 +147,7 @@ const ROWS: &[Row] = &[
             "zone",
             "authority",
             "cache",
+            "cookies",
             "policy",
             "resolver",
             "recursion",

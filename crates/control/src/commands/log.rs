@@ -1,4 +1,4 @@
-//! `nomen ctl log`: reopens log files, and changes what is logged until the configuration is read again.
+//! `nomen ctl cookies` and `nomen ctl log`: replaces the secret of server cookies; reopens log files, and changes what is logged until the configuration is read again.
 
 use serde_json::json;
 
@@ -8,6 +8,12 @@ use crate::parts::ServerParts;
 use config::log::{LogLevel, LoggedQueries};
 use config::table::value::Word;
 use telemetry::dnstap::Dnstap;
+
+/// Replaces the secret of server cookies.
+pub(super) fn rotate_cookies(parts: &ServerParts) -> CommandResult {
+    parts.frontend.rotate_cookies().map_err(CommandFault::Cookies)?;
+    Ok(json!("server cookies are made with a new secret; those of the one before are accepted for an hour"))
+}
 
 /// Reopens the files of the logs and of dnstap.
 pub(super) fn reopen(parts: &ServerParts) -> CommandResult {

@@ -110,6 +110,7 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         | Verb::PolicyPause { .. }
         | Verb::PolicyTop { .. }
         | Verb::PolicyTest { .. }) => policy(parts, verb).await,
+        Verb::CookiesRotate => blocking(parts, log::rotate_cookies).await,
         Verb::LogReopen => blocking(parts, log::reopen).await,
         Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,
         Verb::LogQueries { on, share } => {

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use query_path::stats::{INFO_CODES, LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
+use query_path::stats::{
+    COOKIE_STANDINGS, INFO_CODES, LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label,
+};
 use transport::Transport;
 use wire::Rcode;
 use wire::edns::ErrorInfo;
@@ -73,6 +75,16 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
         "truncated",
         "Replies with TC set, so that the client retries over TCP",
         one(|s| s.truncated.get()),
+    )?;
+    let cookies = COOKIE_STANDINGS.iter().enumerate().map(|(place, standing)| {
+        ([("cookie", standing.label().into())], accounts.sum(|s| s.cookies[place].get()))
+    });
+    out.family(
+        "cookies",
+        "Replies with a server cookie, by the cookie of the query: valid; a client cookie only; or one that is \
+        too old, for another address or of an unknown secret",
+        MetricType::Counter,
+        cookies,
     )?;
     out.counter(
         "nsec3_refused",

@@ -165,7 +165,9 @@ fn explain(sections: &[Statement], statement: &Statement) -> (Coverage, String) 
         "policy" | "keystore" | "submission" | "dnskey-sync" => (Coverage::Missing, SIGNS),
         "xdp" => (Coverage::Missing, "write `xdp` into [[listen]]; see docs/AF_XDP.md"),
         "mod-rrl" => (Coverage::Missing, "nomen limits no rates of answers"),
-        "mod-cookies" => (Coverage::Missing, "nomen answers no cookies of clients"),
+        "mod-cookies" => {
+            (Coverage::Unneeded, "nomen answers cookies anyway; `cookie-secrets` of [server] has secrets")
+        }
         "mod-stats" => (Coverage::Unneeded, "[metrics] has figures at any time"),
         section if section.starts_with("mod-") => (Coverage::Missing, "nomen has no modules"),
         "acl" | "template" | "remote" | "remotes" => {

@@ -133,7 +133,10 @@ const RULES: &[NamedRule] = &[
     ("write-pid", FILES),
     ("socket-dir", FILES),
     ("enable-lua-records", Rule::Same(&["no"], "nomen runs no scripts")),
-    ("edns-cookie-secret", Rule::Same(&[""], "nomen answers no cookies of clients")),
+    (
+        "edns-cookie-secret",
+        Rule::Same(&[""], "nomen's cookies have their secrets in `cookie-secrets` of [server]"),
+    ),
     ("edns-subnet-processing", Rule::Same(&["no"], "nomen does not use addresses of clients' networks")),
     ("any-to-tcp", TUNING),
     ("do-ipv6-additional-processing", TUNING),

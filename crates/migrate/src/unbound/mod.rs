@@ -352,7 +352,7 @@ fn over_tcp(work: &mut Work, all: &[&Statement]) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Passage {
     Refused,
-    /// Over TCP only: over UDP, a client needs a cookie, which nomen does not check.
+    /// Over TCP only: over UDP, a client needs a cookie, which rules of access do not check.
     OverTcp,
     Allowed,
 }
@@ -407,7 +407,7 @@ fn access(work: &mut Work, all: &[&Statement]) {
             }
             "allow_cookie" => work.ledger.narrower(
                 statement,
-                "nomen looks at no cookies of clients: these may recurse over TCP alone",
+                "rules of access do not check cookies: these may recurse over TCP alone",
             ),
             "deny" | "deny_non_local" => {
                 work.ledger.differs(statement, "nomen answers REFUSED, it does not stay silent")

@@ -385,6 +385,7 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
             "response",
             "latency",
             "truncated",
+            "cookies",
             "unanswered",
             "deferred",
             "dnssec_ok",

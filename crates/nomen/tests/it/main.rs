@@ -11,6 +11,7 @@ mod changes;
 mod check;
 mod control;
 mod conventions;
+mod cookies;
 mod dashboard;
 mod dig;
 mod dnstap;

@@ -78,6 +78,7 @@ impl World {
             keepalive: reference.keepalive,
             identity: Identity { version: text(&reference.version), id: text(&reference.id) },
             report_channel: reference.agent,
+            ..EngineConfig::default()
         };
         let engine = Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config));
         let mut names: Vec<NameBuf> = lands.iter().flat_map(|land| model(land).all()).collect();

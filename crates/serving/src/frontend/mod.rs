@@ -1,6 +1,7 @@
 //! The frontend: the engine, its workers and their state, the listeners, the query log and dnstap. `workers`
 //! connects `net` and `query-path`.
 
+mod server_cookies;
 mod workers;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use crate::descriptors::DescriptorShares;
 use config::Adopt;
 use config::Settings;
 use config::log::LoggedQueries;
+use server_cookies::ServerCookies;
 use telemetry::audit::FailureLines;
 use telemetry::dnstap::Dnstap;
 use telemetry::logging::QueryFile;
@@ -26,6 +28,8 @@ use telemetry::policy_top::PolicyTop;
 use telemetry::querylog::QueryLogger;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
+
+pub use server_cookies::CookieFault;
 pub use workers::Accounts;
 use workers::Workers;
 
@@ -52,6 +56,8 @@ pub struct Frontend {
     pub engine: Arc<Engine<Served>>,
     /// State of the engine's workers, one for each thread that answers.
     pub accounts: Accounts,
+    /// The secrets of server cookies.
+    cookies: ServerCookies,
     /// The listeners; emptied when the server stops.
     listeners: Mutex<Vec<Running>>,
     /// Limits over all TCP connections.
@@ -110,8 +116,11 @@ impl Frontend {
         let zones = Zones { catalog: Arc::new(Catalog::new(key)), config: settings.zones_config() };
         let (_, per_client) = settings.server.tcp.limits();
         let connections = DescriptorShares::with_warning(settings).tcp;
+        let cookies = ServerCookies::new(settings)?;
+        let engine_config = cookies.engine_config(settings);
         let frontend = Frontend {
-            engine: Arc::new(Engine::new(serving(zones), Sources::default(), settings.engine_config())),
+            engine: Arc::new(Engine::new(serving(zones), Sources::default(), engine_config)),
+            cookies,
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
@@ -124,6 +133,14 @@ impl Frontend {
         frontend.log_queries(*settings.log.queries);
         frontend.engine.set_rule_log(frontend.policy_top.resize(settings.policy_top())?);
         Ok(frontend)
+    }
+
+    /// Makes server cookies with a new random secret from now on; those of the one before are still accepted.
+    ///
+    /// # Errors
+    /// Why the secret stays.
+    pub fn rotate_cookies(&self) -> Result<(), CookieFault> {
+        self.cookies.rotate()
     }
 
     /// Turns the query log on or off.
@@ -248,7 +265,8 @@ impl Frontend {
 
 impl Adopt for Frontend {
     fn adopt(&self, settings: &Settings) {
-        self.engine.set_config(settings.engine_config());
+        self.cookies.adopt(settings);
+        self.engine.set_config(self.cookies.engine_config(settings));
         let zones_config = settings.zones_config();
         self.engine.change_memory(|served| served.first.config = zones_config);
         let (_, per_client) = settings.server.tcp.limits();
