@@ -27,6 +27,8 @@ pub struct AnswerLocation {
     located: Located,
     qtype: Type,
     dnssec_ok: bool,
+    /// Number of the catalog, for the caller.
+    catalog: u8,
     nodes: [Option<PrefetchedNode>; NAMES],
     search: Option<DenialSearch>,
 }
@@ -57,13 +59,25 @@ impl AnswerLocation {
         if catalog.is_large() {
             catalog.prefetch_located(located);
         }
-        Some(AnswerLocation { located, qtype, dnssec_ok, nodes: [None; NAMES], search: None })
+        Some(AnswerLocation { located, qtype, dnssec_ok, catalog: 0, nodes: [None; NAMES], search: None })
     }
 
     /// Returns the zone's place in the catalog, and where in the zone the name is.
     #[inline]
     pub fn located(&self) -> Located {
         self.located
+    }
+
+    /// Sets the number of the catalog that the location was found in, for callers with several.
+    #[inline]
+    pub fn of_catalog(self, number: u8) -> Self {
+        AnswerLocation { catalog: number, ..self }
+    }
+
+    /// Returns the number of the catalog that the location was found in; 0 unless it was set.
+    #[inline]
+    pub fn catalog(&self) -> u8 {
+        self.catalog
     }
 
     /// Runs one pass, from 0 to [`PASSES`], for the query that this location was found for in this catalog.

@@ -11,13 +11,13 @@ use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Offset};
 use wire::{Class, Type};
 
-use crate::access::AccessAction;
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
 use crate::message::ReplyOptions;
 use crate::rpz::RpzOrder;
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
+use query_path::access::AccessAction;
 
 /// The cache; empty if recursive service is off.
 #[derive(Clone)]
@@ -151,7 +151,7 @@ impl Memory for Cached {
     #[inline]
     fn find(&self, lookup_key: &LookupKey<'_>) -> Option<CacheLocation> {
         let On { service, policy } = self.on.as_ref()?;
-        let LookupKey { request, question, qname, may_recurse } = *lookup_key;
+        let LookupKey { request, question, qname, may_recurse, .. } = *lookup_key;
         if !may_recurse || !request.header.recursion_desired() {
             return None;
         }

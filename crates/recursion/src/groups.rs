@@ -3,7 +3,7 @@
 use policy::SourceMask;
 use transport::Client;
 
-use crate::access::{Access, AccessRule, TooManyRules};
+use query_path::access::{Access, AccessRule, TooManyRules};
 
 /// A group of clients and the sources of rules that count for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,12 @@
 //! Recursive service: answers queries for names outside the zones served here.
 //!
-//! In this crate: access control, local names, reads and writes of the cache, serving stale answers, and the
+//! In this crate: local names, reads and writes of the cache, serving stale answers, and the
 //! state of clients that wait for a lookup. Elsewhere: the cache itself (`cache`), lookups at other servers
-//! (`resolver`), sockets (`net`), the query path (`query-path`), configuration files (`config`).
+//! (`resolver`), sockets (`net`), the query path and rules about clients (`query-path`), configuration files (`config`).
 //!
 //! | module | does |
 //! |---|---|
 //! | `sync` | locks that outlive a panic |
-//! | `prefix`, `access` | tables of address prefixes; access control |
 //! | `cache_views` | finds the rule that covers a name |
 //! | `local` | special-use names and local data |
 //! | `private` | filters private addresses from upstream answers |
@@ -44,7 +43,6 @@
 //! A module uses only those above it. The modules below `service` add methods to [`Service`].
 #![forbid(unsafe_code)]
 
-mod access;
 mod block_lists;
 mod bogus;
 mod cache_views;
@@ -62,7 +60,6 @@ mod kept;
 mod known;
 mod local;
 mod message;
-mod prefix;
 mod private;
 mod query_state;
 mod quota;
@@ -84,7 +81,6 @@ mod sync;
 mod validation;
 mod waiter;
 
-pub use access::{Access, AccessAction, AccessRule, TooManyRules};
 pub use block_lists::{BlockAnswer, BlockList, BlockLists, Blocked};
 pub use cache_views::Domain;
 pub use cached::Cached;
@@ -98,6 +94,7 @@ pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
 pub use private::{PrivateAddresses, PrivateConfig};
+pub use query_path::access::{Access, AccessAction, AccessRule, TooManyRules};
 pub use rpz::{PolicyZone, RewriteCounts, RewriteKind, RpzOptions, RpzOverride};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};
 pub use settings::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};

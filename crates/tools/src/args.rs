@@ -393,7 +393,7 @@ pub enum CtlVerb {
     /// Log level, query log, log files.
     #[command(subcommand)]
     Log(CtlLog),
-    /// Zones of the running server.
+    /// Zones of the running server. A zone in a view is named ZONE@VIEW.
     #[command(subcommand)]
     Zone(CtlZone),
     /// The cache of recursive service.

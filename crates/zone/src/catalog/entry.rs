@@ -32,6 +32,8 @@ struct Lasting {
     queries: AtomicU64,
     /// When the zone expires, as a [`UnixTime`]; 0 if it does not.
     expires: AtomicU64,
+    /// Whether the zone is one of a view.
+    in_view: bool,
 }
 
 /// A name in wire form, inside the entry if it is short enough.
@@ -69,8 +71,21 @@ impl EntryName {
 
 impl ZoneEntry {
     /// Returns the entry of a new zone. `hash` is that of its name.
-    pub(super) fn new(name: LowerName<'_>, hash: NameHash, zone: Option<Arc<Zone>>) -> Self {
-        ZoneEntry { zone, hash, lasting: Arc::default(), name: EntryName::new(name) }
+    pub(super) fn new(name: LowerName<'_>, hash: NameHash, zone: Option<Arc<Zone>>, in_view: bool) -> Self {
+        let lasting = Arc::new(Lasting { in_view, ..Lasting::default() });
+        ZoneEntry { zone, hash, lasting, name: EntryName::new(name) }
+    }
+
+    /// Whether both have the same snapshot of the same zone.
+    pub(super) fn is_same(&self, other: &ZoneEntry) -> bool {
+        self.zone.as_ref().map(Arc::as_ptr) == other.zone.as_ref().map(Arc::as_ptr)
+            && Arc::ptr_eq(&self.lasting, &other.lasting)
+    }
+
+    /// Whether the zone is one of a view, in the catalog of that view.
+    #[inline]
+    pub fn is_in_view(&self) -> bool {
+        self.lasting.in_view
     }
 
     /// Returns the entry of the same zone, with its lasting state, with another snapshot or unloaded.

@@ -170,7 +170,8 @@ fn foreign() -> Arc<Zone> {
 fn whoever_asked_heard_success_though_nothing_was_published() {
     let (rig, _, thread) = Rig::idle(&[("a", "1")]);
     rig.write("a", "2");
-    thread.executor.step(Change::Serve(foreign()), false);
+    let zone = foreign();
+    thread.executor.step(&zone.apex().into(), Change::Serve(Arc::clone(&zone)), false);
     let answer = rig.manager.reload(Removal::HoldBack);
     std::thread::spawn(move || thread.work());
     let result = answer.blocking_recv().expect("an answer");
