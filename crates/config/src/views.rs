@@ -47,7 +47,7 @@ pub enum ViewFrom {
     /// Clients by their address.
     Clients(NetworkOr<Clients>),
     /// Clients whose queries this key has signed.
-    Key(LowerNameBuf),
+    Key(Box<LowerNameBuf>),
 }
 
 impl Value for ViewFrom {
@@ -58,7 +58,7 @@ impl Value for ViewFrom {
         if node.get_ref().as_str().is_some_and(|text| text.starts_with("key:")) {
             let parse = |text: &str| {
                 let name = zone_name(text.strip_prefix("key:").unwrap_or(text));
-                name.map(|name| ViewFrom::Key(name.as_name().to_lower()))
+                name.map(|name| ViewFrom::Key(Box::new(name.as_name().to_lower())))
                     .map_err(|fault| format!("the name of a key: {fault}"))
             };
             return reader.text(node, "a network or \"key:NAME\"", parse);
@@ -91,7 +91,7 @@ impl ViewBlock {
     /// The keys of the view, each with its place.
     pub fn keys(&self) -> impl Iterator<Item = (&LowerNameBuf, Option<&ConfigPlace>)> {
         self.from.iter().filter_map(|from| match &from.value {
-            ViewFrom::Key(key) => Some((key, from.place.as_ref())),
+            ViewFrom::Key(key) => Some((&**key, from.place.as_ref())),
             ViewFrom::Clients(_) => None,
         })
     }

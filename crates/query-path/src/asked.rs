@@ -37,8 +37,8 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Returns the zone of the name QNAME that the query is about: that of the client's view, if it has one of
-    /// the name, else the one outside views, whether it exists or not.
+    /// Returns the zone of the name QNAME that the query is about: that of the client's view, if it has one
+    /// of the name, else the one outside views, whether it exists or not.
     pub fn apex(&self) -> ZoneName {
         (self.apex)()
     }

@@ -2,8 +2,8 @@
 //!
 //! A view has its own versions of some zones, and otherwise the zones outside views: its catalog has the
 //! latter, with its own zones in place of those of the same name (`zone::Catalog::over`). So a query is
-//! answered from one catalog, whatever it needs of other zones: the longest match, referrals, chains, DS. Zones
-//! of other views do not exist for it.
+//! answered from one catalog, whatever it needs of other zones: the longest match, referrals, chains, DS.
+//! Zones of other views do not exist for it.
 
 use std::sync::Arc;
 

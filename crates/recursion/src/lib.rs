@@ -1,8 +1,8 @@
 //! Recursive service: answers queries for names outside the zones served here.
 //!
-//! In this crate: local names, reads and writes of the cache, serving stale answers, and the
-//! state of clients that wait for a lookup. Elsewhere: the cache itself (`cache`), lookups at other servers
-//! (`resolver`), sockets (`net`), the query path and rules about clients (`query-path`), configuration files (`config`).
+//! In this crate: local names, reads and writes of the cache, serving stale answers, and the state of clients
+//! that wait for a lookup. Elsewhere: the cache itself (`cache`), lookups at other servers (`resolver`),
+//! sockets (`net`), the query path and rules about clients (`query-path`), configuration files (`config`).
 //!
 //! | module | does |
 //! |---|---|

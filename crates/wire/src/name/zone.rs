@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::{LowerName, LowerNameBuf, Name, NameBuf, ViewName};
 
-/// The name of a zone, in lower case and wire form, and the view that the zone is in, if any. All clones share
-/// it.
+/// The name of a zone, in lower case and wire form, and the view that the zone is in, if any. All clones
+/// share it.
 ///
 /// Takes 16 bytes and the length of the name, where a [`LowerNameBuf`] takes 256. Compares and hashes as the
-/// bytes of [`as_key`](Self::as_key) do, so a map with such keys can be searched by `&[u8]`. Its order is that
-/// of these bytes, not the canonical order. The key of a zone outside views is the wire form of its name; that
-/// of a zone in a view goes on with the name of the view, and with a byte that has the length of what follows
-/// the zone's name, where the other key ends in the root label, which is 0.
+/// bytes of [`as_key`](Self::as_key) do, so a map with such keys can be searched by `&[u8]`. Its order is
+/// that of these bytes, not the canonical order. The key of a zone outside views is the wire form of its
+/// name; that of a zone in a view goes on with the name of the view, and with a byte that has the length of
+/// what follows the zone's name, where the other key ends in the root label, which is 0.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ZoneName(Arc<[u8]>);
 

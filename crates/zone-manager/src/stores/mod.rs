@@ -298,8 +298,8 @@ impl ZoneStores {
         }
     }
 
-    /// Runs `with_folder` on this thread, with the folder of the zone's store, once all tasks of the zone have
-    /// ended, with its store closed. Tasks that arrive meanwhile wait.
+    /// Runs `with_folder` on this thread, with the folder of the zone's store, once all tasks of the zone
+    /// have ended, with its store closed. Tasks that arrive meanwhile wait.
     ///
     /// # Errors
     /// Those of `with_folder`, and that the folder of the zone's view cannot be opened.

@@ -478,8 +478,8 @@ impl ZoneManager {
         }
     }
 
-    /// Changes which clients are in which view, at the end of a round: the zones that come to views are loaded,
-    /// and those that leave them are removed with the same catalog.
+    /// Changes which clients are in which view, at the end of a round: the zones that come to views are
+    /// loaded, and those that leave them are removed with the same catalog.
     fn turn_views(&mut self, ViewTurn { clients, moved }: ViewTurn) {
         let table = Arc::clone(&self.table);
         self.remove(&mut write(&table.states.zones), moved);

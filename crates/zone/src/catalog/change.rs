@@ -126,8 +126,8 @@ impl To {
     }
 }
 
-/// Returns the steps that result from `changes`, made one after the other. `in_view`: the zones are those of a
-/// view.
+/// Returns the steps that result from `changes`, made one after the other. `in_view`: the zones are those of
+/// a view.
 pub(super) fn steps(
     key: &HashKey,
     changes: impl IntoIterator<Item = Change>,
