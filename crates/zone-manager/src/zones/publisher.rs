@@ -133,8 +133,11 @@ impl Publisher {
         });
         self.engine.set_catalogs(&outside, of_clients.as_ref()).map_err(Unpublished::Catalog)?;
         self.new_clients = false;
-        self.retired.push(old);
-        self.retired.extend(std::mem::replace(&mut self.views, views).into_values());
+        let before = std::mem::replace(&mut self.views, views);
+        let in_use = |catalog: &Arc<Catalog>| {
+            self.views.values().chain([&outside]).any(|used| Arc::ptr_eq(used, catalog))
+        };
+        self.retired.extend(before.into_values().chain([old]).filter(|catalog| !in_use(catalog)));
         self.note_expiries();
         Ok(served)
     }
@@ -204,7 +207,8 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use query_path::{EngineConfig, Sources, Zones};
+    use query_path::access::{AccessAction, AccessRule};
+    use query_path::{EngineConfig, Sources, ViewRule, Zones};
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl, Type};
     use zone::ZoneBuilder;
@@ -233,5 +237,48 @@ mod tests {
         publisher.add(good.as_name().into(), Change::Unload(Box::new(good)), now);
         assert!(publisher.publish().is_ok_and(|served| served.is_empty()));
         assert_eq!(engine.catalog().len(), 1);
+    }
+
+    #[test]
+    fn catalogs_of_views_follow_and_those_before_are_released() {
+        let key = HashKey::new([1, 2, 3]);
+        let zones = serving::frontend::serving(Zones::new(Arc::new(Catalog::new(&key))));
+        let engine = Arc::new(Engine::new(zones, Sources::default(), EngineConfig::default()));
+        let mut publisher = Publisher::new(Arc::clone(&engine));
+        let view: ViewName = "inside".parse().expect("the name of a view");
+        let now = Instant::now();
+        let unload = |publisher: &mut Publisher, name: &str, view: Option<&ViewName>| {
+            let name: NameBuf = name.parse().expect("a name");
+            let apex = ZoneName::in_view(name.as_name().to_lower().as_lower(), view);
+            publisher.add(apex, Change::Unload(Box::new(name)), now);
+        };
+        let publish = |publisher: &mut Publisher| {
+            publisher.publish().expect("zones of the engine's key");
+            // No worker reads a catalog, so the publishing thread has nothing to wait for.
+            assert!(publisher.release());
+            let of_view = engine.catalog_of(Some("inside")).map(|catalog| catalog.len());
+            (engine.catalog().len(), of_view)
+        };
+        // The zones of a view may come before its clients.
+        unload(&mut publisher, "a.", Some(&view));
+        unload(&mut publisher, "b.", None);
+        assert_eq!(publish(&mut publisher), (1, None));
+        let clients =
+            AccessRule { action: AccessAction::Allow, from: Vec::new(), local: None, transports: None };
+        let rule = ViewRule { name: view.clone(), clients, keys: Vec::new() };
+        let clients = Arc::new(ViewClients::new(&[rule]).expect("one view"));
+        publisher.set_views(Some(Arc::clone(&clients)), now);
+        assert_eq!(publish(&mut publisher), (1, Some(2)));
+        unload(&mut publisher, "c.", None);
+        assert_eq!(publish(&mut publisher), (2, Some(3)));
+        // The same clients again change nothing.
+        publisher.set_views(Some(clients), now);
+        assert_eq!(publish(&mut publisher), (2, Some(3)));
+        unload(&mut publisher, "b.", Some(&view));
+        assert_eq!(publish(&mut publisher), (2, Some(3)));
+        publisher.set_views(None, now);
+        assert_eq!(publish(&mut publisher), (2, None));
+        publisher.set_views(None, now);
+        assert_eq!(publish(&mut publisher), (2, None));
     }
 }

@@ -29,6 +29,10 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
             warn!("no view has clients by `interface` or \"attached\": the system does not list them: {e}");
             Interfaces::default()
         });
+        let named = config.settings.views.iter().flat_map(|view| view.interface.value.iter().flatten());
+        for name in named.filter(|name| interfaces.addresses_of(&name.value).next().is_none()) {
+            warn!("[[view]]: there is no interface {}, or it has no address", name.value);
+        }
         wanted.views = config.settings.view_rules(&interfaces);
     }
     Ok(wanted)

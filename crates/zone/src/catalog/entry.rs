@@ -6,7 +6,7 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use wire::{LowerName, NameHash, UnixTime, ZoneName};
+use wire::{LowerName, NameHash, UnixTime};
 
 use super::trie::COUNTS;
 use crate::store::Zone;
@@ -40,7 +40,7 @@ struct Lasting {
 #[derive(Clone)]
 enum EntryName {
     Short(NonZeroU8, [u8; INLINE_NAME_BYTES]),
-    Long(ZoneName),
+    Long(Arc<[u8]>),
 }
 
 const _: () = assert!(size_of::<Option<ZoneEntry>>() == 64);
@@ -54,7 +54,7 @@ impl EntryName {
                 start.copy_from_slice(lower);
                 EntryName::Short(len, room)
             }
-            _ => EntryName::Long(name.into()),
+            _ => EntryName::Long(lower.into()),
         }
     }
 
@@ -64,7 +64,7 @@ impl EntryName {
             EntryName::Short(len, name) => {
                 LowerName::of_checked(name.get(..len.get() as usize).unwrap_or_default())
             }
-            EntryName::Long(name) => name.as_lower(),
+            EntryName::Long(name) => LowerName::of_checked(name),
         }
     }
 }
@@ -131,7 +131,7 @@ impl ZoneEntry {
     pub(super) fn memory(&self) -> usize {
         let name = match &self.name {
             EntryName::Short(..) => 0,
-            EntryName::Long(name) => (COUNTS + name.as_wire().len()).next_multiple_of(align_of::<usize>()),
+            EntryName::Long(name) => (COUNTS + name.len()).next_multiple_of(align_of::<usize>()),
         };
         name + COUNTS + size_of::<Lasting>()
     }

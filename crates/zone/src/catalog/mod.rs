@@ -149,8 +149,7 @@ impl Catalog {
         outside: impl IntoIterator<Item = LowerName<'n>>,
         own: impl IntoIterator<Item = Change>,
     ) -> Result<Catalog, WrongKey> {
-        let of_after =
-            |name: LowerName<'_>, hash| after.trie.find(name, hash).map(|(_, entry)| entry.clone());
+        let of_after = |name: LowerName<'_>, hash| after.trie.entry(name, hash).cloned();
         let mut steps = change::steps(&self.key, own, true)?;
         // Where the view's zone is removed, the one outside views is seen again.
         for step in steps.iter_mut().filter(|step| step.removes()) {
@@ -158,8 +157,7 @@ impl Catalog {
         }
         let own: HashSet<Box<[u8]>> = steps.iter().map(|step| step.name().as_wire().into()).collect();
         let is_own = |name: LowerName<'_>, hash| {
-            own.contains(name.as_wire())
-                || self.trie.find(name, hash).is_some_and(|(_, entry)| entry.is_in_view())
+            own.contains(name.as_wire()) || self.trie.entry(name, hash).is_some_and(ZoneEntry::is_in_view)
         };
         for name in outside {
             let hash = self.key.name(name);
@@ -188,7 +186,7 @@ impl Catalog {
                 |entry: &ZoneEntry| CatalogStep::like(entry.name(), entry.hash, |_, _| Some(entry.clone()));
             // A zone keeps its lasting state, which the entries of `after` do not have.
             let settled = steps.iter().map(|step| {
-                let old = self.trie.find(step.name(), step.hash).map(|(_, entry)| entry);
+                let old = self.trie.entry(step.name(), step.hash);
                 let new = step.result(old).unwrap_or_else(|| old.cloned());
                 CatalogStep::like(step.name(), step.hash, |_, _| new)
             });
@@ -199,7 +197,7 @@ impl Catalog {
         steps = change::in_order(steps);
         let mut census = self.census.clone();
         for step in &steps {
-            let old = self.trie.find(step.name(), step.hash).map(|(_, entry)| entry);
+            let old = self.trie.entry(step.name(), step.hash);
             let Some(new) = step.result(old) else { continue };
             old.into_iter().for_each(|old| census.remove(old));
             new.iter().for_each(|new| census.add(new));

@@ -135,6 +135,13 @@ impl Trie {
         find(self.places(way(hash)), lower, hash)
     }
 
+    /// Returns the entry with the name `lower`. Not inlined, so that it does not affect how lookups are.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn entry(&self, lower: LowerName<'_>, hash: NameHash) -> Option<&ZoneEntry> {
+        self.find(lower, hash).map(|(_, entry)| entry)
+    }
+
     /// Returns the entry at a place that [`find`](Self::find) returned.
     #[inline]
     pub(super) fn get(&self, way: Way, place: usize) -> Option<&ZoneEntry> {
