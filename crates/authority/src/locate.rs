@@ -55,11 +55,31 @@ impl AnswerLocation {
     /// Returns the location of a query, if a zone of `catalog` covers its name. Prefetches the zone.
     #[inline]
     pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, dnssec_ok: bool) -> Option<Self> {
+        Self::find_in(catalog, 0, qname, qtype, dnssec_ok)
+    }
+
+    /// The same for callers with several catalogs, who number them; [`catalog`](Self::catalog) returns the
+    /// number.
+    #[inline]
+    pub fn find_in(
+        catalog: &Catalog,
+        number: u8,
+        qname: &HashedName,
+        qtype: Type,
+        dnssec_ok: bool,
+    ) -> Option<Self> {
         let located = zone_for(catalog, qname, qtype)?;
         if catalog.is_large() {
             catalog.prefetch_located(located);
         }
-        Some(AnswerLocation { located, qtype, dnssec_ok, catalog: 0, nodes: [None; NAMES], search: None })
+        Some(AnswerLocation {
+            located,
+            qtype,
+            dnssec_ok,
+            catalog: number,
+            nodes: [None; NAMES],
+            search: None,
+        })
     }
 
     /// Returns the zone's place in the catalog, and where in the zone the name is.
@@ -68,13 +88,7 @@ impl AnswerLocation {
         self.located
     }
 
-    /// Sets the number of the catalog that the location was found in, for callers with several.
-    #[inline]
-    pub fn of_catalog(self, number: u8) -> Self {
-        AnswerLocation { catalog: number, ..self }
-    }
-
-    /// Returns the number of the catalog that the location was found in; 0 unless it was set.
+    /// Returns the number of the catalog that the location was found in.
     #[inline]
     pub fn catalog(&self) -> u8 {
         self.catalog

@@ -216,13 +216,13 @@ impl Memory for Zones {
     #[inline]
     fn find(&self, lookup_key: &LookupKey<'_>) -> Option<AnswerLocation> {
         let view = lookup_key.view;
-        let location = AnswerLocation::find(
+        AnswerLocation::find_in(
             self.of(view),
+            view.byte(),
             lookup_key.qname,
             lookup_key.question.qtype,
             lookup_key.request.dnssec_ok(),
-        )?;
-        Some(location.of_catalog(view.byte()))
+        )
     }
 
     #[inline]
