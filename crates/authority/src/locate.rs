@@ -27,6 +27,8 @@ pub struct AnswerLocation {
     located: Located,
     qtype: Type,
     dnssec_ok: bool,
+    /// Number of the catalog, for the caller.
+    catalog: u8,
     nodes: [Option<PrefetchedNode>; NAMES],
     search: Option<DenialSearch>,
 }
@@ -53,17 +55,43 @@ impl AnswerLocation {
     /// Returns the location of a query, if a zone of `catalog` covers its name. Prefetches the zone.
     #[inline]
     pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, dnssec_ok: bool) -> Option<Self> {
+        Self::find_in(catalog, 0, qname, qtype, dnssec_ok)
+    }
+
+    /// The same for callers with several catalogs, who number them; [`catalog`](Self::catalog) returns the
+    /// number.
+    #[inline]
+    pub fn find_in(
+        catalog: &Catalog,
+        number: u8,
+        qname: &HashedName,
+        qtype: Type,
+        dnssec_ok: bool,
+    ) -> Option<Self> {
         let located = zone_for(catalog, qname, qtype)?;
         if catalog.is_large() {
             catalog.prefetch_located(located);
         }
-        Some(AnswerLocation { located, qtype, dnssec_ok, nodes: [None; NAMES], search: None })
+        Some(AnswerLocation {
+            located,
+            qtype,
+            dnssec_ok,
+            catalog: number,
+            nodes: [None; NAMES],
+            search: None,
+        })
     }
 
     /// Returns the zone's place in the catalog, and where in the zone the name is.
     #[inline]
     pub fn located(&self) -> Located {
         self.located
+    }
+
+    /// Returns the number of the catalog that the location was found in.
+    #[inline]
+    pub fn catalog(&self) -> u8 {
+        self.catalog
     }
 
     /// Runs one pass, from 0 to [`PASSES`], for the query that this location was found for in this catalog.

@@ -13,6 +13,7 @@ use super::report::{ConfigPlace, ConfigTexts, Diagnostic};
 use super::table::read::{At, Reader};
 use super::table::slot::read_section;
 use super::table::value::Value;
+use super::views;
 use super::zones::{self, ConfiguredZone, Templates};
 use super::{Configuration, Settings};
 use wording::{bounded_list, did_you_mean, reason};
@@ -94,7 +95,10 @@ pub fn read_zone(
     let mut draft = Draft::default();
     draft.read_text(PathBuf::from(name), text, Path::new("/"));
     let mut zones = std::mem::take(&mut draft.config.zones);
-    zones.iter().for_each(|zone| zones::check_zone(zone, templates, has_state, &mut draft.faults));
+    for zone in &zones {
+        zones::check_zone(zone, templates, has_state, &mut draft.faults);
+        draft.faults.extend(views::check_zone(zone, templates));
+    }
     let Draft { sources, mut faults, .. } = draft;
     match zones.pop() {
         Some(zone) if faults.is_empty() && zones.is_empty() => Ok(zone.value),

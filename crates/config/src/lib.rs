@@ -7,6 +7,7 @@
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
+//! | `views` | `[[view]]`, `[[zone]]` | `query-path`, `zones` of `zone-manager` |
 //! | `peers` | `[[zone]]`, `[template.X]` | `secondaries` of `zone-manager` |
 //! | `catalogs` | `[[zone]]` | `zones::membership` of `zone-manager` |
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `zone-manager` |
@@ -54,6 +55,7 @@ pub mod tcp;
 pub mod threads;
 pub mod transfers;
 pub mod updates;
+pub mod views;
 pub mod zone_name;
 pub mod zones;
 
@@ -77,6 +79,7 @@ use table::read::At;
 use table::slot::SectionSlot;
 use transfers::{TransfersSection, TsigKeyBlock};
 use updates::UpdatesSection;
+use views::{ViewBlock, ViewRules};
 use wire::Name;
 use zones::{ConfiguredZone, Templates};
 
@@ -100,6 +103,8 @@ pub struct Settings {
     pub server: At<ServerSection>,
     /// Every `[[listen]]`; the built-in addresses if there is none.
     pub listens: Vec<At<Listen>>,
+    /// Every `[[view]]`.
+    pub views: Vec<At<ViewBlock>>,
     /// `[transfers]`.
     pub transfers: At<TransfersSection>,
     /// Every `[[tsig-key]]`.
@@ -140,6 +145,7 @@ impl Default for Settings {
         Self {
             server: At::default(),
             listens: vec![At::default()],
+            views: Vec::new(),
             transfers: At::default(),
             tsig_keys: Vec::new(),
             updates: At::default(),
@@ -162,11 +168,12 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 20] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 21] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
             listens,
+            views,
             transfers,
             tsig_keys,
             updates,
@@ -189,6 +196,7 @@ impl Configuration {
             listens,
             zones,
             templates,
+            views,
             transfers,
             tsig_keys,
             updates,
@@ -220,6 +228,7 @@ impl Configuration {
             groups,
             schedules,
             policy,
+            views,
             ..
         } = &self.settings;
         server.privileges.check(faults);
@@ -246,6 +255,9 @@ impl Configuration {
             is_recursive: resolver.is_some(),
         };
         policy_groups::check(&policy.others, groups, schedules, &known, faults);
+        views::check(views, faults);
+        let all = self.zones.iter().chain(&self.added);
+        views::check_zones(views, all, &self.templates, policy_zones, faults);
         let has_state = server.storage.folder().is_some();
         zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
     }
@@ -259,6 +271,7 @@ impl Settings {
         let Settings {
             server,
             listens,
+            views,
             transfers,
             tsig_keys,
             updates,
@@ -278,6 +291,7 @@ impl Settings {
         } = new;
         adopt(&mut self.server, server, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
+        adopt_blocks(&mut self.views, views, &mut pending);
         adopt(&mut self.transfers, transfers, &mut pending);
         adopt_blocks(&mut self.tsig_keys, tsig_keys, &mut pending);
         adopt(&mut self.updates, updates, &mut pending);
@@ -330,6 +344,11 @@ impl Settings {
     /// Returns the size of the tables of what policies block most; 0 without recursive service.
     pub fn policy_top(&self) -> usize {
         if self.resolver.is_some() { self.policy.top.0 } else { 0 }
+    }
+
+    /// Returns the rules of views on a machine with these interfaces.
+    pub fn view_rules(&self, interfaces: &interfaces::Interfaces) -> ViewRules {
+        views::rules(&self.views, interfaces)
     }
 
     /// Returns the settings of response policy zones.

@@ -237,7 +237,7 @@ pub(super) fn check<'z>(
         faults.push(Diagnostic::at(more.place.as_ref(), message));
     }
     let served: std::collections::HashSet<ZoneName> =
-        served.map(|zone| ZoneName::from(&zone.name.value)).collect();
+        served.filter(|zone| zone.view.is_none()).map(|zone| zone.apex()).collect();
     let mut seen: HashMap<ZoneName, &At<NameBuf>> = HashMap::new();
     for zone in zones {
         let apex = ZoneName::from(&zone.name.value);

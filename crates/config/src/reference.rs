@@ -237,11 +237,18 @@ mod tests {
         let keys = [&FILES[..], &PRIMARIES[..], &PRIMARIES[..]];
         for ((keys, copy), of_list) in keys.into_iter().zip(copies).zip(of_lists) {
             let (all, without) = (sections(), [keys, copy].concat());
-            let without = |header: &str| if header == "[[policy.list]]" { of_list } else { &without };
+            // A zone in a view is no catalog zone.
+            let of_zone = [&without[..], &["view"]].concat();
+            let without = |header: &str| match header {
+                "[[policy.list]]" => of_list,
+                "[[zone]]" => &of_zone[..],
+                _ => &without[..],
+            };
             let text: String =
                 all.iter().map(|section| example_without(section, without(section.header))).collect();
             let zones = "[[zone]]\nname = \"catalog.example.com\"\ncatalog-produce = true\n\
-                [[zone]]\nname = \"rpz.example.com\"\nfile = \"rpz.zone\"\n";
+                [[zone]]\nname = \"rpz.example.com\"\nfile = \"rpz.zone\"\n\
+                [[zone]]\nname = \"example.com\"\nview = \"inside\"\nfile = \"f\"\n";
             accepted(&format!("{text}{zones}"));
         }
     }

@@ -292,6 +292,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     let Settings {
         server,
         listens,
+        views,
         transfers,
         tsig_keys,
         updates,
@@ -311,6 +312,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     } = settings;
     let mut all = [of(&**server), of(&**transfers), of(&**updates), of(&**control), of(&**log)].concat();
     all.extend(tsig_keys.iter().flat_map(|key| of(&**key)));
+    all.extend(views.iter().flat_map(|view| of(&**view)));
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));
     all.extend(resolver.iter().flat_map(|resolver| of(&**resolver)));
     all.extend(forwards.iter().flat_map(|forward| of(&**forward)));
@@ -357,6 +359,7 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
     let start = settings(
         "[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
          [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n\
+         [[view]]\nname = \"v\"\nfrom = [\"any\"]\n\
          [[zone]]\nname = \"z\"\nfile = \"f\"\n[[policy.zone]]\nname = \"z\"\n\
          [[policy.list]]\nname = \"l\"\nfile = \"f\"\n[[policy.group]]\nname = \"g\"\nfrom = [\"any\"]\n\
          [[policy.schedule]]\ngroup = \"g\"\nstart = \"08:00\"\nend = \"09:00\"\n\

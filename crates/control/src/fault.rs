@@ -11,6 +11,7 @@ use message::QueryTooLong;
 use recursion::PolicyFault;
 use serde_json::{Value, json};
 use wire::message::Malformed;
+use wire::name::BadViewName;
 use zone::scan::Fault;
 use zone_plan::ZoneFault;
 
@@ -34,6 +35,8 @@ use zone_manager::zones::report::RoundReport;
 pub(crate) enum ArgumentFault {
     /// This is not the name of a zone or a domain.
     Name(ZoneNameFault),
+    /// This has no name of a view after the `@`.
+    View(String, BadViewName),
     /// This is not a record type.
     Type(String),
     /// This is not a log level.
@@ -60,6 +63,7 @@ impl fmt::Display for ArgumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(fault) => fault.fmt(f),
+            Self::View(text, fault) => write!(f, "`{text}`: {fault}; an `@` in the name of a zone is `\\@`"),
             Self::Type(text) => write!(f, "`{text}` is no record type"),
             Self::Level(text) => {
                 let known: Vec<&str> = LogLevel::WORDS.iter().map(|(word, _)| *word).collect();

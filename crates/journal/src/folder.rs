@@ -186,6 +186,11 @@ impl StoreFolder {
         self.0.noted(apex.to_lower().as_lower()).mark().map(|mark| mark.serial)
     }
 
+    /// The path of the folder.
+    pub fn root(&self) -> &Path {
+        &self.0.root
+    }
+
     /// The path of a zone's file.
     pub fn path(&self, apex: Name<'_>) -> PathBuf {
         self.0.paths(apex.to_lower().as_lower()).store

@@ -24,6 +24,7 @@
 //! | `marks.rs` | how far each zone was acknowledged, in a file beside the stores |
 //! | `shared.rs` | state shared by the stores of a folder |
 //! | `folder.rs` | the folder of all stores: [`StoreFolder`] |
+//! | `folders.rs` | the folders of all views and of the zones outside: [`StoreFolders`] |
 //! | `stored.rs` | what a store held when it was opened: [`StoreContents`] |
 //! | `store.rs` | appends and acknowledges changes: [`ZoneStore`] |
 //! | `history.rs` | the changes since a version: [`History`] |
@@ -36,6 +37,7 @@
 mod disk;
 mod fault;
 mod folder;
+mod folders;
 mod frame;
 mod header;
 mod history;
@@ -50,6 +52,7 @@ mod stored;
 pub use disk::{Disk, DiskFile, RealDisk, WRITTEN_TOGETHER};
 pub use fault::StoreFault;
 pub use folder::StoreFolder;
+pub use folders::{HeldStores, StoreFolders};
 pub use history::History;
 pub use replace::Replacement;
 pub use store::{DEFAULT_HISTORY, StoreSize, ZoneStore};

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use transfer::tsig::Verified;
 use transport::Client;
-use wire::Name;
 use wire::hash::HashedName;
+use wire::{Name, ZoneName};
 
 use crate::request::{QueryQuestion, Request};
 use crate::rule_note::RuleNote;
@@ -30,6 +30,8 @@ pub struct Asked<'a> {
     pub may_recurse: bool,
     /// Returns whether the name is resolved for the client where a zone in memory delegates it.
     pub resolves: &'a dyn Fn() -> bool,
+    /// Returns the zone of the name QNAME that the query is about: [`apex`](Self::apex).
+    pub apex: &'a dyn Fn() -> ZoneName,
     /// The TSIG key of the query and the state that signs its reply, if its TSIG is valid.
     pub verified: Option<&'a Verified>,
     /// The counters of the worker that answers.
@@ -39,6 +41,12 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
+    /// Returns the zone of the name QNAME that the query is about: that of the client's view, if it has one
+    /// of the name, else the one outside views, whether it exists or not.
+    pub fn apex(&self) -> ZoneName {
+        (self.apex)()
+    }
+
     /// QNAME as the client wrote it.
     #[inline]
     pub fn name(&self) -> Name<'a> {

@@ -25,6 +25,7 @@
 //! | `route` | selects memory, a source or CHAOS by opcode, type and class |
 //! | [`memory`], `zones` | the trait for data that answers at once, `Both`, which joins two; the catalog, answered by `authority` |
 //! | [`source`] | the trait for sources beyond memory |
+//! | `prefix`, [`access`], `views` | tables of address prefixes; rules about clients; the zones of some clients |
 //! | `chaos`, `refusal` | answers for class CH; all refusals |
 //! | `tail`, `rotation` | parts common to all replies; rotation of addresses |
 //! | `signature` | verifies signed queries and signs their replies |
@@ -64,6 +65,7 @@
 //!   `update`.
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod asked;
 mod chaos;
 mod gate;
@@ -71,6 +73,7 @@ pub mod late;
 mod log;
 pub mod memory;
 pub mod pipeline;
+pub mod prefix;
 mod refusal;
 pub mod request;
 mod rotation;
@@ -81,6 +84,7 @@ mod signature;
 pub mod source;
 pub mod stats;
 mod tail;
+mod views;
 mod zone_facts;
 mod zones;
 
@@ -95,5 +99,6 @@ pub use rule_note::{RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};
 pub use settings::{Engine, EngineConfig};
 pub use source::{Operation, Promise, Responders, Source, SourceReply, Sources};
 pub use stats::QueryStats;
+pub use views::{ViewClients, ViewNumber, ViewRule, Views};
 pub use zone_facts::ZoneFacts;
 pub use zones::{HasZones, WrongCatalogKey, Zones, ZonesConfig};

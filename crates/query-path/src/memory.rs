@@ -13,15 +13,19 @@
 //! for each query   answer          which may use results of the passes
 //! ```
 
+use std::sync::Arc;
+
+use transfer::tsig::TsigKey;
 use transport::Client;
-use wire::Name;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
+use wire::{Name, ZoneName};
 
 use crate::asked::Asked;
 use crate::refusal::Refusal;
 use crate::request::{QueryQuestion, Request};
+use crate::views::ViewNumber;
 use crate::zone_facts::ZoneFacts;
 
 /// A query before it is answered.
@@ -35,6 +39,8 @@ pub struct LookupKey<'a> {
     pub qname: &'a HashedName,
     /// Whether recursion is available to the client, as [`Memory::offers_recursion`] returns.
     pub may_recurse: bool,
+    /// The view that the query is in, as [`Memory::view`] returns.
+    pub view: ViewNumber,
 }
 
 /// The result of answering from memory.
@@ -70,6 +76,24 @@ pub trait Memory: Clone + Send + Sync + 'static {
     fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
         let _ = client;
         false
+    }
+
+    /// Returns the view that a client's query is in. `client` returns its address and transport; `key` has
+    /// signed the query.
+    #[inline]
+    fn view(
+        &self,
+        client: impl FnOnce() -> Client,
+        key: impl FnOnce() -> Option<Arc<TsigKey>>,
+    ) -> ViewNumber {
+        let _ = (client, key);
+        ViewNumber::OUTSIDE
+    }
+
+    /// Returns the zone of this name that a query in this view is about.
+    fn apex(&self, view: ViewNumber, qname: &HashedName) -> ZoneName {
+        let _ = view;
+        qname.as_lower().into()
     }
 
     /// Whether a query for a name that a zone delegates is resolved for clients that may recurse. Otherwise
@@ -146,6 +170,20 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     #[inline]
     fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
         self.then.offers_recursion(client)
+    }
+
+    /// The first kind has the zones.
+    #[inline]
+    fn view(
+        &self,
+        client: impl FnOnce() -> Client,
+        key: impl FnOnce() -> Option<Arc<TsigKey>>,
+    ) -> ViewNumber {
+        self.first.view(client, key)
+    }
+
+    fn apex(&self, view: ViewNumber, qname: &HashedName) -> ZoneName {
+        self.first.apex(view, qname)
     }
 
     fn resolves(&self, lookup_key: &LookupKey<'_>, client: &Client) -> bool {

@@ -31,7 +31,7 @@ use std::time::Instant;
 use transport::{Batch, Client, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
-use wire::{Name, NameBuf, Opcode, Rcode, Type};
+use wire::{Name, NameBuf, Opcode, Rcode, Type, ZoneName};
 
 use crate::asked::Asked;
 use crate::chaos;
@@ -48,6 +48,7 @@ use crate::signature::Signature;
 use crate::source::{Operation, Responders, SourceReply};
 use crate::stats::QueryStats;
 use crate::tail::{FinishedReply, FramedQuery, ReplyFrame};
+use crate::views::ViewNumber;
 use crate::zone_facts::ZoneFacts;
 
 /// The most queries that go through the passes together; larger batches are split.
@@ -61,6 +62,7 @@ struct Case {
     route: Route,
     /// Whether recursion is available to the client.
     may_recurse: bool,
+    view: ViewNumber,
     /// Of the last query with TSIG in this slot of the batch.
     signature: Option<Box<Signature>>,
 }
@@ -152,6 +154,7 @@ impl<M: Memory> Worker<M> {
             qname: HashedName::new(),
             route: route(),
             may_recurse: false,
+            view: ViewNumber::OUTSIDE,
             signature: None,
         };
         let shared = engine.shared().load_full();
@@ -213,7 +216,9 @@ impl<M: Memory> Worker<M> {
         {
             case.route = Route::Stopped(stopped);
         }
-        case.may_recurse = shared.memory.offers_recursion(client);
+        case.may_recurse = shared.memory.offers_recursion(&client);
+        let key = || Some(Arc::clone(case.signed()?.verified()?.key()));
+        case.view = shared.memory.view(&client, key);
         if let Some(question) = case.request.question {
             case.qname.set(shared.memory.key(), question.name(packet));
             if case.route.is_for_memory() {
@@ -230,9 +235,11 @@ impl<M: Memory> Worker<M> {
         let memory = &shared.memory;
         locations.clear();
         // There are at most `BATCH` cases, and no more locations: their indices fit into `u8`.
-        for (case, Case { request, qname, route, may_recurse, .. }) in cases[..count].iter_mut().enumerate() {
+        for (case, Case { request, qname, route, may_recurse, view, .. }) in
+            cases[..count].iter_mut().enumerate()
+        {
             let (true, Some(question)) = (route.is_for_memory(), request.question) else { continue };
-            let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
+            let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse, view: *view };
             let Some(location) = memory.find(&lookup_key) else { continue };
             *route = Route::Memory(locations.len() as u8);
             locations.push(LocatedCase { case: case as u8, location });
@@ -426,7 +433,8 @@ impl<M: Memory> QueryContext<'_, M> {
             return self.decide_beyond(b);
         };
         let resolves = || self.resolves();
-        let asked = self.asked(question, &resolves);
+        let apex = || self.apex();
+        let asked = self.asked(question, &resolves, &apex);
         match self.round.shared.memory.answer(
             &self.round.locations[usize::from(index)].location,
             &asked,
@@ -463,7 +471,8 @@ impl<M: Memory> QueryContext<'_, M> {
     #[inline(never)]
     fn decide_rare(&self, b: &mut Builder<'_>) -> Disposition {
         let resolves = || self.resolves();
-        let asked = |question| self.asked(question, &resolves);
+        let apex = || self.apex();
+        let asked = |question| self.asked(question, &resolves, &apex);
         let answered = match (self.case.route, self.frame.request.question) {
             (Route::Stopped(Stopped::Truncated), _) => {
                 b.flags(|header| header.set_truncated(true));
@@ -485,7 +494,12 @@ impl<M: Memory> QueryContext<'_, M> {
     }
 
     #[inline]
-    fn asked<'l>(&'l self, question: QueryQuestion, resolves: &'l dyn Fn() -> bool) -> Asked<'l> {
+    fn asked<'l>(
+        &'l self,
+        question: QueryQuestion,
+        resolves: &'l dyn Fn() -> bool,
+        apex: &'l dyn Fn() -> ZoneName,
+    ) -> Asked<'l> {
         let ReplyFrame { request, packet, client, may_recurse, .. } = self.frame;
         let verified = self.signed.and_then(Signature::verified);
         let Round { account, received, .. } = *self.round;
@@ -499,6 +513,7 @@ impl<M: Memory> QueryContext<'_, M> {
             qname,
             may_recurse,
             resolves,
+            apex,
             verified,
             stats,
             rule,
@@ -525,12 +540,18 @@ impl<M: Memory> QueryContext<'_, M> {
     /// Whether a name that a zone in memory delegates is resolved for the client.
     #[cold]
     fn resolves(&self) -> bool {
-        let Case { request, qname, may_recurse, .. } = self.case;
+        let Case { request, qname, may_recurse, view, .. } = self.case;
         let (Route::Memory(_), Some(question)) = (self.case.route, request.question) else { return false };
-        let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse };
+        let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse, view: *view };
         *may_recurse
             && request.header.recursion_desired()
             && self.round.shared.memory.resolves(&lookup_key, self.frame.client)
+    }
+
+    /// Returns the zone of the name QNAME that the query is about.
+    #[cold]
+    fn apex(&self) -> ZoneName {
+        self.round.shared.memory.apex(self.case.view, &self.case.qname)
     }
 
     /// Passes the query to the source for this operation.
@@ -628,7 +649,7 @@ impl<M: Memory> QueryContext<'_, M> {
     /// of them.
     #[cold]
     fn facts(&self) -> Option<ZoneFacts> {
-        let Case { request, qname, route, .. } = self.case;
+        let Case { request, qname, route, view, .. } = self.case;
         if !request.asks_of_zone() || self.elsewhere.get() {
             return None;
         }
@@ -639,7 +660,7 @@ impl<M: Memory> QueryContext<'_, M> {
             }
             Route::Source(Operation::Transfer) => {
                 let question = request.question?;
-                let lookup_key = LookupKey { request, question, qname, may_recurse: false };
+                let lookup_key = LookupKey { request, question, qname, may_recurse: false, view: *view };
                 memory.zone_facts(&memory.find(&lookup_key)?)
             }
             _ => None,

@@ -4,16 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use authority::{AnswerLocation, Ask, HashingLimit, Scratch, Unanswered};
+use transfer::tsig::TsigKey;
+use transport::Client;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
-use wire::{Class, Name};
-use zone::catalog::Catalog;
+use wire::{Class, Name, ZoneName};
+use zone::catalog::{Catalog, ZoneEntry};
 
 use crate::asked::Asked;
 use crate::memory::{Both, LookupKey, Memory, MemoryResult};
 use crate::refusal::Refusal;
 use crate::request::QueryQuestion;
 use crate::settings::Engine;
+use crate::views::{ViewNumber, Views};
 use crate::zone_facts::ZoneFacts;
 
 /// Settings for answers from zones.
@@ -37,8 +40,10 @@ impl Default for ZonesConfig {
 /// Zones, and the settings for their answers.
 #[derive(Clone)]
 pub struct Zones {
-    /// The zones.
+    /// The zones outside views.
     pub catalog: Arc<Catalog>,
+    /// The views, if there are any.
+    pub views: Option<Arc<Views>>,
     /// Settings for answers from them.
     pub config: ZonesConfig,
 }
@@ -46,7 +51,22 @@ pub struct Zones {
 impl Zones {
     /// Returns these zones with default settings.
     pub fn new(catalog: Arc<Catalog>) -> Self {
-        Zones { catalog, config: ZonesConfig::default() }
+        Zones { catalog, views: None, config: ZonesConfig::default() }
+    }
+
+    /// Returns the zones for queries in a view.
+    #[inline]
+    fn of(&self, view: ViewNumber) -> &Catalog {
+        match &self.views {
+            None => &self.catalog,
+            Some(views) => views.catalog(view).unwrap_or(&self.catalog),
+        }
+    }
+
+    /// Returns the zones that a location is in.
+    #[inline]
+    fn of_location(&self, location: &AnswerLocation) -> &Catalog {
+        self.of(ViewNumber::of_byte(location.catalog()))
     }
 }
 
@@ -103,9 +123,53 @@ impl<M: Memory + HasZones> Engine<M> {
         Ok(())
     }
 
-    /// Returns the zones in service.
+    /// Replaces the zones in service, and those of views, from the next batch on.
+    ///
+    /// # Errors
+    /// As for [`set_catalog`](Self::set_catalog).
+    pub fn set_catalogs(
+        &self,
+        catalog: &Arc<Catalog>,
+        views: Option<&Arc<Views>>,
+    ) -> Result<(), WrongCatalogKey> {
+        let mut all = views.into_iter().flat_map(|views| views.iter().map(|(_, catalog)| catalog));
+        if *catalog.key() != self.key() || all.any(|catalog| *catalog.key() != self.key()) {
+            return Err(WrongCatalogKey);
+        }
+        self.change_memory(|memory| {
+            let zones = memory.zones_mut();
+            zones.catalog = Arc::clone(catalog);
+            zones.views = views.cloned();
+        });
+        Ok(())
+    }
+
+    /// Returns the zones in service outside views.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.with_memory(|memory| Arc::clone(&memory.zones().catalog))
+    }
+
+    /// Returns the views, if there are any.
+    pub fn views(&self) -> Option<Arc<Views>> {
+        self.with_memory(|memory| memory.zones().views.clone())
+    }
+
+    /// Returns the zones for the queries in a view; `None`: for those in no view, or there is no such view.
+    pub fn catalog_of(&self, view: Option<&str>) -> Option<Arc<Catalog>> {
+        let Some(view) = view else { return Some(self.catalog()) };
+        let views = self.views()?;
+        views.iter().find(|(name, _)| name.as_str() == view).map(|(_, catalog)| Arc::clone(catalog))
+    }
+
+    /// Returns a zone in service.
+    pub fn zone_entry(&self, apex: &ZoneName) -> Option<ZoneEntry> {
+        self.with_memory(|memory| {
+            let zones = memory.zones();
+            match apex.is_in_view() {
+                true => zones.views.as_ref()?.entry(apex).cloned(),
+                false => zones.catalog.get(apex.as_name()).cloned(),
+            }
+        })
     }
 }
 
@@ -121,6 +185,28 @@ impl Memory for Zones {
     }
 
     #[inline]
+    fn view(
+        &self,
+        client: impl FnOnce() -> Client,
+        key: impl FnOnce() -> Option<Arc<TsigKey>>,
+    ) -> ViewNumber {
+        match &self.views {
+            None => ViewNumber::OUTSIDE,
+            Some(views) => views.clients().of(&client(), key().as_ref().map(|key| key.name())),
+        }
+    }
+
+    fn apex(&self, view: ViewNumber, qname: &HashedName) -> ZoneName {
+        let name = qname.as_lower();
+        let is_of_view = |views: &&Arc<Views>| {
+            let entry = views.catalog(view).and_then(|catalog| catalog.get(name.as_name()));
+            entry.is_some_and(ZoneEntry::is_in_view)
+        };
+        let views = self.views.as_ref().filter(is_of_view);
+        ZoneName::in_view(name, views.and_then(|views| views.clients().name(view)))
+    }
+
+    #[inline]
     fn prefetch_find(&self, qname: &HashedName) {
         if self.catalog.is_large() {
             self.catalog.prefetch(qname);
@@ -129,8 +215,10 @@ impl Memory for Zones {
 
     #[inline]
     fn find(&self, lookup_key: &LookupKey<'_>) -> Option<AnswerLocation> {
-        AnswerLocation::find(
-            &self.catalog,
+        let view = lookup_key.view;
+        AnswerLocation::find_in(
+            self.of(view),
+            view.byte(),
             lookup_key.qname,
             lookup_key.question.qtype,
             lookup_key.request.dnssec_ok(),
@@ -139,16 +227,16 @@ impl Memory for Zones {
 
     #[inline]
     fn prefetch(&self, pass: usize, location: &mut AnswerLocation, qname: &HashedName) -> bool {
-        location.prefetch(&self.catalog, pass, qname)
+        location.prefetch(self.of_location(location), pass, qname)
     }
 
     fn zone(&self, location: &AnswerLocation) -> Option<Name<'_>> {
-        self.catalog.entry(location.located()).map(|entry| entry.name().as_name())
+        self.of_location(location).entry(location.located()).map(|entry| entry.name().as_name())
     }
 
     fn zone_facts(&self, location: &AnswerLocation) -> Option<ZoneFacts> {
         let located = location.located();
-        let entry = self.catalog.entry(located)?;
+        let entry = self.of_location(location).entry(located)?;
         Some(ZoneFacts::of(entry, entry.zone()?, located.below() == 0))
     }
 
@@ -160,7 +248,7 @@ impl Memory for Zones {
         b: &mut Builder<'_>,
         scratch: &'s mut Scratch,
     ) -> Result<MemoryResult<'s>, Refusal> {
-        let catalog = &*self.catalog;
+        let catalog = self.of_location(location);
         if self.config.count_per_zone
             && let Some(entry) = catalog.entry(location.located())
         {

@@ -11,7 +11,6 @@ use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Offset};
 use wire::{Class, Type};
 
-use crate::access::AccessAction;
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
 use crate::groups::{GroupClient, GroupView};
@@ -19,6 +18,7 @@ use crate::message::ReplyOptions;
 use crate::rpz::{PolicyZone, RpzOrder, noted_trigger};
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
+use query_path::access::AccessAction;
 
 /// The cache; empty if recursive service is off.
 #[derive(Clone)]
@@ -172,7 +172,7 @@ impl Memory for Cached {
     #[inline]
     fn find(&self, lookup_key: &LookupKey<'_>) -> Option<CacheLocation> {
         let On { service, policy } = self.on.as_ref()?;
-        let LookupKey { request, question, qname, may_recurse } = *lookup_key;
+        let LookupKey { request, question, qname, may_recurse, .. } = *lookup_key;
         if !may_recurse || !request.header.recursion_desired() {
             return None;
         }

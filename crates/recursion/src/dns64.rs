@@ -12,7 +12,7 @@ use wire::message::{
 };
 use wire::{Class, Header, LowerName, LowerNameBuf, Malformed, NameBuf, Prefix, Rcode, Ttl, Type};
 
-use crate::prefix::{PrefixMasks, v4};
+use query_path::prefix::{PrefixMasks, v4};
 
 /// Settings of DNS64.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use policy::{GroupFacts, SourceMask};
 use transport::Client;
 use wire::{LowerNameBuf, Name};
 
-use crate::access::{Access, AccessRule, TooManyRules};
+use query_path::access::{Access, AccessRule, TooManyRules};
 
 /// A group of clients and the sources of rules that count for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ mod tests {
     use wire::NameBuf;
 
     use super::*;
-    use crate::access::AccessAction;
+    use query_path::access::AccessAction;
 
     fn name(text: &str) -> NameBuf {
         text.parse().expect("a name")

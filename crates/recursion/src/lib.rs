@@ -1,13 +1,12 @@
 //! Recursive service: answers queries for names outside the zones served here.
 //!
-//! In this crate: access control, local names, reads and writes of the cache, serving stale answers, and the
-//! state of clients that wait for a lookup. Elsewhere: the cache itself (`cache`), lookups at other servers
-//! (`resolver`), sockets (`net`), the query path (`query-path`), configuration files (`config`).
+//! In this crate: local names, reads and writes of the cache, serving stale answers, and the state of clients
+//! that wait for a lookup. Elsewhere: the cache itself (`cache`), lookups at other servers (`resolver`),
+//! sockets (`net`), the query path and rules about clients (`query-path`), configuration files (`config`).
 //!
 //! | module | does |
 //! |---|---|
 //! | `sync` | locks that outlive a panic |
-//! | `prefix`, `access` | tables of address prefixes; access control |
 //! | `cache_views` | finds the rule that covers a name |
 //! | `local` | special-use names and local data |
 //! | `private` | filters private addresses from upstream answers |
@@ -45,7 +44,6 @@
 //! A module uses only those above it. The modules below `service` add methods to [`Service`].
 #![forbid(unsafe_code)]
 
-mod access;
 mod block_lists;
 mod bogus;
 mod cache_views;
@@ -64,7 +62,6 @@ mod known;
 mod local;
 mod message;
 mod partitions;
-mod prefix;
 mod private;
 mod query_state;
 mod quota;
@@ -86,7 +83,6 @@ mod sync;
 mod validation;
 mod waiter;
 
-pub use access::{Access, AccessAction, AccessRule, TooManyRules};
 /// Name of the policy zone that safe search is shown as.
 pub const SAFE_SEARCH: &str = "safe-search.";
 
@@ -104,6 +100,7 @@ pub use local::{
 };
 pub use partitions::{PartitionedGroup, PartitionsConfig};
 pub use private::{PrivateAddresses, PrivateConfig};
+pub use query_path::access::{Access, AccessAction, AccessRule, TooManyRules};
 pub use rpz::{PolicyZone, RewriteCounts, RewriteKind, RpzOptions, RpzOverride};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};
 pub use settings::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use query_path::access::{Access, AccessRule, TooManyRules};
 use resolver::Partition;
 use transport::Client;
 use wire::hash::HashKey;
 
-use crate::access::{Access, AccessRule, TooManyRules};
 use crate::cache_views::Domain;
 use crate::local::{LocalConfig, LocalNames};
 

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::message::{Parser, RawRecord};
 use wire::{Class, LowerNameBuf, Malformed, Name, Prefix, Type};
 
-use crate::prefix::{LOOPBACK, PRIVATE, PrefixMasks, v4};
+use query_path::prefix::{LOOPBACK, PRIVATE, PrefixMasks, v4};
 
 /// Settings of the filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

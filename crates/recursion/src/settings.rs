@@ -12,7 +12,6 @@ use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::hash::HashKey;
 use wire::{Class, Type};
 
-use crate::access::{Access, AccessRule, TooManyRules};
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::{CacheViews, Domain};
 use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
@@ -20,6 +19,7 @@ use crate::local::{LocalConfig, LocalNames};
 use crate::partitions::{Partitions, PartitionsConfig};
 use crate::private::{PrivateAddresses, PrivateConfig};
 use crate::rpz::RpzOrder;
+use query_path::access::{Access, AccessRule, TooManyRules};
 
 /// Settings of recursive service.
 #[derive(Clone, Debug)]

@@ -396,7 +396,7 @@ pub enum CtlVerb {
     /// DNS cookies.
     #[command(subcommand)]
     Cookies(CtlCookies),
-    /// Zones of the running server.
+    /// Zones of the running server. A zone in a view is named ZONE@VIEW.
     #[command(subcommand)]
     Zone(CtlZone),
     /// The cache of recursive service.

@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 
 use fetch::DocumentStore;
 use transport::unix_now;
-use wire::NameBuf;
 use wire::hash::HashKey;
+use wire::{Name, NameBuf};
 use zone::Zone;
 use zone_plan::{WantedZones, ZoneSpec};
 
@@ -61,7 +61,7 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
     };
     wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
     warn(&accepted, &wanted);
-    let inner_rules = accepted.config.settings.inner_rules(wanted.specs.iter().map(|spec| spec.name()));
+    let inner_rules = accepted.config.settings.inner_rules(outside_views(&wanted));
     let bad_lists = check_lists(&accepted.config.settings);
     let refused = wanted.refused.len();
     let file = args.file.display();
@@ -92,10 +92,15 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
     checked.code
 }
 
+/// Returns the names of the zones outside views: rules of the resolver for others apply to some clients.
+fn outside_views(wanted: &WantedZones) -> impl Iterator<Item = Name<'_>> {
+    wanted.specs.iter().filter(|spec| !spec.apex.is_in_view()).map(|spec| spec.name())
+}
+
 /// Shows what is allowed and probably not intended.
 fn warn(accepted: &AcceptedConfig, wanted: &WantedZones) {
     let AcceptedConfig { config, sources } = accepted;
-    for warning in config.settings.shadowed_rules(wanted.specs.iter().map(|spec| spec.name())) {
+    for warning in config.settings.shadowed_rules(outside_views(wanted)) {
         eprint!("{}", sources.render_as("warning", &warning));
     }
     for (spec, doubt) in wanted.doubtful() {
@@ -219,7 +224,7 @@ fn check_zones(
     rules: &InnerRules,
     policy: &[NameBuf],
 ) -> Checked {
-    specs.sort_by(|a, b| a.name().cmp(&b.name()));
+    specs.sort_by(|a, b| (a.name(), a.apex.view()).cmp(&(b.name(), b.apex.view())));
     let (key, specs, next) = (HashKey::random(), &specs, &AtomicUsize::new(0));
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(specs.len().max(1));
     let (done, results) = channel();

@@ -139,7 +139,7 @@ pub fn text_of(spec: &ZoneSpec, examined: &Examined) -> String {
         out.push('\n');
     }
     if examined.hidden > 0 {
-        out += &format!("zone {}: {} more not shown (--errors)\n", spec.name(), examined.hidden);
+        out += &format!("zone {}: {} more not shown (--errors)\n", spec.apex, examined.hidden);
     }
     out
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use wire::ZoneName;
+use wire::{ViewName, ZoneName};
 use zone_plan::ZoneSpec;
 
 use crate::args::ZoneCompileArgs;
@@ -64,14 +64,17 @@ fn open(storage: &Storage) -> Result<StateFolder, (String, u8)> {
 fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, String> {
     let mut wanted: HashSet<ZoneName> = HashSet::new();
     for name in names {
-        let name = zone_name(name).map_err(|fault| format!("nomen: {fault}"))?;
-        if !specs.iter().any(|spec| spec.name() == name.as_name()) {
-            let known: Vec<String> = specs.iter().map(|spec| spec.name().to_string()).collect();
+        let fault = |fault: &dyn std::fmt::Display| format!("nomen: {fault}");
+        let (name, view) = ViewName::split(name).map_err(|bad| fault(&bad))?;
+        let name = zone_name(name).map_err(|bad| fault(&bad))?;
+        let name = ZoneName::in_view(name.as_name().to_lower().as_lower(), view.as_ref());
+        if !specs.iter().any(|spec| spec.apex == name) {
+            let known: Vec<String> = specs.iter().map(|spec| spec.apex.to_string()).collect();
             let near = did_you_mean(&name.to_string(), known.iter().map(String::as_str));
             let near = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
             return Err(format!("nomen: the configuration has no zone {name}{near}"));
         }
-        wanted.insert(ZoneName::from(&name));
+        wanted.insert(name);
     }
     Ok(specs.into_iter().filter(|spec| wanted.contains(&spec.apex)).collect())
 }
@@ -80,7 +83,7 @@ fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, Strin
 fn compile(CompileTask { state, specs, least }: &CompileTask) -> u8 {
     let (mut code, mut small) = (EXIT_OK, 0);
     for spec in specs {
-        let (name, begun) = (spec.name(), Instant::now());
+        let (name, begun) = (&spec.apex, Instant::now());
         let examined = text::examine(spec, &state.key, text::MAX_LOGGED_FAULTS, &Meter::default());
         let unread = examined.unread();
         let built = match text::built(examined) {

@@ -40,7 +40,7 @@ mod unix_time;
 pub use hash::NameHash;
 pub use malformed::Malformed;
 pub use message::{Header, Opcode, Rcode};
-pub use name::{LowerName, LowerNameBuf, Name, NameBuf, ZoneName};
+pub use name::{LowerName, LowerNameBuf, Name, NameBuf, ViewName, ZoneName};
 pub use prefix::{Prefix, PrefixFault};
 pub use rr::{Class, Type};
 pub use serial::Serial;

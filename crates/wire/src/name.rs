@@ -7,6 +7,7 @@
 mod case;
 mod lower;
 pub(crate) mod text;
+mod view;
 mod zone;
 
 use std::cmp::Ordering;
@@ -15,6 +16,7 @@ use std::fmt;
 pub(crate) use lower::copy_lower;
 pub use lower::{LowerName, LowerNameBuf};
 pub use text::NameTextError;
+pub use view::{BadViewName, MAX_VIEW_NAME, ViewName};
 pub use zone::ZoneName;
 
 /// Longest name in bytes, including length bytes and root (RFC 1035 §2.3.4).

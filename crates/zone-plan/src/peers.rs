@@ -89,7 +89,7 @@ pub struct PeerRules {
 
 impl PeerRules {
     /// Returns the servers of one zone.
-    pub fn get(&self, apex: &[u8]) -> Option<&Arc<ZonePeers>> {
+    pub fn get(&self, apex: &ZoneName) -> Option<&Arc<ZonePeers>> {
         self.zones.get(apex)
     }
 

@@ -33,9 +33,8 @@ impl TransferRules {
         TransferRules { keys: Arc::clone(keys), zones: Arc::default() }
     }
 
-    /// Whether a client at `address` whose request `key` has signed may transfer the zone `apex`, in
-    /// lower-case wire form.
-    pub fn allow(&self, apex: &[u8], address: IpAddr, key: Option<&TsigKey>) -> bool {
+    /// Whether a client at `address` whose request `key` has signed may transfer the zone `apex`.
+    pub fn allow(&self, apex: &ZoneName, address: IpAddr, key: Option<&TsigKey>) -> bool {
         self.zones.get(apex).is_some_and(|grants| grants.iter().any(|grant| grant.fits(address, key)))
     }
 
@@ -79,9 +78,11 @@ pub(crate) fn unknown_keys(config: &Configuration, keys: &TsigKeys) -> Vec<Diagn
     let of_root = config.settings.recursive();
     let of_root = of_root.iter().flat_map(|recursive| recursive.local_root_keys());
     let named = peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys)).chain(of_root);
+    let views = config.settings.views.iter().flat_map(|view| view.keys());
+    let of_views = views.filter_map(|(key, place)| unknown_key(key, place, keys));
     let of_others = named.filter_map(|key| unknown_key(&key.value, key.place.as_ref(), keys));
     let of_groups = config.settings.group_keys().filter_map(|(key, place)| unknown_key(&key, place, keys));
-    of_grants.chain(of_others).chain(of_groups).collect()
+    of_grants.chain(of_others).chain(of_views).chain(of_groups).collect()
 }
 
 /// Returns a fault if a key does not exist.

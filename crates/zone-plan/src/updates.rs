@@ -51,7 +51,7 @@ impl UpdateRules {
     }
 
     /// Returns the rules of a zone.
-    pub fn get(&self, apex: &[u8]) -> Option<&Arc<ZoneUpdates>> {
+    pub fn get(&self, apex: &ZoneName) -> Option<&Arc<ZoneUpdates>> {
         self.zones.get(apex)
     }
 }

@@ -21,6 +21,7 @@ use config::reloading::Reloading;
 use config::report::Diagnostic;
 use config::table::read::At;
 use config::updates::UpdateKeys;
+use config::views::ViewRules;
 use config::zone_name::ZoneNameFault;
 use config::zones::{ConfiguredZone, Template, Templates};
 
@@ -59,6 +60,8 @@ pub struct WantedZones {
     pub templates: Arc<Templates>,
     /// Limits of a reload of these zones.
     pub bounds: ReloadBounds,
+    /// Which clients are in which view, in the order of the configuration.
+    pub views: ViewRules,
 }
 
 /// Limits of a reload.
@@ -287,7 +290,7 @@ impl Makers {
     /// Returns a zone with its rules; its template's keys apply where it has none of its own.
     fn zone(&mut self, zone: &ConfiguredZone, origin: Origin, templates: &Templates) -> PlannedZone {
         let template = template_of(zone, templates);
-        let (apex, text) = (ZoneName::from(&zone.name.value), text_of(zone, template));
+        let (apex, text) = (zone.apex(), text_of(zone, template));
         let taken = text == ZoneText::Primaries;
         let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
         let grants = self.grants.grants(zone.allow_transfer.value.as_ref().or(of_template));

@@ -90,6 +90,18 @@ fn lower(name: NameBuf) -> NameBuf {
 
 /// Applies a batch to `model`, and returns the catalog with the same changes after `catalog`.
 fn step(catalog: &Catalog, model: &mut Model, names: &[NameBuf], batch: &Batch, serial: &mut u32) -> Catalog {
+    let changes = changes(catalog.key(), model, names, batch, serial);
+    catalog.with(changes).expect("zones of the catalog's key")
+}
+
+/// Applies a batch to `model`, and returns its changes.
+fn changes(
+    hash_key: &HashKey,
+    model: &mut Model,
+    names: &[NameBuf],
+    batch: &Batch,
+    serial: &mut u32,
+) -> Vec<Change> {
     let mut changes = Vec::new();
     for &(number, kind) in batch {
         let name = names[number % names.len()];
@@ -98,7 +110,7 @@ fn step(catalog: &Catalog, model: &mut Model, names: &[NameBuf], batch: &Batch, 
             Kind::Serve => {
                 *serial += 1;
                 model.entry(key).or_default().serial = Some(*serial);
-                changes.push(Change::Serve(zone(catalog.key(), name.as_name(), *serial)));
+                changes.push(Change::Serve(zone(hash_key, name.as_name(), *serial)));
             }
             Kind::Unload => {
                 model.entry(key).or_default().serial = None;
@@ -110,7 +122,7 @@ fn step(catalog: &Catalog, model: &mut Model, names: &[NameBuf], batch: &Batch, 
             }
         }
     }
-    catalog.with(changes).expect("zones of the catalog's key")
+    changes
 }
 
 /// Counts a query for every seventh zone, in both.
@@ -185,6 +197,48 @@ proptest! {
         }
         for (version, model) in &versions {
             compare(version, model, &questions)?;
+        }
+    }
+
+    /// The view starts empty at any step, and has more or fewer zones than there are outside.
+    #[test]
+    fn the_catalog_of_a_view_answers_as_the_zones_outside_with_its_own_in_their_place(
+        (weak, names) in weak_and_names(),
+        batches in prop::collection::vec((batch(), batch(), any::<bool>(), any::<bool>()), 1..12),
+        elsewhere in prop::collection::vec(random::name_below(NameBuf::ROOT), 10),
+    ) {
+        let below = names.iter().step_by(9).filter_map(|n| NameBuf::prepend(b"wwW", n.as_name()).ok());
+        let questions: Vec<NameBuf> = elsewhere.into_iter().chain(below).collect();
+        let key = if weak { weak_key() } else { key() };
+        let (mut outside, mut model, mut serial) = (Catalog::new(&key), Model::new(), 0);
+        let (mut view, mut own) = (Catalog::new(&key), Model::new());
+        for (of_outside, of_view, changes_outside, changes_view) in &batches {
+            let nothing = Batch::new();
+            let batch = if *changes_outside { of_outside } else { &nothing };
+            let after = step(&outside, &mut model, &names, batch, &mut serial);
+            let changed: Vec<_> =
+                batch.iter().map(|(at, _)| names[at % names.len()].as_name().to_lower()).collect();
+            let changed = changed.iter().map(|name| name.as_lower());
+            let batch = if *changes_view { of_view } else { &nothing };
+            let changes = changes(&key, &mut own, &names, batch, &mut serial);
+            view = if batch.is_empty() && !changes_outside {
+                view.over(&outside, &outside, [], changes)
+            } else {
+                view.over(&outside, &after, changed, changes)
+            }.expect("zones of the catalog's key");
+            outside = after;
+            let mut both = model.clone();
+            both.extend(own.iter().map(|(name, entry)| (*name, entry.clone())));
+            compare(&view, &both, &questions)?;
+            compare(&outside, &model, &questions)?;
+            for name in both.keys() {
+                let entry = view.get(name.as_name()).expect("a zone of the model");
+                prop_assert_eq!(entry.is_in_view(), own.contains_key(name));
+            }
+            // The counters of zones outside views are the same in all catalogs.
+            count(&outside, &model);
+            count(&view, &both);
+            compare(&view, &both, &questions)?;
         }
     }
 }

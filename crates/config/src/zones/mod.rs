@@ -7,7 +7,7 @@ pub mod pattern;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-use wire::NameBuf;
+use wire::{NameBuf, ViewName, ZoneName};
 
 use super::catalogs::{CatalogKeys, ListingKeys};
 use super::peers::PeerKeys;
@@ -28,6 +28,9 @@ keys! {
     pub struct ConfiguredZone in "[[zone]]" {
         /// Name of the zone, such as "example.com"; "." is the root zone.
         live "name" name: NameBuf, example "example.com";
+        /// View of the clients for which the zone is served. Unset: all clients, but those of views that have
+        /// a zone of the same name.
+        live "view" view: Option<ViewName> = None, example "inside";
         /// Its master file. Not needed if the template has `file`, or if the zone or its template has
         /// `primaries`.
         live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
@@ -81,6 +84,14 @@ keys! {
     }
 }
 
+impl ConfiguredZone {
+    /// Returns the zone's name and view.
+    pub fn apex(&self) -> ZoneName {
+        let name = self.name.value.as_name().to_lower();
+        ZoneName::in_view(name.as_lower(), self.view.value.as_ref())
+    }
+}
+
 /// Every `[template.X]` by its name.
 pub type Templates = BTreeMap<String, At<Template>>;
 
@@ -121,9 +132,9 @@ pub(super) fn check<'a>(
         }
     }
     catalogs::check_listings(zones.clone(), templates, faults);
-    let mut seen: HashMap<&NameBuf, &At<NameBuf>> = HashMap::new();
+    let mut seen: HashMap<(&NameBuf, Option<&ViewName>), &At<NameBuf>> = HashMap::new();
     for zone in zones {
-        let first = *seen.entry(&zone.name.value).or_insert(&zone.name);
+        let first = *seen.entry((&zone.name.value, zone.view.value.as_ref())).or_insert(&zone.name);
         if !std::ptr::eq(first, &zone.name) {
             let message = format!("zone {} is defined twice", zone.name.value);
             let fault = Diagnostic::at(zone.name.place.as_ref(), message);

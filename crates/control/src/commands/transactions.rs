@@ -40,11 +40,11 @@ pub(super) fn transact(parts: &ServerParts, name: &str, verb: &TransactionVerb) 
 
 fn act(changes: &Arc<Changes>, state: &ZoneStatus, verb: &TransactionVerb) -> CommandResult {
     let (apex, name) = (&state.spec.apex, state.spec.name());
-    let fault = |fault| CommandFault::Transaction { zone: name.to_string(), fault };
-    let mut answer = json!({"zone": name.to_string()});
+    let fault = |fault| CommandFault::Transaction { zone: apex.to_string(), fault };
+    let mut answer = json!({"zone": apex.to_string()});
     match verb {
         TransactionVerb::Begin => {
-            let not_loaded = || CommandFault::NotLoaded(name.to_string());
+            let not_loaded = || CommandFault::NotLoaded(apex.to_string());
             let served = state.zone.as_ref().ok_or_else(not_loaded)?;
             answer["serial"] = changes.begin(apex, served).map_err(fault)?.0.into();
         }

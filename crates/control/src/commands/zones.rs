@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use serde_json::{Value, json};
 use transport::unix_now;
-use wire::{Serial, UnixTime, ZoneName};
+use wire::{Serial, UnixTime, ViewName, ZoneName};
 use zone_plan::{Origin, ZoneText};
 
 use super::{CommandResult, Pieces, ended};
@@ -27,9 +27,11 @@ use zone_manager::zones::manager::ZoneTable;
 use zone_manager::zones::places;
 use zone_manager::zones::text::{self, Meter, ZoneFinding};
 
-/// Returns the apex of the zone that a command names.
-pub(super) fn apex(name: &str) -> Result<ZoneName, ArgumentFault> {
-    zone_name(name).map(|name| ZoneName::from(&name)).map_err(ArgumentFault::Name)
+/// Returns the apex of the zone that a command names, as `ZONE` or `ZONE@VIEW`.
+pub(super) fn apex(text: &str) -> Result<ZoneName, ArgumentFault> {
+    let (name, view) = ViewName::split(text).map_err(|fault| ArgumentFault::View(text.to_owned(), fault))?;
+    let name = zone_name(name).map_err(ArgumentFault::Name)?;
+    Ok(ZoneName::in_view(name.as_name().to_lower().as_lower(), view.as_ref()))
 }
 
 /// Returns the state of the zone that a command names. If it does not exist, searches all names for a similar
@@ -42,7 +44,7 @@ pub(super) fn find(table: &ZoneTable, name: &str) -> Result<Arc<ZoneStatus>, Com
 /// Returns the fault for a zone that does not exist, with the most similar name.
 pub(super) fn no_such_zone(table: &ZoneTable, apex: &ZoneName) -> CommandFault {
     let name = apex.to_string();
-    let names: Vec<String> = table.all().iter().map(|state| state.spec.name().to_string()).collect();
+    let names: Vec<String> = table.all().iter().map(|state| state.spec.apex.to_string()).collect();
     let near = did_you_mean(&name, names.iter().map(String::as_str)).map(str::to_owned);
     CommandFault::NoSuchZone { name, near }
 }
@@ -51,15 +53,19 @@ pub(super) fn no_such_zone(table: &ZoneTable, apex: &ZoneName) -> CommandFault {
 pub(super) fn list(parts: &ServerParts, only_failed: bool) -> Value {
     let mut states = parts.table.all();
     states.retain(|state| !only_failed || state.word() != "ok");
-    states.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
+    states.sort_by(|a, b| (a.spec.name(), a.spec.apex.view()).cmp(&(b.spec.name(), b.spec.apex.view())));
     let rows = states.iter().map(|state| {
-        json!({
-            "name": state.spec.name().to_string(),
+        let mut row = json!({
+            "name": state.spec.apex.to_string(),
             "state": state.word(),
             "serial": state.zone.as_ref().map(|z| z.serial().0),
             "records": state.zone.as_ref().map(|z| z.record_count()),
             "signed": state.zone.as_ref().map(|z| z.is_signed()),
-        })
+        });
+        if let Some(view) = state.spec.apex.view() {
+            row["view"] = view.into();
+        }
+        row
     });
     Value::Array(rows.collect())
 }
@@ -92,7 +98,7 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
     let ServerParts { frontend, table, secondaries, changes, in_force, .. } = parts;
     let changes = changes.as_deref();
     let (engine, state) = (&frontend.engine, find(table, name)?);
-    let name = state.spec.name();
+    let name = &state.spec.apex;
     let zone = state.zone.as_ref();
     let examined = state.examined.as_deref();
     let first = examined.and_then(|found| found.signatures);
@@ -103,6 +109,7 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
     let Standing { word, serial, fault } = standing(parts, &state);
     Ok(json!({
         "name": name.to_string(),
+        "view": name.view(),
         "state": word,
         "role": if state.spec.text == ZoneText::Primaries { "secondary" } else { "primary" },
         "file": state.spec.text.to_string(),
@@ -131,8 +138,8 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
         "transfers": secondaries.status(&state.spec.apex),
         "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),
         "transaction": changes.and_then(|changes| changes.transaction(&state.spec.apex)),
-        "frozen": changes.map(|changes| changes.is_frozen(state.spec.apex.as_wire())).filter(|frozen| *frozen),
-        "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
+        "frozen": changes.map(|changes| changes.is_frozen(&state.spec.apex)).filter(|frozen| *frozen),
+        "queries": per_zone.then(|| engine.zone_entry(name).map(|e| e.queries())).flatten(),
     }))
 }
 
@@ -162,6 +169,7 @@ fn findings(state: &ZoneStatus, known: &[FlawText]) -> Value {
 
 /// A zone to add, with the keys that are given.
 pub(super) struct NewZone {
+    /// Its name, as `ZONE` or `ZONE@VIEW`.
     pub(super) name: String,
     pub(super) template: Option<String>,
     pub(super) file: Option<String>,
@@ -175,7 +183,14 @@ pub(super) struct NewZone {
 impl NewZone {
     /// Returns its `[[zone]]` block.
     pub(super) fn block(&self) -> String {
-        let mut text = format!("[[zone]]\nname = {}\n", quote(&self.name));
+        // The reader of the block reports a view whose name cannot be one.
+        let (name, view) = self
+            .name
+            .rsplit_once('@')
+            .filter(|_| ViewName::split(&self.name).map_or(true, |(_, view)| view.is_some()))
+            .map_or((&*self.name, None), |(name, view)| (name, Some(view)));
+        let mut text = format!("[[zone]]\nname = {}\n", quote(name));
+        text += &view.map(|view| format!("view = {}\n", quote(view))).unwrap_or_default();
         let keys = [
             ("template", &self.template),
             ("file", &self.file),
@@ -202,7 +217,7 @@ pub(super) fn order(parts: &ServerParts, name: &str, order: ZoneOrder) -> Comman
         ZoneOrder::Retransfer => "retransfer",
         ZoneOrder::Notify => "notify",
     };
-    Ok(json!({"zone": state.spec.name().to_string(), "ordered": ordered}))
+    Ok(json!({"zone": state.spec.apex.to_string(), "ordered": ordered}))
 }
 
 /// Returns the update service, if the zone accepts updates.
@@ -215,7 +230,7 @@ fn changes_of<'p>(parts: &'p ServerParts, state: &ZoneStatus) -> Result<&'p Chan
 pub(super) fn freeze(parts: &ServerParts, name: &str) -> CommandResult {
     let state = find(&parts.table, name)?;
     let file = changes_of(parts, &state)?.freeze(&state.spec.apex).map_err(CommandFault::NotFrozen)?;
-    let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": true, "was": file.is_none()});
+    let mut answer = json!({"zone": state.spec.apex.to_string(), "frozen": true, "was": file.is_none()});
     if let Some(file) = file {
         put_file(&mut answer, &file);
     }
@@ -235,8 +250,8 @@ pub(super) async fn thaw(parts: &Arc<ServerParts>, name: String) -> CommandResul
     let found = tokio::task::spawn_blocking(move || find(&table, &name)).await;
     let state = found.map_err(|_| CommandFault::Stopping)??;
     let apex = &state.spec.apex;
-    let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": false, "was": false});
-    if !changes_of(parts, &state)?.is_frozen(apex.as_wire()) {
+    let mut answer = json!({"zone": state.spec.apex.to_string(), "frozen": false, "was": false});
+    if !changes_of(parts, &state)?.is_frozen(apex) {
         return Ok(answer);
     }
     let stays = CommandFault::StaysFrozen;
@@ -275,7 +290,7 @@ pub(super) async fn accept(parts: &Arc<ServerParts>, name: String, from: Accepte
     let aside =
         accepted.aside.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     Ok(json!({
-        "zone": state.spec.name().to_string(),
+        "zone": state.spec.apex.to_string(),
         "accepted": from,
         "accepted_serial": accepted.of.0,
         "acknowledged_serial": accepted.acknowledged.map(|serial| serial.0),
@@ -346,7 +361,7 @@ pub(super) fn write(parts: &ServerParts, name: &str, to: Option<&str>, force: bo
             }
         }
     };
-    let mut answer = json!({"zone": state.spec.name().to_string()});
+    let mut answer = json!({"zone": state.spec.apex.to_string()});
     put_file(&mut answer, &file);
     Ok(answer)
 }
@@ -357,5 +372,5 @@ pub(super) fn dump(parts: &ServerParts, name: &str, mut pieces: Pieces) -> Comma
     let zone = state.zone.as_ref().ok_or_else(|| CommandFault::NotLoaded(name.to_owned()))?;
     dump_lines(zone, &mut |line| pieces.push(line));
     pieces.finish();
-    Ok(json!({"zone": zone.apex().to_string(), "records": zone.record_count()}))
+    Ok(json!({"zone": state.spec.apex.to_string(), "records": zone.record_count()}))
 }

@@ -209,7 +209,9 @@ impl Printer<'_> {
     ) -> fmt::Result {
         write!(self.out, "{}{name}{suffix}", prefix(name))?;
         let bound = bound.map(|bound| ("le", bound));
-        let labels = labels.iter().map(|(label, value)| (*label, value.as_ref())).chain(bound);
+        // A label without a value is the same as no label.
+        let labels = labels.iter().map(|(label, value)| (*label, value.as_ref()));
+        let labels = labels.filter(|(_, value)| !value.is_empty()).chain(bound);
         let mut before = '{';
         for (label, value) in labels {
             write!(self.out, "{before}{label}=\"{}\"", escaped(value, true))?;

@@ -1,15 +1,16 @@
 //! Zones: their number, states and sizes; and the use of their images.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::text::SeriesLabels;
 use super::{Figures, MetricType, Printer, labelled, unix};
 use crate::in_force::InForce;
 use query_path::Engine;
 use serving::frontend::Served;
 use transport::unix_now;
+use wire::ZoneName;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 use zone_manager::zones::images::{ImageCounts, Images};
@@ -70,8 +71,8 @@ impl ZoneFigures {
         out.gauge("catalog_memory_bytes", "Memory of the index of all zones", catalog as f64)?;
         let costly = all.iter().filter_map(|state| {
             let chain = state.zone.as_ref()?.nsec3()?;
-            let zone = || state.spec.name().to_string().into();
-            authority::is_costly(chain).then(|| ([("zone", zone())], u64::from(chain.iterations())))
+            authority::is_costly(chain)
+                .then(|| (zone_labels(&state.spec.apex), u64::from(chain.iterations())))
         });
         out.family(
             "zone_nsec3_iterations",
@@ -108,27 +109,26 @@ impl ZoneFigures {
 
     /// Prints one or more series for each zone.
     fn each_zone(&self, all: &[Arc<ZoneStatus>], out: &mut Printer<'_>) -> fmt::Result {
-        fn label(state: &ZoneStatus) -> (&'static str, Cow<'static, str>) {
-            ("zone", state.spec.name().to_string().into())
-        }
+        let labels = |state: &ZoneStatus| zone_labels(&state.spec.apex);
         let states = all.iter().flat_map(|state| {
             let is = |word| u64::from(state.word() == word);
-            ZoneStatus::WORDS.map(|word| ([label(state), ("state", word.into())], is(word)))
+            let [zone, view] = labels(state);
+            ZoneStatus::WORDS.map(|word| ([zone.clone(), view.clone(), ("state", word.into())], is(word)))
         });
         let help = "1 for the state that this zone is in, 0 for the others; states as in nomen_zones";
         out.family("zone_state", help, MetricType::Gauge, states)?;
         let serials = all.iter().filter_map(|state| {
             let zone = state.zone.as_ref()?;
-            Some(([label(state)], u64::from(zone.serial().0)))
+            Some((labels(state), u64::from(zone.serial().0)))
         });
         let help = "Serial number of the version of this zone in service";
         out.family("zone_serial", help, MetricType::Gauge, serials)?;
-        let loaded = all.iter().filter_map(|state| Some(([label(state)], unix(state.loaded?))));
+        let loaded = all.iter().filter_map(|state| Some((labels(state), unix(state.loaded?))));
         let help = "When the version of this zone in service was read or received, in seconds since 1970";
         out.family("zone_loaded_timestamp_seconds", help, MetricType::Gauge, loaded)?;
         let expiries = all.iter().filter_map(|state| {
             let first = state.examined.as_ref()?.signatures?;
-            Some(([label(state)], first.at.as_secs()))
+            Some((labels(state), first.at.as_secs()))
         });
         out.family(
             "zone_signature_expiry_timestamp_seconds",
@@ -137,9 +137,22 @@ impl ZoneFigures {
             expiries,
         )?;
         let catalog = self.engine.catalog();
-        let queries = catalog.iter().map(|e| ([("zone", e.name().to_string().into())], e.queries()));
+        let outside = catalog.iter().map(|e| (None, e));
+        let views = self.engine.views();
+        let of_views = views.iter().flat_map(|views| views.iter()).flat_map(|(view, catalog)| {
+            catalog.iter().filter(|e| e.is_in_view()).map(move |e| (Some(view), e))
+        });
+        let queries = outside
+            .chain(of_views)
+            .map(|(view, e)| (zone_labels(&ZoneName::in_view(e.name(), view)), e.queries()));
         out.family("zone_queries", "Queries for names in this zone", MetricType::Counter, queries)
     }
+}
+
+/// Returns the labels of a zone: its name, and its view, which is empty outside views and then not printed.
+fn zone_labels(apex: &ZoneName) -> SeriesLabels<'static, 2> {
+    let view = apex.view().map_or_else(String::new, str::to_owned);
+    [("zone", apex.as_name().to_string().into()), ("view", view.into())]
 }
 
 fn catalog_zones(all: &[CatalogStatus], out: &mut Printer<'_>) -> fmt::Result {

@@ -82,7 +82,7 @@ impl StatusPage {
         silent
             .iter()
             .take(MAX_FAULTS)
-            .for_each(|zone| out += &format!("{} {}\n", zone.spec.name(), zone.word()));
+            .for_each(|zone| out += &format!("{} {}\n", zone.spec.apex, zone.word()));
         Some(out)
     }
 

@@ -76,7 +76,7 @@ impl ZoneRow {
             (None, None) => "from primaries, see below".into(),
         };
         ZoneRow {
-            name: state.spec.name().to_string(),
+            name: state.spec.apex.to_string(),
             state: state.word(),
             bad: urgency(state, now) < 5,
             serial: state.zone.as_ref().map(|zone| zone.serial().0),

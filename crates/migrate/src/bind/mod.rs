@@ -135,8 +135,8 @@ fn split(work: &mut Work, view: &Statement) {
         _ => format!("{} zones, {} the first of them,", zones.len(), zones[0]),
     };
     let why = format!(
-        "nomen has no views: {named} and all else in it are left out; for each view, move a named.conf with \
-         its zones alone, and run an instance on an address of its own"
+        "views are not migrated: {named} and all else in it are left out; for each view, move a named.conf with \
+         its zones alone, and give them a `view`"
     );
     work.ledger.missing(view, why);
 }

@@ -61,7 +61,7 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
         return work.ledger.missing(zone, "there is another zone of this name");
     }
     if let Some(other) = zone.find("in-view") {
-        return work.ledger.missing(other, "nomen has no views");
+        return work.ledger.missing(other, "views are not migrated");
     }
     let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
     let finished = match kind.as_str() {

@@ -69,7 +69,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             "python" | "dynlib" | "ipset" => {
                 work.ledger.missing(section, "nomen loads no modules");
             }
-            "view" => work.ledger.missing(section, "nomen has no views; run an instance for each view"),
+            "view" => work.ledger.missing(section, "views are not migrated; give the zones of each a `view`"),
             "dnstap" => dnstap::of_section(work, section, &directory),
             key => {
                 let why = format!("nomen has nothing for the section `{key}`");
@@ -448,7 +448,7 @@ fn access(work: &mut Work, all: &[&Statement]) {
 /// Refuses clients with a view of their own. Returns the networks for which not only `access-control`
 /// decides.
 fn views(work: &mut Work, all: &[&Statement], rules: &mut Vec<(u8, Passage, Network)>) -> Vec<Network> {
-    const VIEW: &str = "nomen has no views: these clients are refused";
+    const VIEW: &str = "views are not migrated: these clients are refused";
     let mut viewed = Vec::new();
     for statement in all {
         match statement.key() {

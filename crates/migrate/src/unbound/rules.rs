@@ -16,7 +16,7 @@ const SPECIAL: Rule =
     Rule::Unneeded("its names are those of `special-names-off` and `negative-trust-anchors`");
 const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
 const RATES: Rule = Rule::Same(&["0"], "nomen limits no rates of answers");
-const TAGS: Rule = Rule::Missing("nomen has no tags and no views");
+const TAGS: Rule = Rule::Missing("nomen has no tags, and views are not migrated");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file");
 const SUBNETS: Rule = Rule::Missing("nomen passes no addresses of clients on to other servers");
 const LOG: Rule = Rule::Missing("nomen's log has queries, and lines up to a level; see [log]");

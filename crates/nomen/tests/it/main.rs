@@ -54,6 +54,7 @@ mod transfers;
 mod trial;
 mod update;
 mod validate;
+mod views;
 mod zone_diff;
 mod zone_files;
 mod zone_transactions;

@@ -8,4 +8,5 @@ mod reference;
 mod signed;
 mod sources;
 mod support;
+mod views;
 mod world;

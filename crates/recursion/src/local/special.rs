@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn all_private_ipv4_addresses_have_their_reverse_zones() {
-        for prefix in crate::prefix::PRIVATE.iter().filter(|prefix| prefix.address().is_ipv4()) {
+        for prefix in query_path::prefix::PRIVATE.iter().filter(|prefix| prefix.address().is_ipv4()) {
             let std::net::IpAddr::V4(first) = prefix.address() else { continue };
             let last = first.to_bits() | u32::MAX >> prefix.len();
             for address in [first, last.into()] {

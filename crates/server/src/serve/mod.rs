@@ -171,7 +171,9 @@ fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
 /// Logs what the configuration allows but probably does not intend. Returns the rules inside zones: which of
 /// them never apply is known when the zones are loaded.
 fn warn_of(settings: &Settings, wanted: &WantedZones, passed: bool) -> InnerRules {
-    let names = || wanted.specs.iter().map(|spec| spec.name());
+    // A rule also applies to clients of no view, and to those of others.
+    let outside = || wanted.specs.iter().filter(|spec| !spec.apex.is_in_view());
+    let names = || outside().map(|spec| spec.name());
     let shadowed = settings.shadowed_rules(names());
     settings.warnings(passed).iter().chain(&shadowed).for_each(|warning| warn!("{}", warning.message));
     settings.inner_rules(names())

@@ -113,7 +113,7 @@ impl Frontend {
         query_file: Option<QueryFile>,
         dnstap: Option<Arc<Dnstap>>,
     ) -> std::io::Result<Frontend> {
-        let zones = Zones { catalog: Arc::new(Catalog::new(key)), config: settings.zones_config() };
+        let zones = Zones { config: settings.zones_config(), ..Zones::new(Arc::new(Catalog::new(key))) };
         let (_, per_client) = settings.server.tcp.limits();
         let connections = DescriptorShares::with_warning(settings).tcp;
         let cookies = ServerCookies::new(settings)?;

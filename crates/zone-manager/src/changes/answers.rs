@@ -61,7 +61,7 @@ pub(super) fn commit_end(apex: &ZoneName, decided: Option<Decided>, fault: &str)
     let Some(Decided::Commit(decided)) = decided else { return Err(not_kept(fault)) };
     let Some((change, records)) = decided? else { return Ok(None) };
     let step = TakenStep::of(&change, records);
-    let (zone, TakenStep { from, to, removed, added, .. }) = (apex.as_name(), step);
+    let (zone, TakenStep { from, to, removed, added, .. }) = (apex, step);
     info!(removed, added, "zone {zone}: a transaction is committed, serial {from} -> {to}");
     audit!(%zone, removed, added, serial_before = %from, serial = %to, "transaction committed");
     Ok(Some(step))
@@ -74,7 +74,7 @@ pub(super) fn not_kept(fault: &str) -> TransactionFault {
 /// Counts and logs a response: one line per client, key and zone, and then their number. `serial` is the
 /// zone's serial number before the request.
 pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) -> Settled {
-    let (zone, client) = (job.apex.as_name(), job.client);
+    let (zone, client) = (&job.apex, job.client);
     let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.to_string());
     let object = format!("{zone} {client} {key}");
     let result = match outcome {

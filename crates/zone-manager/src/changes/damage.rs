@@ -4,12 +4,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use journal::{StoreFault, StoreFolder};
+use journal::{StoreFault, StoreFolders};
 use serde::Serialize;
 use tracing::warn;
 use transport::unix_now;
 use wire::hash::HashKey;
-use wire::{Name, Serial, ZoneName};
+use wire::{Serial, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -86,17 +86,17 @@ pub(super) struct UnclearFiles(pub(super) Vec<PathBuf>);
 
 impl UnclearFiles {
     /// Whether one of them is the journal of this zone.
-    pub(super) fn contains(&self, folder: &StoreFolder, apex: Name<'_>) -> bool {
-        !self.0.is_empty() && self.0.contains(&folder.path(apex))
+    pub(super) fn contains(&self, folders: &StoreFolders, apex: &ZoneName) -> bool {
+        let path = || Some(folders.of(apex).ok()?.path(apex.as_name()));
+        !self.0.is_empty() && path().is_some_and(|path| self.0.contains(&path))
     }
 }
 
 impl Changes {
     /// Records that the journal of a zone cannot be used. Returns the remedies, as text for people.
     pub(super) fn note_damage(&self, apex: &ZoneName, fault: &StoreFault) -> String {
-        let name = apex.as_name();
-        let acknowledged = self.stores.folder().acknowledged(name);
-        let usable = self.stores.exclusively(apex, |folder| folder.salvage(name));
+        let acknowledged = self.stores.acknowledged(apex);
+        let usable = self.stores.exclusively(apex, |folder| folder.salvage(apex.as_name()));
         let usable = usable.ok().map(|rest| rest.serial());
         let mut text = match fault {
             StoreFault::MarkLost { .. } => {
@@ -111,13 +111,13 @@ impl Changes {
         }
         if let Some(usable) = usable {
             text += &format!(
-                "`nomen ctl zone accept {name} --journal` serves the stored versions up to serial {usable}"
+                "`nomen ctl zone accept {apex} --journal` serves the stored versions up to serial {usable}"
             );
             let lost = acknowledged.filter(|acknowledged| *acknowledged != usable);
             text += &lost.map_or(String::new(), |serial| format!(" (acknowledged: {serial})"));
             text += ", ";
         }
-        text += &format!("`nomen ctl zone accept {name} --file` the zone's file");
+        text += &format!("`nomen ctl zone accept {apex} --file` the zone's file");
         let damage = Damage {
             fault: fault.to_string(),
             acknowledged: acknowledged.map(|serial| serial.0),
@@ -183,7 +183,7 @@ impl Changes {
     /// Returns the zone with a serial number later than the acknowledged one: secondaries may have any
     /// version up to that.
     fn ahead(&self, apex: &ZoneName, zone: Zone) -> Result<(Zone, Option<Serial>), AcceptFault> {
-        let acknowledged = self.stores.folder().acknowledged(apex.as_name());
+        let acknowledged = self.stores.acknowledged(apex);
         let Some(acknowledged) = acknowledged else { return Ok((zone, None)) };
         let is_ahead = |serial: Serial| acknowledged.compare(serial) == Some(std::cmp::Ordering::Less);
         if is_ahead(zone.serial()) {
@@ -194,8 +194,7 @@ impl Changes {
             // A new serial number would invalidate the signature of the SOA.
             return Err(no_serial());
         }
-        let policy =
-            self.shared.rules.load().get(apex.as_wire()).map(|rules| rules.serial).unwrap_or_default();
+        let policy = self.shared.rules.load().get(apex).map(|rules| rules.serial).unwrap_or_default();
         let (now, next) = (unix_now(), policy.next(acknowledged, unix_now()));
         let change = with_serial(ChangeSet::default(), &zone, &zone, next, policy, now);
         let changed = zone.apply(&change).ok().and_then(|zone| zone.folded().ok());

@@ -185,9 +185,7 @@ impl ZoneFiles {
     /// Writes the file of a zone that is due, if the configuration still wants it. A failed write is retried
     /// after the same time.
     fn write_due(&self, apex: &ZoneName) {
-        let Some(every) =
-            self.shared.rules.load().get(apex.as_wire()).and_then(|rules| rules.write_file_every)
-        else {
+        let Some(every) = self.shared.rules.load().get(apex).and_then(|rules| rules.write_file_every) else {
             return;
         };
         let is_frozen = lock(&self.shared.frozen).contains(apex);

@@ -53,14 +53,14 @@ use std::time::{Duration, Instant, SystemTime};
 use telemetry::audit::RefusalLog;
 
 use arc_swap::ArcSwap;
-use journal::{Disk, History, RealDisk, StoreFault, StoreFolder, StoreSize};
+use journal::{Disk, HeldStores, History, RealDisk, StoreFault, StoreFolders, StoreSize};
 use query_path::{Asked, Engine, Refusal, Responders, Source, SourceReply};
 use tracing::{error, info, warn};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
 use wire::message::Builder;
-use wire::{LowerNameBuf, Name, Rcode, Serial, UnixTime, ZoneName};
+use wire::{LowerNameBuf, Rcode, Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 use zone_plan::{UpdateRules, ZoneUpdates};
@@ -241,13 +241,13 @@ impl Shared {
 }
 
 /// Opens the stores of zones that updates change.
-fn open_stores(folder: StoreFolder, shared: &Arc<Shared>, background: &Arc<Background>) -> ZoneStores {
+fn open_stores(folders: StoreFolders, shared: &Arc<Shared>, background: &Arc<Background>) -> ZoneStores {
     let theirs = Arc::clone(shared);
     let compacted = move |apex: &ZoneName, size| match size {
         Some(size) => theirs.set_size(apex, size),
         None => drop(theirs.counts.failed.fetch_add(1, Relaxed)),
     };
-    ZoneStores::of_marked(folder, Box::new(compacted), Arc::clone(background))
+    ZoneStores::of_marked(folders, Box::new(compacted), Arc::clone(background))
 }
 
 impl Changes {
@@ -272,12 +272,11 @@ impl Changes {
     ) -> Result<Arc<Changes>, ChangesFault> {
         // If this fails, `open_folder` reports why.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
-        let (folder, held) = open_folder(Arc::new(RealDisk), state).map_err(ChangesFault::Folder)?;
-        let (zones, unclear) = held;
-        let stored = zones.iter().map(|apex| ZoneName::from(apex.as_name())).collect();
+        let (folders, held) = open_folders(Arc::new(RealDisk), state).map_err(ChangesFault::Folder)?;
+        let (stored, unclear) = (held.zones.into_iter().collect(), UnclearFiles(held.unclear));
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
         let shared = Arc::new(Shared::new(notes, stored, publishing, states));
-        let stores = open_stores(folder, &shared, background);
+        let stores = open_stores(folders, &shared, background);
         let (orders, taken) = channel();
         let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));
         let worker = Worker::new(stores.clone(), taken, orders.clone(), of_worker, background);
@@ -323,7 +322,7 @@ impl Changes {
     /// Schedules writing the file of a zone that updates have changed before, in case it does not have that
     /// version yet.
     fn schedule(&self, apex: &ZoneName, rules: &ZoneUpdates) {
-        let every = rules.write_file_every.filter(|_| self.is_stored(apex.as_wire()));
+        let every = rules.write_file_every.filter(|_| self.is_stored(apex));
         every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
     }
 
@@ -338,9 +337,8 @@ impl Changes {
     /// # Errors
     /// Why it cannot be used, and how to mend that.
     pub fn load(&self, apex: &ZoneName, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, String>> {
-        let name = apex.as_name();
-        if !self.is_stored(apex.as_wire()) {
-            if !self.unclear.contains(self.stores.folder(), name) {
+        if !self.is_stored(apex) {
+            if !self.unclear.contains(self.stores.folders(), apex) {
                 return None;
             }
             lock(&self.shared.stored).insert(apex.clone());
@@ -351,7 +349,7 @@ impl Changes {
             self.adopt_file(apex, file, &path, zone.serial());
             if self.files.state(apex, file) == FileState::Edited {
                 warn!(
-                    "zone {name}: its file {} was changed since nomen read or wrote it, and is not read: \
+                    "zone {apex}: its file {} was changed since nomen read or wrote it, and is not read: \
                     `nomen ctl zone reload --force` applies it",
                     file.display()
                 );
@@ -374,7 +372,7 @@ impl Changes {
     }
 
     /// Whether the zone has a store on disk.
-    pub fn is_stored(&self, apex: &[u8]) -> bool {
+    pub fn is_stored(&self, apex: &ZoneName) -> bool {
         lock(&self.shared.stored).contains(apex)
     }
 
@@ -389,7 +387,7 @@ impl Changes {
 
     /// Queues changing a zone to the version in its file, as it was when read.
     pub fn take(&self, apex: ZoneName, zone: Arc<Zone>, file: Option<FileStamp>) {
-        let rules = self.shared.rules.load().get(apex.as_wire()).cloned().unwrap_or_default();
+        let rules = self.shared.rules.load().get(&apex).cloned().unwrap_or_default();
         let of = apex.clone();
         self.queue(&of, Entry::Change(ChangeJob::File(Box::new(FileJob { apex, zone, file, rules }))));
     }
@@ -419,7 +417,7 @@ impl Changes {
 
     /// Returns the state of the zone file of a stored zone; `None` for other zones.
     pub fn file_state(&self, apex: &ZoneName, file: &Path) -> Option<FileState> {
-        self.is_stored(apex.as_wire()).then(|| self.files.state(apex, file))
+        self.is_stored(apex).then(|| self.files.state(apex, file))
     }
 
     /// Returns the changes of a zone since a version; `None` if they are no longer stored. Waits for the
@@ -439,7 +437,7 @@ impl Changes {
     /// # Errors
     /// [`FileFault`]; then the zone takes updates as before.
     pub fn freeze(&self, apex: &ZoneName) -> Result<Option<CurrentFile>, FileFault> {
-        if self.is_frozen(apex.as_wire()) {
+        if self.is_frozen(apex) {
             return Ok(None);
         }
         self.files.set_frozen(apex, true)?;
@@ -465,7 +463,7 @@ impl Changes {
     /// # Errors
     /// [`TransactionFault`].
     pub fn begin(self: &Arc<Self>, apex: &ZoneName, served: &Arc<Zone>) -> Result<Serial, TransactionFault> {
-        if self.is_frozen(apex.as_wire()) {
+        if self.is_frozen(apex) {
             return Err(TransactionFault::Frozen);
         }
         if self.transactions.begin(apex, served, **self.bounds.load(), Instant::now())? {
@@ -512,7 +510,7 @@ impl Changes {
     pub fn commit(&self, apex: &ZoneName) -> Result<Option<TakenStep>, TransactionFault> {
         self.transactions.commit(apex, **self.bounds.load(), Instant::now(), |work| {
             let (reply, replied) = sync_channel(1);
-            let rules = self.shared.rules.load().get(apex.as_wire()).cloned().unwrap_or_default();
+            let rules = self.shared.rules.load().get(apex).cloned().unwrap_or_default();
             let order = CommitOrder { work, rules, reply };
             self.queue(apex, Entry::Change(ChangeJob::Commit(Box::new(order))));
             replied.recv_timeout(THREAD_REPLY_TIMEOUT).unwrap_or(Err(TransactionFault::Busy))
@@ -534,17 +532,17 @@ impl Changes {
 
     /// Whether the configuration allows changes of a zone.
     pub fn takes_any(&self, apex: &ZoneName) -> bool {
-        self.shared.rules.load().get(apex.as_wire()).is_some()
+        self.shared.rules.load().get(apex).is_some()
     }
 
     /// State of a zone that has changed or is stored.
     pub fn status(&self, apex: &ZoneName) -> Option<ZoneChanges> {
         let changed = lock(&self.shared.zones).get(apex).cloned();
-        changed.or_else(|| self.is_stored(apex.as_wire()).then(ZoneChanges::default))
+        changed.or_else(|| self.is_stored(apex).then(ZoneChanges::default))
     }
 
     /// Whether a zone currently takes no updates.
-    pub fn is_frozen(&self, apex: &[u8]) -> bool {
+    pub fn is_frozen(&self, apex: &ZoneName) -> bool {
         lock(&self.shared.frozen).contains(apex)
     }
 
@@ -569,24 +567,24 @@ impl Changes {
     }
 
     /// Returns the serial number of a zone in service.
-    fn serial_of(&self, apex: Name<'_>) -> Option<Serial> {
-        let catalog = self.engine.upgrade()?.catalog();
-        catalog.get(apex)?.zone().map(|zone| zone.serial())
+    fn serial_of(&self, apex: &ZoneName) -> Option<Serial> {
+        let entry = self.engine.upgrade()?.zone_entry(apex)?;
+        entry.zone().map(|zone| zone.serial())
     }
 
     /// Queues a request if this client may change this zone.
     fn take_request(&self, asked: &Asked<'_>, responders: Responders<'_>) -> Result<SourceReply, Refusal> {
-        let (apex, client) = (asked.qname.as_lower(), asked.client.peer.ip());
-        let refused = |reason: &str| REFUSED.change_refused(asked, reason, || self.serial_of(apex.as_name()));
+        let (apex, client) = (asked.apex(), asked.client.peer.ip());
+        let refused = |reason: &str| REFUSED.change_refused(asked, reason, || self.serial_of(&apex));
         let limits = UpdateLimits { records: self.records.load(Relaxed) };
         let request = UpdateRequest::read(asked.packet, limits).map_err(|fault| {
             refused(&fault.to_string());
             refusal(&fault)
         })?;
         let rules = self.shared.rules.load();
-        let Some(rules) = rules.get(apex.as_wire()) else {
+        let Some(rules) = rules.get(&apex) else {
             let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
-            let is_here = engine.catalog().get(apex.as_name()).is_some();
+            let is_here = engine.zone_entry(&apex).is_some();
             refused(if is_here { "the zone takes no updates" } else { "the zone is not served here" });
             return Err(if is_here { Refusal::PROHIBITED } else { Refusal::NOT_AUTH });
         };
@@ -596,7 +594,7 @@ impl Changes {
             refused("no rule of `allow-update` or `update-policy` names the client");
             return Err(Refusal::PROHIBITED);
         }
-        if self.is_frozen(apex.as_wire()) {
+        if self.is_frozen(&apex) {
             refused("the zone is frozen: `nomen ctl zone thaw`");
             return Err(Refusal::PROHIBITED);
         }
@@ -608,7 +606,7 @@ impl Changes {
         }
         let _waiting = Waiting::new(&self.shared);
         let (responder, promise) = responders.take();
-        let (apex, rules) = (ZoneName::from(apex), Arc::clone(rules));
+        let rules = Arc::clone(rules);
         let answer: SendAnswer = Box::new(move |result| match result {
             Ok(()) => responder.resume(|_| Ok(None)),
             Err(refusal) => responder.refuse(refusal),
@@ -620,27 +618,25 @@ impl Changes {
     }
 }
 
-/// Opens the folder of stores. Returns the zones that it holds, and the files whose zone cannot be read.
-fn open_folder(
-    disk: Arc<dyn Disk>,
-    state: &Path,
-) -> Result<(StoreFolder, (HashSet<LowerNameBuf>, UnclearFiles)), StoreFault> {
-    let (root, marks) = (state.join(FOLDER), state.join(MARKS));
-    let folder = StoreFolder::open_marked(disk, &root, &marks)?;
-    let (zones, unclear) = folder.held()?;
-    for path in &unclear {
+/// Opens the folders of stores. Returns what they hold as well.
+fn open_folders(disk: Arc<dyn Disk>, state: &Path) -> Result<(StoreFolders, HeldStores), StoreFault> {
+    let folders = StoreFolders::open(disk, state, FOLDER, Some(MARKS))?;
+    let held = folders.held()?;
+    for path in &held.unclear {
         warn!(file = %path.display(), "the file does not name its zone, it may be damaged");
     }
-    let damaged = folder.damaged_marks();
-    if damaged > 0 {
-        error!(
-            file = %marks.display(),
-            "{damaged} entries are damaged: zones in {} whose entries these were answer SERVFAIL until they \
-             are accepted",
-            root.display()
-        );
+    for (_, folder) in folders.all() {
+        let (damaged, root) = (folder.damaged_marks(), folder.root());
+        if damaged > 0 {
+            error!(
+                file = %root.with_file_name(MARKS).display(),
+                "{damaged} entries are damaged: zones in {} whose entries these were answer SERVFAIL until \
+                 they are accepted",
+                root.display()
+            );
+        }
     }
-    Ok((folder, (zones, UnclearFiles(unclear))))
+    Ok((folders, held))
 }
 
 /// Reads the stored version of a zone. Returns it with the path of its file.
@@ -649,21 +645,21 @@ fn read_stored(
     apex: &ZoneName,
     key: &HashKey,
 ) -> Result<Option<(Arc<Zone>, PathBuf)>, StoreFault> {
-    let (name, begun) = (apex.as_name(), Instant::now());
+    let begun = Instant::now();
     stores.exclusively(apex, |folder| {
-        let (_store, Some(stored)) = folder.zone(name)? else { return Ok(None) };
+        let (_store, Some(stored)) = folder.zone(apex.as_name())? else { return Ok(None) };
         let shown = stored.path().display();
         if let Some(torn) = stored.torn_tail() {
-            info!("zone {name}: {} bytes of an incomplete write in {shown} are ignored", torn.bytes);
+            info!("zone {apex}: {} bytes of an incomplete write in {shown} are ignored", torn.bytes);
         }
         if stored.is_mark_torn() {
             warn!(
-                "zone {name}: a crash has torn its entry in the state file {MARKS}, {shown} is used as it is"
+                "zone {apex}: a crash has torn its entry in the state file {MARKS}, {shown} is used as it is"
             );
         }
         let zone = Arc::new(stored.load(key)?);
         let (serial, milliseconds) = (zone.serial(), begun.elapsed().as_millis() as u64);
-        info!(milliseconds, "zone {name}: serial {serial}, with its updates, from {shown}");
+        info!(milliseconds, "zone {apex}: serial {serial}, with its updates, from {shown}");
         Ok(Some((zone, stored.path().to_owned())))
     })
 }

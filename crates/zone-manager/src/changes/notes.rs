@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use wire::{NameBuf, ZoneName};
+use wire::{NameBuf, ViewName, ZoneName};
 use zone::{Stamp, regular};
 
 use zone::regular::replace;
@@ -94,8 +94,8 @@ impl Notes {
         for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             lines += 1;
             let Ok(Line { zone, note }) = serde_json::from_slice(line) else { continue };
-            let Ok(name) = zone.parse::<NameBuf>() else { continue };
-            zones.insert(name.as_name().into(), note);
+            let Some(apex) = zone_of(&zone) else { continue };
+            zones.insert(apex, note);
         }
         let mut notes = Notes { path, zones, lines };
         // The next line would be appended to a torn one.
@@ -154,6 +154,13 @@ impl Notes {
     }
 }
 
+/// Returns the zone of its text in a line.
+fn zone_of(text: &str) -> Option<ZoneName> {
+    let (name, view) = ViewName::split(text).ok()?;
+    let name = name.parse::<NameBuf>().ok()?;
+    Some(ZoneName::in_view(name.as_name().to_lower().as_lower(), view.as_ref()))
+}
+
 fn line(apex: &ZoneName, note: &ZoneNote) -> io::Result<Vec<u8>> {
     let zone = apex.to_string();
     let mut line = serde_json::to_vec(&Line { zone, note: note.clone() })?;
@@ -166,7 +173,7 @@ mod tests {
     use super::*;
 
     fn apex(name: &str) -> ZoneName {
-        name.parse::<NameBuf>().expect("a name").as_name().into()
+        zone_of(name).expect("a zone")
     }
 
     #[test]
@@ -189,6 +196,10 @@ mod tests {
         assert_eq!(lines(), 2, "one for each zone");
         assert_eq!(notes.get(&apex(r"a\.b.example.")).expect("a note").files, [known]);
         assert_eq!(notes.frozen().collect::<Vec<_>>(), [&apex("example.")]);
+        notes.change(&apex("example.@inside"), |note| note.frozen = true).expect("written");
+        let inside = Notes::open(folder.path()).expect("a folder");
+        assert!(inside.get(&apex("example.@inside")).is_some_and(|note| note.frozen));
+        notes.change(&apex("example.@inside"), |note| note.frozen = false).expect("written");
         notes.change(&apex("example."), |note| note.frozen = false).expect("written");
         assert_eq!(Notes::open(folder.path()).expect("a folder").frozen().count(), 0);
     }

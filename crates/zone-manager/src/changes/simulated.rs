@@ -38,11 +38,11 @@ impl SimulatedChanges {
         publishing: PublishHandle,
         states: Arc<ZoneStates>,
     ) -> Result<SimulatedChanges, StoreFault> {
-        let (folder, (zones, _)) = open_folder(disk, Path::new("/"))?;
-        let stored = zones.iter().map(|apex| ZoneName::from(apex.as_name())).collect();
+        let (folders, held) = open_folders(disk, Path::new("/"))?;
+        let stored = held.zones.into_iter().collect();
         let notes = Notes::open(notes).expect("notes");
         let shared = Arc::new(Shared::new(notes, stored, publishing, states));
-        let stores = open_stores(folder, &shared, background);
+        let stores = open_stores(folders, &shared, background);
         let (orders, taken) = channel();
         let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));
         let worker = Worker::new(stores.clone(), taken, orders.clone(), of_worker, background);

@@ -153,7 +153,7 @@ impl Worker {
 
     /// Waits for the next order. Syncs the marks meanwhile, and also when orders arrive without a pause.
     fn next(&mut self) -> Option<Order> {
-        while !self.marks_syncing && self.stores.folder().has_unsynced_marks() {
+        while !self.marks_syncing && self.stores.folders().has_unsynced_marks() {
             let due = self.marks_synced + MARKS_SYNC_INTERVAL;
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -170,9 +170,9 @@ impl Worker {
 
     pub(super) fn sync_marks(&mut self) {
         (self.marks_synced, self.marks_syncing) = (Instant::now(), true);
-        let (folder, synced) = (self.stores.folder().clone(), self.one_order(Order::MarksSynced));
+        let (folders, synced) = (self.stores.folders().clone(), self.one_order(Order::MarksSynced));
         self.background.run(JobKind::Store, move || {
-            report_marks(&folder);
+            report_marks(&folders);
             drop(synced);
         });
     }
@@ -183,7 +183,7 @@ impl Worker {
         let Some(reply) = self.stopping.take_if(|_| zones.values().all(ZoneQueue::is_idle)) else {
             return false;
         };
-        report_marks(self.stores.folder());
+        report_marks(self.stores.folders());
         // The receiver may be gone.
         let _ = reply.try_send(());
         true
@@ -563,7 +563,7 @@ impl Worker {
     /// Logs the result of taking a zone file, and returns it.
     fn file_taken(&mut self, job: FileJob, decided: Option<Decided>, fault: &str) -> TakeEnd {
         let FileJob { apex, zone: read, file, rules } = job;
-        let name = apex.as_name();
+        let name = &apex;
         let Some(Decided::File(decided)) = decided else {
             let fault = TakeFault::NotStored(fault.into());
             let about = ("file not taken", &*name.to_string());
@@ -658,9 +658,9 @@ impl Worker {
     }
 }
 
-/// Syncs the marks of a folder, and logs a failure.
-fn report_marks(folder: &journal::StoreFolder) {
-    if let Err(fault) = folder.sync_marks() {
+/// Syncs the marks of all folders, and logs a failure.
+fn report_marks(folders: &journal::StoreFolders) {
+    if let Err(fault) = folders.sync_marks() {
         log_repeated!(
             error,
             ERROR,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 
+use query_path::ViewClients;
 use wire::{UnixTime, ZoneName};
 use zone::Zone;
 use zone::catalog::Change;
@@ -20,7 +21,9 @@ pub type ClaimReply = Box<dyn FnOnce(Option<ClaimedZone>) + Send>;
 /// A message to the publishing thread.
 pub(crate) enum Publishing {
     /// A step to the next catalog.
-    Step { change: Change, at_once: bool },
+    Step { apex: ZoneName, change: Change, at_once: bool },
+    /// Which clients are in which view from the next catalog on; `None`: there are no views.
+    Views(Option<Arc<ViewClients>>),
     /// An image to write once the steps before it are in service.
     Image(ImageOrder),
     /// Updates have made this version; the function runs once the version is in service.

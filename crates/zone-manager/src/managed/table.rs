@@ -35,7 +35,7 @@ impl ManagedZone {
         let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
         let before = std::mem::replace(&mut self.signatures, age);
         let Some(first) = examined.signatures.filter(|_| age > before) else { return };
-        let (name, hours) = (state.spec.name(), first.at.abs_diff(now).as_secs() / 3600);
+        let (name, hours) = (&state.spec.apex, first.at.abs_diff(now).as_secs() / 3600);
         match age {
             SignatureAge::Valid => {}
             SignatureAge::Expiring => warn!("zone {name}: a signature expires in {hours} hours, at {first}"),

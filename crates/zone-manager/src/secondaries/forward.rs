@@ -83,20 +83,18 @@ impl UpdateForwarding {
 
     /// Returns the serial number of the zone in service.
     fn serial_of(&self, asked: &Asked<'_>) -> Option<Serial> {
-        let catalog = self.secondaries.engine.upgrade()?.catalog();
-        catalog.get(asked.qname.as_lower().as_name())?.zone().map(|zone| zone.serial())
+        let entry = self.secondaries.engine.upgrade()?.zone_entry(&asked.apex())?;
+        entry.zone().map(|zone| zone.serial())
     }
 
     /// Whether the zone is a secondary zone.
     fn is_secondary(&self, asked: &Asked<'_>) -> bool {
-        read(&self.secondaries.rules)
-            .get(asked.qname.as_lower().as_wire())
-            .is_some_and(|peers| !peers.primaries.is_empty())
+        read(&self.secondaries.rules).get(&asked.apex()).is_some_and(|peers| !peers.primaries.is_empty())
     }
 
     /// Returns the peers of the zone to change, if this client's updates are forwarded to its primaries.
     fn peers(&self, asked: &Asked<'_>) -> Option<Arc<ZonePeers>> {
-        let peers = read(&self.secondaries.rules).get(asked.qname.as_lower().as_wire()).cloned()?;
+        let peers = read(&self.secondaries.rules).get(&asked.apex()).cloned()?;
         let key = asked.verified.map(|verified| &**verified.key());
         let passes_on = !peers.primaries.is_empty() && peers.forwards(asked.client.peer.ip(), key);
         passes_on.then_some(peers)

@@ -144,7 +144,7 @@ impl Desk {
     /// not use.
     fn judged(&self, apex: &ZoneName, fetched: Fetched) -> Result<Fetched, SecondaryFault> {
         let (Fetched::Whole(zone) | Fetched::Changed(zone, _)) = &fetched else { return Ok(fetched) };
-        let is_root = apex.as_name().is_root();
+        let is_root = !apex.is_in_view() && apex.as_name().is_root();
         match is_root.then(|| self.local_root.objection(zone)).flatten() {
             Some(why) => Err(SecondaryFault::VersionRefused(why.into())),
             None => Ok(fetched),
@@ -318,10 +318,10 @@ impl Secondaries {
     }
 
     /// Reports versions that went into service.
-    pub fn published(&self, zones: &[Arc<Zone>]) {
+    pub fn published(&self, zones: &[(ZoneName, Arc<Zone>)]) {
         let rules = read(&self.rules);
-        let is_told = |zone: &&Arc<Zone>| {
-            rules.get(zone.apex().as_wire()).is_some_and(|peers| !peers.notify.is_empty())
+        let is_told = |(apex, _): &&(ZoneName, Arc<Zone>)| {
+            rules.get(apex).is_some_and(|peers| !peers.notify.is_empty())
         };
         let told: Vec<Published> = zones.iter().filter(is_told).map(published).collect();
         drop(rules);
@@ -337,11 +337,11 @@ impl Secondaries {
     pub fn order(&self, apex: &ZoneName, order: ZoneOrder) -> Result<(), OrderFault> {
         if order == ZoneOrder::Notify {
             // A target added after the last change has not received a NOTIFY.
-            let catalog = self.engine.upgrade().map(|engine| engine.catalog());
-            let entry = catalog.as_ref().and_then(|catalog| catalog.get(apex.as_name()));
-            entry.and_then(|entry| entry.zone()).into_iter().for_each(|zone| {
-                self.request(SecondaryRequest::Published(vec![published(zone)]));
-            });
+            let entry = self.engine.upgrade().and_then(|engine| engine.zone_entry(apex));
+            if let Some(zone) = entry.as_ref().and_then(|entry| entry.zone()) {
+                let zone = (apex.clone(), Arc::clone(zone));
+                self.request(SecondaryRequest::Published(vec![published(&zone)]));
+            }
         }
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Order(apex.clone(), order, reply));
@@ -366,7 +366,7 @@ impl Secondaries {
 
     /// Returns the status of a zone that has peers.
     pub fn status(&self, apex: &ZoneName) -> Option<SecondaryStatus> {
-        read(&self.rules).get(apex.as_wire())?;
+        read(&self.rules).get(apex)?;
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Status(apex.clone(), reply));
         replied.recv_timeout(CORE_REPLY_TIMEOUT).ok().flatten()
@@ -398,7 +398,7 @@ impl Secondaries {
     }
 
     /// Whether versions of a secondary zone are stored on disk.
-    pub fn keeps(&self, apex: &[u8]) -> bool {
+    pub fn keeps(&self, apex: &ZoneName) -> bool {
         let rules = read(&self.rules);
         self.store().is_some() && rules.get(apex).is_some_and(|peers| !peers.primaries.is_empty())
     }
@@ -406,13 +406,12 @@ impl Secondaries {
     /// Returns the changes of a secondary zone since a version; `None` if they are not stored. Waits for the
     /// disk.
     pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
-        self.keeps(apex.as_wire()).then(|| self.store()?.history(apex, from)).flatten()
+        self.keeps(apex).then(|| self.store()?.history(apex, from)).flatten()
     }
 
     /// Whether a stored version of a zone has expired.
     pub fn has_expired(&self, apex: &ZoneName, kept: &KeptVersion) -> bool {
-        let rules =
-            read(&self.rules).get(apex.as_wire()).map(|peers| peers.rules.clone()).unwrap_or_default();
+        let rules = read(&self.rules).get(apex).map(|peers| peers.rules.clone()).unwrap_or_default();
         let timers = SecondaryZone::kept(rules, kept.zone.soa(), kept.confirmed, &mut || 0);
         timers.expires().is_some_and(|expires| expires <= unix_now())
     }
@@ -429,8 +428,8 @@ impl Secondaries {
     }
 }
 
-fn published(zone: &Arc<Zone>) -> Published {
-    Published { apex: zone.apex().into(), serial: zone.serial(), soa: soa_data(zone).into() }
+fn published((apex, zone): &(ZoneName, Arc<Zone>)) -> Published {
+    Published { apex: apex.clone(), serial: zone.serial(), soa: soa_data(zone).into() }
 }
 
 fn limits(settings: &Settings) -> CoreLimits {

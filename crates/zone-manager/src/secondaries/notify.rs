@@ -9,7 +9,7 @@ use query_path::{Asked, Refusal, Responders, Source, SourceReply};
 use tracing::debug;
 use transfer::secondary::read_notify;
 use wire::message::Builder;
-use wire::{Class, LowerName, Rcode, Type, ZoneName};
+use wire::{Class, Rcode, Type, ZoneName};
 
 use super::Secondaries;
 use super::core::SecondaryRequest;
@@ -25,9 +25,9 @@ pub(super) struct Unread(Mutex<HashSet<ZoneName>>);
 
 impl Unread {
     /// Adds a zone. Returns whether it was not there yet.
-    fn add(&self, apex: LowerName<'_>) -> bool {
+    fn add(&self, apex: &ZoneName) -> bool {
         let mut zones = lock(&self.0);
-        !zones.contains(apex.as_wire()) && zones.insert(apex.into())
+        !zones.contains(apex) && zones.insert(apex.clone())
     }
 
     /// Removes a zone: its NOTIFY is being handled.
@@ -47,12 +47,11 @@ impl Secondaries {
             REFUSED.refused(asked, "the type is not SOA");
             return Err(Refusal::plain(Rcode::NOTIMP));
         }
-        let (apex, counts) = (asked.qname.as_lower(), &self.counts);
-        let peers = read(&self.rules).get(apex.as_wire()).cloned();
+        let (apex, counts) = (asked.apex(), &self.counts);
+        let peers = read(&self.rules).get(&apex).cloned();
         let peers = peers.filter(|peers| !peers.primaries.is_empty());
         let Some(peers) = peers else {
-            let is_ours =
-                self.engine.upgrade().is_some_and(|engine| engine.catalog().get(apex.as_name()).is_some());
+            let is_ours = self.engine.upgrade().is_some_and(|engine| engine.zone_entry(&apex).is_some());
             let (count, refusal) = match is_ours {
                 true => (&counts.notify_refused, Refusal::PROHIBITED),
                 false => (&counts.notify_unknown, Refusal::NOT_AUTH),
@@ -75,10 +74,9 @@ impl Secondaries {
             Refusal::MALFORMED
         })?;
         counts.notify_taken.fetch_add(1, Relaxed);
-        match self.unread.add(apex) {
+        match self.unread.add(&apex) {
             true => {
                 debug!(zone = %apex, %peer, serial = ?said.serial.map(|serial| serial.0), "NOTIFY");
-                let apex = ZoneName::from(apex);
                 self.request(SecondaryRequest::Notified(apex, primary, said.serial));
             }
             false => {

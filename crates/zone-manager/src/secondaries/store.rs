@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use journal::{Disk, History, RealDisk, StoreFault, StoreFolder};
 use tracing::{info, warn};
 use wire::hash::HashKey;
-use wire::{Name, Serial, UnixTime, ZoneName};
+use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -64,7 +64,7 @@ impl SecondaryStore {
         background: &Arc<Background>,
         counts: &Arc<SecondaryCounts>,
     ) -> Result<Arc<SecondaryStore>, StoreFault> {
-        let stores = ZoneStores::open(disk, &state.join(FOLDER), Arc::clone(background))?;
+        let stores = ZoneStores::open(disk, state, FOLDER, Arc::clone(background))?;
         Ok(Arc::new(SecondaryStore { stores, counts: Arc::clone(counts), removing: Mutex::default() }))
     }
 
@@ -138,7 +138,7 @@ impl SecondaryStore {
         }
         let (begun, name) = (Instant::now(), apex.as_name());
         let kept = self.stores.exclusively(apex, |folder| {
-            load(folder, name, key).unwrap_or_else(|fault| {
+            Ok::<_, StoreFault>(load(folder, apex, key).unwrap_or_else(|fault| {
                 let aside = match &fault {
                     // The disk may be able to read it the next time.
                     StoreFault::Io { .. } => "the file stays as it is".to_owned(),
@@ -147,23 +147,27 @@ impl SecondaryStore {
                         Err(fault) => fault.to_string(),
                     },
                 };
-                warn!("zone {name}: its stored version cannot be used: {fault}; {aside}");
+                warn!("zone {apex}: its stored version cannot be used: {fault}; {aside}");
                 None
-            })
+            }))
+        });
+        let kept = kept.unwrap_or_else(|fault| {
+            warn!("zone {apex}: its stored version cannot be used: {fault}");
+            None
         });
         if begun.elapsed() > SLOW_READ {
-            info!("zone {name}: read from the state folder in {} ms", begun.elapsed().as_millis());
+            info!("zone {apex}: read from the state folder in {} ms", begun.elapsed().as_millis());
         }
         kept
     }
 }
 
 /// Reads the stored version of a zone; `None` if there is none.
-fn load(folder: &StoreFolder, name: Name<'_>, key: &HashKey) -> Result<Option<KeptVersion>, StoreFault> {
-    let (store, Some(stored)) = folder.zone(name)? else { return Ok(None) };
+fn load(folder: &StoreFolder, apex: &ZoneName, key: &HashKey) -> Result<Option<KeptVersion>, StoreFault> {
+    let (store, Some(stored)) = folder.zone(apex.as_name())? else { return Ok(None) };
     if let Some(torn) = stored.torn_tail() {
         let (bytes, path) = (torn.bytes, stored.path().display());
-        info!("zone {name}: {bytes} bytes of an incomplete write in {path} are ignored");
+        info!("zone {apex}: {bytes} bytes of an incomplete write in {path} are ignored");
     }
     let zone = Arc::new(stored.load(key)?);
     drop(store);
@@ -177,7 +181,7 @@ fn load(folder: &StoreFolder, name: Name<'_>, key: &HashKey) -> Result<Option<Ke
 #[cfg(test)]
 mod tests {
     use tempfile::TempDir;
-    use wire::{NameBuf, Ttl, Type};
+    use wire::{Name, NameBuf, Ttl, Type};
     use zone::ZoneBuilder;
 
     use super::*;

@@ -53,11 +53,11 @@ impl Differences {
         state: &Path,
         background: &Arc<Background>,
     ) -> Result<Arc<Differences>, StoreFault> {
-        let stores = ZoneStores::open(disk, &state.join(FOLDER), Arc::clone(background))?;
+        let stores = ZoneStores::open(disk, state, FOLDER, Arc::clone(background))?;
         let mut known = HashSet::new();
-        for zone in stores.folder().zones()? {
+        for zone in stores.folders().zones()? {
             match zone {
-                Ok(apex) => drop(known.insert(ZoneName::from(apex.as_name()))),
+                Ok(apex) => drop(known.insert(apex)),
                 Err(fault) => debug!("a file in the folder of differences is not used: {fault}"),
             }
         }
@@ -72,7 +72,7 @@ impl Differences {
 
     /// Stores a change that was made while nomen did not run, if the stored changes lead up to it.
     pub fn go_on(&self, apex: &ZoneName, change: Arc<ChangeSet>, bytes: u64) {
-        if self.knows(apex.as_wire()) {
+        if self.knows(apex) {
             self.order(apex, StoreOrder::ContinueChanges(change, bytes));
         }
     }
@@ -91,7 +91,7 @@ impl Differences {
     }
 
     /// Whether changes of a zone may be stored.
-    pub fn knows(&self, apex: &[u8]) -> bool {
+    pub fn knows(&self, apex: &ZoneName) -> bool {
         lock(&self.known).contains(apex)
     }
 
@@ -180,12 +180,12 @@ mod tests {
     fn what_changed_is_there_after_a_restart_and_begins_anew_where_it_does_not_fit() {
         let state = tempfile::tempdir().expect("a folder");
         let differences = Differences::open(state.path(), &Background::new()).expect("started");
-        assert!(!differences.knows(apex().as_wire()));
+        assert!(!differences.knows(&apex()));
         keep(&differences, 1, 2);
         keep(&differences, 2, 5);
         assert_eq!(steps(&differences, 1), Some(vec![(1, 2), (2, 5)]));
         let differences = again(state.path(), differences);
-        assert!(differences.knows(apex().as_wire()));
+        assert!(differences.knows(&apex()));
         keep(&differences, 5, 6);
         assert_eq!(steps(&differences, 2), Some(vec![(2, 5), (5, 6)]));
         // The change to serial 7 was not stored.
@@ -202,9 +202,9 @@ mod tests {
         assert_eq!(steps(&differences, 7), Some(vec![(7, 8), (8, 10)]));
         differences.retain(|_| false);
         go_on(10, 11);
-        assert!(!differences.knows(apex().as_wire()));
+        assert!(!differences.knows(&apex()));
         let differences = again(state.path(), differences);
-        assert!(!differences.knows(apex().as_wire()) && steps(&differences, 7).is_none());
+        assert!(!differences.knows(&apex()) && steps(&differences, 7).is_none());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use journal::{Disk, History, Replacement, StoreFault, StoreFolder, StoreSize, ZoneStore};
+use journal::{Disk, History, Replacement, StoreFault, StoreFolder, StoreFolders, StoreSize, ZoneStore};
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
@@ -140,13 +140,13 @@ enum Writing {
     Whole,
 }
 
-/// The stores of one folder.
+/// The stores of one folder, and of the folders of views.
 #[derive(Clone)]
 pub struct ZoneStores(Arc<Inner>);
 
 struct Inner {
-    folder: StoreFolder,
-    /// Whether the folder has marks: stored changes were acknowledged.
+    folders: StoreFolders,
+    /// Whether the folders have marks: stored changes were acknowledged.
     is_marked: bool,
     compacted: OnCompacted,
     background: Arc<Background>,
@@ -211,33 +211,49 @@ impl ZoneTasks {
 }
 
 impl ZoneStores {
-    /// Opens the folder, creating it if it does not exist.
+    /// Opens the folders of this name in a state folder, creating that of the zones outside views if it does
+    /// not exist.
     ///
     /// # Errors
-    /// As for [`StoreFolder::open`].
+    /// As for [`StoreFolders::open`].
     pub fn open(
         disk: Arc<dyn Disk>,
-        path: &Path,
+        state: &Path,
+        name: &str,
         background: Arc<Background>,
     ) -> Result<ZoneStores, StoreFault> {
-        let folder = StoreFolder::open(disk, path)?;
-        Ok(Self::of(folder, false, Box::new(|_, _| ()), background))
+        let folders = StoreFolders::open(disk, state, name, None)?;
+        Ok(Self::of(folders, false, Box::new(|_, _| ()), background))
     }
 
-    /// Returns the stores of a folder with marks, which hold acknowledged changes. `compacted` runs on
+    /// Returns the stores of folders with marks, which hold acknowledged changes. `compacted` runs on
     /// another thread after each compaction.
-    pub fn of_marked(folder: StoreFolder, compacted: OnCompacted, background: Arc<Background>) -> ZoneStores {
-        Self::of(folder, true, compacted, background)
+    pub fn of_marked(
+        folders: StoreFolders,
+        compacted: OnCompacted,
+        background: Arc<Background>,
+    ) -> ZoneStores {
+        Self::of(folders, true, compacted, background)
     }
 
-    fn of(folder: StoreFolder, is_marked: bool, compacted: OnCompacted, background: Arc<Background>) -> Self {
+    fn of(
+        folders: StoreFolders,
+        is_marked: bool,
+        compacted: OnCompacted,
+        background: Arc<Background>,
+    ) -> Self {
         let (zones, idle) = (Mutex::default(), Condvar::new());
-        ZoneStores(Arc::new(Inner { folder, is_marked, compacted, background, zones, idle }))
+        ZoneStores(Arc::new(Inner { folders, is_marked, compacted, background, zones, idle }))
     }
 
-    /// The folder. [`exclusively`](Self::exclusively) opens a store of it.
-    pub fn folder(&self) -> &StoreFolder {
-        &self.0.folder
+    /// The folders. [`exclusively`](Self::exclusively) opens a store of them.
+    pub fn folders(&self) -> &StoreFolders {
+        &self.0.folders
+    }
+
+    /// The version of a zone that was acknowledged last, according to its mark.
+    pub fn acknowledged(&self, apex: &ZoneName) -> Option<Serial> {
+        self.0.folders.of(apex).ok()?.acknowledged(apex.as_name())
     }
 
     /// Queues changes behind the other tasks of the zone. `appended` runs once they are on disk or have
@@ -282,11 +298,18 @@ impl ZoneStores {
         }
     }
 
-    /// Runs `with_folder` on this thread once all tasks of the zone have ended, with its store closed. Tasks
-    /// that arrive meanwhile wait.
-    pub fn exclusively<T>(&self, apex: &ZoneName, with_folder: impl FnOnce(&StoreFolder) -> T) -> T {
+    /// Runs `with_folder` on this thread, with the folder of the zone's store, once all tasks of the zone
+    /// have ended, with its store closed. Tasks that arrive meanwhile wait.
+    ///
+    /// # Errors
+    /// Those of `with_folder`, and that the folder of the zone's view cannot be opened.
+    pub fn exclusively<T, E: From<StoreFault>>(
+        &self,
+        apex: &ZoneName,
+        with_folder: impl FnOnce(&StoreFolder) -> Result<T, E>,
+    ) -> Result<T, E> {
         let _reserved = self.0.reserve(apex);
-        with_folder(&self.0.folder)
+        with_folder(&self.0.folders.of(apex)?)
     }
 
     /// Waits until all orders have ended, ten seconds at most. Returns whether they have.
@@ -438,17 +461,17 @@ impl Inner {
     /// Opens the store of a zone; `served` is the version in service. The module's documentation says what
     /// happens to an unusable file.
     fn open_store(&self, apex: &ZoneName, served: Option<&Arc<Zone>>) -> Result<ZoneStore, StoreFault> {
-        let name = apex.as_name();
-        let opened = self.folder.zone(name).or_else(|fault| {
+        let (name, folder) = (apex.as_name(), self.folders.of(apex)?);
+        let opened = folder.zone(name).or_else(|fault| {
             if matches!(fault, StoreFault::Io { .. }) {
                 return Err(fault);
             }
             if !self.is_marked {
-                self.folder.set_aside(name)?;
-            } else if !served.is_some_and(|served| heal(&self.folder, served, &fault)) {
+                folder.set_aside(name)?;
+            } else if !served.is_some_and(|served| heal(&folder, apex, served, &fault)) {
                 return Err(fault);
             }
-            self.folder.zone(name)
+            folder.zone(name)
         });
         opened.map(|(store, _)| store)
     }
@@ -601,9 +624,8 @@ impl Inner {
     }
 
     fn not_compacted(&self, apex: &ZoneName, fault: &StoreFault) {
-        let name = apex.as_name();
-        let about = ("compaction", &*name.to_string());
-        log_repeated!(warn, WARN, about, "zone {name}: its store cannot be compacted: {fault}");
+        let about = ("compaction", &*apex.to_string());
+        log_repeated!(warn, WARN, about, "zone {apex}: its store cannot be compacted: {fault}");
         (self.compacted)(apex, None);
     }
 }
@@ -652,10 +674,10 @@ fn make_ready(store: &mut ZoneStore, zone: &Zone) -> Result<(), StoreFault> {
 
 /// Stores a zone with an unusable journal again from the version in service, if that is the acknowledged one,
 /// so that nothing is lost. Returns whether the zone is stored.
-fn heal(folder: &StoreFolder, served: &Arc<Zone>, fault: &StoreFault) -> bool {
-    let apex = served.apex().as_name();
+fn heal(folder: &StoreFolder, apex: &ZoneName, served: &Arc<Zone>, fault: &StoreFault) -> bool {
     // A file that the system fails to open may be readable again later.
-    if matches!(fault, StoreFault::Io { .. }) || folder.acknowledged(apex) != Some(served.serial()) {
+    if matches!(fault, StoreFault::Io { .. }) || folder.acknowledged(apex.as_name()) != Some(served.serial())
+    {
         return false;
     }
     let serial = served.serial();

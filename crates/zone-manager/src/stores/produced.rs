@@ -22,7 +22,7 @@ pub struct ProducedStores {
 
 impl ProducedStores {
     /// Whether nomen produces a zone. Does not wait for the disk.
-    pub fn has(&self, apex: &[u8]) -> bool {
+    pub fn has(&self, apex: &ZoneName) -> bool {
         read(&self.zones).contains(apex)
     }
 

@@ -102,7 +102,7 @@ fn zone(label: &str, serial: u32, records: u32) -> Arc<Zone> {
 
 fn open(folder: &TempDir, disk: &Arc<GatedDisk>) -> ZoneStores {
     let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
-    ZoneStores::open(disk, &folder.path().join("stores"), Background::new()).expect("a folder")
+    ZoneStores::open(disk, folder.path(), "stores", Background::new()).expect("a folder")
 }
 
 fn order(stores: &ZoneStores, label: &str, order: StoreOrder) -> Receiver<Result<bool, StoreFault>> {
@@ -175,7 +175,8 @@ fn changes_and_histories_go_on_during_a_compaction() {
     assert!(stores.flush());
     drop(stores);
     let stores = open_again(&folder, &disk);
-    let (_, stored) = stores.folder().zone(apex("busy").as_name()).expect("opened");
+    let (_, stored) =
+        stores.folders().of(&apex("busy")).expect("a folder").zone(apex("busy").as_name()).expect("opened");
     let stored = stored.expect("a version");
     assert_eq!((stored.serial(), stored.confirmed()), (Serial(serial + 9), Some(UnixTime::from_secs(5))));
 }
@@ -184,7 +185,7 @@ fn changes_and_histories_go_on_during_a_compaction() {
 fn open_again(folder: &TempDir, disk: &Arc<GatedDisk>) -> ZoneStores {
     loop {
         let disk: Arc<dyn Disk> = Arc::clone(disk) as Arc<dyn Disk>;
-        match ZoneStores::open(disk, &folder.path().join("stores"), Background::new()) {
+        match ZoneStores::open(disk, folder.path(), "stores", Background::new()) {
             Ok(stores) => return stores,
             Err(StoreFault::Locked(_)) => std::thread::yield_now(),
             Err(fault) => panic!("{fault}"),

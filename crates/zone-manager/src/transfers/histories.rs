@@ -28,8 +28,7 @@ pub struct Histories {
 
 impl Histories {
     /// Whether changes of a zone may be stored.
-    pub(super) fn knows(&self, zone: &Zone) -> bool {
-        let apex = zone.apex().as_wire();
+    pub(super) fn knows(&self, apex: &ZoneName) -> bool {
         self.produced.has(apex)
             || self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex))
             || self.differences.as_ref().is_some_and(|differences| differences.knows(apex))
@@ -38,30 +37,34 @@ impl Histories {
 
     /// Returns the changes from a version to this one, in order; none if they are not stored, or have more
     /// records than the zone or than `most`. Waits for the disk.
-    pub(super) fn differences(&self, zone: &Zone, from: Serial, most: u64) -> Vec<Arc<ChangeSet>> {
-        let apex = ZoneName::from(zone.apex());
-        let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(apex.as_wire()));
-        let of_files = self.differences.as_ref().filter(|differences| differences.knows(apex.as_wire()));
+    pub(super) fn differences(
+        &self,
+        apex: &ZoneName,
+        zone: &Zone,
+        from: Serial,
+        most: u64,
+    ) -> Vec<Arc<ChangeSet>> {
+        let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(apex));
+        let of_files = self.differences.as_ref().filter(|differences| differences.knows(apex));
         let history = match (of_changes, of_files) {
-            _ if self.produced.has(apex.as_wire()) => self.produced.history(&apex, from),
-            (Some(changes), _) => changes.history(&apex, from),
-            (None, Some(differences)) => differences.history(&apex, from),
-            (None, None) => self.secondaries.history(&apex, from),
+            _ if self.produced.has(apex) => self.produced.history(apex, from),
+            (Some(changes), _) => changes.history(apex, from),
+            (None, Some(differences)) => differences.history(apex, from),
+            (None, None) => self.secondaries.history(apex, from),
         };
         let most = most.min(zone.record_count());
-        history.and_then(|history| read(history, zone, most)).unwrap_or_default()
+        history.and_then(|history| read(history, apex, zone, most)).unwrap_or_default()
     }
 }
 
 /// Returns the changes up to the version of the zone: the disk may have a later version than the one in
 /// service.
-fn read(history: History, zone: &Zone, most: u64) -> Option<Vec<Arc<ChangeSet>>> {
+fn read(history: History, apex: &ZoneName, zone: &Zone, most: u64) -> Option<Vec<Arc<ChangeSet>>> {
     let (mut differences, mut records) = (Vec::new(), 0);
     for change in history {
         let change = match change {
             Ok(change) => change,
             Err(fault) => {
-                let apex = zone.apex().as_name();
                 let about = ("history", &*apex.to_string());
                 log_repeated!(warn, WARN, about, "zone {apex}: its history cannot be read: {fault}");
                 return None;

@@ -134,21 +134,20 @@ impl Transfers {
     }
 
     /// Returns the zone if this client may transfer it, and its facts for the response.
-    fn zone_for(&self, asked: &Asked<'_>) -> Result<(Arc<Zone>, ZoneFacts), Refusal> {
-        let (apex, peer) = (asked.qname.as_lower(), asked.client.peer.ip());
+    fn zone_for(&self, asked: &Asked<'_>) -> Result<(ServedZone, ZoneFacts), Refusal> {
+        let (apex, peer) = (asked.apex(), asked.client.peer.ip());
         let key = asked.verified.map(|verified| &**verified.key());
         if asked.question.qclass != Class::IN {
             REFUSED.refused(asked, "the class is not IN");
             return Err(Refusal::CLASS);
         }
-        if !read(&self.rules).allow(apex.as_wire(), peer, key) {
+        if !read(&self.rules).allow(&apex, peer, key) {
             self.counts.refused.fetch_add(1, Relaxed);
             REFUSED.refused(asked, "`allow-transfer` does not name the client");
             return Err(Refusal::PROHIBITED);
         }
         let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
-        let catalog = engine.catalog();
-        let entry = catalog.get(apex.as_name()).ok_or_else(|| {
+        let entry = engine.zone_entry(&apex).ok_or_else(|| {
             REFUSED.refused(asked, "the zone is not served here");
             Refusal::NOT_AUTH
         })?;
@@ -156,8 +155,8 @@ impl Transfers {
             REFUSED.refused(asked, "the zone is not loaded");
             Refusal::NOT_LOADED
         })?;
-        let facts = ZoneFacts::of(entry, &zone, true);
-        Ok((zone, facts))
+        let facts = ZoneFacts::of(&entry, &zone, true);
+        Ok((ServedZone { apex, zone }, facts))
     }
 
     /// Sends the whole zone or its differences, message by message. A separate thread reads differences from
@@ -165,7 +164,7 @@ impl Transfers {
     fn stream(
         &self,
         asked: &Asked<'_>,
-        zone: Arc<Zone>,
+        served: ServedZone,
         facts: ZoneFacts,
         responders: Responders<'_>,
     ) -> Result<SourceReply, Refusal> {
@@ -181,7 +180,7 @@ impl Transfers {
         let frame = frame(asked, facts, self.udp_size.load(Relaxed)).ok_or(Refusal::MALFORMED)?;
         let Some((slot, evicted)) = self.slots.take(peer, Instant::now()) else {
             self.counts.too_many.fetch_add(1, Relaxed);
-            let (zone, text) = (zone.apex().as_name(), "transfer refused: too many are under way");
+            let (zone, text) = (&served.apex, "transfer refused: too many are under way");
             let about = ("too many transfers", &*zone.to_string());
             if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
                 warn!(%zone, %peer, "{text}");
@@ -196,19 +195,20 @@ impl Transfers {
             };
             count.fetch_add(1, Relaxed);
         }
-        let mut report = Report::new(&zone, client, asked, slot, Arc::clone(&self.counts));
+        let mut report = Report::new(&served, client, asked, slot, Arc::clone(&self.counts));
+        let ServedZone { apex, zone } = served;
         let Some(serial) = client else {
             return Ok(SourceReply::Stream(Box::new(Reported { messages: axfr(zone, frame), report })));
         };
         let is_behind = serial.compare(zone.serial()) == Some(Ordering::Less);
-        let Some(histories) = Some(&self.histories).filter(|of| is_behind && of.knows(&zone)) else {
+        let Some(histories) = Some(&self.histories).filter(|of| is_behind && of.knows(&apex)) else {
             report.answers_with(ixfr_answer(zone.serial(), serial, &[]));
             let messages = ixfr(zone, serial, Vec::new(), frame);
             return Ok(SourceReply::Stream(Box::new(Reported { messages, report })));
         };
         let (histories, (responder, promise)) = (histories.clone(), responders.take());
         let work = move || {
-            let differences = histories.differences(&zone, serial, u64::MAX);
+            let differences = histories.differences(&apex, &zone, serial, u64::MAX);
             report.answers_with(ixfr_answer(zone.serial(), serial, &differences));
             let messages = ixfr(zone, serial, differences, frame);
             responder.stream(Box::new(Reported { messages, report }));
@@ -223,26 +223,28 @@ impl Transfers {
     fn datagram(
         &self,
         asked: &Asked<'_>,
-        zone: Arc<Zone>,
+        served: ServedZone,
         b: &mut Builder<'_>,
         responders: Responders<'_>,
     ) -> Result<SourceReply, Refusal> {
+        let ServedZone { apex, zone } = &served;
         // A request without a serial number gets the SOA of the current version.
         let client = IxfrRequest::read(asked.packet).map(|request| request.serial);
         let client = client.unwrap_or(zone.serial());
         let is_behind = client.compare(zone.serial()) == Some(Ordering::Less);
-        let histories = Some(&self.histories).filter(|of| is_behind && of.knows(&zone));
+        let histories = Some(&self.histories).filter(|of| is_behind && of.knows(apex));
         let Some((histories, (slot, _))) =
             histories.zip(self.reading.take(asked.client.peer.ip(), Instant::now()))
         else {
-            let put = ixfr_datagram(&zone, client, &[], b).map_err(|_| Refusal::NOT_LOADED);
+            let put = ixfr_datagram(zone, client, &[], b).map_err(|_| Refusal::NOT_LOADED);
             return put.map(|_| SourceReply::Ready(None));
         };
-        let report = Report::new(&zone, Some(client), asked, slot, Arc::clone(&self.counts));
+        let report = Report::new(&served, Some(client), asked, slot, Arc::clone(&self.counts));
         let (histories, (responder, promise)) = (histories.clone(), responders.take());
+        let ServedZone { apex, zone } = served;
         let most = u64::from(self.udp_size.load(Relaxed)) / LEAST_RECORD;
         let work = move || {
-            let differences = histories.differences(&zone, client, most);
+            let differences = histories.differences(&apex, &zone, client, most);
             responder.resume(move |b| {
                 let put = ixfr_datagram(&zone, client, &differences, b).map_err(|_| Refusal::NOT_LOADED)?;
                 match put {
@@ -287,6 +289,12 @@ impl Adopt for Transfers {
         });
         self.udp_size.store(settings.engine_config().max_udp_size, Relaxed);
     }
+}
+
+/// A zone that is transferred.
+struct ServedZone {
+    apex: ZoneName,
+    zone: Arc<Zone>,
 }
 
 /// Runs work that reads from disk on a thread. A responder dropped with the thread sends SERVFAIL.
@@ -352,14 +360,14 @@ impl Report {
     }
 
     fn new(
-        zone: &Zone,
+        ServedZone { apex, zone }: &ServedZone,
         client: Option<Serial>,
         asked: &Asked<'_>,
         slot: Slot,
         counts: Arc<TransferCounts>,
     ) -> Report {
         Report {
-            zone: zone.apex().to_string(),
+            zone: apex.to_string(),
             serial: zone.serial(),
             client,
             peer: asked.client.peer.ip(),

@@ -171,7 +171,7 @@ impl Examiner {
                     examine()
                 };
                 let took = begun.elapsed();
-                debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", zone.apex());
+                debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", apex);
                 lock(&theirs.0).examined(&apex, took, Instant::now());
                 let found = if found == *nothing { Arc::clone(&nothing) } else { Arc::new(found) };
                 if !done(apex, zone, found) {

@@ -69,8 +69,8 @@ impl Executor {
             match action {
                 ZoneAction::Load(load) => decided.loads.push(load),
                 ZoneAction::Report(notice) => decided.notices.push(notice),
-                ZoneAction::Publish(change) => self.publish(change, false),
-                ZoneAction::PublishNow(change) => self.publish(change, true),
+                ZoneAction::Publish(change) => self.publish(apex, change, false),
+                ZoneAction::PublishNow(change) => self.publish(apex, change, true),
                 ZoneAction::WriteImage(order) => self.send(Publishing::Image(order)),
                 ZoneAction::Examine(zone) => {
                     if let Some(examiner) = &self.examiner {
@@ -115,27 +115,23 @@ impl Executor {
     }
 
     /// Adds a step to the next catalog. Unless `at_once`, the step waits for others, one second at most.
-    pub(super) fn step(&self, change: Change, at_once: bool) {
-        self.send(Publishing::Step { change, at_once });
+    pub(super) fn step(&self, apex: &ZoneName, change: Change, at_once: bool) {
+        self.send(Publishing::Step { apex: apex.clone(), change, at_once });
     }
 
     /// Publishes a step of a zone's state, unless clients get no answers from the zone. New versions of
     /// catalog zones, and of a root zone that is a copy, go to the manager thread; those of response policy
     /// zones to recursive service.
-    fn publish(&self, change: Change, at_once: bool) {
+    fn publish(&self, apex: &ZoneName, change: Change, at_once: bool) {
         let special = read(&self.special);
-        if special.copies_root && is_of_root(&change) {
+        if special.copies_root && !apex.is_in_view() && apex.as_name().is_root() {
             return self.send_to_manager(Message::Root(change));
         }
-        let apex = match &change {
-            Change::Serve(zone) => zone.apex().as_wire(),
-            Change::Unload(name) | Change::Remove(name) => name.as_name().as_wire(),
-        };
         if let (true, Some(policy_zones)) = (special.policy.contains(apex), &self.policy_zones) {
             policy_zones.take(change.clone());
         }
         if matches!(change, Change::Remove(_)) {
-            return self.step(change, at_once);
+            return self.step(apex, change, at_once);
         }
         let is_hidden = special.hidden.contains(apex);
         if let Change::Serve(zone) = &change {
@@ -144,11 +140,11 @@ impl Executor {
             }
             // NOTIFY targets of hidden zones get a NOTIFY as well.
             if let (true, Some(secondaries)) = (is_hidden, &self.secondaries) {
-                secondaries.published(std::slice::from_ref(zone));
+                secondaries.published(&[(apex.clone(), Arc::clone(zone))]);
             }
         }
         if !is_hidden {
-            self.step(change, at_once);
+            self.step(apex, change, at_once);
         }
     }
 
@@ -175,17 +171,9 @@ impl Executor {
     }
 }
 
-/// Whether a step is one of the root zone.
-fn is_of_root(change: &Change) -> bool {
-    match change {
-        Change::Serve(zone) => zone.apex().as_name().is_root(),
-        Change::Unload(name) | Change::Remove(name) => name.as_name().is_root(),
-    }
-}
-
 /// Logs the messages about a zone. At the start all zones are new, and get no line each for that.
 pub(super) fn log(apex: &ZoneName, notices: &[Notice], starting: bool) {
-    let name = apex.as_name();
+    let name = apex;
     for notice in notices {
         match notice {
             Notice::Warning(text) => warn!("zone {name}: {text}"),

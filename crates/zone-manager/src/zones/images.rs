@@ -190,7 +190,7 @@ fn own(path: &Path, folder: &Path) {
     }
 }
 
-/// Returns the file name for a zone: the zone's name, as far as it can be one.
+/// Returns the file name for a zone: the zone's name, as far as it can be one, and its view after an `@`.
 fn file_name(spec: &ZoneSpec) -> OsString {
     let text = spec.name().to_string();
     let mut name = String::new();
@@ -210,6 +210,10 @@ fn file_name(spec: &ZoneSpec) -> OsString {
         name.hash(&mut hasher);
         name.truncate(MAX_NAME_BYTES);
         name.push_str(&format!("~{:016x}", hasher.finish()));
+    }
+    // No name of a zone has an `@` in this form, but the root zone, which has nothing else.
+    if let Some(view) = spec.apex.view() {
+        name = name + "@" + view;
     }
     (name + SUFFIX).into()
 }
@@ -289,7 +293,7 @@ impl Images {
             image.check_current(spec.name(), text, &self.state.key)?;
             Ok((image.read(&self.state.key, threads)?, image.provenance().clone()))
         });
-        let name = spec.name();
+        let name = &spec.apex;
         match read {
             Ok((zone, provenance)) => {
                 self.counts.used.fetch_add(1, Relaxed);
@@ -392,7 +396,7 @@ fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
 }
 
 fn write_one(state: &StateFolder, counts: &ImageCounts, order: &ImageOrder) {
-    let name = order.spec.name();
+    let name = &order.spec.apex;
     if !order.provenance.sources.iter().all(|source| source.is_current()) {
         debug!("zone {name}: no image written, its text has changed since");
         return;
@@ -461,6 +465,14 @@ mod tests {
         }
         // `a/b.` and `a\047.` are two names; the others differ as well.
         assert_eq!(seen.len(), names.len());
+        for (name, view) in [(".", "a"), ("example.com.", "a"), ("example.com.", "b"), (&long, "a")] {
+            let mut spec = spec(name);
+            spec.apex =
+                ZoneName::in_view(spec.apex.as_lower(), Some(&view.parse().expect("the name of a view")));
+            let file = file_name(&spec).into_string().expect("text");
+            assert!(file.ends_with(&format!("@{view}.image")) && file.len() < 255, "{file}");
+            assert!(seen.insert(file));
+        }
         assert!(seen.contains("example.com.image") && seen.contains("@.image"), "{seen:?}");
     }
 

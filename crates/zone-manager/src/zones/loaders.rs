@@ -492,7 +492,7 @@ fn may_be_served(spec: &ZoneSpec, kept: &KeptVersion) -> bool {
     let refusal = spec.refusal(&kept.zone);
     if let Some(fault) = &refusal {
         let serial = kept.zone.serial();
-        warn!("zone {}: version {serial} in the state folder does not go into service: {fault}", spec.name());
+        warn!("zone {}: version {serial} in the state folder does not go into service: {fault}", spec.apex);
     }
     refusal.is_none()
 }

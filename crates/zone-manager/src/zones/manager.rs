@@ -15,7 +15,7 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 use wire::ZoneName;
 
-use query_path::Engine;
+use query_path::{Engine, ViewClients};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 use transport::unix_now;
@@ -42,7 +42,7 @@ use crate::stores::differences::Differences;
 use crate::stores::produced::ProducedStores;
 use crate::transfers::Transfers;
 use members::{Joining, ZoneChange};
-use rounds::{Purpose, Round};
+use rounds::{Purpose, Round, ViewTurn};
 use serving::frontend::Served;
 use serving::recursive::{LocalRoot, PolicyZones};
 use table::Asker;
@@ -430,7 +430,7 @@ impl ZoneManager {
         let table = Arc::clone(&self.table);
         let mut states = write(&table.states.zones);
         for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !states.contains_key(&spec.apex)) {
-            warn!("zone {} comes from the file {}, and {doubt}: is it intended?", spec.name(), spec.text);
+            warn!("zone {} comes from the file {}, and {doubt}: is it intended?", spec.apex, spec.text);
         }
         let adding = self.being_added();
         let (gone, held) = gone(&states, &wanted, &adding, removal);
@@ -440,16 +440,12 @@ impl ZoneManager {
         }
         report.summary.zones = wanted.specs.len() + report.summary.held_back;
         report.summary.removed = gone.len();
-        self.begin(purpose, report, replies);
-        for apex in gone {
-            if let Some(mut zone) = states.remove(&apex) {
-                let spec = &zone.state.status().spec;
-                warn!("zone {} is removed: {} is no longer a zone here", spec.name(), spec.text);
-                let actions = zone.state.handle(ZoneEvent::Unwanted);
-                self.executor.carry_out(&apex, actions);
-            }
-            self.drop_single(&apex);
-        }
+        let arriving = arriving(&states, &wanted, &gone);
+        let (moved, gone): (Vec<_>, Vec<_>) =
+            gone.into_iter().partition(|apex| arriving.contains(apex.as_wire()));
+        let turn = ViewTurn { clients: clients(&wanted), moved };
+        self.begin(purpose, report, replies, turn);
+        self.remove(&mut states, gone);
         let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&states, &wanted, &adding) };
         drop(states);
         self.list_members(&mut wanted, &held_zones);
@@ -467,6 +463,27 @@ impl ZoneManager {
         drop(states);
         *lock(&self.table.folders) = FolderFindings { held, refused: wanted.refused };
         self.load(loads);
+    }
+
+    /// Removes zones that the configuration no longer has.
+    fn remove(&mut self, states: &mut HashMap<ZoneName, ManagedZone>, gone: Vec<ZoneName>) {
+        for apex in gone {
+            if let Some(mut zone) = states.remove(&apex) {
+                let spec = &zone.state.status().spec;
+                warn!("zone {} is removed: {} is no longer a zone here", spec.apex, spec.text);
+                let actions = zone.state.handle(ZoneEvent::Unwanted);
+                self.executor.carry_out(&apex, actions);
+            }
+            self.drop_single(&apex);
+        }
+    }
+
+    /// Changes which clients are in which view, at the end of a round: the zones that come to views are
+    /// loaded, and those that leave them are removed with the same catalog.
+    fn turn_views(&mut self, ViewTurn { clients, moved }: ViewTurn) {
+        let table = Arc::clone(&self.table);
+        self.remove(&mut write(&table.states.zones), moved);
+        self.executor.send(Publishing::Views(clients));
     }
 
     /// Reports to zones that the configuration has them. Returns the loads to order.
@@ -537,6 +554,27 @@ fn unwanted(
 ) -> Vec<ZoneName> {
     let still: HashSet<&ZoneName> = wanted.specs.iter().map(|spec| &spec.apex).chain(adding).collect();
     states.keys().filter(|apex| !still.contains(apex)).cloned().collect()
+}
+
+/// Returns the names of zones that are new, if zones are `gone`: one of the same name has moved to a view, or
+/// out of one.
+fn arriving<'w>(
+    states: &HashMap<ZoneName, ManagedZone>,
+    wanted: &'w WantedZones,
+    gone: &[ZoneName],
+) -> HashSet<&'w [u8]> {
+    let new = |spec: &&ZoneSpec| !gone.is_empty() && !states.contains_key(&spec.apex);
+    wanted.specs.iter().filter(new).map(|spec| spec.apex.as_wire()).collect()
+}
+
+/// Returns which clients are in which view; `None` without views.
+fn clients(wanted: &WantedZones) -> Option<Arc<ViewClients>> {
+    if wanted.views.is_empty() {
+        return None;
+    }
+    let compiled = ViewClients::new(&wanted.views);
+    // The check of the configuration has ensured that there are not too many.
+    compiled.inspect_err(|fault| error!("the views are not in force: {fault}")).ok().map(Arc::new)
 }
 
 /// Returns the zones to remove, without those that are held back, and the folders of the latter.

@@ -366,8 +366,7 @@ impl Producer {
             return Ok(stores.clone());
         }
         let state = self.state.as_ref().ok_or(ProduceFault::NoState)?;
-        let stores =
-            ZoneStores::open(Arc::new(RealDisk), &state.join(FOLDER), Arc::clone(&self.work.background))?;
+        let stores = ZoneStores::open(Arc::new(RealDisk), state, FOLDER, Arc::clone(&self.work.background))?;
         Ok(self.stores.stores.get_or_init(|| stores).clone())
     }
 }

@@ -120,8 +120,13 @@ impl PublishingThread {
 
     fn take(&mut self, message: Publishing) {
         match message {
-            Publishing::Step { change, at_once: true } => self.publisher.add_at_once(change, Instant::now()),
-            Publishing::Step { change, at_once: false } => self.publisher.add(change, Instant::now()),
+            Publishing::Step { apex, change, at_once: true } => {
+                self.publisher.add_at_once(apex, change, Instant::now());
+            }
+            Publishing::Step { apex, change, at_once: false } => {
+                self.publisher.add(apex, change, Instant::now());
+            }
+            Publishing::Views(clients) => self.publisher.set_views(clients, Instant::now()),
             Publishing::Image(order) => self.orders.push(order),
             Publishing::Changed(apex, zone, done) => {
                 self.report(&apex, ZoneEvent::Changed(zone, SystemTime::now()));

@@ -5,10 +5,12 @@
 use std::fs;
 use std::path::Path;
 
+use tracing::warn;
 use wire::ZoneName;
 use zone_plan::{FolderFile, WantedZones, ZoneOfFile};
 
 use config::Configuration;
+use config::interfaces::Interfaces;
 use config::report::Diagnostic;
 use config::transfers::load_keys;
 use wording::reason;
@@ -21,7 +23,19 @@ use wording::reason;
 pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut faults = Vec::new();
     let keys = load_keys(&config.settings.tsig_keys, &config.settings.transfers, &mut faults);
-    zone_plan::plan(config, keys, faults, &list_folder)
+    let mut wanted = zone_plan::plan(config, keys, faults, &list_folder)?;
+    if !config.settings.views.is_empty() {
+        let interfaces = Interfaces::of_this_machine().unwrap_or_else(|e| {
+            warn!("no view has clients by `interface` or \"attached\": the system does not list them: {e}");
+            Interfaces::default()
+        });
+        let named = config.settings.views.iter().flat_map(|view| view.interface.value.iter().flatten());
+        for name in named.filter(|name| interfaces.addresses_of(&name.value).next().is_none()) {
+            warn!("[[view]]: there is no interface {}, or it has no address", name.value);
+        }
+        wanted.views = config.settings.view_rules(&interfaces);
+    }
+    Ok(wanted)
 }
 
 /// Returns the files of a folder that are zones, ordered by name. Includes files whose metadata cannot be

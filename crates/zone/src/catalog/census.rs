@@ -19,6 +19,12 @@ impl Census {
         Census { zones: 0, of_depth: [0; MAX_LABELS + 1], memory: 0 }
     }
 
+    /// Returns counts that are large enough to be changed by the difference of two catalogs, for code that
+    /// needs only how they change.
+    pub(super) const fn of_differences() -> Self {
+        Census { zones: usize::MAX / 2, of_depth: [u32::MAX / 2; MAX_LABELS + 1], memory: usize::MAX / 2 }
+    }
+
     pub(super) fn add(&mut self, entry: &ZoneEntry) {
         self.zones += 1;
         self.of_depth[entry.name().label_count()] += 1;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use wire::hash::HashKey;
-use wire::{LowerName, LowerNameBuf, NameBuf, NameHash};
+use wire::{LowerName, LowerNameBuf, NameBuf, NameHash, ZoneName};
 
 use super::entry::ZoneEntry;
 use super::trie::order;
@@ -49,16 +49,20 @@ pub(super) struct CatalogStep {
     to: To,
     /// The zone was removed in between: its query count starts from 0.
     anew: bool,
+    /// The zone is one of a view.
+    in_view: bool,
 }
 
 enum To {
     Serve(Arc<Zone>),
     Unload(Box<LowerNameBuf>),
     Remove(Box<LowerNameBuf>),
+    /// The entry of another catalog.
+    Like(Box<(ZoneName, Option<ZoneEntry>)>),
 }
 
 impl CatalogStep {
-    fn new(key: &HashKey, change: Change) -> Result<CatalogStep, WrongKey> {
+    fn new(key: &HashKey, change: Change, in_view: bool) -> Result<CatalogStep, WrongKey> {
         let to = match change {
             Change::Serve(zone) if zone.key() != key => {
                 return Err(WrongKey { zone: Box::new(zone.apex().to_buf()) });
@@ -67,7 +71,22 @@ impl CatalogStep {
             Change::Unload(name) => To::Unload(Box::new(name.as_name().to_lower())),
             Change::Remove(name) => To::Remove(Box::new(name.as_name().to_lower())),
         };
-        Ok(CatalogStep { hash: key.name(to.name()), to, anew: false })
+        Ok(CatalogStep { hash: key.name(to.name()), to, anew: false, in_view })
+    }
+
+    /// Returns the step to what `other` returns for the name: the entry of another catalog, or none.
+    pub(super) fn like(
+        name: LowerName<'_>,
+        hash: NameHash,
+        other: impl FnOnce(LowerName<'_>, NameHash) -> Option<ZoneEntry>,
+    ) -> CatalogStep {
+        let to = To::Like(Box::new((name.into(), other(name, hash))));
+        CatalogStep { hash, to, anew: false, in_view: false }
+    }
+
+    /// Whether the step removes the zone.
+    pub(super) fn removes(&self) -> bool {
+        matches!(self.to, To::Remove(_))
     }
 
     pub(super) fn name(&self) -> LowerName<'_> {
@@ -78,14 +97,21 @@ impl CatalogStep {
     pub(super) fn result(&self, old: Option<&ZoneEntry>) -> Option<Option<ZoneEntry>> {
         let zone = match (&self.to, old) {
             (To::Remove(_), old) => return old.map(|_| None),
+            (To::Like(other), old) => {
+                let same = match (&other.1, old) {
+                    (Some(new), Some(old)) => new.is_same(old),
+                    (new, old) => new.is_none() && old.is_none(),
+                };
+                return (!same).then(|| other.1.clone());
+            }
             (To::Serve(zone), _) => Some(zone),
             (To::Unload(_), _) => None,
         };
-        let kept = old.filter(|_| !self.anew);
+        let kept = old.filter(|old| !self.anew && old.is_in_view() == self.in_view);
         match kept {
             Some(old) if old.zone().map(Arc::as_ptr) == zone.map(Arc::as_ptr) => None,
             Some(old) => Some(Some(old.followed_by(zone.cloned()))),
-            None => Some(Some(ZoneEntry::new(self.name(), self.hash, zone.cloned()))),
+            None => Some(Some(ZoneEntry::new(self.name(), self.hash, zone.cloned(), self.in_view))),
         }
     }
 }
@@ -95,22 +121,25 @@ impl To {
         match self {
             To::Serve(zone) => zone.apex(),
             To::Unload(name) | To::Remove(name) => name.as_lower(),
+            To::Like(other) => other.0.as_lower(),
         }
     }
 }
 
-/// Returns the steps that result from `changes`, made one after the other.
+/// Returns the steps that result from `changes`, made one after the other. `in_view`: the zones are those of
+/// a view.
 pub(super) fn steps(
     key: &HashKey,
     changes: impl IntoIterator<Item = Change>,
+    in_view: bool,
 ) -> Result<Vec<CatalogStep>, WrongKey> {
     let steps: Result<Vec<CatalogStep>, WrongKey> =
-        changes.into_iter().map(|change| CatalogStep::new(key, change)).collect();
+        changes.into_iter().map(|change| CatalogStep::new(key, change, in_view)).collect();
     Ok(in_order(steps?))
 }
 
 /// Sorts `steps` by [`order`], and merges those of one name.
-fn in_order(mut steps: Vec<CatalogStep>) -> Vec<CatalogStep> {
+pub(super) fn in_order(mut steps: Vec<CatalogStep>) -> Vec<CatalogStep> {
     // Stable, so that the steps of one name stay in their order.
     steps.sort_by(|a, b| {
         order(a.hash).cmp(&order(b.hash)).then_with(|| a.name().as_wire().cmp(b.name().as_wire()))

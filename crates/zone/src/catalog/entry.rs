@@ -6,7 +6,7 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use wire::{LowerName, NameHash, UnixTime, ZoneName};
+use wire::{LowerName, NameHash, UnixTime};
 
 use super::trie::COUNTS;
 use crate::store::Zone;
@@ -32,13 +32,15 @@ struct Lasting {
     queries: AtomicU64,
     /// When the zone expires, as a [`UnixTime`]; 0 if it does not.
     expires: AtomicU64,
+    /// Whether the zone is one of a view.
+    in_view: bool,
 }
 
 /// A name in wire form, inside the entry if it is short enough.
 #[derive(Clone)]
 enum EntryName {
     Short(NonZeroU8, [u8; INLINE_NAME_BYTES]),
-    Long(ZoneName),
+    Long(Arc<[u8]>),
 }
 
 const _: () = assert!(size_of::<Option<ZoneEntry>>() == 64);
@@ -52,7 +54,7 @@ impl EntryName {
                 start.copy_from_slice(lower);
                 EntryName::Short(len, room)
             }
-            _ => EntryName::Long(name.into()),
+            _ => EntryName::Long(lower.into()),
         }
     }
 
@@ -62,15 +64,28 @@ impl EntryName {
             EntryName::Short(len, name) => {
                 LowerName::of_checked(name.get(..len.get() as usize).unwrap_or_default())
             }
-            EntryName::Long(name) => name.as_lower(),
+            EntryName::Long(name) => LowerName::of_checked(name),
         }
     }
 }
 
 impl ZoneEntry {
     /// Returns the entry of a new zone. `hash` is that of its name.
-    pub(super) fn new(name: LowerName<'_>, hash: NameHash, zone: Option<Arc<Zone>>) -> Self {
-        ZoneEntry { zone, hash, lasting: Arc::default(), name: EntryName::new(name) }
+    pub(super) fn new(name: LowerName<'_>, hash: NameHash, zone: Option<Arc<Zone>>, in_view: bool) -> Self {
+        let lasting = Arc::new(Lasting { in_view, ..Lasting::default() });
+        ZoneEntry { zone, hash, lasting, name: EntryName::new(name) }
+    }
+
+    /// Whether both have the same snapshot of the same zone.
+    pub(super) fn is_same(&self, other: &ZoneEntry) -> bool {
+        self.zone.as_ref().map(Arc::as_ptr) == other.zone.as_ref().map(Arc::as_ptr)
+            && Arc::ptr_eq(&self.lasting, &other.lasting)
+    }
+
+    /// Whether the zone is one of a view, in the catalog of that view.
+    #[inline]
+    pub fn is_in_view(&self) -> bool {
+        self.lasting.in_view
     }
 
     /// Returns the entry of the same zone, with its lasting state, with another snapshot or unloaded.
@@ -116,7 +131,7 @@ impl ZoneEntry {
     pub(super) fn memory(&self) -> usize {
         let name = match &self.name {
             EntryName::Short(..) => 0,
-            EntryName::Long(name) => (COUNTS + name.as_wire().len()).next_multiple_of(align_of::<usize>()),
+            EntryName::Long(name) => (COUNTS + name.len()).next_multiple_of(align_of::<usize>()),
         };
         name + COUNTS + size_of::<Lasting>()
     }

@@ -54,14 +54,16 @@ mod entry;
 mod tests;
 mod trie;
 
+use std::collections::HashSet;
 use std::fmt;
 
-use wire::Name;
 use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_LABELS;
+use wire::{LowerName, Name};
 
 use crate::store::Zone;
 use census::Census;
+use change::CatalogStep;
 pub use change::{Change, WrongKey};
 pub use entry::ZoneEntry;
 use trie::{Entries, Trie, Way};
@@ -124,10 +126,84 @@ impl Catalog {
     /// # Errors
     /// If a zone to be served was built with another key than the catalog's.
     pub fn with(&self, changes: impl IntoIterator<Item = Change>) -> Result<Catalog, WrongKey> {
-        let steps = change::steps(&self.key, changes)?;
+        let steps = change::steps(&self.key, changes, false)?;
         let mut census = self.census.clone();
         let trie = self.trie.with(&steps, &mut census).unwrap_or_else(|| self.trie.clone());
         Ok(Catalog { depths: census.depths(), trie, key: self.key, census })
+    }
+
+    /// Returns the next catalog of a view: the zones outside views, with those of the view in place of those
+    /// of the same name. `self` is the present one; a view without zones has the catalog of the zones outside
+    /// views itself. That catalog goes from `before` to `after` by changes of the zones `outside`; `own` are
+    /// changes of the view's zones.
+    ///
+    /// A view shares all parts with `after` that contain none of its zones, so it takes the memory of its own
+    /// zones and of a shard for each of them, and a change costs a shard for each view that shares none.
+    ///
+    /// # Errors
+    /// If a zone to be served was built with another key than the catalog's.
+    pub fn over<'n>(
+        &self,
+        before: &Catalog,
+        after: &Catalog,
+        outside: impl IntoIterator<Item = LowerName<'n>>,
+        own: impl IntoIterator<Item = Change>,
+    ) -> Result<Catalog, WrongKey> {
+        let of_after = |name: LowerName<'_>, hash| after.trie.entry(name, hash).cloned();
+        let mut steps = change::steps(&self.key, own, true)?;
+        // Where the view's zone is removed, the one outside views is seen again.
+        for step in steps.iter_mut().filter(|step| step.removes()) {
+            *step = CatalogStep::like(step.name(), step.hash, of_after);
+        }
+        let own: HashSet<Box<[u8]>> = steps.iter().map(|step| step.name().as_wire().into()).collect();
+        let is_own = |name: LowerName<'_>, hash| {
+            own.contains(name.as_wire()) || self.trie.entry(name, hash).is_some_and(ZoneEntry::is_in_view)
+        };
+        for name in outside {
+            let hash = self.key.name(name);
+            if !is_own(name, hash) {
+                steps.push(CatalogStep::like(name, hash, of_after));
+            }
+        }
+        Ok(self.over_by(before, after, steps))
+    }
+
+    /// The same, by steps in any order.
+    fn over_by(&self, before: &Catalog, after: &Catalog, mut steps: Vec<CatalogStep>) -> Catalog {
+        let made = |trie: &Trie, census: &Census, steps: Vec<CatalogStep>| {
+            let (mut census, steps) = (census.clone(), change::in_order(steps));
+            let trie = trie.with(&steps, &mut census).unwrap_or_else(|| trie.clone());
+            Catalog { depths: census.depths(), trie, key: self.key, census }
+        };
+        let (few_before, few_after) = (before.trie.is_alone(), after.trie.is_alone());
+        if std::ptr::eq(before, after) || (few_before && few_after && !self.trie.is_alone()) {
+            return made(&self.trie, &self.census, steps);
+        }
+        if self.trie.is_alone() || few_before != few_after {
+            // The view shares nothing with `before`, and its zones are few, or this is rare.
+            let mine = self.iter().filter(|entry| entry.is_in_view());
+            let like =
+                |entry: &ZoneEntry| CatalogStep::like(entry.name(), entry.hash, |_, _| Some(entry.clone()));
+            // A zone keeps its lasting state, which the entries of `after` do not have.
+            let settled = steps.iter().map(|step| {
+                let old = self.trie.entry(step.name(), step.hash);
+                let new = step.result(old).unwrap_or_else(|| old.cloned());
+                CatalogStep::like(step.name(), step.hash, |_, _| new)
+            });
+            // Of two steps of one name the later one counts.
+            let steps = mine.map(like).chain(settled).collect();
+            return made(&after.trie, &after.census, steps);
+        }
+        steps = change::in_order(steps);
+        let mut census = self.census.clone();
+        for step in &steps {
+            let old = self.trie.entry(step.name(), step.hash);
+            let Some(new) = step.result(old) else { continue };
+            old.into_iter().for_each(|old| census.remove(old));
+            new.iter().for_each(|new| census.add(new));
+        }
+        let trie = self.trie.over(&before.trie, &after.trie, &steps);
+        Catalog { depths: census.depths(), trie, key: self.key, census }
     }
 
     /// Returns which suffixes of `name`, without its `skip` leftmost labels, may be zones' names: bit n for

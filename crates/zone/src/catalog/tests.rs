@@ -251,3 +251,31 @@ fn what_was_located_is_found_again_behind_any_number_of_pages() {
         }
     }
 }
+
+#[test]
+fn a_view_shares_all_but_the_shards_of_its_own_zones() {
+    const ZONES: usize = 100_000;
+    let over = |view: &Catalog, before: &Catalog, after: &Catalog, outside: &[usize], own: &[usize]| {
+        let outside: Vec<_> = outside.iter().map(|number| numbered(*number).as_name().to_lower()).collect();
+        let outside = outside.iter().map(|name| name.as_lower());
+        let own = own.iter().map(|number| Change::Unload(Box::new(numbered(*number))));
+        view.over(before, after, outside, own).expect("zones of the catalog's key")
+    };
+    // The view comes first, as at the start of a server; it grows with the zones outside.
+    let (none, few) = (Catalog::new(&key()), catalog(10));
+    let mut view = over(&none, &none, &none, &[], &[5]);
+    view = over(&view, &none, &few, &(0..10).collect::<Vec<_>>(), &[]);
+    let mut outside = catalog(ZONES);
+    view = over(&view, &few, &outside, &(10..ZONES).collect::<Vec<_>>(), &[]);
+    assert!(copied(&outside, &view) <= 2, "{}", copied(&outside, &view));
+    for number in (0..ZONES).step_by(ZONES / 100) {
+        let after = with(&outside, [Change::Serve(zone(&key(), numbered(number)))]);
+        view = over(&view, &outside, &after, &[number], &[]);
+        outside = after;
+    }
+    view = over(&view, &outside, &outside, &[], &[ZONES / 2, ZONES + 1]);
+    assert!(copied(&outside, &view) <= 6, "{}", copied(&outside, &view));
+    assert_eq!((view.len(), outside.len()), (ZONES + 1, ZONES));
+    let own = view.iter().filter(|entry| entry.is_in_view()).count();
+    assert_eq!(own, 3);
+}

@@ -135,6 +135,13 @@ impl Trie {
         find(self.places(way(hash)), lower, hash)
     }
 
+    /// Returns the entry with the name `lower`. Not inlined, so that it does not affect how lookups are.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn entry(&self, lower: LowerName<'_>, hash: NameHash) -> Option<&ZoneEntry> {
+        self.find(lower, hash).map(|(_, entry)| entry)
+    }
+
     /// Returns the entry at a place that [`find`](Self::find) returned.
     #[inline]
     pub(super) fn get(&self, way: Way, place: usize) -> Option<&ZoneEntry> {
@@ -162,6 +169,23 @@ impl Trie {
             return Some(Trie::new(entries(&nodes).cloned().collect()));
         }
         Some(Trie { nodes, alone: false })
+    }
+
+    /// Returns the trie of a view after `steps`, given that the trie of the zones outside views went from
+    /// `before` to `after`, and that the steps have all that changed in it and that is not the view's own.
+    /// What the view shared with `before` it shares with `after`. All three have more zones than one shard.
+    pub(super) fn over(&self, before: &Trie, after: &Trie, steps: &[CatalogStep]) -> Trie {
+        let turn = |step: &CatalogStep| turn::<ROOT_NODES>(way(step.hash));
+        let nodes = followed(&self.nodes, &before.nodes, &after.nodes);
+        // The steps about zones in shared parts change nothing there.
+        let mut census = Census::of_differences();
+        let nodes = nodes_with(&nodes, steps, turn, 0, &mut census).unwrap_or(nodes);
+        Trie { nodes, alone: false }
+    }
+
+    /// Whether all zones are in one shard.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone
     }
 
     /// Returns all entries.
@@ -222,6 +246,38 @@ impl TrieNode {
             return Some(TrieNode::new(entries(&nodes).cloned().collect(), level));
         }
         Some(TrieNode::Page(Arc::new(Page { nodes, zones })))
+    }
+
+    /// Whether both are the same part in memory.
+    fn is(&self, other: &TrieNode) -> bool {
+        match (self, other) {
+            (TrieNode::Shard(one), TrieNode::Shard(other)) => Arc::ptr_eq(one, other),
+            (TrieNode::Page(one), TrieNode::Page(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Returns the node of a view, with `after` for each part that is shared with `before`.
+    fn followed(&self, before: &TrieNode, after: &TrieNode) -> TrieNode {
+        match (self, before, after) {
+            _ if self.is(before) => after.clone(),
+            _ if before.is(after) => self.clone(),
+            (TrieNode::Page(page), TrieNode::Page(before), TrieNode::Page(after)) => {
+                let nodes = followed(&page.nodes, &before.nodes, &after.nodes);
+                let zones = nodes.iter().map(TrieNode::zones).sum();
+                TrieNode::Page(Arc::new(Page { nodes, zones }))
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// Number of zones at or below the node.
+    fn zones(&self) -> usize {
+        match self {
+            // See `shard`: half of the places are free.
+            TrieNode::Shard(places) => places.len() / 2,
+            TrieNode::Page(page) => page.zones,
+        }
     }
 
     /// Returns the bytes of memory of this node and those below.
@@ -289,6 +345,15 @@ fn nodes_with<const N: usize>(
         }
     }
     new
+}
+
+/// Returns the nodes of a view, with those of `after` where they are shared with `before`.
+fn followed<const N: usize>(
+    nodes: &[TrieNode; N],
+    before: &[TrieNode; N],
+    after: &[TrieNode; N],
+) -> [TrieNode; N] {
+    array::from_fn(|at| nodes[at].followed(&before[at], &after[at]))
 }
 
 /// Returns the entries of a shard after `steps`, in any order; `None` if they change nothing.

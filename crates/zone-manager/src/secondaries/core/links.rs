@@ -185,7 +185,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let count = if is_accepted { &counts.notify_acknowledged } else { &counts.notify_declined };
         count.fetch_add(1, Relaxed);
         if let (Some(last), Some(server)) = (notify.replies.get_mut(peer), peers.notify.get(peer)) {
-            let (zone, before) = (apex.as_name(), std::mem::take(last));
+            let (zone, before) = (apex, std::mem::take(last));
             *last = before.after(rcode);
             // A secondary may change its reply with each NOTIFY.
             let object = format!("{zone} {server}");

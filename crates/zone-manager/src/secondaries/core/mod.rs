@@ -221,7 +221,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
 
     fn configure(&mut self, rules: &PeerRules, at: &mut Moment<'_>) {
         let gone: Vec<ZoneName> =
-            self.zones.keys().filter(|apex| rules.get(apex.as_wire()).is_none()).cloned().collect();
+            self.zones.keys().filter(|apex| rules.get(apex).is_none()).cloned().collect();
         gone.iter().for_each(|apex| self.leave(apex, at));
         rules.iter().for_each(|(apex, peers)| self.peer(apex, peers, at));
     }

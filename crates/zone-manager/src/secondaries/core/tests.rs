@@ -105,7 +105,7 @@ fn each_server_is_asked_from_the_source_of_its_family() {
     let peers = example(
         "primaries = [\"192.0.2.1\", \"2001:db8::1\"]\nnotify = [\"2001:db8::3\"]\nsource = [\"2001:db8::2\", \"192.0.2.2\"]\n",
     );
-    let peers = peers.get(apex().as_wire()).expect("peers");
+    let peers = peers.get(&apex()).expect("peers");
     let sources: Vec<String> = peers
         .primaries
         .iter()
@@ -114,7 +114,7 @@ fn each_server_is_asked_from_the_source_of_its_family() {
         .collect();
     assert_eq!(sources, ["192.0.2.2", "2001:db8::2", "2001:db8::2"]);
     let peers = example("primaries = [\"192.0.2.1\"]\nsource = [\"2001:db8::2\"]\n");
-    assert_eq!(peers.get(apex().as_wire()).expect("peers").primaries[0].source, None);
+    assert_eq!(peers.get(&apex()).expect("peers").primaries[0].source, None);
 }
 
 /// Returns a version with so many hosts: refresh after 1000 seconds, retry after 100, expire after 5000.

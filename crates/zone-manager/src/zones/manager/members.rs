@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tracing::info;
-use wire::{Name, ZoneName};
+use wire::{Name, ViewName, ZoneName};
 use zone::catalog::Change;
 
 use super::{Asker, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, ZoneManager, answer, log};
@@ -51,6 +51,8 @@ pub(super) struct Joining {
     /// The zones that operators added.
     added: Vec<ConfiguredZone>,
     templates: Arc<Templates>,
+    /// The views of the configuration.
+    views: Vec<ViewName>,
     keys: Arc<TsigKeys>,
     /// The state folder.
     state: Option<PathBuf>,
@@ -76,6 +78,7 @@ impl Joining {
             versions: Vec::new(),
             added: Vec::new(),
             templates: Arc::default(),
+            views: Vec::new(),
             keys: Arc::default(),
             state,
             local_root,
@@ -170,6 +173,7 @@ impl ZoneManager {
         joining.added = std::mem::take(&mut wanted.added);
         (joining.templates, joining.keys) =
             (Arc::clone(&wanted.templates), Arc::clone(&wanted.transfers.keys));
+        joining.views = wanted.views.iter().map(|rule| rule.name.clone()).collect();
         let hidden: HashSet<ZoneName> = wanted
             .specs
             .iter()
@@ -225,8 +229,8 @@ impl ZoneManager {
                 _ => {}
             }
             match (hidden.contains(apex), joining.is_hidden(apex)) {
-                (false, true) => self.executor.step(removal_of(apex), false),
-                (true, false) => self.executor.step(Change::Serve(Arc::clone(version)), false),
+                (false, true) => self.executor.step(apex, removal_of(apex), false),
+                (true, false) => self.executor.step(apex, Change::Serve(Arc::clone(version)), false),
                 _ => {}
             }
         }
@@ -254,8 +258,10 @@ impl ZoneManager {
             let same = spec.is_some_and(|spec| spec.text == state.spec.text);
             let version = state.zone.clone().filter(|_| same);
             match (copies, &version) {
-                (true, _) => self.executor.step(removal_of(&root), false),
-                (false, Some(version)) => self.executor.step(Change::Serve(Arc::clone(version)), false),
+                (true, _) => self.executor.step(&root, removal_of(&root), false),
+                (false, Some(version)) => {
+                    self.executor.step(&root, Change::Serve(Arc::clone(version)), false)
+                }
                 (false, None) => {}
             }
             version
@@ -324,7 +330,7 @@ impl ZoneManager {
                     self.round.iter_mut().for_each(|round| round.waiting -= 1);
                 }
                 let spec = &zone.state.status().spec;
-                info!("zone {} is removed ({})", spec.name(), spec.origin);
+                info!("zone {} is removed ({})", spec.apex, spec.origin);
                 if spec.text == ZoneText::Primaries {
                     taken.push(apex.clone());
                 }
@@ -416,6 +422,9 @@ impl ZoneManager {
         let zone = read_zone("zone add", text, &joining.templates, has_state).map_err(
             |RejectedConfig { faults, .. }| unfit(faults.iter().map(|fault| fault.message.clone())),
         )?;
+        if let Some(view) = zone.view.value.as_ref().filter(|view| !joining.views.contains(view)) {
+            return Err(unfit([format!("there is no [[view]] named `{view}`")].into_iter()));
+        }
         let planned = added_zone(&zone, &joining.templates, &joining.keys)
             .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
         if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {
@@ -440,7 +449,7 @@ impl ZoneManager {
         listing: Option<Arc<Listing>>,
         round: Reloaded,
     ) -> Reloaded {
-        let apex: ZoneName = zone.name.value.as_name().into();
+        let apex = zone.apex();
         let state = self.table.get(&apex);
         if let Some(state) = state.as_ref().filter(|state| state.spec.origin != Origin::Added) {
             // A reload found the zone in another source in the meantime.
@@ -477,7 +486,7 @@ impl ZoneManager {
         if state.spec.origin != Origin::Added {
             return Err(ReloadFault::NotAdded(state.spec.origin.clone()));
         }
-        let stay = |zone: &ConfiguredZone| zone.name.value.as_name() != apex.as_name();
+        let stay = |zone: &ConfiguredZone| zone.apex() != *apex;
         let before = self.joining.added.clone();
         self.joining.added.retain(stay);
         if let Err(fault) = self.save_added() {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::ZoneName;
 
+use query_path::ViewClients;
 use tracing::info;
 use zone_plan::{Listing, Origin, WantedZones, ZoneFault, ZoneText};
 
@@ -35,6 +36,16 @@ pub(super) struct Round {
     pub(super) report: RoundReport,
     replies: Vec<Asker>,
     progress: ProgressDisplay,
+    /// What happens to views at its end.
+    turn: Option<ViewTurn>,
+}
+
+/// A change of the views, at the end of a round of all zones.
+pub(super) struct ViewTurn {
+    /// Which clients are in which view; `None`: there are no views.
+    pub(super) clients: Option<Arc<ViewClients>>,
+    /// Zones that are removed then: another zone of the same name, in another view, is loaded in the round.
+    pub(super) moved: Vec<ZoneName>,
 }
 
 impl Round {
@@ -68,8 +79,14 @@ pub(super) enum Purpose {
 
 impl ZoneManager {
     /// Begins a round of all zones.
-    pub(super) fn begin(&mut self, purpose: Purpose, report: RoundReport, replies: Vec<Asker>) {
-        self.round = Some(self.round_of(purpose, report, replies));
+    pub(super) fn begin(
+        &mut self,
+        purpose: Purpose,
+        report: RoundReport,
+        replies: Vec<Asker>,
+        turn: ViewTurn,
+    ) {
+        self.round = Some(Round { turn: Some(turn), ..self.round_of(purpose, report, replies) });
     }
 
     /// Begins a round of one zone, which ends with its load.
@@ -82,7 +99,7 @@ impl ZoneManager {
     fn round_of(&self, purpose: Purpose, report: RoundReport, replies: Vec<Asker>) -> Round {
         let begun = Instant::now();
         let progress = ProgressDisplay::new(begun, self.loaders.meter());
-        Round { purpose, begun, waiting: 0, report, replies, progress }
+        Round { purpose, begun, waiting: 0, report, replies, progress, turn: None }
     }
 
     /// Returns the zones that operators add and whose first load is in progress.
@@ -199,9 +216,12 @@ impl ZoneManager {
     }
 
     fn end_round(&mut self, round: Round) {
+        let Round { purpose, begun, mut report, replies, turn, .. } = round;
+        if let Some(turn) = turn {
+            self.turn_views(turn);
+        }
         // The members of produced catalog zones are in service before they are listed.
         self.publish();
-        let Round { purpose, begun, mut report, replies, .. } = round;
         self.produce(if purpose == Purpose::All(Removal::Force) {
             Removal::Force
         } else {
@@ -254,6 +274,8 @@ impl ZoneManager {
     pub(super) fn check_removals(&self, wanted: &WantedZones) -> Option<LostZones> {
         let states = read(&self.table.states.zones);
         let still: HashSet<&ZoneName> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+        // A zone that moves to a view is not lost.
+        let names: HashSet<&[u8]> = wanted.specs.iter().map(|spec| spec.apex.as_wire()).collect();
         let served: Vec<_> = states
             .values()
             .map(|zone| &zone.state.status().spec)
@@ -268,7 +290,8 @@ impl ZoneManager {
             Origin::Catalog(catalog) => still.contains(catalog),
             Origin::Configuration | Origin::Added | Origin::LocalRoot => false,
         };
-        let gone = served.iter().filter(|spec| !still.contains(&spec.apex) && !is_asked_for(spec)).count();
+        let gone =
+            served.iter().filter(|spec| !names.contains(spec.apex.as_wire()) && !is_asked_for(spec)).count();
         let lost = LostZones { gone, of: served.len() };
         // Zones held back by a folder are left.
         let not_held = super::gone(&states, wanted, &HashSet::new(), Removal::HoldBack).0.len();

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
-use query_path::{EngineConfig, Sources, Zones};
+use query_path::access::{AccessAction, AccessRule};
+use query_path::{EngineConfig, Sources, ViewRule, Zones};
 use tempfile::TempDir;
-use wire::NameBuf;
 use wire::hash::HashKey;
+use wire::{NameBuf, ViewName};
 use zone::catalog::Catalog;
 use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
@@ -146,6 +147,43 @@ fn zones_come_change_and_go() {
 }
 
 #[test]
+fn a_zone_that_moves_to_a_view_is_served_until_the_view_has_it() {
+    let (rig, _, mut thread) = Rig::idle(&[("a", "1"), ("b", "1")]);
+    let view: ViewName = "inside".parse().expect("the name of a view");
+    let inside = ZoneName::in_view(apex("a").as_lower(), Some(&view));
+    let clients = AccessRule { action: AccessAction::Allow, from: Vec::new(), local: None, transports: None };
+    let with_view = || {
+        let mut next = wanted(rig.folder.path());
+        let spec = next.specs.iter_mut().find(|spec| spec.apex == apex("a")).expect("a zone");
+        spec.apex = inside.clone();
+        next.views = vec![ViewRule { name: view.clone(), clients: clients.clone(), keys: Vec::new() }];
+        next
+    };
+    let outside = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<Vec<_>>();
+    let is_in_view = || rig.engine.zone_entry(&inside).is_some_and(|entry| entry.zone().is_some());
+    thread.look_at_all(with_view(), Purpose::All(Removal::HoldBack), Vec::new());
+    // The manager has not handled the end of the load.
+    rig.wait_for_publisher();
+    assert_eq!((rig.served(), rig.engine.views().is_none()), (outside(&["a.", "b."]), true));
+    while thread.round.is_some() && thread.handle_messages() {}
+    assert_eq!((rig.served(), is_in_view()), (outside(&["b."]), true));
+    let catalog = rig.engine.catalog_of(Some("inside")).expect("a view");
+    assert_eq!(catalog.len(), 2);
+    // The view follows the zones outside.
+    rig.write("c", "1");
+    thread.look_at_all(with_view(), Purpose::All(Removal::HoldBack), Vec::new());
+    while thread.round.is_some() && thread.handle_messages() {}
+    let catalog = rig.engine.catalog_of(Some("inside")).expect("a view");
+    assert_eq!((catalog.len(), rig.engine.catalog().len()), (3, 2));
+    // Back to the zones outside.
+    thread.look_at_all(wanted(rig.folder.path()), Purpose::All(Removal::HoldBack), Vec::new());
+    rig.wait_for_publisher();
+    assert_eq!((rig.served(), is_in_view()), (outside(&["b.", "c."]), true));
+    while thread.round.is_some() && thread.handle_messages() {}
+    assert_eq!((rig.served(), rig.engine.views().is_none()), (outside(&["a.", "b.", "c."]), true));
+}
+
+#[test]
 fn one_zone_is_read_without_looking_at_the_others() {
     let (rig, _) = Rig::new(&[("a", "1"), ("b", "1")]);
     rig.write("a", "2");
@@ -170,7 +208,8 @@ fn foreign() -> Arc<Zone> {
 fn whoever_asked_heard_success_though_nothing_was_published() {
     let (rig, _, thread) = Rig::idle(&[("a", "1")]);
     rig.write("a", "2");
-    thread.executor.step(Change::Serve(foreign()), false);
+    let zone = foreign();
+    thread.executor.step(&zone.apex().into(), Change::Serve(Arc::clone(&zone)), false);
     let answer = rig.manager.reload(Removal::HoldBack);
     std::thread::spawn(move || thread.work());
     let result = answer.blocking_recv().expect("an answer");

@@ -26,7 +26,7 @@ impl SimulatedProducer {
     ) -> Result<SimulatedProducer, StoreFault> {
         let (sender, events) = channel();
         let send: OnProducerEvent = Arc::new(move |event| drop(sender.send(event)));
-        let stores = ZoneStores::open(disk, &Path::new("/").join(FOLDER), Arc::clone(background))?;
+        let stores = ZoneStores::open(disk, Path::new("/"), FOLDER, Arc::clone(background))?;
         let produced = ProducedStores { zones: RwLock::default(), stores: stores.into() };
         let producer = Producer::open(None, Arc::new(produced), Arc::clone(background), send);
         let mut opened = SimulatedProducer { producer, catalog, events };

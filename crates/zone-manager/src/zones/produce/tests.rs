@@ -234,11 +234,11 @@ fn the_difference_from_any_version_leads_to_the_newest() {
     });
     let newest = version(&producer, "cat");
     assert_eq!((led.serial(), led.record_count()), (newest.serial(), newest.record_count()));
-    assert!(stores.has(apex("cat").as_wire()) && !stores.has(apex("a.test").as_wire()));
+    assert!(stores.has(&apex("cat")) && !stores.has(&apex("a.test")));
     assert!(stores.history(&apex("cat"), Serial(1)).is_none());
     // A catalog zone that is no longer produced has no history either.
     producer.configure(plans(&["other"]), HashMap::new(), &key());
-    assert!(!stores.has(apex("cat").as_wire()));
+    assert!(!stores.has(&apex("cat")));
 }
 
 #[test]
@@ -342,7 +342,7 @@ proptest! {
 fn gated(state: &Path) -> (Rig, Arc<GatedDisk>) {
     let (mut rig, disk) = (open(Some(state)), GatedDisk::new());
     let gated: Arc<dyn Disk> = Arc::clone(&disk) as Arc<dyn Disk>;
-    let opened = ZoneStores::open(gated, &state.join(FOLDER), Arc::default()).expect("stores");
+    let opened = ZoneStores::open(gated, state, FOLDER, Arc::default()).expect("stores");
     drop(rig.stores.stores.set(opened));
     configure(&mut rig, &[("a.test", "cat")]);
     produce(&mut rig, Removal::HoldBack);
@@ -360,7 +360,7 @@ fn network_workers_waited_for_the_disk_that_a_catalog_zone_was_written_to() {
         std::thread::yield_now();
     }
     let stores = Arc::clone(&rig.stores);
-    let has = |name| stores.has(apex(name).as_wire());
+    let has = |name| stores.has(&apex(name));
     assert!(has("cat") && has("other") && !has("a.test"));
     let from_other = stores.history(&apex("other"), Serial(0));
     assert!(from_other.is_none(), "another zone's history does not wait either");
@@ -392,7 +392,9 @@ fn a_version_that_could_not_be_stored_is_stored_by_the_next_production() {
     let mut rig = open(Some(state.path()));
     let on: Arc<dyn Disk> = Arc::new(disk.clone());
     drop(
-        rig.stores.stores.set(ZoneStores::open(on, Path::new("/catalogs"), Arc::default()).expect("stores")),
+        rig.stores
+            .stores
+            .set(ZoneStores::open(on, Path::new("/"), "catalogs", Arc::default()).expect("stores")),
     );
     configure(&mut rig, &[("a.test", "cat")]);
     produce(&mut rig, Removal::HoldBack);

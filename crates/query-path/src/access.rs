@@ -1,4 +1,4 @@
-//! Access control: which clients may use recursion.
+//! Rules about clients: access control of recursion, groups of clients, views.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use wire::Prefix;
 use crate::prefix::{LOOPBACK, PRIVATE, PrefixMasks};
 
 /// Most rules: each has a bit in a mask.
-const MAX_RULES: usize = 64;
+pub const MAX_RULES: usize = 64;
 
 /// What happens to a client's query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,12 +116,29 @@ impl Access {
     /// Returns the bit of the first rule that a client's query matches; 0 if it matches none.
     #[inline]
     fn deciding(&self, client: &Client, known_otherwise: u64) -> u64 {
-        let from = self.from.mask(client.peer.ip().to_canonical()) | known_otherwise;
+        let fits = self.limited(client, self.from.mask(client.peer.ip().to_canonical()) | known_otherwise);
+        fits & fits.wrapping_neg()
+    }
+
+    /// Returns the rules that a client's query matches, bit 0 for the first one.
+    #[inline]
+    pub(crate) fn fitting(&self, client: &Client) -> u64 {
+        self.limited(client, self.from.mask(client.peer.ip().to_canonical()))
+    }
+
+    /// Returns the rules whose conditions hold, except for that on the client's address.
+    pub(crate) fn fitting_elsewhere(&self, client: &Client) -> u64 {
+        self.limited(client, u64::MAX)
+    }
+
+    /// Returns which of the rules `from` hold as far as local address and transport are concerned.
+    #[inline]
+    fn limited(&self, client: &Client, from: u64) -> u64 {
         let mut fits = from & self.by_transport.get(client.transport.index()).copied().unwrap_or(0);
         if fits & self.with_local != 0 {
             fits &= !self.with_local | self.naming(client.local.ip().to_canonical());
         }
-        fits & fits.wrapping_neg()
+        fits
     }
 
     /// Returns the rules that name this local address.

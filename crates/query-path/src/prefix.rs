@@ -6,7 +6,7 @@ use wire::Prefix;
 
 /// Private prefixes: RFC 1918, carriers' shared space (RFC 6598), link-local (RFC 3927, RFC 4291 §2.5.6) and
 /// unique local (RFC 4193).
-pub(crate) const PRIVATE: [Prefix; 7] = [
+pub const PRIVATE: [Prefix; 7] = [
     v4([10, 0, 0, 0], 8),
     v4([100, 64, 0, 0], 10),
     v4([169, 254, 0, 0], 16),
@@ -17,10 +17,10 @@ pub(crate) const PRIVATE: [Prefix; 7] = [
 ];
 
 /// Loopback addresses (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
-pub(crate) const LOOPBACK: [Prefix; 2] = [v4([127, 0, 0, 0], 8), cut(IpAddr::V6(Ipv6Addr::LOCALHOST), 128)];
+pub const LOOPBACK: [Prefix; 2] = [v4([127, 0, 0, 0], 8), cut(IpAddr::V6(Ipv6Addr::LOCALHOST), 128)];
 
 /// Returns the IPv4 prefix of an address, with at most 32 bits.
-pub(crate) const fn v4(address: [u8; 4], len: u8) -> Prefix {
+pub const fn v4(address: [u8; 4], len: u8) -> Prefix {
     let [a, b, c, d] = address;
     cut(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), len)
 }
@@ -43,14 +43,14 @@ const fn cut(address: IpAddr, len: u8) -> Prefix {
 /// The address space is cut into ranges whose addresses are in the same prefixes. Each range has a mask: bit
 /// `n` is set if a prefix with the number `n` contains it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PrefixMasks {
+pub struct PrefixMasks {
     v4: Ranges<u32>,
     v6: Ranges<u128>,
 }
 
 impl PrefixMasks {
     /// Compiles prefixes. Numbers above 63 are left out.
-    pub(crate) fn new<'p>(networks: impl Iterator<Item = (u8, &'p Prefix)>) -> Self {
+    pub fn new<'p>(networks: impl Iterator<Item = (u8, &'p Prefix)>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (number, prefix) in networks.filter(|(number, _)| *number < 64) {
             match (prefix.address(), prefix.last()) {
@@ -67,13 +67,13 @@ impl PrefixMasks {
     }
 
     /// Compiles prefixes without numbers: the mask of an address in any of them is not 0.
-    pub(crate) fn any<'p>(networks: impl IntoIterator<Item = &'p Prefix>) -> Self {
+    pub fn any<'p>(networks: impl IntoIterator<Item = &'p Prefix>) -> Self {
         PrefixMasks::new(networks.into_iter().map(|prefix| (0, prefix)))
     }
 
     /// Returns the mask of the prefixes that contain `address`. IPv4-mapped addresses count as IPv6 here.
     #[inline]
-    pub(crate) fn mask(&self, address: IpAddr) -> u64 {
+    pub fn mask(&self, address: IpAddr) -> u64 {
         match address {
             IpAddr::V4(v4) => self.v4.mask(v4.to_bits()),
             IpAddr::V6(v6) => self.v6.mask(v6.to_bits()),
@@ -82,7 +82,7 @@ impl PrefixMasks {
 
     /// Whether any prefix contains `address`.
     #[inline]
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         self.mask(address) != 0
     }
 }
