@@ -39,10 +39,11 @@ keys! {
     pub struct PolicyGroup in "[[policy.group]]" {
         /// Name of the group, in commands.
         live "name" name: String, example "children";
-        /// Networks that the client is in, and words as in `[[resolver.access]]`; "mac:ADDRESS": the host
-        /// with this MAC address on an attached link; "key:NAME": clients whose queries this TSIG key
-        /// signs.
-        live "from" from: Vec<At<GroupFrom>>, example ["192.0.2.64/26", "mac:00:11:22:33:44:55", "key:phone"];
+        /// Networks that the client is in, and words as in `[[resolver.access]]`; "mac:ADDRESS", such as
+        /// `mac:00:11:22:33:44:55`: the host with this MAC address on an attached link; "key:NAME": clients
+        /// whose queries this TSIG key signs. Rules of groups for sending queries to other servers need
+        /// groups without these two.
+        live "from" from: Vec<At<GroupFrom>>, example ["192.0.2.64/26", "192.0.2.8/32"];
         /// Network interfaces whose addresses received the query. Unset: any.
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth1"];
         /// Transports of the query. Unset: any.

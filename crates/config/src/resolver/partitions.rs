@@ -179,6 +179,16 @@ mod tests {
     }
 
     #[test]
+    fn groups_by_more_than_the_address_have_no_rules() {
+        let phones = "[[policy.group]]\nname = \"phones\"\nfrom = [\"mac:00:11:22:33:44:55\"]\n";
+        let of_group = rule("corp.example", STAFF, "192.0.2.53");
+        let fault =
+            settings(&format!("{of_group}{phones}")).expect_err("the client's group is not its partition's");
+        assert!(fault.contains("`phones` has a MAC address or a key") && fault.contains("t.toml"), "{fault}");
+        assert!(settings(&format!("{}{phones}", rule("corp.example", "", "192.0.2.53"))).is_ok());
+    }
+
+    #[test]
     fn each_partition_has_its_rules_and_the_rest_is_for_all() {
         let text = rule("corp.example", BOTH, "192.0.2.53")
             + &rule("lab.example", STAFF, "192.0.2.54")
