@@ -34,8 +34,8 @@ keys! {
         /// SRV, SVCB and HTTPS by preference and at random (RFC 2782), among NS by response time, and names
         /// in their data are compressed against records before them.
         live "rotate-addresses" rotate_addresses: bool = true, example false;
-        /// Answer DNS cookies (RFC 7873, RFC 9018). A client that sends the server cookie of an earlier answer
-        /// shows that it receives what is sent to its address.
+        /// Answer DNS cookies (RFC 7873, RFC 9018). A client that sends the server cookie of an earlier
+        /// answer shows that it receives what is sent to its address.
         live "cookies" cookies: bool = true, example true;
         /// Secrets of server cookies, each 128 bits in hexadecimal digits, as BIND, Knot DNS, NSD and Unbound
         /// have them; servers on one address need the same. The first makes cookies; cookies of all are

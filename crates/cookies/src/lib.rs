@@ -1,8 +1,8 @@
 //! DNS cookies of the server (RFC 7873), in the form that servers of different makers share (RFC 9018).
 //!
 //! A client that sends the server cookie of an earlier reply shows that it receives what is sent to its
-//! address. A server cookie is a hash of the client cookie, the client's address and the time, under a secret.
-//! So nothing is stored for a client, and servers with the same secret accept each other's cookies.
+//! address. A server cookie is a hash of the client cookie, the client's address and the time, under a
+//! secret. So nothing is stored for a client, and servers with the same secret accept each other's cookies.
 
 #![forbid(unsafe_code)]
 

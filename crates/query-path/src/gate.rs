@@ -77,9 +77,9 @@ fn form(request: &Request) -> Result<(), Stopped> {
     }
 }
 
-/// Returns the reply to a query that needs a valid cookie and has none (RFC 7873 §5.2.3): with a client cookie
-/// BADCOOKIE, whose option has the server cookie to ask again with, and else a truncated one. The cookie is
-/// needed of these networks for queries over UDP without a valid TSIG.
+/// Returns the reply to a query that needs a valid cookie and has none (RFC 7873 §5.2.3): with a client
+/// cookie BADCOOKIE, whose option has the server cookie to ask again with, and else a truncated one. Queries
+/// from the configured networks need it over UDP without a valid TSIG.
 #[cold]
 pub(crate) fn cookie(
     request: &Request,

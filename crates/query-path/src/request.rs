@@ -104,8 +104,8 @@ impl ClientEdns {
         self.options & option_bit::COOKIE != 0
     }
 
-    /// Returns the data of the COOKIE option. `packet` is the packet that OPT was parsed from, or the head that
-    /// [`Request::head_of`] made of it.
+    /// Returns the data of the COOKIE option. `packet` is the packet that OPT was parsed from, or the head
+    /// that [`Request::head_of`] made of it.
     pub(crate) fn cookie<'p>(&self, packet: &'p [u8]) -> Option<&'p [u8]> {
         let at = usize::from(self.cookie_at);
         let len = packet.get(at.checked_sub(2)?..at)?;
@@ -203,8 +203,8 @@ impl Request {
             && self.edns.is_some_and(|client| client.version == 0 && client.has_cookie())
     }
 
-    /// Returns what of the packet the reply needs later: header, question and cookie. This request then refers
-    /// to it.
+    /// Returns what of the packet the reply needs later: header, question and cookie. This request then
+    /// refers to it.
     pub(crate) fn head_of(&mut self, packet: &[u8]) -> Box<[u8]> {
         let len = HEADER_LEN + self.question.map_or(0, |question| question.len_in_message());
         let head = &packet[..len.min(packet.len())];

@@ -26,7 +26,8 @@ pub struct EngineConfig {
     pub identity: Identity,
     /// Whether a name's addresses are rotated from query to query. Default: no.
     pub rotate_addresses: bool,
-    /// The secrets of server cookies (RFC 7873). Without them the COOKIE option is not answered. Default: none.
+    /// The secrets of server cookies (RFC 7873). Without them the COOKIE option is not answered. Default:
+    /// none.
     pub cookies: Option<Arc<CookieSecrets>>,
     /// Clients on these networks need a valid cookie over UDP. Default: none.
     pub cookies_required_from: Box<[Prefix]>,

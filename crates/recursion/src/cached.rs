@@ -244,11 +244,10 @@ impl Memory for Cached {
         }
         let Some((lead, cache_view)) = entry else { return Ok(MemoryResult::Nothing) };
         let (lists, exempting) = (lists.filter(|_| exempt_by.is_none()), lists.zip(exempt_by));
-        if lists.is_some_and(|lists| lists.needs_servers(lists.sources_of(rule_client(asked)))) {
-            return Ok(MemoryResult::Nothing);
-        }
-        if qtype == Type::AAAA && policy.dns64.is_some() {
-            // DNS64 may have to synthesize the answer.
+        // DNS64 may have to synthesize the answer.
+        let may_be_synthesized = qtype == Type::AAAA && policy.dns64.is_some();
+        let needs_servers = |lists: &BlockLists| lists.needs_servers(lists.sources_of(rule_client(asked)));
+        if may_be_synthesized || lists.is_some_and(needs_servers) {
             return Ok(MemoryResult::Nothing);
         }
         let (question_only, header, from) = (b.mark(), b.header(), b.end());

@@ -1,4 +1,5 @@
-//! `nomen ctl cookies` and `nomen ctl log`: replaces the secret of server cookies; reopens log files, and changes what is logged until the configuration is read again.
+//! `nomen ctl cookies` and `nomen ctl log`: replaces the secret of server cookies; reopens log files, and
+//! changes what is logged until the configuration is read again.
 
 use serde_json::json;
 

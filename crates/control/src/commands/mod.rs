@@ -111,10 +111,8 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         | Verb::PolicyTop { .. }
         | Verb::PolicyTest { .. }) => policy(parts, verb).await,
         Verb::CookiesRotate => blocking(parts, log::rotate_cookies).await,
-        Verb::LogReopen => blocking(parts, log::reopen).await,
-        Verb::LogLevel { level } => blocking(parts, move |parts| log::set_level(parts, &level)).await,
-        Verb::LogQueries { on, share } => {
-            blocking(parts, move |parts| log::set_queries(parts, on, share)).await
+        verb @ (Verb::LogReopen | Verb::LogLevel { .. } | Verb::LogQueries { .. }) => {
+            blocking(parts, move |parts| logs(parts, &verb)).await
         }
         Verb::HandOver | Verb::Stop => Ok(json!("stopping")),
     }
@@ -183,6 +181,16 @@ pub(crate) fn policy_test(
     let service = RecursiveParts { recursive, frontend: &parts.frontend };
     let found = block_lists::test(service, name, client, rtype)?;
     Ok(found["text"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Executes a command on logs.
+fn logs(parts: &ServerParts, verb: &ControlCommand) -> CommandResult {
+    use ControlCommand as Verb;
+    match verb {
+        Verb::LogLevel { level } => log::set_level(parts, level),
+        Verb::LogQueries { on, share } => log::set_queries(parts, *on, *share),
+        _ => log::reopen(parts),
+    }
 }
 
 /// Executes a command on policy zones, lists and groups.
