@@ -148,7 +148,7 @@ fn networks_that_need_a_cookie_get_no_answer_without() {
     // TCP shows the address as well.
     server.reconfigure("127.0.0.2/32", "127.0.0.0/8");
     server.reload();
-    assert_eq!(ask(at, None).truncated, true);
+    assert!(ask(at, None).truncated);
     assert_eq!(ask_over_tcp(at, None).answers, 1);
 }
 
