@@ -98,7 +98,7 @@ fn a_client_gets_a_cookie_and_shows_it() {
     assert_eq!(counts(&server), [2, 1, 1]);
     // A query for a cookie alone (RFC 7873 §5.4), and malformed ones (§5.2.2).
     let alone = |cookie: &[u8]| [&b"\x12\x34\0\0\0\0\0\0\0\0\0\x01"[..], &opt(Some(cookie))].concat();
-    let reply = ask_from("127.0.0.1", at, &alone(CLIENT));
+    let reply = ask_from("127.0.0.1", at, &alone(&cookie));
     assert_eq!((reply.rcode, reply.answers, reply.cookie), (0, 0, Some(cookie)));
     for len in [0, 7, 9, 15, 41] {
         assert_eq!(ask(at, Some(&vec![1; len])).rcode, 1, "{len}");
