@@ -222,7 +222,7 @@ fn edns(list: &mut List, soa: &Query, ask: &[u8]) {
     list.add("ARCOUNT 1 and nothing", soa, &parts([1, 0, 0, 1], &[ask]));
     list.add("ARCOUNT 2, one OPT", soa, &parts([1, 0, 0, 2], &[ask, &good]));
     list.add("ARCOUNT 0 with an OPT behind", soa, &parts([1, 0, 0, 0], &[ask, &good]));
-    let cases: [(&str, Vec<u8>); 22] = [
+    let cases: [(&str, Vec<u8>); 21] = [
         ("OPT not at the root", opt(&[1, b'a', 0], 1232, 0, &[])),
         ("OPT at a pointer to the apex", opt(&[0xc0, 12], 1232, 0, &[])),
         ("EDNS size 0", opt(&[0], 0, 0, &[])),
@@ -240,7 +240,7 @@ fn edns(list: &mut List, soa: &Query, ask: &[u8]) {
         ("EDNS option header cut short", opt(&[0], 1232, 0, &[0xfd, 0xe9, 0])),
         ("EDNS NSID", opt(&[0], 1232, 0, &[0, 3, 0, 0])),
         ("EDNS NSID with data", opt(&[0], 1232, 0, &[0, 3, 0, 2, 1, 2])),
-        ("EDNS cookie of 3 bytes", opt(&[0], 1232, 0, &[0, 10, 0, 3, 1, 2, 3])),
+        // No malformed cookie: cookies are off here, and then NSD and Knot do not look at them.
         ("EDNS client cookie", opt(&[0], 1232, 0, &[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8])),
         ("EDNS padding", opt(&[0], 1232, 0, &[0, 12, 0, 4, 0, 0, 0, 0])),
         ("EDNS keepalive", opt(&[0], 1232, 0, &[0, 11, 0, 0])),

@@ -385,7 +385,7 @@ fn served_serial(answer: &Answer) -> Option<u32> {
 
 fn nomen_config(port: u16, zones: &str) -> String {
     format!(
-        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\n\
+        "[server]\nworkers = 1\ncookies = false\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\n\
          [metrics]\nlisten = \"127.0.0.1@{}\"\n{zones}",
         port + METRICS_OFFSET
     )
