@@ -59,7 +59,7 @@ fuzz_target!(|data: &[u8]| {
         let Ok(name) = NameBuf::from_text(line, Some(Name::ROOT)) else { continue };
         hashed.set(&key, name.as_name());
         let client = IpAddr::from([127, 0, 0, 1]);
-        let query = PolicyQuery { name: &hashed, qtype: Type::A, client: Some(client) };
+        let query = PolicyQuery { name: &hashed, qtype: Type::A, client: Some(client), group: None };
         let decision = rules.of_query(&query, &SourceMask::ALL);
         let kept = kept.of_query(&query, &SourceMask::ALL).list;
         let effect = |found: policy::Match| found.rule.effect;
