@@ -3,6 +3,7 @@
 use std::fmt;
 
 use cookies::{CookieSecret, MAX_SECRETS};
+use query_path::prefix::PrefixMasks;
 use toml::Spanned;
 use toml::de::DeValue;
 use wire::{NameBuf, Prefix};
@@ -75,7 +76,7 @@ impl Answers {
             max_udp_size: self.max_udp_size.0,
             rotate_addresses: *self.rotate_addresses,
             nsid: self.nsid.value.as_ref().map(|n| n.0.as_slice().into()).unwrap_or_default(),
-            cookies_required_from: members(&self.cookies_required_from.value).into(),
+            cookies_required_from: self.cookies_required_from.value.as_ref().map(|_| self.cookie_networks()),
             report_channel: self.report_channel.value.as_ref().map(|agent| agent.0),
             ..query_path::EngineConfig::default()
         };
@@ -87,6 +88,13 @@ impl Answers {
     /// Returns the secrets of server cookies, none if they are random; `None` if cookies are off.
     pub fn cookie_secrets(&self) -> Option<Vec<CookieSecret>> {
         self.cookies.then(|| members(&self.cookie_secrets.value))
+    }
+
+    /// Returns the networks whose clients need a cookie.
+    fn cookie_networks(&self) -> PrefixMasks {
+        let networks = members(&self.cookies_required_from.value).into_iter();
+        let networks: Vec<Prefix> = networks.map(Prefix::to_canonical).collect();
+        PrefixMasks::new(networks.iter().map(|network| (0, network)))
     }
 
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {

@@ -10,7 +10,6 @@ use std::fmt;
 use std::hash::Hasher;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use siphasher::sip::SipHasher24;
@@ -136,32 +135,20 @@ pub fn is_well_formed(data: &[u8]) -> bool {
         || data.len().checked_sub(CLIENT_COOKIE).is_some_and(|server| SERVER_COOKIE_LENGTHS.contains(&server))
 }
 
-/// The secrets of a server. Can be replaced while cookies are checked.
+/// The secrets of a server. The first can be replaced while cookies are checked.
 #[derive(Debug)]
 pub struct CookieSecrets(ArcSwap<Vec<CookieSecret>>);
 
 impl CookieSecrets {
     /// Makes cookies with the first secret, and accepts those of all, of which [`MAX_SECRETS`] are kept.
-    pub fn new(secrets: Vec<CookieSecret>) -> Self {
-        let all = CookieSecrets(ArcSwap::default());
-        all.set(secrets);
-        all
-    }
-
-    /// Replaces the secrets.
-    pub fn set(&self, mut secrets: Vec<CookieSecret>) {
+    pub fn new(mut secrets: Vec<CookieSecret>) -> Self {
         secrets.truncate(MAX_SECRETS);
-        self.0.store(Arc::new(secrets));
+        CookieSecrets(ArcSwap::from_pointee(secrets))
     }
 
     /// Makes cookies with this secret from now on. Those of the one before are still accepted.
     pub fn rotate(&self, secret: CookieSecret) {
         self.0.rcu(|old| old.first().map_or_else(|| vec![secret], |before| vec![secret, *before]));
-    }
-
-    /// Returns how many secrets there are.
-    pub fn count(&self) -> usize {
-        self.0.load().len()
     }
 
     /// Checks the COOKIE option of a query from this address at this time, in seconds since 1970, and returns
@@ -311,7 +298,6 @@ mod tests {
         assert_eq!(gone.standing, CookieStanding::Invalid);
 
         before.rotate(OTHER.parse().expect("a secret"));
-        assert_eq!(before.count(), 2);
         assert_eq!(before.check(&cookie, address(), NOW).map(|c| c.standing), Some(CookieStanding::Valid));
         before.rotate("dd3bdf9344b678b185a6f5cb60fca715".parse().expect("a secret"));
         assert_eq!(before.check(&cookie, address(), NOW).map(|c| c.standing), Some(CookieStanding::Invalid));

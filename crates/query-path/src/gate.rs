@@ -3,17 +3,18 @@
 //!
 //! | step | refuses |
 //! |---|---|
+//! | `cookie` | queries without a valid cookie, from networks that need one |
 //! | `form` | malformed messages, responses, and EDNS versions above 0 |
 //! | `operation` | opcodes that no source implements |
 //! | `signature` | TSIG with an unknown key or a wrong MAC |
 //! | `class` | classes without data |
 //! | `access` | zone transfers, where no source implements them |
 //!
-//! `cookie` comes before them where clients need a valid cookie, so that a query with a forged source address
-//! costs no more than that. Rate limits belong there, too; policy that depends on the name comes last.
+//! `cookie` decides about well-formed queries, whatever the other steps say: one with a forged source address
+//! gets no answer of any kind. Rate limits belong there, too; policy that depends on the name comes last.
 
 use cookies::CookieStanding;
-use transport::{Client, unix_now};
+use transport::Client;
 use wire::{Class, Opcode, Rcode, Type};
 
 use crate::refusal::Refusal;
@@ -88,18 +89,16 @@ pub(crate) fn cookie(
     client: &Client,
     config: &EngineConfig,
 ) -> Option<Stopped> {
-    let secrets = config.cookies.as_deref()?;
+    let required = config.cookies_required_from.as_ref()?;
     let is_free = client.transport.is_stream()
         || request.fault.is_some()
         || request.header.opcode() != Opcode::QUERY
         || signed.is_some_and(|signature| signature.verified().is_some())
-        || !config.cookies_required_from.iter().any(|network| network.contains(client.peer.ip()));
+        || required.mask(client.peer.ip().to_canonical()) == 0;
     if is_free {
         return None;
     }
-    let cookie = request.edns.and_then(|edns| edns.cookie(packet));
-    let now = unix_now().as_secs() as u32;
-    match cookie.and_then(|data| secrets.check(data, client.peer.ip(), now)) {
+    match request.edns.and_then(|edns| config.checked_cookie(&edns, packet, client)) {
         Some(checked) if checked.standing == CookieStanding::Valid => None,
         Some(_) => Some(Refusal::plain(Rcode::BADCOOKIE).into()),
         None => Some(Stopped::Truncated),
@@ -142,5 +141,41 @@ fn access(operation: Operation, sources: &Sources) -> Result<(), Refusal> {
     match operation {
         Operation::Transfer if sources.transfer.is_none() => Err(Refusal::PROHIBITED),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use cookies::{CookieSecret, CookieSecrets};
+    use transport::Transport;
+    use wire::Prefix;
+    use wire::message::Header;
+
+    use super::*;
+    use crate::prefix::PrefixMasks;
+
+    #[test]
+    fn an_ipv4_client_of_a_socket_for_both_families_needs_the_cookie_too() {
+        let network: Prefix = "192.0.2.0/24".parse().expect("a network");
+        let config = EngineConfig {
+            cookies: Some(Arc::new(CookieSecrets::new(vec![CookieSecret::new([1; 16])]))),
+            cookies_required_from: Some(PrefixMasks::new([(0, &network)].into_iter())),
+            ..EngineConfig::default()
+        };
+        let mut header = Header::query(7);
+        header.set_counts([1, 0, 0, 0]);
+        let packet = [header.as_bytes().as_slice(), b"\x01a\0\0\x01\0\x01"].concat();
+        let stopped = |peer: &str, transport| {
+            let peer: SocketAddr = peer.parse().expect("an address");
+            let client = Client { peer, local: peer, transport };
+            cookie(&Request::read(&packet), None, &packet, &client, &config)
+        };
+        assert_eq!(stopped("192.0.2.1:1024", Transport::Udp), Some(Stopped::Truncated));
+        assert_eq!(stopped("[::ffff:192.0.2.1]:1024", Transport::Udp), Some(Stopped::Truncated));
+        assert_eq!(stopped("[::ffff:192.0.3.1]:1024", Transport::Udp), None);
+        assert_eq!(stopped("192.0.2.1:1024", Transport::Tcp), None);
     }
 }

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use cookies::CookieSecrets;
+use cookies::{CheckedCookie, CookieSecrets};
 use transfer::tsig::TsigKeys;
+use transport::{Client, unix_now};
+use wire::NameBuf;
 use wire::hash::HashKey;
-use wire::{NameBuf, Prefix};
 
 use crate::chaos::Identity;
 use crate::log::{FailureLog, QueryLog, RuleLog};
 use crate::memory::Memory;
+use crate::prefix::PrefixMasks;
+use crate::request::ClientEdns;
 use crate::source::Sources;
 
 /// Settings of the query path.
@@ -29,8 +32,8 @@ pub struct EngineConfig {
     /// The secrets of server cookies (RFC 7873). Without them the COOKIE option is not answered. Default:
     /// none.
     pub cookies: Option<Arc<CookieSecrets>>,
-    /// Clients on these networks need a valid cookie over UDP. Default: none.
-    pub cookies_required_from: Box<[Prefix]>,
+    /// Clients in these prefixes, of which any number counts, need a valid cookie over UDP. Default: none.
+    pub cookies_required_from: Option<PrefixMasks>,
     /// The agent domain for reports of failures to resolve or validate names of the zones (RFC 9567). Replies
     /// from zones that it is not in carry it, where there is room.
     pub report_channel: Option<NameBuf>,
@@ -45,7 +48,7 @@ impl Default for EngineConfig {
             identity: Identity::default(),
             rotate_addresses: false,
             cookies: None,
-            cookies_required_from: Box::default(),
+            cookies_required_from: None,
             report_channel: None,
         }
     }
@@ -54,7 +57,20 @@ impl Default for EngineConfig {
 impl EngineConfig {
     /// Whether some clients need a cookie.
     fn needs_cookies(&self) -> bool {
-        self.cookies.is_some() && !self.cookies_required_from.is_empty()
+        self.cookies.is_some() && self.cookies_required_from.is_some()
+    }
+
+    /// Returns the cookie of a query with this OPT, and that of the reply; `None` if the query has none, or
+    /// cookies are off. `packet` is as for [`ClientEdns::cookie`].
+    pub(crate) fn checked_cookie(
+        &self,
+        edns: &ClientEdns,
+        packet: &[u8],
+        client: &Client,
+    ) -> Option<CheckedCookie> {
+        let (secrets, data) = (self.cookies.as_deref()?, edns.cookie(packet)?);
+        // The time in a cookie has 32 bits, and wraps (RFC 9018 §4.3).
+        secrets.check(data, client.peer.ip(), unix_now().as_secs() as u32)
     }
 }
 

@@ -2,7 +2,7 @@
 //! truncation, extended error, OPT (RFC 6891 §6.1.1) and TSIG; counters.
 
 use cookies::WHOLE_COOKIE;
-use transport::{Client, unix_now};
+use transport::Client;
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
 use wire::{Name, Rcode, Type};
@@ -241,10 +241,7 @@ impl<'f> ReplyFrame<'f> {
         stats: &QueryStats,
         facts: impl FnOnce() -> Option<ZoneFacts>,
     ) {
-        let address = self.client.peer.ip();
-        if let (Some(data), Some(secrets)) = (client.cookie(self.packet), &self.config.cookies)
-            && let Some(cookie) = secrets.check(data, address, unix_now().as_secs() as u32)
-        {
+        if let Some(cookie) = self.config.checked_cookie(client, self.packet, self.client) {
             stats.cookie(cookie.standing);
             let _ = opt.option(b, OptionCode::COOKIE, &[&cookie.reply]);
         }

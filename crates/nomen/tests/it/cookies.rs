@@ -176,7 +176,13 @@ fn servers_with_one_secret_accept_each_others_cookies() {
     two.reconfigure(&format!("[\"e5e973e5a6b2a43f48e7dc849e37bfcf\", {next}]"), &format!("[{next}]"));
     two.reload();
     assert_ne!(ask(two.address, Some(&cookie)).cookie, Some(cookie));
-    two.reconfigure("cookie-secrets", "cookies = false\ncookie-secrets");
+    // Without the key, the secret is the random one of this start.
+    let configured = ask(two.address, Some(CLIENT)).cookie.expect("a cookie");
+    two.reconfigure(&format!("cookie-secrets = [{next}]\n"), "");
+    two.reload();
+    let random = ask(two.address, Some(&configured)).cookie.expect("a cookie");
+    assert_ne!(random[16..], configured[16..]);
+    two.reconfigure("workers = 2\n", "workers = 2\ncookies = false\n");
     two.reload();
     assert_eq!(ask(two.address, Some(CLIENT)).cookie, None);
 }

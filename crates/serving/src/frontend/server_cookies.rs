@@ -3,12 +3,12 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use config::Settings;
 use cookies::{CookieSecret, CookieSecrets};
 use query_path::EngineConfig;
+use threads::sync::lock;
 
 /// Why a secret is not replaced.
 #[derive(Debug)]
@@ -35,43 +35,41 @@ impl fmt::Display for CookieFault {
 }
 impl std::error::Error for CookieFault {}
 
+/// Whose secrets are in use.
+enum InUse {
+    /// Cookies are off.
+    None,
+    /// Those of the configuration.
+    Configured(Arc<CookieSecrets>),
+    /// The random ones.
+    Random,
+}
+
 /// The secrets of server cookies.
 pub(super) struct ServerCookies {
-    secrets: Arc<CookieSecrets>,
-    /// Whether cookies are on.
-    on: AtomicBool,
-    /// Whether the secrets are those of the configuration.
-    configured: AtomicBool,
+    random: Arc<CookieSecrets>,
+    in_use: Mutex<InUse>,
 }
 
 impl ServerCookies {
     /// Returns the secrets of the configuration, or a random one.
     pub(super) fn new(settings: &Settings) -> io::Result<Self> {
-        let random = random().map_err(io::Error::other)?;
-        let cookies = ServerCookies {
-            secrets: Arc::new(CookieSecrets::new(vec![random])),
-            on: AtomicBool::new(false),
-            configured: AtomicBool::new(false),
-        };
-        cookies.adopt(settings);
-        Ok(cookies)
+        let random = Arc::new(CookieSecrets::new(vec![random().map_err(io::Error::other)?]));
+        Ok(ServerCookies { random, in_use: Mutex::new(InUse::of(settings)) })
     }
 
-    /// Takes the secrets of the configuration. Where it has none any more, the last ones stay until they are
-    /// rotated.
+    /// Takes the secrets of the configuration; without them the random ones count.
     pub(super) fn adopt(&self, settings: &Settings) {
-        let configured = settings.server.answers.cookie_secrets();
-        self.on.store(configured.is_some(), Relaxed);
-        let configured = configured.unwrap_or_default();
-        self.configured.store(!configured.is_empty(), Relaxed);
-        if !configured.is_empty() {
-            self.secrets.set(configured);
-        }
+        *lock(&self.in_use) = InUse::of(settings);
     }
 
     /// Returns the engine's settings with these secrets.
     pub(super) fn engine_config(&self, settings: &Settings) -> EngineConfig {
-        let cookies = self.on.load(Relaxed).then(|| Arc::clone(&self.secrets));
+        let cookies = match &*lock(&self.in_use) {
+            InUse::None => None,
+            InUse::Configured(secrets) => Some(Arc::clone(secrets)),
+            InUse::Random => Some(Arc::clone(&self.random)),
+        };
         EngineConfig { cookies, ..settings.engine_config() }
     }
 
@@ -80,14 +78,23 @@ impl ServerCookies {
     /// # Errors
     /// Why the secret stays.
     pub(super) fn rotate(&self) -> Result<(), CookieFault> {
-        if !self.on.load(Relaxed) {
-            return Err(CookieFault::Off);
+        match &*lock(&self.in_use) {
+            InUse::None => return Err(CookieFault::Off),
+            InUse::Configured(_) => return Err(CookieFault::Configured),
+            InUse::Random => {}
         }
-        if self.configured.load(Relaxed) {
-            return Err(CookieFault::Configured);
-        }
-        self.secrets.rotate(random().map_err(CookieFault::Random)?);
+        self.random.rotate(random().map_err(CookieFault::Random)?);
         Ok(())
+    }
+}
+
+impl InUse {
+    fn of(settings: &Settings) -> InUse {
+        match settings.server.answers.cookie_secrets() {
+            None => InUse::None,
+            Some(secrets) if secrets.is_empty() => InUse::Random,
+            Some(secrets) => InUse::Configured(Arc::new(CookieSecrets::new(secrets))),
+        }
     }
 }
 
