@@ -18,6 +18,7 @@ use super::resolver::networks::NetworkOr;
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Value, Word, quote};
+use super::views::read_key;
 
 keys! {
     /// What counts for clients in no group.
@@ -105,12 +106,7 @@ impl Value for GroupFrom {
             return reader.text(node, "a MAC address", parse).map(GroupFrom::Mac);
         }
         if let Some(name) = text.strip_prefix("key:") {
-            let parse = |_: &str| {
-                let name =
-                    name.parse::<NameBuf>().map_err(|fault| format!("the name of the key: {fault}"))?;
-                Ok::<_, String>(name.as_name().to_lower())
-            };
-            return reader.text(node, "a key", parse).map(GroupFrom::Key);
+            return read_key(name, node, reader).map(GroupFrom::Key);
         }
         NetworkOr::read(node, reader).map(GroupFrom::Network)
     }

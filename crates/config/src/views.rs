@@ -55,15 +55,10 @@ impl Value for ViewFrom {
         format!("{} or `key:NAME`", <NetworkOr<Clients>>::kind())
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        if node.get_ref().as_str().is_some_and(|text| text.starts_with("key:")) {
-            let parse = |text: &str| {
-                let name = zone_name(text.strip_prefix("key:").unwrap_or(text));
-                name.map(|name| ViewFrom::Key(Box::new(name.as_name().to_lower())))
-                    .map_err(|fault| format!("the name of a key: {fault}"))
-            };
-            return reader.text(node, "a network or \"key:NAME\"", parse);
+        match node.get_ref().as_str().and_then(|text| text.strip_prefix("key:")) {
+            Some(name) => read_key(name, node, reader).map(|key| ViewFrom::Key(Box::new(key))),
+            None => <NetworkOr<Clients>>::read(node, reader).map(ViewFrom::Clients),
         }
-        <NetworkOr<Clients>>::read(node, reader).map(ViewFrom::Clients)
     }
     fn render(&self) -> Option<String> {
         match self {
@@ -71,6 +66,16 @@ impl Value for ViewFrom {
             ViewFrom::Key(key) => Some(quote(&format!("key:{}", key.as_name()))),
         }
     }
+}
+
+/// Reads the name of a TSIG key in `from`.
+pub(super) fn read_key(
+    name: &str,
+    node: &Spanned<DeValue<'_>>,
+    reader: &mut Reader<'_>,
+) -> Option<LowerNameBuf> {
+    let parse = |_: &str| zone_name(name).map_err(|fault| format!("the name of the key: {fault}"));
+    reader.text(node, "a key", parse).map(|name| name.as_name().to_lower())
 }
 
 impl Value for ViewName {

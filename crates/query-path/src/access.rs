@@ -1,10 +1,11 @@
 //! Rules about clients: access control of recursion, groups of clients, views.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
 use transport::{Client, TRANSPORTS, Transport};
-use wire::Prefix;
+use wire::{LowerName, LowerNameBuf, Prefix};
 
 use crate::prefix::{LOOPBACK, PRIVATE, PrefixMasks};
 
@@ -46,6 +47,31 @@ impl fmt::Display for TooManyRules {
     }
 }
 impl std::error::Error for TooManyRules {}
+
+/// Which rules name each TSIG key, bit 0 for the first rule.
+#[derive(Clone, Debug, Default)]
+pub struct KeyMasks(
+    /// The names of keys in wire form and lower case, sorted.
+    Box<[(Box<[u8]>, u64)]>,
+);
+
+impl KeyMasks {
+    /// Compiles the keys of each rule, in the order of the rules. Rules beyond the 64th are left out.
+    pub fn new<'k>(rules: impl IntoIterator<Item = &'k [LowerNameBuf]>) -> Self {
+        let mut masks: BTreeMap<&[u8], u64> = BTreeMap::new();
+        for (number, keys) in rules.into_iter().take(MAX_RULES).enumerate() {
+            keys.iter().for_each(|key| *masks.entry(key.as_lower().as_wire()).or_default() |= 1 << number);
+        }
+        KeyMasks(masks.into_iter().map(|(key, mask)| (key.into(), mask)).collect())
+    }
+
+    /// Returns the rules that name this key. Queries are signed rarely.
+    #[cold]
+    pub fn mask(&self, key: LowerName<'_>) -> u64 {
+        let found = self.0.binary_search_by_key(&key.as_wire(), |(own, _)| own);
+        found.ok().and_then(|at| self.0.get(at)).map_or(0, |(_, mask)| *mask)
+    }
+}
 
 /// Compiled access rules: for every condition a mask of the rules that it does not rule out, bit 0 for the
 /// first rule. The lowest bit set in all masks is the rule that counts.

@@ -12,6 +12,15 @@ use crate::request::{QueryQuestion, Request};
 use crate::rule_note::RuleNote;
 use crate::stats::QueryStats;
 
+/// Facts about a query that are worked out on request, since few queries need them.
+pub trait QueryFacts {
+    /// Whether the name is resolved for the client where a zone in memory delegates it.
+    fn resolves(&self) -> bool;
+
+    /// See [`Asked::apex`].
+    fn apex(&self) -> ZoneName;
+}
+
 /// A query as memory and sources receive it.
 pub struct Asked<'a> {
     /// The message as received.
@@ -28,10 +37,8 @@ pub struct Asked<'a> {
     pub qname: &'a HashedName,
     /// Whether recursion is available to the client.
     pub may_recurse: bool,
-    /// Returns whether the name is resolved for the client where a zone in memory delegates it.
-    pub resolves: &'a dyn Fn() -> bool,
-    /// Returns the zone of the name QNAME that the query is about: [`apex`](Self::apex).
-    pub apex: &'a dyn Fn() -> ZoneName,
+    /// What few queries need.
+    pub facts: &'a dyn QueryFacts,
     /// The TSIG key of the query and the state that signs its reply, if its TSIG is valid.
     pub verified: Option<&'a Verified>,
     /// The counters of the worker that answers.
@@ -44,7 +51,7 @@ impl<'a> Asked<'a> {
     /// Returns the zone of the name QNAME that the query is about: that of the client's view, if it has one
     /// of the name, else the one outside views, whether it exists or not.
     pub fn apex(&self) -> ZoneName {
-        (self.apex)()
+        self.facts.apex()
     }
 
     /// QNAME as the client wrote it.

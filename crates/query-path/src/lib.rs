@@ -88,7 +88,7 @@ mod views;
 mod zone_facts;
 mod zones;
 
-pub use asked::Asked;
+pub use asked::{Asked, QueryFacts};
 pub use chaos::Identity;
 pub use late::{Responder, WorkerState};
 pub use log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role, RuleLog};

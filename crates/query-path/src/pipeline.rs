@@ -33,7 +33,7 @@ use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
 use wire::{Name, NameBuf, Opcode, Rcode, Type, ZoneName};
 
-use crate::asked::Asked;
+use crate::asked::{Asked, QueryFacts};
 use crate::chaos;
 use crate::gate::{self, Stopped};
 use crate::late::{Deferred, Ready, Responder, Settled, Waiting, WorkerState};
@@ -398,6 +398,23 @@ enum Disposition {
     Deferred,
 }
 
+impl<M: Memory> QueryFacts for QueryContext<'_, M> {
+    #[cold]
+    fn resolves(&self) -> bool {
+        let Case { request, qname, may_recurse, view, .. } = self.case;
+        let (Route::Memory(_), Some(question)) = (self.case.route, request.question) else { return false };
+        let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse, view: *view };
+        *may_recurse
+            && request.header.recursion_desired()
+            && self.round.shared.memory.resolves(&lookup_key, self.frame.client)
+    }
+
+    #[cold]
+    fn apex(&self) -> ZoneName {
+        self.round.shared.memory.apex(self.case.view, &self.case.qname)
+    }
+}
+
 impl<M: Memory> QueryContext<'_, M> {
     /// Decides the query, and finishes the reply: OPT, TSIG, counters, query log.
     #[inline]
@@ -432,9 +449,7 @@ impl<M: Memory> QueryContext<'_, M> {
         let (Route::Memory(index), Some(question)) = (self.case.route, self.frame.request.question) else {
             return self.decide_beyond(b);
         };
-        let resolves = || self.resolves();
-        let apex = || self.apex();
-        let asked = self.asked(question, &resolves, &apex);
+        let asked = self.asked(question);
         match self.round.shared.memory.answer(
             &self.round.locations[usize::from(index)].location,
             &asked,
@@ -470,9 +485,7 @@ impl<M: Memory> QueryContext<'_, M> {
     #[cold]
     #[inline(never)]
     fn decide_rare(&self, b: &mut Builder<'_>) -> Disposition {
-        let resolves = || self.resolves();
-        let apex = || self.apex();
-        let asked = |question| self.asked(question, &resolves, &apex);
+        let asked = |question| self.asked(question);
         let answered = match (self.case.route, self.frame.request.question) {
             (Route::Stopped(Stopped::Truncated), _) => {
                 b.flags(|header| header.set_truncated(true));
@@ -494,12 +507,7 @@ impl<M: Memory> QueryContext<'_, M> {
     }
 
     #[inline]
-    fn asked<'l>(
-        &'l self,
-        question: QueryQuestion,
-        resolves: &'l dyn Fn() -> bool,
-        apex: &'l dyn Fn() -> ZoneName,
-    ) -> Asked<'l> {
+    fn asked(&self, question: QueryQuestion) -> Asked<'_> {
         let ReplyFrame { request, packet, client, may_recurse, .. } = self.frame;
         let verified = self.signed.and_then(Signature::verified);
         let Round { account, received, .. } = *self.round;
@@ -512,8 +520,7 @@ impl<M: Memory> QueryContext<'_, M> {
             question,
             qname,
             may_recurse,
-            resolves,
-            apex,
+            facts: self,
             verified,
             stats,
             rule,
@@ -535,23 +542,6 @@ impl<M: Memory> QueryContext<'_, M> {
             frame.may_recurse && frame.request.header.recursion_desired() && frame.signed.is_none();
         let deferred = || Deferred { packet: frame.packet.into(), to: self.way_back(), received };
         is_asked && self.round.account.put_off(deferred)
-    }
-
-    /// Whether a name that a zone in memory delegates is resolved for the client.
-    #[cold]
-    fn resolves(&self) -> bool {
-        let Case { request, qname, may_recurse, view, .. } = self.case;
-        let (Route::Memory(_), Some(question)) = (self.case.route, request.question) else { return false };
-        let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse, view: *view };
-        *may_recurse
-            && request.header.recursion_desired()
-            && self.round.shared.memory.resolves(&lookup_key, self.frame.client)
-    }
-
-    /// Returns the zone of the name QNAME that the query is about.
-    #[cold]
-    fn apex(&self) -> ZoneName {
-        self.round.shared.memory.apex(self.case.view, &self.case.qname)
     }
 
     /// Passes the query to the source for this operation.

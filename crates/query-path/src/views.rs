@@ -11,7 +11,7 @@ use transport::Client;
 use wire::{LowerName, LowerNameBuf, ViewName, ZoneName};
 use zone::catalog::{Catalog, ZoneEntry};
 
-use crate::access::{Access, AccessAction, AccessRule, TooManyRules};
+use crate::access::{Access, AccessAction, AccessRule, KeyMasks, TooManyRules};
 
 /// The clients of one view. All of its conditions must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +51,7 @@ impl ViewNumber {
 pub struct ViewClients {
     names: Box<[ViewName]>,
     access: Access,
-    /// For each key the views that name it, bit 0 for the first view. Sorted by name.
-    keys: Box<[(Box<[u8]>, u64)]>,
+    keys: KeyMasks,
 }
 
 impl ViewClients {
@@ -66,17 +65,7 @@ impl ViewClients {
             .map(|rule| AccessRule { action: AccessAction::Allow, ..rule.clients.clone() })
             .collect();
         let access = Access::new(&clients)?;
-        let mut names: Vec<&[u8]> =
-            rules.iter().flat_map(|rule| &rule.keys).map(|key| key.as_lower().as_wire()).collect();
-        names.sort_unstable();
-        names.dedup();
-        let mask = |name: &[u8]| {
-            let named = (0u64..).zip(rules);
-            let named =
-                named.filter(|(_, rule)| rule.keys.iter().any(|key| key.as_lower().as_wire() == name));
-            named.fold(0, |mask, (number, _)| mask | 1u64 << number)
-        };
-        let keys = names.into_iter().map(|name| (name.into(), mask(name))).collect();
+        let keys = KeyMasks::new(rules.iter().map(|rule| &*rule.keys));
         Ok(ViewClients { names: rules.iter().map(|rule| rule.name.clone()).collect(), access, keys })
     }
 
@@ -84,7 +73,7 @@ impl ViewClients {
     /// names the key, or else the first one that names the client's address, of those whose other conditions
     /// hold.
     pub fn of(&self, client: &Client, key: Option<LowerName<'_>>) -> ViewNumber {
-        let by_key = key.map_or(0, |key| self.naming(key) & self.access.fitting_elsewhere(client));
+        let by_key = key.map_or(0, |key| self.keys.mask(key) & self.access.fitting_elsewhere(client));
         let fits = if by_key != 0 { by_key } else { self.access.fitting(client) };
         ViewNumber(if fits == 0 { 0 } else { fits.trailing_zeros() as u8 + 1 })
     }
@@ -97,12 +86,6 @@ impl ViewClients {
     /// Returns the name of a view.
     pub fn name(&self, view: ViewNumber) -> Option<&ViewName> {
         self.names.get(usize::from(view.0).checked_sub(1)?)
-    }
-
-    /// Returns the views that name this key.
-    fn naming(&self, key: LowerName<'_>) -> u64 {
-        let found = self.keys.binary_search_by_key(&key.as_wire(), |(name, _)| name).ok();
-        found.and_then(|at| self.keys.get(at)).map_or(0, |(_, mask)| *mask)
     }
 }
 

@@ -262,7 +262,7 @@ impl Memory for Zones {
             dnssec_ok: asked.request.dnssec_ok(),
             catalog,
             key: catalog.key(),
-            resolves: asked.resolves,
+            resolves: &|| asked.facts.resolves(),
             max_chain: self.config.max_chain,
             hashing: HashingLimit { now: asked.received, rounds_per_second: self.config.nsec3_rounds },
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cache::{Freshness, Hit, Key, Lead, Lookup};
 use policy::{Match, PolicyQuery, Rewrites, SourceId, TriggerKind};
+use query_path::access::AccessAction;
 use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal, RuleAction, RuleNote};
 use resolver::{ClientPrefix, Partition, QueryKey};
 use transport::Client;
@@ -18,7 +19,6 @@ use crate::message::ReplyOptions;
 use crate::rpz::{PolicyZone, RpzOrder, noted_trigger};
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
-use query_path::access::AccessAction;
 
 /// The cache; empty if recursive service is off.
 #[derive(Clone)]
@@ -298,7 +298,7 @@ fn policy_query<'q>(asked: &Asked<'q>) -> PolicyQuery<'q> {
 /// Returns the client of a query, as groups see it.
 #[inline]
 pub(crate) fn rule_client<'q>(asked: &Asked<'q>) -> GroupClient<'q> {
-    GroupClient { client: asked.client, key: asked.verified.map(|verified| verified.key().name().as_name()) }
+    GroupClient { client: asked.client, key: asked.verified.map(|verified| verified.key().name()) }
 }
 
 /// Answers a query with the answer of lists, if no lookup is needed.

@@ -1,10 +1,9 @@
 //! Groups of clients: which response policy zones and lists count for each client.
 
 use policy::{GroupFacts, SourceMask};
+use query_path::access::{Access, AccessRule, KeyMasks, TooManyRules};
 use transport::Client;
-use wire::{LowerNameBuf, Name};
-
-use query_path::access::{Access, AccessRule, TooManyRules};
+use wire::{LowerName, LowerNameBuf};
 
 /// A group of clients and the sources of rules that count for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub struct GroupClient<'q> {
     /// Its address and transport.
     pub client: &'q Client,
     /// The TSIG key that signed its query.
-    pub key: Option<Name<'q>>,
+    pub key: Option<LowerName<'q>>,
 }
 
 /// What counts for a client.
@@ -42,8 +41,7 @@ pub struct GroupView<'g> {
 #[derive(Clone, Debug)]
 pub struct ClientGroups {
     clients: Access,
-    /// TSIG keys, each with the bits of its groups.
-    keys: Box<[(LowerNameBuf, u64)]>,
+    keys: KeyMasks,
     groups: Box<[(SourceMask, GroupFacts)]>,
     others: SourceMask,
 }
@@ -56,17 +54,9 @@ impl ClientGroups {
     pub fn new(groups: &[ClientGroup], others: SourceMask) -> Result<Self, TooManyRules> {
         let clients: Vec<AccessRule> = groups.iter().map(|group| group.clients.clone()).collect();
         let clients = Access::new(&clients)?;
-        let mut keys: Vec<(LowerNameBuf, u64)> = Vec::new();
-        for (number, group) in groups.iter().enumerate() {
-            for key in &group.keys {
-                match keys.iter_mut().find(|(other, _)| other == key) {
-                    Some((_, bits)) => *bits |= 1 << number,
-                    None => keys.push((*key, 1 << number)),
-                }
-            }
-        }
+        let keys = KeyMasks::new(groups.iter().map(|group| &*group.keys));
         let groups = groups.iter().map(|group| (group.sources, group.facts.clone())).collect();
-        Ok(ClientGroups { clients, keys: keys.into(), groups, others })
+        Ok(ClientGroups { clients, keys, groups, others })
     }
 
     /// The sources for clients in no group.
@@ -77,21 +67,11 @@ impl ClientGroups {
     /// Returns what counts for a client.
     #[inline]
     pub fn of(&self, GroupClient { client, key }: GroupClient<'_>) -> GroupView<'_> {
-        let by_key = match key {
-            Some(key) => self.by_key(key),
-            None => 0,
-        };
+        let by_key = key.map_or(0, |key| self.keys.mask(key));
         match self.clients.first(client, by_key).and_then(|number| self.groups.get(number)) {
             Some((sources, facts)) => GroupView { sources, facts: Some(facts) },
             None => GroupView { sources: &self.others, facts: None },
         }
-    }
-
-    /// Returns the bits of the groups of a TSIG key. Queries are signed rarely, and the keys are few.
-    #[cold]
-    fn by_key(&self, key: Name<'_>) -> u64 {
-        let found = self.keys.iter().find(|(own, _)| own.as_name() == key);
-        found.map_or(0, |(_, bits)| *bits)
     }
 
     /// Keeps these sources only, of all groups.
@@ -104,11 +84,11 @@ impl ClientGroups {
 #[cfg(test)]
 mod tests {
     use policy::SourceId;
+    use query_path::access::AccessAction;
     use transport::Transport;
     use wire::NameBuf;
 
     use super::*;
-    use query_path::access::AccessAction;
 
     fn name(text: &str) -> NameBuf {
         text.parse().expect("a name")
@@ -138,8 +118,8 @@ mod tests {
                 local: ([127, 0, 0, 1], 53).into(),
                 transport: Transport::Udp,
             };
-            let key = key.map(name);
-            let key = key.as_ref().map(NameBuf::as_name);
+            let key = key.map(|text| name(text).as_name().to_lower());
+            let key = key.as_ref().map(LowerNameBuf::as_lower);
             groups.of(GroupClient { client: &client, key }).facts.map(|facts| facts.name.clone())
         };
         let named = |name: &str| Some(name.to_owned());

@@ -16,7 +16,7 @@ pub(crate) struct RewriteState {
     /// The client.
     pub(crate) client: Client,
     /// The TSIG key that signed its query.
-    pub(crate) key: Option<Box<NameBuf>>,
+    pub(crate) key: Option<Box<LowerNameBuf>>,
     /// Whether no further rule applies: one has rewritten the answer, or exempts the query.
     pub(crate) is_over: bool,
     /// Whether a rule has rewritten the answer.
@@ -69,7 +69,7 @@ impl RewriteState {
 
     /// The client, as groups see it.
     pub(crate) fn rule_client(&self) -> GroupClient<'_> {
-        GroupClient { client: &self.client, key: self.key.as_deref().map(NameBuf::as_name) }
+        GroupClient { client: &self.client, key: self.key.as_deref().map(LowerNameBuf::as_lower) }
     }
 
     /// Returns a message with the SOA record of the zone whose alias leads to its answer, if there is one.
