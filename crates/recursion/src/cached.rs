@@ -122,7 +122,8 @@ impl On {
         let Some(lists) = &policy.lists else { return (entry, None, Gate::Open) };
         let GroupView { sources, facts } = lists.group_of(rule_client(asked));
         let query = PolicyQuery { group: facts, ..policy_query(asked) };
-        match policy.gate(&query, sources, query.qtype, asked.question.qclass) {
+        let partition = policy.partition_of(asked.client);
+        match policy.gate(&query, sources, partition, asked.question.qclass) {
             Gate::Rpz(rule) if policy.exempts(&rule, sources, asked.request.dnssec_ok()) => {
                 (entry, Some((rule.rule.source, rule.trigger)), Gate::Open)
             }
@@ -189,9 +190,10 @@ impl Memory for Cached {
             if lists.depends_on_client() {
                 return Some(CacheLocation(Found::ByClient(entry())));
             }
-            let (qtype, sources) = (question.qtype, lists.sources());
-            let query = PolicyQuery { name: qname, qtype, client: None, group: None };
-            match policy.gate(&query, sources, qtype, question.qclass) {
+            let sources = lists.sources();
+            let query = PolicyQuery { name: qname, qtype: question.qtype, client: None, group: None };
+            // Names that are special-use for some groups alone are not in the cache of all.
+            match policy.gate(&query, sources, Partition::SHARED, question.qclass) {
                 Gate::Open => {}
                 Gate::Blocked(blocked) => return Some(CacheLocation(Found::Blocked(blocked))),
                 Gate::Rpz(rule) if policy.exempts(&rule, sources, request.dnssec_ok()) => {

@@ -79,7 +79,7 @@ impl Service {
         let query = query_state.policy_query(&hashed, qtype, facts);
         let is_asked = name == query_state.asked.name;
         lists.count_disabled(&query);
-        match policy.gate(&query, sources, qtype, qclass) {
+        match policy.gate(&query, sources, query_state.partition, qclass) {
             Gate::Open => None,
             Gate::Rpz(rule) if lists.must_wait(&rule, sources, dnssec_ok) => None,
             Gate::Rpz(rule) => self.apply(lists, query_state, &rule, name, None),

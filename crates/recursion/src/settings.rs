@@ -9,8 +9,8 @@ use policy::{Decision, Match, PolicyQuery, Rewrites, SourceMask};
 use resolver::Partition;
 use transport::Client;
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
+use wire::Class;
 use wire::hash::HashKey;
-use wire::{Class, Type};
 
 use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::{CacheViews, Domain};
@@ -160,13 +160,13 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// Returns the rule that decides about a query, of these sources. Local names are the operator's own;
-    /// `qtype` and `qclass` are those of the query.
+    /// `partition` is that of the client, `qclass` that of the query.
     #[inline]
     pub(crate) fn gate(
         &self,
         query: &PolicyQuery<'_>,
         sources: &SourceMask,
-        qtype: Type,
+        partition: Partition,
         qclass: Class,
     ) -> Gate {
         let Some(lists) = &self.lists else { return Gate::Open };
@@ -178,7 +178,8 @@ impl Policy {
             (None, None, Some(blocked)) => Gate::Blocked(blocked),
             (None, None, None) => return Gate::Open,
         };
-        let is_ours = qclass == Class::IN && !self.local.is_local(query.name, qtype, qclass);
+        // A special-use name is answered here, unless the client's group has it forwarded.
+        let is_ours = qclass == Class::IN && !self.local(partition).is_local(query.name, query.qtype, qclass);
         if is_ours { gate } else { Gate::Open }
     }
 

@@ -139,3 +139,29 @@ fn a_reload_takes_the_rule_from_the_group_and_gives_it_back() {
     assert!(fault.contains("there is no [[policy.group]] named `stuff`"), "{fault}");
     assert_eq!(both(), ["192.0.2.81", "10.0.0.81"], "the rules before stay");
 }
+
+/// A list did not block a special-use name for the group that has it forwarded: the name counted as local.
+#[test]
+fn lists_block_special_use_names_that_a_group_has_forwarded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let zone = "$TTL 60\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.0.0.1\nads A 10.0.0.2\nwww A 10.0.0.3\n";
+    fs::write(folder.path().join("test"), zone).expect("written");
+    let inside = Server::start_in(folder, "", "[[zone]]\nname = \"test\"\nfile = \"test\"\n");
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("ads"), "ads.test\n").expect("written");
+    let config = format!(
+        "[resolver]\nvalidate = false\niterate = false\nclient-timeout = \"60s\"\n\
+         [[resolver.access]]\nfrom = [\"loopback\"]\n\
+         [[policy.group]]\nname = \"staff\"\nfrom = [\"{STAFF}\"]\n\
+         [[policy.list]]\nname = \"ads\"\nfile = \"ads\"\nanswer = [\"192.0.2.99\"]\n\
+         [[resolver.forward]]\ndomain = \"test\"\ngroups = [\"staff\"]\nservers = [{}]\n",
+        written(inside.address),
+    );
+    let server = Server::start_in(folder, "", &config);
+    for _ in 0..2 {
+        assert_eq!(says(&server, STAFF, &["www.test"]), "10.0.0.3");
+        assert_eq!(says(&server, STAFF, &["ads.test"]), "192.0.2.99");
+        // For all others the name does not exist (RFC 6761 §6.2), whatever lists say.
+        assert_eq!(says(&server, GUEST, &["ads.test"]), "NXDOMAIN");
+    }
+}
