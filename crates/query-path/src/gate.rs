@@ -89,7 +89,7 @@ pub(crate) fn cookie(
     client: &Client,
     config: &EngineConfig,
 ) -> Option<Stopped> {
-    let required = config.cookies_required_from.as_ref()?;
+    let required = config.cookies.as_ref().and(config.cookies_required_from.as_ref())?;
     let is_free = client.transport.is_stream()
         || request.fault.is_some()
         || request.header.opcode() != Opcode::QUERY

@@ -13,8 +13,6 @@
 //! for each query   answer          which may use results of the passes
 //! ```
 
-use std::sync::Arc;
-
 use transfer::tsig::TsigKey;
 use transport::Client;
 use wire::edns::ErrorInfo;
@@ -78,14 +76,13 @@ pub trait Memory: Clone + Send + Sync + 'static {
         false
     }
 
-    /// Returns the view that a client's query is in. `client` returns its address and transport; `key` has
-    /// signed the query.
-    #[inline]
-    fn view(
-        &self,
-        client: impl FnOnce() -> Client,
-        key: impl FnOnce() -> Option<Arc<TsigKey>>,
-    ) -> ViewNumber {
+    /// Whether there are views. If not, no query is in one.
+    fn has_views(&self) -> bool {
+        false
+    }
+
+    /// Returns the view that a client's query is in. `key` has signed the query.
+    fn view(&self, client: &Client, key: Option<&TsigKey>) -> ViewNumber {
         let _ = (client, key);
         ViewNumber::OUTSIDE
     }
@@ -173,12 +170,11 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     }
 
     /// The first kind has the zones.
-    #[inline]
-    fn view(
-        &self,
-        client: impl FnOnce() -> Client,
-        key: impl FnOnce() -> Option<Arc<TsigKey>>,
-    ) -> ViewNumber {
+    fn has_views(&self) -> bool {
+        self.first.has_views()
+    }
+
+    fn view(&self, client: &Client, key: Option<&TsigKey>) -> ViewNumber {
         self.first.view(client, key)
     }
 

@@ -62,6 +62,7 @@ struct Case {
     route: Route,
     /// Whether recursion is available to the client.
     may_recurse: bool,
+    /// Set for each query if there are views, and otherwise that of no view.
     view: ViewNumber,
     /// Of the last query with TSIG in this slot of the batch.
     signature: Option<Box<Signature>>,
@@ -72,6 +73,18 @@ impl Case {
     #[inline]
     fn signed(&self) -> Option<&Signature> {
         self.request.tsig_at.and(self.signature.as_deref())
+    }
+
+    /// Decides what depends on the client, where anything does: whether it needs a cookie, and its view.
+    #[inline(never)]
+    fn decide_by_client<M: Memory>(&mut self, shared: &Shared<M>, packet: &[u8], client: &Client) {
+        let signed = self.signed();
+        let stopped = gate::cookie(&self.request, signed, packet, client, &shared.config);
+        let key = signed.and_then(Signature::verified).map(|verified| &**verified.key());
+        self.view = shared.memory.view(client, key);
+        if let Some(stopped) = stopped {
+            self.route = Route::Stopped(stopped);
+        }
     }
 }
 
@@ -184,6 +197,7 @@ impl<M: Memory> Worker<M> {
         // changed.
         if !Arc::ptr_eq(&now, &self.shared) {
             self.shared = arc_swap::Guard::into_inner(now);
+            self.cases.iter_mut().for_each(|case| case.view = ViewNumber::OUTSIDE);
         }
     }
 
@@ -210,15 +224,10 @@ impl<M: Memory> Worker<M> {
             case.signature = Some(Box::new(Signature::of(packet, at, &shared.keys)));
         }
         case.route = Route::of(&case.request, case.signed(), &shared.sources);
-        if shared.needs_cookies
-            && let Some(stopped) =
-                gate::cookie(&case.request, case.signed(), packet, &client(), &shared.config)
-        {
-            case.route = Route::Stopped(stopped);
+        if shared.by_client {
+            case.decide_by_client(shared, packet, &client());
         }
-        case.may_recurse = shared.memory.offers_recursion(&client);
-        let key = || Some(Arc::clone(case.signed()?.verified()?.key()));
-        case.view = shared.memory.view(&client, key);
+        case.may_recurse = shared.memory.offers_recursion(client);
         if let Some(question) = case.request.question {
             case.qname.set(shared.memory.key(), question.name(packet));
             if case.route.is_for_memory() {
@@ -430,8 +439,8 @@ impl<M: Memory> QueryContext<'_, M> {
             Disposition::Deferred => return Outcome::Pending,
             Disposition::Other(outcome) => return self.unanswered(outcome),
         };
-        if let Some(rule) = &self.rule.get() {
-            count_rule(shared, &self.frame, rule);
+        if let Some(rule) = self.rule.get() {
+            count_rule(shared, &self.frame, &rule);
         }
         self.note(answered);
         let reply = self.frame.end(&mut b, question_only, answered, &account.stats, || self.facts());

@@ -163,10 +163,7 @@ impl Request {
         // The sections of a message with an unknown opcode need not be well-formed.
         if matches!(header.opcode(), Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
             self.fault = match (body, &self.edns) {
-                (Err(Malformed), Some(_)) if parser.at_end() && self.asks_for_a_cookie() => {
-                    Some(QueryFault::CookieOnly)
-                }
-                (Err(Malformed), _) => Some(QueryFault::Format),
+                (Err(Malformed), _) => Some(self.malformed(parser.at_end())),
                 (Ok(()), Some(client)) if client.version > 0 => Some(QueryFault::Version),
                 _ => None,
             };
@@ -195,12 +192,14 @@ impl Request {
         if parser.at_end() { Ok(()) } else { Err(Malformed) }
     }
 
-    /// Whether this is a query without a question, with OPT and a cookie alone.
+    /// Returns the fault of a message that is not as its header requires, or has not one question.
     #[cold]
-    fn asks_for_a_cookie(&self) -> bool {
-        self.header.opcode() == Opcode::QUERY
+    fn malformed(&self, is_read_to_its_end: bool) -> QueryFault {
+        let asks_for_a_cookie = is_read_to_its_end
+            && self.header.opcode() == Opcode::QUERY
             && self.header.counts() == [0, 0, 0, 1]
-            && self.edns.is_some_and(|client| client.version == 0 && client.has_cookie())
+            && self.edns.is_some_and(|client| client.version == 0 && client.has_cookie());
+        if asks_for_a_cookie { QueryFault::CookieOnly } else { QueryFault::Format }
     }
 
     /// Returns what of the packet the reply needs later: header, question and cookie. This request then

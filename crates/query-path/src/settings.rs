@@ -86,8 +86,9 @@ pub(crate) struct Shared<M> {
     pub(crate) sources: Sources,
     pub(crate) keys: Arc<TsigKeys>,
     pub(crate) config: Arc<EngineConfig>,
-    /// Whether some clients need a cookie.
-    pub(crate) needs_cookies: bool,
+    /// Whether the route or the view of a query may depend on its client: some clients need a cookie, or
+    /// there are views.
+    pub(crate) by_client: bool,
     pub(crate) log: Option<Arc<dyn QueryLog>>,
     pub(crate) failures: Option<Arc<dyn FailureLog>>,
     pub(crate) rules: Option<Arc<dyn RuleLog>>,
@@ -100,7 +101,7 @@ impl<M: Clone> Clone for Shared<M> {
             sources: self.sources.clone(),
             keys: Arc::clone(&self.keys),
             config: Arc::clone(&self.config),
-            needs_cookies: self.needs_cookies,
+            by_client: self.by_client,
             log: self.log.clone(),
             failures: self.failures.clone(),
             rules: self.rules.clone(),
@@ -112,9 +113,9 @@ impl<M: Memory> Engine<M> {
     /// Returns an engine that answers from `memory`, and asks `sources` for other names and operations.
     pub fn new(memory: M, sources: Sources, config: EngineConfig) -> Self {
         let (keys, log, failures, rules) = (Arc::default(), None, None, None);
-        let needs_cookies = config.needs_cookies();
+        let by_client = config.needs_cookies() || memory.has_views();
         let config = Arc::new(config);
-        let shared = Shared { memory, sources, keys, config, needs_cookies, log, failures, rules };
+        let shared = Shared { memory, sources, keys, config, by_client, log, failures, rules };
         Engine { shared: ArcSwap::from_pointee(shared) }
     }
 
@@ -126,6 +127,7 @@ impl<M: Memory> Engine<M> {
         self.shared.rcu(|old| {
             let mut new = Shared::clone(old);
             change(&mut new);
+            new.by_client = new.config.needs_cookies() || new.memory.has_views();
             new
         });
     }
@@ -143,11 +145,8 @@ impl<M: Memory> Engine<M> {
 
     /// Replaces the settings from the next batch on.
     pub fn set_config(&self, config: EngineConfig) {
-        let (needs_cookies, config) = (config.needs_cookies(), Arc::new(config));
-        self.change(|shared| {
-            shared.config = Arc::clone(&config);
-            shared.needs_cookies = needs_cookies;
-        });
+        let config = Arc::new(config);
+        self.change(|shared| shared.config = Arc::clone(&config));
     }
 
     /// Changes the sources from the next batch on. `change` runs again if another thread changes the shared

@@ -57,10 +57,13 @@ impl Zones {
     /// Returns the zones for queries in a view.
     #[inline]
     fn of(&self, view: ViewNumber) -> &Catalog {
-        match &self.views {
-            None => &self.catalog,
-            Some(views) => views.catalog(view).unwrap_or(&self.catalog),
-        }
+        if view == ViewNumber::OUTSIDE { &self.catalog } else { self.of_view(view) }
+    }
+
+    /// Not inlined: a server without views does not pay for its length.
+    #[inline(never)]
+    fn of_view(&self, view: ViewNumber) -> &Catalog {
+        self.views.as_ref().and_then(|views| views.catalog(view)).unwrap_or(&self.catalog)
     }
 
     /// Returns the zones that a location is in.
@@ -184,16 +187,13 @@ impl Memory for Zones {
         self.catalog.key()
     }
 
-    #[inline]
-    fn view(
-        &self,
-        client: impl FnOnce() -> Client,
-        key: impl FnOnce() -> Option<Arc<TsigKey>>,
-    ) -> ViewNumber {
-        match &self.views {
-            None => ViewNumber::OUTSIDE,
-            Some(views) => views.clients().of(&client(), key().as_ref().map(|key| key.name())),
-        }
+    fn has_views(&self) -> bool {
+        self.views.is_some()
+    }
+
+    fn view(&self, client: &Client, key: Option<&TsigKey>) -> ViewNumber {
+        let views = self.views.as_ref();
+        views.map_or(ViewNumber::OUTSIDE, |views| views.clients().of(client, key.map(TsigKey::name)))
     }
 
     fn apex(&self, view: ViewNumber, qname: &HashedName) -> ZoneName {
