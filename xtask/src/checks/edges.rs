@@ -60,9 +60,10 @@ const ROWS: &[Row] = &[
     Row { name: "migrate", ours: &["wire"], theirs: Only(&["saphyr-parser", "toml"]) },
     Row {
         name: "query-path",
-        ours: &["wire", "transport", "zone", "authority", "transfer", "cookies"],
+        ours: &["wire", "transport", "zone", "authority", "transfer", "cookies", "rate-limits"],
         theirs: Only(&["arc-swap"]),
     },
+    Row { name: "rate-limits", ours: &["prefetch"], theirs: Only(&["bytemuck"]) },
     Row {
         name: "recursion",
         ours: &["wire", "transport", "validator", "policy", "cache", "resolver", "query-path"],
