@@ -7,6 +7,7 @@
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
+//! | `rate_limits` | `[rate-limits]` | `query-path` |
 //! | `views` | `[[view]]`, `[[zone]]` | `query-path`, `zones` of `zone-manager` |
 //! | `peers` | `[[zone]]`, `[template.X]` | `secondaries` of `zone-manager` |
 //! | `catalogs` | `[[zone]]` | `zones::membership` of `zone-manager` |
@@ -44,6 +45,7 @@ pub mod peers;
 pub mod policy_groups;
 pub mod policy_zones;
 pub mod privileges;
+pub mod rate_limits;
 pub mod reference;
 pub mod reloading;
 pub mod report;
@@ -71,6 +73,7 @@ use log::LogSection;
 use metrics::MetricsSection;
 use policy_groups::{GroupsConfig, PolicyGroup, PolicySchedule};
 use policy_zones::{PolicyZoneBlock, PolicyZonesConfig};
+use rate_limits::RateLimitSection;
 use report::Diagnostic;
 use resolver::{AccessBlock, Forward, InnerRules, RecursiveConfig, ResolverSection, Stub};
 use server::ServerSection;
@@ -105,6 +108,8 @@ pub struct Settings {
     pub listens: Vec<At<Listen>>,
     /// Every `[[view]]`.
     pub views: Vec<At<ViewBlock>>,
+    /// `[rate-limits]`.
+    pub rate_limits: At<RateLimitSection>,
     /// `[transfers]`.
     pub transfers: At<TransfersSection>,
     /// Every `[[tsig-key]]`.
@@ -146,6 +151,7 @@ impl Default for Settings {
             server: At::default(),
             listens: vec![At::default()],
             views: Vec::new(),
+            rate_limits: At::default(),
             transfers: At::default(),
             tsig_keys: Vec::new(),
             updates: At::default(),
@@ -168,12 +174,13 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 21] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 22] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
             listens,
             views,
+            rate_limits,
             transfers,
             tsig_keys,
             updates,
@@ -197,6 +204,7 @@ impl Configuration {
             zones,
             templates,
             views,
+            rate_limits,
             transfers,
             tsig_keys,
             updates,
@@ -272,6 +280,7 @@ impl Settings {
             server,
             listens,
             views,
+            rate_limits,
             transfers,
             tsig_keys,
             updates,
@@ -292,6 +301,7 @@ impl Settings {
         adopt(&mut self.server, server, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
         adopt_blocks(&mut self.views, views, &mut pending);
+        adopt(&mut self.rate_limits, rate_limits, &mut pending);
         adopt(&mut self.transfers, transfers, &mut pending);
         adopt_blocks(&mut self.tsig_keys, tsig_keys, &mut pending);
         adopt(&mut self.updates, updates, &mut pending);

@@ -20,7 +20,7 @@ One TOML file, named with `nomen serve --config FILE`. Without it nomen serves a
 - Durations are written with units: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"1d\"`.
 - Sizes are written in bytes or with units: `4096`, `\"64KiB\"`, `\"512MiB\"`, `\"2GiB\"`.
 - `include = [\"conf.d/*.toml\"]` at the top of a file reads more files; `*` and `?` are wildcards in the file
-  name. Each single section (`[server]`, `[transfers]`, `[updates]`, `[resolver]`, `[policy]`, `[control]`, \
+  name. Each single section (`[server]`, `[rate-limits]`, `[transfers]`, `[updates]`, `[resolver]`, `[policy]`, `[control]`, \
   `[metrics]`, `[log]`, `[dnstap]`) may be in one file
   only; blocks such as `[[zone]]` and `[[resolver.forward]]` may be in any.
 

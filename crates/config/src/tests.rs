@@ -293,6 +293,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         server,
         listens,
         views,
+        rate_limits,
         transfers,
         tsig_keys,
         updates,
@@ -310,7 +311,9 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         log,
         dnstap,
     } = settings;
-    let mut all = [of(&**server), of(&**transfers), of(&**updates), of(&**control), of(&**log)].concat();
+    let mut all =
+        [of(&**server), of(&**rate_limits), of(&**transfers), of(&**updates), of(&**control), of(&**log)]
+            .concat();
     all.extend(tsig_keys.iter().flat_map(|key| of(&**key)));
     all.extend(views.iter().flat_map(|view| of(&**view)));
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));

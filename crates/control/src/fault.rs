@@ -137,6 +137,8 @@ pub(crate) enum CommandFault {
     NoSuchGroup(String),
     /// Nothing counts what is blocked most.
     NoTop,
+    /// Networks that are limited are not counted.
+    NoLimitsTop,
     /// There is no block list of this name.
     NoSuchList(String),
     /// Some block lists could not be fetched or read; the outcomes of all.
@@ -227,6 +229,7 @@ impl fmt::Display for CommandFault {
                 write!(f, "the list {name} cannot be used: {}: {fault}", file.display())
             }
             Self::NoTop => f.write_str("`top` of [policy] is 0: blocked queries are not counted by name"),
+            Self::NoLimitsTop => f.write_str("`top` of [rate-limits] is 0: limited networks are not counted"),
             Self::NoSuchGroup(name) => write!(f, "there is no group {name}"),
             Self::NoSuchList(name) => write!(f, "there is no list {name}"),
             Self::NotRefreshed { failed, .. } => write!(f, "lists that cannot be refreshed: {failed}"),

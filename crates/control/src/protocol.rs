@@ -267,6 +267,14 @@ pub enum ControlCommand {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         hour: bool,
     },
+    /// Report which networks are limited most.
+    LimitsTop {
+        /// How many.
+        count: usize,
+        /// In the last hour instead of since the start.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        hour: bool,
+    },
     /// Report which rule of the policy zones and lists decides about a name.
     PolicyTest {
         /// The name.
@@ -437,6 +445,7 @@ mod tests {
             Verb::PolicyRefresh { list: Some(name()) },
             Verb::PolicyPause { group: name(), time: Some("10m".into()) },
             Verb::PolicyTop { by: TopKind::RuleSource, count: 10, hour: true },
+            Verb::LimitsTop { count: 10, hour: true },
             Verb::PolicyTest { name: name(), client: None, rtype: None },
             Verb::PolicyTest {
                 name: name(),

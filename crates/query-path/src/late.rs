@@ -17,6 +17,7 @@ use wire::{Name, NameBuf};
 
 use crate::log::Role;
 use crate::refusal::{Answered, Refusal};
+use crate::reply_limits::LimitPace;
 use crate::request::Request;
 use crate::rule_note::RuleNote;
 use crate::signature::Signature;
@@ -28,6 +29,7 @@ use crate::zone_facts::ZoneFacts;
 pub struct WorkerState {
     /// The worker's counters.
     pub stats: QueryStats,
+    pub(crate) limit_pace: LimitPace,
     pub(crate) ready: LateQueue<Ready>,
     put_off: Mutex<VecDeque<Deferred>>,
 }
@@ -45,7 +47,12 @@ pub(crate) struct Deferred {
 impl WorkerState {
     /// Returns the state of a new worker. `waker` wakes the worker when late answers are ready.
     pub fn new(waker: Waker) -> Self {
-        WorkerState { stats: QueryStats::default(), ready: LateQueue::new(waker), put_off: Mutex::default() }
+        WorkerState {
+            stats: QueryStats::default(),
+            limit_pace: LimitPace::default(),
+            ready: LateQueue::new(waker),
+            put_off: Mutex::default(),
+        }
     }
 
     /// Defers a query, unless [`MOST_PUT_OFF`] are deferred. Returns whether the query is deferred.

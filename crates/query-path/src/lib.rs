@@ -28,6 +28,7 @@
 //! | `prefix`, [`access`], `views` | tables of address prefixes; rules about clients; the zones of some clients |
 //! | `chaos`, `refusal` | answers for class CH; all refusals |
 //! | `tail`, `rotation` | parts common to all replies; rotation of addresses |
+//! | `reply_limits`, `limiting` | limits on replies to networks, and their application to a reply |
 //! | `signature` | verifies signed queries and signs their replies |
 //! | [`late`] | state of queries whose answer is pending, and the queue back to their worker |
 //! | `log` | the traits of query logs, which receive each whole query before its reply, and each reply; and of failure logs: SERVFAIL and invalid TSIG |
@@ -70,11 +71,13 @@ mod asked;
 mod chaos;
 mod gate;
 pub mod late;
+mod limiting;
 mod log;
 pub mod memory;
 pub mod pipeline;
 pub mod prefix;
 mod refusal;
+mod reply_limits;
 pub mod request;
 mod rotation;
 mod route;
@@ -95,6 +98,7 @@ pub use log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role, RuleLog};
 pub use memory::{Both, Either, LookupKey, Memory, MemoryResult};
 pub use pipeline::{BATCH, Worker};
 pub use refusal::{Answered, Refusal};
+pub use reply_limits::{LimitAction, LimitLog, LimitedReplies, ReplyKind, ReplyLimits};
 pub use rule_note::{RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};
 pub use settings::{Engine, EngineConfig};
 pub use source::{Operation, Promise, Responders, Source, SourceReply, Sources};

@@ -28,6 +28,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rate_limits::PrefixHashes;
 use transport::{Batch, Client, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
@@ -37,6 +38,7 @@ use crate::asked::{Asked, QueryFacts};
 use crate::chaos;
 use crate::gate::{self, Stopped};
 use crate::late::{Deferred, Ready, Responder, Settled, Waiting, WorkerState};
+use crate::limiting::Limiter;
 use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
 use crate::memory::{LookupKey, Memory, MemoryResult};
 use crate::refusal::{Answered, Refusal};
@@ -64,6 +66,8 @@ struct Case {
     may_recurse: bool,
     /// Set for each query if there are views, and otherwise that of no view.
     view: ViewNumber,
+    /// Of the prefixes that the reply is counted in, if the client has limits.
+    limited_as: Option<PrefixHashes>,
     /// Of the last query with TSIG in this slot of the batch.
     signature: Option<Box<Signature>>,
 }
@@ -168,6 +172,7 @@ impl<M: Memory> Worker<M> {
             route: route(),
             may_recurse: false,
             view: ViewNumber::OUTSIDE,
+            limited_as: None,
             signature: None,
         };
         let shared = engine.shared().load_full();
@@ -197,7 +202,7 @@ impl<M: Memory> Worker<M> {
         // changed.
         if !Arc::ptr_eq(&now, &self.shared) {
             self.shared = arc_swap::Guard::into_inner(now);
-            self.cases.iter_mut().for_each(|case| case.view = ViewNumber::OUTSIDE);
+            self.cases.iter_mut().for_each(|case| (case.view, case.limited_as) = (ViewNumber::OUTSIDE, None));
         }
     }
 
@@ -227,7 +232,10 @@ impl<M: Memory> Worker<M> {
         if shared.by_client {
             case.decide_by_client(shared, packet, &client());
         }
-        case.may_recurse = shared.memory.offers_recursion(client);
+        case.may_recurse = shared.memory.offers_recursion(&client);
+        if let Some(limits) = &shared.config.limits {
+            case.limited_as = limits.hashes(&client(), case.may_recurse);
+        }
         if let Some(question) = case.request.question {
             case.qname.set(shared.memory.key(), question.name(packet));
             if case.route.is_for_memory() {
@@ -308,16 +316,18 @@ impl<M: Memory> Worker<M> {
             }
         };
         let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
-        let reply = passed_on.unwrap_or_else(|| {
+        let reply = passed_on.or_else(|| {
             let mut b = frame.begin(out, names);
             let question_only = b.mark();
             let answered = fill.map_or(Err(Refusal::ABANDONED), |fill| fill(&mut b));
             if let Some(refusal) = to_note(answered, signed) {
                 note_failure(refusal, signed, stats, shared, || logged(&frame, *received, served()));
             }
+            let answered = limit_late(&frame, account, now, &mut b, question_only, answered)?;
             let reply = frame.end(&mut b, question_only, answered, stats, || *facts);
-            frame.seal(reply, out)
+            Some(frame.seal(reply, out))
         });
+        let Some(reply) = reply else { return (*to, count(Outcome::Drop, stats)) };
         frame.account(reply, stats);
         if let Some(log) = &shared.log {
             let reply = logged_reply(reply, out, upstream, rule);
@@ -325,6 +335,22 @@ impl<M: Memory> Worker<M> {
         }
         (*to, Outcome::Reply(reply.len))
     }
+}
+
+/// Counts a late reply, as [`QueryContext::limit`].
+#[cold]
+fn limit_late(
+    frame: &ReplyFrame<'_>,
+    account: &WorkerState,
+    now: Instant,
+    b: &mut Builder<'_>,
+    question_only: Mark,
+    answered: Answered,
+) -> Option<Answered> {
+    let Some(limits) = &frame.config.limits else { return Some(answered) };
+    let Some(hashes) = &limits.hashes(frame.client, frame.may_recurse) else { return Some(answered) };
+    let limiter = Limiter { limits, hashes, pace: &account.limit_pace, stats: &account.stats, now };
+    limiter.apply(frame, b, question_only, answered)
 }
 
 /// Runs one prefetch pass over all locations. Returns whether the next pass has work.
@@ -439,6 +465,9 @@ impl<M: Memory> QueryContext<'_, M> {
             Disposition::Deferred => return Outcome::Pending,
             Disposition::Other(outcome) => return self.unanswered(outcome),
         };
+        let Some(answered) = self.limit(&mut b, question_only, answered) else {
+            return self.unanswered(Outcome::Drop);
+        };
         if let Some(rule) = self.rule.get() {
             count_rule(shared, &self.frame, &rule);
         }
@@ -450,6 +479,18 @@ impl<M: Memory> QueryContext<'_, M> {
             self.log(&**log, reply, out);
         }
         Outcome::Reply(reply.len)
+    }
+
+    /// Counts the reply where the client has limits, and shortens it if it is over them. Returns `None` if it
+    /// is dropped.
+    #[inline]
+    fn limit(&self, b: &mut Builder<'_>, question_only: Mark, answered: Answered) -> Option<Answered> {
+        let (Some(hashes), Some(limits)) = (&self.case.limited_as, &self.frame.config.limits) else {
+            return Some(answered);
+        };
+        let Round { account, received: now, .. } = *self.round;
+        let limiter = Limiter { limits, hashes, pace: &account.limit_pace, stats: &account.stats, now };
+        limiter.apply(&self.frame, b, question_only, answered)
     }
 
     /// Writes the answer into `b`, which holds the question only.

@@ -13,6 +13,7 @@ use crate::chaos::Identity;
 use crate::log::{FailureLog, QueryLog, RuleLog};
 use crate::memory::Memory;
 use crate::prefix::PrefixMasks;
+use crate::reply_limits::ReplyLimits;
 use crate::request::ClientEdns;
 use crate::source::Sources;
 
@@ -37,6 +38,8 @@ pub struct EngineConfig {
     /// The agent domain for reports of failures to resolve or validate names of the zones (RFC 9567). Replies
     /// from zones that it is not in carry it, where there is room.
     pub report_channel: Option<NameBuf>,
+    /// The limits on replies over UDP. Default: none.
+    pub limits: Option<Arc<ReplyLimits>>,
 }
 
 impl Default for EngineConfig {
@@ -50,6 +53,7 @@ impl Default for EngineConfig {
             cookies: None,
             cookies_required_from: None,
             report_channel: None,
+            limits: None,
         }
     }
 }

@@ -7,6 +7,8 @@ use transport::{Counter, TRANSPORTS, Transport};
 use wire::Type;
 use wire::edns::ErrorInfo;
 
+use crate::reply_limits::{LimitAction, ReplyKind};
+
 /// Response codes with a counter each; higher ones share the last counter.
 pub const RCODES: usize = 25;
 /// Counters for types: 0 to 127 by number, then URI, CAA, and all others.
@@ -59,6 +61,8 @@ pub struct QueryStats {
     pub hashing_refused: Counter,
     /// Replies with a cookie, by what the query's cookie shows: see [`COOKIE_STANDINGS`].
     pub cookies: [Counter; COOKIE_STANDINGS.len()],
+    /// Replies over a limit, by their kind and what happened to them.
+    pub limited: [[Counter; LimitAction::ALL.len()]; ReplyKind::ALL.len()],
     /// Time from receiving a batch to having answered it, counted once per query; see [`LATENCY_BOUNDS`].
     pub latency: [Counter; LATENCY_BOUNDS.len() + 1],
     /// Sum of those times in nanoseconds.
@@ -85,6 +89,7 @@ impl Default for QueryStats {
             cache_negative: Counter::default(),
             hashing_refused: Counter::default(),
             cookies: from_fn(|_| Counter::default()),
+            limited: from_fn(|_| from_fn(|_| Counter::default())),
             latency: from_fn(|_| Counter::default()),
             latency_sum: Counter::default(),
         }
@@ -139,6 +144,11 @@ impl QueryStats {
         if let Some(counter) = place.and_then(|place| self.cookies.get(place)) {
             counter.add(1);
         }
+    }
+
+    /// Counts a reply that is over a limit.
+    pub(crate) fn limited(&self, kind: ReplyKind, action: LimitAction) {
+        self.limited[kind.index()][action.index()].add(1);
     }
 
     /// Counts a reply with SERVFAIL.

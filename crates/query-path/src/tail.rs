@@ -1,7 +1,9 @@
 //! The parts that every reply has, at once or late: header and question at its start; after the sections
 //! truncation, extended error, OPT (RFC 6891 §6.1.1) and TSIG; counters.
 
-use cookies::WHOLE_COOKIE;
+use std::cell::OnceCell;
+
+use cookies::{CheckedCookie, CookieStanding, WHOLE_COOKIE};
 use transport::Client;
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
@@ -39,6 +41,8 @@ pub(crate) struct ReplyFrame<'f> {
     pub(crate) agent: Option<Name<'f>>,
     /// The size limit of the reply before it is signed, in bytes.
     unsigned_limit: usize,
+    /// The cookie of the query and that of the reply, once they are needed.
+    cookie: OnceCell<Option<CheckedCookie>>,
 }
 
 /// A finished reply.
@@ -62,8 +66,17 @@ impl<'f> ReplyFrame<'f> {
         signed: Option<&'f Signature>,
         agent: Option<Name<'f>>,
     ) -> Self {
-        let mut frame =
-            ReplyFrame { request, packet, client, may_recurse, config, signed, agent, unsigned_limit: 0 };
+        let mut frame = ReplyFrame {
+            request,
+            packet,
+            client,
+            may_recurse,
+            config,
+            signed,
+            agent,
+            unsigned_limit: 0,
+            cookie: OnceCell::new(),
+        };
         frame.unsigned_limit = match signed {
             None => frame.limit(),
             Some(signature) => frame.limit_beside(signature),
@@ -129,6 +142,18 @@ impl<'f> ReplyFrame<'f> {
 
     fn sends_cookie(&self, client: &ClientEdns) -> bool {
         client.has_cookie() && self.config.cookies.is_some()
+    }
+
+    /// Returns the cookie of the query and that of the reply; `None` if it has none, or cookies are off.
+    pub(crate) fn checked_cookie(&self) -> Option<CheckedCookie> {
+        let check = || self.config.checked_cookie(self.request.edns.as_ref()?, self.packet, self.client);
+        *self.cookie.get_or_init(check)
+    }
+
+    /// Whether the query has a valid server cookie.
+    #[cold]
+    pub(crate) fn has_valid_cookie(&self) -> bool {
+        self.checked_cookie().is_some_and(|cookie| cookie.standing == CookieStanding::Valid)
     }
 
     fn sends_nsid(&self, client: &ClientEdns) -> bool {
@@ -241,7 +266,7 @@ impl<'f> ReplyFrame<'f> {
         stats: &QueryStats,
         facts: impl FnOnce() -> Option<ZoneFacts>,
     ) {
-        if let Some(cookie) = self.config.checked_cookie(client, self.packet, self.client) {
+        if let Some(cookie) = self.checked_cookie() {
             stats.cookie(cookie.standing);
             let _ = opt.option(b, OptionCode::COOKIE, &[&cookie.reply]);
         }

@@ -11,26 +11,26 @@
 //! of units.
 //!
 //! Queries beyond the limit count, too: they keep a counter at its burst. So nothing is admitted while twice
-//! the rate or more arrives, and between the rate and twice the rate, little; once the flood ends, the counter
-//! drains. A query that is over the limit of one prefix does not count in the others: a flood from one address
-//! takes nothing from its neighbours, and one from a whole network nothing from a larger network.
+//! the rate or more arrives, and between the rate and twice the rate, little; once the flood ends, the
+//! counter drains. A query that is over the limit of one prefix does not count in the others: a flood from
+//! one address takes nothing from its neighbours, and one from a whole network nothing from a larger network.
 //!
 //! # Table
 //!
 //! An address is counted in four prefixes ([`LENGTHS_V4`], [`LENGTHS_V6`]). A keyed hash of the prefix leads
 //! to a bucket: one cache line of eight counters with an identifier each. The bucket depends on the prefix
-//! alone, so it can be prefetched before the kind of the reply is known; the identifier depends on the kind as
-//! well. If no counter has the identifier, the one with the least load is taken over, with its load. So
+//! alone, so it can be prefetched before the kind of the reply is known; the identifier depends on the kind
+//! as well. If no counter has the identifier, the one with the least load is taken over, with its load. So
 //! counters with much load stay, as in Space-Saving, and a flood of random addresses cannot displace them. A
 //! counter without load is free at once: the table is large enough if it has more counters than units arrive
 //! in the time of one unit.
 //!
-//! Workers read and write counters without synchronization. If two change the same counter at the same moment,
-//! one change may be lost: then a unit is not counted. The same happens to a new prefix whose shorter prefix is
-//! new as well and in the same bucket.
+//! Workers read and write counters without synchronization. If two change the same counter at the same
+//! moment, one change may be lost: then a unit is not counted. The same happens to a new prefix whose shorter
+//! prefix is new as well and in the same bucket.
 //!
 //! Two prefixes share a counter only if 16 bits of identifier and the bucket are equal. The hash has random
-//! keys, and its values never leave the process, so that nobody can choose such prefixes.
+//! keys, and its values never leave the process, so that no client can choose such prefixes.
 
 #![forbid(unsafe_code)]
 
@@ -65,6 +65,14 @@ const MOST_PRICE: u64 = MOST_BURST.as_nanos() as u64;
 /// A time, as the counters of a table have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(u64);
+
+impl Ticks {
+    /// Returns their number: 256 ns each.
+    #[inline]
+    pub fn count(self) -> u64 {
+        self.0
+    }
+}
 
 /// The hashes of the prefixes of one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

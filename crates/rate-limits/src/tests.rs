@@ -65,9 +65,11 @@ impl Model {
         let over = levels.iter().position(is_over);
         for level @ (key, price, load) in &levels {
             match over {
-                None => drop(self.0.insert(*key, now + load + price)),
+                None => {
+                    self.0.insert(*key, now + load + price);
+                }
                 Some(_) if is_over(level) && burst - load > price / 4 => {
-                    drop(self.0.insert(*key, now + burst));
+                    self.0.insert(*key, now + burst);
                 }
                 Some(_) => {}
             }

@@ -42,25 +42,30 @@ impl HeavyKeys {
 
     /// Counts a key.
     pub fn add(&mut self, key: &[u8]) {
-        self.total += 1;
+        self.add_many(key, 1);
+    }
+
+    /// Counts a key that came this often.
+    pub fn add_many(&mut self, key: &[u8], times: u64) {
+        self.total += times;
         if let Some((place, entry)) =
             self.places.get(key).and_then(|place| Some((*place, self.entries.get_mut(*place)?)))
         {
             self.order.remove(&(entry.count, place));
-            entry.count += 1;
+            entry.count += times;
             self.order.insert((entry.count, place));
         } else if self.entries.len() < self.size {
             let place = self.entries.len();
-            self.entries.push(HeavyCount { key: key.into(), count: 1, error: 0 });
+            self.entries.push(HeavyCount { key: key.into(), count: times, error: 0 });
             self.places.insert(key.into(), place);
-            self.order.insert((1, place));
+            self.order.insert((times, place));
         } else if let Some((least, place)) = self.order.pop_first()
             && let Some(entry) = self.entries.get_mut(place)
         {
             self.places.remove(&entry.key);
-            *entry = HeavyCount { key: key.into(), count: least + 1, error: least };
+            *entry = HeavyCount { key: key.into(), count: least + times, error: least };
             self.places.insert(key.into(), place);
-            self.order.insert((least + 1, place));
+            self.order.insert((least + times, place));
         }
     }
 

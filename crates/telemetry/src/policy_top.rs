@@ -5,7 +5,6 @@
 //! them in tables of bounded size ([`heavy`](crate::heavy)). Records that find the queue full are dropped and
 //! counted.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,14 +15,11 @@ use transport::Client;
 use wire::Name;
 
 use crate::heavy::{HeavyCount, HeavyKeys, merged};
+use crate::last_hour::LastHour;
 use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
 
 /// Approximate size of the queue, in bytes.
 const QUEUE_BYTES: usize = 1 << 20;
-/// The last hour is made of parts of this length.
-const PART: Duration = Duration::from_secs(600);
-/// Whole parts that are kept.
-const PARTS: usize = 6;
 /// Longest wait for the counting thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -82,35 +78,15 @@ impl Tables {
 struct TopCounter {
     size: usize,
     since_start: Tables,
-    /// The parts of the last hour, the present one last, with the time at which it began.
-    parts: VecDeque<(Instant, Tables)>,
+    hour: LastHour<Tables>,
 }
 
 impl TopCounter {
     fn new(size: usize) -> Self {
-        TopCounter { size, since_start: Tables::new(size), parts: VecDeque::new() }
-    }
-
-    /// Ends the present part if its time is over, and drops those that are too old.
-    fn advance(&mut self, now: Instant) {
-        let began = self.parts.back().map(|(began, _)| *began);
-        match began.map(|began| now.saturating_duration_since(began)) {
-            Some(age) if age < PART => {}
-            // Parts begin at multiples of their length, so that a quiet hour empties the tables.
-            Some(age) => {
-                let whole = age.as_secs() / PART.as_secs();
-                let step = PART.saturating_mul(u32::try_from(whole).unwrap_or(u32::MAX));
-                let began = began.and_then(|began| began.checked_add(step)).unwrap_or(now);
-                self.parts.push_back((began, Tables::new(self.size)));
-            }
-            None => self.parts.push_back((now, Tables::new(self.size))),
-        }
-        let oldest = PART.saturating_mul(PARTS as u32 + 1);
-        self.parts.retain(|(began, _)| now.saturating_duration_since(*began) < oldest);
+        TopCounter { size, since_start: Tables::new(size), hour: LastHour::default() }
     }
 
     fn count(&mut self, query: &BlockedQuery, qname: &[u8], now: Instant) {
-        self.advance(now);
         let client = match query.client.to_canonical() {
             IpAddr::V4(v4) => v4.to_ipv6_mapped(),
             IpAddr::V6(v6) => v6,
@@ -118,7 +94,7 @@ impl TopCounter {
         let kind = if query.kind == SourceKind::Zone { b'z' } else { b'l' };
         let source = [&[kind], query.source.as_str().as_bytes()].concat();
         let name = qname.to_ascii_lowercase();
-        let present = self.parts.back_mut().map(|(_, tables)| tables);
+        let present = self.hour.present(now, || Tables::new(self.size));
         for Tables { names, clients, sources } in [Some(&mut self.since_start), present].into_iter().flatten()
         {
             sources.add(&source);
@@ -131,9 +107,8 @@ impl TopCounter {
     }
 
     fn list(&mut self, by: TopBy, last_hour: bool, most: usize, now: Instant) -> PolicyTopList {
-        self.advance(now);
         let tables: Vec<&HeavyKeys> = match last_hour {
-            true => self.parts.iter().map(|(_, tables)| tables.of(by)).collect(),
+            true => self.hour.all(now).map(|tables| tables.of(by)).collect(),
             false => vec![self.since_start.of(by)],
         };
         let total = tables.iter().map(|table| table.total()).sum();
@@ -270,6 +245,6 @@ mod tests {
         assert_eq!(total(80), 1);
         assert_eq!(total(500), 0);
         assert_eq!(counter.list(TopBy::Name, false, 10, at(500)).total, 4);
-        assert!(counter.parts.len() <= PARTS + 1);
+        assert!(counter.hour.all(at(500)).count() == 0);
     }
 }

@@ -165,6 +165,11 @@ pub trait RecordWriter<R>: Send + 'static {
 
     /// Ends a round.
     fn settle(&mut self);
+
+    /// Returns the time after which the next round follows even without a record.
+    fn due(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A function for the writing thread to run.
@@ -251,7 +256,7 @@ fn write<R, W: RecordWriter<R>>(
         } else if !queue.asleep.swap(true, Relaxed) {
             // Check the piles once more: earlier records cause no wake-up.
         } else {
-            thread::park();
+            writer.due().map_or_else(thread::park, thread::park_timeout);
             queue.asleep.store(false, Relaxed);
             last = Instant::now();
         }

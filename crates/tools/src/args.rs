@@ -411,6 +411,9 @@ pub enum CtlVerb {
     /// Block lists.
     #[command(subcommand)]
     Policy(CtlPolicy),
+    /// Limits on replies.
+    #[command(subcommand)]
+    Limits(CtlLimits),
     /// Every trust anchor, and every key that may become one (RFC 5011).
     TrustAnchors,
     /// Explain step by step how a query would be answered.
@@ -436,6 +439,20 @@ pub enum CtlVerb {
 pub enum CtlCookies {
     /// Make server cookies with a new random secret. Those of the one before are accepted for an hour.
     Rotate,
+}
+
+/// Commands on limits on replies.
+#[derive(Debug, Subcommand)]
+pub enum CtlLimits {
+    /// The addresses and networks that were limited most.
+    Top {
+        /// In the last hour, instead of since the start.
+        #[arg(long)]
+        hour: bool,
+        /// How many to show.
+        #[arg(default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        count: u32,
+    },
 }
 
 /// Commands on the log.

@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use transport::unix_now;
 
 use crate::args::{
-    CtlArgs, CtlCache, CtlCookies, CtlForward, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone, TopWord,
+    CtlArgs, CtlCache, CtlCookies, CtlForward, CtlLimits, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone,
+    TopWord,
 };
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
@@ -103,6 +104,7 @@ fn command(verb: &CtlVerb) -> ControlCommand {
             ControlCommand::NtaAdd { domain: domain.clone(), time: time.clone() }
         }
         CtlVerb::Nta(CtlNta::Remove { domain }) => ControlCommand::NtaRemove { domain: domain.clone() },
+        CtlVerb::Limits(limits) => about_limits(limits),
         CtlVerb::Policy(policy) => about_policy(policy),
         CtlVerb::Stop => ControlCommand::Stop,
     }
@@ -132,6 +134,11 @@ fn about_forward(verb: &CtlForward) -> ControlCommand {
         }
         CtlForward::Remove { domain } => ControlCommand::ForwardRemove { domain: domain.clone() },
     }
+}
+
+fn about_limits(verb: &CtlLimits) -> ControlCommand {
+    let CtlLimits::Top { hour, count } = verb;
+    ControlCommand::LimitsTop { count: *count as usize, hour: *hour }
 }
 
 fn about_policy(verb: &CtlPolicy) -> ControlCommand {
@@ -281,7 +288,12 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
                 _ => "there are no block lists\n".into(),
             }
         }
-        (CtlVerb::Policy(CtlPolicy::Top { .. }), top @ Value::Object(_)) => top_text(top),
+        (CtlVerb::Policy(CtlPolicy::Top { .. }), top @ Value::Object(_)) => {
+            top_text(top, "queries", "blocked queries")
+        }
+        (CtlVerb::Limits(CtlLimits::Top { .. }), top @ Value::Object(_)) => {
+            top_text(top, "replies", "replies over a limit")
+        }
         (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
             format!("{}\n", map.get("text").map(flat).unwrap_or_default())
         }
@@ -402,23 +414,23 @@ fn policy_zone_text(zone: &Value) -> String {
 }
 
 /// Returns what is blocked most as text.
-fn top_text(top: &Value) -> String {
+fn top_text(top: &Value, counted: &str, words: &str) -> String {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let period = if top["period"] == "hour" { "in the last hour" } else { "since the start" };
-    let mut out = format!("{} blocked queries {period}\n", number(&top["queries"]));
+    let mut out = format!("{} {words} {period}\n", number(&top[counted]));
     let by = top["by"].as_str().unwrap_or_default();
     let entries = top["top"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let width = entries.first().map_or(0, |first| flat(&first["queries"]).len());
+    let width = entries.first().map_or(0, |first| flat(&first[counted]).len());
     for entry in entries {
         let error = match number(&entry["error"]) {
             0 => String::new(),
             error => format!(" (at most {error} too many)"),
         };
-        out += &format!("{:>width$}  {}{error}\n", flat(&entry["queries"]), flat(&entry[by]));
+        out += &format!("{:>width$}  {}{error}\n", flat(&entry[counted]), flat(&entry[by]));
     }
     let dropped = number(&top["dropped"]);
     if dropped > 0 {
-        out += &format!("{dropped} queries were not counted: their queue was full\n");
+        out += &format!("{dropped} {counted} were not counted: their queue was full\n");
     }
     out
 }

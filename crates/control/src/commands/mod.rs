@@ -2,6 +2,7 @@
 
 mod block_lists;
 mod explain;
+mod limits;
 mod log;
 mod record_text;
 mod recursion;
@@ -110,10 +111,11 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         | Verb::PolicyPause { .. }
         | Verb::PolicyTop { .. }
         | Verb::PolicyTest { .. }) => policy(parts, verb).await,
-        Verb::CookiesRotate => blocking(parts, log::rotate_cookies).await,
-        verb @ (Verb::LogReopen | Verb::LogLevel { .. } | Verb::LogQueries { .. }) => {
-            blocking(parts, move |parts| logs(parts, &verb)).await
-        }
+        verb @ (Verb::LimitsTop { .. }
+        | Verb::CookiesRotate
+        | Verb::LogReopen
+        | Verb::LogLevel { .. }
+        | Verb::LogQueries { .. }) => blocking(parts, move |parts| frontend(parts, &verb)).await,
         Verb::HandOver | Verb::Stop => Ok(json!("stopping")),
     }
 }
@@ -183,12 +185,14 @@ pub(crate) fn policy_test(
     Ok(found["text"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Executes a command on logs.
-fn logs(parts: &ServerParts, verb: &ControlCommand) -> CommandResult {
+/// Executes a command on limits, cookies or logs.
+fn frontend(parts: &ServerParts, verb: &ControlCommand) -> CommandResult {
     use ControlCommand as Verb;
     match verb {
         Verb::LogLevel { level } => log::set_level(parts, level),
         Verb::LogQueries { on, share } => log::set_queries(parts, *on, *share),
+        Verb::CookiesRotate => log::rotate_cookies(parts),
+        Verb::LimitsTop { count, hour } => limits::top(parts, *count, *hour),
         _ => log::reopen(parts),
     }
 }

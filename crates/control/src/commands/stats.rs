@@ -1,6 +1,7 @@
 //! `nomen ctl stats`: every counter, and every metric of `/metrics`.
 
 use query_path::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
+use query_path::{LimitAction, ReplyKind};
 use serde_json::{Map, Value};
 use transport::Transport;
 use wire::Rcode;
@@ -49,6 +50,12 @@ fn counters(parts: &ServerParts) -> Map<String, Value> {
     for i in 0..=LATENCY_BOUNDS.len() {
         let label = LATENCY_BOUNDS.get(i).map_or("more".into(), |b| format!("{}us", b / 1000));
         put(format!("latency.{label}"), accounts.sum(|s| s.latency[i].get()));
+    }
+    for kind in ReplyKind::ALL {
+        for action in LimitAction::ALL {
+            let count = accounts.sum(|s| s.limited[kind.index()][action.index()].get());
+            put(format!("limited.{}.{}", kind.label(), action.label()), count);
+        }
     }
     put("truncated".into(), accounts.sum(|s| s.truncated.get()));
     put("unanswered".into(), accounts.sum(|s| s.dropped.get()));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use query_path::stats::{
     COOKIE_STANDINGS, INFO_CODES, LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label,
 };
+use query_path::{LimitAction, ReplyKind};
 use transport::Transport;
 use wire::Rcode;
 use wire::edns::ErrorInfo;
@@ -29,6 +30,11 @@ impl Figures for QueryFigures {
             "policy_top_dropped",
             "Blocked queries missing from `nomen ctl policy top` because its queue was full",
             self.0.policy_top.dropped(),
+        )?;
+        out.counter(
+            "limits_top_dropped",
+            "Limited replies missing from `nomen ctl limits top` because its queue was full",
+            self.0.limits_top.dropped(),
         )?;
         if let Some(dnstap) = &self.0.dnstap {
             out.counter(
@@ -86,6 +92,7 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
         MetricType::Counter,
         cookies,
     )?;
+    limited(accounts, out)?;
     out.counter(
         "nsec3_refused",
         "Denials refused with SERVFAIL because a zone has many NSEC3 iterations and the worker's \
@@ -104,6 +111,23 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     )?;
     out.counter("deferred_answered", "Deferred queries that have been answered", one(|s| s.late.get()))?;
     out.counter("dnssec_ok", "Queries that asked for DNSSEC records (the DO bit)", one(|s| s.dnssec_ok.get()))
+}
+
+fn limited(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
+    let counts = ReplyKind::ALL.into_iter().flat_map(|kind| {
+        LimitAction::ALL.into_iter().map(move |action| {
+            let count = accounts.sum(|s| s.limited[kind.index()][action.index()].get());
+            ([("kind", kind.label().into()), ("action", action.label().into())], count)
+        })
+    });
+    out.family(
+        "rate_limited",
+        "Replies over a limit of [rate-limits], by kind (answer, referral, nxdomain, error) and what happened: \
+        dropped; truncated or bad-cookie, sent short; sent, an error that is short; dry-run, sent since limits \
+        are only tried",
+        MetricType::Counter,
+        counts,
+    )
 }
 
 fn failures(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {

@@ -37,6 +37,7 @@ mod primary;
 mod producer;
 mod pursue;
 mod query;
+mod rate_limits;
 mod readers;
 mod recursion;
 mod reload;

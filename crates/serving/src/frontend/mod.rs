@@ -1,6 +1,7 @@
 //! The frontend: the engine, its workers and their state, the listeners, the query log and dnstap. `workers`
 //! connects `net` and `query-path`.
 
+mod reply_counters;
 mod server_cookies;
 mod workers;
 
@@ -10,7 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use net::{Bound, Context, Running, ServeError, TcpLimits};
-use query_path::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, RuleNote, Sources, Zones};
+use query_path::{
+    Both, Engine, EngineConfig, FailureLog, LimitLog, LoggedQuery, LoggedReply, QueryLog, RuleNote, Sources,
+    Zones,
+};
 use recursion::Cached;
 use tracing::{error, info};
 use wire::hash::HashKey;
@@ -20,9 +24,11 @@ use crate::descriptors::DescriptorShares;
 use config::Adopt;
 use config::Settings;
 use config::log::LoggedQueries;
+use reply_counters::ReplyCounters;
 use server_cookies::ServerCookies;
 use telemetry::audit::FailureLines;
 use telemetry::dnstap::Dnstap;
+use telemetry::limits_top::LimitsTop;
 use telemetry::logging::QueryFile;
 use telemetry::policy_top::PolicyTop;
 use telemetry::querylog::QueryLogger;
@@ -66,6 +72,10 @@ pub struct Frontend {
     pub query_logger: QueryLogger,
     /// What rules of policies block most.
     pub policy_top: PolicyTop,
+    /// The counters of the limits on replies.
+    counters: ReplyCounters,
+    /// Which networks are limited most.
+    pub limits_top: LimitsTop,
     /// Copies of messages for a collector, if there is one.
     pub dnstap: Option<Arc<Dnstap>>,
 }
@@ -117,22 +127,31 @@ impl Frontend {
         let (_, per_client) = settings.server.tcp.limits();
         let connections = DescriptorShares::with_warning(settings).tcp;
         let cookies = ServerCookies::new(settings)?;
-        let engine_config = cookies.engine_config(settings);
         let frontend = Frontend {
-            engine: Arc::new(Engine::new(serving(zones), Sources::default(), engine_config)),
+            engine: Arc::new(Engine::new(serving(zones), Sources::default(), EngineConfig::default())),
             cookies,
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
             query_logger: QueryLogger::start(query_file)?,
             policy_top: PolicyTop::default(),
+            counters: ReplyCounters::new(settings)?,
+            limits_top: LimitsTop::default(),
             dnstap,
         };
+        let limit_log = frontend.limits_top.resize(settings.rate_limits.top.0)?;
+        frontend.engine.set_config(frontend.engine_config(settings, limit_log));
         let failures: Arc<dyn FailureLog> = Arc::new(FailureLines::default());
         frontend.engine.set_failure_log(&failures);
         frontend.log_queries(*settings.log.queries);
         frontend.engine.set_rule_log(frontend.policy_top.resize(settings.policy_top())?);
         Ok(frontend)
+    }
+
+    /// Returns the engine's settings, with the secrets of cookies and the counters of limits.
+    fn engine_config(&self, settings: &Settings, log: Option<Arc<dyn LimitLog>>) -> EngineConfig {
+        let limits = self.counters.limits(settings, log);
+        EngineConfig { limits, ..self.cookies.engine_config(settings) }
     }
 
     /// Makes server cookies with a new random secret from now on; those of the one before are still accepted.
@@ -266,7 +285,11 @@ impl Frontend {
 impl Adopt for Frontend {
     fn adopt(&self, settings: &Settings) {
         self.cookies.adopt(settings);
-        self.engine.set_config(self.cookies.engine_config(settings));
+        let limit_log = self.limits_top.resize(settings.rate_limits.top.0).unwrap_or_else(|fault| {
+            error!("which networks are limited is not counted: {}", wording::reason(&fault));
+            None
+        });
+        self.engine.set_config(self.engine_config(settings, limit_log));
         let zones_config = settings.zones_config();
         self.engine.change_memory(|served| served.first.config = zones_config);
         let (_, per_client) = settings.server.tcp.limits();
