@@ -16,6 +16,7 @@
 //! | `list` | block and allow lists as text: hosts files, domains, adblock syntax |
 //! | `safe_search` | names of search engines, and their names without adult content |
 //! | `rules` | the rules of all sources in one snapshot, and the rule that decides a query |
+//! | `changes` | the next snapshot, if few rules of response policy zones differ |
 //!
 //! A module uses only those above it.
 //!
@@ -41,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod adblock;
+mod changes;
 mod conditions;
 mod list;
 mod local_data;
@@ -55,11 +57,12 @@ mod rules;
 mod safe_search;
 
 pub use adblock::ModifierFault;
+pub use changes::{ChangedOwner, NeedsBuild, RuleChanges};
 pub use conditions::{ConditionId, PolicyQuery};
-pub use list::{LineFault, ListFault, ListFormat, ListReport, MAX_FAULTS, check_list, line_of};
+pub use list::{LineFault, ListFault, ListFormat, ListReport, check_list, line_of};
 pub use local_data::{DataId, PolicyRecord};
 pub use names::NameKeys;
 pub use patterns::{MAX_PATTERN_BYTES, NamePatternFault};
 pub use rpz::{OwnerFault, RpzReport, SkippedRecord};
-pub use rule::{RpzAction, Rule, RuleEffect, RuleReach, SourceId, SourceMask};
+pub use rule::{MAX_FAULTS, RpzAction, Rule, RuleEffect, RuleReach, SourceId, SourceMask};
 pub use rules::{AnswerSources, Decision, Match, RuleBuilder, Rules, TriggerKind};
