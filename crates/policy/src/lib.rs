@@ -29,12 +29,24 @@
 //! before a block, whichever lists they are in. A rule that another one disables (`$badfilter`) does not
 //! count.
 //!
+//! # Changes
+//!
+//! A snapshot is a *base*, which is compiled as a whole, and maybe an *overlay*: the rules in place of
+//! those of the base, for names and prefixes about which rules of response policy zones have changed since.
+//! The next snapshot shares the base. Lists and patterns change with the base only. Without an overlay a
+//! query pays a branch for each table; with one, a second lookup for each label of its name in a small
+//! table: 30 ns instead of 13 for a name of three labels (`examples/overlay.rs`).
+//!
 //! # Memory
 //!
 //! A name takes 17.5 bytes: the keyed hash that the query path has of every suffix of a query name, 32 bits
 //! of a second hash, the number of a set of rules, a byte that spares most reads of the rest, and half a byte
 //! of index. No name is stored. Two names would have to share 96 bits of two keyed hashes for one to have the
 //! rules of the other; the keys are secret, so that no client and no list can choose such names.
+//!
+//! A prefix makes one or two ranges of addresses, of 12 bytes (IPv4) or 24 (IPv6) each, and takes 9 or 21
+//! bytes more, by which those around it are found when it changes. In an overlay it takes up to 80 bytes
+//! more.
 //!
 //! Patterns take 64 MiB at most ([`MAX_PATTERN_BYTES`]); those beyond are faults. A query pays for patterns
 //! only if there are any: one pass over its name for all wildcard patterns, and one for all regular

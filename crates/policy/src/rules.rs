@@ -446,7 +446,8 @@ impl Rules {
         of_overlay.or_else(|| self.base.data.get(data)).into_iter().flat_map(LocalData::records)
     }
 
-    /// Whether what the rules say depends on the client: a rule of a list or a zone is for certain clients only.
+    /// Whether what the rules say depends on the client: a rule of a list or a zone is for certain clients
+    /// only.
     pub fn depends_on_client(&self) -> bool {
         self.depends_on_client
     }

@@ -12,9 +12,9 @@ use wire::message::{Builder, Full, Offset};
 use wire::{Class, Type};
 
 use crate::access::AccessAction;
-use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
 use crate::message::ReplyOptions;
+use crate::policy_rules::{Blocked, PolicyRules};
 use crate::rpz::RpzOrder;
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
@@ -268,7 +268,7 @@ fn policy_query<'q>(asked: &Asked<'q>) -> PolicyQuery<'q> {
 /// Answers a query by a rule of a response policy zone about its name, if no lookup is needed.
 #[cold]
 fn by_rule(
-    lists: &BlockLists,
+    lists: &PolicyRules,
     rule: &Match,
     asked: &Asked<'_>,
     b: &mut Builder<'_>,

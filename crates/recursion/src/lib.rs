@@ -15,7 +15,7 @@
 //! | `count` | counters that threads share |
 //! | `groups` | groups of clients, by which rules differ |
 //! | `rpz` | response policy zones: settings, orders of rules, counters |
-//! | `block_lists` | the rules of policy zones and lists; names that lists block |
+//! | `policy_rules` | the rules of policy zones and lists; names that lists block |
 //! | `rpz_orders` | the answers that rules of policy zones make |
 //! | `settings` | the operator's settings, compiled |
 //! | `sentinel` | root key trust anchor sentinel (RFC 8509) |
@@ -45,7 +45,6 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod block_lists;
 mod bogus;
 mod cache_views;
 mod cached;
@@ -62,6 +61,7 @@ mod kept;
 mod known;
 mod local;
 mod message;
+mod policy_rules;
 mod prefix;
 mod private;
 mod query_state;
@@ -85,7 +85,6 @@ mod validation;
 mod waiter;
 
 pub use access::{Access, AccessAction, AccessRule, TooManyRules};
-pub use block_lists::{BlockAnswer, BlockList, BlockLists, Blocked};
 pub use cache_views::Domain;
 pub use cached::Cached;
 pub use completion::LookupCompletion;
@@ -97,6 +96,7 @@ pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
+pub use policy_rules::{BlockAnswer, BlockList, Blocked, PolicyRules};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use rpz::{PolicyZone, RewriteCounts, RewriteKind, RpzOptions, RpzOverride};
 pub use service::{FailureReport, LastResortReport, Lookups, Service};

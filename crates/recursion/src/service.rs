@@ -12,12 +12,12 @@ use validator::ProvenDenials;
 use wire::hash::HashedName;
 use wire::{LowerName, Name, Type};
 
-use crate::block_lists::BlockLists;
 use crate::bogus::BogusAnswers;
 use crate::cache_views::CacheView;
 use crate::failures::FailureCause;
 use crate::jobs::queue::Queue;
 use crate::jobs::state::State;
+use crate::policy_rules::PolicyRules;
 use crate::quota::ValidationQuota;
 use crate::repeats::Repeats;
 use crate::sent_reports::SentReports;
@@ -131,21 +131,24 @@ impl Service {
     /// The policy is invalid; the old one stays.
     pub fn set_policy(&self, policy: &PolicyConfig) -> Result<(), PolicyFault> {
         let policy = Arc::new(Policy::new(policy, self.cache.key())?);
-        self.policy.store(Arc::clone(&policy));
+        let before = self.policy.swap(Arc::clone(&policy));
         configure(&self.denials, &policy);
-        self.drop_unfit();
+        // Reading all of the cache takes milliseconds of a CPU that may have queries to answer.
+        if policy.unfit_by != before.unfit_by {
+            self.drop_unfit();
+        }
         Ok(())
     }
 
     /// Replaces the rules of response policy zones and lists, and nothing else. Handles from
     /// [`memory`](Self::memory) keep those they were created with. The cache has answers as they were
     /// received, so none is dropped.
-    pub fn set_rules(&self, lists: Option<Arc<BlockLists>>) {
+    pub fn set_rules(&self, lists: Option<Arc<PolicyRules>>) {
         self.policy.rcu(|policy| Policy { lists: lists.clone(), ..(**policy).clone() });
     }
 
-    /// Drops cached answers that the policy forbids: local names, and answers with private addresses. Call it
-    /// after a change of policy and after loading a cache file.
+    /// Drops cached answers that the policy forbids: local names, and answers with private addresses. A
+    /// change of policy does so if need be; call it after loading a cache file.
     pub fn drop_unfit(&self) {
         let (policy, mut unfit) = (self.policy.load(), HashSet::new());
         let mut hashed = HashedName::new();

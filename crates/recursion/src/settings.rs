@@ -11,10 +11,10 @@ use wire::hash::HashKey;
 use wire::{Class, Type};
 
 use crate::access::{Access, AccessRule, TooManyRules};
-use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::{Domain, Realms};
 use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
 use crate::local::{LocalConfig, LocalNames};
+use crate::policy_rules::{Blocked, PolicyRules};
 use crate::private::{PrivateAddresses, PrivateConfig};
 use crate::rpz::RpzOrder;
 
@@ -26,7 +26,7 @@ pub struct PolicyConfig {
     /// Local names.
     pub local: LocalConfig,
     /// Rules of response policy zones and lists, unless a name is local; `None`: no rules.
-    pub lists: Option<Arc<BlockLists>>,
+    pub lists: Option<Arc<PolicyRules>>,
     /// Private addresses, which upstream answers must not contain.
     pub private: PrivateConfig,
     /// DNS64 settings; `None`: off.
@@ -134,8 +134,10 @@ pub(crate) enum Gate {
 pub(crate) struct Policy {
     pub(crate) access: Access,
     pub(crate) local: Arc<LocalNames>,
-    pub(crate) lists: Option<Arc<BlockLists>>,
+    pub(crate) lists: Option<Arc<PolicyRules>>,
     pub(crate) private: Option<PrivateAddresses>,
+    /// The settings by which cached answers may be unfit.
+    pub(crate) unfit_by: Arc<(LocalConfig, PrivateConfig)>,
     pub(crate) dns64: Option<Dns64>,
     pub(crate) cache_views: Realms,
     pub(crate) stale_after: Option<Duration>,
@@ -185,6 +187,7 @@ impl Policy {
             local: Arc::new(LocalNames::new(&config.local, key)),
             lists: config.lists.clone(),
             private,
+            unfit_by: Arc::new((config.local.clone(), config.private.clone())),
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
             cache_views: Realms::new(&config.domains, key, config.validation.anchors.fingerprint()),
             stale_after: config.stale_after,

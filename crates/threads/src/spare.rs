@@ -34,10 +34,10 @@ pub enum CpuShare {
     Rest,
 }
 
-/// Lets the process use [`CpuShare::Rest`], if it may: root may, and a process whose limit of nice values
-/// (RLIMIT_NICE) is 10 or more. To be called before root is given up. Returns whether it may.
-pub fn allow_rest() -> bool {
-    idle::allow(CpuShare::Rest.nice())
+/// Lets the process use [`CpuShare::Rest`], if it may raise its limit of nice values (RLIMIT_NICE) to 10.
+/// To be called before root is given up.
+pub fn allow_rest() {
+    idle::allow(CpuShare::Rest.nice());
 }
 
 impl CpuShare {
@@ -121,7 +121,9 @@ mod tests {
         const IDLE: i32 = 5;
         let long = Duration::from_secs(600);
         // Without the right to take it back, it would have to stay as it is.
-        let wanted = if allow_rest() { IDLE } else { 0 };
+        allow_rest();
+        let may = spare_for(CpuShare::Tenth, long, || idle::is_revocable(CpuShare::Tenth.nice()));
+        let wanted = if may { IDLE } else { 0 };
         assert_eq!(spare_for(CpuShare::Rest, long, policy), wanted);
         assert_eq!(spare_for(CpuShare::Tenth, long, policy), 0);
         assert_eq!(policy(), 0, "the caller's");

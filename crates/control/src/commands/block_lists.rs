@@ -17,7 +17,7 @@ use config::policy_groups::DEFAULT_GROUP;
 use config::table::value::parse_duration;
 use config::zone_name::zone_name;
 use policy::{Match, PolicyQuery, RuleEffect, RuleReach, TriggerKind};
-use recursion::{BlockLists, RewriteKind};
+use recursion::{PolicyRules, RewriteKind};
 use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
 
 /// Returns the state of every response policy zone, then of every list.
@@ -89,7 +89,7 @@ pub(super) async fn refresh(parts: &ServerParts, list: Option<&str>) -> CommandR
 /// Returns the state of every response policy zone.
 fn zones(recursive: &Recursive) -> Vec<Value> {
     let (zones, in_force) = recursive.lists.zones();
-    let rules = in_force.as_deref().map_or(&[][..], BlockLists::zones).iter();
+    let rules = in_force.as_deref().map_or(&[][..], PolicyRules::zones).iter();
     let one = |(status, zone): (PolicyZoneStatus, &recursion::PolicyZone)| {
         let PolicyZoneStatus { config, serial, report } = status;
         let counts =
@@ -165,7 +165,7 @@ pub(super) fn decided(recursive: &Recursive, name: Name<'_>, client: Option<IpAd
 }
 
 /// Returns the rule of a response policy zone about a query name or its client.
-fn of_zone(rules: &BlockLists, name: Name<'_>, rule: &Match, client: Option<IpAddr>) -> Option<Value> {
+fn of_zone(rules: &PolicyRules, name: Name<'_>, rule: &Match, client: Option<IpAddr>) -> Option<Value> {
     let (zone, action) = (rules.zone(rule)?.name.to_string(), rules.action_label(rule)?);
     let does = match action {
         "nxdomain" => "answers NXDOMAIN",

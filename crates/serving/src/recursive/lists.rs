@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fetch::DocumentStore;
 use policy::{ListReport, NameKeys, RuleBuilder, SourceId, line_of};
-use recursion::{BlockList, BlockLists};
+use recursion::{BlockList, PolicyRules};
 use tracing::{error, info, warn};
 use transport::unix_now;
 use wire::hash::HashKey;
@@ -82,7 +82,7 @@ pub(super) struct Loaded {
     versions: Versions,
     /// What counts for each group, and for clients in none.
     selected: Selected,
-    in_force: Option<Arc<BlockLists>>,
+    in_force: Option<Arc<PolicyRules>>,
 }
 
 /// The settings that rules are compiled from.
@@ -117,7 +117,7 @@ pub(super) enum NewTexts<'t> {
 pub type RefreshedLists = BTreeMap<String, Result<bool, String>>;
 
 /// The version in force of a list: what is known about it, the rules of all lists, and its number there.
-pub(super) type InForce<'l> = (&'l ReadList, &'l BlockLists, SourceId);
+pub(super) type InForce<'l> = (&'l ReadList, &'l PolicyRules, SourceId);
 
 impl Lists {
     /// No lists yet; `key` is the hash key of query names. Lists with a URL are stored in the state folder.
@@ -139,7 +139,7 @@ impl Lists {
 
     /// Reads the lists of a configuration, as far as they have changed, and compiles them with the response
     /// policy zones. Returns `None` if there are no rules.
-    pub(super) fn load(&self, config: &RulesConfig, versions: Versions) -> Option<Arc<BlockLists>> {
+    pub(super) fn load(&self, config: &RulesConfig, versions: Versions) -> Option<Arc<PolicyRules>> {
         // Nothing waits for the disk: the lock is held to copy and to replace what is known.
         let loaded = lock(&self.loaded).clone();
         let same = |(old, new): (&ReadList, &ListConfig)| {
@@ -149,34 +149,33 @@ impl Lists {
             };
             old.status.config == *new && is_unchanged
         };
-        if loaded.config == *config
-            && loaded.has_same_zones(&versions)
-            && loaded.lists.iter().zip(&config.lists.lists).all(same)
-        {
-            return loaded.in_force;
+        if loaded.config == *config && loaded.lists.iter().zip(&config.lists.lists).all(same) {
+            return self.renew(versions);
         }
         let compile = || self.compile(&loaded, config, &NewTexts::Changed, &versions);
         // The start waits for the rules, and no query does.
         let is_first = loaded.in_force.is_none();
-        self.replace(if is_first { compile() } else { spare(CpuShare::Tenth, compile) })
+        self.replace(if is_first { compile() } else { spare(CpuShare::Rest, compile) })
     }
 
-    fn replace(&self, loaded: Loaded) -> Option<Arc<BlockLists>> {
+    fn replace(&self, loaded: Loaded) -> Option<Arc<PolicyRules>> {
         let in_force = loaded.in_force.clone();
         *lock(&self.loaded) = loaded;
         in_force
     }
 
-    /// Returns the rules for these versions of response policy zones and the present time: compiled again if
-    /// versions have changed, with other groups if other sources count for any. Reads no list.
-    pub(super) fn renew(&self, versions: Versions) -> Option<Arc<BlockLists>> {
+    /// Returns the rules for these versions of response policy zones and the present time: with the changes
+    /// of the versions, or compiled again if these are many, and with other groups if other sources count
+    /// for any. Reads no list.
+    pub(super) fn renew(&self, versions: Versions) -> Option<Arc<PolicyRules>> {
         let old = lock(&self.loaded).clone();
         if !old.has_same_zones(&versions) {
             let none = NewTexts::Of(&BTreeMap::new());
             let compile = || self.compile(&old, &old.config, &none, &versions);
+            let change = || self.changed(&old, &versions).unwrap_or_else(compile);
             // The start waits for the rules.
             let is_first = old.versions.is_empty();
-            return self.replace(if is_first { compile() } else { spare(CpuShare::Tenth, compile) });
+            return self.replace(if is_first { compile() } else { spare(CpuShare::Rest, change) });
         }
         let selected = self.selected(&old.config);
         if selected == old.selected {
@@ -187,6 +186,17 @@ impl Lists {
             .as_deref()
             .map(|rules| Arc::new(rules.with_groups(groups::compiled(&old.config.groups, &selected))));
         self.replace(Loaded { selected, in_force, ..old })
+    }
+
+    /// Returns the same lists with the changes of response policy zones; `None` if all rules are to be
+    /// compiled.
+    fn changed(&self, old: &Loaded, versions: &Versions) -> Option<Loaded> {
+        let rules = old.in_force.as_deref()?;
+        let (zones, rules) = policy_zones::change(rules, &old.zones, &old.config, (&old.versions, versions))?;
+        let selected = self.selected(&old.config);
+        let groups = groups::compiled(&old.config.groups, &selected);
+        let in_force = Some(Arc::new(rules.with_groups(groups)));
+        Some(Loaded { zones, versions: versions.clone(), selected, in_force, ..old.clone() })
     }
 
     /// Returns what counts for each group now.
@@ -231,7 +241,7 @@ impl Lists {
     pub(super) fn take(&self, texts: &BTreeMap<String, Option<FetchedText>>) -> RefreshedLists {
         let old = lock(&self.loaded).clone();
         let compile = || self.compile(&old, &old.config, &NewTexts::Of(texts), &old.versions);
-        let new = spare(CpuShare::Tenth, compile);
+        let new = spare(CpuShare::Rest, compile);
         let both = old.lists.iter().zip(&new.lists);
         let named = both.filter(|(old, _)| texts.contains_key(&old.status.config.name));
         let outcome = |(old, new): (&ReadList, &ReadList)| {
@@ -307,7 +317,7 @@ impl Lists {
             );
         }
         let selected = self.selected(config);
-        let rules = BlockLists::new(rules, zones_in_force, config.zones.options, in_force, config.lists.ttl);
+        let rules = PolicyRules::new(rules, zones_in_force, config.zones.options, in_force, config.lists.ttl);
         let rules = rules.with_groups(groups::compiled(&config.groups, &selected));
         let in_force = has_rules.then(|| Arc::new(rules));
         let versions = versions.clone();
@@ -316,7 +326,7 @@ impl Lists {
 
     /// Returns what is known about each response policy zone, with the zones in force, which have the numbers
     /// of queries.
-    pub fn zones(&self) -> (Vec<PolicyZoneStatus>, Option<Arc<BlockLists>>) {
+    pub fn zones(&self) -> (Vec<PolicyZoneStatus>, Option<Arc<PolicyRules>>) {
         let loaded = lock(&self.loaded);
         (loaded.zones.clone(), loaded.in_force.clone())
     }
@@ -324,7 +334,7 @@ impl Lists {
     /// Returns what is known about each list, with the number of queries that it blocked.
     pub fn status(&self) -> Vec<(ListStatus, u64)> {
         let loaded = lock(&self.loaded);
-        let lists = loaded.in_force.as_deref().map_or(&[][..], BlockLists::lists);
+        let lists = loaded.in_force.as_deref().map_or(&[][..], PolicyRules::lists);
         let counts = lists.iter().map(|list| list.blocked.get());
         loaded.lists.iter().map(|list| list.status.clone()).zip(counts).collect()
     }
@@ -336,7 +346,7 @@ impl Lists {
     }
 
     /// Returns the lists in force.
-    pub fn in_force(&self) -> Option<Arc<BlockLists>> {
+    pub fn in_force(&self) -> Option<Arc<PolicyRules>> {
         lock(&self.loaded).in_force.clone()
     }
 

@@ -154,8 +154,8 @@ impl Slots {
         }
     }
 
-    /// Calls `each` with the blobs of every slot that holds another blob in `other`, until it returns `false`.
-    /// Returns whether it never did. Pages that both share are skipped.
+    /// Calls `each` with the blobs of every slot that holds another blob in `other`, until it returns
+    /// `false`. Returns whether it never did. Pages that both share are skipped.
     pub(super) fn differences(&self, other: &Slots, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
         differences(Some(Level(&self.root, self.height)), Some(Level(&other.root, other.height)), each)
     }
