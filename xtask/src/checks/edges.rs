@@ -113,7 +113,8 @@ const ROWS: &[Row] = &[
         ],
         theirs: Only(&["idna", "jiff", "nix", "serde", "toml", "url"]),
     },
-    Row { name: "threads", ours: &[], theirs: Only(&["rustix", "tracing"]) },
+    // libc: the scheduling policy of background work.
+    Row { name: "threads", ours: &[], theirs: Only(&["libc", "rustix", "tracing"]) },
     Row {
         name: "telemetry",
         ours: &[

@@ -16,6 +16,8 @@ const PLACES: &[&str] = &[
     "crates/zone/src/scan",
     // Prefetches.
     "crates/prefetch/src",
+    // The scheduling policy of threads for which no query waits.
+    "crates/threads/src/idle",
     // A counting allocator, for the test that answering does not allocate.
     "crates/authority/tests/it/allocations",
     // System calls of the load generator; not part of the server.

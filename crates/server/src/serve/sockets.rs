@@ -313,6 +313,8 @@ fn bind_control(
 }
 
 fn give_up_privileges(ids: Option<UserIds>, notes: &mut Vec<String>) -> Result<(), OpenFault> {
+    // If it may not, work beside which queries are answered has a low priority instead.
+    threads::spare::allow_rest();
     match ids {
         Some(ids) if is_root() => privileges::become_user(ids).map_err(OpenFault::StaysRoot),
         Some(_) => {

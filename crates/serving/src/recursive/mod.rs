@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use cache::Cache;
 use net::{Outgoing, OutgoingConfig, OutgoingCounts};
 use query_path::Engine;
-use recursion::{BlockLists, Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
+use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, PolicyRules, Service, Validations, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
     Resolver, ResolverRequest,
@@ -122,7 +122,7 @@ pub struct Recursive {
     /// The versions of response policy zones.
     policy_zones: Arc<PolicyZones>,
     /// Rules that are no longer in force, until no worker uses them.
-    retired: Mutex<Vec<Arc<BlockLists>>>,
+    retired: Mutex<Vec<Arc<PolicyRules>>>,
     /// The thread that puts new versions of response policy zones into force.
     policy_thread: Mutex<Option<JoinHandle<()>>>,
     /// The zones served here, for resolving names that they delegate.
@@ -309,7 +309,7 @@ impl Recursive {
     }
 
     /// Puts rules into force, and changes nothing else. The caller has locked out other changes of them.
-    fn put_rules(&self, rules: Option<Arc<BlockLists>>) {
+    fn put_rules(&self, rules: Option<Arc<PolicyRules>>) {
         let mut decided = lock(&self.decided);
         let same = match (&rules, &decided.policy.lists) {
             (Some(new), Some(old)) => Arc::ptr_eq(new, old),
@@ -336,7 +336,7 @@ impl Recursive {
     }
 
     /// Keeps rules that are no longer in force until no worker uses them, so that none has to free them.
-    fn retire(&self, rules: Option<Arc<BlockLists>>) {
+    fn retire(&self, rules: Option<Arc<PolicyRules>>) {
         lock(&self.retired).extend(rules);
     }
 
