@@ -104,7 +104,8 @@ impl Value for Type {
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         reader.text(node, "a type such as \"ANY\"", |text| {
-            text.parse::<Type>().map_err(|_| format!("`{text}` is not a type; write its name, or `TYPE` and a number"))
+            text.parse::<Type>()
+                .map_err(|_| format!("`{text}` is not a type; write its name, or `TYPE` and a number"))
         })
     }
     fn render(&self) -> Option<String> {
@@ -155,7 +156,9 @@ pub(super) fn check(blocks: &[At<ServerAccessBlock>], faults: &mut Vec<Diagnosti
         let last = blocks.last().and_then(|block| block.place.as_ref());
         faults.push(Diagnostic::at(last, fault.to_string()));
     }
-    if let (Some(first), true) = (blocks.first(), blocks.iter().all(|block| *block.action == QueryAction::Allow)) {
+    if let (Some(first), true) =
+        (blocks.first(), blocks.iter().all(|block| *block.action == QueryAction::Allow))
+    {
         let message = "[[server.access]] has no effect: every block allows, and a message that matches none is \
                        accepted";
         let hint = "add a last block with action = \"refuse\" and from = [\"any\"]";
@@ -285,7 +288,9 @@ impl Value for QueryGrant {
 ///
 /// # Errors
 /// More than 64 rules.
-pub fn zone_access<'g>(grants: impl IntoIterator<Item = &'g QueryGrant>) -> Result<QueryAccess, TooManyRules> {
+pub fn zone_access<'g>(
+    grants: impl IntoIterator<Item = &'g QueryGrant>,
+) -> Result<QueryAccess, TooManyRules> {
     let grants: Vec<&QueryGrant> = grants.into_iter().collect();
     let runs = grants.chunk_by(|a, b| a.is_like(b));
     let rules: Vec<QueryRule> = runs.filter_map(|run| Some(run.first()?.rule(run))).collect();
@@ -338,7 +343,9 @@ mod tests {
             (0..200).map(|n| format!("10.{n}.0.0/16").parse().expect("a network")).collect();
         assert!(zone_access(&row).is_ok());
         let alternating: Vec<QueryGrant> = (0..65)
-            .map(|n| format!("{}10.{n}.0.0/16", if n % 2 == 0 { "!" } else { "" }).parse().expect("a network"))
+            .map(|n| {
+                format!("{}10.{n}.0.0/16", if n % 2 == 0 { "!" } else { "" }).parse().expect("a network")
+            })
             .collect();
         assert_eq!(zone_access(&alternating).err(), Some(TooManyRules { rules: 65 }));
     }

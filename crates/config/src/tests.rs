@@ -57,7 +57,10 @@ fn each_fault_has_its_words() {
             "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-query = [\"10.0.0.0/8 proto:quic\"]",
             "`quic` is not a transport; write `proto:udp` or `proto:tcp`",
         ),
-        ("[template.t]\nfile = \"x{zone}\"\nallow-query = [\"!\"]", "it names no client; write a network, \"key:NAME\", both, or \"any\""),
+        (
+            "[template.t]\nfile = \"x{zone}\"\nallow-query = [\"!\"]",
+            "it names no client; write a network, \"key:NAME\", both, or \"any\"",
+        ),
         ("server = 1", "`server` is a section: write [server]"),
         ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` is a list of blocks: write [[listen]]"),
         ("[[listen]]\naddr = []", "the list is empty"),

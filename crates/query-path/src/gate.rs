@@ -122,7 +122,9 @@ pub(crate) fn rules(
     let (stopped, counter) = match rules.action(&QueryTraits::of(request, client, key.map(TsigKey::name)))? {
         QueryAction::Refuse => (Refusal::PROHIBITED.into(), &stats.access_refused),
         QueryAction::Drop => (Stopped::Silence, &stats.access_dropped),
-        QueryAction::Truncate if !client.transport.is_stream() => (Stopped::Truncated, &stats.access_truncated),
+        QueryAction::Truncate if !client.transport.is_stream() => {
+            (Stopped::Truncated, &stats.access_truncated)
+        }
         QueryAction::Allow | QueryAction::Truncate => return None,
     };
     counter.add(1);

@@ -92,8 +92,10 @@ impl QueryAccess {
     /// # Errors
     /// There are more than 64.
     pub fn new(rules: &[QueryRule]) -> Result<QueryAccess, TooManyRules> {
-        let clients: Vec<AccessRule> =
-            rules.iter().map(|rule| AccessRule { action: AccessAction::Allow, ..rule.clients.clone() }).collect();
+        let clients: Vec<AccessRule> = rules
+            .iter()
+            .map(|rule| AccessRule { action: AccessAction::Allow, ..rule.clients.clone() })
+            .collect();
         let access = Access::new(&clients)?;
         let those = |fits: &dyn Fn(&QueryRule) -> bool| {
             let numbered = (0u8..).zip(rules).filter(|(_, rule)| fits(rule));
@@ -104,7 +106,8 @@ impl QueryAccess {
             let named = |all: &Vec<Opcode>| all.contains(&Opcode(opcode));
             *mask = those(&|rule| rule.opcodes.as_ref().is_none_or(named));
         }
-        let mut types: Vec<Type> = rules.iter().flat_map(|rule| rule.types.iter().flatten()).copied().collect();
+        let mut types: Vec<Type> =
+            rules.iter().flat_map(|rule| rule.types.iter().flatten()).copied().collect();
         types.sort_unstable();
         types.dedup();
         let of_type = |qtype: Type| those(&|rule| rule.types.iter().flatten().any(|named| *named == qtype));
@@ -197,7 +200,12 @@ mod tests {
         QueryRule { action, clients, keys: Vec::new(), signed_by: None, opcodes: None, types: None }
     }
 
-    fn decided(rules: &[QueryRule], peer: &str, key: Option<&LowerNameBuf>, qtype: Type) -> Option<QueryAction> {
+    fn decided(
+        rules: &[QueryRule],
+        peer: &str,
+        key: Option<&LowerNameBuf>,
+        qtype: Type,
+    ) -> Option<QueryAction> {
         let peer = (peer.parse::<IpAddr>().expect("an address"), 1024).into();
         let client = Client { peer, local: peer, transport: Transport::Udp };
         let (key, opcode) = (key.map(LowerNameBuf::as_lower), Opcode::QUERY);
@@ -209,7 +217,8 @@ mod tests {
     fn a_key_counts_as_a_network_and_a_required_key_beside_it() {
         let (one, two) = (key("one."), key("two."));
         let with_key = QueryRule { keys: vec![one], ..rule(QueryAction::Allow, &["192.0.2.0/24"]) };
-        let by = |rules: &[QueryRule], peer, key| decided(rules, peer, key, Type::A) == Some(QueryAction::Allow);
+        let by =
+            |rules: &[QueryRule], peer, key| decided(rules, peer, key, Type::A) == Some(QueryAction::Allow);
         let rules = [with_key];
         assert!(by(&rules, "192.0.2.1", None) && by(&rules, "198.51.100.1", Some(&one)));
         assert!(!by(&rules, "198.51.100.1", Some(&two)));

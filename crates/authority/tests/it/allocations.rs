@@ -124,8 +124,18 @@ fn answering_takes_no_memory() {
                     let hashing = HashingLimit::at(Instant::now());
                     let (qname, qtype, max_chain) = (&qname, *qtype, 16);
                     let (resolves, may_enter) = (&|| false, &|_: &ZoneEntry| true);
-                    let ask =
-                        Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, may_enter, max_chain, hashing };
+                    let ask = Ask {
+                        name,
+                        qname,
+                        qtype,
+                        dnssec_ok,
+                        catalog,
+                        key,
+                        resolves,
+                        may_enter,
+                        max_chain,
+                        hashing,
+                    };
                     answer(&ask, &location, &mut b, &mut scratch).expect("a snapshot");
                     assert!(b.rcode() == *rcode || b.header().truncated() && !dnssec_ok, "{what} of {apex}");
                     b.finish();

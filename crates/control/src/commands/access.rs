@@ -30,5 +30,7 @@ pub(super) fn stopped(settings: &Settings, client: &Client, qtype: Type) -> Opti
     };
     let who = client.peer.ip();
     let text = format!("block {number} of [[server.access]] matches {who} and decides `{action}`: {outcome}");
-    Some(json!({"kind": "access", "text": text, "block": number, "action": action, "client": who.to_string()}))
+    Some(
+        json!({"kind": "access", "text": text, "block": number, "action": action, "client": who.to_string()}),
+    )
 }

@@ -100,8 +100,7 @@ pub(super) fn explain(parts: &ServerParts, question: ExplainedQuery) -> CommandR
     let traits = access::traits(&client, qtype);
     let may_enter = |entry: &ZoneEntry| rules.as_ref().is_none_or(|rules| rules.allows(entry, &traits));
     let (catalog, key) = (engine.catalog(), engine.key());
-    let found =
-        authority::explain::explain(&catalog, &key, name.as_name(), qtype, max_chain, &may_enter);
+    let found = authority::explain::explain(&catalog, &key, name.as_name(), qtype, max_chain, &may_enter);
     let mut steps: Vec<Value> = found.iter().map(json_of).collect();
     if let (Some(recursive), Some(target)) = (recursive, delegated(&found, name))
         && let Some(resolved) = resolved(recursive, ExplainedQuery { name: target, ..question }, &mut steps)?

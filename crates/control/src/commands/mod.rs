@@ -1,7 +1,7 @@
 //! Executes commands: each is executed by the file for its part of the server, and answered with JSON.
 
-mod block_lists;
 mod access;
+mod block_lists;
 mod explain;
 mod log;
 mod record_text;

@@ -10,7 +10,8 @@ use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, message, run, text}
 
 /// The key `k.example`, and its block.
 const SECRET: &str = "3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=";
-const KEY: &str = "[[tsig-key]]\nname = \"k.example\"\nsecret = \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\"\n";
+const KEY: &str =
+    "[[tsig-key]]\nname = \"k.example\"\nsecret = \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\"\n";
 
 /// Two clients.
 const ONE: &str = "127.1.0.1";
@@ -46,7 +47,9 @@ fn status(server: &Server, from: &str, signed: bool, words: &[&str]) -> String {
 fn first_reply(server: &Server, from: &str, messages: [&[u8]; 2]) -> u16 {
     let socket = UdpSocket::bind((from, 0)).expect("an address");
     socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
-    messages.iter().for_each(|message| drop(socket.send_to(message, server.address).expect("sent")));
+    for message in messages {
+        socket.send_to(message, server.address).expect("sent");
+    }
     let mut reply = [0; 1500];
     socket.recv(&mut reply).expect("a reply");
     u16::from_be_bytes([reply[0], reply[1]])
@@ -77,14 +80,13 @@ fn the_first_rule_of_the_server_decides_about_every_message() {
     assert!(dig(&server, TWO, false, &["ns1.example", "A"]).contains("EDE: 18 (Prohibited)"));
     assert_eq!(status(&server, TWO, true, &["ns1.example", "A"]), "NOERROR");
     assert_eq!(of(TWO, &["ns1.example", "A", "+tcp"]), "REFUSED");
-    assert_eq!(of(TWO, &["version.server", "TXT", "CH"]).contains("NOERROR"), false);
-    assert_eq!(counted(&server), [3, 1, 0]);
+    assert_eq!(counted(&server), [3, 0, 0]);
     // By opcode.
     assert_eq!(of(ONE, &["example", "SOA", "+opcode=notify"]), "REFUSED");
     // By type: truncated over UDP, accepted over TCP.
     assert_eq!(of(TWO, &["ns1.example", "ANY", "+notcp"]), "NOERROR tc");
     assert_eq!(of(TWO, &["ns1.example", "ANY", "+tcp"]), "NOERROR");
-    assert_eq!(counted(&server), [4, 1, 1]);
+    assert_eq!(counted(&server), [4, 0, 1]);
     // A dropped query has no reply: that to the one behind it comes first.
     assert_eq!(first_reply(&server, ONE, [&message(1, "ns1.example", 16), &message(2, "ns1.example", 1)]), 2);
     // A response gets no reply, whatever the rules say, and a malformed query is refused.
@@ -94,7 +96,7 @@ fn the_first_rule_of_the_server_decides_about_every_message() {
     let mut malformed = message(5, "ns1.example", 1);
     malformed.push(0);
     assert_eq!(first_reply(&server, TWO, [&malformed, &message(6, "ns1.example", 1)]), 5);
-    assert_eq!(counted(&server), [7, 2, 1]);
+    assert_eq!(counted(&server), [7, 1, 1]);
 
     // A reload with other networks, and without rules.
     server.reconfigure("127.2.0.0/16", "127.1.0.0/16");
@@ -130,7 +132,9 @@ fn only_the_clients_of_a_zone_query_it() {
     let server = start("\"!127.1.0.9\", \"127.1.0.0/16\", \"key:k.example\", \"127.3.0.0/16 proto:tcp\"", "");
     let of = |from, words: &[&str]| status(&server, from, false, words);
     let host: &[&str] = &["host.private", "A"];
-    for (from, expected) in [(ONE, "NOERROR"), (TWO, "REFUSED"), ("127.1.0.9", "REFUSED"), ("127.3.0.1", "REFUSED")] {
+    for (from, expected) in
+        [(ONE, "NOERROR"), (TWO, "REFUSED"), ("127.1.0.9", "REFUSED"), ("127.3.0.1", "REFUSED")]
+    {
         assert_eq!(of(from, host), expected, "{from}");
     }
     assert_eq!(of("127.3.0.1", &["host.private", "A", "+tcp"]), "NOERROR");
@@ -139,7 +143,9 @@ fn only_the_clients_of_a_zone_query_it() {
     // Nothing of the zone is in the refusal: neither its names nor its serial.
     let refused = dig(&server, TWO, false, &["private", "SOA", "+expire", "+ednsopt=19"]);
     assert!(refused.contains("REFUSED") && refused.contains("EDE: 18 (Prohibited)"), "{refused}");
-    assert!(!refused.contains("EXPIRE") && !refused.contains("ZONEVERSION") && refused.contains("AUTHORITY: 0"));
+    assert!(
+        !refused.contains("EXPIRE") && !refused.contains("ZONEVERSION") && refused.contains("AUTHORITY: 0")
+    );
     let allowed = dig(&server, ONE, false, &["private", "SOA", "+expire", "+ednsopt=19"]);
     assert!(allowed.contains("EXPIRE"), "{allowed}");
     assert_eq!(of(TWO, &["none.private", "A"]), "REFUSED", "whether a name exists is not shown");
@@ -169,8 +175,13 @@ fn no_alias_leads_into_a_zone_that_the_client_may_not_query() {
     assert_eq!(status(&server, TWO, false, &["back.private", "A"]), "REFUSED");
     assert_eq!(server.counter("nomen_zone_chains_cut_total"), 3);
     // The explanation is that of the client.
-    let explain = |client: &str| text(&server.ctl(&["explain", "alias.example", "A", "--client", client]).stdout);
-    assert!(explain(TWO).contains("`allow-query` of zone private. does not allow the query"), "{}", explain(TWO));
+    let explain =
+        |client: &str| text(&server.ctl(&["explain", "alias.example", "A", "--client", client]).stdout);
+    assert!(
+        explain(TWO).contains("`allow-query` of zone private. does not allow the query"),
+        "{}",
+        explain(TWO)
+    );
     assert!(explain(ONE).contains("192.0.2.99"), "{}", explain(ONE));
 }
 
@@ -201,7 +212,19 @@ fn a_reload_changes_who_may_query_a_zone() {
     let with = |clients: &str| format!("{private}allow-query = [{clients}]\n");
     assert_eq!(reload(private, &with("\"127.2.0.0/16\"")), ["REFUSED", "NOERROR"]);
     assert_eq!(reload(&with("\"127.2.0.0/16\""), &with("\"!any\"")), ["REFUSED", "REFUSED"]);
-    // A zone that leaves and comes back has its rules; one that leaves takes them along.
+}
+
+#[test]
+fn a_zone_that_leaves_and_comes_back_has_its_rules() {
+    let server = start("\"!any\"", "");
+    let of = |from| status(&server, from, false, &["host.private", "A"]);
+    let reload = |from: &str, to: &str| {
+        server.reconfigure(from, to);
+        server.reload();
+        [of(ONE), of(TWO)]
+    };
+    let private = "file = \"private\"\n";
+    let with = |clients: &str| format!("{private}allow-query = [{clients}]\n");
     let zone = format!("[[zone]]\nname = \"private\"\n{}", with("\"!any\""));
     assert_eq!(reload(&zone, ""), ["REFUSED", "REFUSED"]);
     assert_eq!(reload(KEY, &format!("{zone}{KEY}")), ["REFUSED", "REFUSED"]);
@@ -233,8 +256,8 @@ fn templates_catalog_zones_and_zones_added_at_run_time_have_the_rules_too() {
     eventually("the member is there", &server, || of("www.m")[1] == "NOERROR");
     assert_eq!(of("www.m"), ["REFUSED", "NOERROR"]);
     // A zone added at run time, and another member.
-    server.write("new", &format!("{APEX}www A 192.0.2.1\n"));
-    server.ctl_json(&["zone", "add", "new", "--set", "file=\"new\"", "--set", "allow-query=[\"127.2.0.0/16\"]"]);
+    server.write("members/new.zone", &format!("{APEX}www A 192.0.2.1\n"));
+    server.ctl_json(&["zone", "add", "new", "--template", "members"]);
     assert_eq!(of("www.new"), ["REFUSED", "NOERROR"]);
     server.write("members/n.zone", &format!("{APEX}www A 192.0.2.1\n"));
     server.write("cat", &(catalog.replace(" 1 60", " 2 60") + "b.zones PTR n.\n"));
@@ -253,7 +276,8 @@ fn check_reports_what_is_wrong_with_rules() {
         let output = run(folder.path(), &["check", "c.toml"]);
         (output.status.success(), text(&output.stderr) + &text(&output.stdout))
     };
-    let zone = "[[zone]]\nname = \"example\"\nfile = \"z\"\nallow-query = [\"key:k.example\", \"10.0.0.0/8\"]\n";
+    let zone =
+        "[[zone]]\nname = \"example\"\nfile = \"z\"\nallow-query = [\"key:k.example\", \"10.0.0.0/8\"]\n";
     let rule = "[[server.access]]\naction = \"refuse\"\nfrom = [\"key:k.example\", \"10.0.0.0/8\"]\n";
     let good = format!("{zone}{rule}{KEY}");
     let (success, said) = check(&good);

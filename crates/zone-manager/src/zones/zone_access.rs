@@ -113,7 +113,11 @@ impl ZoneRules {
     }
 
     /// Sets the rules of zones that are about to go into service, in the catalog that has them.
-    pub(super) fn before_service<'z>(&self, zones: impl Iterator<Item = &'z ZoneName>, entry_of: EntryOf<'_>) {
+    pub(super) fn before_service<'z>(
+        &self,
+        zones: impl Iterator<Item = &'z ZoneName>,
+        entry_of: EntryOf<'_>,
+    ) {
         for apex in zones {
             let entry = self.numbers.get(apex).and_then(|number| Some((*number, entry_of(apex)?)));
             entry.into_iter().for_each(|(number, entry)| entry.set_access(number));
