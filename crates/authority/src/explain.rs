@@ -215,8 +215,9 @@ fn words(types: &[Type]) -> String {
     types.iter().map(Type::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the steps that explain the answer to a query for `qname` and `qtype`. Proofs follow the step that
-/// needs them; otherwise the last step is the answer. `may_enter` returns whether the client may query a zone.
+/// Returns the steps that explain the answer to a query for `qname` and `qtype`. Proofs follow the step
+/// that needs them; otherwise the last step is the answer. `may_enter` returns whether the client may
+/// query a zone.
 pub fn explain(
     catalog: &Catalog,
     key: &HashKey,

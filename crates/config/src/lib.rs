@@ -50,6 +50,7 @@ pub mod reloading;
 pub mod report;
 pub mod resolver;
 pub mod server;
+pub mod server_access;
 pub mod storage;
 pub mod table;
 pub mod tcp;
@@ -72,10 +73,10 @@ use log::LogSection;
 use metrics::MetricsSection;
 use policy_groups::{GroupsConfig, PolicyGroup, PolicySchedule};
 use policy_zones::{PolicyZoneBlock, PolicyZonesConfig};
-use query_access::ServerAccessBlock;
 use report::Diagnostic;
 use resolver::{AccessBlock, Forward, InnerRules, RecursiveConfig, ResolverSection, Stub};
 use server::ServerSection;
+use server_access::ServerAccessBlock;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
 use table::slot::SectionSlot;
@@ -241,7 +242,7 @@ impl Configuration {
         } = &self.settings;
         server.privileges.check(faults);
         server.answers.check(faults);
-        query_access::check(query_access, faults);
+        server_access::check(query_access, faults);
         server.tcp.check(faults);
         let opened = listen::check(listens, faults);
         if let Some(metrics) = metrics {
@@ -349,7 +350,7 @@ impl Settings {
 
     /// Returns the server's access rules on a machine with these interfaces; `None` if there are none.
     pub fn query_access(&self, interfaces: &interfaces::Interfaces) -> Option<query_path::QueryAccess> {
-        query_access::compiled(&self.query_access, interfaces)
+        server_access::compiled(&self.query_access, interfaces)
     }
 
     /// Returns the interfaces that the server's access rules name and that have no address.

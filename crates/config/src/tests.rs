@@ -198,7 +198,7 @@ fn an_unknown_key_that_is_near_none_said_nothing_of_those_there_are() {
     assert!(many.starts_with("the keys are access, user, group, state-dir, "), "{many}");
     assert!(many.ends_with(" more: see `nomen check --print-reference`") && many.len() < 250, "{many}");
     let sections = hint("[zzzzzzzz]").expect("a hint");
-    assert!(sections.starts_with("the sections are server, listen, "), "{sections}");
+    assert!(sections.starts_with("the sections are server, server.access, listen, "), "{sections}");
     assert_eq!(hint("[metrics]\nlsten = 1").as_deref(), Some("did you mean `listen`?"));
 }
 

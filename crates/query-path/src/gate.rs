@@ -11,8 +11,9 @@
 //! | `class` | classes without data |
 //! | `access` | zone transfers, where no source implements them |
 //!
-//! `rules` and `cookie` decide whatever the other steps say. `cookie` decides about well-formed queries: one with
-//! a forged source address gets no answer of any kind, and a message that a rule drops gets none either. Rate limits belong there, too; policy that depends on the name comes last.
+//! `rules` and `cookie` decide whatever the other steps say. `cookie` decides about well-formed queries:
+//! one with a forged source address gets no answer of any kind, and a message that a rule drops gets none
+//! either. Rate limits belong there, too; policy that depends on the name comes last.
 
 use cookies::CookieStanding;
 use transfer::tsig::TsigKey;

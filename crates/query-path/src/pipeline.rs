@@ -75,8 +75,8 @@ impl Case {
         self.request.tsig_at.and(self.signature.as_deref())
     }
 
-    /// Decides what depends on the client, where anything does: whether access rules accept the message, whether
-    /// it needs a cookie, and its view.
+    /// Decides what depends on the client, where anything does: whether access rules accept the message,
+    /// whether it needs a cookie, and its view.
     #[inline(never)]
     fn decide_by_client<M: Memory>(
         &mut self,

@@ -40,7 +40,8 @@ pub struct QueryRule {
     pub clients: AccessRule,
     /// Keys: a message that one of them has signed fulfills the condition on the client's address.
     pub keys: Vec<LowerNameBuf>,
-    /// The key that must have signed the message, whatever its address; `None` for any, and for unsigned ones.
+    /// The key that must have signed the message, whatever its address; `None` for any, and for unsigned
+    /// ones.
     pub signed_by: Option<LowerNameBuf>,
     /// Its opcode is one of these; `None` for any.
     pub opcodes: Option<Vec<Opcode>>,

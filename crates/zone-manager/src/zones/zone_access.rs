@@ -1,9 +1,9 @@
 //! The access rules of the zones in service: numbers of rules, and the zones that have them. Used by the
 //! publishing thread only.
 //!
-//! Rules are in force before the zone that has them, and no longer than the zone needs them: new and changed
-//! ones count at once, and a zone loses its rules only with a catalog that contains all steps before, since it
-//! may be one that is about to be removed.
+//! Rules are in force before the zone that has them, and no longer than the zone needs them: new and
+//! changed ones count at once, and a zone loses its rules only with a catalog that contains all steps
+//! before, since it may be one that is about to be removed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -35,7 +35,8 @@ pub(super) struct ZoneRules {
 }
 
 impl ZoneRules {
-    /// Takes the rules of all zones. Zones that have none any more keep theirs until [`settle`](Self::settle).
+    /// Takes the rules of all zones. Zones that have none any more keep theirs until
+    /// [`settle`](Self::settle).
     pub(super) fn set(&mut self, wanted: ZoneQueries, engine: &Engine<Served>, entry_of: EntryOf<'_>) {
         self.wanted = wanted;
         let all: Vec<(ZoneName, QueryGrants)> =
