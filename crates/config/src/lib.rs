@@ -44,11 +44,13 @@ pub mod peers;
 pub mod policy_groups;
 pub mod policy_zones;
 pub mod privileges;
+pub mod query_access;
 pub mod reference;
 pub mod reloading;
 pub mod report;
 pub mod resolver;
 pub mod server;
+pub mod server_access;
 pub mod storage;
 pub mod table;
 pub mod tcp;
@@ -74,6 +76,7 @@ use policy_zones::{PolicyZoneBlock, PolicyZonesConfig};
 use report::Diagnostic;
 use resolver::{AccessBlock, Forward, InnerRules, RecursiveConfig, ResolverSection, Stub};
 use server::ServerSection;
+use server_access::ServerAccessBlock;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
 use table::slot::SectionSlot;
@@ -101,6 +104,8 @@ pub struct Configuration {
 pub struct Settings {
     /// `[server]`.
     pub server: At<ServerSection>,
+    /// Every `[[server.access]]`.
+    pub query_access: Vec<At<ServerAccessBlock>>,
     /// Every `[[listen]]`; the built-in addresses if there is none.
     pub listens: Vec<At<Listen>>,
     /// Every `[[view]]`.
@@ -144,6 +149,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             server: At::default(),
+            query_access: Vec::new(),
             listens: vec![At::default()],
             views: Vec::new(),
             transfers: At::default(),
@@ -168,10 +174,11 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 21] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 22] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
+            query_access,
             listens,
             views,
             transfers,
@@ -193,6 +200,7 @@ impl Configuration {
         } = settings;
         [
             server,
+            query_access,
             listens,
             zones,
             templates,
@@ -220,6 +228,7 @@ impl Configuration {
     fn check(&self, faults: &mut Vec<Diagnostic>) {
         let Settings {
             server,
+            query_access,
             listens,
             metrics,
             resolver,
@@ -233,6 +242,7 @@ impl Configuration {
         } = &self.settings;
         server.privileges.check(faults);
         server.answers.check(faults);
+        server_access::check(query_access, faults);
         server.tcp.check(faults);
         let opened = listen::check(listens, faults);
         if let Some(metrics) = metrics {
@@ -270,6 +280,7 @@ impl Settings {
         let mut pending = Vec::new();
         let Settings {
             server,
+            query_access,
             listens,
             views,
             transfers,
@@ -290,6 +301,7 @@ impl Settings {
             dnstap,
         } = new;
         adopt(&mut self.server, server, &mut pending);
+        adopt_blocks(&mut self.query_access, query_access, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
         adopt_blocks(&mut self.views, views, &mut pending);
         adopt(&mut self.transfers, transfers, &mut pending);
@@ -334,6 +346,25 @@ impl Settings {
     /// Returns the settings of groups on a machine with these interfaces.
     pub fn policy_groups(&self, interfaces: &interfaces::Interfaces) -> GroupsConfig {
         policy_groups::config(&self.policy.others, &self.groups, &self.schedules, interfaces)
+    }
+
+    /// Returns the server's access rules on a machine with these interfaces; `None` if there are none.
+    pub fn query_access(&self, interfaces: &interfaces::Interfaces) -> Option<query_path::QueryAccess> {
+        server_access::compiled(&self.query_access, interfaces)
+    }
+
+    /// Returns the interfaces that the server's access rules name and that have no address.
+    pub fn access_interfaces_without_address<'s>(
+        &'s self,
+        interfaces: &interfaces::Interfaces,
+    ) -> impl Iterator<Item = &'s str> {
+        let named = self.query_access.iter().flat_map(|block| block.interface.iter().flatten());
+        named.map(|name| name.value.as_str()).filter(|name| interfaces.addresses_of(name).next().is_none())
+    }
+
+    /// Returns the TSIG keys that the server's access rules name, with their places.
+    pub fn access_keys(&self) -> impl Iterator<Item = (&wire::LowerNameBuf, Option<&report::ConfigPlace>)> {
+        self.query_access.iter().flat_map(|block| block.keys())
     }
 
     /// Returns the TSIG keys that groups of clients name, with their places.

@@ -139,7 +139,7 @@ impl Value for Secret {
 }
 
 /// Clients that may transfer a zone: those that meet every condition that is set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TransferGrant {
     /// The client's network; `None` for any.
     from: Option<Prefix>,
@@ -158,6 +158,14 @@ impl TransferGrant {
     /// Returns the network of its clients.
     pub fn from(&self) -> Option<Prefix> {
         self.from
+    }
+
+    /// Returns the text that it is read from.
+    pub(super) fn words(&self) -> String {
+        let from = self.from.map(|from| from.to_string());
+        let key = self.key.as_ref().map(|key| format!("key:{}", key.as_name()));
+        let words: Vec<String> = from.into_iter().chain(key).collect();
+        if words.is_empty() { "any".to_owned() } else { words.join(" ") }
     }
 
     /// Returns the name of the key of its clients.
@@ -226,10 +234,7 @@ impl Value for TransferGrant {
         reader.text(node, "a network such as \"192.0.2.0/24\", or \"key:NAME\"", str::parse)
     }
     fn render(&self) -> Option<String> {
-        let from = self.from.map(|from| from.to_string());
-        let key = self.key.as_ref().map(|key| format!("key:{}", key.as_name()));
-        let words: Vec<String> = from.into_iter().chain(key).collect();
-        Some(quote(if words.is_empty() { "any".to_owned() } else { words.join(" ") }.as_str()))
+        Some(quote(&self.words()))
     }
 }
 

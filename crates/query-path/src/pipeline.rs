@@ -75,12 +75,22 @@ impl Case {
         self.request.tsig_at.and(self.signature.as_deref())
     }
 
-    /// Decides what depends on the client, where anything does: whether it needs a cookie, and its view.
+    /// Decides what depends on the client, where anything does: whether access rules accept the message,
+    /// whether it needs a cookie, and its view.
     #[inline(never)]
-    fn decide_by_client<M: Memory>(&mut self, shared: &Shared<M>, packet: &[u8], client: &Client) {
+    fn decide_by_client<M: Memory>(
+        &mut self,
+        shared: &Shared<M>,
+        packet: &[u8],
+        client: &Client,
+        stats: &QueryStats,
+    ) {
         let signed = self.signed();
-        let stopped = gate::cookie(&self.request, signed, packet, client, &shared.config);
         let key = signed.and_then(Signature::verified).map(|verified| &**verified.key());
+        let stopped = match gate::rules(&self.request, key, client, &shared.config, stats) {
+            Some(Stopped::Silence) => Some(Stopped::Silence),
+            by_rules => gate::cookie(&self.request, signed, packet, client, &shared.config).or(by_rules),
+        };
         self.view = shared.memory.view(client, key);
         if let Some(stopped) = stopped {
             self.route = Route::Stopped(stopped);
@@ -217,7 +227,7 @@ impl<M: Memory> Worker<M> {
     /// Reads the query of one case.
     #[inline]
     fn read_one(&mut self, case: usize, packet: &[u8], client: impl Fn() -> Client) {
-        let Worker { shared, cases, .. } = self;
+        let Worker { shared, cases, account, .. } = self;
         let case = &mut cases[case];
         case.request.set(packet);
         if let Some(at) = case.request.tsig_at {
@@ -225,7 +235,7 @@ impl<M: Memory> Worker<M> {
         }
         case.route = Route::of(&case.request, case.signed(), &shared.sources);
         if shared.by_client {
-            case.decide_by_client(shared, packet, &client());
+            case.decide_by_client(shared, packet, &client(), &account.stats);
         }
         case.may_recurse = shared.memory.offers_recursion(client);
         if let Some(question) = case.request.question {

@@ -86,6 +86,7 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
         MetricType::Counter,
         cookies,
     )?;
+    access(accounts, out)?;
     out.counter(
         "nsec3_refused",
         "Denials refused with SERVFAIL because a zone has many NSEC3 iterations and the worker's \
@@ -104,6 +105,32 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     )?;
     out.counter("deferred_answered", "Deferred queries that have been answered", one(|s| s.late.get()))?;
     out.counter("dnssec_ok", "Queries that asked for DNSSEC records (the DO bit)", one(|s| s.dnssec_ok.get()))
+}
+
+/// What access rules decided.
+fn access(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
+    let one = |figure: fn(&query_path::QueryStats) -> u64| accounts.sum(figure);
+    let of_server = [
+        ("refuse", one(|s| s.access_refused.get())),
+        ("drop", one(|s| s.access_dropped.get())),
+        ("truncate", one(|s| s.access_truncated.get())),
+    ];
+    out.family(
+        "access",
+        "Messages that [[server.access]] does not accept, by action: refuse, drop or truncate",
+        MetricType::Counter,
+        of_server.into_iter().map(|(action, count)| ([("action", action.into())], count)),
+    )?;
+    out.counter(
+        "zone_refused",
+        "Queries refused because `allow-query` of the zone does not allow the client",
+        one(|s| s.zone_refused.get()),
+    )?;
+    out.counter(
+        "zone_chains_cut",
+        "Answers that end with an alias because `allow-query` of the zone that it leads to does not allow the client",
+        one(|s| s.zone_chains_ended.get()),
+    )
 }
 
 fn failures(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! The whole program from outside: `nomen` is started as a process, queried over sockets and stopped by
 //! signals.
 
+mod access;
 mod activation;
 mod audit;
 mod blocking;

@@ -1,6 +1,7 @@
 //! The frontend: the engine, its workers and their state, the listeners, the query log and dnstap. `workers`
 //! connects `net` and `query-path`.
 
+mod access_rules;
 mod server_cookies;
 mod workers;
 
