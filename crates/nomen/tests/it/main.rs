@@ -40,6 +40,7 @@ mod query;
 mod readers;
 mod recursion;
 mod reload;
+mod replays;
 mod reporting;
 mod rollover;
 mod secondary;
