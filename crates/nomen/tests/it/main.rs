@@ -9,6 +9,7 @@ mod carets;
 mod catalogs;
 mod changes;
 mod check;
+mod connections;
 mod control;
 mod conventions;
 mod cookies;
