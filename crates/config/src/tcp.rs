@@ -60,7 +60,7 @@ impl Tcp {
         (self.connections.0, self.per_client.0)
     }
 
-    /// Returns the largest number of connections of one network, where there are at most `connections` in all.
+    /// Returns the largest number of connections of one network, of at most `connections` in all.
     pub fn per_network(&self, connections: usize) -> usize {
         let unset = (connections / 2).max(self.per_client.0);
         self.per_network.value.map_or(unset, |most| most.0)

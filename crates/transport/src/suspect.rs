@@ -24,8 +24,8 @@ impl SuspectMessage {
     }
 }
 
-/// Held while a message is worked on that the transport does not know: if a panic drops it, the message can be
-/// [taken](SuspectMessage::take).
+/// Held while a message is worked on that the transport does not know: if a panic drops it, the message can
+/// be [taken](SuspectMessage::take).
 pub struct MessageGuard<'m> {
     client: &'m Client,
     message: &'m [u8],

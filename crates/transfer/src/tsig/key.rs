@@ -187,8 +187,8 @@ impl TsigKey {
         self.fudge
     }
 
-    /// Seconds that a received message with this fudge may be away from the time here: the sender's fudge, but
-    /// no more than this side's. Otherwise a sender could choose for how long its message can be repeated.
+    /// Seconds that a received message with this fudge may be away from the time here: the sender's fudge,
+    /// but no more than this side's. Otherwise a sender could choose for how long its message can be repeated.
     pub(super) fn fudge_of(&self, received: u16) -> Duration {
         Duration::from_secs(self.fudge.min(received).into())
     }

@@ -25,8 +25,8 @@ pub struct Verified {
 /// What tells a signed request from every other one: the start of its MAC.
 ///
 /// The MAC covers the whole message and the name of the key. It does not cover the ID of the message, which a
-/// server that forwards it may change, nor the letter case of the names of key and algorithm; and a MAC can be
-/// cut down to the length that its key takes. The same request in any of these forms has the same `SignedId`.
+/// server that forwards it may change, nor the letter case of the names of key and algorithm; and a MAC can
+/// be cut down to the length that its key takes. The same request in any of these forms has the same `SignedId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SignedId(pub [u8; 16]);
 

@@ -227,7 +227,7 @@ fn a_time_beyond_the_fudge_is_badtime_and_signed() {
     }
 }
 
-/// A client that chooses a fudge of 18 hours gets no longer than the key accepts; one that chooses less gets that.
+/// A client that chooses a fudge of 18 hours gets what the key accepts; one that chooses less gets that.
 #[test]
 fn the_fudge_is_the_smaller_one_of_client_and_server() {
     let of = |fudge| Arc::new(key_with(TsigAlgorithm::HmacSha256).with_fudge(fudge));

@@ -280,7 +280,7 @@ pub(super) enum Admitted {
 }
 
 impl SignedRequests {
-    /// Reads what the last run left in the state folder. `is_first`: no run has changed zones from this folder.
+    /// Reads what the last run left in the state folder. `is_first`: no run has changed zones from it.
     pub(super) fn open(state: &Path, is_first: bool, now: UnixTime) -> Self {
         let path = state.join(FILE);
         let table = match read_once(&path) {
@@ -355,7 +355,7 @@ impl SignedRequests {
     }
 }
 
-/// A new signed request, which is decided once. If it is dropped without a decision, its response is SERVFAIL.
+/// A new signed request, which is decided once. If it is dropped without a decision, the response is SERVFAIL.
 pub(super) struct DecidedOnce {
     all: Arc<SignedRequests>,
     id: SignedId,
@@ -440,8 +440,8 @@ mod tests {
             let request = request(number, NOW);
             assert_eq!(admit(&mut table, request, NOW), Sighting::First);
             assert!(table.settle(request.id, response).is_empty());
-            for now in [NOW, NOW + 1, NOW + FUDGE] {
-                assert_eq!(admit(&mut table, request, now), Sighting::Decided(response));
+            for time in [NOW, NOW + 1, NOW + FUDGE] {
+                assert_eq!(admit(&mut table, request, time), Sighting::Decided(response));
             }
         }
         // Later the signature itself is refused, and nothing is kept.
