@@ -1,12 +1,12 @@
 //! Limits of TCP connections: their number, in all, per client and per network, which one is evicted when
-//! there is no room, and their timeouts. All can be changed while connections are served. Shared state is changed
-//! only when connections open and close; a busy connection writes only its own time stamp.
+//! there is no room, and their timeouts. All can be changed while connections are served. Shared state is
+//! changed only when connections open and close; a busy connection writes only its own time stamp.
 //!
 //! When there is no room, a connection of the network with the most connections is evicted, and in it one of
 //! the client with the most: the one that has been idle for longest, or that has read nothing of its answers.
 //! A connection whose query is being answered, and one whose client reads, are never evicted; neither is one
-//! of a network with clearly fewer connections than that of the new one. So clients of one network, however many
-//! connections they open and whatever they do with them, take no room from others.
+//! of a network with clearly fewer connections than that of the new one. So clients of one network, however
+//! many connections they open and whatever they do with them, take no room from others.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -188,7 +188,7 @@ impl TsigKey {
     }
 
     /// Seconds that a received message with this fudge may be away from the time here: the sender's fudge,
-    /// but no more than this side's. Otherwise a sender could choose for how long its message can be repeated.
+    /// but no more than this side's. Otherwise a sender chooses for how long its message can be repeated.
     pub(super) fn fudge_of(&self, received: u16) -> Duration {
         Duration::from_secs(self.fudge.min(received).into())
     }

@@ -26,7 +26,7 @@ pub struct Verified {
 ///
 /// The MAC covers the whole message and the name of the key. It does not cover the ID of the message, which a
 /// server that forwards it may change, nor the letter case of the names of key and algorithm; and a MAC can
-/// be cut down to the length that its key takes. The same request in any of these forms has the same `SignedId`.
+/// be cut down to the length that its key takes. The same request in any of these forms has the same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SignedId(pub [u8; 16]);
 

@@ -355,7 +355,7 @@ impl SignedRequests {
     }
 }
 
-/// A new signed request, which is decided once. If it is dropped without a decision, the response is SERVFAIL.
+/// A new signed request, which is decided once. If it is dropped undecided, the response is SERVFAIL.
 pub(super) struct DecidedOnce {
     all: Arc<SignedRequests>,
     id: SignedId,
