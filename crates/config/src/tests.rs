@@ -61,6 +61,10 @@ fn each_fault_has_its_words() {
             "[template.t]\nfile = \"x{zone}\"\nallow-query = [\"!\"]",
             "it names no client; write a network, \"key:NAME\", both, or \"any\"",
         ),
+        (
+            "[server]\ntcp-connections-per-network = 99",
+            "`tcp-connections-per-network` is 99, less than the 100 of `tcp-connections-per-client`",
+        ),
         ("server = 1", "`server` is a section: write [server]"),
         ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` is a list of blocks: write [[listen]]"),
         ("[[listen]]\naddr = []", "the list is empty"),
@@ -485,7 +489,8 @@ fn blocks_are_known_by_what_is_in_them() {
 #[test]
 fn every_key_reaches_its_part() {
     let text = "[server]\nworkers = 3\npin-cpus = true\nudp-buffer = \"1MiB\"\ndrain = \"9s\"\n\
-                tcp-connections = 11\ntcp-connections-per-client = 7\ntcp-first-timeout = \"1s\"\n\
+                tcp-connections = 11\ntcp-connections-per-client = 7\n\
+                tcp-connections-per-network = 9\ntcp-first-timeout = \"1s\"\n\
                 tcp-idle-timeout = \"2s\"\ntcp-message-timeout = \"3s\"\ntcp-write-timeout = \"4s\"\n\
                 tcp-pipeline = 5\ntcp-write-buffer = \"6KiB\"\nnsid = \"n\"\nid = \"i\"\nversion = \"v\"\n\
                 max-udp-size = 700\nmax-chain = 8\n[metrics]\nper-zone = true\n\
@@ -506,7 +511,7 @@ fn every_key_reaches_its_part() {
         ..net::ListenerConfig::default()
     };
     assert_eq!(net, wanted);
-    assert_eq!(settings.server.tcp.limits(), (11, 7));
+    assert_eq!((settings.server.tcp.limits(), settings.server.tcp.per_network(11)), ((11, 7), 9));
     let times = net::TcpTimes {
         first_message: Duration::from_secs(1),
         idle: Duration::from_secs(2),

@@ -66,6 +66,10 @@ keys! {
         /// Files with keys, in addition to `[[tsig-key]]`: each `key "NAME" { algorithm NAME; secret
         /// "BASE64"; };`, as `tsig-keygen` prints them and BIND reads them.
         live "key-files" key_files: Option<Vec<At<PathBuf>>> = None, example ["keys/transfer.key"];
+        /// Most that the clocks of both sides of a signed message (TSIG) may differ, also where the sender
+        /// allows more (its fudge); the messages that nomen signs allow as much. A longer time gives others
+        /// longer to send a captured message again.
+        live "tsig-fudge" fudge: Time<1_000, 65_535_000> = Time::secs(300), example "1m";
     }
 }
 
@@ -266,7 +270,9 @@ pub fn load_keys(
             Err(fault) => faults.push(fault),
         }
     }
-    TsigKeys::new(keys).unwrap_or_default()
+    // The key's range fits.
+    let fudge = u16::try_from(transfers.fudge.0.as_secs()).unwrap_or(u16::MAX);
+    TsigKeys::new(keys.into_iter().map(|key| key.with_fudge(fudge))).unwrap_or_default()
 }
 
 /// Largest size of a key file, in bytes.

@@ -28,7 +28,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use transport::{Batch, Client, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress};
+use transport::{
+    Batch, Client, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies, ReturnAddress,
+};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
 use wire::{Name, NameBuf, Opcode, Rcode, Type, ZoneName};
@@ -148,6 +150,7 @@ impl<M: Memory> Handler for Worker<M> {
         for _ in 0..most {
             let Some(out) = replies.buffer() else { return true };
             let Some(Deferred { packet, to, received }) = self.account.take_put_off() else { return false };
+            let _guard = MessageGuard::new(&to.client, &packet);
             self.read_one(0, &packet, || to.client);
             // The answer to another client's query may be in the cache by now.
             self.find(1);
@@ -295,6 +298,7 @@ impl<M: Memory> Worker<M> {
         let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, .. } =
             &*ready.waiting;
         let Waiting { upstream, rule, .. } = *ready.waiting;
+        let _guard = MessageGuard::new(&to.client, head);
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);

@@ -220,9 +220,8 @@ impl<F: HandlerFactory> Acceptor<F> {
     }
 
     /// Accepts one connection, if necessary with the reserved descriptor: the system reports that descriptors
-    /// are short even if no connection waits, so this also shows whether one does. If one does, the longest
-    /// idle connection is evicted for it; if none is idle, it is closed at once, so that its client need not
-    /// wait.
+    /// are short even if no connection waits, so this also shows whether one does. If one does, another
+    /// connection is evicted for it; if none may be, it is closed at once, so that its client need not wait.
     fn accept(&mut self, listener: &TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
         if self.reserve.is_none() {
             self.reserve = reserve();
@@ -238,7 +237,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         if self.shortage.replace(now).is_none_or(|last| now - last > SHORTAGE_OVER) {
             self.job.reporter.report(WorkerFaultKind::OutOfDescriptors(short));
         }
-        if self.limits.evict_one() {
+        if self.limits.evict_for(accepted.1) {
             return Ok(accepted);
         }
         drop(accepted);
@@ -259,6 +258,7 @@ impl<F: HandlerFactory> Acceptor<F> {
             Ok(permit) => permit,
             Err(TurnedAway::Full) => return own.tcp_refused_full.add(1),
             Err(TurnedAway::Client) => return own.tcp_refused_client.add(1),
+            Err(TurnedAway::Network) => return own.tcp_refused_network.add(1),
         };
         own.tcp_accepted.add(1);
         let local = if self.job.id.local.ip().is_unspecified() {
