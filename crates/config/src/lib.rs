@@ -3,7 +3,7 @@
 //!
 //! | file | section | for |
 //! |---|---|---|
-//! | `privileges`, `storage` | `[server]` | the process |
+//! | `privileges`, `confinement`, `storage` | `[server]` | the process |
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
@@ -29,6 +29,7 @@
 pub mod addresses;
 pub mod answers;
 pub mod catalogs;
+pub mod confinement;
 pub mod control;
 pub mod dnstap;
 pub mod exit_status;

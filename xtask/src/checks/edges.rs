@@ -113,6 +113,8 @@ const ROWS: &[Row] = &[
         ],
         theirs: Only(&["idna", "jiff", "nix", "serde", "toml", "url"]),
     },
+    // System calls of a sandbox: each by the library that its makers keep.
+    Row { name: "sandbox", ours: &[], theirs: Only(&["caps", "landlock", "libc", "nix", "seccompiler"]) },
     Row { name: "threads", ours: &[], theirs: Only(&["rustix", "tracing"]) },
     Row {
         name: "telemetry",
@@ -209,6 +211,7 @@ const ROWS: &[Row] = &[
             "policy",
             "resolver",
             "recursion",
+            "sandbox",
             "query-path",
             "net",
             "wording",
@@ -229,6 +232,7 @@ const ROWS: &[Row] = &[
             "transport",
             "prefetch",
             "zone",
+            "sandbox",
             "query-path",
             "net",
             "wording",

@@ -2,6 +2,7 @@
 //! signals.
 
 mod activation;
+mod attempts;
 mod audit;
 mod blocking;
 mod broken;
@@ -42,6 +43,7 @@ mod recursion;
 mod reload;
 mod reporting;
 mod rollover;
+mod sandbox;
 mod secondary;
 mod serve;
 mod signatures;

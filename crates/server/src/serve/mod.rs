@@ -1,10 +1,11 @@
 //! `nomen serve`: opens sockets, gives up root, loads zones, answers, and shuts down in order. The order
 //! matters: sockets first, then privileges, then everything that reads untrusted data.
 //!
-//! `assemble` makes the parts and connects them; `trial` checks what a start needs of the system; `passed`
+//! `assemble` makes the parts and connects them; `confinement` finds what the sandbox lets them read; `trial` checks what a start needs of the system; `passed`
 //! finds the listener of each socket that systemd or the previous server passes.
 
 mod assemble;
+pub mod confinement;
 mod passed;
 mod sockets;
 mod take_over;
@@ -108,7 +109,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     })?;
     let passed = passed_sockets(options, &prepared.settings)?;
     let stores_sockets = options.store_sockets && !passed.by_manager();
-    let sockets = Sockets::open(&prepared.settings, source.is_built_in(), passed);
+    let sockets = Sockets::open(&prepared, source.is_built_in(), passed);
     let sockets = sockets.map_err(|fault| outside(fault.to_string()))?;
     // Dropped at the end of this function, so that the last log lines are written.
     let (logging, _log_writers) =

@@ -1,0 +1,131 @@
+//! Keys of `[server]` about the sandbox, and the files that the configuration names, for `sandbox` and for
+//! `confinement` of `server`.
+
+use std::path::PathBuf;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::Settings;
+use super::log::LogTarget;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{Value, quote};
+use super::zones::Templates;
+
+keys! {
+    /// The sandbox.
+    pub struct Confinement {
+        /// Give up, once the sockets are open and the configuration is read, all that serving does not need:
+        /// system calls, files other than those that the configuration names, capabilities. Parts that the
+        /// kernel lacks are named in a warning; with "required", they end the start.
+        restart "sandbox" mode: SandboxMode = SandboxMode::On, example "required";
+        /// Further folders that may be read, with all that they contain, such as one of zone files that a
+        /// reload will add, or that `$INCLUDE` of zone files names.
+        restart "sandbox-readable" readable: Option<Vec<At<PathBuf>>> = None, example ["/srv/zones"];
+        /// Further folders that may be written, such as one for copies by `nomen ctl zone write --to`.
+        restart "sandbox-writable" writable: Option<Vec<At<PathBuf>>> = None, example ["/srv/copies"];
+    }
+}
+
+/// Whether the process enters the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SandboxMode {
+    /// It does not.
+    Off,
+    /// It does, as far as the kernel can.
+    On,
+    /// It does, or does not start.
+    Required,
+}
+
+/// The word for [`SandboxMode::Required`].
+const REQUIRED: &str = "required";
+
+impl Value for SandboxMode {
+    fn kind() -> String {
+        format!("true, false or \"{REQUIRED}\"")
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.get_ref() {
+            DeValue::Boolean(true) => Some(Self::On),
+            DeValue::Boolean(false) => Some(Self::Off),
+            DeValue::String(word) if word == REQUIRED => Some(Self::Required),
+            DeValue::String(word) => {
+                reader.bad_value(node, format!("\"{word}\" is not one of: {}", Self::kind()));
+                None
+            }
+            _ => {
+                reader.wrong_type(node, &Self::kind());
+                None
+            }
+        }
+    }
+    fn render(&self) -> Option<String> {
+        Some(match self {
+            Self::Off => "false".into(),
+            Self::On => "true".into(),
+            Self::Required => quote(REQUIRED),
+        })
+    }
+}
+
+/// Files and folders that the configuration names, other than zones.
+#[derive(Debug, Default)]
+pub struct NamedPaths {
+    /// Files that are read.
+    pub read_files: Vec<PathBuf>,
+    /// Folders that are read.
+    pub read: Vec<PathBuf>,
+    /// Files that are replaced.
+    pub written_files: Vec<PathBuf>,
+    /// Folders in which files are made.
+    pub written: Vec<PathBuf>,
+    /// Files that are appended to.
+    pub appended: Vec<PathBuf>,
+}
+
+impl Settings {
+    /// Returns the files and folders that these settings name.
+    pub fn named_paths(&self) -> NamedPaths {
+        let Settings { server, resolver, transfers, lists, log, dnstap, .. } = self;
+        let folders = |keys: &At<Option<Vec<At<PathBuf>>>>| -> Vec<PathBuf> {
+            keys.value.iter().flatten().map(|path| path.value.clone()).collect()
+        };
+        let mut paths = NamedPaths {
+            read: folders(&server.confinement.readable),
+            written: folders(&server.confinement.writable),
+            read_files: folders(&transfers.key_files),
+            ..NamedPaths::default()
+        };
+        paths.written.extend(server.storage.folder());
+        paths.written_files.extend(self.recursive().and_then(|recursive| recursive.cache_file()));
+        paths.read_files.extend(resolver.iter().flat_map(|resolver| resolver.named_files()));
+        for list in lists {
+            paths.read_files.extend(list.file.value.clone());
+            paths.read_files.extend(list.ca_file.value.clone());
+        }
+        if let LogTarget::File(path) = &log.target.value {
+            paths.appended.push(path.clone());
+        }
+        paths.appended.extend(log.audit_file.value.clone());
+        paths.appended.extend(log.queries_file.value.clone());
+        paths.appended.extend(dnstap.iter().filter_map(|dnstap| dnstap.file.value.clone()));
+        paths
+    }
+}
+
+/// Returns the folders in which zones of templates have their files, those that nomen only reads and those that
+/// it also writes. Zones of a template may be added while the server runs.
+pub fn template_folders(templates: &Templates) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for template in templates.values() {
+        let of_pattern = template.file.value.as_ref().map(|pattern| pattern.folder());
+        let all = of_pattern.into_iter().chain(template.directory.value.clone());
+        match template.updates.takes_any() {
+            true => written.extend(all),
+            false => read.extend(all),
+        }
+    }
+    (read, written)
+}
