@@ -121,8 +121,6 @@ impl Roots {
         roots.read.extend(SYSTEM_FILES.iter().filter_map(|path| Path::new(path).canonicalize().ok()));
         roots.written.extend(all_folders(grants.written_files.iter()));
         roots.removing.extend(all_folders(grants.removed_files.iter()));
-        // A spare descriptor of TCP workers.
-        roots.appended.insert("/dev/null".into());
         for file in &grants.appended {
             // A terminal or a pipe is there already, and its folder has others.
             let is_special = fs::metadata(file).is_ok_and(|about| {

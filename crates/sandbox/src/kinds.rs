@@ -1,6 +1,7 @@
 //! Kinds of threads that need less than the process: a thread calls [`confine`] first, and the threads that it
 //! starts are bound as well.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 use libc::c_long;
@@ -67,6 +68,11 @@ pub(crate) struct KindFilters {
     sockets: BpfProgram,
 }
 
+thread_local! {
+    /// Whether this thread has less than the process.
+    static CONFINED: Cell<bool> = const { Cell::new(false) };
+}
+
 static FILTERS: OnceLock<KindFilters> = OnceLock::new();
 
 impl KindFilters {
@@ -87,7 +93,8 @@ impl KindFilters {
 /// Takes away what a thread of this kind does not need, from this thread and from those that it starts. Does
 /// nothing outside the sandbox. A filter that the kernel refuses leaves the thread with those of the process.
 pub fn confine(kind: ThreadKind) {
-    let Some(KindFilters { files, sockets }) = FILTERS.get() else { return };
+    let Some(KindFilters { files, sockets }) = FILTERS.get().filter(|_| !is_confined()) else { return };
+    CONFINED.set(true);
     let (no_files, no_sockets) = match kind {
         ThreadKind::Network => (true, false),
         ThreadKind::Files => (false, true),
@@ -96,4 +103,9 @@ pub fn confine(kind: ThreadKind) {
     for filter in [no_files.then_some(files), no_sockets.then_some(sockets)].into_iter().flatten() {
         let _ = seccompiler::apply_filter(filter);
     }
+}
+
+/// Returns whether this thread itself was confined. Threads that it starts are bound as well.
+pub fn is_confined() -> bool {
+    CONFINED.get()
 }

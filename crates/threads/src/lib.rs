@@ -5,10 +5,12 @@
 //! | [`background`] | a bounded number of threads that run queued jobs |
 //! | [`kept_threads`] | threads for tasks that wait, reused for the next task |
 //! | [`spare`] | work at low priority, for which its caller waits |
+//! | [`starter`] | starting threads from threads that are confined |
 //! | [`sync`] | locking after a holder has panicked |
 #![forbid(unsafe_code)]
 
 pub mod background;
 pub mod kept_threads;
 pub mod spare;
+pub mod starter;
 pub mod sync;

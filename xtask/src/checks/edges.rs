@@ -115,7 +115,7 @@ const ROWS: &[Row] = &[
     },
     // System calls of a sandbox: each by the library that its makers keep.
     Row { name: "sandbox", ours: &[], theirs: Only(&["caps", "landlock", "libc", "nix", "seccompiler"]) },
-    Row { name: "threads", ours: &[], theirs: Only(&["rustix", "tracing"]) },
+    Row { name: "threads", ours: &["sandbox"], theirs: Only(&["rustix", "tracing"]) },
     Row {
         name: "telemetry",
         ours: &[
@@ -153,6 +153,7 @@ const ROWS: &[Row] = &[
             "policy",
             "resolver",
             "recursion",
+            "sandbox",
             "query-path",
             "net",
             "fetch",
@@ -178,6 +179,7 @@ const ROWS: &[Row] = &[
             "resolver",
             "transfer",
             "update",
+            "sandbox",
             "query-path",
             "net",
             "wording",

@@ -61,7 +61,7 @@ fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<()> {
     call(libc::SYS_socket, [family, kind, protocol, 0, 0].map(c_long::from))
 }
 
-/// Every attempt. The current folder has `nomen.toml`, `zones/a.test.zone`, `state/` and `outside/file`.
+/// Every attempt. The current folder has `nomen.toml`, `zones/a.test.zone`, `state/`; beside it is `outside/file`.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
     // Other programs and processes.
     ("execute a program", Allowed, || Err(Command::new("/bin/true").exec())),
@@ -89,8 +89,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("read /etc/shadow", Unknown, || fs::read("/etc/shadow").map(drop)),
     ("read /etc/passwd", Allowed, || fs::read("/etc/passwd").map(drop)),
     ("list the root folder", Allowed, || fs::read_dir("/").map(drop)),
-    ("read a file outside", Allowed, || fs::read("outside/file").map(drop)),
-    ("make a file outside", Allowed, || File::create("outside/new").map(drop)),
+    ("read a file outside", Allowed, || fs::read("../outside/file").map(drop)),
+    ("make a file outside", Allowed, || File::create("../outside/new").map(drop)),
     ("make a file beside the configuration", Allowed, || File::create("new").map(drop)),
     ("write the configuration", Allowed, || OpenOptions::new().append(true).open("nomen.toml").map(drop)),
     ("replace the configuration", Allowed, || fs::rename("state/file", "nomen.toml")),
@@ -98,9 +98,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("write a zone that nothing changes", Allowed, || {
         OpenOptions::new().append(true).open("zones/a.test.zone").map(drop)
     }),
-    ("link a file of the state folder outside", Allowed, || fs::hard_link("state/file", "outside/linked")),
-    ("move a file of the state folder outside", Allowed, || fs::rename("state/file", "outside/moved")),
-    ("link to a file outside", Allowed, || symlink("../outside/file", "state/link")),
+    ("link a file of the state folder outside", Allowed, || fs::hard_link("state/file", "../outside/linked")),
+    ("move a file of the state folder outside", Allowed, || fs::rename("state/file", "../outside/moved")),
+    ("link to a file outside", Allowed, || symlink("../../outside/file", "state/link")),
     ("make a set-user-ID file", Allowed, || {
         fs::set_permissions("state/file", fs::Permissions::from_mode(0o4755))
     }),
@@ -113,7 +113,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         let address = std::ptr::from_ref(&BYTE) as u64;
         memory.write_all_at(&[7], address)
     }),
-    ("open the machine's memory", Unknown, || File::open("/dev/mem").map(drop)),
+    ("open a device", Allowed, || File::open("/dev/zero").map(drop)),
     ("open by handle", Unknown, || call(libc::SYS_open_by_handle_at, [0; 5])),
     // Memory.
     ("map memory to execute", Allowed, || page(libc::PROT_READ | libc::PROT_EXEC, None)),
@@ -186,7 +186,7 @@ pub(crate) const OF_FILES: &[Attempt] = &[
 pub(crate) const NEEDED: &[Attempt] = &[
     ("read a zone file", Allowed, || fs::read("zones/a.test.zone").map(drop)),
     ("read the configuration", Allowed, || fs::read("nomen.toml").map(drop)),
-    ("read a file of `sandbox-readable`", Allowed, || fs::read("readable/file").map(drop)),
+    ("read a file of `sandbox-readable`", Allowed, || fs::read("../readable/file").map(drop)),
     ("replace a file in the state folder", Allowed, || {
         fs::write("state/new", "text")?;
         fs::rename("state/new", "state/file")
@@ -195,9 +195,9 @@ pub(crate) const NEEDED: &[Attempt] = &[
         fs::create_dir("state/folder")?;
         fs::remove_dir("state/folder")
     }),
-    ("make a file in a folder of `sandbox-writable`", Allowed, || File::create("writable/new").map(drop)),
+    ("make a file in a folder of `sandbox-writable`", Allowed, || File::create("../writable/new").map(drop)),
     ("append to a log file", Allowed, || {
-        OpenOptions::new().create(true).append(true).open("log/file").map(drop)
+        OpenOptions::new().create(true).append(true).open("../log/file").map(drop)
     }),
     ("start a thread", Allowed, || {
         let thread = std::thread::Builder::new().spawn(|| 7)?;

@@ -115,6 +115,8 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     let (logging, _log_writers) =
         logging::start(&prepared.settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
+    threads::starter::begin()
+        .map_err(|e| outside(format!("cannot start the thread that starts others: {e}")))?;
     let inner_rules = warn_of(&prepared.settings, &prepared.zones, sockets.are_passed);
     let Assembled { mut zones, wanted, parts } = assemble(source, prepared, logging, process)?;
     let runtime = runtime()?;

@@ -48,6 +48,7 @@ use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
     Resolver, ResolverRequest,
 };
+use sandbox::kinds::{ThreadKind, confine};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::{error, info, warn};
 use validator::TrustPoints;
@@ -228,14 +229,18 @@ impl Recursive {
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
         let forward = resolver.stats();
-        let config = OutgoingConfig { queue, links, by_workers: true };
+        let config =
+            OutgoingConfig { queue, links, by_workers: true, on_start: || confine(ThreadKind::Network) };
         let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
         let validations = service.validations();
         let validators = (0..validators).map(|_| {
             let validations = validations.clone();
-            std::thread::Builder::new().name("validate".into()).spawn(move || validate(&validations))
+            std::thread::Builder::new().name("validate".into()).spawn(move || {
+                confine(ThreadKind::Network);
+                validate(&validations);
+            })
         });
         let validating = validators.collect::<io::Result<_>>().map_err(RecursiveFault::Thread)?;
         let validating = Mutex::new(validating);
