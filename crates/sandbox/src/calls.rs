@@ -1,9 +1,9 @@
 //! System calls, by seccomp. Three filters apply to every thread:
 //!
-//! - [`ALLOWED`]: any other call fails with ENOSYS, as with a kernel that does not have it. So a C library or an
-//!   allocator that tries a newer call first goes on with the one before it.
-//! - [`bounds`]: some calls are allowed with some arguments only, else they fail with EPERM: no memory that can
-//!   be executed, no new processes, no sockets but those of DNS and administration.
+//! - [`ALLOWED`]: any other call fails with ENOSYS, as with a kernel that does not have it. So a C library or
+//!   an allocator that tries a newer call first goes on with the one before it.
+//! - [`bounds`]: some calls are allowed with some arguments only, else they fail with EPERM: no memory that
+//!   can be executed, no new processes, no sockets but those of DNS and administration.
 //! - [`FATAL`]: calls that no part of the server ever makes, and whose use means that foreign code runs. The
 //!   kernel ends the process, and logs it.
 //!
@@ -18,8 +18,8 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-/// A call, and the arguments for which it matches: any of the rules, each with all its conditions. No rule: any
-/// arguments.
+/// A call, and the arguments for which it matches: any of the rules, each with all its conditions. No rule:
+/// any arguments.
 type CallRules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 /// Calls that every thread may make.

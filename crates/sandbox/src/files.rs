@@ -13,8 +13,8 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
-/// The rights that are handled: those of this version, which newer kernels have, too. A later version has more
-/// rights to deny, and each must be tried with this server first.
+/// The rights that are handled: those of this version, which newer kernels have, too. A later version has
+/// more rights to deny, and each must be tried with this server first.
 const HANDLED: ABI = ABI::V7;
 
 /// Files of the system that the server reads while it runs. None of them holds a secret.
@@ -52,7 +52,7 @@ const SYSTEM_FILES: [&str; 24] = [
 
 /// What the server may access. Paths that do not exist are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Grants {
+pub struct SandboxGrants {
     /// Files that are read, with what else is in their folders.
     pub read_files: Vec<PathBuf>,
     /// Folders that are read.
@@ -111,7 +111,7 @@ fn all_folders<'a>(files: impl Iterator<Item = &'a PathBuf>) -> BTreeSet<PathBuf
 }
 
 impl Roots {
-    pub(crate) fn of(grants: &Grants) -> Roots {
+    pub(crate) fn of(grants: &SandboxGrants) -> Roots {
         let real = |paths: &[PathBuf]| -> BTreeSet<PathBuf> {
             paths.iter().filter_map(|path| path.canonicalize().ok()).collect()
         };
@@ -157,8 +157,8 @@ fn appending() -> BitFlags<AccessFs> {
     reading() | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg
 }
 
-/// Rights to make, replace and remove files and folders: no devices, nothing to execute. Whatever stands in the
-/// place of a file can be moved aside; the calls that make pipes, links and sockets are filtered.
+/// Rights to make, replace and remove files and folders: no devices, nothing to execute. Whatever stands in
+/// the place of a file can be moved aside; the calls that make pipes, links and sockets are filtered.
 fn writing() -> BitFlags<AccessFs> {
     let odd = AccessFs::MakeFifo | AccessFs::MakeSym | AccessFs::MakeSock;
     appending() | AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::MakeDir | AccessFs::Refer | odd
@@ -169,7 +169,7 @@ fn writing() -> BitFlags<AccessFs> {
 ///
 /// # Errors
 /// [`RulesetError`] if the kernel refuses what it should know.
-pub(crate) fn restrict(roots: &Roots, grants: &Grants) -> Result<u32, RulesetError> {
+pub(crate) fn restrict(roots: &Roots, grants: &SandboxGrants) -> Result<u32, RulesetError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(HANDLED))?
@@ -222,10 +222,10 @@ mod tests {
         }
         fs::write(at("elsewhere/b.zone"), "").expect("written");
         symlink(at("elsewhere/b.zone"), at("zones/b.zone")).expect("a link");
-        let grants = Grants {
+        let grants = SandboxGrants {
             read_files: vec![at("zones/a.zone"), at("zones/b.zone"), at("missing/c.zone")],
             appended: vec![at("log/file"), "/dev/null".into()],
-            ..Grants::default()
+            ..SandboxGrants::default()
         };
         let roots = Roots::of(&grants);
         let ours = |all: &BTreeSet<PathBuf>| -> Vec<PathBuf> {
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_file_in_the_root_folder_does_not_open_everything() {
-        let grants = Grants { read_files: vec!["/nomen.toml".into()], ..Grants::default() };
+        let grants = SandboxGrants { read_files: vec!["/nomen.toml".into()], ..SandboxGrants::default() };
         assert!(!Roots::of(&grants).read.contains(Path::new("/")));
     }
 }

@@ -1,5 +1,5 @@
-//! Kinds of threads that need less than the process: a thread calls [`confine`] first, and the threads that it
-//! starts are bound as well.
+//! Kinds of threads that need less than the process: a thread calls [`confine`] first, and the threads that
+//! it starts are bound as well.
 
 use std::cell::Cell;
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! The sandbox: what the process may still do once its sockets are open and its configuration is read. Whoever
-//! takes over a thread through a bug gets no more than that.
+//! The sandbox: what the process may still do once its sockets are open and its configuration is read. An
+//! attacker who takes over a thread through a bug gets no more than that.
 //!
 //! | module | what it takes away |
 //! |---|---|
@@ -20,5 +20,5 @@ pub mod kinds;
 mod state;
 
 pub use capabilities::PrivilegeFault;
-pub use files::Grants;
+pub use files::SandboxGrants;
 pub use state::{FileRules, Sandbox, SandboxFault, current, enter, is_outside};

@@ -8,7 +8,7 @@ use landlock::RulesetError;
 
 use crate::calls;
 use crate::capabilities::{self, PrivilegeFault};
-use crate::files::{self, Grants, Roots};
+use crate::files::{self, Roots, SandboxGrants};
 use crate::kinds::KindFilters;
 
 /// How access to files is bounded.
@@ -74,7 +74,7 @@ pub fn is_outside(path: &Path) -> bool {
 /// # Errors
 /// [`SandboxFault`] if the system refuses a part that it has. Parts that it does not have are no error: the
 /// result says so.
-pub fn enter(grants: &Grants) -> Result<&'static Sandbox, SandboxFault> {
+pub fn enter(grants: &SandboxGrants) -> Result<&'static Sandbox, SandboxFault> {
     capabilities::give_up().map_err(SandboxFault::Privileges)?;
     capabilities::hide_memory().map_err(SandboxFault::Privileges)?;
     let roots = Roots::of(grants);

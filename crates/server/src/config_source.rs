@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use zone_plan::WantedZones;
 
 use crate::builtin;
-use crate::serve::confinement;
+use crate::outside;
 use config::report::{ConfigTexts, Diagnostic};
 use config::{AcceptedConfig, RejectedConfig, Settings};
 use control::in_force::InForce;
@@ -100,7 +100,7 @@ impl ConfigSource {
         let rejected = |rejected: RejectedConfig| ReloadFault::Configuration(rejected.to_string().into());
         let Prepared { settings, zones, .. } = self.prepare(Some(&in_force.settings())).map_err(rejected)?;
         accept(&zones)?;
-        confinement::warn_of_outside(&settings, &zones);
+        outside::warn_of(&settings, &zones);
         in_force.adopt(settings);
         Ok(zones)
     }

@@ -17,7 +17,7 @@ use rustix::process::setpriority_process;
 use sandbox::kinds::{ThreadKind, confine};
 use tracing::error;
 
-use crate::starter;
+use crate::starter::Starter;
 use crate::sync::lock;
 
 /// Time that an idle thread waits for a job before it ends.
@@ -158,7 +158,7 @@ impl Background {
         drop(queue);
         let all = Arc::clone(self);
         let work = move || all.work(kind.lane());
-        if starter::start(lane.name, work).is_err() {
+        if Starter::start(lane.name, work).is_err() {
             let mut queue = lock(&lane.queue);
             queue.threads -= 1;
             let job = if queue.threads == 0 { queue.jobs.pop_back() } else { None };

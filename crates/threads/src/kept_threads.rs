@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::starter;
+use crate::starter::Starter;
 use crate::sync::lock;
 
 /// Time that an idle thread waits for more work before it ends.
@@ -53,7 +53,7 @@ impl KeptThreads {
         }
         drop(waiting);
         let all = Arc::clone(self);
-        let begun = starter::start(self.name, move || {
+        let begun = Starter::start(self.name, move || {
             work();
             while let Some(work) = all.next() {
                 work();

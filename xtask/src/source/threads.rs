@@ -15,6 +15,7 @@ const HELPERS: &[(&str, &str)] = &[
     ("Background::run", "Lane::new"),
     ("KeptThreads::run", "KeptThreads::new"),
     ("Outgoing::start", "Outgoing::start"),
+    ("Starter::spawn", "Starter::start"),
     ("WriterThread::start", "WriterThread::start"),
 ];
 

@@ -1,5 +1,5 @@
-//! What a foreign program would try inside a server: each attempt is a system call that the sandbox must refuse.
-//! `sandbox` runs them in processes of their own. If one of them were allowed, it would do no harm.
+//! What a foreign program would try inside a server: each attempt is a system call that the sandbox must
+//! refuse. `sandbox` runs them in processes of their own. If one of them were allowed, it would do no harm.
 
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
@@ -28,8 +28,8 @@ use Outside::{Allowed, Unknown};
 /// Makes a system call with these arguments.
 fn call(number: c_long, arguments: [c_long; 5]) -> io::Result<()> {
     let [a, b, c, d, e] = arguments;
-    // SAFETY: every pointer that `ATTEMPTS` passes is null or leads to a static; no call that is made writes to
-    // memory of Rust, as sizes are 0 or addresses are null.
+    // SAFETY: every pointer that `ATTEMPTS` passes is null or leads to a static; no call that is made writes
+    // to memory of Rust, as sizes are 0 or addresses are null.
     let result = unsafe { libc::syscall(number, a, b, c, d, e) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -61,7 +61,8 @@ fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<()> {
     call(libc::SYS_socket, [family, kind, protocol, 0, 0].map(c_long::from))
 }
 
-/// Every attempt. The current folder has `nomen.toml`, `zones/a.test.zone`, `state/`; beside it is `outside/file`.
+/// Every attempt. The current folder has `nomen.toml`, `zones/a.test.zone`, `state/`; beside it is
+/// `outside/file`.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
     // Other programs and processes.
     ("execute a program", Allowed, || Err(Command::new("/bin/true").exec())),

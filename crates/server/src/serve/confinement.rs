@@ -1,13 +1,11 @@
-//! The sandbox of the server: which files it needs, from the configuration and its zones, and what a reload
-//! names that is outside.
+//! The sandbox of the server: which files it needs, from the configuration and its zones.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use config::Settings;
-use config::confinement::{NamedPaths, SandboxMode, template_folders};
-use sandbox::{Grants, SandboxFault};
-use tracing::warn;
+use config::confinement::SandboxMode;
+use config::named_paths::{NamedPaths, template_folders};
+use sandbox::{SandboxFault, SandboxGrants};
 use transport::Transport;
 use zone_plan::{WantedZones, ZoneText};
 
@@ -62,7 +60,12 @@ pub fn enter(prepared: &Prepared, control: Option<&Path>) -> Result<Vec<String>,
 }
 
 /// Returns what the server needs.
-fn grants(settings: &Settings, zones: &WantedZones, files: &[PathBuf], control: Option<&Path>) -> Grants {
+fn grants(
+    settings: &Settings,
+    zones: &WantedZones,
+    files: &[PathBuf],
+    control: Option<&Path>,
+) -> SandboxGrants {
     let NamedPaths { mut read_files, mut read, mut written_files, mut written, appended } =
         settings.named_paths();
     read_files.extend(files.iter().cloned());
@@ -81,7 +84,7 @@ fn grants(settings: &Settings, zones: &WantedZones, files: &[PathBuf], control: 
         }
     }
     let notified = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
-    Grants {
+    SandboxGrants {
         read_files,
         read,
         written_files,
@@ -105,24 +108,4 @@ fn tcp_ports(settings: &Settings) -> Vec<u16> {
     let dns = of_dns.flat_map(|listen| listen.addr.iter().map(|addr| addr.value.0.port()));
     let metrics = settings.metrics.iter().map(|metrics| metrics.listen.0.port());
     dns.chain(metrics).collect()
-}
-
-/// Warns of what a reload names that the sandbox does not let the server read. It was made at the start, and
-/// cannot grow.
-pub(crate) fn warn_of_outside(settings: &Settings, zones: &WantedZones) {
-    if sandbox::current().is_none() {
-        return;
-    }
-    let NamedPaths { read_files, read, .. } = settings.named_paths();
-    let of_zones = zones.specs.iter().filter_map(|spec| spec.text.file());
-    let mut seen: BTreeSet<&Path> = BTreeSet::new();
-    let folder = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
-    let files: Vec<PathBuf> = read_files.iter().map(|path| folder(path)).chain(read).collect();
-    let folders = zones.folders.iter().map(|folder| folder.path.as_path());
-    let all = files.iter().map(PathBuf::as_path).chain(folders).chain(of_zones.filter_map(Path::parent));
-    for path in all.filter(|path| !path.as_os_str().is_empty()) {
-        if seen.insert(path) && sandbox::is_outside(path) {
-            warn!("{} is outside the sandbox, and cannot be read before a restart", path.display());
-        }
-    }
 }

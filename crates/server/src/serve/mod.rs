@@ -1,8 +1,9 @@
 //! `nomen serve`: opens sockets, gives up root, loads zones, answers, and shuts down in order. The order
 //! matters: sockets first, then privileges, then everything that reads untrusted data.
 //!
-//! `assemble` makes the parts and connects them; `confinement` finds what the sandbox lets them read; `trial` checks what a start needs of the system; `passed`
-//! finds the listener of each socket that systemd or the previous server passes.
+//! `assemble` makes the parts and connects them; `confinement` finds what the sandbox lets them read; `trial`
+//! checks what a start needs of the system; `passed` finds the listener of each socket that systemd or the
+//! previous server passes.
 
 mod assemble;
 pub mod confinement;
@@ -115,7 +116,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     let (logging, _log_writers) =
         logging::start(&prepared.settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
-    threads::starter::begin()
+    threads::starter::Starter::begin()
         .map_err(|e| outside(format!("cannot start the thread that starts others: {e}")))?;
     let inner_rules = warn_of(&prepared.settings, &prepared.zones, sockets.are_passed);
     let Assembled { mut zones, wanted, parts } = assemble(source, prepared, logging, process)?;

@@ -229,18 +229,15 @@ impl Recursive {
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
         let forward = resolver.stats();
-        let config =
-            OutgoingConfig { queue, links, by_workers: true, on_start: || confine(ThreadKind::Network) };
+        let on_start = || confine(ThreadKind::Network);
+        let config = OutgoingConfig { queue, links, by_workers: true, on_start };
         let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
         let validations = service.validations();
         let validators = (0..validators).map(|_| {
             let validations = validations.clone();
-            std::thread::Builder::new().name("validate".into()).spawn(move || {
-                confine(ThreadKind::Network);
-                validate(&validations);
-            })
+            std::thread::Builder::new().name("validate".into()).spawn(move || validate(&validations))
         });
         let validating = validators.collect::<io::Result<_>>().map_err(RecursiveFault::Thread)?;
         let validating = Mutex::new(validating);
@@ -617,6 +614,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
 /// Runs a validation thread. A panic, which would be a bug in nomen, costs the clients that wait at that
 /// time.
 fn validate(validations: &Validations) {
+    confine(ThreadKind::Network);
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
         validations.reset();
         let about = ("validating", "");

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use query_path::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
 use sandbox::kinds::{ThreadKind, confine};
-use threads::starter;
+use threads::starter::Starter;
 use tracing::{Level, debug, info, warn};
 use transfer::outgoing::{
     DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
@@ -308,7 +308,7 @@ fn on_a_thread(work: impl FnOnce() + Send + 'static) {
         confine(ThreadKind::Files);
         work();
     };
-    if let Err(fault) = starter::start("ixfr", confined) {
+    if let Err(fault) = Starter::start("ixfr", confined) {
         let about = ("no thread", "outgoing transfer");
         log_repeated!(warn, WARN, about, "no transfer, the system refuses a thread: {fault}");
     }
