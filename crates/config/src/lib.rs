@@ -16,8 +16,8 @@
 //! | `lists`, `policy_zones`, `policy_groups` | `[policy]` and its blocks | `recursive` of `serving` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
-//! `named_paths` has the files that it names. `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
-//! and `reference` prints the page of all keys. `zone_name` and `addresses` parse values that several
+//! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
+//! `named_paths` has the paths in them, and `reference` prints the page of all keys. `zone_name` and `addresses` parse values that several
 //! features have. `machine` and `interfaces` read the properties of this machine that defaults and access
 //! lists use. To add a feature's keys to the configuration, add one line: in `server` if they belong to
 //! `[server]`, else in [`Settings`], where the compiler then asks for the rest.
