@@ -17,10 +17,11 @@
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
 //! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
-//! `named_paths` has the paths in them, and `reference` prints the page of all keys. `zone_name` and `addresses` parse values that several
-//! features have. `machine` and `interfaces` read the properties of this machine that defaults and access
-//! lists use. To add a feature's keys to the configuration, add one line: in `server` if they belong to
-//! `[server]`, else in [`Settings`], where the compiler then asks for the rest.
+//! `named_paths` has the paths in them, and `reference` prints the page of all keys. `zone_name` and
+//! `addresses` parse values that several features have. `machine` and `interfaces` read the properties of
+//! this machine that defaults and access lists use. To add a feature's keys to the configuration, add one
+//! line: in `server` if they belong to `[server]`, else in [`Settings`], where the compiler then asks for the
+//! rest.
 
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has closed the pipe or the disk is full.
