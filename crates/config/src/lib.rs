@@ -3,7 +3,7 @@
 //!
 //! | file | section | for |
 //! |---|---|---|
-//! | `privileges`, `storage` | `[server]` | the process |
+//! | `privileges`, `confinement`, `storage` | `[server]` | the process |
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
@@ -17,10 +17,11 @@
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
 //! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
-//! and `reference` prints the page of all keys. `zone_name` and `addresses` parse values that several
-//! features have. `machine` and `interfaces` read the properties of this machine that defaults and access
-//! lists use. To add a feature's keys to the configuration, add one line: in `server` if they belong to
-//! `[server]`, else in [`Settings`], where the compiler then asks for the rest.
+//! `named_paths` has the paths in them, and `reference` prints the page of all keys. `zone_name` and
+//! `addresses` parse values that several features have. `machine` and `interfaces` read the properties of
+//! this machine that defaults and access lists use. To add a feature's keys to the configuration, add one
+//! line: in `server` if they belong to `[server]`, else in [`Settings`], where the compiler then asks for the
+//! rest.
 
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has closed the pipe or the disk is full.
@@ -29,6 +30,7 @@
 pub mod addresses;
 pub mod answers;
 pub mod catalogs;
+pub mod confinement;
 pub mod control;
 pub mod dnstap;
 pub mod exit_status;
@@ -39,6 +41,7 @@ pub mod lists;
 pub mod log;
 pub mod machine;
 pub mod metrics;
+pub mod named_paths;
 pub mod neighbours;
 pub mod peers;
 pub mod policy_groups;

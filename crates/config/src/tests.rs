@@ -199,7 +199,7 @@ fn an_unknown_key_that_is_near_none_said_nothing_of_those_there_are() {
         Some("the keys are listen, freebind, per-zone, connections, head-timeout, hosts")
     );
     let many = hint("[server]\nzzzzzzzz = 1").expect("a hint");
-    assert!(many.starts_with("the keys are access, user, group, state-dir, "), "{many}");
+    assert!(many.starts_with("the keys are access, user, group, sandbox, "), "{many}");
     assert!(many.ends_with(" more: see `nomen check --print-reference`") && many.len() < 250, "{many}");
     let sections = hint("[zzzzzzzz]").expect("a hint");
     assert!(sections.starts_with("the sections are server, server.access, listen, "), "{sections}");

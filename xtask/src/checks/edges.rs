@@ -113,8 +113,10 @@ const ROWS: &[Row] = &[
         ],
         theirs: Only(&["idna", "jiff", "nix", "serde", "toml", "url"]),
     },
+    // System calls of a sandbox: each by the library that its makers keep.
+    Row { name: "sandbox", ours: &[], theirs: Only(&["caps", "landlock", "libc", "nix", "seccompiler"]) },
     // libc: the scheduling policy of background work.
-    Row { name: "threads", ours: &[], theirs: Only(&["libc", "rustix", "tracing"]) },
+    Row { name: "threads", ours: &["sandbox"], theirs: Only(&["libc", "rustix", "tracing"]) },
     Row {
         name: "telemetry",
         ours: &[
@@ -152,6 +154,7 @@ const ROWS: &[Row] = &[
             "policy",
             "resolver",
             "recursion",
+            "sandbox",
             "query-path",
             "net",
             "fetch",
@@ -177,6 +180,7 @@ const ROWS: &[Row] = &[
             "resolver",
             "transfer",
             "update",
+            "sandbox",
             "query-path",
             "net",
             "wording",
@@ -210,6 +214,7 @@ const ROWS: &[Row] = &[
             "policy",
             "resolver",
             "recursion",
+            "sandbox",
             "query-path",
             "net",
             "wording",
@@ -230,6 +235,7 @@ const ROWS: &[Row] = &[
             "transport",
             "prefetch",
             "zone",
+            "sandbox",
             "query-path",
             "net",
             "wording",

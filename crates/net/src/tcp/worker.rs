@@ -2,7 +2,6 @@
 //! connections, also when descriptors run out.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -125,8 +124,9 @@ pub(crate) fn spawn<F: HandlerFactory>(
 
 /// Opens a spare descriptor, so that one connection can still be accepted, and closed, when there are no
 /// others.
-fn reserve() -> Option<File> {
-    File::open("/dev/null").ok()
+fn reserve() -> Option<Socket> {
+    // No file: threads that answer queries need not be able to open any.
+    Socket::new(Domain::UNIX, Type::DGRAM, None).ok()
 }
 
 /// Accepts connections and keeps track of them.
@@ -138,7 +138,7 @@ struct Acceptor<F: HandlerFactory> {
     /// The event sender of each connection.
     events: Events,
     next_id: u64,
-    reserve: Option<File>,
+    reserve: Option<Socket>,
     /// When descriptors were last short.
     shortage: Option<Instant>,
     limits: TcpLimits,
@@ -230,8 +230,8 @@ impl<F: HandlerFactory> Acceptor<F> {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => e,
             other => return other,
         };
-        let Some(file) = self.reserve.take() else { return Err(short) };
-        drop(file);
+        let Some(spare) = self.reserve.take() else { return Err(short) };
+        drop(spare);
         let accepted = sys::accept(listener)?;
         let now = Instant::now();
         if self.shortage.replace(now).is_none_or(|last| now - last > SHORTAGE_OVER) {

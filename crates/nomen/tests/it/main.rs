@@ -3,6 +3,7 @@
 
 mod access;
 mod activation;
+mod attempts;
 mod audit;
 mod blocking;
 mod broken;
@@ -45,6 +46,7 @@ mod reload;
 mod replays;
 mod reporting;
 mod rollover;
+mod sandbox;
 mod secondary;
 mod serve;
 mod signatures;

@@ -48,6 +48,7 @@ use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
     Resolver, ResolverRequest,
 };
+use sandbox::kinds::{ThreadKind, confine};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::{error, info, warn};
 use validator::TrustPoints;
@@ -228,7 +229,8 @@ impl Recursive {
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
         let forward = resolver.stats();
-        let config = OutgoingConfig { queue, links, by_workers: true };
+        let on_start = || confine(ThreadKind::Network);
+        let config = OutgoingConfig { queue, links, by_workers: true, on_start };
         let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
@@ -612,6 +614,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
 /// Runs a validation thread. A panic, which would be a bug in nomen, costs the clients that wait at that
 /// time.
 fn validate(validations: &Validations) {
+    confine(ThreadKind::Network);
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
         validations.reset();
         let about = ("validating", "");

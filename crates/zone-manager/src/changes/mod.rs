@@ -42,6 +42,7 @@ pub(crate) mod simulated;
 mod transactions;
 mod worker;
 
+use sandbox::kinds::{ThreadKind, confine};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
@@ -293,7 +294,12 @@ impl Changes {
         thread("changes").spawn(move || worker.work()).map_err(ChangesFault::Thread)?;
         let files = ZoneFiles { shared: Arc::clone(&shared), orders: orders.clone() };
         let writer = files.clone();
-        thread("zone-files").spawn(move || writer.work()).map_err(ChangesFault::Thread)?;
+        thread("zone-files")
+            .spawn(move || {
+                confine(ThreadKind::Files);
+                writer.work();
+            })
+            .map_err(ChangesFault::Thread)?;
         let changes = Arc::new(Changes {
             engine: Arc::downgrade(engine),
             stores,
