@@ -356,6 +356,7 @@ fn refused_sockets() -> Result<Vec<SeccompRule>, BackendError> {
 }
 
 /// Returns the arguments for which allowed calls are refused.
+#[allow(clippy::unnecessary_cast, reason = "the type of a request differs between C libraries")]
 fn bounds() -> Result<CallRules, BackendError> {
     let own = u64::from(std::process::id());
     let executable = || Ok(vec![with_bits(2, number(libc::PROT_EXEC))?]);

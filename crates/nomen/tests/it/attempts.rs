@@ -11,6 +11,8 @@ use std::process::Command;
 
 use libc::c_long;
 
+use crate::support::free_address;
+
 /// An attempt: its name, whether any user can do it outside the sandbox, and how.
 pub(crate) type Attempt = (&'static str, Outside, fn() -> io::Result<()>);
 
@@ -161,7 +163,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT)
     }),
     ("listen at a TCP port that is not configured", Allowed, || {
-        TcpListener::bind("127.0.0.1:40404").map(drop)
+        // The address is this process's own.
+        TcpListener::bind((free_address().ip(), 40_404)).map(drop)
     }),
     ("type into the terminal", Unknown, || {
         call(libc::SYS_ioctl, [0, libc::TIOCSTI as c_long, at(c"x"), 0, 0])
