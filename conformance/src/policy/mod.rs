@@ -113,7 +113,7 @@ pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, extent: Extent, dir: &Path
 fn wait_for_rules(server: &mut Server, zones: usize) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(20);
     while server.kind == Kind::Bind && server.log().matches(": reload done: success").count() < zones {
-        // What becomes of a peer that ends is decided after the queries.
+        // A peer that has ended is reported after the queries.
         if server.still_runs().is_err() {
             return Ok(());
         }

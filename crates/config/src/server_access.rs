@@ -119,9 +119,12 @@ pub(super) fn check(blocks: &[At<ServerAccessBlock>], faults: &mut Vec<Diagnosti
         let last = blocks.last().and_then(|block| block.place.as_ref());
         faults.push(Diagnostic::at(last, fault.to_string()));
     }
-    if let (Some(first), true) =
-        (blocks.first(), blocks.iter().all(|block| *block.action == QueryAction::Allow))
-    {
+    // An action that is misspelt is reported already, and is the default here.
+    let is_misspelt = |place: &Option<_>| place.is_some() && faults.iter().any(|fault| fault.place == *place);
+    let allows = |block: &At<ServerAccessBlock>| {
+        *block.action == QueryAction::Allow && !is_misspelt(&block.action.place)
+    };
+    if let (Some(first), true) = (blocks.first(), blocks.iter().all(allows)) {
         let message = "[[server.access]] has no effect: every block allows, and a message that matches none is \
                        accepted";
         let hint = "add a last block with action = \"refuse\" and from = [\"any\"]";

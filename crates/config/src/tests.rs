@@ -52,6 +52,10 @@ fn each_fault_has_its_words() {
             "[[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\ntype = [\"AXRF\"]",
             "`AXRF` is not a type; write its name, or `TYPE` and a number",
         ),
+        (
+            "[[server.access]]\naction = \"drp\"\nfrom = [\"any\"]",
+            "`drp` is not one of \"allow\", \"refuse\", \"drop\" or \"truncate\"",
+        ),
         ("[[server.access]]\naction = \"drop\"", "[[server.access]] needs the key `from`"),
         (
             "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-query = [\"10.0.0.0/8 proto:quic\"]",

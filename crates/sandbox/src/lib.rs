@@ -1,5 +1,5 @@
-//! The sandbox: what the process may still do once its sockets are open and its configuration is read. An
-//! attacker who takes over a thread through a bug gets no more than that.
+//! The sandbox: it limits what the process may do once its sockets are open and its configuration is read. An
+//! attacker that executes code in a thread through a flaw has the same limits.
 //!
 //! | module | what it takes away |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Signed updates that come again: each is executed once, whatever its sender allows, and whatever becomes of
-//! the server meanwhile.
+//! Signed updates that come again: each is executed once, whatever fudge its sender chooses, also over a stop
+//! and a crash of the server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -119,7 +119,7 @@ fn a_signed_update_that_comes_again_was_executed_again() {
     let second = sign(key(), removes("new.example"), now());
     assert_eq!(rcode(&over_udp(nomen.address, &second.message)), 0);
     let before = serial(&nomen);
-    // The client sends it again because the reply was lost, or someone who has captured it does.
+    // A client sends it again because the reply was lost, an attacker because it was captured.
     let mut other_id = first.message.clone();
     other_id[..2].copy_from_slice(&[0xbe, 0xef]);
     let replies = [

@@ -87,7 +87,7 @@ struct Second {
     ids: Vec<SignedId>,
 }
 
-/// The requests, by ID and by time. `W` is who waits for a response.
+/// The requests, by ID and by time. `W` is a client that waits for a response.
 struct Table<W> {
     known: HashMap<SignedId, Known<W>>,
     seconds: BTreeMap<UnixTime, Second>,
