@@ -3,8 +3,9 @@
 //! A thread with a high nice value gets few slices of time, but each of them as long as any other: a thread
 //! that wakes waits up to three milliseconds for the end of it. A thread with this policy is interrupted by
 //! any other. If the CPUs are never idle, it gets three thousandths of the time of another thread; so the
-//! thread that waits for it takes the policy back after two seconds. Linux allows that if the limit RLIMIT_NICE includes the
-//! thread's nice value, or with CAP_SYS_NICE, and without either no thread gets the policy here.
+//! thread that waits for it takes the policy back after two seconds. Linux allows that if the limit
+//! RLIMIT_NICE includes the thread's nice value, or with CAP_SYS_NICE, and without either no thread gets the
+//! policy here.
 
 use libc::{SCHED_IDLE, SCHED_OTHER, SYS_gettid, SYS_sched_setscheduler, c_int, c_long, pid_t, syscall};
 use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
