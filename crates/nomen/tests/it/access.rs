@@ -43,8 +43,9 @@ fn status(server: &Server, from: &str, signed: bool, words: &[&str]) -> String {
     format!("{}{}", word("status: ").unwrap_or(&reply), if truncated { " tc" } else { "" })
 }
 
-/// Sends two messages from one socket and returns the identifier of the first reply.
-fn first_reply(server: &Server, from: &str, messages: [&[u8]; 2]) -> u16 {
+/// Sends messages from one socket and returns the identifier of the first reply. Replies to messages that the server reads
+/// together may leave in another order.
+fn first_reply(server: &Server, from: &str, messages: &[&[u8]]) -> u16 {
     let socket = UdpSocket::bind((from, 0)).expect("an address");
     socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     for message in messages {
@@ -88,15 +89,15 @@ fn the_first_rule_of_the_server_decides_about_every_message() {
     assert_eq!(of(TWO, &["ns1.example", "ANY", "+tcp"]), "NOERROR");
     assert_eq!(counted(&server), [4, 0, 1]);
     // A dropped query has no reply: that to the one behind it comes first.
-    assert_eq!(first_reply(&server, ONE, [&message(1, "ns1.example", 16), &message(2, "ns1.example", 1)]), 2);
+    assert_eq!(first_reply(&server, ONE, &[&message(1, "ns1.example", 16), &message(2, "ns1.example", 1)]), 2);
     // A response gets no reply, whatever the rules say, and a malformed query is refused.
     let mut response = message(3, "ns1.example", 1);
     response[2] |= 0x80;
-    assert_eq!(first_reply(&server, TWO, [&response, &message(4, "ns1.example", 1)]), 4);
+    assert_eq!(first_reply(&server, TWO, &[&response, &message(4, "ns1.example", 1)]), 4);
     let mut malformed = message(5, "ns1.example", 1);
     malformed.push(0);
-    assert_eq!(first_reply(&server, TWO, [&malformed, &message(6, "ns1.example", 1)]), 5);
-    assert_eq!(counted(&server), [7, 1, 1]);
+    assert_eq!(first_reply(&server, TWO, &[&malformed]), 5);
+    assert_eq!(counted(&server), [6, 1, 1]);
 
     // A reload with other networks, and without rules.
     server.reconfigure("127.2.0.0/16", "127.1.0.0/16");
