@@ -25,7 +25,7 @@ use rules::{CLIENTS, Maker, Policy};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Number of cases after which the policy changes and resolvers are restarted.
 const CASES_PER_ROUND: usize = 1000;
@@ -89,6 +89,7 @@ pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, extent: Extent, dir: &Path
             let mut servers = start_adapted(&resolvers, &sites, &dir, |kind, text, home| {
                 configs::adapt(kind, text, home, &policy)
             })?;
+            servers.iter_mut().try_for_each(|server| wait_for_rules(server, policy.zones.len()))?;
             let replies = send(&servers, &asks);
             let mut replies = living(&mut servers, replies, &mut judge, round)?;
             repeat_failed(&servers, &asks, &mut replies, &mut judge)?;
@@ -105,6 +106,23 @@ pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, extent: Extent, dir: &Path
         hosts.iter_mut().try_for_each(Server::still_runs)?;
         Ok(judge.finish())
     })
+}
+
+/// Waits until a server has the rules of all policy zones. BIND compiles them after its start, each zone by
+/// itself, and answers without them until then; the other servers have them when they answer.
+fn wait_for_rules(server: &mut Server, zones: usize) -> Result<(), String> {
+    let end = Instant::now() + Duration::from_secs(20);
+    while server.kind == Kind::Bind && server.log().matches(": reload done: success").count() < zones {
+        // A peer that has ended is reported after the queries.
+        if server.still_runs().is_err() {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(format!("BIND does not load the policy zones\n{}", server.log_tail()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Returns the IPv6 address of a resolver.

@@ -94,7 +94,7 @@ pub fn answer<'a, 's>(
 /// How a chain ends.
 #[derive(Clone, Copy)]
 enum End {
-    /// In a zone of the catalog, or at a loop or limit.
+    /// In a zone of the catalog, before one that it may not enter, or at a loop or limit.
     Here,
     /// At a name outside of all zones, or at a delegated name that is resolved for the client.
     Elsewhere,
@@ -147,7 +147,8 @@ fn chase<'a>(
         }
         names.push(next.hash(0));
         let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { return Ok(End::Elsewhere) };
-        let Some(zone) = ask.catalog.zone(located) else { break };
+        let Some(entry) = ask.catalog.entry(located).filter(|entry| (ask.may_enter)(entry)) else { break };
+        let Some(zone) = entry.zone() else { break };
         let below = located.below();
         let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames, begun: None };
         link = respond::step(ask, &here, reply)?;

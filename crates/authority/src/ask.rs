@@ -2,7 +2,7 @@
 
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, Type};
-use zone::catalog::Catalog;
+use zone::catalog::{Catalog, ZoneEntry};
 
 use crate::memo::HashingLimit;
 
@@ -23,6 +23,8 @@ pub struct Ask<'a> {
     /// Returns whether names that a zone delegates are resolved for the client, which then gets no referral.
     /// Called only at a cut.
     pub resolves: &'a dyn Fn() -> bool,
+    /// Whether a chain may continue in this zone. If not, the answer ends with the alias that leads there.
+    pub may_enter: &'a dyn Fn(&ZoneEntry) -> bool,
     /// Most CNAME and DNAME links followed.
     pub max_chain: u8,
     /// Limit for hashing names of zones with many NSEC3 iterations.

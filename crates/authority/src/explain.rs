@@ -8,7 +8,7 @@ use std::fmt;
 
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Serial, Ttl, Type};
-use zone::catalog::Catalog;
+use zone::catalog::{Catalog, ZoneEntry};
 use zone::store::{Node, NodeFlags, Zone};
 
 use crate::lookup::{self, LookupResult, zone_for};
@@ -33,6 +33,8 @@ pub enum StepKind {
     NoZone,
     /// The zone that answers: the closest to the name.
     Zone,
+    /// The zone's access rules do not allow the query.
+    Barred,
     /// The zone is not loaded.
     NotLoaded,
     /// The zone's version.
@@ -96,6 +98,7 @@ impl StepKind {
             Self::Transfer(_) => "transfer",
             Self::NoZone => "no-zone",
             Self::Zone => "zone",
+            Self::Barred => "barred",
             Self::NotLoaded => "not-loaded",
             Self::Snapshot { .. } => "snapshot",
             Self::Exists(types) if types.is_empty() => "empty-non-terminal",
@@ -157,6 +160,10 @@ fn write_step(name: NameBuf, kind: &StepKind, f: &mut fmt::Formatter<'_>) -> fmt
             write!(f, "no zone here holds {name}: REFUSED, or the chain ends for the client to follow")
         }
         StepKind::Zone => write!(f, "zone {name} is the closest that holds the name"),
+        StepKind::Barred => write!(
+            f,
+            "`allow-query` of zone {name} does not allow the query: REFUSED, or the chain ends with the alias"
+        ),
         StepKind::NotLoaded => write!(f, "zone {name} is not loaded: SERVFAIL"),
         StepKind::Snapshot { serial, records, signed } => {
             let signed = if *signed { "signed" } else { "not signed" };
@@ -208,9 +215,17 @@ fn words(types: &[Type]) -> String {
     types.iter().map(Type::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the steps that explain the answer to a query for `qname` and `qtype`. Proofs follow the step that
-/// needs them; otherwise the last step is the answer.
-pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, max_chain: u8) -> Vec<Step> {
+/// Returns the steps that explain the answer to a query for `qname` and `qtype`. Proofs follow the step
+/// that needs them; otherwise the last step is the answer. `may_enter` returns whether the client may
+/// query a zone.
+pub fn explain(
+    catalog: &Catalog,
+    key: &HashKey,
+    qname: Name<'_>,
+    qtype: Type,
+    max_chain: u8,
+    may_enter: &dyn Fn(&ZoneEntry) -> bool,
+) -> Vec<Step> {
     let mut steps = Vec::new();
     if matches!(qtype, Type::AXFR | Type::IXFR) {
         steps.push(Step { name: qname.to_buf(), kind: StepKind::Transfer(qtype) });
@@ -230,7 +245,7 @@ pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, m
             break;
         }
         names.push(hashed.hash(0));
-        let asked = Asked { key, name: name.as_name(), hashed: &hashed, qtype };
+        let asked = Asked { key, name: name.as_name(), hashed: &hashed, qtype, may_enter };
         match asked.explain(catalog, &mut steps) {
             Some(target) => name = target,
             None => break,
@@ -245,6 +260,7 @@ struct Asked<'a> {
     name: Name<'a>,
     hashed: &'a HashedName,
     qtype: Type,
+    may_enter: &'a dyn Fn(&ZoneEntry) -> bool,
 }
 
 impl Asked<'_> {
@@ -258,6 +274,10 @@ impl Asked<'_> {
         let (entry, below) = (catalog.entry(located)?, located.below());
         let apex = entry.name().as_name();
         say(steps, apex, StepKind::Zone);
+        if !(self.may_enter)(entry) {
+            say(steps, apex, StepKind::Barred);
+            return None;
+        }
         let Some(zone) = entry.zone() else {
             say(steps, apex, StepKind::NotLoaded);
             return None;

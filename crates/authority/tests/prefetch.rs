@@ -9,6 +9,7 @@ use testkit::{Chain, ModelRecord, key, name, random, sign};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header};
 use wire::{Class, Ttl, Type};
+use zone::catalog::ZoneEntry;
 use zone::prefetch::Part;
 use zone::prefetch::record::{LineAccess, take};
 use zone::{Catalog, Change};
@@ -157,8 +158,8 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     b.question(asked.as_name(), qtype, Class::IN).expect("the question fits");
     let name = asked.as_name();
     let (qname, key, hashing) = (&qname, &key, HashingLimit::at(std::time::Instant::now()));
-    let (dnssec_ok, resolves, max_chain) = (true, &|| false, 16);
-    let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
+    let (dnssec_ok, resolves, may_enter, max_chain) = (true, &|| false, &|_: &ZoneEntry| true, 16);
+    let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, may_enter, max_chain, hashing };
     answer(&ask, &location, &mut b, &mut Scratch::new()).expect("a snapshot");
     assert_eq!(b.rcode().to_string(), rcode, "{asked} {qtype}");
     after("answer");

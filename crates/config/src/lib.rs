@@ -3,7 +3,7 @@
 //!
 //! | file | section | for |
 //! |---|---|---|
-//! | `privileges`, `storage` | `[server]` | the process |
+//! | `privileges`, `confinement`, `storage` | `[server]` | the process |
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
@@ -18,10 +18,11 @@
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
 //! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
-//! and `reference` prints the page of all keys. `zone_name` and `addresses` parse values that several
-//! features have. `machine` and `interfaces` read the properties of this machine that defaults and access
-//! lists use. To add a feature's keys to the configuration, add one line: in `server` if they belong to
-//! `[server]`, else in [`Settings`], where the compiler then asks for the rest.
+//! `named_paths` has the paths in them, and `reference` prints the page of all keys. `zone_name` and
+//! `addresses` parse values that several features have. `machine` and `interfaces` read the properties of
+//! this machine that defaults and access lists use. To add a feature's keys to the configuration, add one
+//! line: in `server` if they belong to `[server]`, else in [`Settings`], where the compiler then asks for the
+//! rest.
 
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has closed the pipe or the disk is full.
@@ -30,6 +31,7 @@
 pub mod addresses;
 pub mod answers;
 pub mod catalogs;
+pub mod confinement;
 pub mod control;
 pub mod dnstap;
 pub mod exit_status;
@@ -40,17 +42,20 @@ pub mod lists;
 pub mod log;
 pub mod machine;
 pub mod metrics;
+pub mod named_paths;
 pub mod neighbours;
 pub mod peers;
 pub mod policy_groups;
 pub mod policy_zones;
 pub mod privileges;
 pub mod rate_limits;
+pub mod query_access;
 pub mod reference;
 pub mod reloading;
 pub mod report;
 pub mod resolver;
 pub mod server;
+pub mod server_access;
 pub mod storage;
 pub mod table;
 pub mod tcp;
@@ -77,6 +82,7 @@ use rate_limits::RateLimitSection;
 use report::Diagnostic;
 use resolver::{AccessBlock, Forward, InnerRules, RecursiveConfig, ResolverSection, Stub};
 use server::ServerSection;
+use server_access::ServerAccessBlock;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
 use table::slot::SectionSlot;
@@ -104,6 +110,8 @@ pub struct Configuration {
 pub struct Settings {
     /// `[server]`.
     pub server: At<ServerSection>,
+    /// Every `[[server.access]]`.
+    pub query_access: Vec<At<ServerAccessBlock>>,
     /// Every `[[listen]]`; the built-in addresses if there is none.
     pub listens: Vec<At<Listen>>,
     /// Every `[[view]]`.
@@ -149,6 +157,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             server: At::default(),
+            query_access: Vec::new(),
             listens: vec![At::default()],
             views: Vec::new(),
             rate_limits: At::default(),
@@ -174,10 +183,11 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 22] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 23] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
+            query_access,
             listens,
             views,
             rate_limits,
@@ -200,6 +210,7 @@ impl Configuration {
         } = settings;
         [
             server,
+            query_access,
             listens,
             zones,
             templates,
@@ -228,6 +239,7 @@ impl Configuration {
     fn check(&self, faults: &mut Vec<Diagnostic>) {
         let Settings {
             server,
+            query_access,
             listens,
             metrics,
             resolver,
@@ -241,6 +253,7 @@ impl Configuration {
         } = &self.settings;
         server.privileges.check(faults);
         server.answers.check(faults);
+        server_access::check(query_access, faults);
         server.tcp.check(faults);
         let opened = listen::check(listens, faults);
         if let Some(metrics) = metrics {
@@ -278,6 +291,7 @@ impl Settings {
         let mut pending = Vec::new();
         let Settings {
             server,
+            query_access,
             listens,
             views,
             rate_limits,
@@ -299,6 +313,7 @@ impl Settings {
             dnstap,
         } = new;
         adopt(&mut self.server, server, &mut pending);
+        adopt_blocks(&mut self.query_access, query_access, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
         adopt_blocks(&mut self.views, views, &mut pending);
         adopt(&mut self.rate_limits, rate_limits, &mut pending);
@@ -344,6 +359,25 @@ impl Settings {
     /// Returns the settings of groups on a machine with these interfaces.
     pub fn policy_groups(&self, interfaces: &interfaces::Interfaces) -> GroupsConfig {
         policy_groups::config(&self.policy.others, &self.groups, &self.schedules, interfaces)
+    }
+
+    /// Returns the server's access rules on a machine with these interfaces; `None` if there are none.
+    pub fn query_access(&self, interfaces: &interfaces::Interfaces) -> Option<query_path::QueryAccess> {
+        server_access::compiled(&self.query_access, interfaces)
+    }
+
+    /// Returns the interfaces that the server's access rules name and that have no address.
+    pub fn access_interfaces_without_address<'s>(
+        &'s self,
+        interfaces: &interfaces::Interfaces,
+    ) -> impl Iterator<Item = &'s str> {
+        let named = self.query_access.iter().flat_map(|block| block.interface.iter().flatten());
+        named.map(|name| name.value.as_str()).filter(|name| interfaces.addresses_of(name).next().is_none())
+    }
+
+    /// Returns the TSIG keys that the server's access rules name, with their places.
+    pub fn access_keys(&self) -> impl Iterator<Item = (&wire::LowerNameBuf, Option<&report::ConfigPlace>)> {
+        self.query_access.iter().flat_map(|block| block.keys())
     }
 
     /// Returns the TSIG keys that groups of clients name, with their places.

@@ -39,6 +39,9 @@ keys! {
         /// logged at most once in 10 s for each kind, or in this time if it is shorter. "0s": every line is
         /// logged.
         live "repeat-interval" repeat_interval: Time<0, 86_400_000> = Time(DEFAULT_INTERVAL), example "10s";
+        /// Log the query that made a worker panic, in hexadecimal, at most 4096 bytes. That is a bug in
+        /// nomen, costs that query alone, and is counted (`nomen_net_panics_total`) and logged in any case.
+        live "panic-messages" panic_messages: bool = true, example false;
         /// Log queries: all, none, or a share of them. Queries never wait for the log: lines beyond its speed
         /// are dropped and counted. `nomen ctl log queries` changes it until the next reload.
         live "queries" queries: LoggedQueries = LoggedQueries::None, example 0.01;

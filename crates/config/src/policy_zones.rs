@@ -8,8 +8,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
-use wire::{LowerName, NameBuf, Ttl, ZoneName};
-use zone::Zone;
+use wire::{LowerName, NameBuf, Ttl, Type, ZoneName};
+use zone::{Node, Zone};
 
 use super::report::Diagnostic;
 use super::table::keys;
@@ -62,27 +62,48 @@ keys! {
 
 /// Passes each owner of a policy zone's version with its records to `each`, which is its rule if it is one.
 pub fn each_owner<'z>(zone: &'z Zone, mut each: impl FnMut(LowerName<'z>, &[PolicyRecord<'_>])) {
-    // The data of an owner's records, one behind the other.
-    let mut bytes = Vec::new();
+    let mut data = OwnerData::default();
     for node in zone.stored_from(None) {
-        bytes.clear();
-        let mut ends = Vec::new();
-        for rrset in node.rrsets() {
-            for rdata in rrset.rdatas() {
-                rdata.copy_to(&mut bytes);
-                ends.push((rrset.rtype(), rrset.ttl(), bytes.len()));
-            }
-        }
-        let mut start = 0;
-        let records = ends.iter().map(|(rtype, ttl, end)| {
-            let rdata = bytes.get(start..*end).unwrap_or_default();
-            start = *end;
-            PolicyRecord { rtype: *rtype, ttl: *ttl, rdata }
-        });
-        let records: Vec<PolicyRecord<'_>> = records.collect();
+        data.read(Some(node));
+        let records = data.records();
         if !records.is_empty() {
             each(node.owner(), &records);
         }
+    }
+}
+
+/// The records of an owner in a policy zone.
+#[derive(Default)]
+pub struct OwnerData {
+    /// The data, one behind the other.
+    bytes: Vec<u8>,
+    /// The type and the TTL of each record, and the end of its data.
+    ends: Vec<(Type, Ttl, usize)>,
+}
+
+impl OwnerData {
+    /// Takes the records of a node in place of those before; none without a node.
+    pub fn read(&mut self, node: Option<Node<'_>>) {
+        let OwnerData { bytes, ends } = self;
+        bytes.clear();
+        ends.clear();
+        for rrset in node.into_iter().flat_map(Node::rrsets) {
+            for rdata in rrset.rdatas() {
+                rdata.copy_to(bytes);
+                ends.push((rrset.rtype(), rrset.ttl(), bytes.len()));
+            }
+        }
+    }
+
+    /// The records.
+    pub fn records(&self) -> Vec<PolicyRecord<'_>> {
+        let mut start = 0;
+        let records = self.ends.iter().map(|(rtype, ttl, end)| {
+            let rdata = self.bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            PolicyRecord { rtype: *rtype, ttl: *ttl, rdata }
+        });
+        records.collect()
     }
 }
 

@@ -94,6 +94,11 @@ impl ConfigTexts {
         self.all.len() - 1
     }
 
+    /// Returns the paths of all texts.
+    pub fn paths(&self) -> impl Iterator<Item = &std::path::Path> {
+        self.all.iter().map(|text| text.path.as_path())
+    }
+
     /// Returns the text with this number, if there is one.
     pub fn get(&self, number: usize) -> Option<&ConfigText> {
         self.all.get(number)

@@ -1,6 +1,7 @@
 //! `[server]`, whose keys come from several features.
 
 use super::answers::Answers;
+use super::confinement::Confinement;
 use super::privileges::Privileges;
 use super::reloading::Reloading;
 use super::storage::Storage;
@@ -13,6 +14,8 @@ section! {
     pub struct ServerSection in "[server]" {
         /// The user and group to change to.
         privileges: Privileges;
+        /// The sandbox.
+        confinement: Confinement;
         /// State stored between runs.
         storage: Storage;
         /// Loading zones, and reloads.

@@ -9,10 +9,14 @@ use super::table::value::{Int, Size, Time};
 keys! {
     /// Keys about TCP connections.
     pub struct Tcp {
-        /// Most open TCP connections, of all clients.
+        /// Most open TCP connections, of all clients. When there are as many, a new one closes one of the
+        /// network with the most: that which has been idle for longest, or whose client reads nothing.
         live "tcp-connections" connections: Int<usize, 1, 1_000_000> = Int(10_000), example 20000;
         /// Most open TCP connections of one client: an IPv4 address or an IPv6 /64.
         live "tcp-connections-per-client" per_client: Int<usize, 1, 1_000_000> = Int(100), example 50;
+        /// Most open TCP connections of one network: an IPv4 /24 or an IPv6 /56. Unset: half of
+        /// `tcp-connections`, at least `tcp-connections-per-client`.
+        live "tcp-connections-per-network" per_network: Option<Int<usize, 1, 1_000_000>> = None, example 1000;
         /// Longest time from the opening of a TCP connection to its first whole query.
         live "tcp-first-timeout" first: Time<100, 600_000> = Time::secs(5), example "3s";
         /// Time without a query after which a TCP connection is closed (RFC 7766 §6.2.3). It becomes shorter
@@ -56,6 +60,12 @@ impl Tcp {
         (self.connections.0, self.per_client.0)
     }
 
+    /// Returns the largest number of connections of one network, of at most `connections` in all.
+    pub fn per_network(&self, connections: usize) -> usize {
+        let unset = (connections / 2).max(self.per_client.0);
+        self.per_network.value.map_or(unset, |most| most.0)
+    }
+
     /// Returns the idle timeout in units of 100 ms, as sent to clients (RFC 7828 §3.1).
     pub fn keepalive(&self) -> u16 {
         const KEEPALIVE_UNIT: Duration = Duration::from_millis(100);
@@ -70,6 +80,16 @@ impl Tcp {
                 one.0, all.0
             );
             faults.push(Diagnostic::at(one.place.as_ref().or(all.place.as_ref()), message));
+        }
+        let network = &self.per_network;
+        if let Some(most) = network.value
+            && most.0 < one.0
+        {
+            let message = format!(
+                "`tcp-connections-per-network` is {}, less than the {} of `tcp-connections-per-client`",
+                most.0, one.0
+            );
+            faults.push(Diagnostic::at(network.place.as_ref(), message));
         }
     }
 }

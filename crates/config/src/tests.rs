@@ -40,6 +40,35 @@ fn each_fault_has_its_words() {
             "[server]\ntcp-connections = 5",
             "`tcp-connections-per-client` is 100, more than the 5 of `tcp-connections`",
         ),
+        (
+            "[[server.access]]\nfrom = [\"any\"]",
+            "[[server.access]] has no effect: every block allows, and a message that matches none is accepted",
+        ),
+        (
+            "[[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\nopcode = [\"notfy\"]",
+            "`notfy` is not one of \"query\", \"iquery\", \"status\", \"notify\", \"update\" or \"dso\"",
+        ),
+        (
+            "[[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\ntype = [\"AXRF\"]",
+            "`AXRF` is not a type; write its name, or `TYPE` and a number",
+        ),
+        (
+            "[[server.access]]\naction = \"drp\"\nfrom = [\"any\"]",
+            "`drp` is not one of \"allow\", \"refuse\", \"drop\" or \"truncate\"",
+        ),
+        ("[[server.access]]\naction = \"drop\"", "[[server.access]] needs the key `from`"),
+        (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-query = [\"10.0.0.0/8 proto:quic\"]",
+            "`quic` is not a transport; write `proto:udp` or `proto:tcp`",
+        ),
+        (
+            "[template.t]\nfile = \"x{zone}\"\nallow-query = [\"!\"]",
+            "it names no client; write a network, \"key:NAME\", both, or \"any\"",
+        ),
+        (
+            "[server]\ntcp-connections-per-network = 99",
+            "`tcp-connections-per-network` is 99, less than the 100 of `tcp-connections-per-client`",
+        ),
         ("server = 1", "`server` is a section: write [server]"),
         ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` is a list of blocks: write [[listen]]"),
         ("[[listen]]\naddr = []", "the list is empty"),
@@ -174,10 +203,10 @@ fn an_unknown_key_that_is_near_none_said_nothing_of_those_there_are() {
         Some("the keys are listen, freebind, per-zone, connections, head-timeout, hosts")
     );
     let many = hint("[server]\nzzzzzzzz = 1").expect("a hint");
-    assert!(many.starts_with("the keys are user, group, state-dir, "), "{many}");
+    assert!(many.starts_with("the keys are access, user, group, sandbox, "), "{many}");
     assert!(many.ends_with(" more: see `nomen check --print-reference`") && many.len() < 250, "{many}");
     let sections = hint("[zzzzzzzz]").expect("a hint");
-    assert!(sections.starts_with("the sections are server, listen, "), "{sections}");
+    assert!(sections.starts_with("the sections are server, server.access, listen, "), "{sections}");
     assert_eq!(hint("[metrics]\nlsten = 1").as_deref(), Some("did you mean `listen`?"));
 }
 
@@ -291,6 +320,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     }
     let Settings {
         server,
+        query_access,
         listens,
         views,
         rate_limits,
@@ -314,6 +344,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     let mut all =
         [of(&**server), of(&**rate_limits), of(&**transfers), of(&**updates), of(&**control), of(&**log)]
             .concat();
+    all.extend(query_access.iter().flat_map(|access| of(&**access)));
     all.extend(tsig_keys.iter().flat_map(|key| of(&**key)));
     all.extend(views.iter().flat_map(|view| of(&**view)));
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));
@@ -366,7 +397,8 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
          [[zone]]\nname = \"z\"\nfile = \"f\"\n[[policy.zone]]\nname = \"z\"\n\
          [[policy.list]]\nname = \"l\"\nfile = \"f\"\n[[policy.group]]\nname = \"g\"\nfrom = [\"any\"]\n\
          [[policy.schedule]]\ngroup = \"g\"\nstart = \"08:00\"\nend = \"09:00\"\n\
-         [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n[dnstap]\nsocket = \"s\"\n",
+         [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n[dnstap]\nsocket = \"s\"\n\
+         [[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\n",
     );
     let zone = "[[zone]]\nname = \"rpz.example.com\"\nfile = \"f\"\n";
     let new = settings(&(examples() + zone));
@@ -464,7 +496,8 @@ fn blocks_are_known_by_what_is_in_them() {
 #[test]
 fn every_key_reaches_its_part() {
     let text = "[server]\nworkers = 3\npin-cpus = true\nudp-buffer = \"1MiB\"\ndrain = \"9s\"\n\
-                tcp-connections = 11\ntcp-connections-per-client = 7\ntcp-first-timeout = \"1s\"\n\
+                tcp-connections = 11\ntcp-connections-per-client = 7\n\
+                tcp-connections-per-network = 9\ntcp-first-timeout = \"1s\"\n\
                 tcp-idle-timeout = \"2s\"\ntcp-message-timeout = \"3s\"\ntcp-write-timeout = \"4s\"\n\
                 tcp-pipeline = 5\ntcp-write-buffer = \"6KiB\"\nnsid = \"n\"\nid = \"i\"\nversion = \"v\"\n\
                 max-udp-size = 700\nmax-chain = 8\n[metrics]\nper-zone = true\n\
@@ -485,7 +518,7 @@ fn every_key_reaches_its_part() {
         ..net::ListenerConfig::default()
     };
     assert_eq!(net, wanted);
-    assert_eq!(settings.server.tcp.limits(), (11, 7));
+    assert_eq!((settings.server.tcp.limits(), settings.server.tcp.per_network(11)), ((11, 7), 9));
     let times = net::TcpTimes {
         first_message: Duration::from_secs(1),
         idle: Duration::from_secs(2),

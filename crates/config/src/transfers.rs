@@ -66,6 +66,10 @@ keys! {
         /// Files with keys, in addition to `[[tsig-key]]`: each `key "NAME" { algorithm NAME; secret
         /// "BASE64"; };`, as `tsig-keygen` prints them and BIND reads them.
         live "key-files" key_files: Option<Vec<At<PathBuf>>> = None, example ["keys/transfer.key"];
+        /// Most that the clocks of both sides of a signed message (TSIG) may differ, also where the sender
+        /// allows more (its fudge); the messages that nomen signs allow as much. A longer time gives others
+        /// longer to send a captured message again.
+        live "tsig-fudge" fudge: Time<1_000, 65_535_000> = Time::secs(300), example "1m";
     }
 }
 
@@ -139,7 +143,7 @@ impl Value for Secret {
 }
 
 /// Clients that may transfer a zone: those that meet every condition that is set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TransferGrant {
     /// The client's network; `None` for any.
     from: Option<Prefix>,
@@ -158,6 +162,14 @@ impl TransferGrant {
     /// Returns the network of its clients.
     pub fn from(&self) -> Option<Prefix> {
         self.from
+    }
+
+    /// Returns the text that it is read from.
+    pub(super) fn words(&self) -> String {
+        let from = self.from.map(|from| from.to_string());
+        let key = self.key.as_ref().map(|key| format!("key:{}", key.as_name()));
+        let words: Vec<String> = from.into_iter().chain(key).collect();
+        if words.is_empty() { "any".to_owned() } else { words.join(" ") }
     }
 
     /// Returns the name of the key of its clients.
@@ -226,10 +238,7 @@ impl Value for TransferGrant {
         reader.text(node, "a network such as \"192.0.2.0/24\", or \"key:NAME\"", str::parse)
     }
     fn render(&self) -> Option<String> {
-        let from = self.from.map(|from| from.to_string());
-        let key = self.key.as_ref().map(|key| format!("key:{}", key.as_name()));
-        let words: Vec<String> = from.into_iter().chain(key).collect();
-        Some(quote(if words.is_empty() { "any".to_owned() } else { words.join(" ") }.as_str()))
+        Some(quote(&self.words()))
     }
 }
 
@@ -261,7 +270,9 @@ pub fn load_keys(
             Err(fault) => faults.push(fault),
         }
     }
-    TsigKeys::new(keys).unwrap_or_default()
+    // The key's range fits.
+    let fudge = u16::try_from(transfers.fudge.0.as_secs()).unwrap_or(u16::MAX);
+    TsigKeys::new(keys.into_iter().map(|key| key.with_fudge(fudge))).unwrap_or_default()
 }
 
 /// Largest size of a key file, in bytes.

@@ -19,6 +19,10 @@ keys! {
         live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
         /// Most prerequisites and changes of one request together; a request with more is refused.
         live "max-records" records: Int<usize, 1, 65_535> = Int(1000), example 100;
+        /// Most signed requests that are remembered, each as long as its signature is accepted, so that a
+        /// captured request has no effect when it is sent again. Beyond it the ones signed first are
+        /// forgotten, and requests signed before them are refused from then on (BADTIME).
+        live "remembered-requests" remembered: Int<usize, 1, 100_000_000> = Int(200_000), example 1_000_000;
         /// Most updates at a time that are forwarded to primaries (`forward-updates`) and wait for their
         /// answers; further ones are answered with SERVFAIL.
         live "forward-in-flight" forward_in_flight: Int<u64, 1, 10_000> = Int(64), example 200;

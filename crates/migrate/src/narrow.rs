@@ -10,9 +10,9 @@ use crate::tree::Statement;
 use crate::work::Work;
 
 /// Why a zone with limited queries is left out.
-pub(crate) const LIMITED: &str = "it limits who may query, and nomen answers every client from its zones: \
-                                  the zones that it is for are left out. To move them, limit the clients in \
-                                  a firewall and migrate a copy of the file without it";
+pub(crate) const LIMITED: &str = "it limits who may query, and is not converted: the zones that it is for are \
+                                  left out. To move them, migrate a copy of the file without it, and write \
+                                  `allow-query` for the zones";
 
 impl Work {
     /// Refuses upstream queries for names at or below a domain, whose rule or zone is left out.

@@ -347,8 +347,7 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     } else if let Some(limit) = limited {
         work.ledger.narrower(limit, LIMITED);
         all.iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));
-        let why = "it is left out: `allow-query` limits who may query it, and nomen answers every client \
-                   from its zones";
+        let why = "it is left out: `allow-query` limits who may query it, and is not converted";
         return work.ledger.narrower(section, why);
     }
     let mut keys = Keys::default();
@@ -475,7 +474,7 @@ fn catalog(
                 true if is_limited(work, found.value(), patterns) => {
                     keys.remove("catalog-template");
                     let why = "its members are left out: the pattern's `allow-query` limits who may query \
-                               them, and nomen answers every client from its zones";
+                               them, and is not converted";
                     work.ledger.narrower(found, why);
                 }
                 true => {

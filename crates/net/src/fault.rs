@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use transport::{Transport, WorkerContext};
+use transport::{SuspectMessage, Transport, WorkerContext};
 
 /// A worker of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,8 @@ pub enum WorkerFaultKind {
     Recovered,
     /// The handler panicked and was replaced.
     HandlerPanicked,
+    /// A query made the handler panic and was dropped: this one, as far as is known.
+    QueryPanicked(Box<SuspectMessage>),
     /// No file descriptor was left for a new connection. Reported once per shortage.
     OutOfDescriptors(io::Error),
     /// The thread could not be pinned to its CPU; it runs unpinned.
@@ -73,6 +75,9 @@ impl fmt::Display for WorkerFault {
             WorkerFaultKind::Recovered => f.write_str("serving again on a new socket"),
             WorkerFaultKind::HandlerPanicked => {
                 f.write_str("a query made the handler panic; it was replaced")
+            }
+            WorkerFaultKind::QueryPanicked(suspect) => {
+                write!(f, "a query of {} that made the handler panic was dropped", suspect.client.peer)
             }
             WorkerFaultKind::OutOfDescriptors(e) => write!(f, "no file descriptor for a new connection: {e}"),
             WorkerFaultKind::Pin(e) => write!(f, "cannot pin the thread to its CPU: {e}"),

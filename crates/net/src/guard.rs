@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use transport::{Batch, Handler, HandlerFactory, LateReplies, WorkerContext};
+use transport::{Batch, Handler, HandlerFactory, LateReplies, SuspectMessage, WorkerContext};
 
 use crate::fault::{Reporter, WorkerFaultKind};
 use crate::stats::WorkerStats;
@@ -36,8 +36,11 @@ impl<F: HandlerFactory> Guarded<F> {
             return;
         }
         for i in 0..batch.len() {
-            if let Some(mut one) = batch.undecided(i) {
-                let _ = self.attempt(|handler| handler.batch(&mut one));
+            if let Some(mut one) = batch.undecided(i)
+                && self.attempt(|handler| handler.batch(&mut one)).is_none()
+            {
+                let query = one.queries().get(0);
+                self.report(SuspectMessage { client: query.client, message: query.packet.to_vec() });
             }
         }
     }
@@ -45,13 +48,13 @@ impl<F: HandlerFactory> Guarded<F> {
     /// Calls the handler to write late answers. Returns whether more are ready.
     pub(crate) fn late(&mut self, replies: &mut LateReplies<'_>) -> bool {
         // After a panic more may be ready; the answer that caused it is lost.
-        self.attempt(|handler| handler.late(replies)).unwrap_or(true)
+        self.attempt(|handler| handler.late(replies)).unwrap_or_else(|| self.lost())
     }
 
     /// Calls the handler to continue with deferred queries. Returns whether there are more.
     pub(crate) fn resume(&mut self, replies: &mut LateReplies<'_>, most: usize) -> bool {
         // After a panic there may be more; the query that caused it is lost.
-        self.attempt(|handler| handler.resume(replies, most)).unwrap_or(true)
+        self.attempt(|handler| handler.resume(replies, most)).unwrap_or_else(|| self.lost())
     }
 
     /// Runs work outside the handler, which may use state that the handler left behind. Catches its panics.
@@ -74,6 +77,18 @@ impl<F: HandlerFactory> Guarded<F> {
             self.renew();
         }
         done
+    }
+
+    /// Reports the query that a panic has cost. Returns true.
+    #[cold]
+    fn lost(&self) -> bool {
+        SuspectMessage::take().into_iter().for_each(|suspect| self.report(suspect));
+        true
+    }
+
+    #[cold]
+    fn report(&self, suspect: SuspectMessage) {
+        self.reporter.report(WorkerFaultKind::QueryPanicked(Box::new(suspect)));
     }
 
     #[cold]

@@ -115,14 +115,16 @@ counters! {
     tcp_bad_framing,
     /// TCP connections closed because a stream of messages failed.
     tcp_stream_failed,
-    /// Idle TCP connections closed to make room for new ones.
+    /// TCP connections that were idle, or whose clients read nothing, closed to make room for new ones.
     tcp_evicted,
     /// TCP connections closed because the listener stopped.
     tcp_stopped,
-    /// TCP connections refused because the limit was reached and none was idle.
+    /// TCP connections refused because the limit was reached and no other could be closed for them.
     tcp_refused_full,
     /// TCP connections refused because their client had too many.
     tcp_refused_client,
+    /// TCP connections refused because their network had too many.
+    tcp_refused_network,
     /// TCP connections refused because the process had no file descriptor left.
     tcp_refused_descriptors,
     /// Late answers that were sent; included in the replies.

@@ -16,6 +16,7 @@
 //! | `list` | block and allow lists as text: hosts files, domains, adblock syntax |
 //! | `safe_search` | names of search engines, and their names without adult content |
 //! | `rules` | the rules of all sources in one snapshot, and the rule that decides a query |
+//! | `changes` | the next snapshot, if few rules of response policy zones differ |
 //!
 //! A module uses only those above it.
 //!
@@ -28,6 +29,14 @@
 //! before a block, whichever lists they are in. A rule that another one disables (`$badfilter`) does not
 //! count.
 //!
+//! # Changes
+//!
+//! A snapshot is a *base*, which is compiled as a whole, and maybe an *overlay*: the rules in place of
+//! those of the base, for names and prefixes about which rules of response policy zones have changed since.
+//! The next snapshot shares the base. Lists and patterns change with the base only. Without an overlay a
+//! query pays a branch for each table; with one, a second lookup for each label of its name in a small
+//! table: 30 ns instead of 13 for a name of three labels (`examples/overlay.rs`).
+//!
 //! # Memory
 //!
 //! A name takes 17.5 bytes: the keyed hash that the query path has of every suffix of a query name, 32 bits
@@ -35,12 +44,17 @@
 //! of index. No name is stored. Two names would have to share 96 bits of two keyed hashes for one to have the
 //! rules of the other; the keys are secret, so that no client and no list can choose such names.
 //!
+//! A prefix makes one or two ranges of addresses, of 12 bytes (IPv4) or 24 (IPv6) each, and takes 9 or 21
+//! bytes more, by which those around it are found when it changes. In an overlay it takes up to 80 bytes
+//! more.
+//!
 //! Patterns take 64 MiB at most ([`MAX_PATTERN_BYTES`]); those beyond are faults. A query pays for patterns
 //! only if there are any: one pass over its name for all wildcard patterns, and one for all regular
 //! expressions, or a few if their common automaton would take more than 1 MiB.
 #![forbid(unsafe_code)]
 
 mod adblock;
+mod changes;
 mod conditions;
 mod list;
 mod local_data;
@@ -56,12 +70,13 @@ mod rules;
 mod safe_search;
 
 pub use adblock::ModifierFault;
+pub use changes::{ChangedOwner, NeedsBuild, RuleChanges};
 pub use conditions::{ConditionId, GroupFacts, PolicyQuery};
-pub use list::{LineFault, ListFault, ListFormat, ListReport, MAX_FAULTS, check_list, line_of};
+pub use list::{LineFault, ListFault, ListFormat, ListReport, check_list, line_of};
 pub use local_data::{DataId, PolicyRecord, Rewriting};
 pub use names::NameKeys;
 pub use patterns::{MAX_PATTERN_BYTES, NamePatternFault};
 pub use rewrites::{MAX_REWRITES, RewriteFault, Rewrites};
 pub use rpz::{OwnerFault, RpzReport, SkippedRecord};
-pub use rule::{RpzAction, Rule, RuleEffect, RuleReach, SourceId, SourceMask};
+pub use rule::{MAX_FAULTS, RpzAction, Rule, RuleEffect, RuleReach, SourceId, SourceMask};
 pub use rules::{AnswerSources, Decision, Match, RuleBuilder, Rules, TriggerKind};

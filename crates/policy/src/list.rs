@@ -18,12 +18,10 @@ use crate::adblock::{self, Adblock, MaskText, ModifierFault};
 use crate::conditions::{Choice, Condition};
 use crate::patterns::{Mask, NamePatternFault, Pattern, PatternRoom, Regex};
 use crate::rewrites::RewriteText;
-use crate::rule::{RuleEffect, RuleReach};
+use crate::rule::{MAX_FAULTS, RuleEffect, RuleReach};
 
 /// Most bytes of a line.
 const MAX_LINE: usize = 4096;
-/// Most faults that a report describes.
-pub const MAX_FAULTS: usize = 10;
 /// Names that hosts files have for the host itself.
 const OWN_NAMES: [&[u8]; 10] = [
     b"localhost",

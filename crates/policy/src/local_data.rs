@@ -58,15 +58,28 @@ impl LocalData {
     }
 }
 
-/// All local data of a snapshot.
+/// The local data of a snapshot, or those that it has besides another table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocalDataTable {
+    /// Number of the first data; those before are in the other table.
+    first: u32,
     all: Vec<LocalData>,
     /// The encoded records, until the table is sealed.
     numbers: HashMap<Box<[u8]>, DataId>,
 }
 
 impl LocalDataTable {
+    /// Returns an empty table whose numbers follow those of another.
+    pub(crate) fn after(other: &LocalDataTable) -> Self {
+        LocalDataTable { first: other.end(), ..LocalDataTable::default() }
+    }
+
+    /// The number after the last one.
+    fn end(&self) -> u32 {
+        // Data take more bytes than their number counts: memory ends before the numbers do.
+        self.first.saturating_add(u32::try_from(self.all.len()).unwrap_or(u32::MAX))
+    }
+
     /// Returns the number of these records.
     pub(crate) fn number(&mut self, records: &[PolicyRecord<'_>]) -> DataId {
         let mut encoded = Vec::new();
@@ -77,11 +90,11 @@ impl LocalDataTable {
             encoded.extend((rdata.len() as u16).to_be_bytes());
             encoded.extend_from_slice(rdata);
         }
+        let end = self.end();
         match self.numbers.entry(encoded.into()) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                // Data take more bytes than their number counts: memory ends before the numbers do.
-                let number = *new.insert(DataId(u32::try_from(self.all.len()).unwrap_or(u32::MAX)));
+                let number = *new.insert(DataId(end));
                 let own = |record: &PolicyRecord<'_>| {
                     let PolicyRecord { rtype, ttl, rdata } = *record;
                     OwnRecord { rtype, ttl, rdata: rdata.into() }
@@ -94,7 +107,7 @@ impl LocalDataTable {
 
     /// Returns the records with a number.
     pub(crate) fn get(&self, DataId(number): DataId) -> Option<&LocalData> {
-        self.all.get(number as usize)
+        self.all.get(number.checked_sub(self.first)? as usize)
     }
 
     /// Bytes of memory.
@@ -127,5 +140,10 @@ mod tests {
         let records = |of| table.get(of).map(|data| data.records().collect::<Vec<_>>());
         assert_eq!(records(both), Some(vec![a, b]));
         assert_eq!(records(one), Some(vec![a]));
+        let mut more = LocalDataTable::after(&table);
+        let other = more.number(&[b]);
+        assert!(![one, both].contains(&other));
+        assert!(more.get(one).is_none() && table.get(other).is_none());
+        assert_eq!(more.get(other).map(|data| data.records().collect()), Some(vec![b]));
     }
 }

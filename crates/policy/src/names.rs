@@ -29,6 +29,11 @@ impl NameKeys {
         NameKeys { query, check: HashKey::random() }
     }
 
+    /// Returns the hashes of a name.
+    pub(crate) fn place(&self, name: LowerName<'_>) -> NamePlace {
+        NamePlace { hash: self.query.name(name).bits(), check: self.check_of(name) }
+    }
+
     fn check_of(&self, name: LowerName<'_>) -> u32 {
         // Each half of the hash depends on all of the name.
         self.check.name(name).bits() as u32
@@ -43,6 +48,19 @@ struct Entry {
     set: SetId,
 }
 
+/// The hashes of a name, in the order of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NamePlace {
+    hash: u64,
+    check: u32,
+}
+
+impl Entry {
+    fn place(&self) -> NamePlace {
+        NamePlace { hash: self.hash, check: self.check }
+    }
+}
+
 /// Names and their rules, in any order, with duplicates.
 #[derive(Clone, Default)]
 pub(crate) struct NameEntries {
@@ -54,8 +72,17 @@ impl NameEntries {
     /// Adds rules to a name.
     pub(crate) fn push(&mut self, keys: &NameKeys, name: LowerName<'_>, set: SetId) {
         self.depths |= 1 << depth(name.label_count());
-        let hash = keys.query.name(name).bits();
-        self.entries.push(Entry { hash, check: keys.check_of(name), set });
+        self.push_at(keys.place(name), set);
+    }
+
+    /// Adds rules to a name of which [`include`](Self::include) has the number of labels.
+    pub(crate) fn push_at(&mut self, NamePlace { hash, check }: NamePlace, set: SetId) {
+        self.entries.push(Entry { hash, check, set });
+    }
+
+    /// Makes lookups search for names with as many labels as these.
+    pub(crate) fn include(&mut self, depths: Depths) {
+        self.depths |= depths.0;
     }
 
     /// Makes room for as many more.
@@ -71,6 +98,17 @@ impl NameEntries {
         } else {
             self.entries.extend(others.entries);
         }
+    }
+}
+
+/// Numbers of labels.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Depths(u128);
+
+impl Depths {
+    /// Adds the number of labels of a name.
+    pub(crate) fn add(&mut self, name: LowerName<'_>) {
+        self.0 |= 1 << depth(name.label_count());
     }
 }
 
@@ -136,6 +174,24 @@ impl NameTable {
         size_of_val(&*self.starts) + size_of_val(&*self.tags) + size_of_val(&*self.entries)
     }
 
+    /// The numbers of labels that names here have.
+    pub(crate) fn depths(&self) -> Depths {
+        Depths(self.depths)
+    }
+
+    /// All names and their rules, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NamePlace, SetId)> {
+        self.entries.iter().map(|entry| (entry.place(), entry.set))
+    }
+
+    /// Returns the rules of the name with these hashes.
+    pub(crate) fn at(&self, place: NamePlace) -> Option<SetId> {
+        let bucket = bucket(place.hash, self.starts.len().checked_sub(1)?);
+        let [start, end] = [self.starts.get(bucket)?, self.starts.get(bucket + 1)?].map(|at| *at as usize);
+        let entries = self.entries.get(start..end)?;
+        entries.iter().find(|entry| entry.place() == place).map(|entry| entry.set)
+    }
+
     /// Calls `each` with the rules of every name; adds those that it returns to `to`.
     pub(crate) fn copy(&self, to: &mut NameEntries, mut each: impl FnMut(SetId) -> Option<SetId>) {
         to.depths |= self.depths;
@@ -153,6 +209,31 @@ impl NameTable {
                 && let Some(set) = self.find(keys, name.hash(skip), || name.suffix(skip))
             {
                 each(skip, set);
+            }
+        }
+    }
+
+    /// As [`suffixes`](Self::suffixes) with the rules of `over` for the names that it has. `each` gets also
+    /// whether the rules are of `over`.
+    #[inline]
+    pub(crate) fn suffixes_under(
+        &self,
+        over: &NameTable,
+        keys: &NameKeys,
+        name: &HashedName,
+        mut each: impl FnMut(usize, bool, SetId),
+    ) {
+        let labels = name.label_count();
+        for skip in 0..=labels {
+            let bit = depth(labels - skip);
+            let find = |table: &NameTable| {
+                let may_have = table.depths >> bit & 1 == 1;
+                may_have.then(|| table.find(keys, name.hash(skip), || name.suffix(skip))).flatten()
+            };
+            if let Some(set) = find(over) {
+                each(skip, true, set);
+            } else if let Some(set) = find(self) {
+                each(skip, false, set);
             }
         }
     }

@@ -3,11 +3,12 @@
 //! The address space is cut into ranges whose addresses are in the same prefixes. The starts of the ranges
 //! are sorted, and an index by the first 16 bits of an address bounds the search.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use wire::Prefix;
 
-use crate::rule::{Rule, RuleSets, SetId};
+use crate::rule::{Rule, RuleSets, SetId, SourceId};
 
 /// Length of the prefix of IPv4-mapped IPv6 addresses (RFC 4291 §2.5.5.2).
 const MAPPED_LEN: u8 = 96;
@@ -22,38 +23,35 @@ pub(crate) fn comparable_len(prefix: &Prefix) -> u8 {
 pub(crate) struct PrefixEntries(Vec<(Prefix, SetId)>);
 
 impl PrefixEntries {
-    /// Adds rules to a prefix. IPv4-mapped prefixes are those of IPv4.
-    pub(crate) fn push(&mut self, prefix: Prefix, set: SetId) {
-        self.0.push((prefix.to_canonical(), set));
+    /// Adds a rule to a prefix: the set that consists of it. IPv4-mapped prefixes are those of IPv4.
+    pub(crate) fn push(&mut self, prefix: Prefix, single: SetId) {
+        self.0.push((prefix.to_canonical(), single));
     }
 }
 
 /// The rules of prefixes. Where prefixes of one source contain each other, the longest counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrefixTable {
-    v4: Ranges<u32>,
-    v6: Ranges<u128>,
-    prefixes: usize,
+    v4: Family<u32>,
+    v6: Family<u128>,
 }
 
 impl PrefixTable {
     /// Compiles prefixes.
-    pub(crate) fn new(entries: PrefixEntries, sets: &mut RuleSets) -> Self {
-        let PrefixEntries(entries) = entries;
+    pub(crate) fn new(PrefixEntries(entries): PrefixEntries, sets: &mut RuleSets) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (prefix, set) in &entries {
-            match (prefix.address(), prefix.last()) {
-                (IpAddr::V4(first), IpAddr::V4(last)) => v4.push((first.to_bits(), last.to_bits(), *set)),
-                (IpAddr::V6(first), IpAddr::V6(last)) => v6.push((first.to_bits(), last.to_bits(), *set)),
-                _ => {}
+            match prefix.address() {
+                IpAddr::V4(first) => v4.push((Block { first: first.to_bits(), len: prefix.len() }, *set)),
+                IpAddr::V6(first) => v6.push((Block { first: first.to_bits(), len: prefix.len() }, *set)),
             }
         }
-        PrefixTable { v4: Ranges::new(v4, sets), v6: Ranges::new(v6, sets), prefixes: entries.len() }
+        PrefixTable { v4: Family::new(v4, sets), v6: Family::new(v6, sets) }
     }
 
     /// Number of prefixes.
     pub(crate) fn len(&self) -> usize {
-        self.prefixes
+        self.v4.blocks.len() + self.v6.blocks.len()
     }
 
     /// Bytes of memory.
@@ -66,9 +64,120 @@ impl PrefixTable {
     #[inline]
     pub(crate) fn find(&self, address: IpAddr) -> Option<SetId> {
         match address.to_canonical() {
+            IpAddr::V4(v4) => self.v4.ranges.find(v4.to_bits()),
+            IpAddr::V6(v6) => self.v6.ranges.find(v6.to_bits()),
+        }
+    }
+
+    /// Returns the sets, of one rule each, that were added to a prefix. It is canonical.
+    fn added(&self, prefix: &Prefix) -> &[SetId] {
+        let len = prefix.len();
+        match prefix.address() {
+            IpAddr::V4(first) => self.v4.added(Block { first: first.to_bits(), len }),
+            IpAddr::V6(first) => self.v6.added(Block { first: first.to_bits(), len }),
+        }
+    }
+}
+
+/// The rules of prefixes in place of those of a table: in ranges of addresses around the prefixes that
+/// differ.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PrefixOverlay {
+    edits: Edits,
+    v4: Ranges<u32>,
+    v6: Ranges<u128>,
+    /// Number of prefixes, with those of the table.
+    len: usize,
+}
+
+/// By prefix and source, the rule in place of that of a table; `None`: no rule.
+type Edits = BTreeMap<(Prefix, SourceId), Option<Rule>>;
+
+impl PrefixOverlay {
+    /// Number of prefixes, with those of the table.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Number of prefixes that differ.
+    pub(crate) fn edited(&self) -> usize {
+        self.edits.len()
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.v4.bytes() + self.v6.bytes() + self.edits.len() * size_of::<(Prefix, SourceId, Option<Rule>)>()
+    }
+
+    /// Returns the rules of an address; `None`: those of the table count.
+    #[inline]
+    pub(crate) fn find(&self, address: IpAddr) -> Option<SetId> {
+        match address.to_canonical() {
             IpAddr::V4(v4) => self.v4.find(v4.to_bits()),
             IpAddr::V6(v6) => self.v6.find(v6.to_bits()),
         }
+    }
+}
+
+/// The next overlay of a table, while prefixes change.
+pub(crate) struct PrefixEdits<'t> {
+    table: (&'t PrefixTable, &'t RuleSets),
+    edits: Edits,
+    len: usize,
+}
+
+impl<'t> PrefixEdits<'t> {
+    /// Begins with an earlier overlay; `carry` makes its rules those of the next one.
+    pub(crate) fn new(
+        table: (&'t PrefixTable, &'t RuleSets),
+        from: Option<&PrefixOverlay>,
+        mut carry: impl FnMut(&Rule) -> Rule,
+    ) -> Self {
+        let mut edits = from.map_or_else(Edits::new, |from| from.edits.clone());
+        edits.values_mut().flatten().for_each(|rule| *rule = carry(rule));
+        PrefixEdits { table, edits, len: from.map_or(table.0.len(), PrefixOverlay::len) }
+    }
+
+    /// Replaces the rule that a source has for a prefix; `had` is whether it had one. Returns `false` if that
+    /// is not so: the source has several owners for the prefix.
+    pub(crate) fn replace(&mut self, prefix: Prefix, source: SourceId, had: bool, by: Option<Rule>) -> bool {
+        let prefix = prefix.to_canonical();
+        let (table, sets) = self.table;
+        let of_table = || {
+            let rules = table.added(&prefix).iter().flat_map(|set| sets.rules(*set));
+            rules.filter(|rule| rule.source == source)
+        };
+        let has = match self.edits.get(&(prefix, source)) {
+            Some(rule) => usize::from(rule.is_some()),
+            None => of_table().count(),
+        };
+        if has != usize::from(had) {
+            return false;
+        }
+        self.len = self.len + usize::from(by.is_some()) - usize::from(had);
+        if of_table().eq(&by) {
+            self.edits.remove(&(prefix, source));
+        } else {
+            self.edits.insert((prefix, source), by);
+        }
+        true
+    }
+
+    /// Compiles the overlay. Returns `None` if more than `most` prefixes of the table are inside those that
+    /// differ.
+    pub(crate) fn finish(self, sets: &mut RuleSets, mut most: usize) -> Option<PrefixOverlay> {
+        let PrefixEdits { table: (table, of_table), edits, len } = self;
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for ((prefix, source), rule) in &edits {
+            let len = prefix.len();
+            match prefix.address() {
+                IpAddr::V4(first) => v4.push((Block { first: first.to_bits(), len }, *source, *rule)),
+                IpAddr::V6(first) => v6.push((Block { first: first.to_bits(), len }, *source, *rule)),
+            }
+        }
+        let v4 = table.v4.patched(of_table, v4, sets, &mut most)?;
+        let v6 = table.v6.patched(of_table, v6, sets, &mut most)?;
+        Some(PrefixOverlay { edits, v4, v6, len })
     }
 }
 
@@ -78,6 +187,10 @@ trait AddressBits: Copy + Ord + Default {
     fn high(self) -> usize;
     /// The next address; `None` after the last one.
     fn next(self) -> Option<Self>;
+    /// The address with zeros behind the first `len` bits.
+    fn first(self, len: u8) -> Self;
+    /// The address with ones behind the first `len` bits.
+    fn last(self, len: u8) -> Self;
 }
 
 impl AddressBits for u32 {
@@ -88,6 +201,14 @@ impl AddressBits for u32 {
     fn next(self) -> Option<Self> {
         self.checked_add(1)
     }
+
+    fn first(self, len: u8) -> Self {
+        self & !u32::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+
+    fn last(self, len: u8) -> Self {
+        self | u32::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
 }
 
 impl AddressBits for u128 {
@@ -97,6 +218,139 @@ impl AddressBits for u128 {
 
     fn next(self) -> Option<Self> {
         self.checked_add(1)
+    }
+
+    fn first(self, len: u8) -> Self {
+        self & !u128::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+
+    fn last(self, len: u8) -> Self {
+        self | u128::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+}
+
+/// A prefix. In order, each comes after those that contain it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Block<T> {
+    first: T,
+    len: u8,
+}
+
+impl<T: AddressBits> Block<T> {
+    fn last(self) -> T {
+        self.first.last(self.len)
+    }
+}
+
+/// The prefixes of one address family, in order, and the ranges that they make.
+#[derive(Clone, Debug, Default)]
+struct Family<T> {
+    ranges: Ranges<T>,
+    blocks: Blocks<T>,
+}
+
+/// Prefixes and their rules in order. A change of some needs the others around them.
+#[derive(Clone, Debug, Default)]
+struct Blocks<T> {
+    firsts: Box<[T]>,
+    lens: Box<[u8]>,
+    sets: Box<[SetId]>,
+}
+
+impl<T: AddressBits> Blocks<T> {
+    fn len(&self) -> usize {
+        self.firsts.len()
+    }
+
+    fn get(&self, at: usize) -> Option<(Block<T>, SetId)> {
+        let block = Block { first: *self.firsts.get(at)?, len: *self.lens.get(at)? };
+        Some((block, *self.sets.get(at)?))
+    }
+
+    /// Returns the number of prefixes that come before `block`.
+    fn before(&self, block: Block<T>) -> usize {
+        let start = self.firsts.partition_point(|first| *first < block.first);
+        let rest = self.firsts.get(start..).unwrap_or_default();
+        let end = start + rest.partition_point(|first| *first == block.first);
+        start + self.lens.get(start..end).unwrap_or_default().partition_point(|len| *len < block.len)
+    }
+
+    /// The prefixes from number `at` on.
+    fn from(&self, at: usize) -> impl Iterator<Item = (Block<T>, SetId)> {
+        (at..self.len()).map_while(|at| self.get(at))
+    }
+}
+
+impl<T: AddressBits> Family<T> {
+    fn new(mut blocks: Vec<(Block<T>, SetId)>, sets: &mut RuleSets) -> Self {
+        blocks.sort_unstable();
+        let mut ranges = RangeBuilder::default();
+        for (block, set) in &blocks {
+            ranges.open(*block, *set, sets);
+        }
+        let (firsts, rest): (Vec<T>, Vec<(u8, SetId)>) =
+            blocks.into_iter().map(|(block, set)| (block.first, (block.len, set))).unzip();
+        let (lens, sets): (Vec<u8>, Vec<SetId>) = rest.into_iter().unzip();
+        let blocks = Blocks { firsts: firsts.into(), lens: lens.into(), sets: sets.into() };
+        Family { ranges: ranges.finish(), blocks }
+    }
+
+    fn bytes(&self) -> usize {
+        let Blocks { firsts, lens, sets } = &self.blocks;
+        self.ranges.bytes() + size_of_val(&**firsts) + size_of_val(&**lens) + size_of_val(&**sets)
+    }
+
+    /// Returns the sets that were added to a prefix.
+    fn added(&self, block: Block<T>) -> &[SetId] {
+        let start = self.blocks.before(block);
+        let count = self.blocks.from(start).take_while(|(other, _)| *other == block).count();
+        self.blocks.sets.get(start..start + count).unwrap_or_default()
+    }
+
+    /// Returns the rules in all prefixes that have edits, which are in order; the sets are those of `to`, and
+    /// `own` are those of this table. `None`: there are more than `most` prefixes inside.
+    fn patched(
+        &self,
+        own: &RuleSets,
+        edits: Vec<(Block<T>, SourceId, Option<Rule>)>,
+        to: &mut RuleSets,
+        most: &mut usize,
+    ) -> Option<Ranges<T>> {
+        let none = to.number(&[]);
+        let mut ranges = RangeBuilder::default();
+        let mut edits = edits.as_slice();
+        while let Some((outermost, ..)) = edits.first().copied() {
+            let inside = edits.partition_point(|(block, ..)| block.first <= outermost.last());
+            let (of_block, rest) = edits.split_at(inside);
+            edits = rest;
+            // The prefixes around it did not change.
+            ranges.open(outermost, none, to);
+            for len in 0..outermost.len {
+                for set in self.added(Block { first: outermost.first.first(len), len }) {
+                    let set = to.number(own.rules(*set));
+                    ranges.open(outermost, set, to);
+                }
+            }
+            let is_edited = |block, source| {
+                of_block
+                    .binary_search_by_key(&(block, source), |(block, source, _)| (*block, *source))
+                    .is_ok()
+            };
+            let mut blocks = Vec::new();
+            let start = self.blocks.before(outermost);
+            for (block, set) in
+                self.blocks.from(start).take_while(|(block, _)| block.first <= outermost.last())
+            {
+                *most = most.checked_sub(1)?;
+                let rules = own.rules(set).iter().filter(|rule| !is_edited(block, rule.source));
+                blocks.extend(rules.map(|rule| (block, to.single(*rule))));
+            }
+            let new = of_block.iter().filter_map(|(block, _, rule)| Some((*block, (*rule)?)));
+            blocks.extend(new.map(|(block, rule)| (block, to.single(rule))));
+            blocks.sort_unstable();
+            blocks.into_iter().for_each(|(block, set)| ranges.open(block, set, to));
+        }
+        Some(ranges.finish())
     }
 }
 
@@ -113,25 +367,6 @@ struct Ranges<T> {
 const FEW: usize = 1024;
 
 impl<T: AddressBits> Ranges<T> {
-    /// Builds ranges from prefixes: first address, last address, rules.
-    fn new(mut prefixes: Vec<(T, T, SetId)>, sets: &mut RuleSets) -> Self {
-        // A prefix comes after those that contain it.
-        prefixes.sort_unstable_by(|a, b| (a.0, b.1, a.2).cmp(&(b.0, a.1, b.2)));
-        let mut ranges = RangeBuilder { ranges: Vec::new(), open: Vec::new() };
-        for (first, last, set) in prefixes {
-            ranges.close_before(Some(first));
-            ranges.open(first, last, set, sets);
-        }
-        ranges.close_before(None);
-        let (starts, found): (Vec<T>, Vec<Option<SetId>>) = ranges.ranges.into_iter().unzip();
-        let mut index = Vec::new();
-        if starts.len() >= FEW {
-            let below = |high: usize| starts.partition_point(|start| start.high() < high) as u32;
-            index = (0..=1 << 16).map(below).collect();
-        }
-        Ranges { index: index.into(), starts: starts.into(), sets: found.into() }
-    }
-
     #[inline]
     fn find(&self, address: T) -> Option<SetId> {
         let high = address.high();
@@ -150,6 +385,7 @@ impl<T: AddressBits> Ranges<T> {
 
 /// Builds ranges while it goes through prefixes in order. Two prefixes are disjoint, or one contains the
 /// other.
+#[derive(Default)]
 struct RangeBuilder<T> {
     /// The start of each range, and the rules of its addresses.
     ranges: Vec<(T, Option<SetId>)>,
@@ -168,10 +404,11 @@ impl<T: AddressBits> RangeBuilder<T> {
     }
 
     /// Begins a prefix.
-    fn open(&mut self, first: T, last: T, set: SetId, sets: &mut RuleSets) {
+    fn open(&mut self, block: Block<T>, set: SetId, sets: &mut RuleSets) {
+        self.close_before(Some(block.first));
         let set = self.open.last().map_or(set, |(_, outer)| inside(*outer, set, sets));
-        self.range(first, Some(set));
-        self.open.push((last, set));
+        self.range(block.first, Some(set));
+        self.open.push((block.last(), set));
     }
 
     fn range(&mut self, start: T, set: Option<SetId>) {
@@ -181,6 +418,17 @@ impl<T: AddressBits> RangeBuilder<T> {
         if self.ranges.last().map(|(_, set)| *set) != Some(set) {
             self.ranges.push((start, set));
         }
+    }
+
+    fn finish(mut self) -> Ranges<T> {
+        self.close_before(None);
+        let (starts, found): (Vec<T>, Vec<Option<SetId>>) = self.ranges.into_iter().unzip();
+        let mut index = Vec::new();
+        if starts.len() >= FEW {
+            let below = |high: usize| starts.partition_point(|start| start.high() < high) as u32;
+            index = (0..=1 << 16).map(below).collect();
+        }
+        Ranges { index: index.into(), starts: starts.into(), sets: found.into() }
     }
 }
 
@@ -206,7 +454,7 @@ mod tests {
 
     use super::*;
     use crate::conditions::ConditionId;
-    use crate::rule::{RpzAction, RuleEffect, RuleReach, SourceId};
+    use crate::rule::{RpzAction, RuleEffect, RuleReach};
 
     fn rule(source: u8, prefix: &Prefix) -> Rule {
         let effect = RuleEffect::Rpz(RpzAction::NxDomain);
@@ -283,7 +531,7 @@ mod tests {
         let single = |n: u32| Prefix::single(Ipv4Addr::from_bits(n.wrapping_mul(2_654_435_761)).into());
         let prefixes: Vec<_> = (0..3000).map(|n| (0, single(n))).collect();
         let table = table(&prefixes, &mut sets);
-        assert!(!table.v4.index.is_empty());
+        assert!(!table.v4.ranges.index.is_empty());
         for n in 0..6000 {
             let address = single(n).address();
             assert_eq!(table.find(address).is_some(), n < 3000, "{address}");

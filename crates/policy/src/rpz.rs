@@ -11,10 +11,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wire::{LowerName, Name, Prefix, Type};
+use wire::{LowerName, Name, NameBuf, Prefix, Type};
 
 use crate::local_data::PolicyRecord;
-use crate::rule::{RpzAction, RuleReach};
+use crate::rule::{MAX_FAULTS, RpzAction, RuleReach};
 
 /// A trigger, as an owner name has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,22 +74,48 @@ impl fmt::Display for OwnerFault {
 }
 impl std::error::Error for OwnerFault {}
 
-/// Records that are not rules, and owners that are not triggers, of one zone.
+/// The rules, and the owners that are not triggers, of one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RpzReport {
     /// Number of rules.
     pub rules: usize,
     /// Number of owner names that are not triggers.
     pub faults: usize,
-    /// The first of them, with the reason.
+    /// The first of them in canonical order, with the reasons.
     pub first: Vec<SkippedRecord>,
+}
+
+impl RpzReport {
+    /// Adds an owner that is not a trigger.
+    pub(crate) fn add_fault(&mut self, owner: LowerName<'_>, fault: OwnerFault) {
+        self.faults += 1;
+        let at = self.first.partition_point(|skipped| skipped.owner.as_name() < owner.as_name());
+        if at < MAX_FAULTS {
+            self.first.truncate(MAX_FAULTS - 1);
+            self.first.insert(at, SkippedRecord { owner: owner.to_buf().into(), fault });
+        }
+    }
+
+    /// Removes an owner that is not a trigger. Returns `false` if it was one of the first, and the one that
+    /// follows them is not known.
+    pub(crate) fn remove_fault(&mut self, owner: LowerName<'_>) -> bool {
+        let is_known = self.faults == self.first.len();
+        self.faults = self.faults.saturating_sub(1);
+        match self.first.iter().position(|skipped| skipped.owner.as_name() == owner.as_name()) {
+            Some(at) => {
+                self.first.remove(at);
+                is_known
+            }
+            None => true,
+        }
+    }
 }
 
 /// An owner name that is not a trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedRecord {
     /// The owner name.
-    pub owner: String,
+    pub owner: NameBuf,
     /// The reason.
     pub fault: OwnerFault,
 }

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use crate::conditions::ConditionId;
 use crate::local_data::{DataId, Rewriting};
 
+/// Most faults that the report about a source shows.
+pub const MAX_FAULTS: usize = 10;
+
 /// Number of a source, in the order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId(pub u8);

@@ -1,22 +1,23 @@
 //! The rules of all sources in one snapshot, and the rule that decides a query.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use wire::hash::HashedName;
 use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 use crate::conditions::{Choice, Condition, ConditionId, Conditions, PolicyQuery};
-use crate::list::{self, Covered, ListFault, ListFormat, ListReport, MAX_FAULTS};
+use crate::list::{self, Covered, ListFault, ListFormat, ListReport};
 use crate::local_data::{DataId, LocalData, LocalDataTable, PolicyRecord, Rewriting};
 use crate::names::{NameEntries, NameKeys, NameTable};
 use crate::pattern_table::{PatternEntries, PatternTable};
 use crate::patterns::PatternRoom;
-use crate::prefixes::{PrefixEntries, PrefixTable, comparable_len};
+use crate::prefixes::{PrefixEntries, PrefixOverlay, PrefixTable, comparable_len};
 use crate::rewrites::{Rewrites, RewritesFound};
-use crate::rpz::{self, Effect, RpzReport, SkippedRecord, Trigger, TriggerName};
+use crate::rpz::{self, Effect, RpzReport, Trigger};
 use crate::rule::{RpzAction, Rule, RuleEffect, RuleReach, RuleSets, SetId, SourceId, SourceMask};
 use crate::safe_search;
 
@@ -25,8 +26,8 @@ pub struct RuleBuilder {
     keys: NameKeys,
     sets: RuleSets,
     data: LocalDataTable,
-    of_answers: AnswerSources,
     exempting: SourceMask,
+    answers: AnswerRules,
     conditions: Conditions,
     qnames: NameEntries,
     patterns: PatternEntries,
@@ -44,8 +45,8 @@ impl RuleBuilder {
             keys,
             sets: RuleSets::default(),
             data: LocalDataTable::default(),
-            of_answers: AnswerSources::default(),
             exempting: SourceMask::default(),
+            answers: AnswerRules::default(),
             conditions: Conditions::default(),
             qnames: NameEntries::default(),
             patterns: PatternEntries::default(),
@@ -70,58 +71,23 @@ impl RuleBuilder {
         match rpz::trigger(owner, apex) {
             Ok(None) => {}
             Ok(Some(trigger)) => report.rules += usize::from(self.rpz_rule(source, &trigger, records)),
-            Err(fault) => {
-                report.faults += 1;
-                if report.first.len() < MAX_FAULTS {
-                    report.first.push(SkippedRecord { owner: owner.as_name().to_string(), fault });
-                }
-            }
+            Err(fault) => report.add_fault(owner, fault),
         }
     }
 
     /// Adds a rule, if the records are one. Returns whether they are.
     fn rpz_rule(&mut self, source: SourceId, trigger: &Trigger, records: &[PolicyRecord<'_>]) -> bool {
-        // The old form of rpz-passthru. is a CNAME to the name of the trigger.
-        let own_name = match trigger {
-            Trigger::Qname(name) if name.reach == RuleReach::Name => name.name().as_name(),
-            _ => Name::ROOT,
-        };
-        let RuleBuilder { keys, sets, data, qnames, ns_names, client_ips, ips, ns_ips, of_answers, .. } =
-            self;
-        let action = match rpz::effect(own_name, records) {
-            None => return false,
-            Some(Effect::Action(action)) => action,
-            Some(Effect::Data(records)) => {
-                let records: Vec<PolicyRecord<'_>> = records.into_iter().copied().collect();
-                RpzAction::LocalData(data.number(&records))
-            }
-        };
-        let effect = RuleEffect::Rpz(action);
-        let condition = ConditionId::NONE;
-        let of = |reach, prefix_len| Rule { source, reach, effect, prefix_len, condition };
-        let mut about_name = |table: &mut NameEntries, name: &TriggerName| {
-            table.push(keys, name.name(), sets.single(of(name.reach, 0)));
-        };
+        let RuleBuilder { keys, sets, data, qnames, ns_names, client_ips, ips, ns_ips, answers, .. } = self;
+        let Some(rule) = rpz_rule(source, trigger, records, data) else { return false };
+        let single = sets.single(rule);
         match trigger {
-            Trigger::Qname(name) => about_name(qnames, name),
-            Trigger::NsDname(name) => about_name(ns_names, name),
-            Trigger::ClientIp(prefix) | Trigger::Ip(prefix) | Trigger::NsIp(prefix) => {
-                let prefix = prefix.to_canonical();
-                let table = match trigger {
-                    Trigger::ClientIp(_) => client_ips,
-                    Trigger::Ip(_) => ips,
-                    _ => ns_ips,
-                };
-                table.push(prefix, sets.single(of(RuleReach::Name, comparable_len(&prefix))));
-            }
+            Trigger::Qname(name) => qnames.push(keys, name.name(), single),
+            Trigger::NsDname(name) => ns_names.push(keys, name.name(), single),
+            Trigger::ClientIp(prefix) => client_ips.push(*prefix, single),
+            Trigger::Ip(prefix) => ips.push(*prefix, single),
+            Trigger::NsIp(prefix) => ns_ips.push(*prefix, single),
         }
-        let sources = match trigger {
-            Trigger::Qname(_) | Trigger::ClientIp(_) => return true,
-            Trigger::Ip(_) => &mut of_answers.ip,
-            Trigger::NsDname(_) => &mut of_answers.ns_names,
-            Trigger::NsIp(_) => &mut of_answers.ns_ips,
-        };
-        *sources = sources.with(source);
+        answers.replace(source, trigger, false, true);
         true
     }
 
@@ -199,8 +165,10 @@ impl RuleBuilder {
         Ok(report)
     }
 
-    /// Adds the rules about query names that a source has in an earlier snapshot.
+    /// Adds the rules of a list that an earlier snapshot has as the source `as_source`.
     pub fn keep(&mut self, source: SourceId, of: &Rules, as_source: SourceId) {
+        // The rules of lists change only with the base.
+        let of = &*of.base;
         if of.exempting.contains(as_source) {
             self.exempting = self.exempting.with(source);
         }
@@ -230,8 +198,8 @@ impl RuleBuilder {
             keys,
             mut sets,
             mut data,
-            of_answers,
             exempting,
+            answers,
             mut conditions,
             qnames,
             patterns,
@@ -250,15 +218,14 @@ impl RuleBuilder {
         sets.seal();
         data.seal();
         conditions.seal();
-        let depends_on_client = conditions.are_about_clients() || client_ips.len() > 0;
-        Rules {
+        let are_about_clients = conditions.are_about_clients();
+        let base = Base {
             keys,
             sets,
             data,
-            of_answers,
             exempting,
             conditions,
-            depends_on_client,
+            are_about_clients,
             rewrites,
             qnames,
             patterns,
@@ -266,7 +233,8 @@ impl RuleBuilder {
             client_ips,
             ips,
             ns_ips,
-        }
+        };
+        Rules::new(Arc::new(base), None, answers)
     }
 }
 
@@ -287,6 +255,34 @@ fn taken_over(effect: RuleEffect, from: &LocalDataTable, to: &mut LocalDataTable
     }
 }
 
+/// Returns the rule that the records of a trigger's owner are, if they are one.
+pub(crate) fn rpz_rule(
+    source: SourceId,
+    trigger: &Trigger,
+    records: &[PolicyRecord<'_>],
+    data: &mut LocalDataTable,
+) -> Option<Rule> {
+    // The old form of rpz-passthru. is a CNAME to the name of the trigger.
+    let own_name = match trigger {
+        Trigger::Qname(name) if name.reach == RuleReach::Name => name.name().as_name(),
+        _ => Name::ROOT,
+    };
+    let action = match rpz::effect(own_name, records)? {
+        Effect::Action(action) => action,
+        Effect::Data(records) => {
+            let records: Vec<PolicyRecord<'_>> = records.into_iter().copied().collect();
+            RpzAction::LocalData(data.number(&records))
+        }
+    };
+    let (reach, prefix_len) = match trigger {
+        Trigger::Qname(name) | Trigger::NsDname(name) => (name.reach, 0),
+        Trigger::ClientIp(prefix) | Trigger::Ip(prefix) | Trigger::NsIp(prefix) => {
+            (RuleReach::Name, comparable_len(&prefix.to_canonical()))
+        }
+    };
+    Some(Rule { source, reach, effect: RuleEffect::Rpz(action), prefix_len, condition: ConditionId::NONE })
+}
+
 /// The sources that have rules about answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerSources {
@@ -298,25 +294,89 @@ pub struct AnswerSources {
     pub ns_ips: SourceMask,
 }
 
-/// The rules of all sources. Immutable; a change of a source makes another one.
-pub struct Rules {
-    keys: NameKeys,
-    sets: RuleSets,
-    data: LocalDataTable,
-    of_answers: AnswerSources,
+/// Numbers of rules about answers, by source: IP, NSDNAME, NSIP.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnswerRules(BTreeMap<SourceId, [usize; 3]>);
+
+impl AnswerRules {
+    /// Takes into account that a source has a rule or none with a trigger, where it had one or none.
+    pub(crate) fn replace(&mut self, source: SourceId, trigger: &Trigger, had: bool, has: bool) {
+        let kind = match trigger {
+            Trigger::Qname(_) | Trigger::ClientIp(_) => return,
+            Trigger::Ip(_) => 0,
+            Trigger::NsDname(_) => 1,
+            Trigger::NsIp(_) => 2,
+        };
+        let count = &mut self.0.entry(source).or_default()[kind];
+        *count = (*count + usize::from(has)).saturating_sub(usize::from(had));
+    }
+
+    fn sources(&self) -> AnswerSources {
+        let mut sources = AnswerSources::default();
+        for (source, counts) in &self.0 {
+            let AnswerSources { ip, ns_names, ns_ips } = &mut sources;
+            for (mask, count) in [ip, ns_names, ns_ips].into_iter().zip(counts) {
+                if *count > 0 {
+                    *mask = mask.with(*source);
+                }
+            }
+        }
+        sources
+    }
+}
+
+/// The rules that were compiled together.
+pub(crate) struct Base {
+    pub(crate) keys: NameKeys,
+    pub(crate) sets: RuleSets,
+    pub(crate) data: LocalDataTable,
     /// The lists that only exempt.
     exempting: SourceMask,
     conditions: Conditions,
     /// Whether any condition is about clients.
-    depends_on_client: bool,
+    are_about_clients: bool,
     /// Whether any rule of a list has an answer of its own.
     rewrites: bool,
-    qnames: NameTable,
+    pub(crate) qnames: NameTable,
     patterns: PatternTable,
-    ns_names: NameTable,
-    client_ips: PrefixTable,
-    ips: PrefixTable,
-    ns_ips: PrefixTable,
+    pub(crate) ns_names: NameTable,
+    pub(crate) client_ips: PrefixTable,
+    pub(crate) ips: PrefixTable,
+    pub(crate) ns_ips: PrefixTable,
+}
+
+/// The rules in place of those of a base, of names and prefixes about which rules of response policy zones
+/// have changed.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    /// The sets of rules that the tables here refer to.
+    pub(crate) sets: RuleSets,
+    /// The local data that the base does not have.
+    pub(crate) data: LocalDataTable,
+    pub(crate) qnames: NameOverlay,
+    pub(crate) ns_names: NameOverlay,
+    pub(crate) client_ips: PrefixOverlay,
+    pub(crate) ips: PrefixOverlay,
+    pub(crate) ns_ips: PrefixOverlay,
+}
+
+/// All rules of the names that differ from a base.
+#[derive(Debug)]
+pub(crate) struct NameOverlay {
+    /// A name that has no rules any more has the empty set.
+    pub(crate) table: NameTable,
+    /// Number of names that have rules, with those of the base.
+    pub(crate) len: usize,
+}
+
+/// The rules of all sources. Immutable; a change of a source makes another one, which may share the base.
+#[derive(Clone)]
+pub struct Rules {
+    pub(crate) base: Arc<Base>,
+    pub(crate) overlay: Option<Arc<Overlay>>,
+    pub(crate) answers: AnswerRules,
+    of_answers: AnswerSources,
+    depends_on_client: bool,
 }
 
 impl fmt::Debug for Rules {
@@ -374,16 +434,33 @@ pub struct Decision {
     pub list: Option<Match>,
 }
 
+/// The rules about addresses: those of the base, and those in their place.
+type Prefixes<'r> = (&'r PrefixTable, Option<&'r PrefixOverlay>);
+
 impl Rules {
+    pub(crate) fn new(base: Arc<Base>, overlay: Option<Arc<Overlay>>, answers: AnswerRules) -> Self {
+        let of_answers = answers.sources();
+        let clients = overlay.as_ref().map_or(base.client_ips.len(), |overlay| overlay.client_ips.len());
+        let depends_on_client = base.are_about_clients || clients > 0;
+        Rules { base, overlay, answers, of_answers, depends_on_client }
+    }
+
     /// Whether a source is a list that only exempts.
     pub fn only_exempts(&self, source: SourceId) -> bool {
-        self.exempting.contains(source)
+        self.base.exempting.contains(source)
     }
 
     /// Number of names, patterns and prefixes that have rules.
     pub fn len(&self) -> usize {
-        let names = self.qnames.len() + self.ns_names.len() + self.patterns.len();
-        names + self.client_ips.len() + self.ips.len() + self.ns_ips.len()
+        let Base { qnames, patterns, ns_names, client_ips, ips, ns_ips, .. } = &*self.base;
+        patterns.len()
+            + match &self.overlay {
+                None => qnames.len() + ns_names.len() + client_ips.len() + ips.len() + ns_ips.len(),
+                Some(overlay) => {
+                    let Overlay { qnames, ns_names, client_ips, ips, ns_ips, .. } = &**overlay;
+                    qnames.len + ns_names.len + client_ips.len() + ips.len() + ns_ips.len()
+                }
+            }
     }
 
     /// Whether there is no rule.
@@ -391,10 +468,17 @@ impl Rules {
         self.len() == 0
     }
 
+    /// Number of names and prefixes that have other rules than in the base.
+    pub fn overlaid(&self) -> usize {
+        self.overlay.as_ref().map_or(0, |overlay| overlay.size())
+    }
+
     /// Bytes of memory of the tables.
     pub fn bytes(&self) -> usize {
-        let names = self.qnames.bytes() + self.ns_names.bytes() + self.patterns.bytes();
-        names + self.client_ips.bytes() + self.ips.bytes() + self.ns_ips.bytes() + self.data.bytes()
+        let Base { data, qnames, patterns, ns_names, client_ips, ips, ns_ips, .. } = &*self.base;
+        let names = qnames.bytes() + ns_names.bytes() + patterns.bytes();
+        let overlay = self.overlay.as_ref().map_or(0, |overlay| overlay.bytes());
+        names + client_ips.bytes() + ips.bytes() + ns_ips.bytes() + data.bytes() + overlay
     }
 
     /// The sources that have rules about answers.
@@ -405,10 +489,12 @@ impl Rules {
 
     /// Returns the records of local data.
     pub fn local_data(&self, data: DataId) -> impl Iterator<Item = PolicyRecord<'_>> {
-        self.data.get(data).into_iter().flat_map(LocalData::records)
+        let of_overlay = self.overlay.as_ref().and_then(|overlay| overlay.data.get(data));
+        of_overlay.or_else(|| self.base.data.get(data)).into_iter().flat_map(LocalData::records)
     }
 
-    /// Whether a rule of a list is for certain clients only.
+    /// Whether what the rules say depends on the client: a rule of a list or a zone is for certain clients
+    /// only.
     pub fn depends_on_client(&self) -> bool {
         self.depends_on_client
     }
@@ -417,13 +503,15 @@ impl Rules {
     #[inline]
     pub fn of_query(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> Decision {
         let rpz = query.client.and_then(|client| self.of_client(client, sources));
-        let mut decision = Decision { rpz, list: None };
-        self.qnames.suffixes(&self.keys, query.name, |skip, set| {
-            self.take_all(&mut decision, set, (skip, TriggerKind::Qname), query, sources);
+        let (base, mut decision) = (&*self.base, Decision { rpz, list: None });
+        let over = self.overlay.as_ref().map(|overlay| &overlay.qnames);
+        self.suffixes(&base.qnames, over, query.name, |skip, rules| {
+            self.take_all(&mut decision, rules, (skip, TriggerKind::Qname), query, sources);
         });
-        if self.patterns.len() > 0 {
-            self.patterns.find(query.name.as_lower(), |set| {
-                self.take_all(&mut decision, set, (0, TriggerKind::Qname), query, sources);
+        if base.patterns.len() > 0 {
+            base.patterns.find(query.name.as_lower(), |set| {
+                let rules = base.sets.rules(set);
+                self.take_all(&mut decision, rules, (0, TriggerKind::Qname), query, sources);
             });
         }
         decision
@@ -432,18 +520,20 @@ impl Rules {
     /// Whether any rule of a list has an answer of its own.
     #[inline]
     pub fn have_rewrites(&self) -> bool {
-        self.rewrites
+        self.base.rewrites
     }
 
     /// Returns the answer that rules of lists give to a query, if any does.
     #[cold]
     pub fn rewrites_of(&self, query: &PolicyQuery<'_>, sources: &SourceMask) -> Option<Rewrites> {
         let mut found = RewritesFound::default();
+        // The rules of lists change only with the base.
+        let Base { keys, sets, conditions, qnames, patterns, .. } = &*self.base;
         let mut take = |skip, set| {
-            for rule in self.sets.rules(set).iter().filter(|rule| {
+            for rule in sets.rules(set).iter().filter(|rule| {
                 sources.contains(rule.source)
                     && rule.reach.covers(skip)
-                    && self.conditions.hold(rule.condition, query)
+                    && conditions.hold(rule.condition, query)
             }) {
                 match rule.effect {
                     RuleEffect::Rewrite { to, important } => found.add(rule.source, to, important),
@@ -452,28 +542,48 @@ impl Rules {
                 }
             }
         };
-        self.qnames.suffixes(&self.keys, query.name, &mut take);
-        if self.patterns.len() > 0 {
-            self.patterns.find(query.name.as_lower(), |set| take(0, set));
+        qnames.suffixes(keys, query.name, &mut take);
+        if patterns.len() > 0 {
+            patterns.find(query.name.as_lower(), |set| take(0, set));
         }
         found.answer(|data| self.local_data(data).any(|record| record.rtype == Type::CNAME))
     }
 
-    /// Adds those rules of a set to a decision that apply to a query.
+    /// Calls `each` with every suffix of a name that has rules, the longest first: the number of labels
+    /// before it, and its rules.
+    #[inline]
+    fn suffixes(
+        &self,
+        table: &NameTable,
+        over: Option<&NameOverlay>,
+        name: &HashedName,
+        mut each: impl FnMut(usize, &[Rule]),
+    ) {
+        let Base { keys, sets, .. } = &*self.base;
+        match (over, &self.overlay) {
+            (Some(over), Some(overlay)) => {
+                table.suffixes_under(&over.table, keys, name, |skip, is_over, set| {
+                    each(skip, if is_over { &overlay.sets } else { sets }.rules(set));
+                });
+            }
+            _ => table.suffixes(keys, name, |skip, set| each(skip, sets.rules(set))),
+        }
+    }
+
+    /// Adds those of some rules to a decision that apply to a query.
     #[inline]
     fn take_all(
         &self,
         decision: &mut Decision,
-        set: SetId,
+        rules: &[Rule],
         (skip, trigger): (usize, TriggerKind),
         query: &PolicyQuery<'_>,
         sources: &SourceMask,
     ) {
-        let rules = self.sets.rules(set);
         for rule in rules {
             if sources.contains(rule.source)
                 && rule.reach.covers(skip)
-                && self.conditions.hold(rule.condition, query)
+                && self.base.conditions.hold(rule.condition, query)
                 && !rule.is_disabled(rules, sources)
             {
                 decision.take(Match { rule: *rule, skip, trigger });
@@ -483,20 +593,27 @@ impl Rules {
 
     /// Returns the rule of a response policy zone for a client's address.
     pub fn of_client(&self, client: IpAddr, sources: &SourceMask) -> Option<Match> {
-        self.of_address(&self.client_ips, TriggerKind::ClientIp, client, sources)
+        let over = self.overlay.as_ref().map(|overlay| &overlay.client_ips);
+        self.of_address((&self.base.client_ips, over), TriggerKind::ClientIp, client, sources)
     }
 
+    #[inline]
     fn of_address(
         &self,
-        table: &PrefixTable,
+        (table, over): Prefixes<'_>,
         trigger: TriggerKind,
         address: IpAddr,
         sources: &SourceMask,
     ) -> Option<Match> {
-        if table.len() == 0 {
+        if over.map_or(table.len(), PrefixOverlay::len) == 0 {
             return None;
         }
-        let mut rules = self.sets.rules(table.find(address)?).iter();
+        let changed =
+            self.overlay.as_ref().and_then(|overlay| Some(overlay.sets.rules(over?.find(address)?)));
+        let mut rules = match changed {
+            Some(rules) => rules.iter(),
+            None => self.base.sets.rules(table.find(address)?).iter(),
+        };
         // Rules are in the order of their sources.
         let rule = *rules.find(|rule| sources.contains(rule.source))?;
         Some(Match { rule, skip: 0, trigger })
@@ -504,22 +621,38 @@ impl Rules {
 
     /// Returns the rule for an address in an answer (IP).
     pub fn of_answer(&self, address: IpAddr, sources: &SourceMask) -> Option<Match> {
-        self.of_address(&self.ips, TriggerKind::Ip, address, sources)
+        let over = self.overlay.as_ref().map(|overlay| &overlay.ips);
+        self.of_address((&self.base.ips, over), TriggerKind::Ip, address, sources)
     }
 
     /// Returns the rule for an address of a name server (NSIP).
     pub fn of_server_address(&self, address: IpAddr, sources: &SourceMask) -> Option<Match> {
-        self.of_address(&self.ns_ips, TriggerKind::NsIp, address, sources)
+        let over = self.overlay.as_ref().map(|overlay| &overlay.ns_ips);
+        self.of_address((&self.base.ns_ips, over), TriggerKind::NsIp, address, sources)
     }
 
     /// Returns the rule for the name of a name server (NSDNAME).
     pub fn of_server_name(&self, name: &HashedName, sources: &SourceMask) -> Option<Match> {
         let query = PolicyQuery { name, qtype: Type::NS, client: None, group: None };
         let mut decision = Decision::default();
-        self.ns_names.suffixes(&self.keys, name, |skip, set| {
-            self.take_all(&mut decision, set, (skip, TriggerKind::NsDname), &query, sources);
+        let over = self.overlay.as_ref().map(|overlay| &overlay.ns_names);
+        self.suffixes(&self.base.ns_names, over, name, |skip, rules| {
+            self.take_all(&mut decision, rules, (skip, TriggerKind::NsDname), &query, sources);
         });
         decision.rpz
+    }
+}
+
+impl Overlay {
+    /// Number of names and prefixes that differ.
+    pub(crate) fn size(&self) -> usize {
+        let names = self.qnames.table.len() + self.ns_names.table.len();
+        names + self.client_ips.edited() + self.ips.edited() + self.ns_ips.edited()
+    }
+
+    fn bytes(&self) -> usize {
+        let names = self.qnames.table.bytes() + self.ns_names.table.bytes() + self.data.bytes();
+        names + self.client_ips.bytes() + self.ips.bytes() + self.ns_ips.bytes()
     }
 }
 

@@ -142,14 +142,21 @@ impl Access {
     /// Returns the bit of the first rule that a client's query matches; 0 if it matches none.
     #[inline]
     fn deciding(&self, client: &Client, known_otherwise: u64) -> u64 {
-        let fits = self.limited(client, self.from.mask(client.peer.ip().to_canonical()) | known_otherwise);
+        let fits = self.fitting_or(client, known_otherwise);
         fits & fits.wrapping_neg()
+    }
+
+    /// Returns the rules that a client's query matches, bit 0 for the first one. The condition on its address
+    /// holds for the rules in `known_otherwise`, too.
+    #[inline]
+    pub(crate) fn fitting_or(&self, client: &Client, known_otherwise: u64) -> u64 {
+        self.limited(client, self.from.mask(client.peer.ip().to_canonical()) | known_otherwise)
     }
 
     /// Returns the rules that a client's query matches, bit 0 for the first one.
     #[inline]
     pub(crate) fn fitting(&self, client: &Client) -> u64 {
-        self.limited(client, self.from.mask(client.peer.ip().to_canonical()))
+        self.fitting_or(client, 0)
     }
 
     /// Returns the rules whose conditions hold, except for that on the client's address.

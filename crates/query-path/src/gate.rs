@@ -3,6 +3,7 @@
 //!
 //! | step | refuses |
 //! |---|---|
+//! | `rules` | messages that the server's access rules do not accept |
 //! | `cookie` | queries without a valid cookie, from networks that need one |
 //! | `form` | malformed messages, responses, and EDNS versions above 0 |
 //! | `operation` | opcodes that no source implements |
@@ -10,18 +11,22 @@
 //! | `class` | classes without data |
 //! | `access` | zone transfers, where no source implements them |
 //!
-//! `cookie` decides about well-formed queries, whatever the other steps say: one with a forged source address
-//! gets no answer of any kind. Rate limits belong there, too; policy that depends on the name comes last.
+//! `rules` and `cookie` decide whatever the other steps say. `cookie` decides about well-formed queries:
+//! one with a forged source address gets no answer of any kind, and a message that a rule drops gets none
+//! either. Rate limits belong there, too; policy that depends on the name comes last.
 
 use cookies::CookieStanding;
+use transfer::tsig::TsigKey;
 use transport::Client;
 use wire::{Class, Opcode, Rcode, Type};
 
+use crate::query_access::{QueryAction, QueryTraits};
 use crate::refusal::Refusal;
 use crate::request::{QueryFault, QueryQuestion, Request};
 use crate::settings::EngineConfig;
 use crate::signature::Signature;
 use crate::source::{Operation, Sources};
+use crate::stats::QueryStats;
 
 /// The result for a query that a step of the gate refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +108,28 @@ pub(crate) fn cookie(
         Some(_) => Some(Refusal::plain(Rcode::BADCOOKIE).into()),
         None => Some(Stopped::Truncated),
     }
+}
+
+/// Returns how the server's access rules stop a message, if they do. A response is never answered.
+#[cold]
+pub(crate) fn rules(
+    request: &Request,
+    key: Option<&TsigKey>,
+    client: &Client,
+    config: &EngineConfig,
+    stats: &QueryStats,
+) -> Option<Stopped> {
+    let rules = config.access.as_ref().filter(|_| request.fault != Some(QueryFault::Silent))?;
+    let (stopped, counter) = match rules.action(&QueryTraits::of(request, client, key.map(TsigKey::name)))? {
+        QueryAction::Refuse => (Refusal::PROHIBITED.into(), &stats.access_refused),
+        QueryAction::Drop => (Stopped::Silence, &stats.access_dropped),
+        QueryAction::Truncate if !client.transport.is_stream() => {
+            (Stopped::Truncated, &stats.access_truncated)
+        }
+        QueryAction::Allow | QueryAction::Truncate => return None,
+    };
+    counter.add(1);
+    Some(stopped)
 }
 
 /// Returns the operation for the opcode and QTYPE, if a source implements it.

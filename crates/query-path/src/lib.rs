@@ -25,7 +25,7 @@
 //! | `route` | selects memory, a source or CHAOS by opcode, type and class |
 //! | [`memory`], `zones` | the trait for data that answers at once, `Both`, which joins two; the catalog, answered by `authority` |
 //! | [`source`] | the trait for sources beyond memory |
-//! | `prefix`, [`access`], `views` | tables of address prefixes; rules about clients; the zones of some clients |
+//! | `prefix`, [`access`], `query_access`, `views` | tables of address prefixes; rules about clients; which queries are accepted; the zones of some clients |
 //! | `chaos`, `refusal` | answers for class CH; all refusals |
 //! | `tail`, `rotation` | parts common to all replies; rotation of addresses |
 //! | `reply_limits`, `limiting` | limits on replies to networks, and their application to a reply |
@@ -76,6 +76,7 @@ mod log;
 pub mod memory;
 pub mod pipeline;
 pub mod prefix;
+mod query_access;
 mod refusal;
 mod reply_limits;
 pub mod request;
@@ -97,6 +98,7 @@ pub use late::{Responder, WorkerState};
 pub use log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role, RuleLog};
 pub use memory::{Both, Either, LookupKey, Memory, MemoryResult};
 pub use pipeline::{BATCH, Worker};
+pub use query_access::{QueryAccess, QueryAction, QueryRule, QueryTraits, ZoneAccess};
 pub use refusal::{Answered, Refusal};
 pub use reply_limits::{LimitAction, LimitLog, LimitedReplies, ReplyKind, ReplyLimits};
 pub use rule_note::{RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};

@@ -29,7 +29,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rate_limits::PrefixHashes;
-use transport::{Batch, Client, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress};
+use transport::{
+    Batch, Client, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies, ReturnAddress,
+};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
 use wire::{Name, NameBuf, Opcode, Rcode, Type, ZoneName};
@@ -79,12 +81,22 @@ impl Case {
         self.request.tsig_at.and(self.signature.as_deref())
     }
 
-    /// Decides what depends on the client, where anything does: whether it needs a cookie, and its view.
+    /// Decides what depends on the client, where anything does: whether access rules accept the message,
+    /// whether it needs a cookie, and its view.
     #[inline(never)]
-    fn decide_by_client<M: Memory>(&mut self, shared: &Shared<M>, packet: &[u8], client: &Client) {
+    fn decide_by_client<M: Memory>(
+        &mut self,
+        shared: &Shared<M>,
+        packet: &[u8],
+        client: &Client,
+        stats: &QueryStats,
+    ) {
         let signed = self.signed();
-        let stopped = gate::cookie(&self.request, signed, packet, client, &shared.config);
         let key = signed.and_then(Signature::verified).map(|verified| &**verified.key());
+        let stopped = match gate::rules(&self.request, key, client, &shared.config, stats) {
+            Some(Stopped::Silence) => Some(Stopped::Silence),
+            by_rules => gate::cookie(&self.request, signed, packet, client, &shared.config).or(by_rules),
+        };
         self.view = shared.memory.view(client, key);
         if let Some(stopped) = stopped {
             self.route = Route::Stopped(stopped);
@@ -142,6 +154,7 @@ impl<M: Memory> Handler for Worker<M> {
         for _ in 0..most {
             let Some(out) = replies.buffer() else { return true };
             let Some(Deferred { packet, to, received }) = self.account.take_put_off() else { return false };
+            let _guard = MessageGuard::new(&to.client, &packet);
             self.read_one(0, &packet, || to.client);
             // The answer to another client's query may be in the cache by now.
             self.find(1);
@@ -222,7 +235,7 @@ impl<M: Memory> Worker<M> {
     /// Reads the query of one case.
     #[inline]
     fn read_one(&mut self, case: usize, packet: &[u8], client: impl Fn() -> Client) {
-        let Worker { shared, cases, .. } = self;
+        let Worker { shared, cases, account, .. } = self;
         let case = &mut cases[case];
         case.request.set(packet);
         if let Some(at) = case.request.tsig_at {
@@ -230,7 +243,7 @@ impl<M: Memory> Worker<M> {
         }
         case.route = Route::of(&case.request, case.signed(), &shared.sources);
         if shared.by_client {
-            case.decide_by_client(shared, packet, &client());
+            case.decide_by_client(shared, packet, &client(), &account.stats);
         }
         case.may_recurse = shared.memory.offers_recursion(&client);
         if let Some(limits) = &shared.config.limits {
@@ -293,6 +306,7 @@ impl<M: Memory> Worker<M> {
         let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, .. } =
             &*ready.waiting;
         let Waiting { upstream, rule, .. } = *ready.waiting;
+        let _guard = MessageGuard::new(&to.client, head);
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);

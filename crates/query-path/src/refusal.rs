@@ -22,6 +22,9 @@ impl Refusal {
     /// The server is not authoritative for the zone that is to be transferred or changed (RFC 5936 §2.2.1,
     /// RFC 2136 §3.1.1).
     pub const NOT_AUTH: Refusal = Refusal::because(Rcode::NOTAUTH, ErrorInfo::NOT_AUTHORITATIVE);
+    /// The signature of the request is valid, but whether the request was executed before is no longer known:
+    /// the reply's TSIG record has BADTIME.
+    pub const STALE_SIGNATURE: Refusal = Refusal::because(Rcode::NOTAUTH, ErrorInfo::SIGNATURE_EXPIRED);
     /// The server has no data of this class.
     pub const CLASS: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_SUPPORTED);
     /// No zone here holds the name, and no other server is asked.

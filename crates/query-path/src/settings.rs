@@ -14,6 +14,7 @@ use crate::log::{FailureLog, QueryLog, RuleLog};
 use crate::memory::Memory;
 use crate::prefix::PrefixMasks;
 use crate::reply_limits::ReplyLimits;
+use crate::query_access::QueryAccess;
 use crate::request::ClientEdns;
 use crate::source::Sources;
 
@@ -35,6 +36,8 @@ pub struct EngineConfig {
     pub cookies: Option<Arc<CookieSecrets>>,
     /// Clients in these prefixes, of which any number counts, need a valid cookie over UDP. Default: none.
     pub cookies_required_from: Option<PrefixMasks>,
+    /// Which messages are accepted. Default: all.
+    pub access: Option<Arc<QueryAccess>>,
     /// The agent domain for reports of failures to resolve or validate names of the zones (RFC 9567). Replies
     /// from zones that it is not in carry it, where there is room.
     pub report_channel: Option<NameBuf>,
@@ -52,6 +55,7 @@ impl Default for EngineConfig {
             rotate_addresses: false,
             cookies: None,
             cookies_required_from: None,
+            access: None,
             report_channel: None,
             limits: None,
         }
@@ -59,9 +63,9 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// Whether some clients need a cookie.
-    fn needs_cookies(&self) -> bool {
-        self.cookies.is_some() && self.cookies_required_from.is_some()
+    /// Whether some clients need a cookie, or access rules decide.
+    fn is_by_client(&self) -> bool {
+        self.access.is_some() || (self.cookies.is_some() && self.cookies_required_from.is_some())
     }
 
     /// Returns the cookie of a query with this OPT, and that of the reply; `None` if the query has none, or
@@ -90,8 +94,8 @@ pub(crate) struct Shared<M> {
     pub(crate) sources: Sources,
     pub(crate) keys: Arc<TsigKeys>,
     pub(crate) config: Arc<EngineConfig>,
-    /// Whether the route or the view of a query may depend on its client: some clients need a cookie, or
-    /// there are views.
+    /// Whether the route or the view of a query may depend on its client: some clients need a cookie, access
+    /// rules decide, or there are views.
     pub(crate) by_client: bool,
     pub(crate) log: Option<Arc<dyn QueryLog>>,
     pub(crate) failures: Option<Arc<dyn FailureLog>>,
@@ -117,7 +121,7 @@ impl<M: Memory> Engine<M> {
     /// Returns an engine that answers from `memory`, and asks `sources` for other names and operations.
     pub fn new(memory: M, sources: Sources, config: EngineConfig) -> Self {
         let (keys, log, failures, rules) = (Arc::default(), None, None, None);
-        let by_client = config.needs_cookies() || memory.has_views();
+        let by_client = config.is_by_client() || memory.has_views();
         let config = Arc::new(config);
         let shared = Shared { memory, sources, keys, config, by_client, log, failures, rules };
         Engine { shared: ArcSwap::from_pointee(shared) }
@@ -131,7 +135,7 @@ impl<M: Memory> Engine<M> {
         self.shared.rcu(|old| {
             let mut new = Shared::clone(old);
             change(&mut new);
-            new.by_client = new.config.needs_cookies() || new.memory.has_views();
+            new.by_client = new.config.is_by_client() || new.memory.has_views();
             new
         });
     }

@@ -52,12 +52,15 @@ impl Signature {
         }
     }
 
-    /// Appends the TSIG record to a reply with this response code, the `len` bytes at the start of `out`.
-    /// Returns its new length, which is the old one if there is no room.
+    /// Appends the TSIG record to a reply with this response code and extended error, the `len` bytes at the
+    /// start of `out`. Returns its new length, which is the old one if there is no room.
     #[cold]
-    pub(crate) fn append(&self, rcode: Rcode, out: &mut [u8], len: usize) -> usize {
-        let now = unix_now();
+    pub(crate) fn append(&self, replied: Refusal, out: &mut [u8], len: usize) -> usize {
+        let (now, rcode) = (unix_now(), replied.rcode);
         let signed = match self {
+            Signature::Good(verified) if replied == Refusal::STALE_SIGNATURE => {
+                verified.bad_time().append(out, len, now)
+            }
             Signature::Good(verified) => verified.signer().sign(out, len, now),
             // Only NOTAUTH is about the TSIG: other response codes have other reasons.
             Signature::Bad(TsigError::Refused(refusal)) if rcode == Rcode::NOTAUTH => {

@@ -59,6 +59,16 @@ pub struct QueryStats {
     pub cache_negative: Counter,
     /// Queries refused because the limit for hashing names of zones with many NSEC3 iterations was reached.
     pub hashing_refused: Counter,
+    /// Messages that the server's access rules refuse.
+    pub access_refused: Counter,
+    /// Messages that they drop.
+    pub access_dropped: Counter,
+    /// Messages that they answer with a truncated reply.
+    pub access_truncated: Counter,
+    /// Queries that the rules of their zone refuse.
+    pub zone_refused: Counter,
+    /// Chains of aliases that end because the rules of the next zone refuse the query.
+    pub zone_chains_ended: Counter,
     /// Replies with a cookie, by what the query's cookie shows: see [`COOKIE_STANDINGS`].
     pub cookies: [Counter; COOKIE_STANDINGS.len()],
     /// Replies over a limit, by their kind and what happened to them.
@@ -88,6 +98,11 @@ impl Default for QueryStats {
             cache_hits: Counter::default(),
             cache_negative: Counter::default(),
             hashing_refused: Counter::default(),
+            access_refused: Counter::default(),
+            access_dropped: Counter::default(),
+            access_truncated: Counter::default(),
+            zone_refused: Counter::default(),
+            zone_chains_ended: Counter::default(),
             cookies: from_fn(|_| Counter::default()),
             limited: from_fn(|_| from_fn(|_| Counter::default())),
             latency: from_fn(|_| Counter::default()),

@@ -213,7 +213,11 @@ impl<'f> ReplyFrame<'f> {
             None => reply,
             Some(signature) => {
                 let limit = self.limit().min(out.len());
-                let len = signature.append(reply.rcode, &mut out[..limit], reply.len);
+                let len = signature.append(
+                    Refusal { rcode: reply.rcode, info: reply.info },
+                    &mut out[..limit],
+                    reply.len,
+                );
                 FinishedReply { len, ..reply }
             }
         }

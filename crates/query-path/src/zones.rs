@@ -13,6 +13,7 @@ use zone::catalog::{Catalog, ZoneEntry};
 
 use crate::asked::Asked;
 use crate::memory::{Both, LookupKey, Memory, MemoryResult};
+use crate::query_access::{QueryTraits, ZoneAccess};
 use crate::refusal::Refusal;
 use crate::request::QueryQuestion;
 use crate::settings::Engine;
@@ -44,6 +45,8 @@ pub struct Zones {
     pub catalog: Arc<Catalog>,
     /// The views, if there are any.
     pub views: Option<Arc<Views>>,
+    /// The access rules of zones, if any zone has some.
+    pub access: Option<Arc<ZoneAccess>>,
     /// Settings for answers from them.
     pub config: ZonesConfig,
 }
@@ -51,7 +54,7 @@ pub struct Zones {
 impl Zones {
     /// Returns these zones with default settings.
     pub fn new(catalog: Arc<Catalog>) -> Self {
-        Zones { catalog, views: None, config: ZonesConfig::default() }
+        Zones { catalog, views: None, access: None, config: ZonesConfig::default() }
     }
 
     /// Returns the zones for queries in a view.
@@ -60,10 +63,31 @@ impl Zones {
         if view == ViewNumber::OUTSIDE { &self.catalog } else { self.of_view(view) }
     }
 
+    /// Returns the refusal of a query that the access rules of its zone do not allow. Not inlined: a server
+    /// without such rules does not pay for its length.
+    #[inline(never)]
+    fn refuses(access: &ZoneAccess, entry: Option<&ZoneEntry>, asked: &Asked<'_>) -> Result<(), Refusal> {
+        if entry.is_some_and(|entry| access.allows(entry, &traits(asked))) {
+            return Ok(());
+        }
+        asked.stats.zone_refused.add(1);
+        Err(Refusal::PROHIBITED)
+    }
+
     /// Not inlined: a server without views does not pay for its length.
     #[inline(never)]
     fn of_view(&self, view: ViewNumber) -> &Catalog {
         self.views.as_ref().and_then(|views| views.catalog(view)).unwrap_or(&self.catalog)
+    }
+
+    /// Whether a chain of aliases may continue in the zone of this entry.
+    #[cold]
+    fn may_enter(&self, entry: &ZoneEntry, asked: &Asked<'_>) -> bool {
+        let may = self.access.as_ref().is_none_or(|access| access.allows(entry, &traits(asked)));
+        if !may {
+            asked.stats.zone_chains_ended.add(1);
+        }
+        may
     }
 
     /// Returns the zones that a location is in.
@@ -71,6 +95,12 @@ impl Zones {
     fn of_location(&self, location: &AnswerLocation) -> &Catalog {
         self.of(ViewNumber::of_byte(location.catalog()))
     }
+}
+
+/// Returns the properties of a query that rules decide by.
+fn traits<'a>(asked: &Asked<'a>) -> QueryTraits<'a> {
+    let key = asked.verified.map(|verified| verified.key().name());
+    QueryTraits::of(asked.request, asked.client, key)
 }
 
 /// The catalog's hash key is not that of the engine, which never changes.
@@ -249,6 +279,10 @@ impl Memory for Zones {
         scratch: &'s mut Scratch,
     ) -> Result<MemoryResult<'s>, Refusal> {
         let catalog = self.of_location(location);
+        if let Some(access) = &self.access {
+            Zones::refuses(access, catalog.entry(location.located()), asked)?;
+        }
+        let may_enter = |entry: &ZoneEntry| self.may_enter(entry, asked);
         if self.config.count_per_zone
             && let Some(entry) = catalog.entry(location.located())
         {
@@ -263,6 +297,7 @@ impl Memory for Zones {
             catalog,
             key: catalog.key(),
             resolves: &|| asked.facts.resolves(),
+            may_enter: &may_enter,
             max_chain: self.config.max_chain,
             hashing: HashingLimit { now: asked.received, rounds_per_second: self.config.nsec3_rounds },
         };

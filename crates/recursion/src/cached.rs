@@ -12,10 +12,10 @@ use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Offset};
 use wire::{Class, Type};
 
-use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::CacheView;
 use crate::groups::{GroupClient, GroupView};
 use crate::message::ReplyOptions;
+use crate::policy_rules::{Blocked, PolicyRules};
 use crate::rpz::{PolicyZone, RpzOrder, noted_trigger};
 use crate::service::Service;
 use crate::settings::{Gate, Policy};
@@ -248,7 +248,7 @@ impl Memory for Cached {
         let (lists, exempting) = (lists.filter(|_| exempt_by.is_none()), lists.zip(exempt_by));
         // DNS64 may have to synthesize the answer.
         let may_be_synthesized = qtype == Type::AAAA && policy.dns64.is_some();
-        let needs_servers = |lists: &BlockLists| lists.needs_servers(lists.sources_of(rule_client(asked)));
+        let needs_servers = |lists: &PolicyRules| lists.needs_servers(lists.sources_of(rule_client(asked)));
         if may_be_synthesized || lists.is_some_and(needs_servers) {
             return Ok(MemoryResult::Nothing);
         }
@@ -306,7 +306,7 @@ pub(crate) fn rule_client<'q>(asked: &Asked<'q>) -> GroupClient<'q> {
 /// Answers a query with the answer of lists, if no lookup is needed.
 #[cold]
 fn by_list(
-    lists: &BlockLists,
+    lists: &PolicyRules,
     rewrites: &Rewrites,
     asked: &Asked<'_>,
     b: &mut Builder<'_>,
@@ -322,7 +322,7 @@ fn by_list(
 
 /// Answers a query as a zone or lists order.
 fn answer_by(
-    lists: &BlockLists,
+    lists: &PolicyRules,
     zone: &PolicyZone,
     order: RpzOrder<'_>,
     note: Option<RuleNote>,
@@ -347,7 +347,7 @@ fn answer_by(
 /// Answers a query by a rule of a response policy zone about its name, if no lookup is needed.
 #[cold]
 fn by_rule(
-    lists: &BlockLists,
+    lists: &PolicyRules,
     rule: &Match,
     asked: &Asked<'_>,
     b: &mut Builder<'_>,

@@ -15,7 +15,7 @@
 //! | `count` | counters that threads share |
 //! | `groups` | groups of clients, by which rules differ |
 //! | `rpz` | response policy zones: settings, orders of rules, counters |
-//! | `block_lists` | the rules of policy zones and lists; names that lists block |
+//! | `policy_rules` | the rules of policy zones and lists; names that lists block |
 //! | `rpz_orders` | the answers that rules of policy zones make |
 //! | `settings` | the operator's settings, compiled |
 //! | `sentinel` | root key trust anchor sentinel (RFC 8509) |
@@ -44,7 +44,6 @@
 //! A module uses only those above it. The modules below `service` add methods to [`Service`].
 #![forbid(unsafe_code)]
 
-mod block_lists;
 mod bogus;
 mod cache_views;
 mod cached;
@@ -62,6 +61,7 @@ mod known;
 mod local;
 mod message;
 mod partitions;
+mod policy_rules;
 mod private;
 mod query_state;
 mod quota;
@@ -86,7 +86,6 @@ mod waiter;
 /// Name of the policy zone that safe search is shown as.
 pub const SAFE_SEARCH: &str = "safe-search.";
 
-pub use block_lists::{BlockAnswer, BlockList, BlockLists, Blocked};
 pub use cache_views::Domain;
 pub use cached::Cached;
 pub use completion::LookupCompletion;
@@ -99,6 +98,7 @@ pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
 pub use partitions::{PartitionedGroup, PartitionsConfig};
+pub use policy_rules::{BlockAnswer, BlockList, Blocked, PolicyRules};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use query_path::access::{Access, AccessAction, AccessRule, TooManyRules};
 pub use rpz::{PolicyZone, RewriteCounts, RewriteKind, RpzOptions, RpzOverride};

@@ -16,10 +16,10 @@ use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, MAX_MESSAGE, Parser};
 use wire::{Header, LowerName, LowerNameBuf, Malformed, Rcode, Type};
 
-use crate::block_lists::BlockLists;
 use crate::groups::GroupView;
 use crate::known::Known;
 use crate::message::{Message, Piece, Reply, join, links_to};
+use crate::policy_rules::PolicyRules;
 use crate::query_state::{QueryState, in_partition};
 use crate::rewrite_state::{HeldAnswer, ServerFacts, address};
 use crate::rpz::{PolicyZone, RpzOrder, TargetTooLong};
@@ -103,7 +103,7 @@ impl Service {
     }
 
     /// Whether an exception of a list covers the client's query, and so all of its aliases.
-    fn is_exempt(&self, lists: &BlockLists, query_state: &QueryState) -> bool {
+    fn is_exempt(&self, lists: &PolicyRules, query_state: &QueryState) -> bool {
         let QueryState { asked, rewrite, .. } = query_state;
         let mut hashed = HashedName::new();
         hashed.set(self.cache().key(), asked.name.as_name());
@@ -173,7 +173,7 @@ impl Service {
     fn find_rule(
         &self,
         policy: &Policy,
-        lists: &BlockLists,
+        lists: &PolicyRules,
         query_state: &QueryState,
         chain: &Chain,
         leads_on: bool,
@@ -212,7 +212,7 @@ impl Service {
     fn of_servers(
         &self,
         policy: &Policy,
-        lists: &BlockLists,
+        lists: &PolicyRules,
         query_state: &QueryState,
         name: LowerName<'_>,
         mut best: Option<Candidate>,
@@ -264,7 +264,7 @@ impl Service {
     /// if the rule exempts the query.
     fn apply(
         &self,
-        lists: &BlockLists,
+        lists: &PolicyRules,
         query_state: &mut QueryState,
         rule: &Match,
         name: LowerNameBuf,
@@ -279,7 +279,7 @@ impl Service {
     /// Applies what a zone or lists order to a name, as [`apply`](Self::apply).
     fn apply_order(
         &self,
-        lists: &BlockLists,
+        lists: &PolicyRules,
         query_state: &mut QueryState,
         (zone, order, note): (&PolicyZone, RpzOrder<'_>, Option<RuleNote>),
         name: LowerNameBuf,
@@ -335,7 +335,7 @@ fn refuse(refusal: Refusal) -> Rewritten {
 /// Returns the reply with the records that a rule makes of a name, behind the aliases that lead to it; or
 /// what follows if the rule makes an alias.
 fn answer(
-    lists: &BlockLists,
+    lists: &PolicyRules,
     zone: &PolicyZone,
     order: RpzOrder<'_>,
     query_state: &mut QueryState,
@@ -376,7 +376,7 @@ fn answer(
 
 /// Writes the records that a rule makes of a name behind the answer section of `before`.
 fn made(
-    lists: &BlockLists,
+    lists: &PolicyRules,
     zone: &PolicyZone,
     order: RpzOrder<'_>,
     name: LowerName<'_>,
@@ -429,8 +429,8 @@ fn server_query(name: LowerNameBuf, qtype: Type) -> QueryKey {
 /// Returns the reply to a blocked query. If the name on the way is another one, the query name gets the
 /// answer.
 pub(crate) fn blocked_reply(
-    lists: &BlockLists,
-    blocked: crate::block_lists::Blocked,
+    lists: &PolicyRules,
+    blocked: crate::policy_rules::Blocked,
     asked: &QueryKey,
 ) -> Option<Reply> {
     let (message, rcode) = lists.message(blocked, asked)?;
@@ -492,7 +492,7 @@ fn first(best: Option<Candidate>, other: Option<Candidate>) -> Option<Candidate>
 struct ServerLookups<'a> {
     service: &'a Service,
     policy: &'a Policy,
-    lists: &'a BlockLists,
+    lists: &'a PolicyRules,
     query_state: &'a QueryState,
     now: Now,
 }

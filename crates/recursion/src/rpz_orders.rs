@@ -6,12 +6,12 @@ use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Offset, Owner, Parser, Section};
 use wire::{Class, Malformed, Name, NameBuf, Rcode, Ttl, Type};
 
-use crate::block_lists::{BlockLists, hash_target, soa};
 use crate::groups::GroupClient;
+use crate::policy_rules::{PolicyRules, hash_target, soa};
 use crate::rewrite_state::address;
 use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong, noted_trigger, substituted};
 
-impl BlockLists {
+impl PolicyRules {
     /// Returns the zone that has the rule.
     pub fn zone(&self, of: &Match) -> Option<&PolicyZone> {
         self.zones().get(usize::from(of.rule.source.0))

@@ -12,12 +12,12 @@ use validator::ProvenDenials;
 use wire::hash::HashedName;
 use wire::{LowerName, Name, Type};
 
-use crate::block_lists::BlockLists;
 use crate::bogus::BogusAnswers;
 use crate::cache_views::CacheView;
 use crate::failures::FailureCause;
 use crate::jobs::queue::Queue;
 use crate::jobs::state::State;
+use crate::policy_rules::PolicyRules;
 use crate::quota::ValidationQuota;
 use crate::repeats::Repeats;
 use crate::sent_reports::SentReports;
@@ -133,22 +133,25 @@ impl Service {
     pub fn set_policy(&self, policy: &PolicyConfig, before: impl FnOnce()) -> Result<(), PolicyFault> {
         let policy = Arc::new(Policy::new(policy, self.cache.key())?);
         before();
-        self.policy.store(Arc::clone(&policy));
+        let old = self.policy.swap(Arc::clone(&policy));
         configure(&self.denials, &policy);
-        self.drop_unfit();
+        // Reading all of the cache takes milliseconds of a CPU that may have queries to answer.
+        if policy.unfit_by != old.unfit_by {
+            self.drop_unfit();
+        }
         Ok(())
     }
 
     /// Replaces the rules of response policy zones and lists, and nothing else. Handles from
     /// [`memory`](Self::memory) keep those they were created with. The cache has answers as they were
     /// received, so none is dropped.
-    pub fn set_rules(&self, lists: Option<Arc<BlockLists>>) {
+    pub fn set_rules(&self, lists: Option<Arc<PolicyRules>>) {
         self.policy.rcu(|policy| Policy { lists: lists.clone(), ..(**policy).clone() });
     }
 
     /// Drops cached answers that the policy forbids: local names, answers with private addresses, and answers
-    /// for all clients whose aliases lead to names that a partition has rules for by now. Call it after a
-    /// change of policy and after loading a cache file.
+    /// for all clients whose aliases lead to names that a partition has rules for by now. A change of policy
+    /// does so if need be; call it after loading a cache file.
     pub fn drop_unfit(&self) {
         let (policy, mut unfit) = (self.policy.load(), HashSet::new());
         let mut hashed = HashedName::new();

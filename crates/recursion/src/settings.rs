@@ -12,11 +12,11 @@ use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::Class;
 use wire::hash::HashKey;
 
-use crate::block_lists::{BlockLists, Blocked};
 use crate::cache_views::{CacheViews, Domain};
 use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
 use crate::local::{LocalConfig, LocalNames};
 use crate::partitions::{Partitions, PartitionsConfig};
+use crate::policy_rules::{Blocked, PolicyRules};
 use crate::private::{PrivateAddresses, PrivateConfig};
 use crate::rpz::RpzOrder;
 use query_path::access::{Access, AccessRule, TooManyRules};
@@ -29,7 +29,7 @@ pub struct PolicyConfig {
     /// Local names.
     pub local: LocalConfig,
     /// Rules of response policy zones and lists, unless a name is local; `None`: no rules.
-    pub lists: Option<Arc<BlockLists>>,
+    pub lists: Option<Arc<PolicyRules>>,
     /// Private addresses, which upstream answers must not contain.
     pub private: PrivateConfig,
     /// DNS64 settings; `None`: off.
@@ -141,8 +141,10 @@ pub(crate) enum Gate {
 pub(crate) struct Policy {
     pub(crate) access: Access,
     pub(crate) local: Arc<LocalNames>,
-    pub(crate) lists: Option<Arc<BlockLists>>,
+    pub(crate) lists: Option<Arc<PolicyRules>>,
     pub(crate) private: Option<PrivateAddresses>,
+    /// The settings by which cached answers may be unfit.
+    pub(crate) unfit_by: Arc<(LocalConfig, PrivateConfig, PartitionsConfig, Vec<Domain>)>,
     pub(crate) dns64: Option<Dns64>,
     pub(crate) cache_views: CacheViews,
     /// `None` if no client has rules of its own.
@@ -206,11 +208,13 @@ impl Policy {
         let private = (!config.private.blocks.is_empty()).then(|| PrivateAddresses::new(&config.private));
         let partitions = Partitions::new(&config.partitions, &config.domains, &config.local, key);
         let partitions = partitions.map_err(PolicyFault::Access)?;
+        let PolicyConfig { local: names, private: blocks, partitions: groups, domains, .. } = config;
         Ok(Policy {
             access: Access::new(&config.access).map_err(PolicyFault::Access)?,
             local: Arc::new(LocalNames::new(&config.local, key)),
             lists: config.lists.clone(),
             private,
+            unfit_by: Arc::new((names.clone(), blocks.clone(), groups.clone(), domains.clone())),
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
             cache_views: CacheViews::new(&config.domains, key, config.validation.anchors.fingerprint()),
             partitions: partitions.map(Arc::new),

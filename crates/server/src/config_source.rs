@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use zone_plan::WantedZones;
 
 use crate::builtin;
+use crate::outside;
 use config::report::{ConfigTexts, Diagnostic};
 use config::{AcceptedConfig, RejectedConfig, Settings};
 use control::in_force::InForce;
@@ -52,6 +53,8 @@ pub struct Prepared {
     pub settings: Settings,
     /// The zones to serve.
     pub zones: WantedZones,
+    /// The files of the configuration.
+    pub files: Vec<PathBuf>,
 }
 
 impl ConfigSource {
@@ -72,7 +75,10 @@ impl ConfigSource {
                     folder.map(|folder| folder.join(added::FILE))
                 })?;
                 match config.settings.read_resolver_files().and_then(|()| resolve(&config)) {
-                    Ok(zones) => Ok(Prepared { settings: config.settings, zones }),
+                    Ok(zones) => {
+                        let files = sources.paths().map(Path::to_owned).collect();
+                        Ok(Prepared { settings: config.settings, zones, files })
+                    }
                     Err(faults) => Err(RejectedConfig { sources, faults }),
                 }
             }
@@ -80,7 +86,7 @@ impl ConfigSource {
             Self::Resolve => without_zones("--resolve", builtin::resolver()),
             Self::BuiltIn => {
                 let zones = WantedZones { specs: builtin::zones(), ..WantedZones::default() };
-                Ok(Prepared { settings: Settings::default(), zones })
+                Ok(Prepared { settings: Settings::default(), zones, files: Vec::new() })
             }
         }
     }
@@ -92,8 +98,9 @@ impl ConfigSource {
     /// All faults found in it, or why `accept` rejects its zones. Nothing has changed then.
     pub fn renew(&self, in_force: &InForce, accept: &AcceptZones<'_>) -> Result<WantedZones, ReloadFault> {
         let rejected = |rejected: RejectedConfig| ReloadFault::Configuration(rejected.to_string().into());
-        let Prepared { settings, zones } = self.prepare(Some(&in_force.settings())).map_err(rejected)?;
+        let Prepared { settings, zones, .. } = self.prepare(Some(&in_force.settings())).map_err(rejected)?;
         accept(&zones)?;
+        outside::warn_of(&settings, &zones);
         in_force.adopt(settings);
         Ok(zones)
     }
@@ -108,5 +115,5 @@ fn unreadable(path: &Path, error: &std::io::Error) -> RejectedConfig {
 /// Parses a configuration given as the text of a command-line option.
 fn without_zones(option: &str, text: String) -> Result<Prepared, RejectedConfig> {
     let AcceptedConfig { config, .. } = config::read_text(option, text, Path::new("."))?;
-    Ok(Prepared { settings: config.settings, zones: WantedZones::default() })
+    Ok(Prepared { settings: config.settings, zones: WantedZones::default(), files: Vec::new() })
 }

@@ -4,11 +4,9 @@
 use std::fmt;
 use std::fs;
 
-use caps::CapSet;
-use caps::errors::CapsError;
-use nix::errno::Errno;
 use nix::unistd::{Gid, Uid};
 
+use sandbox::PrivilegeFault;
 use telemetry::process::UserIds;
 
 /// Why a configured user or group has no number.
@@ -73,38 +71,6 @@ fn find_in(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Resul
     Ok(UserIds { uid, gid })
 }
 
-/// Why privileges were not given up.
-#[derive(Debug)]
-pub enum PrivilegeFault {
-    /// The groups of root are kept.
-    Groups(Errno),
-    /// The group of this number is refused.
-    Group(u32, Errno),
-    /// The user of this number is refused.
-    User(u32, Errno),
-    /// The process could become root again.
-    Revocable,
-    /// Capabilities are kept.
-    Capabilities(CapsError),
-    /// Programs could gain new privileges.
-    NewPrivileges(Errno),
-}
-
-impl fmt::Display for PrivilegeFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Groups(e) => write!(f, "cannot give up the groups of root: {}", e.desc()),
-            Self::Group(gid, e) => write!(f, "cannot become group {gid}: {}", e.desc()),
-            Self::User(uid, e) => write!(f, "cannot become user {uid}: {}", e.desc()),
-            Self::Revocable => f.write_str("user root could be taken back after giving it up"),
-            Self::Capabilities(e) => write!(f, "cannot give up capabilities: {e}"),
-            Self::NewPrivileges(e) => write!(f, "cannot forbid new privileges: {}", e.desc()),
-        }
-    }
-}
-
-impl std::error::Error for PrivilegeFault {}
-
 /// Changes to another user permanently: groups, user, capabilities, and no new privileges through set-user-ID
 /// programs. Must be called before the serving threads start.
 ///
@@ -118,19 +84,7 @@ pub fn become_user(UserIds { uid, gid }: UserIds) -> Result<(), PrivilegeFault> 
     if !user.is_root() && nix::unistd::setuid(Uid::from_raw(0)).is_ok() {
         return Err(PrivilegeFault::Revocable);
     }
-    lock_down()
-}
-
-/// Clears every capability, including those that systemd passes to a service for low ports, and forbids
-/// gaining new ones.
-///
-/// # Errors
-/// [`PrivilegeFault`] at the first step that the system refuses.
-pub fn lock_down() -> Result<(), PrivilegeFault> {
-    for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
-        caps::clear(None, set).map_err(PrivilegeFault::Capabilities)?;
-    }
-    nix::sys::prctl::set_no_new_privs().map_err(PrivilegeFault::NewPrivileges)
+    sandbox::capabilities::give_up()
 }
 
 #[cfg(test)]

@@ -14,8 +14,10 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::setpriority_process;
+use sandbox::kinds::{ThreadKind, confine};
 use tracing::error;
 
+use crate::starter::Starter;
 use crate::sync::lock;
 
 /// Time that an idle thread waits for a job before it ends.
@@ -156,7 +158,7 @@ impl Background {
         drop(queue);
         let all = Arc::clone(self);
         let work = move || all.work(kind.lane());
-        if thread::Builder::new().name(lane.name.to_owned()).spawn(work).is_err() {
+        if Starter::start(lane.name, work).is_err() {
             let mut queue = lock(&lane.queue);
             queue.threads -= 1;
             let job = if queue.threads == 0 { queue.jobs.pop_back() } else { None };
@@ -171,6 +173,7 @@ impl Background {
     }
 
     fn work(&self, lane: usize) {
+        confine(ThreadKind::Files);
         let lane = &self.lanes[lane];
         if let Some(nice) = lane.nice {
             // On Linux, the priority is that of the thread.

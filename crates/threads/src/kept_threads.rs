@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
+use crate::starter::Starter;
 use crate::sync::lock;
 
 /// Time that an idle thread waits for more work before it ends.
@@ -53,7 +53,7 @@ impl KeptThreads {
         }
         drop(waiting);
         let all = Arc::clone(self);
-        let begun = thread::Builder::new().name(self.name.to_owned()).spawn(move || {
+        let begun = Starter::start(self.name, move || {
             work();
             while let Some(work) = all.next() {
                 work();
@@ -77,6 +77,7 @@ impl KeptThreads {
 mod tests {
     use std::collections::HashSet;
     use std::sync::mpsc::channel;
+    use std::thread;
 
     use super::*;
 

@@ -3,12 +3,15 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`background`] | a bounded number of threads that run queued jobs |
+//! | `idle` | the scheduling policy of threads that get what no other thread wants |
 //! | [`kept_threads`] | threads for tasks that wait, reused for the next task |
 //! | [`spare`] | work at low priority, for which its caller waits |
+//! | [`starter`] | starting threads from threads that are confined |
 //! | [`sync`] | locking after a holder has panicked |
-#![forbid(unsafe_code)]
 
 pub mod background;
+mod idle;
 pub mod kept_threads;
 pub mod spare;
+pub mod starter;
 pub mod sync;

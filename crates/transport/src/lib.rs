@@ -31,6 +31,7 @@
 //! | `late.rs` | [`LateQueue`]: late answers on their way back to the worker |
 //! | `outgoing.rs` | [`Core`]: a state machine that decides which messages are sent to other servers |
 //! | `client.rs`, `packets.rs` | the client and the return address; batches without a transport |
+//! | `suspect.rs` | the message that a worker panicked over: [`SuspectMessage`] |
 //! | `transport.rs`, `clock.rs`, `counter.rs` | the transports, a line each; the clocks; counters |
 //!
 //! `resolver` has a core, and `zone-manager` one for secondaries. Files depend on each other one way only.
@@ -46,6 +47,7 @@ mod outcome;
 mod outgoing;
 mod packets;
 mod stream;
+mod suspect;
 mod transport;
 
 pub use batch::{Batch, Envelope, Queries, Query, Replies};
@@ -58,6 +60,7 @@ pub use outcome::Outcome;
 pub use outgoing::{Action, Core, Event, Link, NumberHasher, NumberMap};
 pub use packets::{LateAnswer, Packets};
 pub use stream::{MessageStream, Next};
+pub use suspect::{MessageGuard, SuspectMessage};
 pub use transport::{TRANSPORTS, Transport};
 
 /// The shortest message that a handler gets, in bytes: the DNS header (RFC 1035 §4.1.1).

@@ -2,14 +2,26 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use wire::UnixTime;
+
+/// Whether the process is in a sandbox.
+static IN_SANDBOX: AtomicBool = AtomicBool::new(false);
+
+/// From now on, reasons of errors mention that the sandbox may be what denies access.
+pub fn mention_sandbox() {
+    IN_SANDBOX.store(true, Relaxed);
+}
 
 /// Returns the text of an I/O error for operators, without the number.
 pub fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".into(),
+        std::io::ErrorKind::PermissionDenied if IN_SANDBOX.load(Relaxed) => {
+            "permission denied, or outside the sandbox".into()
+        }
         std::io::ErrorKind::PermissionDenied => "permission denied".into(),
         _ => {
             let text = error.to_string();

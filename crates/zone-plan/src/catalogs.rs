@@ -8,6 +8,7 @@ use transfer::catalog_zone::Member;
 use wire::ZoneName;
 
 use crate::peers::ZonePeers;
+use crate::queries::QueryGrants;
 use crate::spec::{DifferenceRule, TextRules, ZoneSpec};
 use crate::transfers::Grants;
 use crate::updates::ZoneUpdates;
@@ -21,6 +22,8 @@ pub struct MemberTemplate {
     pub peers: Option<Arc<ZonePeers>>,
     /// Who may transfer them.
     pub grants: Option<Grants>,
+    /// Who may query them; `None`: every client.
+    pub queries: Option<QueryGrants>,
     /// Rules for updates, if they may be changed.
     pub updates: Option<Arc<ZoneUpdates>>,
     /// Whether changes of their files are stored.
@@ -62,6 +65,8 @@ pub struct PlannedZone {
     pub peers: Option<Arc<ZonePeers>>,
     /// Who may transfer it.
     pub grants: Option<Grants>,
+    /// Who may query it; `None`: every client.
+    pub queries: Option<QueryGrants>,
     /// Rules for updates, if it may be changed.
     pub updates: Option<Arc<ZoneUpdates>>,
     /// The produced catalog zone that lists it, if any.

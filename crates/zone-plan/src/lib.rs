@@ -7,6 +7,7 @@
 //! | `updates` | who may change a zone, and how its next serial number is chosen |
 //! | `peers` | other servers of a zone: primaries, targets of NOTIFY |
 //! | `transfers` | who may transfer a zone |
+//! | `queries` | who may query a zone |
 //! | `catalogs` | catalog zones: members that are served, zones that nomen lists |
 //! | `zones` | the plan: all zones of a configuration, with their rules |
 //!
@@ -15,6 +16,7 @@
 
 mod catalogs;
 mod peers;
+mod queries;
 mod spec;
 mod transfers;
 mod updates;
@@ -22,6 +24,7 @@ mod zones;
 
 pub use catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
 pub use peers::{PeerRules, PeerServer, ZonePeers};
+pub use queries::{QueryGrants, ZoneQueries};
 pub use spec::{DifferenceRule, LEAST_RECORDS, MOST_TEXT, Origin, TextRules, ZoneFault, ZoneSpec, ZoneText};
 pub use transfers::{Grants, TransferRules};
 pub use updates::{UpdateRules, ZoneUpdates};

@@ -9,6 +9,7 @@ use wire::{LowerNameBuf, ZoneName};
 
 use config::Configuration;
 use config::peers::PeerKeys;
+use config::query_access::ZoneAccessKeys;
 use config::report::{ConfigPlace, Diagnostic};
 use config::table::read::At;
 use config::transfers::TransferGrant;
@@ -77,12 +78,16 @@ pub(crate) fn unknown_keys(config: &Configuration, keys: &TsigKeys) -> Vec<Diagn
     let updates = of_zones.chain(config.templates.values().map(|template| &template.updates));
     let of_root = config.settings.recursive();
     let of_root = of_root.iter().flat_map(|recursive| recursive.local_root_keys());
+    let of_zones = zones().map(|zone| &*zone.access);
+    let access = of_zones.chain(config.templates.values().map(|template| &template.access));
     let named = peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys)).chain(of_root);
+    let named = named.chain(access.flat_map(ZoneAccessKeys::keys));
     let views = config.settings.views.iter().flat_map(|view| view.keys());
     let of_views = views.filter_map(|(key, place)| unknown_key(key, place, keys));
     let of_others = named.filter_map(|key| unknown_key(&key.value, key.place.as_ref(), keys));
     let of_groups = config.settings.group_keys().filter_map(|(key, place)| unknown_key(&key, place, keys));
-    of_grants.chain(of_others).chain(of_views).chain(of_groups).collect()
+    let of_access = config.settings.access_keys().filter_map(|(key, place)| unknown_key(key, place, keys));
+    of_grants.chain(of_others).chain(of_views).chain(of_groups).chain(of_access).collect()
 }
 
 /// Returns a fault if a key does not exist.

@@ -27,6 +27,7 @@ use config::zones::{ConfiguredZone, Template, Templates};
 
 use crate::catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
 use crate::peers::{PeerMaker, PeerRules, ZonePeers};
+use crate::queries::{QueryGrantMaker, ZoneQueries};
 use crate::spec::{DifferenceRule, LEAST_RECORDS, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::transfers::{GrantMaker, Grants, TransferRules, unknown_key, unknown_keys};
 use crate::updates::{UpdateMaker, UpdateRules, ZoneUpdates};
@@ -42,6 +43,8 @@ pub struct WantedZones {
     pub refused: Vec<RefusedFile>,
     /// Who may transfer which zone.
     pub transfers: TransferRules,
+    /// Who may query which zone.
+    pub queries: ZoneQueries,
     /// The other servers of each zone.
     pub peers: PeerRules,
     /// Who may change which zone.
@@ -154,7 +157,8 @@ impl WantedZones {
 
     /// Takes over the rules of a zone and its entry in a catalog zone. Returns its spec.
     fn take_rules(&mut self, planned: PlannedZone) -> ZoneSpec {
-        let PlannedZone { spec, peers, grants, updates, listing } = planned;
+        let PlannedZone { spec, peers, grants, queries, updates, listing } = planned;
+        self.queries.set(&spec.apex, queries);
         self.set_rules(&spec.apex, grants, peers, updates);
         self.listings.extend(listing.map(|listing| (spec.apex.clone(), listing)));
         spec
@@ -248,7 +252,9 @@ pub fn plan(
             Ok(found) => {
                 let (transfer, notify) = (&template.allow_transfer, &template.peers.notify);
                 let is_listed = template.listing.catalog.is_some();
-                if transfer.is_some() || notify.is_some() || template.updates.takes_any() || is_listed {
+                let is_limited = template.access.allow_query.is_some();
+                let has_rules = transfer.is_some() || notify.is_some() || template.updates.takes_any();
+                if has_rules || is_listed || is_limited {
                     let names = found.iter().filter_map(|file| file.zone.as_ref().ok());
                     shared.extend(names.map(|name| (ZoneName::clone(name), template)));
                 }
@@ -265,6 +271,7 @@ pub fn plan(
         let grants = makers.grants.grants(template.allow_transfer.value.as_ref());
         let peers = makers.peers.peers(None, Some(&template.peers), false);
         let updates = makers.updates.updates(None, Some(&template.updates));
+        wanted.queries.set(apex, makers.queries.grants(None, Some(&template.access)));
         wanted.set_rules(apex, grants, peers, updates);
     }
     for (apex, (text, (differences, rules))) in from_folders {
@@ -278,13 +285,15 @@ pub fn plan(
 /// Makes the rules of zones; zones of one template share them.
 struct Makers {
     grants: GrantMaker,
+    queries: QueryGrantMaker,
     peers: PeerMaker,
     updates: UpdateMaker,
 }
 
 impl Makers {
     fn new(keys: &Arc<TsigKeys>) -> Self {
-        Makers { grants: GrantMaker::default(), peers: PeerMaker::new(keys), updates: UpdateMaker::default() }
+        let (grants, queries) = (GrantMaker::default(), QueryGrantMaker::default());
+        Makers { grants, queries, peers: PeerMaker::new(keys), updates: UpdateMaker::default() }
     }
 
     /// Returns a zone with its rules; its template's keys apply where it has none of its own.
@@ -303,6 +312,7 @@ impl Makers {
             spec: ZoneSpec { apex, text, origin, differences, rules },
             peers: self.peers.peers(Some(&*zone.peers), template.map(|template| &template.peers), taken),
             grants,
+            queries: self.queries.grants(Some(&*zone.access), template.map(|template| &template.access)),
             updates,
             listing: listing(Some(&*zone.listing), template.map(|template| &template.listing)),
         }
@@ -318,7 +328,7 @@ impl Makers {
         let rules = TextRules { zonemd: source.peers.zonemd.value, ..TextRules::default() };
         let differences = difference_rule(None, None, false);
         let spec = ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules };
-        Some(PlannedZone { spec, peers, grants: None, updates: None, listing: None })
+        Some(PlannedZone { spec, peers, grants: None, queries: None, updates: None, listing: None })
     }
 
     /// Returns the plan for the members of a zone, if it is a catalog zone. The caller has checked that the
@@ -347,6 +357,7 @@ impl Makers {
             Some(Arc::new(MemberTemplate {
                 peers: self.peers.peers(Some(&of_catalog), Some(&template.peers), file.is_none()),
                 grants: self.grants.grants(template.allow_transfer.value.as_ref()),
+                queries: self.queries.grants(None, Some(&template.access)),
                 differences: difference_rule(
                     None,
                     Some(&template.updates),
@@ -465,7 +476,7 @@ pub fn added_zone(
     keys: &Arc<TsigKeys>,
 ) -> Result<PlannedZone, Vec<Diagnostic>> {
     let named =
-        zone.peers.keys().chain(
+        zone.peers.keys().chain(zone.access.keys()).chain(
             zone.allow_transfer.value.iter().flatten().filter_map(|grant| {
                 grant.value.key().map(|key| At { value: *key, place: grant.place.clone() })
             }),

@@ -3,15 +3,29 @@
 //!
 //! `PROPTEST_CASES=100000 cargo test -p zone --test versions` runs more cases.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use testkit::choices::Choices;
 use testkit::key;
 use testkit::versions::{assert_same, change_step_by_step};
+use wire::NameBuf;
+use zone::Zone;
 use zone::image::{self, Image, Provenance};
-use zone::store::NodeFlags;
+use zone::store::{NodeFlags, changed_owners, diff};
 
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
+}
+
+/// Returns as many bytes of a fixed sequence.
+fn next_bytes(state: &mut u64, count: usize) -> Vec<u8> {
+    let next = || {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (*state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(count).collect()
 }
 
 /// Checks that the property below covers every kind of change, and that most changes are kept in an overlay.
@@ -20,12 +34,7 @@ fn every_kind_of_change_is_tried() {
     let (mut steps, mut overlays, mut nsec, mut nsec3, mut gone, mut hidden) = (0, 0, 0, 0, 0, 0);
     let mut state = 1u64;
     for _ in 0..60 {
-        let bytes: Vec<u8> = (0..1200)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 56) as u8
-            })
-            .collect();
+        let bytes = next_bytes(&mut state, 1200);
         let mut names = 0;
         change_step_by_step(&mut Choices::new(&bytes), &mut |version, _| {
             steps += 1;
@@ -61,12 +70,7 @@ fn the_image_of_a_version_holds_what_the_version_holds() {
 fn the_stored_nodes_of_a_version_were_those_of_its_base() {
     let (mut overlays, mut state) = (0, 7u64);
     for _ in 0..60 {
-        let bytes: Vec<u8> = (0..1200)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 56) as u8
-            })
-            .collect();
+        let bytes = next_bytes(&mut state, 1200);
         change_step_by_step(&mut Choices::new(&bytes), &mut |version, _| {
             let addresses = |nodes: &mut dyn Iterator<Item = zone::Node<'_>>| {
                 let mut all: Vec<_> = nodes.map(|node| node.address()).collect();
@@ -82,6 +86,38 @@ fn the_stored_nodes_of_a_version_were_those_of_its_base() {
         });
     }
     assert!(overlays > 100, "{overlays}");
+}
+
+/// Changes of a few names used to be found by a comparison of all nodes only.
+#[test]
+fn the_names_that_change_are_found_without_the_rest_of_the_zone() {
+    let (mut found, mut gone, mut state) = (0, 0, 11u64);
+    for _ in 0..60 {
+        let bytes = next_bytes(&mut state, 1200);
+        let mut kept: Vec<Arc<Zone>> = Vec::new();
+        change_step_by_step(&mut Choices::new(&bytes), &mut |version, _| {
+            for old in &kept {
+                for (old, new) in [(old, version), (version, old)] {
+                    let Some(owners) = changed_owners(old, new, usize::MAX) else { continue };
+                    let change = diff(old, new);
+                    let records = change.removed.iter().chain(change.added.iter());
+                    let wanted: BTreeSet<NameBuf> =
+                        records.map(|record| record.owner.to_lower().into()).collect();
+                    assert!(wanted.iter().all(|owner| owners.contains(owner)), "{wanted:?} in {owners:?}");
+                    assert!(owners.is_sorted());
+                    found += wanted.len();
+                    gone += wanted.iter().filter(|owner| new.find_name(owner.as_name()).is_none()).count();
+                    assert_eq!(changed_owners(old, new, owners.len()), Some(owners.clone()));
+                    let too_many =
+                        owners.len().checked_sub(1).and_then(|most| changed_owners(old, new, most));
+                    assert_eq!(too_many, None);
+                }
+            }
+            assert!(changed_owners(version, version, 0).is_none_or(|owners| owners.is_empty()));
+            kept.push(Arc::clone(version));
+        });
+    }
+    assert!(found > 1000 && gone > 100, "{found}, {gone}");
 }
 
 proptest! {

@@ -115,7 +115,10 @@ const ROWS: &[Row] = &[
         ],
         theirs: Only(&["idna", "jiff", "nix", "serde", "toml", "url"]),
     },
-    Row { name: "threads", ours: &[], theirs: Only(&["rustix", "tracing"]) },
+    // System calls of a sandbox: each by the library that its makers keep.
+    Row { name: "sandbox", ours: &[], theirs: Only(&["caps", "landlock", "libc", "nix", "seccompiler"]) },
+    // libc: the scheduling policy of background work.
+    Row { name: "threads", ours: &["sandbox"], theirs: Only(&["libc", "rustix", "tracing"]) },
     Row {
         name: "telemetry",
         ours: &[
@@ -153,6 +156,7 @@ const ROWS: &[Row] = &[
             "policy",
             "resolver",
             "recursion",
+            "sandbox",
             "query-path",
             "rate-limits",
             "net",
@@ -179,6 +183,7 @@ const ROWS: &[Row] = &[
             "resolver",
             "transfer",
             "update",
+            "sandbox",
             "query-path",
             "net",
             "wording",
@@ -212,6 +217,7 @@ const ROWS: &[Row] = &[
             "policy",
             "resolver",
             "recursion",
+            "sandbox",
             "query-path",
             "net",
             "wording",
@@ -232,6 +238,7 @@ const ROWS: &[Row] = &[
             "transport",
             "prefetch",
             "zone",
+            "sandbox",
             "query-path",
             "net",
             "wording",

@@ -12,10 +12,14 @@ const PLACES: &[&str] = &[
     "crates/net/src",
     // Descriptor limits and special sockets, which tests of the transports set up.
     "crates/net/tests",
+    // Calls that the sandbox forbids, tried from inside it.
+    "crates/nomen/tests/it/attempts",
     // Vector instructions of the zone file scanner, with a scalar version of the same code.
     "crates/zone/src/scan",
     // Prefetches.
     "crates/prefetch/src",
+    // The scheduling policy of threads for which no query waits.
+    "crates/threads/src/idle",
     // A counting allocator, for the test that answering does not allocate.
     "crates/authority/tests/it/allocations",
     // System calls of the load generator; not part of the server.

@@ -15,6 +15,7 @@ const HELPERS: &[(&str, &str)] = &[
     ("Background::run", "Lane::new"),
     ("KeptThreads::run", "KeptThreads::new"),
     ("Outgoing::start", "Outgoing::start"),
+    ("Starter::spawn", "Starter::start"),
     ("WriterThread::start", "WriterThread::start"),
 ];
 
@@ -272,7 +273,11 @@ impl<'ast> Visit<'ast> for Reader {
                 self.add(line, NameText::Nameless);
             } else if HELPERS.iter().any(|(_, named_by)| *named_by == path) {
                 let text = call.args.first().and_then(|argument| function.name_of(argument, 0));
-                self.add(line, text.unwrap_or(NameText::Unknown));
+                // A helper may pass the name of its own caller on to another.
+                let passes_on = text.is_none() && HELPERS.iter().any(|(starts, _)| *starts == function.name);
+                if !passes_on {
+                    self.add(line, text.unwrap_or(NameText::Unknown));
+                }
             } else if !path.contains(':') {
                 function.calls.push((path, line, call.args.first().cloned()));
             }

@@ -11,6 +11,7 @@ use testkit::{Chain, everything, key, name, sign};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header};
 use wire::{Class, Rcode, Type};
+use zone::catalog::ZoneEntry;
 use zone::{Catalog, Change};
 
 struct Counting;
@@ -121,9 +122,20 @@ fn answering_takes_no_memory() {
                     b.question(asked.as_name(), *qtype, Class::IN).expect("fits");
                     let (name, catalog, key) = (asked.as_name(), &catalog, &key);
                     let hashing = HashingLimit::at(Instant::now());
-                    let (qname, qtype, max_chain, resolves) = (&qname, *qtype, 16, &|| false);
-                    let ask =
-                        Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
+                    let (qname, qtype, max_chain) = (&qname, *qtype, 16);
+                    let (resolves, may_enter) = (&|| false, &|_: &ZoneEntry| true);
+                    let ask = Ask {
+                        name,
+                        qname,
+                        qtype,
+                        dnssec_ok,
+                        catalog,
+                        key,
+                        resolves,
+                        may_enter,
+                        max_chain,
+                        hashing,
+                    };
                     answer(&ask, &location, &mut b, &mut scratch).expect("a snapshot");
                     assert!(b.rcode() == *rcode || b.header().truncated() && !dnssec_ok, "{what} of {apex}");
                     b.finish();

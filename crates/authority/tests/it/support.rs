@@ -62,6 +62,7 @@ impl Server {
             catalog: &self.catalog,
             key: &key,
             resolves: &|| query.resolves,
+            may_enter: &|_| true,
             max_chain: query.max_chain,
             hashing: HashingLimit::at(Instant::now()),
         };
@@ -81,6 +82,6 @@ impl Server {
 
     /// Returns the steps that explain the answer.
     pub(crate) fn explain(&self, query: &Query) -> Vec<Step> {
-        explain(&self.catalog, &key(), query.name.as_name(), query.qtype, query.max_chain)
+        explain(&self.catalog, &key(), query.name.as_name(), query.qtype, query.max_chain, &|_| true)
     }
 }

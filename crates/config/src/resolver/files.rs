@@ -66,6 +66,15 @@ impl ResolverSection {
     }
 }
 
+impl ResolverSection {
+    /// Returns the files that its keys name.
+    pub(crate) fn named_files(&self) -> impl Iterator<Item = PathBuf> {
+        let hints = self.iterating.hints.value.iter().map(|file| &file.path);
+        let anchors = self.validating.anchor_files.value.iter().flatten().map(|file| &file.value.path);
+        hints.chain(anchors).chain(&self.root_copy.file.value).cloned()
+    }
+}
+
 impl<T> RecordFile<T> {
     /// Reads the file into `sink`, and stores the result of `made`.
     fn fill<S: Sink>(

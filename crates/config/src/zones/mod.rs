@@ -11,6 +11,7 @@ use wire::{NameBuf, ViewName, ZoneName};
 
 use super::catalogs::{CatalogKeys, ListingKeys};
 use super::peers::PeerKeys;
+use super::query_access::ZoneAccessKeys;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::rare::Rare;
@@ -41,6 +42,8 @@ keys! {
         live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
             example ["192.0.2.53", "2001:db8::/48 key:transfer.example.com"];
     } with {
+        /// Who may query the zone.
+        access: Rare<ZoneAccessKeys>;
         /// Other servers of the zone.
         peers: Rare<PeerKeys>;
         /// The zones that it lists.
@@ -75,6 +78,8 @@ keys! {
         live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
             example ["key:transfer.example.com"];
     } with {
+        /// Who may query the zones.
+        access: ZoneAccessKeys;
         /// Other servers of the zones.
         peers: PeerKeys;
         /// The catalog zone that lists them.
@@ -119,6 +124,7 @@ pub(super) fn check<'a>(
             }
         }
         template.peers.check(faults);
+        template.access.check(faults);
         template.updates.check(has_state, primaries.is_some(), faults);
         let pattern = &template.pattern;
         if template.directory.is_none() && pattern.place.is_some() {
@@ -156,6 +162,7 @@ pub(super) fn check_zone(
         false => faults.extend(check_source(zone, templates)),
     }
     zone.peers.check(faults);
+    zone.access.check(faults);
     let primaries = has_primaries(zone, templates);
     zone.updates.check(has_state, primaries, faults);
     if !primaries {

@@ -88,6 +88,18 @@ impl PathPattern {
         }
         self.base.join(path)
     }
+
+    /// Returns the folder that all files of the pattern are in, at some depth.
+    pub fn folder(&self) -> PathBuf {
+        let fixed = match self.pieces.first() {
+            Some(Piece::Text(text)) => text.rsplit_once('/').map_or("", |(folder, _)| folder),
+            _ => "",
+        };
+        match fixed.is_empty() && self.text.starts_with('/') {
+            true => PathBuf::from("/"),
+            false => self.base.join(fixed),
+        }
+    }
 }
 
 /// A file name pattern with `{zone}`, which maps a file name to its zone.

@@ -18,7 +18,7 @@ use config::policy_groups::DEFAULT_GROUP;
 use config::table::value::parse_duration;
 use config::zone_name::zone_name;
 use policy::{Match, PolicyQuery, Rewrites, RuleEffect, RuleReach, TriggerKind};
-use recursion::{BlockLists, GroupClient, RewriteKind};
+use recursion::{GroupClient, PolicyRules, RewriteKind};
 use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
 use telemetry::policy_top::{PolicyTopList, TopBy};
 
@@ -98,7 +98,7 @@ pub(super) async fn refresh(parts: &ServerParts, list: Option<&str>) -> CommandR
 /// Returns the state of every response policy zone.
 fn zones(recursive: &Recursive) -> Vec<Value> {
     let (zones, in_force) = recursive.lists.zones();
-    let rules = in_force.as_deref().map_or(&[][..], BlockLists::zones).iter();
+    let rules = in_force.as_deref().map_or(&[][..], PolicyRules::zones).iter();
     let one = |(status, zone): (PolicyZoneStatus, &recursion::PolicyZone)| {
         let PolicyZoneStatus { config, serial, report } = status;
         let counts =
@@ -227,7 +227,7 @@ pub(super) fn decided(
 /// Returns the answer that lists give to a query.
 fn rewritten(
     recursive: &Recursive,
-    rules: &BlockLists,
+    rules: &PolicyRules,
     name: Name<'_>,
     rewrites: &Rewrites,
 ) -> Option<Value> {
@@ -262,7 +262,7 @@ fn rewritten(
 }
 
 /// Returns the rule of a response policy zone about a query name or its client.
-fn of_zone(rules: &BlockLists, name: Name<'_>, rule: &Match, client: Option<IpAddr>) -> Option<Value> {
+fn of_zone(rules: &PolicyRules, name: Name<'_>, rule: &Match, client: Option<IpAddr>) -> Option<Value> {
     let (zone, action) = (rules.zone(rule)?.name.to_string(), rules.action_label(rule)?);
     let does = match action {
         "nxdomain" => "answers NXDOMAIN",

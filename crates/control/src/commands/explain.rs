@@ -1,6 +1,6 @@
 //! `nomen ctl explain`: the steps to an answer, from `authority`, and the answer itself from the query path.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, mpsc};
 use std::task::{Wake, Waker};
 use std::thread::Thread;
@@ -13,14 +13,15 @@ use query_path::{Engine, Worker, WorkerState};
 use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
 use resolver::{LookupFailure, LookupOutcome, Partition, QueryKey, Trace};
 use serde_json::{Value, json};
-use transport::{MAX_MESSAGE, Outcome, Packets, Transport};
+use transport::{Client, MAX_MESSAGE, Outcome, Packets, Transport};
 use validator::{Need, Security};
 use wire::hash::HashedName;
 use wire::name::NameBuf;
 use wire::{Class, Type};
+use zone::catalog::ZoneEntry;
 
 use super::block_lists::asking;
-use super::{CommandResult, block_lists};
+use super::{CommandResult, access, block_lists};
 use crate::fault::{ArgumentFault, CommandFault};
 use crate::parts::ServerParts;
 use config::zone_name::zone_name;
@@ -30,6 +31,9 @@ use serving::recursive::Recursive;
 
 /// Longest wait for the answer of other servers; the resolver gives up earlier.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The transport of the explained query: its answer is not truncated.
+const TRANSPORT: Transport = Transport::Tcp;
 
 /// The query to explain, of class IN.
 #[derive(Clone, Copy)]
@@ -57,6 +61,12 @@ impl ExplainedQuery {
         Ok(Self { name, qtype, dnssec_ok, client })
     }
 
+    /// The client: one on this machine unless the operator names one.
+    fn client(&self) -> Client {
+        let client = asking(self.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        Client { transport: TRANSPORT, ..client }
+    }
+
     fn key(&self) -> QueryKey {
         let Self { name, qtype, dnssec_ok, .. } = *self;
         let name = name.as_name().to_lower();
@@ -76,6 +86,9 @@ pub(super) fn explain(parts: &ServerParts, question: ExplainedQuery) -> CommandR
     let (engine, ExplainedQuery { name, qtype, .. }) = (&parts.frontend.engine, question);
     let recursive = parts.recursive.as_deref();
     let max_chain = parts.in_force.settings().server.answers.max_chain.0;
+    if let Some(step) = access::stopped(&parts.in_force.settings(), &question.client(), qtype) {
+        return Ok(json!({"steps": [step], "answer": answer(engine, question)?.text()?}));
+    }
     let mut hashed = HashedName::new();
     hashed.set(&engine.key(), name.as_name());
     if let Some(recursive) = recursive
@@ -83,8 +96,11 @@ pub(super) fn explain(parts: &ServerParts, question: ExplainedQuery) -> CommandR
     {
         return beyond(engine, recursive, question);
     }
-    let found =
-        authority::explain::explain(&engine.catalog(), &engine.key(), name.as_name(), qtype, max_chain);
+    let (client, rules) = (question.client(), engine.with_memory(|served| served.first.access.clone()));
+    let traits = access::traits(&client, qtype);
+    let may_enter = |entry: &ZoneEntry| rules.as_ref().is_none_or(|rules| rules.allows(entry, &traits));
+    let (catalog, key) = (engine.catalog(), engine.key());
+    let found = authority::explain::explain(&catalog, &key, name.as_name(), qtype, max_chain, &may_enter);
     let mut steps: Vec<Value> = found.iter().map(json_of).collect();
     if let (Some(recursive), Some(target)) = (recursive, delegated(&found, name))
         && let Some(resolved) = resolved(recursive, ExplainedQuery { name: target, ..question }, &mut steps)?
@@ -373,6 +389,7 @@ fn json_of(step: &Step) -> Value {
         StepKind::Proof(proof) => put("proof", json_of_proof(proof)),
         StepKind::NoZone
         | StepKind::Zone
+        | StepKind::Barred
         | StepKind::NotLoaded
         | StepKind::Referral
         | StepKind::Dname
@@ -455,7 +472,7 @@ fn answer(engine: &Arc<Engine<Served>>, question: ExplainedQuery) -> Result<Answ
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut worker = Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(waker)));
-    let mut packets = Packets::new(Transport::Tcp, MAX_MESSAGE);
+    let mut packets = Packets::new(TRANSPORT, MAX_MESSAGE);
     let message = spec.message().map_err(CommandFault::Query)?;
     match client.map(asking) {
         Some(client) => packets.push_from(client.peer, client.local, &message),

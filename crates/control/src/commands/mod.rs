@@ -1,5 +1,6 @@
 //! Executes commands: each is executed by the file for its part of the server, and answered with JSON.
 
+mod access;
 mod block_lists;
 mod explain;
 mod limits;

@@ -68,5 +68,19 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         "memory_bytes": resident_memory(),
         "last_reload": last,
         "pending_keys": in_force.pending(),
+        "sandbox": sandbox(),
+    })
+}
+
+/// Returns what the sandbox takes away, part by part.
+fn sandbox() -> Value {
+    let Some(sandbox) = sandbox::current() else { return "off".into() };
+    json!({
+        "landlock": sandbox.landlock_version().map_or_else(|| json!("no"), Value::from),
+        "seccomp": sandbox.calls.as_ref().map_or_else(|why| format!("no: {why}"), |()| "yes".into()),
+        "no_new_privileges": sandbox.no_new_privileges,
+        "capabilities": if sandbox.no_capabilities { "none" } else { "some" },
+        "memory_readable_by_others": sandbox.dumpable,
+        "memory_executable": sandbox.calls.is_err(),
     })
 }

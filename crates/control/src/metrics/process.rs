@@ -1,5 +1,6 @@
 //! The process and its log.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,6 +47,13 @@ impl Figures for ProcessFigures {
         )?;
         let version = env!("CARGO_PKG_VERSION").into();
         out.info("build", "The version of nomen that runs; the value is always 1", [("version", version)])?;
+        let help = "What the sandbox of the process bounds; the value is always 1";
+        let yes = |is: bool| -> Cow<'_, str> { if is { "yes" } else { "no" }.into() };
+        let now = sandbox::current();
+        let files = yes(now.is_some_and(|sandbox| sandbox.landlock_version().is_some()));
+        let calls = yes(now.is_some_and(|sandbox| sandbox.calls.is_ok()));
+        let rights = yes(now.is_some_and(|sandbox| sandbox.no_capabilities));
+        out.info("sandbox", help, [("files", files), ("system_calls", calls), ("capabilities", rights)])?;
         let started = unix(self.process.started);
         out.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started)?;
         if let Some(time) = cpu_time() {

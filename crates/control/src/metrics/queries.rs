@@ -92,6 +92,7 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
         MetricType::Counter,
         cookies,
     )?;
+    access(accounts, out)?;
     limited(accounts, out)?;
     out.counter(
         "nsec3_refused",
@@ -127,6 +128,32 @@ fn limited(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
         are only tried",
         MetricType::Counter,
         counts,
+    )
+}
+
+/// What access rules decided.
+fn access(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
+    let one = |figure: fn(&query_path::QueryStats) -> u64| accounts.sum(figure);
+    let of_server = [
+        ("refuse", one(|s| s.access_refused.get())),
+        ("drop", one(|s| s.access_dropped.get())),
+        ("truncate", one(|s| s.access_truncated.get())),
+    ];
+    out.family(
+        "access",
+        "Messages that [[server.access]] does not accept, by action: refuse, drop or truncate",
+        MetricType::Counter,
+        of_server.into_iter().map(|(action, count)| ([("action", action.into())], count)),
+    )?;
+    out.counter(
+        "zone_refused",
+        "Queries refused because `allow-query` of the zone does not allow the client",
+        one(|s| s.zone_refused.get()),
+    )?;
+    out.counter(
+        "zone_chains_cut",
+        "Answers that end with an alias because `allow-query` of the zone that it leads to does not allow the client",
+        one(|s| s.zone_chains_ended.get()),
     )
 }
 

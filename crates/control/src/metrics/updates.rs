@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::{Bucket, Buckets, Figures, MetricType, Printer, labelled};
-use zone_manager::changes::{Changes, RCODES, SYNC_BOUNDS, UpdateCounts};
+use zone_manager::changes::{Changes, RCODES, RepeatedCounts, SYNC_BOUNDS, UpdateCounts};
 
 /// Counters of dynamic updates.
 pub struct UpdateFigures(pub Arc<Changes>);
@@ -22,6 +22,7 @@ impl Figures for UpdateFigures {
         out.gauge("updates_waiting", help, counts.waiting.load(Relaxed) as f64)?;
         let help = "Dynamic updates answered with SERVFAIL because too many waited";
         out.counter("updates_too_many", help, counts.too_many.load(Relaxed))?;
+        repeated(&self.0, out)?;
         let help = "Changes of zones written to disk";
         out.counter("journal_changes", help, counts.journalled.load(Relaxed))?;
         syncs(counts, out)?;
@@ -36,6 +37,21 @@ impl Figures for UpdateFigures {
         let help = "Disk space of zones that updates have changed since the start";
         out.gauge("journal_bytes", help, self.0.bytes() as f64)
     }
+}
+
+/// Signed updates that came again.
+fn repeated(changes: &Changes, out: &mut Printer<'_>) -> fmt::Result {
+    let RepeatedCounts { answered, attached, ignored, stale } = changes.repeated();
+    let results = [("answered", answered), ("waiting", attached), ("dropped", ignored), ("badtime", stale)];
+    let help =
+        "Signed updates that came again, or too late to tell, by what happened to them: none is executed";
+    let results = labelled("result", results.map(|(word, count)| (word, count.load(Relaxed))));
+    out.family("updates_repeated", help, MetricType::Counter, results)?;
+    let (remembered, forgotten) = changes.remembered();
+    let help = "Signed updates that are remembered, so that none is executed twice";
+    out.gauge("updates_remembered", help, remembered as f64)?;
+    let help = "Signed updates forgotten before their signatures expired, beyond `remembered-requests`";
+    out.counter("updates_forgotten", help, forgotten)
 }
 
 fn syncs(counts: &UpdateCounts, out: &mut Printer<'_>) -> fmt::Result {

@@ -27,7 +27,8 @@ const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nom
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const SORTED: Rule = Rule::Missing("nomen does not sort addresses by the network of the client");
-const ACCESS: Rule = Rule::Missing("nomen answers everybody from its zones; recursion alone can be limited");
+const ACCESS: Rule =
+    Rule::Missing("limits of queries are not converted; write [[server.access]], or `allow-query` of zones");
 
 /// Statements with one value.
 const RULES: &[NamedRule] = &[
@@ -159,7 +160,7 @@ const RULES: &[NamedRule] = &[
     ("allow-query-on", ACCESS),
     ("allow-recursion-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
     ("allow-query-cache-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
-    ("blackhole", Rule::Missing("nomen answers everybody from its zones; block clients in the firewall")),
+    ("blackhole", Rule::Missing("it is not converted; write [[server.access]] with `action = \"drop\"`")),
     ("minimal-any", Rule::Same(&["yes"], "nomen answers ANY with one RRset")),
     ("auth-nxdomain", Rule::Same(&["no"], "nomen sets AA in answers from its zones alone")),
     ("match-mapped-addresses", TUNING),

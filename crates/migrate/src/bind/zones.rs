@@ -137,7 +137,7 @@ fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, zone: &Statement, na
     }
     work.ledger.narrower(limit, LIMITED);
     let why = format!(
-        "it is left out: `{}` limits who may query it, and nomen answers every client from its zones",
+        "it is left out: `{}` limits who may query it, and is not converted to `allow-query`",
         limit.key()
     );
     work.ledger.narrower(zone, why);
@@ -609,8 +609,8 @@ pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
         let name = entry.value();
         if let Some(limit) = limit {
             let why = format!(
-                "its members are left out: `{}` limits who may query them, and nomen answers every client \
-                 from its zones",
+                "its members are left out: `{}` limits who may query them, and is not converted to \
+                 `allow-query`",
                 limit.key()
             );
             work.ledger.narrower(entry, why);

@@ -491,7 +491,7 @@ fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, item: &Statement, en
     }
     work.ledger.narrower(limit, LIMITED);
     item.block().iter().for_each(|entry| work.ledger.unneeded(entry, "the zone is left out"));
-    let why = "it is left out: not every client may query it, and nomen answers every client from its zones";
+    let why = "it is left out: not every client may query it, and that is not converted to `allow-query`";
     work.ledger.narrower(item.find("domain").unwrap_or(item), why);
     true
 }

@@ -494,8 +494,8 @@ fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
     };
     if !work.answers_all {
         work.refuse_domain(&name);
-        let why = "`allow-from` limits who may query it, and nomen answers every client from its zones: it \
-                   is left out, and its names are refused";
+        let why = "`allow-from` limits who may query it, and is not converted to `allow-query`: it is left out, \
+                   and its names are refused";
         return work.ledger.part(&found.span, text, Coverage::Narrower, why);
     }
     let path = join(base, file.trim());

@@ -101,9 +101,9 @@ pub(super) fn stub(work: &mut Work, section: &Statement) {
 /// Leaves out a zone that not every client may query.
 fn kept_from_clients(work: &mut Work, section: &Statement, name: &str) {
     work.refuse_all_below(name);
-    let why = "`access-control` limits who may query it, and nomen answers every client from its zones: it \
-               is left out, and its names are refused. Write a [[resolver.stub]] for its servers, or \
-               [[zone]] once a firewall limits the clients";
+    let why = "`access-control` limits who may query it, and is not converted to `allow-query`: it is left \
+               out, and its names are refused. Write a [[resolver.stub]] for its servers, or [[zone]] with \
+               `allow-query`";
     section.block().iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));
     work.ledger.narrower(section, why);
 }

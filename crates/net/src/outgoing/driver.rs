@@ -33,7 +33,7 @@ const MAX_NAP: Duration = Duration::from_millis(25);
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Settings of a driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct OutgoingConfig {
     /// Most open links; one more is refused with [`io::ErrorKind::QuotaExceeded`]. Default: 4096.
     pub links: usize,
@@ -43,11 +43,13 @@ pub struct OutgoingConfig {
     /// Whether datagram workers drive the core for their own requests, and wait for the replies beside their
     /// sockets. For cores that are quick about everything. Default: no.
     pub by_workers: bool,
+    /// What the thread calls first. Default: nothing.
+    pub on_start: fn(),
 }
 
 impl Default for OutgoingConfig {
     fn default() -> Self {
-        OutgoingConfig { links: 4096, queue: 1000, by_workers: false }
+        OutgoingConfig { links: 4096, queue: 1000, by_workers: false, on_start: || () }
     }
 }
 
@@ -101,9 +103,10 @@ impl<R: Send + 'static> Outgoing<R> {
             counts,
             driver: Mutex::new(Some(driver)),
         });
-        let (theirs, links) = (Arc::clone(&shared), config.links);
+        let (theirs, links, on_start) = (Arc::clone(&shared), config.links, config.on_start);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let _end = End(&theirs);
+            on_start();
             // Capacity for all links: a timeout is handled only after all replies that arrived before it.
             theirs.run(poll, links + 1);
         })?;

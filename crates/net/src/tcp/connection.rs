@@ -165,10 +165,8 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
                 return Poll::Ready(close);
             }
         }
-        match self.life.take_news() {
-            Some(true) => self.permit.busy(),
-            Some(false) => self.permit.idle(),
-            None => {}
+        if let Some(activity) = self.life.take_news() {
+            self.permit.note(activity);
         }
         match self.life.deadline(&self.permit.times(), self.permit.load()) {
             Some((deadline, close)) if deadline <= now => Poll::Ready(close),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use transport::MessageStream;
 
 use super::event::{ConnectionEvent, Late};
-use super::limits::TcpTimes;
+use super::limits::{Activity, STALL, TcpTimes};
 use super::output::Output;
 use crate::config::TcpConfig;
 use crate::framing::{Framed, frame};
@@ -70,6 +70,8 @@ pub(super) struct Life {
     pending: usize,
     ending: Option<Ending>,
     stream_failed: bool,
+    /// It was evicted while its client read nothing: what is unsent is given up.
+    is_cut: bool,
     /// Set once the listener stops: the deadlines for a client that has sent nothing, and for all others.
     drain_until: Option<(Instant, Instant)>,
     /// A complete message was received.
@@ -97,6 +99,7 @@ impl Life {
             pending: 0,
             ending: None,
             stream_failed: false,
+            is_cut: false,
             drain_until: None,
             greeted: false,
             active: now,
@@ -175,6 +178,7 @@ impl Life {
         if self.output.unsent() == 0 {
             self.write_since = now;
             self.written = 0;
+            self.news = true;
         }
     }
 
@@ -195,6 +199,8 @@ impl Life {
                 }
             }
             ConnectionEvent::Evict => {
+                // Since the decision the client may have read again.
+                self.is_cut = self.output.unsent() > 0 && now >= self.write_since + STALL;
                 self.ending.get_or_insert(Ending::Evicted);
             }
             ConnectionEvent::Drain => {
@@ -219,6 +225,7 @@ impl Life {
         if self.written >= WRITE_PROGRESS {
             self.written = 0;
             self.write_since = now;
+            self.news = true;
         }
         if self.output.unsent() == 0 {
             self.touch(now);
@@ -230,6 +237,9 @@ impl Life {
     pub(super) fn finished(&self, quiet: impl FnOnce() -> bool) -> Option<Close> {
         if self.stream_failed {
             return Some(Close::Stream);
+        }
+        if self.is_cut {
+            return Some(Close::Evicted);
         }
         if self.in_flight() > 0 || self.output.unsent() > 0 {
             return None;
@@ -248,9 +258,13 @@ impl Life {
         }
     }
 
-    /// Returns whether the connection is busy, if that may have changed since the last call.
-    pub(super) fn take_news(&mut self) -> Option<bool> {
-        std::mem::take(&mut self.news).then(|| self.in_flight() > 0 || self.output.unsent() > 0)
+    /// Returns what the connection does, if that may have changed since the last call.
+    pub(super) fn take_news(&mut self) -> Option<Activity> {
+        std::mem::take(&mut self.news).then(|| match (self.output.unsent(), self.in_flight()) {
+            (0, 0) => Activity::Idle,
+            (0, _) => Activity::Busy,
+            _ => Activity::Unread(self.write_since),
+        })
     }
 
     /// Returns the next timeout and its reason. `load` is the fill level of the limit of connections.

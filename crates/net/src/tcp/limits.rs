@@ -1,9 +1,16 @@
-//! Limits of TCP connections: their number, in all and per client, which one is evicted when there is no
-//! room, and their timeouts. All can be changed while connections are served. Shared state is changed only
-//! when connections open and close; a busy connection writes only its own time stamp.
+//! Limits of TCP connections: their number, in all, per client and per network, which one is evicted when
+//! there is no room, and their timeouts. All can be changed while connections are served. Shared state is
+//! changed only when connections open and close; a busy connection writes only its own time stamp.
+//!
+//! When there is no room, a connection of the network with the most connections is evicted, and in it one of
+//! the client with the most: the one that has been idle for longest, or that has read nothing of its answers.
+//! A connection whose query is being answered, and one whose client reads, are never evicted; neither is one
+//! of a network with clearly fewer connections than that of the new one. So clients of one network, however
+//! many connections they open and whatever they do with them, take no room from others.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,8 +19,15 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::event::ConnectionEvent;
 
-/// Idle connections noted for eviction in one pass over all of them.
+/// Connections noted for eviction in one pass over all of them.
 const EVICTION_CANDIDATES: usize = 64;
+/// Counts of connections that differ by less than this part count as equal, so that one pass serves several
+/// evictions.
+const EQUAL_WITHIN: usize = 16;
+/// Time without an answer read after which a connection with unread answers may be evicted.
+pub(super) const STALL: Duration = Duration::from_secs(1);
+/// Time after a pass that found nothing to evict until the next one, in milliseconds.
+const NEXT_PASS: u64 = 50;
 
 /// Timeouts of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +91,7 @@ struct Shared {
     start: Instant,
     max: AtomicUsize,
     max_per_client: AtomicUsize,
+    max_per_network: AtomicUsize,
     current: AtomicUsize,
     times: LiveTimes,
     table: Mutex<Table>,
@@ -86,33 +101,121 @@ struct Shared {
 struct Table {
     next_id: u64,
     connections: HashMap<u64, Arc<Entry>>,
-    per_client: HashMap<IpAddr, usize>,
-    /// Connections found idle, with their stamps at that time, the longest idle last.
-    candidates: Vec<(u64, u64)>,
+    clients: Counts,
+    networks: Counts,
+    /// Connections that may be evicted, the first one last.
+    candidates: Vec<Candidate>,
+    /// Until when no pass is made for a network with so many connections or more, since the last one found
+    /// nothing for it.
+    barren: Option<(u64, usize)>,
+}
+
+/// Numbers of connections, by address prefix.
+#[derive(Default)]
+struct Counts(HashMap<IpAddr, Arc<AtomicUsize>>);
+
+impl Counts {
+    fn of(&self, prefix: IpAddr) -> usize {
+        self.0.get(&prefix).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    fn add(&mut self, prefix: IpAddr) -> Arc<AtomicUsize> {
+        let count = self.0.entry(prefix).or_default();
+        count.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(count)
+    }
+
+    fn remove(&mut self, prefix: IpAddr) {
+        if let Some(count) = self.0.get(&prefix)
+            && count.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            self.0.remove(&prefix);
+        }
+    }
 }
 
 struct Entry {
     client: IpAddr,
-    /// When the connection last became idle, in milliseconds from `Shared::start`; [`BUSY`] while it is not.
+    network: IpAddr,
+    /// Connections of the client and of the network, this one included. Changed only with the table locked.
+    of_client: Arc<AtomicUsize>,
+    of_network: Arc<AtomicUsize>,
+    /// What the connection does, since when: [`Activity::to_stamp`].
     stamp: AtomicU64,
     events: UnboundedSender<ConnectionEvent>,
 }
 
+impl Entry {
+    /// Connections of its network and of its client.
+    fn weight(&self) -> (usize, usize) {
+        (self.of_network.load(Ordering::Relaxed), self.of_client.load(Ordering::Relaxed))
+    }
+}
+
+/// What a connection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// A query is being answered.
+    Busy,
+    /// There are answers that the client has not read, and it has read some at this time.
+    Unread(Instant),
+    /// It waits for a query.
+    Idle,
+}
+
+/// The stamp of a busy connection.
 const BUSY: u64 = u64::MAX;
+/// Bit of a stamp: there are unread answers.
+const UNREAD: u64 = 1;
+
+impl Activity {
+    /// Returns the stamp: milliseconds from the start of the limits, shifted, and [`UNREAD`]; or [`BUSY`].
+    fn to_stamp(self, start: Instant, clock: u64) -> u64 {
+        match self {
+            Activity::Busy => BUSY,
+            Activity::Unread(since) => milliseconds(since.saturating_duration_since(start)) << 1 | UNREAD,
+            Activity::Idle => clock << 1,
+        }
+    }
+}
+
+/// Whether a connection with this stamp may be evicted.
+fn is_evictable(stamp: u64, clock: u64) -> bool {
+    let stalled_since = clock.saturating_sub(milliseconds(STALL));
+    stamp != BUSY && (stamp & UNREAD == 0 || stamp >> 1 <= stalled_since)
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(u64::MAX >> 2)
+}
+
+/// A connection that may be evicted, as it was when it was noted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// Connections of its network and of its client.
+    weight: (usize, usize),
+    /// The later, the lower.
+    stamp: Reverse<u64>,
+    id: Reverse<u64>,
+}
 
 /// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnedAway {
-    /// The limit is reached and no connection is idle.
+    /// The limit is reached, and no connection may be evicted for this one.
     Full,
     /// The client has reached its limit.
     Client,
+    /// The network has reached its limit.
+    Network,
 }
 
 impl Default for TcpLimits {
-    /// 10,000 connections in all, 100 per client, and the default times.
+    /// 10,000 connections in all, 5,000 per network, 100 per client, and the default times.
     fn default() -> Self {
-        TcpLimits::new(10_000, 100, &TcpTimes::default())
+        let limits = TcpLimits::new(10_000, 100, &TcpTimes::default());
+        limits.set_per_network(5_000);
+        limits
     }
 }
 
@@ -124,6 +227,7 @@ impl TcpLimits {
                 start: Instant::now(),
                 max: AtomicUsize::new(max),
                 max_per_client: AtomicUsize::new(max_per_client),
+                max_per_network: AtomicUsize::new(usize::MAX),
                 current: AtomicUsize::new(0),
                 times: LiveTimes::new(times),
                 table: Mutex::default(),
@@ -131,10 +235,15 @@ impl TcpLimits {
         }
     }
 
-    /// Changes the limits. Connections above a lowered limit stay; new ones are refused or evict idle ones.
+    /// Changes the limits. Connections above a lowered limit stay; new ones are refused or evict others.
     pub fn set(&self, max: usize, max_per_client: usize) {
         self.shared.max.store(max, Ordering::Relaxed);
         self.shared.max_per_client.store(max_per_client, Ordering::Relaxed);
+    }
+
+    /// Changes the limit of one network, an IPv4 /24 or an IPv6 /56. Unset, it is none.
+    pub fn set_per_network(&self, max_per_network: usize) {
+        self.shared.max_per_network.store(max_per_network, Ordering::Relaxed);
     }
 
     /// Changes the timeouts. A waiting connection keeps the old ones until it does something, or until they
@@ -160,37 +269,24 @@ impl TcpLimits {
     }
 
     /// Admits a connection from `peer`, which receives its events through `events`. If there is no room,
-    /// evicts the longest idle connection.
+    /// evicts another.
     pub(crate) fn admit(
         &self,
         peer: SocketAddr,
         events: UnboundedSender<ConnectionEvent>,
     ) -> Result<Permit, TurnedAway> {
-        let client = client(peer.ip());
-        let mut guard = self.table();
-        let table = &mut *guard;
-        let of_client = table.per_client.get(&client).copied().unwrap_or(0);
-        if of_client >= self.shared.max_per_client.load(Ordering::Relaxed) {
-            return Err(TurnedAway::Client);
-        }
-        if table.connections.len() >= self.shared.max.load(Ordering::Relaxed) && !table.evict() {
-            return Err(TurnedAway::Full);
-        }
-        let id = table.next_id;
-        table.next_id += 1;
-        let entry = Arc::new(Entry { client, stamp: AtomicU64::new(self.clock()), events });
-        table.connections.insert(id, Arc::clone(&entry));
-        *table.per_client.entry(client).or_default() += 1;
-        self.shared.current.store(table.connections.len(), Ordering::Relaxed);
-        drop(guard);
+        let clock = self.clock();
+        let entry = self.table().admit(peer.ip(), events, &self.shared, clock);
+        let (id, entry) = entry?;
         Ok(Permit { limits: self.clone(), id, entry })
     }
 
-    /// Evicts the longest idle connection, so that its file descriptor becomes free. Returns whether there
-    /// was one.
-    pub(crate) fn evict_one(&self) -> bool {
+    /// Evicts a connection, so that its file descriptor becomes free for a connection from `peer`. Returns
+    /// whether there was one.
+    pub(crate) fn evict_for(&self, peer: SocketAddr) -> bool {
+        let clock = self.clock();
         let mut table = self.table();
-        let evicted = table.evict();
+        let evicted = table.evict(network(peer.ip()), clock);
         self.shared.current.store(table.connections.len(), Ordering::Relaxed);
         evicted
     }
@@ -201,55 +297,102 @@ impl TcpLimits {
     }
 
     fn clock(&self) -> u64 {
-        u64::try_from(self.shared.start.elapsed().as_millis()).unwrap_or(BUSY - 1).min(BUSY - 1)
+        milliseconds(self.shared.start.elapsed())
     }
 }
 
 impl Table {
-    /// Removes the longest idle connection and signals it to close. Returns false if none is idle.
-    fn evict(&mut self) -> bool {
+    fn admit(
+        &mut self,
+        peer: IpAddr,
+        events: UnboundedSender<ConnectionEvent>,
+        limits: &Shared,
+        clock: u64,
+    ) -> Result<(u64, Arc<Entry>), TurnedAway> {
+        let (client, network) = (client(peer), network(peer));
+        let is_below = |count, limit: &AtomicUsize| count < limit.load(Ordering::Relaxed);
+        if !is_below(self.clients.of(client), &limits.max_per_client) {
+            return Err(TurnedAway::Client);
+        }
+        if !is_below(self.networks.of(network), &limits.max_per_network) {
+            return Err(TurnedAway::Network);
+        }
+        if !is_below(self.connections.len(), &limits.max) && !self.evict(network, clock) {
+            return Err(TurnedAway::Full);
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let (of_client, of_network) = (self.clients.add(client), self.networks.add(network));
+        let stamp = AtomicU64::new(Activity::Idle.to_stamp(limits.start, clock));
+        let entry = Arc::new(Entry { client, network, of_client, of_network, stamp, events });
+        self.connections.insert(id, Arc::clone(&entry));
+        limits.current.store(self.connections.len(), Ordering::Relaxed);
+        Ok((id, entry))
+    }
+
+    /// Removes a connection and signals it to close, for a new one from `network`. Returns false if there is
+    /// none that may be evicted for that.
+    fn evict(&mut self, network: IpAddr, clock: u64) -> bool {
+        let own = self.networks.of(network);
         for fresh in [false, true] {
             if fresh {
-                self.look_for_idle();
+                if self.barren.is_some_and(|(until, weight)| clock < until && own >= weight) {
+                    return false;
+                }
+                self.look_for_candidates(clock);
             }
-            while let Some((stamp, id)) = self.candidates.pop() {
-                let Some(entry) = self.connections.get(&id) else { continue };
+            let heaviest = self.candidates.last().map_or(0, |first| first.weight.0);
+            while let Some(candidate) = self.candidates.pop() {
+                let Some(entry) = self.connections.get(&candidate.id.0) else { continue };
+                let (of_network, of_client) = entry.weight();
+                // A network or client that has lost connections since may no longer have the most.
+                if !is_about(of_network, heaviest.max(own)) || !is_about(of_client, candidate.weight.1) {
+                    self.candidates.clear();
+                    break;
+                }
                 // A connection that did something since it was noted is no longer among the longest idle.
-                if entry.stamp.load(Ordering::Relaxed) == stamp {
+                if entry.stamp.load(Ordering::Relaxed) == candidate.stamp.0 {
                     let _ = entry.events.send(ConnectionEvent::Evict);
-                    self.remove(id);
+                    self.remove(candidate.id.0);
                     return true;
                 }
             }
         }
+        self.barren = Some((clock + NEXT_PASS, own));
         false
     }
 
-    fn look_for_idle(&mut self) {
-        let mut idle: Vec<(u64, u64)> = self
+    fn look_for_candidates(&mut self, clock: u64) {
+        let mut all: Vec<Candidate> = self
             .connections
             .iter()
-            .map(|(&id, entry)| (entry.stamp.load(Ordering::Relaxed), id))
-            .filter(|&(stamp, _)| stamp != BUSY)
+            .map(|(&id, entry)| (entry.stamp.load(Ordering::Relaxed), id, entry))
+            .filter(|&(stamp, ..)| is_evictable(stamp, clock))
+            .map(|(stamp, id, entry)| Candidate {
+                weight: entry.weight(),
+                stamp: Reverse(stamp),
+                id: Reverse(id),
+            })
             .collect();
-        let keep = idle.len().min(EVICTION_CANDIDATES);
-        if keep > 0 && keep < idle.len() {
-            idle.select_nth_unstable(keep - 1);
+        let drop = all.len().saturating_sub(EVICTION_CANDIDATES);
+        if drop > 0 {
+            all.select_nth_unstable(drop);
+            all.drain(..drop);
         }
-        idle.truncate(keep);
-        idle.sort_unstable_by(|a, b| b.cmp(a));
-        self.candidates = idle;
+        all.sort_unstable();
+        self.candidates = all;
     }
 
     fn remove(&mut self, id: u64) {
         let Some(entry) = self.connections.remove(&id) else { return };
-        if let Some(n) = self.per_client.get_mut(&entry.client) {
-            *n -= 1;
-            if *n == 0 {
-                self.per_client.remove(&entry.client);
-            }
-        }
+        self.clients.remove(entry.client);
+        self.networks.remove(entry.network);
     }
+}
+
+/// Whether a count is no less than another, or about equal.
+fn is_about(count: usize, other: usize) -> bool {
+    count + other / EQUAL_WITHIN >= other
 }
 
 /// A connection's place under the limits; dropping it frees the place.
@@ -260,14 +403,10 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Notes that the connection is busy, and so is not to be evicted.
-    pub(crate) fn busy(&self) {
-        self.entry.stamp.store(BUSY, Ordering::Relaxed);
-    }
-
-    /// Notes that the connection is idle from now on.
-    pub(crate) fn idle(&self) {
-        self.entry.stamp.store(self.limits.clock(), Ordering::Relaxed);
+    /// Notes what the connection does from now on.
+    pub(crate) fn note(&self, activity: Activity) {
+        let stamp = activity.to_stamp(self.limits.shared.start, self.limits.clock());
+        self.entry.stamp.store(stamp, Ordering::Relaxed);
     }
 
     pub(crate) fn load(&self) -> f64 {
@@ -290,8 +429,177 @@ impl Drop for Permit {
 /// Returns the address that counts as one client: an IPv4 address, or the /64 of an IPv6 address, which one
 /// customer usually has alone.
 fn client(ip: IpAddr) -> IpAddr {
+    prefix(ip, 32, 64)
+}
+
+/// Returns the network of an address: an IPv4 /24 or an IPv6 /56.
+fn network(ip: IpAddr) -> IpAddr {
+    prefix(ip, 24, 56)
+}
+
+fn prefix(ip: IpAddr, of_v4: u32, of_v6: u32) -> IpAddr {
     match ip.to_canonical() {
-        IpAddr::V4(v4) => v4.into(),
-        IpAddr::V6(v6) => std::net::Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & u32::MAX << (32 - of_v4)).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & u128::MAX << (128 - of_v6)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::*;
+
+    /// Limits, with a clock of their own.
+    struct Trial {
+        limits: TcpLimits,
+        clock: u64,
+        open: Vec<Opened>,
+    }
+
+    struct Opened {
+        from: &'static str,
+        id: u64,
+        entry: Arc<Entry>,
+        events: UnboundedReceiver<ConnectionEvent>,
+    }
+
+    impl Trial {
+        fn new(max: usize) -> Trial {
+            Trial { limits: TcpLimits::new(max, max, &TcpTimes::default()), clock: 0, open: Vec::new() }
+        }
+
+        /// Opens a connection, a millisecond later than the last.
+        fn open(&mut self, from: &'static str) -> Result<(), TurnedAway> {
+            self.clock += 1;
+            let (sender, events) = unbounded_channel();
+            let shared = Arc::clone(&self.limits.shared);
+            let (id, entry) =
+                self.limits.table().admit(from.parse().expect("an address"), sender, &shared, self.clock)?;
+            self.open.push(Opened { from, id, entry, events });
+            Ok(())
+        }
+
+        fn open_many(&mut self, from: &'static str, count: usize) -> &mut Self {
+            (0..count).for_each(|_| assert_eq!(self.open(from), Ok(()), "{from}"));
+            self
+        }
+
+        /// Sets what the connections from an address do.
+        fn set(&mut self, from: &str, activity: Activity) -> &mut Self {
+            for opened in self.open.iter().filter(|opened| opened.from == from) {
+                let stamp = activity.to_stamp(self.limits.shared.start, self.clock);
+                opened.entry.stamp.store(stamp, Ordering::Relaxed);
+            }
+            self
+        }
+
+        /// Returns the addresses of evicted connections, with their numbers, and removes these.
+        fn evicted(&mut self) -> Vec<(&'static str, u64)> {
+            let (gone, open) = std::mem::take(&mut self.open)
+                .into_iter()
+                .map(|mut opened| (opened.events.try_recv().is_ok(), opened))
+                .partition::<Vec<_>, _>(|(is_evicted, _)| *is_evicted);
+            self.open = open.into_iter().map(|(_, opened)| opened).collect();
+            gone.into_iter().map(|(_, opened)| (opened.from, opened.id)).collect()
+        }
+    }
+
+    #[test]
+    fn the_longest_idle_one_of_the_heaviest_network_goes_first() {
+        let mut trial = Trial::new(10);
+        // The longest idle one of all is that of another network.
+        trial.open_many("198.51.100.1", 1).open_many("192.0.2.1", 5).open_many("192.0.2.2", 3);
+        trial.open_many("203.0.113.1", 1);
+        assert_eq!(trial.open("203.0.113.2"), Ok(()));
+        // Of the heaviest client in it.
+        assert_eq!(trial.evicted(), [("192.0.2.1", 1)]);
+        assert_eq!(trial.open("203.0.113.2"), Ok(()));
+        assert_eq!(trial.evicted(), [("192.0.2.1", 2)]);
+        // Both clients have three: the longest idle one.
+        trial.set("192.0.2.1", Activity::Idle);
+        assert_eq!(trial.open("203.0.113.2"), Ok(()));
+        assert_eq!(trial.evicted(), [("192.0.2.2", 6)]);
+    }
+
+    #[test]
+    fn a_network_that_takes_all_room_gives_way_to_every_other() {
+        let mut trial = Trial::new(1000);
+        trial.open_many("192.0.2.1", 1000);
+        // Also while it keeps opening more.
+        for _ in 0..300 {
+            assert_eq!(trial.open("198.51.100.1"), Ok(()));
+            assert_eq!(trial.open("192.0.2.9"), Ok(()));
+        }
+        assert!(trial.evicted().iter().all(|(from, _)| from.starts_with("192.0.2.")));
+        assert_eq!(trial.open.iter().filter(|opened| opened.from == "198.51.100.1").count(), 300);
+        assert_eq!(trial.limits.current(), 1000);
+    }
+
+    #[test]
+    fn a_heavy_network_takes_no_room_from_lighter_ones() {
+        let mut trial = Trial::new(100);
+        trial.open_many("198.51.100.1", 30).open_many("192.0.2.1", 70).set("192.0.2.1", Activity::Busy);
+        assert_eq!(trial.open("192.0.2.2"), Err(TurnedAway::Full));
+        // A lighter one gets room from the one that is idle, if that is not lighter still.
+        assert_eq!(trial.open("203.0.113.1"), Ok(()));
+        assert_eq!(trial.evicted(), [("198.51.100.1", 0)]);
+        // Its own connections are evicted for it.
+        trial.set("192.0.2.1", Activity::Idle).clock += NEXT_PASS;
+        assert_eq!(trial.open("192.0.2.2"), Ok(()));
+        assert_eq!(trial.evicted(), [("192.0.2.1", 30)]);
+    }
+
+    #[test]
+    fn a_connection_that_is_answered_or_read_is_never_evicted() {
+        let mut trial = Trial::new(10);
+        trial.open_many("192.0.2.1", 5).open_many("192.0.2.2", 5);
+        trial.clock = milliseconds(STALL) * 5;
+        let start = trial.limits.shared.start;
+        let reads = Activity::Unread(start + Duration::from_millis(trial.clock - 1));
+        trial.set("192.0.2.1", Activity::Busy).set("192.0.2.2", reads);
+        assert_eq!(trial.open("198.51.100.1"), Err(TurnedAway::Full));
+        // A client that does not read its answers.
+        trial.clock += milliseconds(STALL) + NEXT_PASS;
+        assert_eq!(trial.open("198.51.100.1"), Ok(()));
+        assert_eq!(trial.evicted(), [("192.0.2.2", 5)]);
+    }
+
+    #[test]
+    fn one_pass_serves_many_and_a_vain_one_is_not_repeated_at_once() {
+        let mut trial = Trial::new(5000);
+        trial.open_many("192.0.2.1", 5000);
+        trial.open_many("198.51.100.1", 1);
+        assert_eq!(trial.limits.table().candidates.len(), EVICTION_CANDIDATES - 1);
+        trial.open_many("198.51.100.1", 10);
+        assert_eq!(trial.limits.table().candidates.len(), EVICTION_CANDIDATES - 11);
+        trial.set("192.0.2.1", Activity::Busy).set("198.51.100.1", Activity::Busy);
+        assert_eq!(trial.open("203.0.113.1"), Err(TurnedAway::Full));
+        // There is one now, but no pass is made yet.
+        trial.set("198.51.100.1", Activity::Idle);
+        assert_eq!(trial.open("203.0.113.1"), Err(TurnedAway::Full));
+        trial.clock += NEXT_PASS;
+        assert_eq!(trial.open("203.0.113.1"), Ok(()));
+    }
+
+    #[test]
+    fn clients_and_networks_have_limits_and_nothing_stays_of_them() {
+        let mut trial = Trial::new(100);
+        trial.limits.set(100, 3);
+        trial.limits.set_per_network(5);
+        trial.open_many("192.0.2.1", 3).open_many("192.0.2.2", 2);
+        assert_eq!(trial.open("192.0.2.1"), Err(TurnedAway::Client));
+        assert_eq!(trial.open("192.0.2.3"), Err(TurnedAway::Network));
+        trial.open_many("192.0.3.3", 1).open_many("::ffff:192.0.3.3", 2);
+        assert_eq!(trial.open("192.0.3.3"), Err(TurnedAway::Client));
+        // A /64 is a client, a /56 a network.
+        trial.open_many("2001:db8::1", 1).open_many("2001:db8::2", 2);
+        assert_eq!(trial.open("2001:db8::3"), Err(TurnedAway::Client));
+        trial.open_many("2001:db8:0:1::1", 2);
+        assert_eq!(trial.open("2001:db8:0:ff::1"), Err(TurnedAway::Network));
+        trial.open_many("2001:db8:0:100::1", 1);
+        let mut table = trial.limits.table();
+        trial.open.iter().for_each(|opened| table.remove(opened.id));
+        assert!(table.clients.0.is_empty() && table.networks.0.is_empty() && table.connections.is_empty());
     }
 }

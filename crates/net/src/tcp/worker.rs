@@ -2,7 +2,6 @@
 //! connections, also when descriptors run out.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -125,8 +124,9 @@ pub(crate) fn spawn<F: HandlerFactory>(
 
 /// Opens a spare descriptor, so that one connection can still be accepted, and closed, when there are no
 /// others.
-fn reserve() -> Option<File> {
-    File::open("/dev/null").ok()
+fn reserve() -> Option<Socket> {
+    // No file: threads that answer queries need not be able to open any.
+    Socket::new(Domain::UNIX, Type::DGRAM, None).ok()
 }
 
 /// Accepts connections and keeps track of them.
@@ -138,7 +138,7 @@ struct Acceptor<F: HandlerFactory> {
     /// The event sender of each connection.
     events: Events,
     next_id: u64,
-    reserve: Option<File>,
+    reserve: Option<Socket>,
     /// When descriptors were last short.
     shortage: Option<Instant>,
     limits: TcpLimits,
@@ -220,9 +220,8 @@ impl<F: HandlerFactory> Acceptor<F> {
     }
 
     /// Accepts one connection, if necessary with the reserved descriptor: the system reports that descriptors
-    /// are short even if no connection waits, so this also shows whether one does. If one does, the longest
-    /// idle connection is evicted for it; if none is idle, it is closed at once, so that its client need not
-    /// wait.
+    /// are short even if no connection waits, so this also shows whether one does. If one does, another
+    /// connection is evicted for it; if none may be, it is closed at once, so that its client need not wait.
     fn accept(&mut self, listener: &TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
         if self.reserve.is_none() {
             self.reserve = reserve();
@@ -231,14 +230,14 @@ impl<F: HandlerFactory> Acceptor<F> {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => e,
             other => return other,
         };
-        let Some(file) = self.reserve.take() else { return Err(short) };
-        drop(file);
+        let Some(spare) = self.reserve.take() else { return Err(short) };
+        drop(spare);
         let accepted = sys::accept(listener)?;
         let now = Instant::now();
         if self.shortage.replace(now).is_none_or(|last| now - last > SHORTAGE_OVER) {
             self.job.reporter.report(WorkerFaultKind::OutOfDescriptors(short));
         }
-        if self.limits.evict_one() {
+        if self.limits.evict_for(accepted.1) {
             return Ok(accepted);
         }
         drop(accepted);
@@ -259,6 +258,7 @@ impl<F: HandlerFactory> Acceptor<F> {
             Ok(permit) => permit,
             Err(TurnedAway::Full) => return own.tcp_refused_full.add(1),
             Err(TurnedAway::Client) => return own.tcp_refused_client.add(1),
+            Err(TurnedAway::Network) => return own.tcp_refused_network.add(1),
         };
         own.tcp_accepted.add(1);
         let local = if self.job.id.local.ip().is_unspecified() {

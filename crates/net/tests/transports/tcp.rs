@@ -235,21 +235,75 @@ fn a_message_too_short_closes_after_the_answers_before_it() {
     assert_eq!((totals.tcp_bad_framing, totals.runts, totals.queries), (1, 1, 1));
 }
 
+/// Connects from an address of the loopback network.
+fn connect_from(server: &ScriptedServer, from: &str) -> TcpClient {
+    use socket2::{Domain, SockAddr, Socket, Type};
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SockAddr::from(std::net::SocketAddr::new(from.parse().unwrap(), 0))).unwrap();
+    let to = std::net::SocketAddr::from(([127, 0, 0, 1], server.addr().port()));
+    socket.connect(&SockAddr::from(to)).unwrap();
+    let stream: std::net::TcpStream = socket.into();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    TcpClient(stream)
+}
+
+/// One network opened all connections, and the longest idle ones were those of others.
+#[test]
+fn a_network_that_takes_all_connections_does_not_keep_others_out() {
+    let context = Context::new(TcpLimits::new(30, 30, &TcpTimes::default()));
+    context.tcp.set_per_network(29);
+    let server = ScriptedServer::start_with("0.0.0.0:0", Transport::Tcp, &config(), &context);
+    let mut first = connect_from(&server, "127.9.9.9");
+    first.echo(1);
+    let mut flood: Vec<_> = (0..29).map(|_| connect_from(&server, "127.1.2.3")).collect();
+    flood.iter_mut().for_each(|client| client.echo(1));
+    connect_from(&server, "127.1.2.4").closed();
+    assert_eq!(server.totals().tcp_refused_network, 1);
+    let mut others: Vec<_> = (1..=10).map(|n| connect_from(&server, &format!("127.2.{n}.1"))).collect();
+    others.iter_mut().chain([&mut first]).for_each(|client| client.echo(2));
+    let totals = server.totals();
+    assert_eq!((totals.tcp_evicted, totals.tcp_refused_full), (10, 0));
+    assert_eq!(context.tcp.current(), 30);
+    drop((first, flood, others));
+    wait_until("all gone", || context.tcp.current() == 0);
+    server.stop();
+}
+
+/// Clients that read nothing of their answers held their connections for the whole write timeout.
+#[test]
+fn a_client_that_reads_nothing_gives_way_and_one_that_reads_does_not() {
+    let times = TcpTimes { write: Duration::from_secs(600), ..TcpTimes::default() };
+    let context = Context::new(TcpLimits::new(2, 2, &times));
+    let server = ScriptedServer::start_with("0.0.0.0:0", Transport::Tcp, &config(), &context);
+    let endless = [query(1, Order::Stream(u32::MAX), 30)];
+    let (mut deaf, mut reader) = (connect_from(&server, "127.1.2.3"), connect_from(&server, "127.1.2.3"));
+    deaf.send(&endless);
+    reader.send(&endless);
+    let reading = std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        while reader.0.read(&mut buffer).is_ok_and(|n| n > 0) {}
+    });
+    let mut other = None;
+    wait_until("room", || {
+        let mut client = connect_from(&server, "127.2.2.2");
+        let _ = client.0.write_all(&framed(&[query(7, Order::Echo, 40)]));
+        let is_served = client.receive().is_some();
+        other = Some(client);
+        is_served
+    });
+    server.wait_for("the end of one", |totals| totals.tcp_evicted == 1);
+    assert_eq!((context.tcp.current(), server.totals().tcp_closed), (2, 1));
+    assert!(!reading.is_finished(), "it was not the one that reads");
+    drop(deaf);
+    server.stop();
+    reading.join().unwrap();
+}
+
 #[test]
 fn clients_and_all_together_are_limited() {
     let context = Context::new(TcpLimits::new(6, 3, &TcpTimes::default()));
     let server = ScriptedServer::start_with("0.0.0.0:0", Transport::Tcp, &config(), &context);
-    let port = server.addr().port();
-    let connect = |from: &str| {
-        use socket2::{Domain, SockAddr, Socket, Type};
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.bind(&SockAddr::from(std::net::SocketAddr::new(from.parse().unwrap(), 0))).unwrap();
-        let to = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-        socket.connect(&SockAddr::from(to)).unwrap();
-        let stream: std::net::TcpStream = socket.into();
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        TcpClient(stream)
-    };
+    let connect = |from: &str| connect_from(&server, from);
     let mut first: Vec<_> = (0..3).map(|_| connect("127.0.0.1")).collect();
     for (id, client) in first.iter_mut().enumerate() {
         client.echo(id as u16);

@@ -323,11 +323,15 @@ fn a_panic_costs_one_query() {
     for id in 0..50 {
         client.send(&query(id, asks(id), 30)).unwrap();
     }
-    let panics = Arc::new(AtomicUsize::new(0));
-    let seen = Arc::clone(&panics);
-    let context = Context::default().on_fault(move |fault| {
-        assert!(matches!(fault.kind, WorkerFaultKind::HandlerPanicked));
-        seen.fetch_add(1, Ordering::Relaxed);
+    let (panics, suspects) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (seen, found, from) = (Arc::clone(&panics), Arc::clone(&suspects), client.local_addr().unwrap());
+    let context = Context::default().on_fault(move |fault| match &fault.kind {
+        WorkerFaultKind::HandlerPanicked => drop(seen.fetch_add(1, Ordering::Relaxed)),
+        WorkerFaultKind::QueryPanicked(suspect) => {
+            assert_eq!(suspect.client.peer, from);
+            found.lock().unwrap().push(suspect.message.clone());
+        }
+        other => panic!("{other:?}"),
     });
     let server = ScriptedServer::serve(bound, &context);
     let replies: HashSet<_> = (0..40).map(|_| receive(&client)).collect();
@@ -337,6 +341,9 @@ fn a_panic_costs_one_query() {
     assert_eq!(totals.replies, 40);
     // Once in the batch, and once each alone.
     assert_eq!((totals.panics, panics.load(Ordering::Relaxed)), (11, 11));
+    // Each is reported with its message, and no other.
+    let expected: Vec<_> = (0..50).filter(|id| id % 5 == 2).map(|id| query(id, Order::Panic, 30)).collect();
+    assert_eq!(*suspects.lock().unwrap(), expected);
 }
 
 /// Returns the descriptor of this process's only socket that is bound to this address.

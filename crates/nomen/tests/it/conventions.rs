@@ -385,6 +385,9 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
             "response",
             "latency",
             "truncated",
+            "access",
+            "zone_refused",
+            "zone_chains_cut",
             "cookies",
             "unanswered",
             "deferred",
@@ -457,7 +460,7 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
     (
         "The process",
         "Always. `process_…` have the names that Prometheus clients use.",
-        &["process_", "build", "log_", "audit_", "admin_"],
+        &["process_", "build", "sandbox", "log_", "audit_", "admin_"],
     ),
 ];
 

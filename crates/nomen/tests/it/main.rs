@@ -1,7 +1,9 @@
 //! The whole program from outside: `nomen` is started as a process, queried over sockets and stopped by
 //! signals.
 
+mod access;
 mod activation;
+mod attempts;
 mod audit;
 mod blocking;
 mod broken;
@@ -9,6 +11,7 @@ mod carets;
 mod catalogs;
 mod changes;
 mod check;
+mod connections;
 mod control;
 mod conventions;
 mod cookies;
@@ -41,8 +44,10 @@ mod rate_limits;
 mod readers;
 mod recursion;
 mod reload;
+mod replays;
 mod reporting;
 mod rollover;
+mod sandbox;
 mod secondary;
 mod serve;
 mod signatures;

@@ -4,7 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{APEX, Server, eventually, text, written};
+use crate::metrics::http;
+use crate::support::{APEX, Server, eventually, free_address, text, written};
 
 const UPSTREAM: &str = "www A 192.0.2.1\nalias CNAME bad\nbad A 192.0.2.2\nother A 192.0.2.3\ngarden A 192.0.2.4\n\
     listed A 192.0.2.5\n";
@@ -108,24 +109,131 @@ fn a_reload_takes_a_changed_zone_and_another_configuration() {
     assert_eq!(own, ". . 3 3600 600 86400 60\n", "it is a zone as any other now");
 }
 
-#[test]
-fn a_secondary_policy_zone_follows_its_primary() {
-    let upstream = upstream(RULES);
+/// A server with the policy zone from this primary, once it is transferred.
+fn secondary(upstream: &Server, more: &str) -> Server {
     let source =
         format!("primaries = [{}]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n", written(upstream.address));
-    let server = rewriter(&upstream, &source, "");
-    let in_force = |serial: u64| server.ctl_json(&["policy", "status"])[0]["serial"].as_u64() == Some(serial);
-    eventually("the zone is transferred", &server, || in_force(1));
-    assert!(server.query(&["bad.example"]).contains("status: NXDOMAIN"));
-    let change = "add www.example.rpz.test. 60 A 10.0.0.1\ndelete bad.example.rpz.test.\n";
-    let (at, zone) = (upstream.address, "zone rpz.test");
-    server.write("script", &format!("server {} {}\n{zone}\n{change}send\n", at.ip(), at.port()));
+    let server = rewriter(upstream, &source, more);
+    eventually("the zone is transferred", &server, || is_in_force(&server, 1));
+    server
+}
+
+fn is_in_force(server: &Server, serial: u64) -> bool {
+    server.ctl_json(&["policy", "status"])[0]["serial"].as_u64() == Some(serial)
+}
+
+/// Changes the policy zone at its primary, and waits until this version is in force. Each change is an owner
+/// below the zone's name, and what it has then.
+fn change(upstream: &Server, server: &Server, serial: u64, changes: &[(&str, &str)]) {
+    let lines = changes.iter().map(|(owner, records)| {
+        let add =
+            if records.is_empty() { String::new() } else { format!("add {owner}.rpz.test. 60 {records}\n") };
+        format!("delete {owner}.rpz.test.\n{add}")
+    });
+    let (at, lines) = (upstream.address, lines.collect::<String>());
+    server.write("script", &format!("server {} {}\nzone rpz.test\n{lines}send\n", at.ip(), at.port()));
     let output = crate::support::run(server.folder.path(), &["update", "script"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(server.ctl(&["zone", "refresh", "rpz.test"]).status.success());
-    eventually("the change is in force", &server, || in_force(2));
+    eventually("the change is in force", server, || is_in_force(server, serial));
+}
+
+#[test]
+fn a_secondary_policy_zone_follows_its_primary() {
+    let upstream = upstream(RULES);
+    let server = secondary(&upstream, "");
+    assert!(server.query(&["bad.example"]).contains("status: NXDOMAIN"));
+    change(&upstream, &server, 2, &[("www.example", "A 10.0.0.1"), ("bad.example", "")]);
     assert_eq!(server.query(&["www.example", "+short"]), "10.0.0.1\n");
     assert_eq!(server.query(&["bad.example", "+short"]), "192.0.2.2\n");
+}
+
+/// A transfer of a few records used to compile all rules again.
+#[test]
+fn the_differences_of_a_transfer_change_rules_of_each_trigger() {
+    let rules = "bad.example CNAME .\nother.example CNAME .\n*.wild.example A 10.0.0.7\n\
+        32.5.2.0.192.rpz-ip CNAME .\n32.4.2.0.192.rpz-ip CNAME .\n32.9.0.0.127.rpz-client-ip CNAME rpz-drop.\n\
+        ns.elsewhere.rpz-nsdname CNAME .\n32.99.2.0.192.rpz-nsip CNAME .\n33.1.2.0.192.rpz-ip CNAME .\n";
+    let upstream = upstream(rules);
+    let metrics_at = free_address();
+    let metrics = format!("[metrics]\nlisten = {}\n", written(metrics_at));
+    let server = secondary(&upstream, &format!("{LIST}[policy]\nmin-ns-dots = 0\n{metrics}"));
+    let compiled = || server.log().matches("policy rules are compiled").count();
+    let changed = || server.log().matches("policy rules are changed").count();
+    let (compiled_before, changed_before) = (compiled(), changed());
+    let short = |name: &str| server.query(&[name, "+short"]);
+    let is_nxdomain = |name: &str| server.query(&[name]).contains("status: NXDOMAIN");
+    let of_client =
+        |client: &str| text(&server.ctl(&["policy", "test", "x.test", "--client", client]).stdout);
+    assert!(
+        ["bad.example", "other.example", "garden.example", "alias.example"].map(is_nxdomain) == [true; 4]
+    );
+    assert_eq!(short("a.wild.example"), "10.0.0.7\n");
+    assert!(of_client("127.0.0.9").contains("sends no reply"));
+    let counted = |rules: u64, unusable: u64| {
+        let status = server.ctl_json(&["policy", "status"]);
+        assert_eq!((&status[0]["rules"], &status[0]["owners_unusable"]), (&rules.into(), &unusable.into()));
+        let metrics = http(metrics_at, "GET /metrics");
+        let of = |name: &str, value: u64| format!("nomen_policy_zone_{name}{{zone=\"rpz.test.\"}} {value}\n");
+        assert!(metrics.contains(&of("rules", rules)), "{metrics}");
+        assert!(metrics.contains(&of("unusable_owners", unusable)), "{metrics}");
+    };
+    counted(8, 1);
+    let changes = [
+        ("bad.example", ""),
+        ("other.example", "A 10.0.0.3"),
+        ("www.example", "A 10.0.0.1"),
+        ("*.wild.example", "A 10.0.0.8"),
+        ("*.new.example", "CNAME ."),
+        ("32.5.2.0.192.rpz-ip", ""),
+        ("32.4.2.0.192.rpz-ip", "A 10.0.0.4"),
+        ("32.2.2.0.192.rpz-ip", "A 10.0.0.2"),
+        ("32.9.0.0.127.rpz-client-ip", ""),
+        ("32.8.0.0.127.rpz-client-ip", "CNAME ."),
+        ("33.1.2.0.192.rpz-ip", ""),
+        ("x.rpz-nsip", "CNAME ."),
+        ("y.rpz-ip", "CNAME ."),
+    ];
+    change(&upstream, &server, 2, &changes);
+    counted(9, 2);
+    assert_eq!(short("bad.example"), "10.0.0.2\n", "the rule about its address");
+    assert_eq!(short("other.example"), "10.0.0.3\n");
+    assert_eq!(short("www.example"), "10.0.0.1\n");
+    assert_eq!(short("a.wild.example"), "10.0.0.8\n");
+    assert_eq!(short("garden.example"), "10.0.0.4\n");
+    assert!(is_nxdomain("a.new.example"));
+    assert!(server.query(&["listed.example"]).contains("EDE: 15"), "the list still blocks it");
+    assert!(of_client("127.0.0.9").contains("has a rule") && of_client("127.0.0.8").contains("NXDOMAIN"));
+    let first = text(&server.ctl(&["policy", "status"]).stdout);
+    assert!(first.contains("y.rpz-ip.rpz.test.: ") && first.contains("x.rpz-nsip.rpz.test.: "), "{first}");
+    change(
+        &upstream,
+        &server,
+        3,
+        &[("ns1.example.rpz-nsdname", "A 10.0.1.1"), ("ns.elsewhere.rpz-nsdname", "")],
+    );
+    counted(9, 2);
+    assert_eq!(short("ns2.example"), "10.0.0.2\n", "IP comes before NSDNAME");
+    assert_eq!(short("mail.example"), "10.0.1.1\n");
+    let servers = [
+        ("ns1.example.rpz-nsdname", ""),
+        ("32.1.2.0.192.rpz-nsip", "A 10.0.1.2"),
+        ("32.2.2.0.192.rpz-ip", ""),
+    ];
+    change(&upstream, &server, 4, &servers);
+    counted(8, 2);
+    assert_eq!(short("mail.example"), "10.0.1.2\n");
+    change(&upstream, &server, 5, &[("32.1.2.0.192.rpz-nsip", ""), ("32.99.2.0.192.rpz-nsip", "")]);
+    counted(6, 2);
+    assert_eq!(short("bad.example"), "192.0.2.2\n");
+    assert_eq!((compiled(), changed() - changed_before), (compiled_before, 4), "{}", server.log());
+    // All rules are compiled again with the list, and are the same.
+    server.write("list", "listed.example\nmore.example\n");
+    server.reload();
+    assert_eq!(compiled(), compiled_before + 1);
+    counted(6, 2);
+    assert_eq!(short("other.example"), "10.0.0.3\n");
+    assert_eq!(short("garden.example"), "10.0.0.4\n");
 }
 
 #[test]

@@ -115,7 +115,10 @@ fn clients_are_refused_by_access_rules_and_zones_are_for_all() {
 #[test]
 fn the_cache_is_shown_flushed_saved_and_loaded() {
     let upstream = upstream("192.0.2.80");
-    let server = forwarder(upstream.address, PATIENT);
+    let folder = tempfile::tempdir().expect("a folder");
+    let rule = format!("[[resolver.forward]]\nservers = [{}]\n", written(upstream.address));
+    let more = format!("[resolver]\nvalidate = false\n{PATIENT}{rule}");
+    let server = Server::start_in(folder, "sandbox-writable = [\".\"]\n", &more);
     for name in ["www.example", "alias.example", "nosuch.example"] {
         server.query(&[name]);
     }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -28,7 +29,7 @@ pub(crate) fn eventually(what: &str, server: &Server, mut so: impl FnMut() -> bo
     let until = Instant::now() + TEST_TIMEOUT;
     while !so() {
         assert!(Instant::now() < until, "not so in {TEST_TIMEOUT:?}: {what}\n{}", server.log());
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -70,6 +71,16 @@ pub(crate) fn free_address() -> SocketAddr {
     // A process ID has at most 22 bits.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     SocketAddr::from((Ipv4Addr::new(127, 64 + a, b, c), NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Waits until the clock shows another second. After a crash, a server refuses what is signed at its start or
+/// before: it may have been executed.
+pub(crate) fn next_second() {
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_secs();
+    let now = second();
+    while second() <= now {
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Returns an address as written in the configuration.
@@ -301,7 +312,7 @@ impl Server {
                 return status;
             }
             assert!(Instant::now() < until, "the server does not end:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
     }
 }

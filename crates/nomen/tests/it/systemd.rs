@@ -187,6 +187,8 @@ fn inside_clients_of_attached_networks_are_answered_under_the_packaged_unit() {
     let server = start("");
     assert_eq!(rcode_for([10, 53, 7, 9], [10, 53, 7, 1]), 0, "a client of an attached network");
     assert_eq!(rcode_for([10, 53, 8, 9], [10, 53, 7, 1]), 5, "a client from elsewhere");
+    let inside = &server.ctl_json(&["status"])["sandbox"];
+    assert!(inside["landlock"].is_u64() && inside["seccomp"] == "yes", "{inside}");
     drop(server.stop());
     // By the interface on which the query arrives.
     let _server = start(

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tempfile::TempDir;
 
 use crate::metrics::http;
-use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, run, text, written};
+use crate::support::{
+    APEX, Server, TEST_TIMEOUT, eventually, free_address, message, next_second, run, text, written,
+};
 
 const STATE: &str = "state-dir = \"state\"\n";
 
@@ -292,6 +294,7 @@ fn updates_of_both_versions_outlive_a_crash() {
         (of(INSIDE, "free.example"), of(OUTSIDE, "free.example")),
         (String::new(), "192.0.2.78".into())
     );
+    next_second();
     assert!(!update(at, "in.example", "add frozen.example 60 A 192.0.2.77"), "it is still frozen");
     server.ctl_json(&["zone", "thaw", "example@inside"]);
     assert!(update(at, "in.example", "add frozen.example 60 A 192.0.2.77"));

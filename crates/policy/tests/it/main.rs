@@ -1,6 +1,7 @@
-//! Tests of lists as operators write them, by the public interface.
+//! Tests of lists as operators write them, and of changes of rules, by the public interface.
 
 mod adguard;
+mod changes;
 mod naive;
 
 use std::net::IpAddr;

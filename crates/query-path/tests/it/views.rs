@@ -56,7 +56,7 @@ fn with_views(outside: &NamedZones, of_views: &[NamedZones; 2]) -> Worker<Zones>
         let own = changes(own.next().expect("a view"));
         Arc::new(catalog.over(&catalog, &catalog, [], own).expect("zones of one key"))
     });
-    worker(Zones { catalog, views: Some(Arc::new(views)), config: ZonesConfig::default() })
+    worker(Zones { catalog, views: Some(Arc::new(views)), access: None, config: ZonesConfig::default() })
 }
 
 /// A server with exactly these zones.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::{ListFormat, NameKeys, RuleBuilder, SourceId};
-use recursion::{BlockAnswer, BlockList, BlockLists, LocalConfig, PolicyConfig, RpzOptions};
+use recursion::{BlockAnswer, BlockList, LocalConfig, PolicyConfig, PolicyRules, RpzOptions};
 use resolver::LookupFailure;
 use transport::Transport;
 use wire::Ttl;
@@ -13,7 +13,7 @@ use wire::Ttl;
 use crate::support::{Ask, Upstream, World, ask, data, domain, record};
 
 /// Two lists that block, with different answers, and one that exempts.
-fn lists() -> Arc<BlockLists> {
+fn lists() -> Arc<PolicyRules> {
     let mut builder = RuleBuilder::new(NameKeys::new(testkit::key()));
     let mut lists = Vec::new();
     for (number, text, exempts, answer) in [
@@ -28,8 +28,8 @@ fn lists() -> Arc<BlockLists> {
 }
 
 /// The rules of these lists, without response policy zones.
-fn rules_of(builder: RuleBuilder, lists: Vec<BlockList>) -> BlockLists {
-    BlockLists::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
+fn rules_of(builder: RuleBuilder, lists: Vec<BlockList>) -> PolicyRules {
+    PolicyRules::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
 }
 
 fn listed(policy: &mut PolicyConfig) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use policy::{ListFormat, NameKeys, PolicyRecord, RpzAction, RpzReport, RuleBuilder, SourceId};
 use recursion::{
-    BlockAnswer, BlockList, BlockLists, PolicyConfig, PolicyZone, RewriteKind, RpzOptions, RpzOverride,
+    BlockAnswer, BlockList, PolicyConfig, PolicyRules, PolicyZone, RewriteKind, RpzOptions, RpzOverride,
 };
 use resolver::LookupFailure;
 use transport::Transport;
@@ -27,7 +27,7 @@ fn given<'t>(records: &'t [&'t str]) -> Rpz<'t> {
 }
 
 /// The rules of policy zones, in this order, and of a list behind them.
-fn rules(zones: &[Rpz<'_>], list: &str, options: RpzOptions) -> Arc<BlockLists> {
+fn rules(zones: &[Rpz<'_>], list: &str, options: RpzOptions) -> Arc<PolicyRules> {
     let mut builder = RuleBuilder::new(NameKeys::new(testkit::key()));
     let mut in_force = Vec::new();
     for (number, Rpz { records, instead }) in (0u8..).zip(zones) {
@@ -63,7 +63,7 @@ fn rules(zones: &[Rpz<'_>], list: &str, options: RpzOptions) -> Arc<BlockLists> 
     let source = SourceId(u8::try_from(zones.len()).expect("few"));
     builder.list(source, ListFormat::Auto, list.as_bytes(), false).expect("a list");
     let list = BlockList { name: "list".into(), answer: BlockAnswer::NoData, blocked: Arc::default() };
-    Arc::new(BlockLists::new(builder.build(), in_force, options, vec![list], Ttl::from_secs(60)))
+    Arc::new(PolicyRules::new(builder.build(), in_force, options, vec![list], Ttl::from_secs(60)))
 }
 
 /// A list that blocks no name of these tests.

@@ -40,7 +40,7 @@ pub(super) struct Assembled {
 /// Makes the parts of the server and connects them.
 pub(super) fn assemble(
     source: &ConfigSource,
-    Prepared { settings, zones: wanted }: Prepared,
+    Prepared { settings, zones: wanted, .. }: Prepared,
     logging: Logging,
     process: Process,
 ) -> Result<Assembled, StartFault> {

@@ -1,10 +1,12 @@
 //! `nomen serve`: opens sockets, gives up root, loads zones, answers, and shuts down in order. The order
 //! matters: sockets first, then privileges, then everything that reads untrusted data.
 //!
-//! `assemble` makes the parts and connects them; `trial` checks what a start needs of the system; `passed`
-//! finds the listener of each socket that systemd or the previous server passes.
+//! `assemble` makes the parts and connects them; `confinement` finds what the sandbox lets them read; `trial`
+//! checks what a start needs of the system; `passed` finds the listener of each socket that systemd or the
+//! previous server passes.
 
 mod assemble;
+pub mod confinement;
 mod passed;
 mod sockets;
 mod take_over;
@@ -108,12 +110,14 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     })?;
     let passed = passed_sockets(options, &prepared.settings)?;
     let stores_sockets = options.store_sockets && !passed.by_manager();
-    let sockets = Sockets::open(&prepared.settings, source.is_built_in(), passed);
+    let sockets = Sockets::open(&prepared, source.is_built_in(), passed);
     let sockets = sockets.map_err(|fault| outside(fault.to_string()))?;
     // Dropped at the end of this function, so that the last log lines are written.
     let (logging, _log_writers) =
         logging::start(&prepared.settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
+    threads::starter::Starter::begin()
+        .map_err(|e| outside(format!("cannot start the thread that starts others: {e}")))?;
     let inner_rules = warn_of(&prepared.settings, &prepared.zones, sockets.are_passed);
     let Assembled { mut zones, wanted, parts } = assemble(source, prepared, logging, process)?;
     let runtime = runtime()?;

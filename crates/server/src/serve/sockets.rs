@@ -9,12 +9,15 @@ use net::{BindError, Bound, Listener, ListenerConfig, XdpConfig};
 use socket2::{Domain, Protocol, Socket as Socket2, Type};
 use transport::Transport;
 
+use super::confinement::{self, ConfinementFault};
 use super::passed::PassedSockets;
-use crate::privileges::{self, PrivilegeFault, UserFault};
+use crate::config_source::Prepared;
+use crate::privileges::{self, UserFault};
 use config::Settings;
 use config::metrics::MetricsSection;
 use config::table::value::AddrPort;
 use control::socket::{Socket, SocketFault};
+use sandbox::PrivilegeFault;
 use telemetry::process::{UserIds, is_root};
 use zone_manager::zones::images;
 
@@ -40,6 +43,8 @@ pub(super) enum OpenFault {
     StaysRoot(PrivilegeFault),
     /// Capabilities cannot be given up.
     Privileges(PrivilegeFault),
+    /// The process does not get into its sandbox.
+    Sandbox(ConfinementFault),
 }
 
 impl fmt::Display for OpenFault {
@@ -67,6 +72,7 @@ impl fmt::Display for OpenFault {
                 write!(f, "refusing to run with privileges that cannot be given up: {fault}")
             }
             Self::Privileges(fault) => fault.fmt(f),
+            Self::Sandbox(fault) => fault.fmt(f),
         }
     }
 }
@@ -84,10 +90,11 @@ pub(super) struct Sockets {
 
 impl Sockets {
     pub(super) fn open(
-        settings: &Settings,
+        prepared: &Prepared,
         built_in: bool,
         mut passed: PassedSockets,
     ) -> Result<Self, OpenFault> {
+        let settings = &prepared.settings;
         raise_descriptor_limit();
         let wanted = &settings.server.privileges;
         let ids = match wanted.user.as_deref() {
@@ -100,6 +107,8 @@ impl Sockets {
         let control = bind_control(settings, built_in, ids, &mut notes)?;
         make_state_folder(settings, built_in, ids, &mut notes);
         give_up_privileges(ids, &mut notes)?;
+        let at = control.as_ref().map(|control| control.path.as_path());
+        notes.extend(confinement::enter(prepared, at).map_err(OpenFault::Sandbox)?);
         Ok(Self { dns, metrics, control, are_passed, notes })
     }
 }
@@ -313,17 +322,19 @@ fn bind_control(
 }
 
 fn give_up_privileges(ids: Option<UserIds>, notes: &mut Vec<String>) -> Result<(), OpenFault> {
+    // If it may not, work beside which queries are answered has a low priority instead.
+    threads::spare::allow_rest();
     match ids {
         Some(ids) if is_root() => privileges::become_user(ids).map_err(OpenFault::StaysRoot),
         Some(_) => {
             notes.push("`user` has no effect: nomen was not started as root".into());
-            privileges::lock_down().map_err(OpenFault::Privileges)
+            sandbox::capabilities::give_up().map_err(OpenFault::Privileges)
         }
         None if is_root() => {
             notes.push("running as root: set `user` in [server] so that root is given up".into());
             Ok(())
         }
-        None => privileges::lock_down().map_err(OpenFault::Privileges),
+        None => sandbox::capabilities::give_up().map_err(OpenFault::Privileges),
     }
 }
 

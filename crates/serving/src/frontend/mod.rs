@@ -2,11 +2,14 @@
 //! connects `net` and `query-path`.
 
 mod reply_counters;
+mod access_rules;
 mod server_cookies;
 mod workers;
 
+use std::fmt::Write;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -68,6 +71,8 @@ pub struct Frontend {
     listeners: Mutex<Vec<Running>>,
     /// Limits over all TCP connections.
     pub tcp_limits: TcpLimits,
+    /// Whether queries that made a worker panic are logged.
+    panic_messages: Arc<AtomicBool>,
     /// The query log's writer.
     pub query_logger: QueryLogger,
     /// What rules of policies block most.
@@ -78,6 +83,22 @@ pub struct Frontend {
     pub limits_top: LimitsTop,
     /// Copies of messages for a collector, if there is one.
     pub dnstap: Option<Arc<Dnstap>>,
+}
+
+/// Most bytes of a message in the log.
+const MOST_LOGGED: usize = 4096;
+
+/// Returns a message in the form of the log.
+fn hexadecimal(message: &[u8]) -> String {
+    let mut text = String::from(": ");
+    for byte in &message[..message.len().min(MOST_LOGGED)] {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    if message.len() > MOST_LOGGED {
+        let _ = write!(text, "… ({} bytes)", message.len());
+    }
+    text
 }
 
 /// Logs to both the query log and dnstap.
@@ -126,13 +147,16 @@ impl Frontend {
         let zones = Zones { config: settings.zones_config(), ..Zones::new(Arc::new(Catalog::new(key))) };
         let (_, per_client) = settings.server.tcp.limits();
         let connections = DescriptorShares::with_warning(settings).tcp;
+        let tcp_limits = TcpLimits::new(connections, per_client, &settings.server.tcp.times());
+        tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
         let cookies = ServerCookies::new(settings)?;
         let frontend = Frontend {
             engine: Arc::new(Engine::new(serving(zones), Sources::default(), EngineConfig::default())),
             cookies,
             accounts: Accounts::default(),
             listeners: Mutex::default(),
-            tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
+            tcp_limits,
+            panic_messages: Arc::new(AtomicBool::new(*settings.log.panic_messages)),
             query_logger: QueryLogger::start(query_file)?,
             policy_top: PolicyTop::default(),
             counters: ReplyCounters::new(settings)?,
@@ -181,10 +205,21 @@ impl Frontend {
     /// # Errors
     /// If the system refuses a thread; workers already started continue.
     pub fn serve(&self, bound: Vec<Bound>) -> Result<(), ServeError> {
-        let mut context = Context::default().on_fault(|fault| {
+        let panic_messages = Arc::clone(&self.panic_messages);
+        let mut context = Context::default().on_fault(move |fault| {
             // A query that makes a handler panic may be sent again, and shortages recur.
             let about = ("worker", &*fault.to_string());
-            match fault.kind {
+            match &fault.kind {
+                net::WorkerFaultKind::QueryPanicked(suspect) => {
+                    let message = if panic_messages.load(Relaxed) {
+                        hexadecimal(&suspect.message)
+                    } else {
+                        String::new()
+                    };
+                    // Clients choose their addresses and messages.
+                    let about = ("panic", "");
+                    log_repeated!(error, ERROR, about, "{fault}{message}; this is a bug in nomen");
+                }
                 net::WorkerFaultKind::Recovered => log_repeated!(info, INFO, about, "{fault}"),
                 net::WorkerFaultKind::Pin(_) | net::WorkerFaultKind::OutOfDescriptors(_) => {
                     log_repeated!(warn, WARN, about, "{fault}");
@@ -295,7 +330,9 @@ impl Adopt for Frontend {
         let (_, per_client) = settings.server.tcp.limits();
         let connections = DescriptorShares::with_warning(settings).tcp;
         self.tcp_limits.set(connections, per_client);
+        self.tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
         self.tcp_limits.set_times(&settings.server.tcp.times());
+        self.panic_messages.store(*settings.log.panic_messages, Relaxed);
         self.log_queries(*settings.log.queries);
         match self.policy_top.resize(settings.policy_top()) {
             Ok(log) => self.engine.set_rule_log(log),
@@ -304,5 +341,18 @@ impl Adopt for Frontend {
                 error!("what is blocked most is not counted: {}", wording::reason(&fault));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_in_the_log_have_a_bounded_length() {
+        assert_eq!(hexadecimal(&[0x00, 0x7f, 0xff]), ": 007fff");
+        assert_eq!(hexadecimal(&[1; MOST_LOGGED]).len(), 2 + 2 * MOST_LOGGED);
+        let long = hexadecimal(&[1; 65_535]);
+        assert_eq!(long, format!(": {}… (65535 bytes)", "01".repeat(MOST_LOGGED)));
     }
 }

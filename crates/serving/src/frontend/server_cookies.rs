@@ -10,6 +10,8 @@ use cookies::{CookieSecret, CookieSecrets};
 use query_path::EngineConfig;
 use threads::sync::lock;
 
+use super::access_rules::access_rules;
+
 /// Why a secret is not replaced.
 #[derive(Debug)]
 pub enum CookieFault {
@@ -70,7 +72,7 @@ impl ServerCookies {
             InUse::Configured(secrets) => Some(Arc::clone(secrets)),
             InUse::Random => Some(Arc::clone(&self.random)),
         };
-        EngineConfig { cookies, ..settings.engine_config() }
+        EngineConfig { cookies, access: access_rules(settings), ..settings.engine_config() }
     }
 
     /// Makes cookies with a new random secret.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use query_path::{Engine, QueryStats, Worker, WorkerState};
+use sandbox::kinds::{ThreadKind, confine};
 use transport::{HandlerFactory, WorkerContext};
 
 use super::Served;
@@ -40,6 +41,8 @@ impl HandlerFactory for Workers {
     type Handler = Worker<Served>;
 
     fn make(&self, worker_context: &WorkerContext) -> Worker<Served> {
+        // What is read from disk for an answer is read by other threads.
+        confine(ThreadKind::Network);
         let new = || {
             let account = Arc::new(WorkerState::new(worker_context.waker.clone()));
             lock(&self.all.0).push(Arc::clone(&account));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use fetch::DocumentStore;
 use policy::{ListReport, NameKeys, RuleBuilder, SourceId, line_of};
-use recursion::{BlockList, BlockLists};
+use recursion::{BlockList, PolicyRules};
 use tracing::{error, info, warn};
 use transport::unix_now;
 use wire::hash::HashKey;
@@ -85,7 +85,7 @@ pub(super) struct Loaded {
     selected: Selected,
     /// The addresses of hosts that groups name by their MAC addresses.
     addresses: MacAddresses,
-    in_force: Option<Arc<BlockLists>>,
+    in_force: Option<Arc<PolicyRules>>,
 }
 
 /// The settings that rules are compiled from.
@@ -120,7 +120,7 @@ pub(super) enum NewTexts<'t> {
 pub type RefreshedLists = BTreeMap<String, Result<bool, String>>;
 
 /// The version in force of a list: what is known about it, the rules of all lists, and its number there.
-pub(super) type InForce<'l> = (&'l ReadList, &'l BlockLists, SourceId);
+pub(super) type InForce<'l> = (&'l ReadList, &'l PolicyRules, SourceId);
 
 impl Lists {
     /// No lists yet; `key` is the hash key of query names. Lists with a URL are stored in the state folder.
@@ -142,7 +142,7 @@ impl Lists {
 
     /// Reads the lists of a configuration, as far as they have changed, and compiles them with the response
     /// policy zones. Returns `None` if there are no rules.
-    pub(super) fn load(&self, config: &RulesConfig, versions: Versions) -> Option<Arc<BlockLists>> {
+    pub(super) fn load(&self, config: &RulesConfig, versions: Versions) -> Option<Arc<PolicyRules>> {
         // Nothing waits for the disk: the lock is held to copy and to replace what is known.
         let loaded = lock(&self.loaded).clone();
         let same = |(old, new): (&ReadList, &ListConfig)| {
@@ -152,34 +152,33 @@ impl Lists {
             };
             old.status.config == *new && is_unchanged
         };
-        if loaded.config == *config
-            && loaded.has_same_zones(&versions)
-            && loaded.lists.iter().zip(&config.lists.lists).all(same)
-        {
-            return loaded.in_force;
+        if loaded.config == *config && loaded.lists.iter().zip(&config.lists.lists).all(same) {
+            return self.renew(versions);
         }
         let compile = || self.compile(&loaded, config, &NewTexts::Changed, &versions);
         // The start waits for the rules, and no query does.
         let is_first = loaded.in_force.is_none();
-        self.replace(if is_first { compile() } else { spare(CpuShare::Tenth, compile) })
+        self.replace(if is_first { compile() } else { spare(CpuShare::Rest, compile) })
     }
 
-    fn replace(&self, loaded: Loaded) -> Option<Arc<BlockLists>> {
+    fn replace(&self, loaded: Loaded) -> Option<Arc<PolicyRules>> {
         let in_force = loaded.in_force.clone();
         *lock(&self.loaded) = loaded;
         in_force
     }
 
-    /// Returns the rules for these versions of response policy zones and the present time: compiled again if
-    /// versions have changed, with other groups if other sources count for any. Reads no list.
-    pub(super) fn renew(&self, versions: Versions) -> Option<Arc<BlockLists>> {
+    /// Returns the rules for these versions of response policy zones and the present time: with the changes
+    /// of the versions, or compiled again if these are many, and with other groups if other sources count
+    /// for any. Reads no list.
+    pub(super) fn renew(&self, versions: Versions) -> Option<Arc<PolicyRules>> {
         let old = lock(&self.loaded).clone();
         if !old.has_same_zones(&versions) {
             let none = NewTexts::Of(&BTreeMap::new());
             let compile = || self.compile(&old, &old.config, &none, &versions);
+            let change = || self.changed(&old, &versions).unwrap_or_else(compile);
             // The start waits for the rules.
             let is_first = old.versions.is_empty();
-            return self.replace(if is_first { compile() } else { spare(CpuShare::Tenth, compile) });
+            return self.replace(if is_first { compile() } else { spare(CpuShare::Rest, change) });
         }
         let selected = self.selected(&old.config);
         let addresses = groups::addresses(&old.config.groups, &old.addresses);
@@ -190,6 +189,18 @@ impl Lists {
             Arc::new(rules.with_groups(groups::compiled(&old.config.groups, &selected, &addresses)))
         });
         self.replace(Loaded { selected, addresses, in_force, ..old })
+    }
+
+    /// Returns the same lists with the changes of response policy zones; `None` if all rules are to be
+    /// compiled.
+    fn changed(&self, old: &Loaded, versions: &Versions) -> Option<Loaded> {
+        let rules = old.in_force.as_deref()?;
+        let (zones, rules) = policy_zones::change(rules, &old.zones, &old.config, (&old.versions, versions))?;
+        let selected = self.selected(&old.config);
+        let addresses = groups::addresses(&old.config.groups, &old.addresses);
+        let groups = groups::compiled(&old.config.groups, &selected, &addresses);
+        let in_force = Some(Arc::new(rules.with_groups(groups)));
+        Some(Loaded { zones, versions: versions.clone(), selected, addresses, in_force, ..old.clone() })
     }
 
     /// Returns what counts for each group now.
@@ -242,7 +253,7 @@ impl Lists {
     pub(super) fn take(&self, texts: &BTreeMap<String, Option<FetchedText>>) -> RefreshedLists {
         let old = lock(&self.loaded).clone();
         let compile = || self.compile(&old, &old.config, &NewTexts::Of(texts), &old.versions);
-        let new = spare(CpuShare::Tenth, compile);
+        let new = spare(CpuShare::Rest, compile);
         let both = old.lists.iter().zip(&new.lists);
         let named = both.filter(|(old, _)| texts.contains_key(&old.status.config.name));
         let outcome = |(old, new): (&ReadList, &ReadList)| {
@@ -319,7 +330,7 @@ impl Lists {
         }
         let selected = self.selected(config);
         let addresses = groups::addresses(&config.groups, &old.addresses);
-        let rules = BlockLists::new(rules, zones_in_force, config.zones.options, in_force, config.lists.ttl);
+        let rules = PolicyRules::new(rules, zones_in_force, config.zones.options, in_force, config.lists.ttl);
         let rules = rules.with_groups(groups::compiled(&config.groups, &selected, &addresses));
         let in_force = has_rules.then(|| Arc::new(rules));
         let versions = versions.clone();
@@ -328,7 +339,7 @@ impl Lists {
 
     /// Returns what is known about each response policy zone, with the zones in force, which have the numbers
     /// of queries.
-    pub fn zones(&self) -> (Vec<PolicyZoneStatus>, Option<Arc<BlockLists>>) {
+    pub fn zones(&self) -> (Vec<PolicyZoneStatus>, Option<Arc<PolicyRules>>) {
         let loaded = lock(&self.loaded);
         (loaded.zones.clone(), loaded.in_force.clone())
     }
@@ -336,7 +347,7 @@ impl Lists {
     /// Returns what is known about each list, with the number of queries that it blocked.
     pub fn status(&self) -> Vec<(ListStatus, u64)> {
         let loaded = lock(&self.loaded);
-        let lists = loaded.in_force.as_deref().map_or(&[][..], BlockLists::lists);
+        let lists = loaded.in_force.as_deref().map_or(&[][..], PolicyRules::lists);
         let counts = lists.iter().map(|list| list.blocked.get());
         loaded.lists.iter().map(|list| list.status.clone()).zip(counts).collect()
     }
@@ -348,7 +359,7 @@ impl Lists {
     }
 
     /// Returns the lists in force.
-    pub fn in_force(&self) -> Option<Arc<BlockLists>> {
+    pub fn in_force(&self) -> Option<Arc<PolicyRules>> {
         lock(&self.loaded).in_force.clone()
     }
 

@@ -43,11 +43,12 @@ use std::time::{Duration, Instant};
 use cache::Cache;
 use net::{Outgoing, OutgoingConfig, OutgoingCounts};
 use query_path::Engine;
-use recursion::{BlockLists, Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
+use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, PolicyRules, Service, Validations, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
     Resolver, ResolverRequest,
 };
+use sandbox::kinds::{ThreadKind, confine};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tracing::{error, info, warn};
 use validator::TrustPoints;
@@ -122,7 +123,7 @@ pub struct Recursive {
     /// The versions of response policy zones.
     policy_zones: Arc<PolicyZones>,
     /// Rules that are no longer in force, until no worker uses them.
-    retired: Mutex<Vec<Arc<BlockLists>>>,
+    retired: Mutex<Vec<Arc<PolicyRules>>>,
     /// The thread that puts new versions of response policy zones into force.
     policy_thread: Mutex<Option<JoinHandle<()>>>,
     /// The zones served here, for resolving names that they delegate.
@@ -228,7 +229,8 @@ impl Recursive {
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let resolver = Resolver::new(decided.forward.clone(), service.completion(), ChaCha::new(seed));
         let forward = resolver.stats();
-        let config = OutgoingConfig { queue, links, by_workers: true };
+        let on_start = || confine(ThreadKind::Network);
+        let config = OutgoingConfig { queue, links, by_workers: true, on_start };
         let outgoing = Outgoing::start("forward", Tapped::new(resolver, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
@@ -309,7 +311,7 @@ impl Recursive {
     }
 
     /// Puts rules into force, and changes nothing else. The caller has locked out other changes of them.
-    fn put_rules(&self, rules: Option<Arc<BlockLists>>) {
+    fn put_rules(&self, rules: Option<Arc<PolicyRules>>) {
         let mut decided = lock(&self.decided);
         let same = match (&rules, &decided.policy.lists) {
             (Some(new), Some(old)) => Arc::ptr_eq(new, old),
@@ -336,7 +338,7 @@ impl Recursive {
     }
 
     /// Keeps rules that are no longer in force until no worker uses them, so that none has to free them.
-    fn retire(&self, rules: Option<Arc<BlockLists>>) {
+    fn retire(&self, rules: Option<Arc<PolicyRules>>) {
         lock(&self.retired).extend(rules);
     }
 
@@ -612,6 +614,7 @@ fn preallocate(service: &Arc<Service>) -> io::Result<()> {
 /// Runs a validation thread. A panic, which would be a bug in nomen, costs the clients that wait at that
 /// time.
 fn validate(validations: &Validations) {
+    confine(ThreadKind::Network);
     while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
         validations.reset();
         let about = ("validating", "");

@@ -10,7 +10,7 @@ use resolver::ServedZones;
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, MAX_MESSAGE};
 use wire::{Class, Header, LowerName, LowerNameBuf, Name, Type};
-use zone::catalog::Catalog;
+use zone::catalog::{Catalog, ZoneEntry};
 
 use crate::frontend::Served;
 
@@ -55,8 +55,8 @@ pub(super) fn respond(
         return false;
     }
     let hashing = HashingLimit::at(Instant::now());
-    let (qname, max_chain, resolves) = (&qname, MAX_CHAIN, &|| false);
-    let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, max_chain, hashing };
+    let (qname, max_chain, resolves, may_enter) = (&qname, MAX_CHAIN, &|| false, &|_: &ZoneEntry| true);
+    let ask = Ask { name, qname, qtype, dnssec_ok, catalog, key, resolves, may_enter, max_chain, hashing };
     let answered = answer(&ask, &location, &mut b, &mut Scratch::new()).is_ok() && !b.header().truncated();
     let len = b.finish();
     message.truncate(len);

@@ -1,19 +1,21 @@
-//! Response policy zones: their versions, as the zone manager passes them on, and the rules in them.
+//! Response policy zones: their versions, as the zone manager passes them on, and the rules in them: of whole
+//! zones, and by the differences of versions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use policy::{RpzReport, RuleBuilder, SourceId};
-use recursion::{BlockLists, PolicyZone, RewriteCounts, RpzOverride};
-use tracing::{info, warn};
+use policy::{ChangedOwner, RpzReport, RuleBuilder, RuleChanges, SourceId};
+use recursion::{PolicyRules, PolicyZone, RewriteCounts, RpzOverride};
+use tracing::{debug, info, warn};
 use wire::edns::ErrorInfo;
-use wire::{NameBuf, Serial, Ttl, Type, ZoneName};
+use wire::{LowerName, NameBuf, Serial, Ttl, Type, ZoneName};
 use zone::Zone;
 use zone::catalog::Change;
+use zone::store::{changed_owners, diff_within};
 
 use super::lists::RulesConfig;
-use config::policy_zones::{PolicyZoneConfig, each_owner};
+use config::policy_zones::{OwnerData, PolicyZoneConfig, each_owner};
 use threads::sync::lock;
 
 /// Versions of zones by their names.
@@ -144,14 +146,14 @@ const SAFE_SEARCH_TTL: Ttl = Ttl::from_secs(300);
 pub(super) fn compile(
     builder: &mut RuleBuilder,
     sources: &mut impl Iterator<Item = SourceId>,
-    (old, rules): (&[PolicyZoneStatus], Option<&BlockLists>),
+    (old, rules): (&[PolicyZoneStatus], Option<&PolicyRules>),
     config: &RulesConfig,
     versions: &Versions,
 ) -> (Vec<PolicyZoneStatus>, Vec<PolicyZone>) {
     let (mut all, mut in_force) = (Vec::new(), Vec::new());
     // A zone that stays goes on counting.
     let counts = |name: &NameBuf| {
-        let before = rules.into_iter().flat_map(BlockLists::zones).find(|zone| zone.name == *name);
+        let before = rules.into_iter().flat_map(PolicyRules::zones).find(|zone| zone.name == *name);
         before.map(|zone| Arc::clone(&zone.counts)).unwrap_or_default()
     };
     // The zones come first in the pairs: at their end no source is taken.
@@ -186,16 +188,117 @@ fn add(
     if let Some(zone) = version {
         read(builder, source, zone, &mut report);
     }
+    let serial = version.map(|zone| zone.serial());
+    (in_force(config, version, counts), PolicyZoneStatus { config: config.clone(), serial, report })
+}
+
+/// Returns a zone as it comes into force.
+fn in_force(
+    config: &PolicyZoneConfig,
+    version: Option<&Arc<Zone>>,
+    counts: Arc<RewriteCounts>,
+) -> PolicyZone {
     let soa = version.filter(|_| config.add_soa).and_then(|zone| soa(zone));
     let PolicyZoneConfig { name, instead, max_ttl, info, .. } = config.clone();
-    let in_force = PolicyZone { name, instead, max_ttl, soa, info, counts };
-    let serial = version.map(|zone| zone.serial());
-    (in_force, PolicyZoneStatus { config: config.clone(), serial, report })
+    PolicyZone { name, instead, max_ttl, soa, info, counts }
 }
 
 fn read(builder: &mut RuleBuilder, source: SourceId, zone: &Zone, report: &mut RpzReport) {
     let apex = zone.apex();
     each_owner(zone, |owner, records| builder.rpz(source, apex, owner, records, report));
+}
+
+/// Two versions without a common base, as after the fold of a zone, are compared as a whole if all rules
+/// are as many times more as this, ...
+const MUCH_MORE: usize = 16;
+/// ... or if both have no more nodes than these, which takes less than a millisecond.
+const FEW_NODES: u64 = 4096;
+
+/// Changes rules by the differences of zones from their versions before. Returns `None` if all rules are to
+/// be compiled: versions cannot be compared with little work, or too much has changed.
+pub(super) fn change(
+    rules: &PolicyRules,
+    old: &[PolicyZoneStatus],
+    config: &RulesConfig,
+    (before, after): (&Versions, &Versions),
+) -> Option<(Vec<PolicyZoneStatus>, PolicyRules)> {
+    let began = Instant::now();
+    let mut changes = RuleChanges::new(rules.rules());
+    let (mut all, mut zones, mut count) = (Vec::new(), Vec::new(), 0);
+    let mut sources = (0..=u8::MAX).map(SourceId);
+    for (at, (status, zone)) in old.iter().zip(rules.zones()).enumerate() {
+        let source = sources.next()?;
+        let name = ZoneName::from(&zone.name);
+        // Safe search comes after the zones, and does not change.
+        let version = |of: &Versions| of.get(&name).filter(|_| at < config.zones.zones.len()).map(Arc::clone);
+        let (mut status, versions) = (status.clone(), (version(before), version(after)));
+        let PolicyZone { name, instead, max_ttl, soa, info, counts } = zone;
+        let (max_ttl, counts) = (*max_ttl, Arc::clone(counts));
+        match versions {
+            (Some(old), Some(new)) if !Arc::ptr_eq(&old, &new) => {
+                let owners = differing_owners(&old, &new, rules.rules().len(), changes.room())?;
+                count += owners.len();
+                for owner in owners {
+                    change_owner(&mut changes, source, (&old, &new), &owner, &mut status.report)?;
+                }
+                status.serial = Some(new.serial());
+                zones.push(in_force(&status.config, Some(&new), counts));
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                let (instead, soa, info) = (*instead, soa.clone(), *info);
+                zones.push(PolicyZone { name: *name, instead, max_ttl, soa, info, counts });
+            }
+            _ => return None,
+        }
+        all.push(status);
+    }
+    let changed = changes.finish().inspect_err(|reason| debug!("all rules are compiled: {reason:?}")).ok()?;
+    all.iter().zip(old).for_each(|(new, old)| note(new, Some(old)));
+    let (names, overlaid) = (changed.len(), changed.overlaid());
+    let milliseconds = began.elapsed().as_millis() as u64;
+    // A fold of a zone makes another version with the same records.
+    if count > 0 {
+        info!(owners = count, names, overlaid, milliseconds, "policy rules are changed");
+    }
+    Some((all, rules.changed(changed, zones)))
+}
+
+/// Returns the owners that differ between two versions of a zone, and maybe others; `None` if there are too
+/// many, or they are not found with little work.
+fn differing_owners(old: &Zone, new: &Zone, rules: usize, most: usize) -> Option<Vec<NameBuf>> {
+    if let Some(owners) = changed_owners(old, new, most) {
+        return Some(owners);
+    }
+    let nodes = old.node_count() + new.node_count();
+    if nodes > FEW_NODES.max((rules / MUCH_MORE) as u64) {
+        return None;
+    }
+    let change = diff_within(old, new, most)?;
+    let records = change.removed.iter().chain(change.added.iter());
+    let owners: BTreeSet<NameBuf> = records.map(|record| record.owner.to_lower().into()).collect();
+    Some(owners.into_iter().collect())
+}
+
+/// Changes the rule of an owner; `None` if that cannot be done.
+fn change_owner(
+    changes: &mut RuleChanges<'_>,
+    source: SourceId,
+    (old, new): (&Zone, &Zone),
+    owner: &NameBuf,
+    report: &mut RpzReport,
+) -> Option<()> {
+    let (mut before, mut after) = (OwnerData::default(), OwnerData::default());
+    before.read(old.find_name(owner.as_name()));
+    after.read(new.find_name(owner.as_name()));
+    let (before, after) = (before.records(), after.records());
+    if before == after {
+        return Some(());
+    }
+    let lower = owner.as_name().to_lower();
+    let owner: LowerName<'_> = lower.as_lower();
+    let changed =
+        changes.rpz(source, new.apex(), ChangedOwner { owner, before: &before, after: &after }, report);
+    changed.inspect_err(|reason| debug!("all rules are compiled: {owner}: {reason:?}")).ok()
 }
 
 /// Returns TTL and data of a zone's SOA record.

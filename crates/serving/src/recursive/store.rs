@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use cache::{LoadFault, Restored};
 use recursion::Service;
+use sandbox::kinds::{ThreadKind, confine};
 use tracing::{info, warn};
 use transport::unix_now;
 use zone::regular;
@@ -37,7 +38,10 @@ impl CacheFile {
     pub fn start(path: PathBuf, every: Duration, service: &Arc<Service>) -> io::Result<CacheFile> {
         let (stop, stopped) = channel();
         let (service, file) = (Arc::clone(service), path.clone());
-        let keep = move || keep(&file, every, &service, &stopped);
+        let keep = move || {
+            confine(ThreadKind::Files);
+            keep(&file, every, &service, &stopped);
+        };
         let thread = std::thread::Builder::new().name("cache-file".into()).spawn(keep)?;
         Ok(CacheFile { path, stop: Mutex::new(Some((stop, thread))) })
     }

@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use wire::text::Base64;
 use wire::{LowerName, LowerNameBuf, Name};
+
+use super::FUDGE;
 
 /// The MAC algorithm (RFC 8945 §6). HMAC-MD5 and GSS-TSIG are not supported: a request with them gets BADKEY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +121,8 @@ pub struct TsigKey {
     algorithm: TsigAlgorithm,
     /// Bytes of the MACs sent, and fewest bytes of those accepted.
     mac_len: usize,
+    /// Seconds that the clocks of both sides may differ.
+    fudge: u16,
     secret: hmac::Key,
 }
 
@@ -128,7 +133,7 @@ impl TsigKey {
             return Err(TsigKeyError::NoSecret);
         }
         let secret = hmac::Key::new(algorithm.hmac(), secret);
-        Ok(TsigKey { name: name.to_lower(), algorithm, mac_len: algorithm.mac_len(), secret })
+        Ok(TsigKey { name: name.to_lower(), algorithm, mac_len: algorithm.mac_len(), fudge: FUDGE, secret })
     }
 
     /// Creates a key from a base64 secret, as in key files and configurations; white space is ignored.
@@ -156,6 +161,12 @@ impl TsigKey {
         }
     }
 
+    /// Sets how many seconds the clocks of both sides may differ: as written into messages, and the most that
+    /// is accepted, whatever a received message says. [`FUDGE`] unless set.
+    pub fn with_fudge(self, fudge: u16) -> TsigKey {
+        TsigKey { fudge, ..self }
+    }
+
     /// Its name, in lower case.
     pub fn name(&self) -> LowerName<'_> {
         self.name.as_lower()
@@ -169,6 +180,17 @@ impl TsigKey {
     /// Bytes of the MACs that it creates, and the fewest that it accepts.
     pub fn mac_len(&self) -> usize {
         self.mac_len
+    }
+
+    /// Seconds that the clocks of both sides may differ.
+    pub fn fudge(&self) -> u16 {
+        self.fudge
+    }
+
+    /// Seconds that a received message with this fudge may be away from the time here: the sender's fudge,
+    /// but no more than this side's. Otherwise a sender chooses for how long its message can be repeated.
+    pub(super) fn fudge_of(&self, received: u16) -> Duration {
+        Duration::from_secs(self.fudge.min(received).into())
     }
 
     pub(super) fn secret(&self) -> &hmac::Key {

@@ -33,11 +33,11 @@ use wire::message::{Malformed, Offset, Parser};
 
 pub use key::{DuplicateKey, TsigAlgorithm, TsigKey, TsigKeyError, TsigKeys};
 pub use keyfile::{KeyFileFault, KeyFileFaultKind, read_keys};
-pub use request::{TsigError, TsigRefusal, Verified, verify};
+pub use request::{SignedId, TsigError, TsigRefusal, Verified, verify};
 pub use response::{ResponseSigner, sign_request};
 pub use verifier::{ResponseError, ResponseVerifier};
 
-/// Seconds that the clocks of both sides may differ, as written into messages (RFC 8945 §10 recommends 300).
+/// Seconds that the clocks of both sides may differ, unless set for a key (RFC 8945 §10 recommends 300).
 pub const FUDGE: u16 = 300;
 /// Most consecutive messages of a response without a signature (RFC 8945 §5.3.1).
 pub const MOST_UNSIGNED: u32 = 99;

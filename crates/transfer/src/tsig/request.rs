@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use wire::message::{Full, Offset};
 use wire::{LowerNameBuf, Rcode, UnixTime};
@@ -18,12 +17,55 @@ use super::response::{ResponseSigner, Stamp};
 pub struct Verified {
     key: Arc<TsigKey>,
     mac: Mac,
+    signed: UnixTime,
+    /// As in the request.
+    fudge: u16,
 }
+
+/// What tells a signed request from every other one: the start of its MAC.
+///
+/// The MAC covers the whole message and the name of the key. It does not cover the ID of the message, which a
+/// server that forwards it may change, nor the letter case of the names of key and algorithm; and a MAC can
+/// be cut down to the length that its key takes. The same request in any of these forms has the same ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SignedId(pub [u8; 16]);
 
 impl Verified {
     /// The key that signed it.
     pub fn key(&self) -> &Arc<TsigKey> {
         &self.key
+    }
+
+    /// What tells the request from others.
+    pub fn id(&self) -> SignedId {
+        let mac = self.mac.as_bytes();
+        // What is beyond the length that the key takes may have been cut off.
+        let len = mac.len().min(self.key.mac_len()).min(16);
+        let mut id = SignedId([0; 16]);
+        id.0[..len].copy_from_slice(&mac[..len]);
+        id
+    }
+
+    /// When it was signed, by the clock of the client.
+    pub fn signed_at(&self) -> UnixTime {
+        self.signed
+    }
+
+    /// The last second in which it is accepted.
+    pub fn valid_until(&self) -> UnixTime {
+        self.signed.saturating_add(self.key.fudge_of(self.fudge))
+    }
+
+    /// Returns the refusal of the request for its time, although that is within the fudge.
+    pub fn bad_time(&self) -> TsigRefusal {
+        TsigRefusal {
+            error: TsigRcode::BADTIME,
+            owner: self.key.name().to_buf(),
+            algorithm: self.key.algorithm().wire_name().to_buf(),
+            time: self.signed,
+            fudge: self.fudge,
+            signer: Some(self.signer()),
+        }
     }
 
     /// Returns the signer for the response; it must sign the messages in their order.
@@ -151,8 +193,9 @@ pub fn verify(request: &[u8], at: Offset, keys: &TsigKeys, now: UnixTime) -> Res
     if !digest.ends_in(record.mac) {
         return Err(refused(TsigRcode::BADSIG, None));
     }
-    let verified = Verified { key: key.clone(), mac: Mac::of(record.mac, len) };
-    if record.time.abs_diff(now) > Duration::from_secs(record.fudge.into()) {
+    let (signed, fudge) = (record.time, record.fudge);
+    let verified = Verified { key: key.clone(), mac: Mac::of(record.mac, len), signed, fudge };
+    if signed.abs_diff(now) > key.fudge_of(fudge) {
         return Err(refused(TsigRcode::BADTIME, Some(verified.signer())));
     }
     if len < key.mac_len() {

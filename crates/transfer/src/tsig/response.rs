@@ -5,11 +5,11 @@ use std::sync::Arc;
 use wire::UnixTime;
 use wire::message::{Full, MAX_MESSAGE};
 
+use super::TsigRcode;
 use super::digest::{Digest, Mac, Variables};
 use super::key::TsigKey;
 use super::record::{NewTsig, record_len};
 use super::verifier::ResponseVerifier;
-use super::{FUDGE, TsigRcode};
 
 /// The signed fields beside the key.
 pub(super) struct Stamp<'a> {
@@ -21,8 +21,8 @@ pub(super) struct Stamp<'a> {
 }
 
 impl Stamp<'_> {
-    fn at(time: UnixTime) -> Stamp<'static> {
-        Stamp { time, fudge: FUDGE, error: TsigRcode::NOERROR, other: &[] }
+    fn at(time: UnixTime, fudge: u16) -> Stamp<'static> {
+        Stamp { time, fudge, error: TsigRcode::NOERROR, other: &[] }
     }
 }
 
@@ -55,7 +55,7 @@ impl ResponseSigner {
     /// Appends the TSIG record to the next message, the `len` bytes at the start of `buf`, and returns its
     /// new length. On [`Full`] message and signer are unchanged.
     pub fn sign(&mut self, buf: &mut [u8], len: usize, now: UnixTime) -> Result<usize, Full> {
-        self.sign_with(buf, len, Stamp::at(now))
+        self.sign_with(buf, len, Stamp::at(now, self.key.fudge()))
     }
 
     pub(super) fn sign_with(&mut self, buf: &mut [u8], len: usize, stamp: Stamp<'_>) -> Result<usize, Full> {

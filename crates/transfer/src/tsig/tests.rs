@@ -227,6 +227,70 @@ fn a_time_beyond_the_fudge_is_badtime_and_signed() {
     }
 }
 
+/// A client that chooses a fudge of 18 hours gets what the key accepts; one that chooses less gets that.
+#[test]
+fn the_fudge_is_the_smaller_one_of_client_and_server() {
+    let of = |fudge| Arc::new(key_with(TsigAlgorithm::HmacSha256).with_fudge(fudge));
+    let keys_of = |fudge| TsigKeys::new([TsigKey::clone(&of(fudge))]).expect("one");
+    for (client, server, seconds) in
+        [(u16::MAX, 300, 300), (300, 20, 20), (20, 300, 20), (u16::MAX, 3600, 3600)]
+    {
+        let (message, mut verifier) = request_with(&of(client), NOW);
+        let read = record::TsigRecord::read(&message, at(&message)).expect("a record");
+        assert_eq!(read.fudge, client, "it is what the key says");
+        let last = NOW.saturating_add(Duration::from_secs(seconds));
+        let good = check(&message, &keys_of(server), last).expect("within the fudge");
+        assert_eq!((good.signed_at(), good.valid_until()), (NOW, last));
+        let after = last.saturating_add(Duration::from_secs(1));
+        let (error, reply) = refusal(&message, &keys_of(server), after);
+        assert_eq!(error, TsigRcode::BADTIME);
+        // The client accepts the error as authentic, whatever its own clock says.
+        let refused = ResponseError::Refused { error, authentic: true, server_time: Some(after) };
+        assert_eq!(verifier.message(&reply, Some(at(&reply)), NOW), Err(refused));
+        // Responses are bounded as well: `client` is the server here.
+        let (message, mut verifier) = request_with(&of(server), NOW);
+        let mut signer = check(&message, &keys_of(client), NOW).expect("good").signer();
+        let reply = signed(&mut signer, &response(Rcode::NOERROR), NOW);
+        assert_eq!(verifier.message(&reply, Some(at(&reply)), after), Err(ResponseError::BadTime(NOW)));
+    }
+}
+
+/// All forms of a request that another party can make without the key are the same request.
+#[test]
+fn a_request_is_the_same_one_in_every_form_that_verifies() {
+    let cut = key_with(TsigAlgorithm::HmacSha256).truncated_to(128).expect("128 bits");
+    let keys = TsigKeys::new([cut]).expect("one");
+    let (message, _) = request();
+    let id = check(&message, &keys, NOW).expect("good").id();
+    for len in 16..=32 {
+        let shorter = with_mac(&message, |mac| mac[..len].to_vec());
+        assert_eq!(check(&shorter, &keys, NOW).expect("good").id(), id, "{len}");
+    }
+    let mut other_id = message.clone();
+    other_id[..2].copy_from_slice(&[0xbe, 0xef]);
+    assert_eq!(check(&other_id, &keys, NOW).expect("good").id(), id);
+    let mut other_case = message.clone();
+    let owner = at(&message).index() + 1;
+    other_case[owner].make_ascii_uppercase();
+    assert_ne!(other_case, message);
+    assert_eq!(check(&other_case, &keys, NOW).expect("good").id(), id);
+    // Another time makes another request, also where nothing else differs.
+    let (later, _) = request_with(&key(), NOW.saturating_add(Duration::from_secs(1)));
+    assert_ne!(check(&later, &keys, NOW).expect("good").id(), id);
+}
+
+#[test]
+fn a_request_can_be_refused_for_its_time_within_the_fudge() {
+    let (message, mut verifier) = request();
+    let refusal = check(&message, &keys(), NOW).expect("good").bad_time();
+    let plain = response(Rcode::NOTAUTH);
+    let (reply, ()) = extended(&plain, |buf, len| (refusal.append(buf, len, NOW).expect("room"), ()));
+    assert_eq!(reply.len() - plain.len(), refusal.reserve());
+    let refused =
+        ResponseError::Refused { error: TsigRcode::BADTIME, authentic: true, server_time: Some(NOW) };
+    assert_eq!(verifier.message(&reply, Some(at(&reply)), NOW), Err(refused));
+}
+
 /// Replaces the MAC in `message`.
 fn with_mac(message: &[u8], change: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let tsig_at = at(message);

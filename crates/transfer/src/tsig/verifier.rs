@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use wire::UnixTime;
 use wire::message::Offset;
@@ -123,7 +122,7 @@ impl ResponseVerifier {
             });
             return Err(ResponseError::Refused { error: record.error, authentic: true, server_time });
         }
-        if record.time.abs_diff(now) > Duration::from_secs(record.fudge.into()) {
+        if record.time.abs_diff(now) > self.key.fudge_of(record.fudge) {
             return Err(ResponseError::BadTime(record.time));
         }
         if len < self.key.mac_len() {

@@ -21,6 +21,7 @@
 //! | `damage` | unusable journals, and the versions that operators accept in their place |
 //! | `files` | writing the zone files of zones that change |
 //! | `notes` | state of zones that is kept from one run to the next |
+//! | `signed` | signed requests that were decided, so that none is executed twice |
 //! | `counts` | counters and states for operators |
 //!
 //! The thread claims a zone once to get the version in service; from then on only the thread changes the
@@ -35,11 +36,13 @@ mod group;
 mod notes;
 mod queue;
 mod serials;
+mod signed;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod transactions;
 mod worker;
 
+use sandbox::kinds::{ThreadKind, confine};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
@@ -54,8 +57,9 @@ use telemetry::audit::RefusalLog;
 
 use arc_swap::ArcSwap;
 use journal::{Disk, HeldStores, History, RealDisk, StoreFault, StoreFolders, StoreSize};
-use query_path::{Asked, Engine, Refusal, Responders, Source, SourceReply};
-use tracing::{error, info, warn};
+use query_path::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
+use tracing::{debug, error, info, warn};
+use transport::unix_now;
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
@@ -81,6 +85,8 @@ pub use group::{TakeEnd, TakeFault, TakenFile, TakenStep};
 use notes::Notes;
 use queue::Entry;
 use serving::frontend::Served;
+pub use signed::RepeatedCounts;
+use signed::{Admitted, DecidedOnce, SignedRequests, respond};
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
 use threads::sync::lock;
@@ -171,6 +177,9 @@ pub struct Changes {
     bounds: ArcSwap<TransactionBounds>,
     /// Journals whose zone cannot be read from them.
     unclear: UnclearFiles,
+    signed: Arc<SignedRequests>,
+    /// The state folder.
+    state: PathBuf,
     shared: Arc<Shared>,
 }
 
@@ -272,6 +281,7 @@ impl Changes {
     ) -> Result<Arc<Changes>, ChangesFault> {
         // If this fails, `open_folder` reports why.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
+        let is_first = !Self::are_in(state);
         let (folders, held) = open_folders(Arc::new(RealDisk), state).map_err(ChangesFault::Folder)?;
         let (stored, unclear) = (held.zones.into_iter().collect(), UnclearFiles(held.unclear));
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
@@ -284,7 +294,12 @@ impl Changes {
         thread("changes").spawn(move || worker.work()).map_err(ChangesFault::Thread)?;
         let files = ZoneFiles { shared: Arc::clone(&shared), orders: orders.clone() };
         let writer = files.clone();
-        thread("zone-files").spawn(move || writer.work()).map_err(ChangesFault::Thread)?;
+        thread("zone-files")
+            .spawn(move || {
+                confine(ThreadKind::Files);
+                writer.work();
+            })
+            .map_err(ChangesFault::Thread)?;
         let changes = Arc::new(Changes {
             engine: Arc::downgrade(engine),
             stores,
@@ -295,6 +310,8 @@ impl Changes {
             transactions: Arc::default(),
             bounds: ArcSwap::from_pointee(bounds_of(settings)),
             unclear,
+            signed: Arc::new(SignedRequests::open(state, is_first, unix_now())),
+            state: state.to_owned(),
             shared,
         });
         changes.adopt(settings);
@@ -564,6 +581,7 @@ impl Changes {
         let _ = self.orders.send(Order::Stop(reply));
         // A disk may take longer; what is not stored by then is not acknowledged.
         let _ = replied.recv_timeout(THREAD_REPLY_TIMEOUT);
+        self.signed.save(&self.state);
     }
 
     /// Returns the serial number of a zone in service.
@@ -594,7 +612,74 @@ impl Changes {
             refused("no rule of `allow-update` or `update-policy` names the client");
             return Err(Refusal::PROHIBITED);
         }
-        if self.is_frozen(&apex) {
+        let (once, responders) = match self.first_of(asked, responders, refused)? {
+            Request::First(once, responders) => (once, responders),
+            Request::Repeated(reply) => return Ok(reply),
+        };
+        if let Err(refusal) = self.may_wait(&apex, refused) {
+            // Decided: it has no effect later, whatever allows it then.
+            once.map(|once| once.settle(Err(refusal)));
+            return Err(refusal);
+        }
+        let _waiting = Waiting::new(&self.shared);
+        let (responder, promise) = responders.take();
+        let rules = Arc::clone(rules);
+        let answer = self.answer_to(responder, once);
+        let of = apex.clone();
+        let job = Job { apex, request, rules, key, client, answer, _waiting };
+        self.queue(&of, Entry::Change(ChangeJob::Update(Box::new(job))));
+        Ok(SourceReply::Pending(promise))
+    }
+}
+
+/// Whether a request is the first one with its signature.
+enum Request<'r> {
+    /// It is, or has none.
+    First(Option<DecidedOnce>, Responders<'r>),
+    /// It is not, and gets this reply.
+    Repeated(SourceReply),
+}
+
+impl Changes {
+    /// Returns whether a request is new. A repeated one gets the response of the first.
+    fn first_of<'r>(
+        &self,
+        asked: &Asked<'_>,
+        responders: Responders<'r>,
+        refused: impl Fn(&str),
+    ) -> Result<Request<'r>, Refusal> {
+        let Some(verified) = asked.verified else { return Ok(Request::First(None, responders)) };
+        let (mut responders, mut promise) = (Some(responders), None);
+        let waiter = || {
+            let (responder, promised) = responders.take()?.take();
+            promise = Some(promised);
+            Some(responder)
+        };
+        let admitted = self.signed.admit(verified, unix_now(), waiter);
+        if !matches!(admitted, Admitted::First(_)) {
+            debug!(zone = %asked.qname.as_lower(), client = %asked.client.peer, "a signed update was repeated");
+        }
+        match (admitted, responders, promise) {
+            (Admitted::First(once), Some(responders), _) => Ok(Request::First(Some(once), responders)),
+            (Admitted::Attached, _, Some(promise)) => Ok(Request::Repeated(SourceReply::Pending(promise))),
+            (Admitted::Decided(Ok(())), ..) => {
+                self.shared.counts.answered(Rcode::NOERROR);
+                Ok(Request::Repeated(SourceReply::Ready(None)))
+            }
+            (Admitted::Decided(Err(refusal)), ..) => Err(refusal),
+            (Admitted::Stale, ..) => {
+                refused("it was signed too long ago to know whether it is a repetition");
+                Err(Refusal::STALE_SIGNATURE)
+            }
+            (Admitted::First(_) | Admitted::Attached | Admitted::Ignored, ..) => {
+                Ok(Request::Repeated(SourceReply::NoReply))
+            }
+        }
+    }
+
+    /// Checks whether a request for a zone may wait now.
+    fn may_wait(&self, apex: &ZoneName, refused: impl Fn(&str)) -> Result<(), Refusal> {
+        if self.is_frozen(apex) {
             refused("the zone is frozen: `nomen ctl zone thaw`");
             return Err(Refusal::PROHIBITED);
         }
@@ -604,17 +689,28 @@ impl Changes {
             refused("too many updates wait already (`queue` of [updates])");
             return Err(NOT_KEPT);
         }
-        let _waiting = Waiting::new(&self.shared);
-        let (responder, promise) = responders.take();
-        let rules = Arc::clone(rules);
-        let answer: SendAnswer = Box::new(move |result| match result {
-            Ok(()) => responder.resume(|_| Ok(None)),
-            Err(refusal) => responder.refuse(refusal),
-        });
-        let of = apex.clone();
-        let job = Job { apex, request, rules, key, client, answer, _waiting };
-        self.queue(&of, Entry::Change(ChangeJob::Update(Box::new(job))));
-        Ok(SourceReply::Pending(promise))
+        Ok(())
+    }
+
+    /// Returns what sends the response to a request, and to its repetitions.
+    fn answer_to(&self, responder: Responder, once: Option<DecidedOnce>) -> SendAnswer {
+        let shared = Arc::clone(&self.shared);
+        Box::new(move |response| {
+            respond(responder, response);
+            let repeated = once.map_or(0, |once| once.settle(response));
+            let rcode = response.err().map_or(Rcode::NOERROR, |refusal| refusal.rcode);
+            (0..repeated).for_each(|_| shared.counts.answered(rcode));
+        })
+    }
+
+    /// Counters of repeated requests.
+    pub fn repeated(&self) -> &RepeatedCounts {
+        &self.signed.counts
+    }
+
+    /// Number of signed requests that are remembered, and of those forgotten before their signatures expired.
+    pub fn remembered(&self) -> (usize, u64) {
+        self.signed.sizes(unix_now())
     }
 }
 
@@ -695,6 +791,7 @@ impl Adopt for Changes {
     fn adopt(&self, settings: &Settings) {
         self.queue.store(settings.updates.queue.0, Relaxed);
         self.records.store(settings.updates.records.0, Relaxed);
+        self.signed.most.store(settings.updates.remembered.0, Relaxed);
         self.bounds.store(Arc::new(bounds_of(settings)));
     }
 }

@@ -12,6 +12,7 @@ use super::FileStamp;
 use super::examination::Examination;
 use super::state::{ImageOrder, SecondaryNews};
 use crate::fold::FoldNumber;
+use zone_plan::{QueryGrants, ZoneQueries};
 
 /// Runs once a version is in service.
 pub type OncePublished = Box<dyn FnOnce() + Send>;
@@ -24,6 +25,13 @@ pub(crate) enum Publishing {
     Step { apex: ZoneName, change: Change, at_once: bool },
     /// Which clients are in which view from the next catalog on; `None`: there are no views.
     Views(Option<Arc<ViewClients>>),
+    /// Who may query which zone, of all zones; a zone that not every client could query keeps its rules until
+    /// `SettledQueries`.
+    Queries(ZoneQueries),
+    /// The steps of all zones that are removed have been sent.
+    SettledQueries,
+    /// Who may query these zones; `None`: every client.
+    ChangedQueries(Vec<(ZoneName, Option<QueryGrants>)>),
     /// An image to write once the steps before it are in service.
     Image(ImageOrder),
     /// Updates have made this version; the function runs once the version is in service.

@@ -16,6 +16,8 @@ use std::sync::{Arc, RwLock, Weak};
 use std::time::Instant;
 
 use query_path::{Asked, Engine, Refusal, Responders, Source, SourceReply, ZoneFacts};
+use sandbox::kinds::{ThreadKind, confine};
+use threads::starter::Starter;
 use tracing::{Level, debug, info, warn};
 use transfer::outgoing::{
     DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
@@ -302,8 +304,11 @@ struct ServedZone {
 /// It is not a job of [`Background`](threads::background::Background): it waits for such a job, and then
 /// reads up to a whole zone, which would keep commits waiting. The slots of transfers bound the threads.
 fn on_a_thread(work: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
-    if let Err(fault) = thread {
+    let confined = move || {
+        confine(ThreadKind::Files);
+        work();
+    };
+    if let Err(fault) = Starter::start("ixfr", confined) {
         let about = ("no thread", "outgoing transfer");
         log_repeated!(warn, WARN, about, "no transfer, the system refuses a thread: {fault}");
     }

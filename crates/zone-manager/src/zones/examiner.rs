@@ -6,6 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sandbox::kinds::{ThreadKind, confine};
 use tracing::debug;
 use wire::{Serial, Type, UnixTime, ZoneName};
 use zone::Zone;
@@ -162,6 +163,7 @@ impl Examiner {
         // Nearly all zones have no findings and share this value.
         let nothing = Arc::new(Examination::default());
         std::thread::Builder::new().name("examiner".into()).spawn(move || {
+            confine(ThreadKind::Compute);
             while let Some((apex, zone)) = wait(&theirs) {
                 let begun = Instant::now();
                 let examine = || examine(&zone, now());

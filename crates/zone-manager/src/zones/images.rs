@@ -8,6 +8,7 @@
 //! read, and the image rebuilt. If differences are stored, the text is compared with that image at a start,
 //! since the image holds the version served before.
 
+use sandbox::kinds::{ThreadKind, confine};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
@@ -276,7 +277,10 @@ impl Images {
         let (state, counts) = (Arc::new(state), Arc::new(ImageCounts::default()));
         let (tasks, queue) = channel();
         let (theirs, counted) = (Arc::clone(&state), Arc::clone(&counts));
-        std::thread::Builder::new().name("images".into()).spawn(move || work(&theirs, &counted, &queue))?;
+        std::thread::Builder::new().name("images".into()).spawn(move || {
+            confine(ThreadKind::Files);
+            work(&theirs, &counted, &queue);
+        })?;
         Ok(Images { state, least, counts, tasks })
     }
 

@@ -2,6 +2,7 @@
 //! delays another: large loads leave one thread to the others, and a load without progress has another thread
 //! started in its place.
 
+use sandbox::kinds::{ThreadKind, confine};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -214,7 +215,10 @@ impl Loaders {
             queue.running += 1;
         }
         let (shared, theirs) = (Arc::clone(&self.shared), done.clone());
-        let work = move || shared.work(&|outcome| theirs.send(wrap(outcome)).is_ok());
+        let work = move || {
+            confine(ThreadKind::Files);
+            shared.work(&|outcome| theirs.send(wrap(outcome)).is_ok());
+        };
         let started = std::thread::Builder::new().name("loader".into()).spawn(work).is_ok();
         if !started {
             // The system refused a thread: the caller does the work.

@@ -484,6 +484,7 @@ impl ZoneManager {
         let table = Arc::clone(&self.table);
         self.remove(&mut write(&table.states.zones), moved);
         self.executor.send(Publishing::Views(clients));
+        self.executor.send(Publishing::SettledQueries);
     }
 
     /// Reports to zones that the configuration has them. Returns the loads to order.

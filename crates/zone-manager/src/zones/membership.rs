@@ -228,9 +228,9 @@ impl Membership {
         let text = file.unwrap_or(ZoneText::Primaries);
         let (apex, origin) = (zone.clone(), Origin::Catalog(of.catalog.clone()));
         let spec = ZoneSpec { apex, text, origin, differences: template.differences, rules: template.rules };
-        let MemberTemplate { peers, grants, updates, listing, .. } = template;
-        let (peers, grants) = (peers.clone(), grants.clone());
-        Some(PlannedZone { spec, peers, grants, updates: updates.clone(), listing: listing.clone() })
+        let MemberTemplate { peers, grants, queries, updates, listing, .. } = template;
+        let (peers, grants, queries) = (peers.clone(), grants.clone(), queries.clone());
+        Some(PlannedZone { spec, peers, grants, queries, updates: updates.clone(), listing: listing.clone() })
     }
 
     /// Returns the status of each catalog zone.

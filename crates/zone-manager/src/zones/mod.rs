@@ -14,6 +14,7 @@
 //! | `places` | places in a zone's text of findings about the zone as a whole |
 //! | `examiner` | examining versions in service |
 //! | `report` | the result of a reload, for its requester |
+//! | `zone_access` | who may query the zones in service |
 //! | `publisher` | the steps from one catalog to the next |
 //!
 //! # Sources of zones
@@ -47,3 +48,4 @@ mod publishing;
 pub mod report;
 pub mod resolve;
 pub mod text;
+mod zone_access;

@@ -10,7 +10,10 @@ use query_path::{Engine, ViewClients, Views, WrongCatalogKey};
 use serving::frontend::Served;
 use wire::{UnixTime, ViewName, ZoneName};
 use zone::Zone;
-use zone::catalog::{Catalog, Change, WrongKey};
+use zone::catalog::{Catalog, Change, WrongKey, ZoneEntry};
+use zone_plan::{QueryGrants, ZoneQueries};
+
+use super::zone_access::ZoneRules;
 
 /// Longest time that a step waits for others.
 const MAX_STEP_DELAY: Duration = Duration::from_secs(1);
@@ -31,6 +34,8 @@ pub(super) struct Publisher {
     clients: Option<Arc<ViewClients>>,
     /// Whether that is still to be published.
     new_clients: bool,
+    /// Who may query which zone.
+    rules: ZoneRules,
 }
 
 /// The catalogs after some steps, not in service yet.
@@ -70,6 +75,7 @@ impl Publisher {
             views: BTreeMap::new(),
             clients: None,
             new_clients: false,
+            rules: ZoneRules::default(),
         }
     }
 
@@ -98,6 +104,28 @@ impl Publisher {
         self.be_due(now);
     }
 
+    /// Takes who may query which zone, of all zones.
+    pub(super) fn set_queries(&mut self, queries: ZoneQueries) {
+        let outside = self.engine.catalog();
+        self.rules.set(queries, &self.engine, &|apex| entry_of(apex, &outside, &self.views));
+    }
+
+    /// Takes who may query these zones.
+    pub(super) fn change_queries(&mut self, changes: Vec<(ZoneName, Option<QueryGrants>)>, now: Instant) {
+        let outside = self.engine.catalog();
+        self.rules.change(changes, &self.engine, &|apex| entry_of(apex, &outside, &self.views));
+        if self.rules.has_freed() {
+            self.be_due(now);
+        }
+    }
+
+    /// Frees zones that are in no rules any more, together with the steps added so far.
+    pub(super) fn settle_queries(&mut self, now: Instant) {
+        if self.rules.settle() {
+            self.be_due(now);
+        }
+    }
+
     /// Returns when the steps must be published.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
@@ -109,7 +137,7 @@ impl Publisher {
     /// If a zone was built under another hash key than the engine's: then none of the steps is published.
     pub(super) fn publish(&mut self) -> Result<Vec<(ZoneName, Arc<Zone>)>, Unpublished> {
         self.deadline = None;
-        if self.steps.is_empty() && !self.new_clients {
+        if self.steps.is_empty() && !self.new_clients && !self.rules.has_freed() {
             return Ok(Vec::new());
         }
         let served = self.steps.iter().filter_map(|(apex, step)| match step {
@@ -118,6 +146,10 @@ impl Publisher {
         });
         let served = served.collect();
         let steps = std::mem::take(&mut self.steps);
+        let limited: Vec<ZoneName> = match self.rules.is_empty() {
+            true => Vec::new(),
+            false => steps.iter().map(|(apex, _)| apex.clone()).collect(),
+        };
         let old = self.engine.catalog();
         let NextCatalogs { outside, mut views } = self.next(&old, steps).map_err(Unpublished::Zone)?;
         if self.new_clients {
@@ -131,6 +163,7 @@ impl Publisher {
             let of_view = |view: &ViewName| Arc::clone(views.get(view).unwrap_or(&outside));
             Arc::new(Views::new(clients, of_view))
         });
+        self.rules.before_service(limited.iter(), &|apex| entry_of(apex, &outside, &views));
         self.engine.set_catalogs(&outside, of_clients.as_ref()).map_err(Unpublished::Catalog)?;
         self.new_clients = false;
         let before = std::mem::replace(&mut self.views, views);
@@ -139,6 +172,7 @@ impl Publisher {
         };
         self.retired.extend(before.into_values().chain([old]).filter(|catalog| !in_use(catalog)));
         self.note_expiries();
+        self.rules.once_in_service(&self.engine, &|apex| entry_of(apex, &outside, &self.views));
         Ok(served)
     }
 
@@ -186,12 +220,7 @@ impl Publisher {
     fn note_expiries(&mut self) {
         let (outside, views) = (self.engine.catalog(), &self.views);
         for (apex, at) in self.expiries.drain(..) {
-            let catalog = match apex.view() {
-                None => Some(&outside),
-                Some(view) => views.get(view),
-            };
-            let entry = catalog.and_then(|catalog| catalog.get(apex.as_name()));
-            if let Some(entry) = entry.filter(|entry| entry.is_in_view() == apex.is_in_view()) {
+            if let Some(entry) = entry_of(&apex, &outside, views) {
                 entry.set_expires(at);
             }
         }
@@ -203,6 +232,20 @@ impl Publisher {
         self.retired.retain(|catalog| Arc::strong_count(catalog) > 1);
         self.retired.is_empty()
     }
+}
+
+/// Returns the entry of a zone in these catalogs.
+fn entry_of(
+    apex: &ZoneName,
+    outside: &Arc<Catalog>,
+    views: &BTreeMap<ViewName, Arc<Catalog>>,
+) -> Option<ZoneEntry> {
+    let catalog = match apex.view() {
+        None => Some(outside),
+        Some(view) => views.get(view),
+    };
+    let entry = catalog.and_then(|catalog| catalog.get(apex.as_name()))?;
+    Some(entry.clone()).filter(|entry| entry.is_in_view() == apex.is_in_view())
 }
 
 #[cfg(test)]

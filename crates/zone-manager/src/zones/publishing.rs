@@ -127,6 +127,9 @@ impl PublishingThread {
                 self.publisher.add(apex, change, Instant::now());
             }
             Publishing::Views(clients) => self.publisher.set_views(clients, Instant::now()),
+            Publishing::Queries(queries) => self.publisher.set_queries(queries),
+            Publishing::ChangedQueries(changes) => self.publisher.change_queries(changes, Instant::now()),
+            Publishing::SettledQueries => self.publisher.settle_queries(Instant::now()),
             Publishing::Image(order) => self.orders.push(order),
             Publishing::Changed(apex, zone, done) => {
                 self.report(&apex, ZoneEvent::Changed(zone, SystemTime::now()));

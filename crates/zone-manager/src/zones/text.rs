@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -190,9 +190,19 @@ fn unread(message: String) -> Examined {
 
 /// Converts a fault to a finding.
 pub fn from_fault(fault: &Fault) -> ZoneFinding {
+    let unread = fault.kind == FaultKind::CannotRead && fault.line == 0;
+    if unread && sandbox::is_outside(Path::new(&*fault.file)) {
+        // The system's reason, that permission is denied, would lead to the permissions of the file.
+        let message = "the file is outside the sandbox; after a restart it can be read".to_owned();
+        return finding(&Fault { message, ..fault.clone() }, unread);
+    }
+    finding(fault, unread)
+}
+
+fn finding(fault: &Fault, unread: bool) -> ZoneFinding {
     ZoneFinding {
         error: fault.severity == Severity::Error,
-        unread: fault.kind == FaultKind::CannotRead && fault.line == 0,
+        unread,
         file: Arc::clone(&fault.file),
         line: fault.line,
         column: fault.column,

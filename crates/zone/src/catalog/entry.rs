@@ -4,7 +4,7 @@
 use std::fmt;
 use std::num::NonZeroU8;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use wire::{LowerName, NameHash, UnixTime};
 
@@ -32,6 +32,8 @@ struct Lasting {
     queries: AtomicU64,
     /// When the zone expires, as a [`UnixTime`]; 0 if it does not.
     expires: AtomicU64,
+    /// The number of the zone's access rules; 0 if it has none.
+    access: AtomicU32,
     /// Whether the zone is one of a view.
     in_view: bool,
 }
@@ -125,6 +127,18 @@ impl ZoneEntry {
     /// Sets when the zone expires, in this and all later catalogs that have the zone.
     pub fn set_expires(&self, at: Option<UnixTime>) {
         self.lasting.expires.store(at.unwrap_or_default().as_secs(), Relaxed);
+    }
+
+    /// Returns the number of the zone's access rules, as the query path numbers them; 0 if it has none.
+    #[inline]
+    pub fn access(&self) -> u32 {
+        self.lasting.access.load(Relaxed)
+    }
+
+    /// Sets the number of the zone's access rules, in this and all later catalogs that have the zone. A zone
+    /// whose number is set before its catalog goes into service is never answered without the rules.
+    pub fn set_access(&self, number: u32) {
+        self.lasting.access.store(number, Relaxed);
     }
 
     /// Returns the bytes of memory beyond the cache line, without the snapshot's.

@@ -90,7 +90,7 @@ pub use sorted::Search;
 pub(crate) use verify::{Unsound, ZoneCounts};
 
 pub use version::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, OverlaySize, RecordKey};
-pub use version::{Updated, ZoneUpdate, diff, diff_names, diff_within};
+pub use version::{Updated, ZoneUpdate, changed_owners, diff, diff_names, diff_within};
 
 use crate::prefetch;
 use arena::Arena;

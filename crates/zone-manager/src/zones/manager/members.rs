@@ -11,6 +11,7 @@ use wire::{Name, ViewName, ZoneName};
 use zone::catalog::Change;
 
 use super::{Asker, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, ZoneManager, answer, log};
+use crate::managed::publishing::Publishing;
 use crate::managed::state::{ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
 use crate::zones::added;
@@ -188,16 +189,19 @@ impl ZoneManager {
         let gone = steps.removed.iter().filter(|apex| !configured.contains(apex)).chain(&steps.reset);
         let gone: Vec<ZoneName> = gone.cloned().collect();
         steps.reset.iter().for_each(|apex| joining.producer.renew(apex));
-        for PlannedZone { spec, peers, grants, updates, listing } in joining.membership.all() {
+        for PlannedZone { spec, peers, grants, queries, updates, listing } in joining.membership.all() {
             wanted.listings.extend(listing.map(|listing| (spec.apex.clone(), listing)));
             match peers {
                 Some(peers) => wanted.peers.set(&spec.apex, peers),
                 None => wanted.peers.remove(&spec.apex),
             }
             wanted.transfers.set(&spec.apex, grants);
+            wanted.queries.set(&spec.apex, queries);
             wanted.updates.set(&spec.apex, updates);
             wanted.specs.push(spec);
         }
+        // Before the steps of zones that are new, or shown from now on.
+        self.executor.send(Publishing::Queries(std::mem::take(&mut wanted.queries)));
         self.hide_and_show(&hidden, &policy);
         if let Some(secondaries) = &self.executor.secondaries {
             // Zones that were members before this process started have no state, but may have stores.
@@ -367,6 +371,9 @@ impl ZoneManager {
             secondaries
                 .change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.peers.clone())).collect());
         }
+        // Before the first step of each zone.
+        let queries = zones.iter().map(|zone| (zone.spec.apex.clone(), zone.queries.clone()));
+        self.executor.send(Publishing::ChangedQueries(queries.collect()));
         if let Some(transfers) = &self.transfers {
             transfers.change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.grants.clone())));
         }

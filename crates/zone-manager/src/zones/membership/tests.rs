@@ -43,6 +43,7 @@ fn template(folder: &str) -> Arc<MemberTemplate> {
         file: Some(file),
         peers: None,
         grants: None,
+        queries: None,
         updates: None,
         differences,
         rules: TextRules::default(),

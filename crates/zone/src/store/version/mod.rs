@@ -29,6 +29,7 @@
 //! | `update.rs` | all records of the next version → nodes that change: [`ZoneUpdate`] |
 //! | `fold.rs` | a new base |
 //! | `diff.rs` | the difference between two snapshots |
+//! | `owners.rs` | the names at which two versions of one base may differ |
 //! | `tree.rs`, `slots.rs`, `row.rs`, `filter.rs` | the persistent parts of an overlay |
 //!
 //! # When a version is built as a whole
@@ -54,6 +55,7 @@ mod change;
 mod diff;
 mod filter;
 mod fold;
+mod owners;
 mod place;
 mod row;
 mod settle;
@@ -73,6 +75,7 @@ use super::{Node, RrSet, Zone, blob};
 pub use change::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, RecordKey};
 pub use diff::{diff, diff_names, diff_within};
 use filter::Filter;
+pub use owners::changed_owners;
 use row::RowChange;
 use slots::Slots;
 use tree::{Entry, Tree, by_key};

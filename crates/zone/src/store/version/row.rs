@@ -1,5 +1,7 @@
 //! The changes of a row of nodes that the base has in order: removed positions and added nodes.
 
+use std::ops::Range;
+
 use super::tree::{Entry, Tree, by_key};
 
 /// The changes of one row.
@@ -73,6 +75,18 @@ impl RowChange {
         self.gone.insert(Entry { key: first as u64, value: end as u32 }, by_key(first as u64));
     }
 
+    /// Returns the positions that are removed here and not in `other`, or there and not here, in runs.
+    pub(super) fn gone_in_one(&self, other: &RowChange) -> Vec<Range<usize>> {
+        let mut ends = Vec::new();
+        for (row, other) in [(self, other), (other, self)] {
+            row.gone.beyond(&other.gone, &mut |run| ends.extend([run.key as usize, run.value as usize]));
+        }
+        // What is removed in both begins and ends twice.
+        ends.sort_unstable();
+        let runs = ends.as_chunks().0.iter().map(|[first, end]| *first..*end);
+        runs.filter(|run| !run.is_empty()).collect()
+    }
+
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         self.gone.memory() + self.came.memory()
@@ -89,6 +103,7 @@ mod tests {
         #[test]
         fn positions_go_and_come_back(steps in prop::collection::vec((0usize..40, any::<bool>()), 0..300)) {
             let (mut row, mut there) = (RowChange::default(), [true; 40]);
+            let mut kept = vec![(row.clone(), there)];
             for (position, goes) in steps {
                 match (goes, there[position]) {
                     (true, true) => row.go(position),
@@ -102,6 +117,11 @@ mod tests {
                     prop_assert_eq!(row.last_before(at), left.iter().copied().rfind(|p| *p < at));
                     prop_assert_eq!(row.first_from(at), left.iter().copied().find(|p| *p >= at).unwrap_or(40));
                 }
+                for (old, was) in &kept {
+                    let runs = old.gone_in_one(&row).into_iter().flatten();
+                    prop_assert!(runs.eq((0..40).filter(|at| was[*at] != there[*at])));
+                }
+                kept.push((row.clone(), there));
             }
         }
     }

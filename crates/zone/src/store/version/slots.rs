@@ -154,6 +154,12 @@ impl Slots {
         }
     }
 
+    /// Calls `each` with the blobs of every slot that holds another blob in `other`, until it returns
+    /// `false`. Returns whether it never did. Pages that both share are skipped.
+    pub(super) fn differences(&self, other: &Slots, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
+        differences(Some(Level(&self.root, self.height)), Some(Level(&other.root, other.height)), each)
+    }
+
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         // Each page has a parent, except the root; each blob has two counters in front.
@@ -162,6 +168,58 @@ impl Slots {
         let slots = self.len as usize * size_of::<Slot>();
         self.bytes + slots + self.used as usize * counters + pages * (size_of::<Page>() + counters)
     }
+}
+
+/// A page, and the number of page levels below it.
+#[derive(Clone, Copy)]
+struct Level<'p>(&'p Arc<Page>, u32);
+
+impl<'p> Level<'p> {
+    /// Returns page `at` of those that are below a page of height `height`. The slots of a vector that is
+    /// lower are the first of such a page.
+    fn below(self, height: u32, at: usize) -> Option<Level<'p>> {
+        match &**self.0 {
+            Page::Pages(pages) if self.1 == height => pages.get(at).map(|page| Level(page, height - 1)),
+            _ => (at == 0).then_some(self),
+        }
+    }
+
+    fn slots(self) -> &'p [Slot] {
+        match &**self.0 {
+            Page::Slots(slots) => slots,
+            Page::Pages(_) => &[],
+        }
+    }
+}
+
+/// Compares the pages that have the same slots of two vectors; see [`Slots::differences`].
+fn differences(a: Option<Level<'_>>, b: Option<Level<'_>>, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
+    match (a, b) {
+        (None, None) => return true,
+        (Some(a), Some(b)) if Arc::ptr_eq(a.0, b.0) => return true,
+        _ => {}
+    }
+    let height = [a, b].into_iter().flatten().map(|level| level.1).max().unwrap_or_default();
+    if height > 0 {
+        return (0..PAGE_SLOTS).all(|at| {
+            let [a, b] = [a, b].map(|level| level.and_then(|level| level.below(height, at)));
+            differences(a, b, each)
+        });
+    }
+    let [a, b] = [a, b].map(|level| level.map_or(&[][..], Level::slots));
+    (0..a.len().max(b.len())).all(|at| {
+        let blob = |slots: &'_ [Slot]| match slots.get(at) {
+            Some(Slot::Node(blob)) => Some(Arc::clone(blob)),
+            _ => None,
+        };
+        let [a, b] = [blob(a), blob(b)];
+        let is_same = match (&a, &b) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        is_same || a.iter().chain(&b).all(|blob| each(blob))
+    })
 }
 
 #[cfg(test)]
@@ -203,6 +261,29 @@ mod tests {
                 }
             }
             kept.push((slots, plain));
+            for ((old, was), (new, is)) in kept.iter().zip(kept.iter().skip(1)).chain([(&kept[0], &kept[kept.len() - 1])]) {
+                let (mut found, mut wanted) = (Vec::new(), Vec::new());
+                let is_all = old.differences(new, &mut |blob| {
+                    found.push(blob.to_vec());
+                    true
+                });
+                prop_assert!(is_all);
+                for at in 0..was.len().max(is.len()) {
+                    let [was, is] = [was, is].map(|plain| plain.get(at).cloned().flatten());
+                    if was != is {
+                        wanted.extend(was.into_iter().chain(is));
+                    }
+                }
+                // A slot may have got equal bytes again.
+                prop_assert!(wanted.iter().all(|blob| found.contains(blob)));
+                let mut some = 0;
+                let is_all = old.differences(new, &mut |_| {
+                    some += 1;
+                    some <= found.len() / 2
+                });
+                prop_assert_eq!(is_all, found.is_empty());
+            }
+            prop_assert!(kept[0].0.differences(&kept[0].0.clone(), &mut |_| false));
             for (slots, plain) in kept {
                 let blobs = plain.iter().flatten();
                 prop_assert_eq!(slots.used() as usize, blobs.clone().count());

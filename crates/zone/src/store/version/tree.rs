@@ -5,6 +5,7 @@
 //! to.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::slice;
 use std::sync::Arc;
 
@@ -145,6 +146,14 @@ impl Tree {
         entries
     }
 
+    /// Calls `each` with the entries of this tree in pages that `other` does not share: those that only this
+    /// one has, and others beside them.
+    pub(super) fn beyond(&self, other: &Tree, each: &mut impl FnMut(Entry)) {
+        let mut shared = HashSet::new();
+        other.root.iter().for_each(|root| Page::list(root, &mut shared));
+        self.root.iter().for_each(|root| Page::beyond(root, &shared, each));
+    }
+
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         self.root.as_deref().map_or(0, Page::memory)
@@ -225,6 +234,23 @@ impl Page {
             (Page::Inner(left), Page::Inner(right)) => left.extend_from_slice(right),
             // All pages of one level are of one kind.
             _ => {}
+        }
+    }
+
+    /// Adds a page and all pages below it.
+    fn list(page: &Arc<Page>, to: &mut HashSet<*const Page>) {
+        to.insert(Arc::as_ptr(page));
+        if let Page::Inner(pages) = &**page {
+            pages.iter().for_each(|(_, page)| Page::list(page, to));
+        }
+    }
+
+    /// Calls `each` with the entries in pages that are not `shared`.
+    fn beyond(page: &Arc<Page>, shared: &HashSet<*const Page>, each: &mut impl FnMut(Entry)) {
+        match &**page {
+            _ if shared.contains(&Arc::as_ptr(page)) => {}
+            Page::Leaf(entries) => entries.iter().for_each(|entry| each(*entry)),
+            Page::Inner(pages) => pages.iter().for_each(|(_, page)| Page::beyond(page, shared, each)),
         }
     }
 

@@ -53,8 +53,8 @@ pub struct BlockList {
 
 /// The response policy zones and the lists in force. The sources of [`Rules`] are the zones, then the lists.
 #[derive(Clone)]
-pub struct BlockLists {
-    rules: Arc<Rules>,
+pub struct PolicyRules {
+    rules: Rules,
     zones: Arc<[PolicyZone]>,
     options: RpzOptions,
     /// All sources but zones that are disabled, and these.
@@ -69,9 +69,9 @@ pub struct BlockLists {
     ttl: Ttl,
 }
 
-impl fmt::Debug for BlockLists {
+impl fmt::Debug for PolicyRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut f = f.debug_struct("BlockLists");
+        let mut f = f.debug_struct("PolicyRules");
         f.field("zones", &self.zones).field("lists", &self.lists).finish_non_exhaustive()
     }
 }
@@ -91,7 +91,7 @@ impl Blocked {
     }
 }
 
-impl BlockLists {
+impl PolicyRules {
     /// `ttl` is that of the answers for blocked names.
     pub fn new(
         rules: Rules,
@@ -111,8 +111,8 @@ impl BlockLists {
         }
         let of_zones = zones.iter().map(|zone| SourceName::new(&zone.name.as_name().to_string()));
         let names = of_zones.chain(lists.iter().map(|list| SourceName::new(&list.name))).collect();
-        BlockLists {
-            rules: Arc::new(rules),
+        PolicyRules {
+            rules,
             zones: zones.into(),
             options,
             sources,
@@ -129,7 +129,14 @@ impl BlockLists {
     #[must_use]
     pub fn with_groups(&self, mut groups: Option<ClientGroups>) -> Self {
         groups.iter_mut().for_each(|groups| groups.retain(&self.sources));
-        BlockLists { groups, ..self.clone() }
+        PolicyRules { groups, ..self.clone() }
+    }
+
+    /// Returns these rules after a change of some response policy zones: with the settings that they had,
+    /// `zones` are all of them.
+    #[must_use]
+    pub fn changed(&self, rules: Rules, zones: Vec<PolicyZone>) -> Self {
+        PolicyRules { rules, zones: zones.into(), ..self.clone() }
     }
 
     /// The response policy zones.
@@ -441,7 +448,7 @@ mod tests {
     }
 
     /// Lists with these texts; the last one exempts.
-    fn lists(texts: &[(&str, BlockAnswer)]) -> BlockLists {
+    fn lists(texts: &[(&str, BlockAnswer)]) -> PolicyRules {
         let mut builder = RuleBuilder::new(NameKeys::new(key()));
         let mut lists = Vec::new();
         for (source, (text, answer)) in (0..).zip(texts) {
@@ -450,7 +457,7 @@ mod tests {
             let (name, answer) = (format!("list{source}"), answer.clone());
             lists.push(BlockList { name, answer, blocked: Arc::default() });
         }
-        BlockLists::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
+        PolicyRules::new(builder.build(), Vec::new(), RpzOptions::default(), lists, Ttl::from_secs(60))
     }
 
     fn client() -> transport::Client {
@@ -458,7 +465,7 @@ mod tests {
         transport::Client { peer: local, local, transport: transport::Transport::Udp }
     }
 
-    fn usual(answer: BlockAnswer) -> BlockLists {
+    fn usual(answer: BlockAnswer) -> PolicyRules {
         lists(&[("||ads.example^\n", answer), ("||good.ads.example^\nexempt.example\n", BlockAnswer::NoData)])
     }
 
