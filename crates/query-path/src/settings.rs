@@ -13,8 +13,8 @@ use crate::chaos::Identity;
 use crate::log::{FailureLog, QueryLog, RuleLog};
 use crate::memory::Memory;
 use crate::prefix::PrefixMasks;
-use crate::reply_limits::ReplyLimits;
 use crate::query_access::QueryAccess;
+use crate::reply_limits::ReplyLimits;
 use crate::request::ClientEdns;
 use crate::source::Sources;
 

@@ -389,6 +389,7 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
             "zone_refused",
             "zone_chains_cut",
             "cookies",
+            "rate_limited",
             "unanswered",
             "deferred",
             "dnssec_ok",

@@ -1,8 +1,8 @@
 //! The frontend: the engine, its workers and their state, the listeners, the query log and dnstap. `workers`
 //! connects `net` and `query-path`.
 
-mod reply_counters;
 mod access_rules;
+mod reply_counters;
 mod server_cookies;
 mod workers;
 
