@@ -43,8 +43,8 @@ fn status(server: &Server, from: &str, signed: bool, words: &[&str]) -> String {
     format!("{}{}", word("status: ").unwrap_or(&reply), if truncated { " tc" } else { "" })
 }
 
-/// Sends messages from one socket and returns the identifier of the first reply. Replies to messages that the server reads
-/// together may leave in another order.
+/// Sends messages from one socket and returns the identifier of the first reply. Replies to messages that the
+/// server reads together may leave in another order.
 fn first_reply(server: &Server, from: &str, messages: &[&[u8]]) -> u16 {
     let socket = UdpSocket::bind((from, 0)).expect("an address");
     socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");

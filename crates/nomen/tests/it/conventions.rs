@@ -390,6 +390,7 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
             "zone_chains_cut",
             "cookies",
             "rate_limited",
+            "limits_top",
             "unanswered",
             "deferred",
             "dnssec_ok",

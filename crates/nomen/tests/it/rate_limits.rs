@@ -1,5 +1,6 @@
 //! Limits on replies over UDP, of the whole server: floods from addresses and networks of loopback, which is
-//! not exempt here. A unit per second refills a counter, so results are bounded by the time that a test takes.
+//! not exempt here. Counters drain by one unit per second, so a flood is admitted one more for each second
+//! that a test takes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
