@@ -31,6 +31,10 @@ keys! {
         /// Bytes of answers that the client has not read yet, above which no more queries of its TCP
         /// connection are read.
         restart "tcp-write-buffer" write_buffer: Size<4096, { 16 << 20 }> = Size(128 << 10), example "256KiB";
+        /// Bytes that wait in all TCP connections: answers that clients have not read, and messages that are
+        /// not complete. While there are more, each connection gets one answer at a time, and those whose
+        /// clients have read nothing for a second are closed.
+        live "tcp-write-buffers" write_buffers: Size<{ 1 << 20 }, { 1 << 40 }> = Size(64 << 20), example "256MiB";
     }
 }
 

@@ -108,7 +108,7 @@ impl Default for UdpConfig {
 
 /// Settings of a TCP listener. [`crate::TcpLimits`], which listeners share, has the limit of connections and
 /// their timeouts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TcpConfig {
     /// Length of the kernel's queue of connections that are not accepted yet, capped by `net.core.somaxconn`.
     /// Default: 1024.
@@ -119,6 +119,13 @@ pub struct TcpConfig {
     /// Unsent bytes above which the worker stops reading from a connection. One batch of answers may exceed
     /// it. Default: 128 KiB.
     pub max_unsent: usize,
+}
+
+impl TcpConfig {
+    /// Returns the settings while too many bytes wait in all connections: one answer at a time.
+    pub(crate) fn crowded(self) -> Self {
+        TcpConfig { max_in_flight: 1, max_unsent: 0, ..self }
+    }
 }
 
 impl Default for TcpConfig {

@@ -20,6 +20,12 @@ impl Figures for ListenerFigures {
         ListenerReport(self.frontend.listeners()).print(out)?;
         let open = self.frontend.tcp_limits.current();
         out.gauge("tcp_connections", "Open TCP connections of all listeners", open as f64)?;
+        let waiting = self.frontend.tcp_limits.waiting();
+        out.gauge(
+            "tcp_waiting_bytes",
+            "Bytes that wait in all TCP connections: answers not read, and messages not complete (tcp-write-buffers)",
+            waiting as f64,
+        )?;
         let limit = self.in_force.settings().server.tcp.connections.0;
         out.gauge("tcp_connections_limit", "Limit of open TCP connections (tcp-connections)", limit as f64)
     }

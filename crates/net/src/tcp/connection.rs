@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,7 +22,7 @@ use transport::{
 use super::event::ConnectionEvent;
 use super::life::{BATCH, Close, Life};
 use super::limits::Permit;
-use crate::config::ListenerConfig;
+use crate::config::{ListenerConfig, TcpConfig};
 use crate::framing::{Framed, frame};
 use crate::guard::Guarded;
 use crate::stats::WorkerStats;
@@ -33,6 +33,10 @@ const READ_BUFFER_BYTES: usize = MAX_MESSAGE + 2;
 const ROUNDS_PER_POLL: usize = 4;
 /// Unsent bytes up to which streams are pulled.
 const STREAM_AHEAD: usize = 64 * 1024;
+/// Bytes of an incomplete message beyond which no more are read while too many bytes wait in all connections.
+const CROWDED_MESSAGE: usize = 4096;
+/// Time after which such a message is read on, if fewer bytes wait then.
+const CROWDED_PAUSE: Duration = Duration::from_millis(50);
 /// Capacity above which the buffer for incomplete messages is freed once empty.
 const KEEP_PARTIAL: usize = 4096;
 
@@ -111,6 +115,8 @@ pub(crate) struct Connection<F: HandlerFactory, S: Bytes> {
     pub(super) local: SocketAddr,
     pub(super) transport: Transport,
     pub(super) life: Life,
+    /// Until when no more of an incomplete message is read.
+    pub(super) paused: Option<Instant>,
 }
 
 impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
@@ -168,6 +174,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         if let Some(activity) = self.life.take_news() {
             self.permit.note(activity);
         }
+        self.permit.note_waiting(self.life.output.unsent() + self.life.partial.len());
         match self.life.deadline(&self.permit.times(), self.permit.load()) {
             Some((deadline, close)) if deadline <= now => Poll::Ready(close),
             _ => Poll::Pending,
@@ -176,7 +183,14 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
 
     /// Returns when to poll again if nothing happens before.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        Some(self.life.deadline(&self.permit.times(), self.permit.load())?.0)
+        let close = self.life.deadline(&self.permit.times(), self.permit.load()).map(|(at, _)| at);
+        close.into_iter().chain(self.paused).min()
+    }
+
+    /// Returns the limits of this connection at present.
+    fn tcp(&self) -> TcpConfig {
+        let config = self.config.tcp;
+        if self.permit.is_crowded() { config.crowded() } else { config }
     }
 
     /// Handles late answers, eviction and drain.
@@ -188,7 +202,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
 
     /// Answers complete messages left over from earlier reads. Returns whether there were any.
     fn answer_partial(&mut self, clock: Clock, now: Instant) -> bool {
-        if self.life.partial.is_empty() || self.life.batch_room(&self.config.tcp) == 0 {
+        if self.life.partial.is_empty() || self.life.batch_room(&self.tcp()) == 0 {
             return false;
         }
         let buffers = Rc::clone(&self.buffers);
@@ -211,7 +225,12 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
     /// Reads once and answers the complete messages. Also `Pending` if the connection takes no more queries
     /// now.
     fn poll_read(&mut self, cx: &mut Context<'_>, clock: Clock, now: Instant) -> Poll<io::Result<()>> {
-        if !self.life.wants_input(&self.config.tcp) {
+        if !self.life.wants_input(&self.tcp()) {
+            return Poll::Pending;
+        }
+        let is_paused = self.life.partial.len() > CROWDED_MESSAGE && self.permit.is_crowded();
+        self.paused = is_paused.then(|| now + CROWDED_PAUSE);
+        if is_paused {
             return Poll::Pending;
         }
         let buffers = Rc::clone(&self.buffers);
@@ -252,7 +271,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
     fn answer(&mut self, input: &[u8], stage: &mut Stage<F>, spare: &mut Vec<u8>, time: BatchTime) -> usize {
         let mut at = 0;
         loop {
-            let room = self.life.batch_room(&self.config.tcp);
+            let room = self.life.batch_room(&self.tcp());
             stage.envelopes.clear();
             while stage.envelopes.len() < room {
                 match frame(&input[at..]) {
@@ -332,7 +351,8 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
     /// stream.
     fn pull_streams(&mut self, now: Instant) -> bool {
         let mut pulled = false;
-        while self.life.output.unsent() < STREAM_AHEAD {
+        let ahead = if self.permit.is_crowded() { 1 } else { STREAM_AHEAD };
+        while self.life.output.unsent() < ahead {
             let Some(mut stream) = self.life.streams.pop_front() else { break };
             pulled = true;
             self.life.output.borrow_from(&mut self.buffers.borrow_mut().spare);

@@ -7,6 +7,10 @@
 //! A connection whose query is being answered, and one whose client reads, are never evicted; neither is one
 //! of a network with clearly fewer connections than that of the new one. So clients of one network, however
 //! many connections they open and whatever they do with them, take no room from others.
+//!
+//! Bytes that wait for clients, or for the rest of a message, have a limit as well, over all connections. While
+//! there are more, each connection gets one answer at a time, and those whose clients have read nothing for
+//! [`STALL`] are evicted.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -93,6 +97,11 @@ struct Shared {
     max_per_client: AtomicUsize,
     max_per_network: AtomicUsize,
     current: AtomicUsize,
+    max_waiting: AtomicUsize,
+    /// Bytes that wait in all connections.
+    waiting: AtomicUsize,
+    /// Time of the next pass for connections to evict since too many bytes wait, in milliseconds.
+    next_relief: AtomicU64,
     times: LiveTimes,
     table: Mutex<Table>,
 }
@@ -229,6 +238,9 @@ impl TcpLimits {
                 max_per_client: AtomicUsize::new(max_per_client),
                 max_per_network: AtomicUsize::new(usize::MAX),
                 current: AtomicUsize::new(0),
+                max_waiting: AtomicUsize::new(usize::MAX),
+                waiting: AtomicUsize::new(0),
+                next_relief: AtomicU64::new(0),
                 times: LiveTimes::new(times),
                 table: Mutex::default(),
             }),
@@ -244,6 +256,34 @@ impl TcpLimits {
     /// Changes the limit of one network, an IPv4 /24 or an IPv6 /56. Unset, it is none.
     pub fn set_per_network(&self, max_per_network: usize) {
         self.shared.max_per_network.store(max_per_network, Ordering::Relaxed);
+    }
+
+    /// Changes the limit of bytes that wait in all connections: answers that clients have not read, and messages
+    /// that are not complete. Unset, it is none.
+    pub fn set_waiting(&self, max_waiting: usize) {
+        self.shared.max_waiting.store(max_waiting, Ordering::Relaxed);
+    }
+
+    /// Returns the number of bytes that wait in all connections.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether more bytes wait than may.
+    fn is_crowded(&self) -> bool {
+        self.waiting() > self.shared.max_waiting.load(Ordering::Relaxed)
+    }
+
+    /// Evicts the connections whose clients have read nothing of their answers for [`STALL`].
+    fn relieve(&self, clock: u64) {
+        let next = self.shared.next_relief.load(Ordering::Relaxed);
+        if clock < next {
+            return;
+        }
+        self.shared.next_relief.store(clock + NEXT_PASS, Ordering::Relaxed);
+        let mut table = self.table();
+        table.evict_stalled(clock);
+        self.shared.current.store(table.connections.len(), Ordering::Relaxed);
     }
 
     /// Changes the timeouts. A waiting connection keeps the old ones until it does something, or until they
@@ -278,7 +318,7 @@ impl TcpLimits {
         let clock = self.clock();
         let entry = self.table().admit(peer.ip(), events, &self.shared, clock);
         let (id, entry) = entry?;
-        Ok(Permit { limits: self.clone(), id, entry })
+        Ok(Permit { limits: self.clone(), id, entry, waiting: 0 })
     }
 
     /// Evicts a connection, so that its file descriptor becomes free for a connection from `peer`. Returns
@@ -362,6 +402,18 @@ impl Table {
         false
     }
 
+    fn evict_stalled(&mut self, clock: u64) {
+        let is_stalled = |stamp| stamp & UNREAD != 0 && is_evictable(stamp, clock);
+        let stalled = |(_, entry): &(&u64, &Arc<Entry>)| is_stalled(entry.stamp.load(Ordering::Relaxed));
+        let ids: Vec<u64> = self.connections.iter().filter(stalled).map(|(&id, _)| id).collect();
+        for id in ids {
+            if let Some(entry) = self.connections.get(&id) {
+                let _ = entry.events.send(ConnectionEvent::Evict);
+            }
+            self.remove(id);
+        }
+    }
+
     fn look_for_candidates(&mut self, clock: u64) {
         let mut all: Vec<Candidate> = self
             .connections
@@ -400,9 +452,30 @@ pub(crate) struct Permit {
     limits: TcpLimits,
     id: u64,
     entry: Arc<Entry>,
+    /// Bytes that wait in this connection, as they are counted in all.
+    waiting: usize,
 }
 
 impl Permit {
+    /// Notes how many bytes wait in the connection from now on.
+    pub(crate) fn note_waiting(&mut self, bytes: usize) {
+        let all = &self.limits.shared.waiting;
+        if bytes > self.waiting {
+            all.fetch_add(bytes - self.waiting, Ordering::Relaxed);
+        } else if bytes < self.waiting {
+            all.fetch_sub(self.waiting - bytes, Ordering::Relaxed);
+        }
+        self.waiting = bytes;
+        if self.is_crowded() {
+            self.limits.relieve(self.limits.clock());
+        }
+    }
+
+    /// Whether so many bytes wait in all connections that each may only have one answer at a time.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.limits.is_crowded()
+    }
+
     /// Notes what the connection does from now on.
     pub(crate) fn note(&self, activity: Activity) {
         let stamp = activity.to_stamp(self.limits.shared.start, self.limits.clock());
@@ -420,6 +493,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        self.note_waiting(0);
         let mut table = self.limits.table();
         table.remove(self.id);
         self.limits.shared.current.store(table.connections.len(), Ordering::Relaxed);
@@ -580,6 +654,42 @@ mod tests {
         assert_eq!(trial.open("203.0.113.1"), Err(TurnedAway::Full));
         trial.clock += NEXT_PASS;
         assert_eq!(trial.open("203.0.113.1"), Ok(()));
+    }
+
+    #[test]
+    fn while_too_many_bytes_wait_those_that_are_not_read_are_given_up() {
+        let mut trial = Trial::new(10);
+        trial.open_many("192.0.2.1", 1).open_many("192.0.2.2", 2).open_many("192.0.2.3", 1);
+        let since = |clock| Activity::Unread(trial.limits.shared.start + Duration::from_millis(clock));
+        let (stalled, reads) = (since(10), since(milliseconds(STALL)));
+        trial.set("192.0.2.2", stalled).set("192.0.2.3", reads);
+        trial.limits.relieve(milliseconds(STALL) + 20);
+        assert_eq!(trial.evicted(), [("192.0.2.2", 1), ("192.0.2.2", 2)]);
+        assert_eq!(trial.limits.current(), 2);
+        // A pass over all connections is not made for each that is polled.
+        trial.set("192.0.2.3", stalled).limits.relieve(milliseconds(STALL) + 21);
+        assert_eq!(trial.evicted(), []);
+        trial.limits.relieve(milliseconds(STALL) + 20 + NEXT_PASS);
+        assert_eq!(trial.evicted(), [("192.0.2.3", 3)]);
+    }
+
+    #[test]
+    fn bytes_that_wait_are_counted_over_all_connections() {
+        let limits = TcpLimits::new(10, 10, &TcpTimes::default());
+        limits.set_waiting(100);
+        let admit = || limits.admit(([192, 0, 2, 1], 1).into(), unbounded_channel().0);
+        let (Ok(mut one), Ok(mut other)) = (admit(), admit()) else { panic!("there is room") };
+        one.note_waiting(60);
+        other.note_waiting(40);
+        assert_eq!((limits.waiting(), one.is_crowded()), (100, false));
+        other.note_waiting(41);
+        assert!(one.is_crowded());
+        one.note_waiting(10);
+        assert_eq!((limits.waiting(), other.is_crowded()), (51, false));
+        drop(other);
+        assert_eq!(limits.waiting(), 10);
+        drop(one);
+        assert_eq!(limits.waiting(), 0);
     }
 
     #[test]

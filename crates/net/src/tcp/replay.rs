@@ -17,7 +17,7 @@ use transport::{Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome
 use super::connection::{Bytes, Connection, SharedBuffers};
 use super::event::{ConnectionEvent, Late};
 use super::life::{Close, Life};
-use super::limits::{TcpLimits, TcpTimes};
+use super::limits::{Permit, TcpLimits, TcpTimes};
 use crate::config::ListenerConfig;
 use crate::fault::WorkerId;
 use crate::guard::Guarded;
@@ -128,6 +128,7 @@ impl Wake for Again {
 struct Replay {
     connection: Connection<Factory, Pipe>,
     events: UnboundedSender<ConnectionEvent>,
+    limits: TcpLimits,
     wire: Rc<RefCell<Wire>>,
     begun: Instant,
     now: Instant,
@@ -169,8 +170,9 @@ impl Replay {
             local: id.local,
             transport: Transport::Tcp,
             life: Life::new(begun),
+            paused: None,
         };
-        let replay = Replay { connection, events, wire, begun, now: begun, over: Cell::new(None) };
+        let replay = Replay { connection, events, limits, wire, begun, now: begun, over: Cell::new(None) };
         replay.wait(0)
     }
 
@@ -313,6 +315,47 @@ fn a_client_that_does_not_read_is_cut_and_one_that_reads_slowly_is_not() {
         drip = drip.wait(100).take(1000);
     }
     assert_eq!(drip.over.get(), Some(Close::Write));
+}
+
+impl Replay {
+    /// Another connection, in which so many bytes wait that all others get one answer at a time.
+    fn crowd(&self) -> Permit {
+        self.limits.set_waiting(100_000);
+        let other = self.limits.admit(([192, 0, 2, 9], 4000).into(), unbounded_channel().0);
+        let Ok(mut other) = other else { panic!("there is room") };
+        other.note_waiting(200_000);
+        other
+    }
+}
+
+#[test]
+fn while_too_many_bytes_wait_a_connection_gets_one_answer_at_a_time() {
+    let replay = Replay::new(times(), 1000).take(0);
+    let crowd = replay.crowd();
+    let replay = replay.send(&message(b'e').repeat(100));
+    assert_eq!(replay.connection.life.output.unsent(), 22);
+    assert_eq!(replay.limits.waiting() - 200_000, 22 + replay.connection.life.partial.len());
+    let replay = replay.take(usize::MAX).wait(10);
+    assert_eq!(replay.received(), 100 * 22, "a client that reads gets all answers");
+    let replay = replay.take(0).send(&message(b's'));
+    assert_eq!(replay.connection.life.output.unsent(), 1002, "one message of the stream");
+    drop(crowd);
+    let limits = replay.limits.clone();
+    drop(replay);
+    assert_eq!(limits.waiting(), 0);
+}
+
+#[test]
+fn while_too_many_bytes_wait_long_messages_are_not_read_on() {
+    let replay = Replay::new(TcpTimes { first_message: ms(1000), message: ms(1000), ..times() }, 1000);
+    let crowd = replay.crowd();
+    let mut long = vec![0xff, 0xff];
+    long.resize(2 + 65_535, b'e');
+    let replay = replay.send(&long[..5000]).send(&long[5000..]).wait(200);
+    assert_eq!(replay.connection.life.partial.len(), 5000);
+    drop(crowd);
+    let replay = replay.wait(50);
+    assert_eq!((replay.received(), replay.over.get()), (long.len(), None));
 }
 
 #[test]

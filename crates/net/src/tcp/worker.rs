@@ -280,6 +280,7 @@ impl<F: HandlerFactory> Acceptor<F> {
             local,
             transport: self.job.id.transport,
             life: Life::new(Instant::now()),
+            paused: None,
         };
         self.events.borrow_mut().insert(id, sender);
         let (events, stats) = (Rc::clone(&self.events), Arc::clone(&self.stats));

@@ -149,6 +149,7 @@ impl Frontend {
         let connections = DescriptorShares::with_warning(settings).tcp;
         let tcp_limits = TcpLimits::new(connections, per_client, &settings.server.tcp.times());
         tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
+        tcp_limits.set_waiting(settings.server.tcp.write_buffers.0);
         let cookies = ServerCookies::new(settings)?;
         let frontend = Frontend {
             engine: Arc::new(Engine::new(serving(zones), Sources::default(), EngineConfig::default())),
@@ -331,6 +332,7 @@ impl Adopt for Frontend {
         let connections = DescriptorShares::with_warning(settings).tcp;
         self.tcp_limits.set(connections, per_client);
         self.tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
+        self.tcp_limits.set_waiting(settings.server.tcp.write_buffers.0);
         self.tcp_limits.set_times(&settings.server.tcp.times());
         self.panic_messages.store(*settings.log.panic_messages, Relaxed);
         self.log_queries(*settings.log.queries);
