@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Instant;
 
-use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, text};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, message, text};
 
 /// Limits of ten replies of any size, which refill one by one in ten seconds; the others are short.
 const TEN: &str = "exempt = []\nanswers-per-second = 1\nreferrals-per-second = 1\nnxdomains-per-second = 1\n\
@@ -218,4 +218,56 @@ fn loopback_has_no_limit_by_default() {
     let server = start("answers-per-second = 1\nburst = \"1s\"\n");
     let client = Client::new("127.0.0.1", server.address).with_cookie();
     assert_eq!(client.flood(|_| "ns1".into(), None).answers, FLOOD);
+}
+
+/// A key, and dig's option for it.
+const KEY: &str =
+    "[[tsig-key]]\nname = \"k.example\"\nsecret = \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\"\n";
+const SIGNED: [&str; 2] = ["-y", "hmac-sha256:k.example:3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs="];
+
+#[test]
+fn signed_queries_and_acknowledged_notifies_have_no_limit() {
+    let zone =
+        "[[zone]]\nname = \"second\"\nprimaries = [\"127.0.0.1@9\"]\nallow-notify = [\"127.0.0.0/8\"]\n";
+    let server = start(&format!("{TEN}slip = 1\n{KEY}{zone}"));
+    let client = Client::new("127.0.0.1", server.address);
+    assert!(client.flood(|_| "ns1".into(), None).truncated > 0);
+    let (at, port) = (format!("@{}", server.address.ip()), server.address.port().to_string());
+    let dig = || {
+        let mut dig = std::process::Command::new("dig");
+        dig.env("HOME", "/nonexistent").args([&at, "-p", &port, "-b", "127.0.0.1", "+ignore"]);
+        dig.args(SIGNED).args(["+nocookie", "+tries=1", "+time=60", "ns1.example", "A"]);
+        text(&dig.output().expect("dig runs").stdout)
+    };
+    assert!((0..3).all(|_| dig().contains("ANSWER: 1,")));
+    let mut notify = message(7, "second", 6);
+    notify[2] = 0x24;
+    for _ in 0..FLOOD {
+        client.socket.send(&notify).expect("sent");
+        let reply = client.receive();
+        assert_eq!((reply[2] & 2, reply[3] & 15), (0, 0), "NOERROR, and not truncated");
+    }
+    // A NOTIFY that is refused is an error.
+    let other = message(7, "third", 6);
+    let refused = [&other[..2], &[0x24], &other[3..]].concat();
+    for _ in 0..FLOOD {
+        client.socket.send(&refused).expect("sent");
+        client.receive();
+    }
+    assert!(limited(&server, "error", "sent") > 0);
+}
+
+#[test]
+fn a_reply_that_does_not_fit_counts_as_the_short_one_that_it_becomes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let large: String = (0..5).map(|n| format!("large TXT {n}{}\n", "x".repeat(200))).collect();
+    std::fs::write(folder.path().join("example.zone"), format!("{APEX}{large}")).expect("written");
+    let limits = TEN.replace("unit = 1000", "unit = 64");
+    let server = Server::start_in(folder, "", &format!("[rate-limits]\n{limits}slip = 1\n"));
+    let client = Client::new("127.0.0.1", server.address);
+    for _ in 0..10 {
+        client.socket.send(&message(7, "large.example", 16)).expect("sent");
+        assert_eq!(client.receive()[2] & 2, 2, "truncated for its size");
+    }
+    assert_eq!(limited(&server, "answer", "truncated"), 0);
 }
