@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Instant;
 
-use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, message, text};
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, message, text, written};
 
 /// Limits of ten replies of any size, which refill one by one in ten seconds; the others are short.
 const TEN: &str = "exempt = []\nanswers-per-second = 1\nreferrals-per-second = 1\nnxdomains-per-second = 1\n\
@@ -218,6 +218,25 @@ fn loopback_has_no_limit_by_default() {
     let server = start("answers-per-second = 1\nburst = \"1s\"\n");
     let client = Client::new("127.0.0.1", server.address).with_cookie();
     assert_eq!(client.flood(|_| "ns1".into(), None).answers, FLOOD);
+}
+
+#[test]
+fn clients_that_may_recurse_have_limits_where_they_are_wanted_also_on_late_answers() {
+    let upstream = Server::start(APEX, "");
+    let forward = format!("[[resolver.forward]]\nservers = [{}]\n", written(upstream.address));
+    let folder = tempfile::tempdir().expect("a folder");
+    let limits = format!("[rate-limits]\n{TEN}slip = 1\n[resolver]\nvalidate = false\n{forward}");
+    let server = Server::start_in(folder, "", &limits);
+    let client = Client::new("127.0.0.1", server.address);
+    let all = Replies { name_errors: FLOOD, ..Replies::default() };
+    assert_eq!(client.flood(|n| format!("a{n}"), None), all);
+    server.reconfigure("[rate-limits]\n", "[rate-limits]\nlimit-recursion = true\n");
+    server.reload();
+    let begun = Instant::now();
+    // Each name is a new one, which is asked for upstream.
+    let replies = client.flood(|n| format!("b{n}"), None);
+    assert!(admitted(10, begun).contains(&replies.name_errors), "{replies:?}");
+    assert_eq!(replies.truncated, FLOOD - replies.name_errors, "{replies:?}");
 }
 
 /// A key, and dig's option for it.
