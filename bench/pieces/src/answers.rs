@@ -3,8 +3,11 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
-use query_path::{BATCH, Engine, EngineConfig, Sources, Worker, WorkerState, Zones};
+use query_path::prefix::PrefixMasks;
+use query_path::{BATCH, Engine, EngineConfig, ReplyLimits, Sources, Worker, WorkerState, Zones};
+use rate_limits::{PrefixFactors, RateLimit, RateTable};
 use testkit::Chain;
 use testkit::tld::Tld;
 use transport::{Packets, Transport};
@@ -81,6 +84,12 @@ const CHANGED: [Kind; 5] = [
     kind("changed/new", "f1#0.moved.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
 ];
 
+/// Questions of a client that has limits on replies, and is not over them.
+const LIMITED: [Kind; 2] = [
+    kind("limited/exact", "h#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
+    kind("limited/nxdomain", "x#.plain.", Type::A, PLAIN, (Rcode::NXDOMAIN, 0, 1)),
+];
+
 /// Questions where misses are counted: for names that are spread over the zone.
 const COLD: [Kind; 10] = [
     kind("exact", "h#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
@@ -97,13 +106,16 @@ const COLD: [Kind; 10] = [
 
 pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
     let (engine, changed) = (serving_all(key), serving(key, [changed(key, "moved.")]));
+    let limited = serving_all(key);
+    limited.set_config(EngineConfig { limits: Some(Arc::new(limits())), ..config() });
     let one = |(kind, engine): (&Kind, &Arc<Engine<Zones>>)| {
         // Even numbers: the delegations that have DS.
         let mut batch = kind.batches(engine, ROOM, (0..BATCH).map(|i| i * 14));
         Piece::new(format!("answer/{}", kind.name), move || batch.next())
     };
     let kinds = KINDS.iter().map(|kind| (kind, &engine));
-    kinds.chain(CHANGED.iter().map(|kind| (kind, &changed))).map(one).collect()
+    let changed = CHANGED.iter().map(|kind| (kind, &changed));
+    kinds.chain(changed).chain(LIMITED.iter().map(|kind| (kind, &limited))).map(one).collect()
 }
 
 /// Returns pieces for counting misses: each answers a batch whose names and data do not fit into a cache of
@@ -158,9 +170,29 @@ fn serving_all(key: &HashKey) -> Arc<Engine<Zones>> {
 fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine<Zones>> {
     let changes = zones.map(|zone| Change::Serve(Arc::new(zone)));
     let catalog = Catalog::new(key).with(changes).expect("zones of one key");
-    // The server's defaults.
-    let config = EngineConfig { rotate_addresses: true, ..EngineConfig::default() };
-    Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config))
+    Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config()))
+}
+
+/// The server's defaults, of a client that has no limits.
+fn config() -> EngineConfig {
+    EngineConfig { rotate_addresses: true, ..EngineConfig::default() }
+}
+
+/// The server's default limits on replies but for the rates, which no run reaches, and clients of loopback.
+fn limits() -> ReplyLimits {
+    let (v4, v6) = (PrefixFactors([2, 16, 48]), PrefixFactors([2, 3, 4]));
+    let limit = RateLimit::new(100_000_000, v4, v6, Duration::from_secs(60));
+    ReplyLimits {
+        table: Arc::new(RateTable::new(2 << 20, [1, 2, 3, 4], Instant::now())),
+        limits: [limit; 4],
+        short: None,
+        slip: 5,
+        unit: 256,
+        exempt: PrefixMasks::any(&[]),
+        recursive: false,
+        dry_run: false,
+        log: None,
+    }
 }
 
 /// Queries that are answered batch by batch, in a cycle.

@@ -53,7 +53,7 @@ keys! {
         live "short-replies-per-second" short: Int<u32, 0, 1_000_000> = Int(1), example 5;
         /// Beyond those, one in this many replies is sent short, and the others are dropped. 1: none is
         /// dropped. 0: all are dropped.
-        live "slip" slip: Int<u32, 0, 1000> = Int(10), example 2;
+        live "slip" slip: Int<u32, 0, 1000> = Int(5), example 2;
         /// Networks whose clients have no limit, such as those of secondaries, of monitoring and of known
         /// resolvers. "loopback" is this machine, "private" all private, shared and link-local networks
         /// (RFC 1918, RFC 6598, RFC 3927, RFC 4193, RFC 4291). An empty list is none.

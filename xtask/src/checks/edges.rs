@@ -283,7 +283,7 @@ const ROWS: &[Row] = &[
     Row { name: "nomen-compare", ours: &["wire", "transport", "net"], theirs: Any },
     Row {
         name: "nomen-pieces",
-        ours: &["wire", "transport", "zone", "authority", "query-path", "testkit"],
+        ours: &["wire", "transport", "zone", "authority", "query-path", "rate-limits", "testkit"],
         theirs: Any,
     },
     Row { name: "xtask", ours: &[], theirs: Any },

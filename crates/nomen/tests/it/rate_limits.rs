@@ -277,7 +277,7 @@ fn signed_queries_and_acknowledged_notifies_have_no_limit() {
 }
 
 #[test]
-fn a_reply_that_does_not_fit_counts_as_the_short_one_that_it_becomes() {
+fn a_reply_counts_by_its_size_and_one_that_does_not_fit_as_the_short_one_that_it_becomes() {
     let folder = tempfile::tempdir().expect("a folder");
     let large: String = (0..5).map(|n| format!("large TXT {n}{}\n", "x".repeat(200))).collect();
     std::fs::write(folder.path().join("example.zone"), format!("{APEX}{large}")).expect("written");
@@ -289,4 +289,8 @@ fn a_reply_that_does_not_fit_counts_as_the_short_one_that_it_becomes() {
         assert_eq!(client.receive()[2] & 2, 2, "truncated for its size");
     }
     assert_eq!(limited(&server, "answer", "truncated"), 0);
+    // The SOA record and the name make it two units.
+    let (begun, other) = (Instant::now(), Client::new("127.0.0.2", server.address));
+    let replies = other.flood(|n| format!("{}{n}", "x".repeat(40)), None);
+    assert!(admitted(5, begun).contains(&replies.name_errors), "{replies:?}");
 }
