@@ -235,3 +235,50 @@ impl LimitPace {
         Some(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rate_limits::PrefixFactors;
+
+    use super::*;
+
+    fn limits(slip: u32) -> ReplyLimits {
+        ReplyLimits {
+            table: Arc::new(RateTable::new(1 << 16, [1, 2, 3, 4], Instant::now())),
+            limits: [RateLimit::new(1, PrefixFactors([0; 3]), PrefixFactors([0; 3]), Duration::from_secs(1));
+                4],
+            short: None,
+            slip,
+            unit: 256,
+            exempt: PrefixMasks::any(&[]),
+            recursive: false,
+            dry_run: false,
+            log: None,
+        }
+    }
+
+    #[test]
+    fn one_in_so_many_limited_replies_is_sent_short() {
+        for (slip, wanted) in [(0, 0), (1, 100), (2, 50), (5, 20)] {
+            let (limits, pace) = (limits(slip), LimitPace::default());
+            let hashes = limits.table.hashes([192, 0, 2, 1].into());
+            let now = limits.table.ticks(Instant::now());
+            let sent = (0..100).filter(|_| limits.replies_shortly(&hashes, &pace, now)).count();
+            assert_eq!(sent, wanted, "one in {slip}");
+        }
+    }
+
+    #[test]
+    fn of_a_flood_some_replies_are_passed_on_with_the_number_of_the_others() {
+        let (limits, pace) = (limits(0), LimitPace::default());
+        let start = Instant::now();
+        let ticks = |micros| limits.table.ticks(start + Duration::from_micros(micros));
+        let passed: Vec<u64> = (0..100_000).filter_map(|micros| pace.admits(ticks(micros))).collect();
+        // 100 ms are 24 intervals of 4.2 ms, and parts of one or two.
+        assert!((24..=26).contains(&(passed.len() as u64 / PACE_MOST)), "{} were passed on", passed.len());
+        let all = passed.iter().sum::<u64>() + pace.left_out.get();
+        assert_eq!(all, 100_000, "each is counted once");
+    }
+}
