@@ -53,7 +53,7 @@ mod suspect;
 mod transport;
 
 pub use batch::{Batch, Envelope, Queries, Query, Replies};
-pub use client::{Client, ReturnAddress};
+pub use client::{Client, ReplyRoute, ReturnAddress};
 pub use clock::{Clock, unix_now};
 pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, WorkerContext};

@@ -89,7 +89,10 @@ fn the_first_rule_of_the_server_decides_about_every_message() {
     assert_eq!(of(TWO, &["ns1.example", "ANY", "+tcp"]), "NOERROR");
     assert_eq!(counted(&server), [4, 0, 1]);
     // A dropped query has no reply: that to the one behind it comes first.
-    assert_eq!(first_reply(&server, ONE, &[&message(1, "ns1.example", 16), &message(2, "ns1.example", 1)]), 2);
+    assert_eq!(
+        first_reply(&server, ONE, &[&message(1, "ns1.example", 16), &message(2, "ns1.example", 1)]),
+        2
+    );
     // A response gets no reply, whatever the rules say, and a malformed query is refused.
     let mut response = message(3, "ns1.example", 1);
     response[2] |= 0x80;
