@@ -4,7 +4,7 @@
 //! | file | section | for |
 //! |---|---|---|
 //! | `privileges`, `confinement`, `storage` | `[server]` | the process |
-//! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
+//! | `threads`, `tcp`, `proxies`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
 //! | `views` | `[[view]]`, `[[zone]]` | `query-path`, `zones` of `zone-manager` |
@@ -47,6 +47,7 @@ pub mod peers;
 pub mod policy_groups;
 pub mod policy_zones;
 pub mod privileges;
+pub mod proxies;
 pub mod query_access;
 pub mod reference;
 pub mod reloading;
@@ -247,6 +248,7 @@ impl Configuration {
         server.answers.check(faults);
         server_access::check(query_access, faults);
         server.tcp.check(faults);
+        server.proxies.check(faults);
         let opened = listen::check(listens, faults);
         if let Some(metrics) = metrics {
             metrics.check(&opened, faults);

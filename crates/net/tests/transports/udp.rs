@@ -557,3 +557,56 @@ fn a_panic_costs_no_answer_that_is_due_later() {
         server.stop();
     });
 }
+
+/// Returns a header of 192.0.2.`client` port 1000, to 198.51.100.53 port 53, and a message behind it.
+fn behind_header(client: u8, message: &[u8]) -> Vec<u8> {
+    let ends = [192, 0, 2, client, 198, 51, 100, 53, 0x03, 0xe8, 0, 53];
+    [&b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c"[..], &ends, message].concat()
+}
+
+#[test]
+fn a_proxy_receives_the_replies_for_the_clients_that_it_names() {
+    everywhere(|config, addr| {
+        let bound = Listener::bind(addr.parse().unwrap(), Transport::Udp, &config).unwrap();
+        let context = Context::default();
+        let proxies = context.proxies.clone();
+        let client = udp_client(bound.local_addr());
+        proxies.set([(client.local_addr().unwrap().ip(), 32)], 512);
+        // Sent before the server starts, so that they are in one batch if the back end has any; replies of equal
+        // length to one client on the same way may leave together.
+        let queries: Vec<_> = (0..20)
+            .map(|id| query(id, [Order::Echo, Order::Later, Order::Large(40)][usize::from(id % 3)], 30))
+            .collect();
+        for (id, q) in queries.iter().enumerate() {
+            client.send(&behind_header(id as u8 % 4, q)).unwrap();
+            client.send(q).unwrap();
+        }
+        let server = ScriptedServer::serve(bound, &context);
+        let replies: HashSet<_> = queries.iter().map(|_| receive(&client)[..2].to_vec()).collect();
+        assert_eq!(replies.len(), queries.len());
+        // A handler that panics gets each query again alone, with its client and its way back.
+        for (id, ask) in [(30, Order::Panic), (31, Order::Later), (32, Order::Hold)] {
+            client.send(&behind_header(9, &query(id, ask, 30))).unwrap();
+        }
+        assert_eq!(receive(&client)[..2], [0, 31]);
+        wait_until("the query", || !server.held.lock().unwrap().is_empty());
+        let (promise, _) = server.held.lock().unwrap().pop().unwrap();
+        let waiting = promise.client();
+        assert_eq!((waiting.peer.to_string(), waiting.local.to_string()), named(9));
+        promise.send(&[7; 20]);
+        assert_eq!(receive(&client), [7; 20]);
+        // Without proxies nothing is parsed, from the next datagram on.
+        proxies.set([], 512);
+        let plain = query(40, Order::Echo, 30);
+        client.send(&plain).unwrap();
+        assert_eq!(receive(&client), echoed(&plain));
+        silent(&client);
+        let totals = server.stop();
+        assert_eq!((totals.proxy_missing, totals.proxy_malformed, totals.runts), (20, 0, 0));
+        assert_eq!((totals.queries, totals.late_replies), (24, 9));
+    });
+}
+
+fn named(client: u8) -> (String, String) {
+    (format!("192.0.2.{client}:1000"), "198.51.100.53:53".to_owned())
+}

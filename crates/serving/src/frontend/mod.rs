@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use net::{Bound, Context, Running, ServeError, TcpLimits};
+use net::{Bound, Context, Proxies, Running, ServeError, TcpLimits};
 use query_path::{Both, Engine, FailureLog, LoggedQuery, LoggedReply, QueryLog, RuleNote, Sources, Zones};
 use recursion::Cached;
 use tracing::{error, info};
@@ -65,6 +65,8 @@ pub struct Frontend {
     listeners: Mutex<Vec<Running>>,
     /// Limits over all TCP connections.
     pub tcp_limits: TcpLimits,
+    /// The proxies that name their clients.
+    proxies: Proxies,
     /// Whether queries that made a worker panic are logged.
     panic_messages: Arc<AtomicBool>,
     /// The query log's writer.
@@ -139,6 +141,8 @@ impl Frontend {
         let connections = DescriptorShares::with_warning(settings).tcp;
         let tcp_limits = TcpLimits::new(connections, per_client, &settings.server.tcp.times());
         tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
+        let proxies = Proxies::default();
+        set_proxies(&proxies, settings);
         let cookies = ServerCookies::new(settings)?;
         let engine_config = cookies.engine_config(settings);
         let frontend = Frontend {
@@ -147,6 +151,7 @@ impl Frontend {
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits,
+            proxies,
             panic_messages: Arc::new(AtomicBool::new(*settings.log.panic_messages)),
             query_logger: QueryLogger::start(query_file)?,
             policy_top: PolicyTop::default(),
@@ -209,6 +214,7 @@ impl Frontend {
             }
         });
         context.tcp = self.tcp_limits.clone();
+        context.proxies = self.proxies.clone();
         for socket in bound {
             let (addr, transport) = (socket.local_addr(), socket.transport());
             let (front, passed) = (socket.xdp_mode(), socket.passed());
@@ -298,6 +304,11 @@ impl Frontend {
     }
 }
 
+fn set_proxies(proxies: &Proxies, settings: &Settings) {
+    let server = &settings.server.proxies;
+    proxies.set(server.networks(), server.longest_header());
+}
+
 impl Adopt for Frontend {
     fn adopt(&self, settings: &Settings) {
         self.cookies.adopt(settings);
@@ -309,6 +320,7 @@ impl Adopt for Frontend {
         self.tcp_limits.set(connections, per_client);
         self.tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
         self.tcp_limits.set_times(&settings.server.tcp.times());
+        set_proxies(&self.proxies, settings);
         self.panic_messages.store(*settings.log.panic_messages, Relaxed);
         self.log_queries(*settings.log.queries);
         match self.policy_top.resize(settings.policy_top()) {
