@@ -248,7 +248,6 @@ impl Configuration {
         server.answers.check(faults);
         server_access::check(query_access, faults);
         server.tcp.check(faults);
-        server.proxies.check(faults);
         let opened = listen::check(listens, faults);
         if let Some(metrics) = metrics {
             metrics.check(&opened, faults);
@@ -448,6 +447,7 @@ impl Settings {
             (Some(_), Some(reached_by)) => resolver::warnings(&self.access, reached_by),
             _ => Vec::new(),
         };
+        warnings.extend(self.server.proxies.warnings());
         warnings.extend(lists::warnings(&self.lists, self.server.storage.folder().is_some()));
         warnings
     }

@@ -35,13 +35,13 @@ impl Proxies {
         self.longest.0
     }
 
-    /// Reports a network that lets every address name any client.
-    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+    /// Returns a warning if every address may name any client.
+    pub(super) fn warnings(&self) -> Option<Diagnostic> {
         let is_all = |network: &&At<Prefix>| network.value.to_canonical().len() == 0;
-        if let Some(all) = self.from.value.iter().flatten().find(is_all) {
-            let message = "`proxy-protocol-from` has every address: any sender could name any client";
-            let hint = "name the addresses of the proxies";
-            faults.push(Diagnostic::at(all.place.as_ref(), message).hint(hint));
-        }
+        let all = self.from.value.iter().flatten().find(is_all)?;
+        let message = "`proxy-protocol-from` has every address: any sender can name any client, so no rule about \
+                       addresses holds";
+        let hint = "name the addresses of the proxies";
+        Some(Diagnostic::at(all.place.as_ref(), message).hint(hint))
     }
 }
