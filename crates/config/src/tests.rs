@@ -73,10 +73,7 @@ fn each_fault_has_its_words() {
             "[server]\nproxy-protocol-from = [\"lb.example\"]",
             "`lb.example` is not a network; write an address, or an address/length",
         ),
-        (
-            "[server]\nproxy-protocol-maximum-size = 51",
-            "`proxy-protocol-maximum-size` must be from 52 to 2048, not 51",
-        ),
+        ("[server]\nproxy-protocol-maximum-size = 51", "51 is out of range: 52 to 2048"),
         ("server = 1", "`server` is a section: write [server]"),
         ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` is a list of blocks: write [[listen]]"),
         ("[[listen]]\naddr = []", "the list is empty"),
@@ -553,13 +550,13 @@ fn every_key_reaches_its_part() {
 
 #[test]
 fn a_list_of_proxies_that_has_every_address_has_a_warning() {
-    for (network, place) in [("0.0.0.0/0", (2, 38)), ("::/0", (2, 38)), ("::ffff:0:0/96", (2, 38))] {
+    for network in ["0.0.0.0/0", "::/0", "::ffff:0:0/96"] {
         let text = format!("[server]\nproxy-protocol-from = [\"192.0.2.1\", \"{network}\"]\n");
         let found = settings(&text).warnings(false);
         let [warning] = &found[..] else { panic!("one warning: {found:?}") };
         assert!(warning.message.starts_with("`proxy-protocol-from` has every address"), "{warning:?}");
         let at = warning.place.as_ref().expect("a place");
-        assert_eq!((at.line, at.column), place);
+        assert_eq!(text[at.span.clone()], format!("\"{network}\""));
     }
 }
 

@@ -184,7 +184,10 @@ fn statements_of_the_recursor_have_their_keys() {
             ("query-local-address=0.0.0.0", "iterate-ipv6 = false"),
             ("query-local-address=192.0.2.2, 2001:db8::2", "source = [\"192.0.2.2\", \"2001:db8::2\"]"),
             ("quiet=no", "queries = true"),
-            ("proxy-protocol-from=192.0.2.0/24, 2001:db8::1", "proxy-protocol-from = [\"192.0.2.0/24\", \"2001:db8::1\"]"),
+            (
+                "proxy-protocol-from=192.0.2.0/24, 2001:db8::1",
+                "proxy-protocol-from = [\"192.0.2.0/24\", \"2001:db8::1\"]",
+            ),
             ("proxy-protocol-maximum-size=40", "proxy-protocol-maximum-size = 52"),
         ],
     );
