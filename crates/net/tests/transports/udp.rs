@@ -570,22 +570,26 @@ fn a_proxy_receives_the_replies_for_the_clients_that_it_names() {
         let bound = Listener::bind(addr.parse().unwrap(), Transport::Udp, &config).unwrap();
         let context = Context::default();
         let proxies = context.proxies.clone();
-        let client = udp_client(bound.local_addr());
+        let [client, other] = [(); 2].map(|()| udp_client(bound.local_addr()));
         proxies.set([(client.local_addr().unwrap().ip(), 32)], 512);
-        // Sent before the server starts, so that they are in one batch if the back end has any; replies of equal
-        // length to one client on the same way may leave together.
-        let queries: Vec<_> = (0..20)
-            .map(|id| query(id, [Order::Echo, Order::Later, Order::Large(40)][usize::from(id % 3)], 30))
-            .collect();
+        // Sent before the server starts, so that they are in one batch if the back end has any. Equally long replies
+        // to one client leave together, but not those that two proxies named it for. After a panic the handler
+        // gets each query again alone, with its client and its way back.
+        client.send(&behind_header(9, &query(30, Order::Panic, 30))).unwrap();
+        let orders = [Order::Echo, Order::Later, Order::Large(40)];
+        let queries: Vec<_> = (0..12).map(|id| query(id, orders[usize::from(id % 3)], 30)).collect();
         for (id, q) in queries.iter().enumerate() {
-            client.send(&behind_header(id as u8 % 4, q)).unwrap();
-            client.send(q).unwrap();
+            for proxy in [&client, &other] {
+                proxy.send(&behind_header(id as u8 % 2, q)).unwrap();
+                proxy.send(q).unwrap();
+            }
         }
         let server = ScriptedServer::serve(bound, &context);
-        let replies: HashSet<_> = queries.iter().map(|_| receive(&client)[..2].to_vec()).collect();
-        assert_eq!(replies.len(), queries.len());
-        // A handler that panics gets each query again alone, with its client and its way back.
-        for (id, ask) in [(30, Order::Panic), (31, Order::Later), (32, Order::Hold)] {
+        for proxy in [&client, &other] {
+            let replies: HashSet<_> = queries.iter().map(|_| receive(proxy)[..2].to_vec()).collect();
+            assert_eq!(replies.len(), queries.len());
+        }
+        for (id, ask) in [(31, Order::Later), (32, Order::Hold)] {
             client.send(&behind_header(9, &query(id, ask, 30))).unwrap();
         }
         assert_eq!(receive(&client)[..2], [0, 31]);
@@ -601,9 +605,10 @@ fn a_proxy_receives_the_replies_for_the_clients_that_it_names() {
         client.send(&plain).unwrap();
         assert_eq!(receive(&client), echoed(&plain));
         silent(&client);
+        silent(&other);
         let totals = server.stop();
-        assert_eq!((totals.proxy_missing, totals.proxy_malformed, totals.runts), (20, 0, 0));
-        assert_eq!((totals.queries, totals.late_replies), (24, 9));
+        assert_eq!((totals.proxy_missing, totals.proxy_malformed, totals.runts), (24, 0, 0));
+        assert_eq!((totals.queries, totals.late_replies), (28, 10));
     });
 }
 
