@@ -37,7 +37,7 @@ impl Proxies {
 
     /// Returns a warning if every address may name any client.
     pub(super) fn warnings(&self) -> Option<Diagnostic> {
-        let is_all = |network: &&At<Prefix>| network.value.to_canonical().len() == 0;
+        let is_all = |network: &&At<Prefix>| matches!(network.value.to_canonical().len(), 0);
         let all = self.from.value.iter().flatten().find(is_all)?;
         let message = "`proxy-protocol-from` has every address: any sender can name any client, so no rule about \
                        addresses holds";
