@@ -11,19 +11,19 @@ use super::table::value::Int;
 
 keys! {
     /// Keys about proxies that name their clients.
-    pub struct Proxies {
-        /// Networks of proxies, such as dnsdist or HAProxy, that send a header of the PROXY protocol, version 2,
-        /// before what a client sent: in each datagram, and once at the start of each TCP connection. All rules
-        /// apply to the client that the header names. From these networks messages without a valid header are
-        /// dropped, and connections closed; from all others no header is read. [PROXIES.md](PROXIES.md)
-        /// explains it. Unset: none.
+    pub struct ProxyProtocol {
+        /// Networks of proxies, such as dnsdist or HAProxy, that send a header of the PROXY protocol,
+        /// version 2, before what a client sent: in each datagram, and once at the start of each TCP
+        /// connection. All rules apply to the client that the header names. From these networks messages
+        /// without a valid header are dropped, and connections closed; from all others no header is read.
+        /// [PROXIES.md](PROXIES.md) explains it. Unset: none.
         live "proxy-protocol-from" from: Option<Vec<At<Prefix>>> = None, example ["192.0.2.0/24", "2001:db8::1/128"];
         /// Longest header of the PROXY protocol that is accepted, with its extensions (TLVs), in bytes.
         live "proxy-protocol-maximum-size" longest: Int<usize, 52, 2048> = Int(512), example 256;
     }
 }
 
-impl Proxies {
+impl ProxyProtocol {
     /// Returns the networks of proxies, each as an address and the length of its prefix.
     pub fn networks(&self) -> impl Iterator<Item = (IpAddr, u8)> {
         let networks = self.from.value.iter().flatten().map(|network| network.value.to_canonical());

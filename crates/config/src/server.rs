@@ -3,7 +3,7 @@
 use super::answers::Answers;
 use super::confinement::Confinement;
 use super::privileges::Privileges;
-use super::proxies::Proxies;
+use super::proxies::ProxyProtocol;
 use super::reloading::Reloading;
 use super::storage::Storage;
 use super::table::section;
@@ -26,7 +26,7 @@ section! {
         /// TCP connections.
         tcp: Tcp;
         /// Proxies that name their clients.
-        proxies: Proxies;
+        proxies: ProxyProtocol;
         /// Answers and the server's identity.
         answers: Answers;
     }

@@ -65,8 +65,9 @@
 //!
 //! # Proxies
 //!
-//! [`Proxies`] has the networks of proxies, whose datagrams and connections must begin with a header that names
-//! the client ([`transport::ProxyHeader`]). The query has the named client; the reply goes to the proxy.
+//! [`Proxies`] has the networks of proxies, whose datagrams and connections must begin with a header that
+//! names the client ([`transport::ProxyHeader`]). The query has the named client; the reply goes to the
+//! proxy.
 //!
 //! # Outgoing messages
 //!

@@ -38,8 +38,8 @@ impl ReturnAddress {
     }
 }
 
-/// The way of a reply to a datagram: the ends of the datagram itself, which are not those of the client behind a
-/// proxy.
+/// The way of a reply to a datagram: the ends of the datagram itself, which are not those of the client
+/// behind a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyRoute {
     /// Where the reply is sent.

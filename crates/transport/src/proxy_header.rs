@@ -1,6 +1,6 @@
-//! The binary header of the PROXY protocol, version 2 (the specification of HAProxy, "proxy-protocol.txt" §2.2):
-//! a proxy sends it before what a client sent, and names the client in it. A pure function reads it; who must
-//! send it is decided elsewhere.
+//! The binary header of the PROXY protocol, version 2 (the specification of HAProxy, "proxy-protocol.txt"
+//! §2.2): a proxy sends it before what a client sent, and names the client in it. A pure function reads
+//! it; who must send it is decided elsewhere.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -21,8 +21,8 @@ pub struct ProxyHeader {
     pub ends: Option<ProxiedEnds>,
 }
 
-/// The ends of the client's connection to the proxy, or of its datagram. IPv4 mapped into IPv6 is IPv4, so that
-/// rules about IPv4 networks apply to it.
+/// The ends of the client's connection to the proxy, or of its datagram. IPv4 mapped into IPv6 is IPv4,
+/// so that rules about IPv4 networks apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxiedEnds {
     /// The client.
@@ -45,8 +45,8 @@ pub enum ProxyHeaderFault {
 }
 
 impl ProxyHeader {
-    /// Reads the header at the start of `input`, of at most `most` bytes; `Ok(None)` if `input` ends before the
-    /// header does. Extensions are skipped, whatever is in them.
+    /// Reads the header at the start of `input`, of at most `most` bytes; `Ok(None)` if `input` ends
+    /// before the header does. Extensions are skipped, whatever is in them.
     ///
     /// # Errors
     /// [`ProxyHeaderFault`] as soon as the bytes show it: more of them would not change it.

@@ -286,8 +286,8 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         }
     }
 
-    /// Takes the header of a proxy off the start of `input`, if it is whole: the connection is then one of the
-    /// client that it names. Returns its length, or 0.
+    /// Takes the header of a proxy off the start of `input`, if it is whole: the connection is then one
+    /// of the client that it names. Returns its length, or 0.
     #[cold]
     fn take_header(&mut self, input: &[u8], longest: usize) -> usize {
         let header = match ProxyHeader::read(input, longest) {

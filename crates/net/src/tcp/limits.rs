@@ -362,8 +362,8 @@ impl Table {
         Ok((id, entry))
     }
 
-    /// Counts a connection as one of `peer`, if its limits allow that. Returns its new entry; `None` if it was
-    /// evicted meanwhile.
+    /// Counts a connection as one of `peer`, if its limits allow that. Returns its new entry; `None` if
+    /// it was evicted meanwhile.
     fn pass_to(&mut self, id: u64, peer: IpAddr, limits: &Shared) -> Result<Option<Arc<Entry>>, TurnedAway> {
         if !self.connections.contains_key(&id) {
             return Ok(None);

@@ -572,9 +572,9 @@ fn a_proxy_receives_the_replies_for_the_clients_that_it_names() {
         let proxies = context.proxies.clone();
         let [client, other] = [(); 2].map(|()| udp_client(bound.local_addr()));
         proxies.set([(client.local_addr().unwrap().ip(), 32)], 512);
-        // Sent before the server starts, so that they are in one batch if the back end has any. Equally long replies
-        // to one client leave together, but not those that two proxies named it for. After a panic the handler
-        // gets each query again alone, with its client and its way back.
+        // Sent before the server starts, so that they are in one batch if the back end has any. Equally
+        // long replies to one client leave together, but not those that two proxies named it for. After a
+        // panic the handler gets each query again alone, with its client and its way back.
         client.send(&behind_header(9, &query(30, Order::Panic, 30))).unwrap();
         let orders = [Order::Echo, Order::Later, Order::Large(40)];
         let queries: Vec<_> = (0..12).map(|id| query(id, orders[usize::from(id % 3)], 30)).collect();

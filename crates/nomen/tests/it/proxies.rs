@@ -1,5 +1,5 @@
-//! Clients behind proxies: PROXY headers of version 2 over UDP and TCP, and the rules that apply to the clients
-//! that they name.
+//! Clients behind proxies: PROXY headers of version 2 over UDP and TCP, and the rules that apply to the
+//! clients that they name.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -19,8 +19,8 @@ const INSIDE: [u8; 4] = [198, 51, 100, 7];
 const REFUSED: [u8; 4] = [203, 0, 113, 7];
 const OUTSIDE: [u8; 4] = [192, 0, 2, 7];
 
-/// Returns a header that names this client, port 4660, at this address of the proxy, by `protocol`: 1 is TCP, 2
-/// is UDP.
+/// Returns a header that names this client, port 4660, at this address of the proxy, by `protocol`: 1 is
+/// TCP, 2 is UDP.
 fn header_to(client: [u8; 4], to: [u8; 4], protocol: u8) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
     header.extend([0x21, 0x10 | protocol, 0, 19]);
