@@ -4,7 +4,7 @@
 //! | file | section | for |
 //! |---|---|---|
 //! | `privileges`, `confinement`, `storage` | `[server]` | the process |
-//! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
+//! | `threads`, `tcp`, `proxies`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
 //! | `rate_limits` | `[rate-limits]` | `query-path` |
@@ -48,6 +48,7 @@ pub mod peers;
 pub mod policy_groups;
 pub mod policy_zones;
 pub mod privileges;
+pub mod proxies;
 pub mod query_access;
 pub mod rate_limits;
 pub mod reference;
@@ -456,6 +457,7 @@ impl Settings {
             (Some(_), Some(reached_by)) => resolver::warnings(&self.access, reached_by),
             _ => Vec::new(),
         };
+        warnings.extend(self.server.proxies.warnings());
         warnings.extend(lists::warnings(&self.lists, self.server.storage.folder().is_some()));
         warnings
     }

@@ -3,6 +3,7 @@
 use super::answers::Answers;
 use super::confinement::Confinement;
 use super::privileges::Privileges;
+use super::proxies::ProxyProtocol;
 use super::reloading::Reloading;
 use super::storage::Storage;
 use super::table::section;
@@ -24,6 +25,8 @@ section! {
         threads: Threads;
         /// TCP connections.
         tcp: Tcp;
+        /// Proxies that name their clients.
+        proxies: ProxyProtocol;
         /// Answers and the server's identity.
         answers: Answers;
     }

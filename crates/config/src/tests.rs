@@ -69,6 +69,11 @@ fn each_fault_has_its_words() {
             "[server]\ntcp-connections-per-network = 99",
             "`tcp-connections-per-network` is 99, less than the 100 of `tcp-connections-per-client`",
         ),
+        (
+            "[server]\nproxy-protocol-from = [\"lb.example\"]",
+            "`lb.example` is not a network; write an address, or an address/length",
+        ),
+        ("[server]\nproxy-protocol-maximum-size = 51", "51 is out of range: 52 to 2048"),
         ("server = 1", "`server` is a section: write [server]"),
         ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` is a list of blocks: write [[listen]]"),
         ("[[listen]]\naddr = []", "the list is empty"),
@@ -500,7 +505,8 @@ fn every_key_reaches_its_part() {
                 tcp-connections-per-network = 9\ntcp-first-timeout = \"1s\"\n\
                 tcp-idle-timeout = \"2s\"\ntcp-message-timeout = \"3s\"\ntcp-write-timeout = \"4s\"\n\
                 tcp-pipeline = 5\ntcp-write-buffer = \"6KiB\"\nnsid = \"n\"\nid = \"i\"\nversion = \"v\"\n\
-                max-udp-size = 700\nmax-chain = 8\n[metrics]\nper-zone = true\n\
+                max-udp-size = 700\nmax-chain = 8\nproxy-protocol-maximum-size = 99\n\
+                proxy-protocol-from = [\"192.0.2.1\", \"::ffff:198.51.100.0/120\", \"2001:db8::/32\"]\n[metrics]\nper-zone = true\n\
                 [[listen]]\nxdp = \"e\"\nxdp-attach = \"driver\"\nxdp-copy = \"copy\"\nxdp-queues = 2\n";
     let settings = settings(text);
     let net = settings.net_config();
@@ -527,6 +533,11 @@ fn every_key_reaches_its_part() {
         ..net::TcpTimes::default()
     };
     assert_eq!(settings.server.tcp.times(), times);
+    let proxies = &settings.server.proxies;
+    let networks: Vec<_> = proxies.networks().map(|(ip, len)| format!("{ip}/{len}")).collect();
+    assert_eq!(networks, ["192.0.2.1/32", "198.51.100.0/24", "2001:db8::/32"]);
+    assert_eq!(proxies.longest_header(), 99);
+    assert_eq!(settings.warnings(false), []);
     let engine = settings.engine_config();
     assert_eq!((&*engine.nsid, engine.max_udp_size, engine.keepalive), (&b"n"[..], 700, 20));
     assert_eq!(
@@ -538,6 +549,18 @@ fn every_key_reaches_its_part() {
     let xdp = settings.listens[0].xdp_config().expect("a front");
     assert_eq!((xdp.interface.as_str(), xdp.queues), ("e", Some(2)));
     assert_eq!((xdp.attach, xdp.copy), (net::XdpAttach::Driver, net::XdpCopy::Copy));
+}
+
+#[test]
+fn a_list_of_proxies_that_has_every_address_has_a_warning() {
+    for network in ["0.0.0.0/0", "::/0", "::ffff:0:0/96"] {
+        let text = format!("[server]\nproxy-protocol-from = [\"192.0.2.1\", \"{network}\"]\n");
+        let found = settings(&text).warnings(false);
+        let [warning] = &found[..] else { panic!("one warning: {found:?}") };
+        assert!(warning.message.starts_with("`proxy-protocol-from` has every address"), "{warning:?}");
+        let at = warning.place.as_ref().expect("a place");
+        assert_eq!(text[at.span.clone()], format!("\"{network}\""));
+    }
 }
 
 /// Operators get the configuration that tests and benchmarks of the parts measure.

@@ -224,6 +224,7 @@ pub const BOUNDS: &[NumberLimits] = &[
     ("[server]", "tcp-idle-timeout", Measure::Millis, 200, 3_600_000),
     ("[server]", "tcp-write-timeout", Measure::Millis, 100, 600_000),
     ("[server]", "tcp-pipeline", Measure::Count, 1, 1024),
+    ("[server]", "proxy-protocol-maximum-size", Measure::Count, 52, 2048),
     ("[server]", "max-udp-size", Measure::Count, 512, 4096),
     ("[server]", "max-chain", Measure::Count, 1, 64),
     ("[transfers]", "outgoing", Measure::Count, 1, 100_000),

@@ -99,8 +99,18 @@ const RULES: &[NamedRule] = &[
     ("answer-cookie", Rule::Switch(Section::Server, "cookies")),
     ("cookie-secret", COOKIES),
     ("cookie-staging-secret", COOKIES),
-    ("proxy_protocol_port", Rule::Missing("nomen takes no PROXY protocol")),
-    ("proxy-protocol-port", Rule::Missing("nomen takes no PROXY protocol")),
+    (
+        "proxy_protocol_port",
+        Rule::Missing(
+            "write the proxies' networks into `proxy-protocol-from` of [server]: nomen has no ports for them; see docs/PROXIES.md",
+        ),
+    ),
+    (
+        "proxy-protocol-port",
+        Rule::Missing(
+            "write the proxies' networks into `proxy-protocol-from` of [server]: nomen has no ports for them; see docs/PROXIES.md",
+        ),
+    ),
     ("rrl-size", RATES),
     ("rrl-ratelimit", Rule::Same(&["0"], "nomen limits no rates of answers")),
     ("rrl-slip", RATES),

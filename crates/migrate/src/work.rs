@@ -9,6 +9,7 @@ use wire::name::{Name, NameBuf};
 use crate::ledger::{Coverage, Ledger};
 use crate::lists::MadeLists;
 use crate::model::{Keys, Nomen, Section, Setting, bounded};
+use crate::network::Network;
 use crate::text::SourceSpan;
 use crate::tree::Statement;
 use crate::units;
@@ -30,6 +31,8 @@ pub(crate) enum Rule {
     Switch(Section, &'static str),
     /// The text unchanged.
     Text(Section, &'static str),
+    /// A list of networks, without exceptions.
+    Networks(Section, &'static str),
     /// Yes or no: whether records are rotated with each query.
     Rotation,
     /// Yes or no: whether to listen on addresses that no interface has yet.
@@ -61,6 +64,7 @@ impl Rule {
             | Rule::TimeLimit(..)
             | Rule::Switch(..)
             | Rule::Text(..)
+            | Rule::Networks(..)
             | Rule::Rotation
             | Rule::Freebind => return None,
         })
@@ -205,7 +209,7 @@ impl Work {
         let section = match rule {
             Rule::Number(section, _) | Rule::Limit(section, _) | Rule::Choice(section, _) => Some(section),
             Rule::Time(section, ..) | Rule::TimeLimit(section, ..) => Some(section),
-            Rule::Switch(section, _) | Rule::Text(section, _) => Some(section),
+            Rule::Switch(section, _) | Rule::Text(section, _) | Rule::Networks(section, _) => Some(section),
             Rule::Rotation | Rule::Freebind | Rule::Same(..) | Rule::Unneeded(_) | Rule::Missing(_) => None,
         };
         if section == Some(Section::Resolver) && self.nomen.resolver.is_none() {
@@ -241,6 +245,14 @@ impl Work {
                 self.in_key(statement, section, key);
             }
             Rule::Text(..) => self.not_understood(statement),
+            Rule::Networks(..) if text.is_empty() => self.ledger.unneeded(statement, DOES_SO),
+            Rule::Networks(section, key) => match networks(&text) {
+                Some(networks) => {
+                    self.nomen.section(section).texts(key, networks);
+                    self.in_key(statement, section, key);
+                }
+                None => self.not_understood(statement),
+            },
             Rule::Rotation => self.rotate(statement, units::switch(&text)),
             Rule::Freebind => match units::switch(&text) {
                 Some(on) => {
@@ -453,6 +465,13 @@ pub(crate) fn domain(text: &str) -> Option<String> {
         // An escaped dot does not end a name.
         Some(plain) => plain.to_owned(),
     })
+}
+
+/// Returns the networks of a list that is separated by commas, semicolons or spaces; `None` if one is not a
+/// network.
+fn networks(text: &str) -> Option<Vec<String>> {
+    let members = text.split([',', ';', ' ', '\t']).filter(|member| !member.is_empty());
+    members.map(|member| Network::parse(member).map(|network| network.to_string())).collect()
 }
 
 /// Whether nomen accepts it as a secret.

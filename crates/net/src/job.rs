@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::ListenerConfig;
 use crate::fault::{Reporter, WorkerId};
+use crate::proxies::Proxies;
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
 
@@ -15,6 +16,7 @@ pub(crate) struct Job {
     pub(crate) shutdown: Shutdown,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) reporter: Reporter,
+    pub(crate) proxies: Proxies,
     /// Its socket was opened by another process, which passes it to another server afterwards.
     pub(crate) passed: bool,
     /// Its socket, for [`crate::Running::sockets`].

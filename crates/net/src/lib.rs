@@ -63,6 +63,12 @@
 //! sockets. Where the kernel, the driver or the permissions do not suffice, it returns an error with the
 //! reason, and the sockets serve without a front.
 //!
+//! # Proxies
+//!
+//! [`Proxies`] has the networks of proxies, whose datagrams and connections must begin with a header that
+//! names the client ([`transport::ProxyHeader`]). The query has the named client; the reply goes to the
+//! proxy.
+//!
 //! # Outgoing messages
 //!
 //! [`Outgoing`] drives a [`transport::Core`], which decides what is sent to other servers. It has a thread
@@ -89,6 +95,7 @@ mod job;
 mod listener;
 mod outgoing;
 mod passed;
+mod proxies;
 mod ready;
 mod refusal;
 mod running;
@@ -104,6 +111,7 @@ pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
 pub use outgoing::{Outgoing, OutgoingConfig, OutgoingCounts, connect};
 pub use passed::{PassedFault, PassedSocket};
+pub use proxies::Proxies;
 pub use refusal::{BindError, BindFault};
 pub use running::{Context, Running};
 pub use shutdown::Shutdown;

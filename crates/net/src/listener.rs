@@ -274,6 +274,7 @@ impl Bound {
                 shutdown: running.shutdown.clone(),
                 stats: Arc::clone(&running.stats.workers[index]),
                 reporter: context.reporter(id),
+                proxies: context.proxies.clone(),
                 passed: passed.is_some(),
                 socket: Arc::default(),
             }

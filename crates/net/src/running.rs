@@ -10,16 +10,19 @@ use transport::Transport;
 
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::job::SocketSlot;
+use crate::proxies::Proxies;
 use crate::shutdown::Shutdown;
 use crate::stats::ListenerStats;
 use crate::tcp::TcpLimits;
 use crate::xdp::XdpMode;
 
-/// State that listeners share: connection limits, and the callback for faults.
+/// State that listeners share: connection limits, proxies, and the callback for faults.
 #[derive(Clone, Default)]
 pub struct Context {
     /// Limits of TCP connections, counted over all listeners with clones of them.
     pub tcp: TcpLimits,
+    /// The proxies that name their clients in headers.
+    pub proxies: Proxies,
     on_fault: Option<OnFault>,
 }
 
@@ -27,7 +30,7 @@ impl Context {
     /// A context with these connection limits.
     #[must_use]
     pub fn new(tcp: TcpLimits) -> Self {
-        Context { tcp, on_fault: None }
+        Context { tcp, ..Context::default() }
     }
 
     /// Sets the callback for faults. Worker threads call it; it must neither block nor panic.

@@ -65,6 +65,14 @@ counters! {
     runts,
     /// Datagrams longer than the longest query that is accepted.
     too_long,
+    /// Datagrams and connections of proxies dropped because they did not begin with a PROXY header.
+    proxy_missing,
+    /// Datagrams and connections of proxies dropped because their PROXY header was malformed.
+    proxy_malformed,
+    /// Datagrams and connections of proxies dropped because their PROXY header was too long.
+    proxy_too_long,
+    /// Datagrams and connections of proxies dropped because their PROXY header named no IP address.
+    proxy_no_address,
     /// Panics of the handler.
     panics,
     /// Errors on receiving messages or accepting connections.

@@ -30,7 +30,7 @@ use std::time::Instant;
 
 use rate_limits::PrefixHashes;
 use transport::{
-    Batch, Client, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies, ReturnAddress,
+    Batch, Client, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies, ReplyRoute, ReturnAddress,
 };
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
@@ -159,9 +159,11 @@ impl<M: Memory> Handler for Worker<M> {
             // The answer to another client's query may be in the cache by now.
             self.find(1);
             let Worker { account, shared, cases, locations, names, scratch, .. } = self;
-            let connection = to.connection;
-            let round = Round { shared, account, locations, received, may_put_off: false, connection };
-            let outcome = round.context(&cases[0], &packet, &to.client).answer(names, scratch, out);
+            let ReturnAddress { connection, route, .. } = &to;
+            let (connection, routes) = (*connection, route.as_slice());
+            let round =
+                Round { shared, account, locations, received, may_put_off: false, connection, routes };
+            let outcome = round.context(&cases[0], &packet, &to.client, 0).answer(names, scratch, out);
             if !matches!(outcome, Outcome::Pending) {
                 replies.push(to, outcome);
             }
@@ -291,10 +293,10 @@ impl<M: Memory> Worker<M> {
         replies: &mut Replies<'_>,
     ) {
         let Worker { account, shared, cases, locations, names, scratch, .. } = self;
-        let round =
-            Round { shared, account, locations, received, may_put_off, connection: queries.connection };
+        let Queries { connection, routes, .. } = *queries;
+        let round = Round { shared, account, locations, received, may_put_off, connection, routes };
         for (case, i) in cases[..count].iter().zip(from..) {
-            let line = round.context(case, queries.packet(i), queries.client(i));
+            let line = round.context(case, queries.packet(i), queries.client(i), i);
             let outcome = line.answer(names, scratch, replies.buffer(i));
             replies.set(i, outcome);
         }
@@ -399,18 +401,26 @@ struct Round<'a, M: Memory> {
     may_put_off: bool,
     /// See [`ReturnAddress::connection`].
     connection: u64,
+    /// See [`Queries::routes`].
+    routes: &'a [ReplyRoute],
 }
 
 impl<'a, M: Memory> Round<'a, M> {
     #[inline]
-    fn context(&'a self, case: &'a Case, packet: &'a [u8], client: &'a Client) -> QueryContext<'a, M> {
+    fn context(
+        &'a self,
+        case: &'a Case,
+        packet: &'a [u8],
+        client: &'a Client,
+        number: usize,
+    ) -> QueryContext<'a, M> {
         let (request, may_recurse, config) = (&case.request, case.may_recurse, &*self.shared.config);
         let (signed, agent) = (case.signed(), self.agent(case));
         let seal = signed.filter(|signature| case.route.is_signed_for(signature));
         let frame =
             ReplyFrame::new(FramedQuery { request, packet, client }, may_recurse, config, seal, agent);
         let (elsewhere, rule) = (Cell::new(false), Cell::new(None));
-        QueryContext { frame, round: self, case, signed, elsewhere, rule }
+        QueryContext { frame, round: self, number, case, signed, elsewhere, rule }
     }
 
     /// Returns the agent domain for error reports about the zone that answers (RFC 9567 §6.2), unless the
@@ -428,6 +438,8 @@ impl<'a, M: Memory> Round<'a, M> {
 struct QueryContext<'a, M: Memory> {
     frame: ReplyFrame<'a>,
     round: &'a Round<'a, M>,
+    /// Its number in the batch.
+    number: usize,
     case: &'a Case,
     /// The result of the TSIG check, if the query has a TSIG record.
     signed: Option<&'a Signature>,
@@ -668,9 +680,10 @@ impl<M: Memory> QueryContext<'_, M> {
         refusal
     }
 
-    /// The client and the connection that a late answer is sent to.
+    /// The client and the connection that a late answer is sent to, or the way to its proxy.
     fn way_back(&self) -> ReturnAddress {
-        ReturnAddress { client: *self.frame.client, connection: self.round.connection }
+        let route = self.round.routes.get(self.number).copied();
+        ReturnAddress { client: *self.frame.client, connection: self.round.connection, route }
     }
 
     /// Returns a responder, with which a source answers later.

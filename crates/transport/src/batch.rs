@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Client, Clock, Outcome, ReturnAddress, Transport};
+use crate::{Client, Clock, Outcome, ReplyRoute, ReturnAddress, Transport};
 
 /// The position of one query in the input, and its client.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,8 @@ pub struct Queries<'a> {
     pub transport: Transport,
     /// The connection of the whole batch; see [`ReturnAddress::connection`].
     pub connection: u64,
+    /// The way of the reply to each query; empty unless a proxy passed on one of them.
+    pub routes: &'a [ReplyRoute],
 }
 
 impl<'a> Queries<'a> {
@@ -87,7 +89,8 @@ impl<'a> Queries<'a> {
     /// # Panics
     /// If `i` is not below [`Queries::len`].
     pub fn return_address(&self, i: usize) -> ReturnAddress {
-        ReturnAddress { client: *self.client(i), connection: self.connection }
+        let route = self.routes.get(i).copied();
+        ReturnAddress { client: *self.client(i), connection: self.connection, route }
     }
 }
 
@@ -223,7 +226,9 @@ impl<'a> Batch<'a> {
             return None;
         }
         let Replies { stride, room, .. } = self.replies;
-        let queries = Queries { envelopes: &self.queries.envelopes[i..=i], ..self.queries };
+        let Queries { envelopes, routes, .. } = self.queries;
+        let routes = routes.get(i..=i).unwrap_or_default();
+        let queries = Queries { envelopes: &envelopes[i..=i], routes, ..self.queries };
         let replies = Replies {
             output: &mut self.replies.output[i * stride..],
             outcomes: &mut self.replies.outcomes[i..=i],

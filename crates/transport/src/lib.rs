@@ -31,6 +31,7 @@
 //! | `late.rs` | [`LateQueue`]: late answers on their way back to the worker |
 //! | `outgoing.rs` | [`Core`]: a state machine that decides which messages are sent to other servers |
 //! | `client.rs`, `packets.rs` | the client and the return address; batches without a transport |
+//! | `proxy_header.rs` | [`ProxyHeader`]: the client that a proxy names before a message or stream |
 //! | `suspect.rs` | the message that a worker panicked over: [`SuspectMessage`] |
 //! | `transport.rs`, `clock.rs`, `counter.rs` | the transports, a line each; the clocks; counters |
 //!
@@ -46,12 +47,13 @@ mod late;
 mod outcome;
 mod outgoing;
 mod packets;
+mod proxy_header;
 mod stream;
 mod suspect;
 mod transport;
 
 pub use batch::{Batch, Envelope, Queries, Query, Replies};
-pub use client::{Client, ReturnAddress};
+pub use client::{Client, ReplyRoute, ReturnAddress};
 pub use clock::{Clock, unix_now};
 pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, WorkerContext};
@@ -59,6 +61,7 @@ pub use late::{LateLayout, LateQueue, LateReplies, wake_together};
 pub use outcome::Outcome;
 pub use outgoing::{Action, Core, Event, Link, NumberHasher, NumberMap};
 pub use packets::{LateAnswer, Packets};
+pub use proxy_header::{ProxiedEnds, ProxyHeader, ProxyHeaderFault};
 pub use stream::{MessageStream, Next};
 pub use suspect::{MessageGuard, SuspectMessage};
 pub use transport::{TRANSPORTS, Transport};

@@ -103,6 +103,7 @@ impl Packets {
             envelopes: &self.envelopes,
             transport: self.transport,
             connection: 0,
+            routes: &[],
         };
         let replies = Replies {
             output: &mut self.output,

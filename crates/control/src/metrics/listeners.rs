@@ -37,6 +37,9 @@ pub struct ListenerReport(pub Vec<ListenerTotals>);
 impl Figures for ListenerReport {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         for (i, (counter, doc)) in net::Totals::DESCRIBED.iter().enumerate() {
+            if proxy_fault(counter).is_some() {
+                continue;
+            }
             let series =
                 self.0.iter().filter(|listener| is_counted(counter, listener.carrier)).map(|listener| {
                     let value = listener.totals.iter().nth(i).map_or(0, |(_, value)| value);
@@ -46,8 +49,28 @@ impl Figures for ListenerReport {
             let help = doc.trim().trim_end_matches('.').replace('`', "");
             out.family(&format!("net_{}", name(counter)), &help, MetricType::Counter, series)?;
         }
-        Ok(())
+        let help = "Datagrams and connections of proxies dropped because they had no valid PROXY header";
+        let faults = self.0.iter().flat_map(|listener| {
+            let listen = listener.local.to_string();
+            listener.totals.iter().filter_map(move |(counter, value)| {
+                let (listen, transport) = (listen.clone().into(), listener.carrier.into());
+                let reason = proxy_fault(counter)?.into();
+                Some(([("listen", listen), ("transport", transport), ("reason", reason)], value))
+            })
+        });
+        out.family("net_proxy_dropped", help, MetricType::Counter, faults)
     }
+}
+
+/// Returns the label of a counter of messages that proxies sent without a valid header.
+fn proxy_fault(counter: &str) -> Option<&'static str> {
+    Some(match counter {
+        "proxy_missing" => "missing",
+        "proxy_malformed" => "malformed",
+        "proxy_too_long" => "too-long",
+        "proxy_no_address" => "no-address",
+        _ => return None,
+    })
 }
 
 /// Returns whether listeners of this kind count `counter` at all.

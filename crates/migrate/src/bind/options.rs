@@ -255,7 +255,12 @@ const RULES: &[NamedRule] = &[
     ("nta-lifetime", Rule::Unneeded("`nomen ctl nta add` takes the duration")),
     ("nta-recheck", Rule::Unneeded("`nomen ctl nta add` takes the duration")),
     ("padding", TUNING),
-    ("allow-proxy", Rule::Missing("nomen takes no PROXY protocol")),
+    (
+        "allow-proxy",
+        Rule::Missing(
+            "`proxy-protocol-from` of [server] has the networks of proxies, all of whose messages must have a header; see docs/PROXIES.md",
+        ),
+    ),
     ("listen-on", TUNING),
 ];
 

@@ -44,7 +44,12 @@ const SERVER: &[NamedRule] = &[
     ("dbus-init-delay", TUNING),
     ("answer-rotation", Rule::Rotation),
     ("edns-client-subnet", Rule::Same(&["off"], "nomen does not use addresses of clients' networks")),
-    ("proxy-allowlist", Rule::Missing("nomen takes no PROXY protocol")),
+    (
+        "proxy-allowlist",
+        Rule::Missing(
+            "`proxy-protocol-from` of [server] has the networks of proxies, all of whose messages must have a header; see docs/PROXIES.md",
+        ),
+    ),
     ("listen-xdp", Rule::Missing("write `xdp` into [[listen]]; see docs/AF_XDP.md")),
     ("listen-tls", Rule::Missing("nomen speaks plain UDP and TCP alone")),
     ("listen-quic", Rule::Missing("nomen speaks plain UDP and TCP alone")),

@@ -103,7 +103,7 @@ const RULES: &[NamedRule] = &[
     ("protobuf-use-kernel-timestamp", TUNING),
     ("save-parent-ns-set", TUNING),
     ("structured-logging-backend", Rule::Same(&["default"], "write `format = \"json\"` into [log]")),
-    ("proxy-protocol-maximum-size", TUNING),
+    ("proxy-protocol-maximum-size", Rule::Number(Section::Server, "proxy-protocol-maximum-size")),
     (
         "signature-inception-skew",
         Rule::Missing(
@@ -186,7 +186,7 @@ const RULES: &[NamedRule] = &[
     ("allow-notify-for", TUNING),
     ("allow-notify-for-file", TUNING),
     ("gettag-needs-edns-options", TUNING),
-    ("proxy-protocol-from", Rule::Same(&[""], "nomen takes no PROXY protocol")),
+    ("proxy-protocol-from", Rule::Networks(Section::Server, "proxy-protocol-from")),
     ("dot-to-auth-names", Rule::Same(&[""], "nomen asks over plain UDP and TCP alone")),
     ("dot-to-port-853", TUNING),
     ("etc-hosts-file", TUNING),

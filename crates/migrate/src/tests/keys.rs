@@ -184,9 +184,18 @@ fn statements_of_the_recursor_have_their_keys() {
             ("query-local-address=0.0.0.0", "iterate-ipv6 = false"),
             ("query-local-address=192.0.2.2, 2001:db8::2", "source = [\"192.0.2.2\", \"2001:db8::2\"]"),
             ("quiet=no", "queries = true"),
+            (
+                "proxy-protocol-from=192.0.2.0/24, 2001:db8::1",
+                "proxy-protocol-from = [\"192.0.2.0/24\", \"2001:db8::1\"]",
+            ),
+            ("proxy-protocol-maximum-size=40", "proxy-protocol-maximum-size = 52"),
         ],
     );
     assert!(recursor("quiet=yes").toml.contains("queries = false"));
+    assert_eq!(outcomes(&recursor("proxy-protocol-from="), "proxy-protocol-from"), [Coverage::Unneeded]);
+    let except = recursor("proxy-protocol-from=192.0.2.0/24, !192.0.2.1");
+    assert!(!except.toml.contains("proxy-protocol"), "{}", except.toml);
+    assert_eq!(outcomes(&except, "proxy-protocol-from"), [Coverage::Missing]);
     let pdns = of(PeerProgram::PowerDns, &[("/c", "launch=bind\nxfr-max-received-mbytes=100\n")]);
     has(&pdns, &["incoming-max-size = \"100MiB\""]);
 }

@@ -143,7 +143,12 @@ pub(super) const RULES: &[NamedRule] = &[
     ("tls-ciphers", TLS),
     ("tls-ciphersuites", TLS),
     ("quic-port", TLS),
-    ("proxy-protocol-port", Rule::Missing("nomen takes no PROXY protocol")),
+    (
+        "proxy-protocol-port",
+        Rule::Missing(
+            "write the proxies' networks into `proxy-protocol-from` of [server]: nomen has no ports for them; see docs/PROXIES.md",
+        ),
+    ),
     ("ratelimit", RATES),
     ("ip-ratelimit", RATES),
     ("ip-ratelimit-cookie", RATES),

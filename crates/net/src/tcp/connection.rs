@@ -16,7 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use transport::{
-    Batch, Client, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome, Queries, Replies, Transport,
+    Batch, Client, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome, ProxyHeader, Queries,
+    Replies, Transport,
 };
 
 use super::event::ConnectionEvent;
@@ -111,7 +112,9 @@ pub(crate) struct Connection<F: HandlerFactory, S: Bytes> {
     pub(super) events: UnboundedReceiver<ConnectionEvent>,
     /// The connection's number in its worker.
     pub(super) id: u64,
+    /// The client: the other end, or whom that names in its header.
     pub(super) peer: SocketAddr,
+    /// The address that the client connected to.
     pub(super) local: SocketAddr,
     pub(super) transport: Transport,
     pub(super) life: Life,
@@ -270,6 +273,12 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
     /// answers. Returns how many bytes they took.
     fn answer(&mut self, input: &[u8], stage: &mut Stage<F>, spare: &mut Vec<u8>, time: BatchTime) -> usize {
         let mut at = 0;
+        if let Some(longest) = self.life.header {
+            at = self.take_header(input, longest);
+            if at == 0 {
+                return 0;
+            }
+        }
         loop {
             let room = self.life.batch_room(&self.tcp());
             stage.envelopes.clear();
@@ -296,6 +305,29 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         }
     }
 
+    /// Takes the header of a proxy off the start of `input`, if it is whole: the connection is then one
+    /// of the client that it names. Returns its length, or 0.
+    #[cold]
+    fn take_header(&mut self, input: &[u8], longest: usize) -> usize {
+        let header = match ProxyHeader::read(input, longest) {
+            Ok(None) => return 0,
+            Ok(Some(header)) => header,
+            Err(fault) => {
+                self.life.bad_header(fault);
+                return 0;
+            }
+        };
+        if let Some(ends) = header.ends {
+            if let Err(reason) = self.permit.pass_to(ends.source.ip()) {
+                self.life.turned_away(reason);
+                return 0;
+            }
+            (self.peer, self.local) = (ends.source, ends.destination);
+        }
+        self.life.header = None;
+        header.len
+    }
+
     /// Answers one batch and handles the outcomes.
     fn run_batch(
         &mut self,
@@ -308,7 +340,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
         let n = stage.envelopes.len();
         let (envelopes, transport, connection) = (&stage.envelopes[..], self.transport, self.id);
         let mut batch = Batch::new(
-            Queries { input, envelopes, transport, connection },
+            Queries { input, envelopes, transport, connection, routes: &[] },
             Replies {
                 output: &mut stage.output,
                 outcomes: &mut stage.outcomes[..n],

@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use transport::MessageStream;
+use transport::{MessageStream, ProxyHeaderFault};
 
 use super::event::{ConnectionEvent, Late};
-use super::limits::{Activity, STALL, TcpTimes};
+use super::limits::{Activity, STALL, TcpTimes, TurnedAway};
 use super::output::Output;
 use crate::config::TcpConfig;
 use crate::framing::{Framed, frame};
@@ -40,6 +40,10 @@ pub(crate) enum Close {
     Write,
     /// A message is shorter than a DNS header.
     Framing,
+    /// A proxy sent no valid header.
+    Header(ProxyHeaderFault),
+    /// A proxy named a client that has too many connections.
+    Refused(TurnedAway),
     /// A stream of messages failed.
     Stream,
     /// The connection was closed to make room for another.
@@ -55,6 +59,10 @@ enum Ending {
     Eof,
     /// The client sent a message that cannot be framed.
     Framing,
+    /// A proxy sent no valid header.
+    Header(ProxyHeaderFault),
+    /// A proxy named a client that has too many connections.
+    Refused(TurnedAway),
     /// Another connection needs its place.
     Evicted,
 }
@@ -74,6 +82,8 @@ pub(super) struct Life {
     is_cut: bool,
     /// Set once the listener stops: the deadlines for a client that has sent nothing, and for all others.
     drain_until: Option<(Instant, Instant)>,
+    /// The length of the longest header, while a proxy has to send one before the first message.
+    pub(super) header: Option<usize>,
     /// A complete message was received.
     greeted: bool,
     /// The last time a message was received or a query answered, or all output was sent.
@@ -91,7 +101,9 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub(super) fn new(now: Instant) -> Self {
+    /// Returns the state of a connection just accepted; with `header` it begins with one of at most so many
+    /// bytes.
+    pub(super) fn new(header: Option<usize>, now: Instant) -> Self {
         Life {
             partial: Vec::new(),
             output: Output::default(),
@@ -101,6 +113,7 @@ impl Life {
             stream_failed: false,
             is_cut: false,
             drain_until: None,
+            header,
             greeted: false,
             active: now,
             news: false,
@@ -119,7 +132,9 @@ impl Life {
     /// Returns how many queries may be answered now: fewer if many are in flight, or if answers are so large
     /// that a whole batch of them would take much memory.
     pub(super) fn batch_room(&self, config: &TcpConfig) -> usize {
-        if self.output.unsent() > config.max_unsent || self.ending == Some(Ending::Framing) {
+        let is_refused =
+            matches!(self.ending, Some(Ending::Framing | Ending::Header(_) | Ending::Refused(_)));
+        if self.output.unsent() > config.max_unsent || is_refused {
             return 0;
         }
         let by_size = (config.max_unsent / self.largest.max(1)).max(1);
@@ -152,6 +167,16 @@ impl Life {
     /// Notes a message that cannot be framed: no more is read from this client.
     pub(super) fn bad_framing(&mut self) {
         self.ending = Some(Ending::Framing);
+    }
+
+    /// Notes that a proxy sent no valid header: no more is read from it.
+    pub(super) fn bad_header(&mut self, fault: ProxyHeaderFault) {
+        self.ending = Some(Ending::Header(fault));
+    }
+
+    /// Notes that the client which a proxy named has too many connections: no more is read.
+    pub(super) fn turned_away(&mut self, reason: TurnedAway) {
+        self.ending = Some(Ending::Refused(reason));
     }
 
     /// Notes an answered batch with `pending` pending queries.
@@ -246,9 +271,15 @@ impl Life {
         }
         match self.ending {
             Some(Ending::Framing) => Some(Close::Framing),
+            Some(Ending::Header(fault)) => Some(Close::Header(fault)),
+            Some(Ending::Refused(reason)) => Some(Close::Refused(reason)),
+            // Only a part of a header came; a proxy that only looks whether the port is open sends nothing.
+            Some(Ending::Eof) if self.header.is_some() && !self.partial.is_empty() => {
+                Some(Close::Header(ProxyHeaderFault::Malformed))
+            }
             // Complete messages that had to wait are answered first; an incomplete one cannot be completed
             // any more.
-            Some(_) if matches!(frame(&self.partial), Framed::Whole(_)) => None,
+            Some(_) if self.header.is_none() && matches!(frame(&self.partial), Framed::Whole(_)) => None,
             Some(Ending::Eof) => Some(Close::Peer),
             Some(Ending::Evicted) => Some(Close::Evicted),
             None => {

@@ -11,6 +11,9 @@
 //! Bytes that wait for clients, or for the rest of a message, have a limit as well, over all connections. While
 //! there are more, each connection gets one answer at a time, and those whose clients have read nothing for
 //! [`STALL`] are evicted.
+//!
+//! A proxy's connections count as the proxy's until its header names their client, then as that client's. The
+//! limits of one client and of one network do not apply to those that count as the proxy's, the total does.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -315,8 +318,30 @@ impl TcpLimits {
         peer: SocketAddr,
         events: UnboundedSender<ConnectionEvent>,
     ) -> Result<Permit, TurnedAway> {
+        self.admit_as(peer, events, false)
+    }
+
+    /// Admits a connection from `peer`, which is a proxy; otherwise as [`admit`](Self::admit).
+    pub(crate) fn admit_proxy(
+        &self,
+        peer: SocketAddr,
+        events: UnboundedSender<ConnectionEvent>,
+    ) -> Result<Permit, TurnedAway> {
+        self.admit_as(peer, events, true)
+    }
+
+    fn admit_as(
+        &self,
+        peer: SocketAddr,
+        events: UnboundedSender<ConnectionEvent>,
+        is_proxy: bool,
+    ) -> Result<Permit, TurnedAway> {
         let clock = self.clock();
-        let entry = self.table().admit(peer.ip(), events, &self.shared, clock);
+        let entry = {
+            let mut table = self.table();
+            let allowed = if is_proxy { Ok(()) } else { table.check(peer.ip(), &self.shared) };
+            allowed.and_then(|()| table.admit(peer.ip(), events, &self.shared, clock))
+        };
         let (id, entry) = entry?;
         Ok(Permit { limits: self.clone(), id, entry, waiting: 0 })
     }
@@ -342,6 +367,19 @@ impl TcpLimits {
 }
 
 impl Table {
+    /// Checks the limits of one client and of one network.
+    fn check(&self, peer: IpAddr, limits: &Shared) -> Result<(), TurnedAway> {
+        let is_below = |count, limit: &AtomicUsize| count < limit.load(Ordering::Relaxed);
+        if !is_below(self.clients.of(client(peer)), &limits.max_per_client) {
+            return Err(TurnedAway::Client);
+        }
+        if !is_below(self.networks.of(network(peer)), &limits.max_per_network) {
+            return Err(TurnedAway::Network);
+        }
+        Ok(())
+    }
+
+    /// Adds a connection; if there is no room in all, evicts another.
     fn admit(
         &mut self,
         peer: IpAddr,
@@ -350,14 +388,8 @@ impl Table {
         clock: u64,
     ) -> Result<(u64, Arc<Entry>), TurnedAway> {
         let (client, network) = (client(peer), network(peer));
-        let is_below = |count, limit: &AtomicUsize| count < limit.load(Ordering::Relaxed);
-        if !is_below(self.clients.of(client), &limits.max_per_client) {
-            return Err(TurnedAway::Client);
-        }
-        if !is_below(self.networks.of(network), &limits.max_per_network) {
-            return Err(TurnedAway::Network);
-        }
-        if !is_below(self.connections.len(), &limits.max) && !self.evict(network, clock) {
+        let is_full = self.connections.len() >= limits.max.load(Ordering::Relaxed);
+        if is_full && !self.evict(network, clock) {
             return Err(TurnedAway::Full);
         }
         let id = self.next_id;
@@ -368,6 +400,23 @@ impl Table {
         self.connections.insert(id, Arc::clone(&entry));
         limits.current.store(self.connections.len(), Ordering::Relaxed);
         Ok((id, entry))
+    }
+
+    /// Counts a connection as one of `peer`, if its limits allow that. Returns its new entry; `None` if
+    /// it was evicted meanwhile.
+    fn pass_to(&mut self, id: u64, peer: IpAddr, limits: &Shared) -> Result<Option<Arc<Entry>>, TurnedAway> {
+        if !self.connections.contains_key(&id) {
+            return Ok(None);
+        }
+        self.check(peer, limits)?;
+        let Some(old) = self.take(id) else { return Ok(None) };
+        let (client, network) = (client(peer), network(peer));
+        let (of_client, of_network) = (self.clients.add(client), self.networks.add(network));
+        let stamp = AtomicU64::new(old.stamp.load(Ordering::Relaxed));
+        let entry =
+            Arc::new(Entry { client, network, of_client, of_network, stamp, events: old.events.clone() });
+        self.connections.insert(id, Arc::clone(&entry));
+        Ok(Some(entry))
     }
 
     /// Removes a connection and signals it to close, for a new one from `network`. Returns false if there is
@@ -436,9 +485,15 @@ impl Table {
     }
 
     fn remove(&mut self, id: u64) {
-        let Some(entry) = self.connections.remove(&id) else { return };
+        drop(self.take(id));
+    }
+
+    /// Removes a connection and returns its entry.
+    fn take(&mut self, id: u64) -> Option<Arc<Entry>> {
+        let entry = self.connections.remove(&id)?;
         self.clients.remove(entry.client);
         self.networks.remove(entry.network);
+        Some(entry)
     }
 }
 
@@ -474,6 +529,15 @@ impl Permit {
     /// Whether so many bytes wait in all connections that each may only have one answer at a time.
     pub(crate) fn is_crowded(&self) -> bool {
         self.limits.is_crowded()
+    }
+
+    /// Counts the connection, until now a proxy's, as one of the client `peer`.
+    pub(crate) fn pass_to(&mut self, peer: IpAddr) -> Result<(), TurnedAway> {
+        let passed = self.limits.table().pass_to(self.id, peer, &self.limits.shared)?;
+        if let Some(entry) = passed {
+            self.entry = entry;
+        }
+        Ok(())
     }
 
     /// Notes what the connection does from now on.
@@ -548,8 +612,10 @@ mod tests {
             self.clock += 1;
             let (sender, events) = unbounded_channel();
             let shared = Arc::clone(&self.limits.shared);
-            let (id, entry) =
-                self.limits.table().admit(from.parse().expect("an address"), sender, &shared, self.clock)?;
+            let (mut table, peer) = (self.limits.table(), from.parse().expect("an address"));
+            table.check(peer, &shared)?;
+            let (id, entry) = table.admit(peer, sender, &shared, self.clock)?;
+            drop(table);
             self.open.push(Opened { from, id, entry, events });
             Ok(())
         }

@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use transport::{Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome, Transport, WorkerContext};
+use transport::{
+    Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome, ProxyHeaderFault, Transport,
+    WorkerContext,
+};
 
 use super::connection::{Bytes, Connection, SharedBuffers};
 use super::event::{ConnectionEvent, Late};
 use super::life::{Close, Life};
-use super::limits::{Permit, TcpLimits, TcpTimes};
+use super::limits::{Permit, TcpLimits, TcpTimes, TurnedAway};
 use crate::config::ListenerConfig;
 use crate::fault::WorkerId;
 use crate::guard::Guarded;
@@ -146,6 +149,15 @@ fn message(what: u8) -> Vec<u8> {
 impl Replay {
     /// A connection just accepted, which fills `1 / most` of the limit.
     fn new(times: TcpTimes, most: usize) -> Replay {
+        Replay::from(TcpLimits::new(most, most, &times), None)
+    }
+
+    /// A connection of a proxy just accepted, under these limits.
+    fn behind_a_proxy(limits: &TcpLimits) -> Replay {
+        Replay::from(limits.clone(), Some(60))
+    }
+
+    fn from(limits: TcpLimits, header: Option<usize>) -> Replay {
         let id = WorkerId { index: 0, transport: Transport::Tcp, local: ([127, 0, 0, 1], 53).into() };
         let stats = Arc::new(WorkerStats::default());
         let make: Factory = |_| Echo;
@@ -153,9 +165,12 @@ impl Replay {
         let worker_context = id.worker_context(Waker::noop().clone());
         let guarded = Guarded::new(Arc::new(make), worker_context, Arc::clone(&stats), reporter);
         let (events, receiver) = unbounded_channel();
-        let limits = TcpLimits::new(most, most, &times);
         let peer = ([192, 0, 2, 1], 4000).into();
-        let Ok(permit) = limits.admit(peer, events.clone()) else { panic!("there is room") };
+        let admitted = match header {
+            None => limits.admit(peer, events.clone()),
+            Some(_) => limits.admit_proxy(peer, events.clone()),
+        };
+        let Ok(permit) = admitted else { panic!("there is room") };
         let wire = Rc::new(RefCell::new(Wire { takes: usize::MAX, ..Wire::default() }));
         let begun = Instant::now();
         let connection = Connection {
@@ -169,7 +184,7 @@ impl Replay {
             peer,
             local: id.local,
             transport: Transport::Tcp,
-            life: Life::new(begun),
+            life: Life::new(header, begun),
             paused: None,
         };
         let replay = Replay { connection, events, limits, wire, begun, now: begun, over: Cell::new(None) };
@@ -405,4 +420,102 @@ fn new_times_hold_from_the_next_thing_a_client_does() {
     let limits = TcpLimits::new(10, 10, &times());
     limits.set_times(&TcpTimes { idle: ms(7), ..times() });
     assert_eq!(limits.times(), TcpTimes { idle: ms(7), ..times() });
+}
+
+/// A header that names this client, at the address 198.51.100.53.
+fn header(client: [u8; 4]) -> Vec<u8> {
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f".to_vec();
+    header.extend(client);
+    // An extension of three bytes ends it.
+    header.extend([198, 51, 100, 53, 0x03, 0xe8, 0, 53, 4, 0, 0]);
+    header
+}
+
+const LOCAL_HEADER: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
+impl Replay {
+    /// The client, and the address that it connected to.
+    fn ends(&self) -> [String; 2] {
+        [self.connection.peer, self.connection.local].map(|addr| addr.to_string())
+    }
+}
+
+#[test]
+fn a_header_names_the_client_however_its_bytes_come() {
+    let all = [&header([203, 0, 113, 9])[..], &message(b'e'), &message(b'e')].concat();
+    for step in 1..=all.len() {
+        let limits = TcpLimits::new(10, 10, &times());
+        let mut replay = Replay::behind_a_proxy(&limits);
+        for part in all.chunks(step) {
+            replay = replay.send(part);
+        }
+        assert_eq!(replay.received(), 44, "{step}");
+        assert_eq!(replay.ends(), ["203.0.113.9:1000", "198.51.100.53:53"]);
+        assert_eq!(replay.send(&message(b'e')).received(), 66, "one header for all");
+    }
+    let limits = TcpLimits::new(10, 10, &times());
+    let local = Replay::behind_a_proxy(&limits).send(LOCAL_HEADER).send(&message(b'e'));
+    assert_eq!((local.received(), local.ends()[0].as_str()), (22, "192.0.2.1:4000"));
+}
+
+#[test]
+fn a_connection_without_a_valid_header_is_closed_at_once() {
+    let limits = TcpLimits::new(10, 10, &times());
+    let close = |bytes: &[u8]| Replay::behind_a_proxy(&limits).send(bytes).end();
+    let of = |fault| (Some(Close::Header(fault)), 0);
+    assert_eq!(close(&message(b'e')), of(ProxyHeaderFault::Missing));
+    assert_eq!(close(b"\r\n\r\n\0\r\nQUIT\n\x22"), of(ProxyHeaderFault::Malformed));
+    assert_eq!(close(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x2d"), of(ProxyHeaderFault::TooLong));
+    assert_eq!(close(b"\r\n\r\n\0\r\nQUIT\n\x21\0"), of(ProxyHeaderFault::NoAddress));
+    // A second header is a message of a length that does not come.
+    let two = [header([203, 0, 113, 9]), header([203, 0, 113, 10])].concat();
+    let twice = Replay::behind_a_proxy(&limits).send(&two);
+    assert_eq!((twice.received(), twice.ends()[0].as_str()), (0, "203.0.113.9:1000"));
+    assert_eq!(twice.wait(ENOUGH).end(), (Some(Close::Message), 100));
+}
+
+#[test]
+fn a_header_that_does_not_come_ends_as_a_first_message_does() {
+    let limits = TcpLimits::new(10, 10, &times());
+    let new = || Replay::behind_a_proxy(&limits);
+    assert_eq!(new().wait(ENOUGH).end(), (Some(Close::First), 150));
+    assert_eq!(new().send(&header([203, 0, 113, 9])).wait(ENOUGH).end(), (Some(Close::First), 150));
+    assert_eq!(new().send(&LOCAL_HEADER[..13]).wait(ENOUGH).end(), (Some(Close::Message), 100));
+    let ended = |bytes: &[u8]| {
+        let replay = new().send(bytes);
+        replay.wire.borrow_mut().closed = true;
+        replay.wait(0).end().0
+    };
+    assert_eq!(ended(&[]), Some(Close::Peer), "a look whether the port is open");
+    assert_eq!(ended(&LOCAL_HEADER[..15]), Some(Close::Header(ProxyHeaderFault::Malformed)));
+    assert_eq!(ended(LOCAL_HEADER), Some(Close::Peer));
+}
+
+#[test]
+fn a_connection_counts_as_the_proxys_until_it_has_named_the_client() {
+    let limits = TcpLimits::new(100, 2, &times());
+    // More than one client may have, and each of another client.
+    let open: Vec<_> = (0..10)
+        .map(|client| {
+            Replay::behind_a_proxy(&limits).send(&header([203, 0, 113, client])).send(&message(b'p'))
+        })
+        .collect();
+    assert!(open.iter().all(|replay| replay.over.get().is_none()));
+    let waiting: Vec<_> = (0..10).map(|_| Replay::behind_a_proxy(&limits)).collect();
+    assert_eq!(limits.current(), 20);
+    let second = Replay::behind_a_proxy(&limits).send(&header([203, 0, 113, 1]));
+    assert_eq!(second.over.get(), None);
+    let third = Replay::behind_a_proxy(&limits).send(&header([203, 0, 113, 1])).send(&message(b'e'));
+    assert_eq!(third.received(), 0);
+    assert_eq!(third.end(), (Some(Close::Refused(TurnedAway::Client)), 0));
+    // The proxy itself has no limit but the total.
+    let local = Replay::behind_a_proxy(&limits).send(LOCAL_HEADER).send(&message(b'e'));
+    assert_eq!(local.received(), 22);
+    // The client's direct connections count together with those through the proxy.
+    let (direct, _events) = unbounded_channel();
+    let peer = ([203, 0, 113, 1], 1000).into();
+    assert_eq!(limits.admit(peer, direct.clone()).err(), Some(TurnedAway::Client));
+    drop((open, waiting, second, local));
+    assert_eq!(limits.current(), 0);
+    assert!(limits.admit(peer, direct).is_ok());
 }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Interval, MissedTickBehavior};
-use transport::HandlerFactory;
+use transport::{Counter, HandlerFactory};
 
 use super::connection::{Connection, SharedBuffers};
 use super::event::ConnectionEvent;
@@ -26,6 +26,7 @@ use crate::config::ListenerConfig;
 use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
 use crate::job::Job;
+use crate::proxies::{ProxyRules, ProxyView, fault_counter};
 use crate::refusal::BindRefusal;
 use crate::stats::WorkerStats;
 use crate::sys;
@@ -112,6 +113,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
             reserve: reserve(),
             shortage: None,
             limits,
+            proxies: job.proxies.view(),
             job,
         };
         LocalSet::new().block_on(&runtime, async {
@@ -142,6 +144,7 @@ struct Acceptor<F: HandlerFactory> {
     /// When descriptors were last short.
     shortage: Option<Instant>,
     limits: TcpLimits,
+    proxies: ProxyView,
     job: Job,
 }
 
@@ -254,11 +257,15 @@ impl<F: HandlerFactory> Acceptor<F> {
             return own.receive_errors.add(1);
         };
         let (sender, receiver) = unbounded_channel();
-        let permit = match self.limits.admit(peer, sender.clone()) {
+        let proxy = self.proxies.rules().filter(|rules| rules.has(peer.ip()));
+        let header = proxy.map(ProxyRules::longest);
+        let admitted = match header {
+            None => self.limits.admit(peer, sender.clone()),
+            Some(_) => self.limits.admit_proxy(peer, sender.clone()),
+        };
+        let permit = match admitted {
             Ok(permit) => permit,
-            Err(TurnedAway::Full) => return own.tcp_refused_full.add(1),
-            Err(TurnedAway::Client) => return own.tcp_refused_client.add(1),
-            Err(TurnedAway::Network) => return own.tcp_refused_network.add(1),
+            Err(reason) => return refusal_counter(own, reason).add(1),
         };
         own.tcp_accepted.add(1);
         let local = if self.job.id.local.ip().is_unspecified() {
@@ -279,7 +286,7 @@ impl<F: HandlerFactory> Acceptor<F> {
             peer,
             local,
             transport: self.job.id.transport,
-            life: Life::new(Instant::now()),
+            life: Life::new(header, Instant::now()),
             paused: None,
         };
         self.events.borrow_mut().insert(id, sender);
@@ -364,6 +371,14 @@ fn pause_after(error: io::Error, errors: u32) -> io::Result<Duration> {
     }
 }
 
+fn refusal_counter(stats: &WorkerStats, reason: TurnedAway) -> &Counter {
+    match reason {
+        TurnedAway::Full => &stats.tcp_refused_full,
+        TurnedAway::Client => &stats.tcp_refused_client,
+        TurnedAway::Network => &stats.tcp_refused_network,
+    }
+}
+
 fn count_close(stats: &WorkerStats, close: Close) {
     stats.tcp_closed.add(1);
     let counter = match close {
@@ -374,6 +389,8 @@ fn count_close(stats: &WorkerStats, close: Close) {
         Close::Message => &stats.tcp_timeout_message,
         Close::Write => &stats.tcp_timeout_write,
         Close::Framing => &stats.tcp_bad_framing,
+        Close::Header(fault) => fault_counter(stats, fault),
+        Close::Refused(reason) => refusal_counter(stats, reason),
         Close::Stream => &stats.tcp_stream_failed,
         Close::Evicted => &stats.tcp_evicted,
         Close::Stopped => &stats.tcp_stopped,

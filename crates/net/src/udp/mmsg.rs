@@ -9,12 +9,13 @@ use std::time::Duration;
 use libc::{c_int, c_uint, iovec, mmsghdr};
 use transport::{
     Batch, Client, Clock, Envelope, LateLayout, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies,
-    ReturnAddress, Transport,
+    ReplyRoute, ReturnAddress, Transport,
 };
 
 use super::control::{CONTROL_LEN, ControlBytes, NAME_LEN, SocketName};
 use super::datagrams::{Datagrams, stride};
 use super::endpoint::{self, Endpoint};
+use super::proxied::ProxiedDatagrams;
 use super::raw::RawSlice;
 use super::segment::{Plan, QueuedReply};
 use crate::alarm::{Wait, Woken};
@@ -29,6 +30,7 @@ const SEND_WAITS: u32 = 5;
 pub(crate) struct Mmsg {
     endpoint: Endpoint,
     stats: Arc<WorkerStats>,
+    proxied: ProxiedDatagrams,
     /// How long an idle worker waits.
     idle_wake: Duration,
     /// Number of datagrams received by the last call: the lengths of later headers are unchanged.
@@ -56,7 +58,12 @@ pub(crate) struct Mmsg {
 }
 
 impl Mmsg {
-    pub(crate) fn new(endpoint: Endpoint, stats: Arc<WorkerStats>, config: &UdpConfig) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        stats: Arc<WorkerStats>,
+        proxied: ProxiedDatagrams,
+        config: &UdpConfig,
+    ) -> Self {
         let n = config.batch.clamp(1, 1024);
         let (input_stride, output_stride) = (stride(config.max_query), stride(config.max_reply));
         let input = RawSlice::<u8>::zeroed(n * input_stride);
@@ -81,6 +88,7 @@ impl Mmsg {
         Mmsg {
             endpoint,
             stats,
+            proxied,
             idle_wake: config.idle_wake,
             // The lengths of all headers still have to be set.
             received: n,
@@ -247,6 +255,7 @@ impl Datagrams for Mmsg {
         for raw in 0..n {
             self.admit(raw);
         }
+        self.proxied.take_off(self.input.slice(), &mut self.envelopes);
         Ok(self.envelopes.len())
     }
 
@@ -266,7 +275,13 @@ impl Datagrams for Mmsg {
         let n = self.envelopes.len();
         let (input, envelopes) = (self.input.slice(), &self.envelopes[..]);
         Batch::new(
-            Queries { input, envelopes, transport: Transport::Udp, connection: 0 },
+            Queries {
+                input,
+                envelopes,
+                transport: Transport::Udp,
+                connection: 0,
+                routes: self.proxied.routes(),
+            },
             Replies {
                 output: self.output.slice_mut(),
                 outcomes: &mut self.outcomes[..n],
@@ -292,7 +307,7 @@ impl Datagrams for Mmsg {
         self.envelopes.clear();
         self.received = self.received.max(self.late.len());
         for (raw, (to, outcome)) in self.late.drain(..).enumerate() {
-            let (peer, local) = (to.client.peer, to.client.local);
+            let ReplyRoute { to: peer, from: local } = to.reply_route();
             let header = &mut self.headers_in.slice_mut()[raw].msg_hdr;
             let (name, used) = SocketName::encode(peer);
             self.names.slice_mut()[raw] = name;
@@ -307,7 +322,12 @@ impl Datagrams for Mmsg {
                 matches!(outcome, Outcome::Reply(len) if (1..=self.endpoint.max_reply()).contains(&len));
             self.stats.late_replies.add(fits as u64);
             self.outcomes[raw] = Some(outcome);
-            self.envelopes.push(Envelope { start: 0, len: 0, client: to.client, raw });
+            self.envelopes.push(Envelope {
+                start: 0,
+                len: 0,
+                client: Client { peer, local, ..to.client },
+                raw,
+            });
         }
         let settled = self.envelopes.len() as u64;
         self.send();
@@ -315,6 +335,7 @@ impl Datagrams for Mmsg {
     }
 
     fn send(&mut self) -> u64 {
+        self.proxied.restore(&mut self.envelopes);
         let (mut n, due) = self.gather();
         let (mut at, mut waits) = (0, 0);
         while at < n {

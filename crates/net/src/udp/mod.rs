@@ -1,6 +1,6 @@
 //! Datagram service: one loop (`service`) over several back ends that move datagrams (trait in `datagrams`):
 //! `mmsg`, `plain`, and in `crate::xdp` the queues of a network card. `worker` is the thread of a socket,
-//! `socket` opens sockets.
+//! `socket` opens sockets, `proxied` takes headers of proxies off a batch.
 //!
 //! Tests compare `mmsg` with `plain`.
 
@@ -9,6 +9,7 @@ mod datagrams;
 mod endpoint;
 mod mmsg;
 mod plain;
+mod proxied;
 mod raw;
 mod segment;
 mod service;
@@ -17,6 +18,7 @@ mod worker;
 
 pub(crate) use datagrams::{Datagrams, stride};
 pub(crate) use endpoint::{Endpoint, Tally, count_send_error};
+pub(crate) use proxied::ProxiedDatagrams;
 pub(crate) use service::DatagramService;
 pub(crate) use socket::{open, spread, take_over};
 pub(crate) use worker::spawn;

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use transport::{
     Batch, Client, Clock, Envelope, LateLayout, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies,
-    ReturnAddress, Transport,
+    ReplyRoute, ReturnAddress, Transport,
 };
 
 use super::datagrams::Datagrams;
 use super::endpoint::{Endpoint, Tally, count_send_error};
+use super::proxied::ProxiedDatagrams;
 use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
@@ -21,24 +22,32 @@ use crate::stats::WorkerStats;
 pub(crate) struct Plain {
     endpoint: Endpoint,
     stats: Arc<WorkerStats>,
+    proxied: ProxiedDatagrams,
     idle_wake: Duration,
     /// One byte longer than the longest query, so that a longer one can be detected.
     input: Vec<u8>,
     output: Vec<u8>,
-    envelope: Option<Envelope>,
+    /// One, or none.
+    envelopes: Vec<Envelope>,
     outcome: Option<Outcome>,
     late: Vec<(ReturnAddress, Outcome)>,
 }
 
 impl Plain {
-    pub(crate) fn new(endpoint: Endpoint, stats: Arc<WorkerStats>, config: &UdpConfig) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        stats: Arc<WorkerStats>,
+        proxied: ProxiedDatagrams,
+        config: &UdpConfig,
+    ) -> Self {
         Plain {
             endpoint,
             stats,
+            proxied,
             idle_wake: config.idle_wake,
             input: vec![0; config.max_query + 1],
             output: vec![0; config.max_reply],
-            envelope: None,
+            envelopes: Vec::with_capacity(1),
             outcome: None,
             late: Vec::new(),
         }
@@ -47,7 +56,7 @@ impl Plain {
 
 impl Datagrams for Plain {
     fn receive(&mut self, wait: bool) -> io::Result<usize> {
-        self.envelope = None;
+        self.envelopes.clear();
         self.endpoint.socket().set_nonblocking(!wait)?;
         let (len, peer) = self.endpoint.socket().recv_from(&mut self.input)?;
         if len == self.input.len() {
@@ -56,9 +65,10 @@ impl Datagrams for Plain {
             self.stats.runts.add(1);
         } else {
             let client = Client { peer, local: self.endpoint.local(), transport: Transport::Udp };
-            self.envelope = Some(Envelope { start: 0, len, client, raw: 0 });
+            self.envelopes.push(Envelope { start: 0, len, client, raw: 0 });
         }
-        Ok(usize::from(self.envelope.is_some()))
+        self.proxied.take_off(&self.input, &mut self.envelopes);
+        Ok(self.envelopes.len())
     }
 
     fn wait_beside(&mut self, wait: &Wait<'_>) -> Woken {
@@ -75,9 +85,15 @@ impl Datagrams for Plain {
 
     fn batch(&mut self) -> Batch<'_> {
         let room = self.output.len();
-        let (input, envelopes) = (&self.input[..], self.envelope.as_slice());
+        let (input, envelopes) = (&self.input[..], &self.envelopes[..]);
         Batch::new(
-            Queries { input, envelopes, transport: Transport::Udp, connection: 0 },
+            Queries {
+                input,
+                envelopes,
+                transport: Transport::Udp,
+                connection: 0,
+                routes: self.proxied.routes(),
+            },
             Replies {
                 output: &mut self.output,
                 outcomes: std::slice::from_mut(&mut self.outcome),
@@ -89,7 +105,8 @@ impl Datagrams for Plain {
     }
 
     fn send(&mut self) -> u64 {
-        let Some(envelope) = self.envelope else { return 0 };
+        self.proxied.restore(&mut self.envelopes);
+        let Some(envelope) = self.envelopes.first() else { return 0 };
         let mut tally = Tally::default();
         if let Some(len) = tally.settle(self.outcome.take(), self.output.len()) {
             match self.endpoint.socket().send_to(&self.output[..len], envelope.client.peer) {
@@ -113,7 +130,14 @@ impl Datagrams for Plain {
         let Some((to, outcome)) = self.late.pop() else { return 0 };
         let fits = matches!(outcome, Outcome::Reply(len) if (1..=self.output.len()).contains(&len));
         self.stats.late_replies.add(fits as u64);
-        self.envelope = Some(Envelope { start: 0, len: 0, client: to.client, raw: 0 });
+        let ReplyRoute { to: peer, from: local } = to.reply_route();
+        self.envelopes.clear();
+        self.envelopes.push(Envelope {
+            start: 0,
+            len: 0,
+            client: Client { peer, local, ..to.client },
+            raw: 0,
+        });
         self.outcome = Some(outcome);
         self.send();
         1

@@ -11,6 +11,7 @@ use transport::HandlerFactory;
 use super::endpoint::Endpoint;
 use super::mmsg::Mmsg;
 use super::plain::Plain;
+use super::proxied::ProxiedDatagrams;
 use super::service::DatagramService;
 use super::socket::open;
 use crate::alarm::Alarm;
@@ -40,15 +41,16 @@ pub(crate) fn spawn<F: HandlerFactory>(
         let mut socket = socket;
         // Each round serves one socket; a new round means that it failed and was replaced.
         loop {
-            let Job { config, stats, id, .. } = &service.job;
+            let Job { config, stats, id, proxies, .. } = &service.job;
+            let proxied = ProxiedDatagrams::new(proxies, Arc::clone(stats));
             let endpoint = Endpoint::new(socket, id.local, config.udp.max_reply);
             let end = match config.udp.backend {
                 UdpBackend::Mmsg => {
-                    let mut mmsg = Mmsg::new(endpoint, Arc::clone(stats), &config.udp);
+                    let mut mmsg = Mmsg::new(endpoint, Arc::clone(stats), proxied, &config.udp);
                     service.serve(&mut mmsg)
                 }
                 UdpBackend::Plain => {
-                    let mut plain = Plain::new(endpoint, Arc::clone(stats), &config.udp);
+                    let mut plain = Plain::new(endpoint, Arc::clone(stats), proxied, &config.udp);
                     service.serve(&mut plain)
                 }
             };

@@ -22,7 +22,7 @@ use crate::config::ListenerConfig;
 use crate::fault::WorkerFaultKind;
 use crate::job::Job;
 use crate::refusal::{BindFault, BindRefusal};
-use crate::udp::{DatagramService, Endpoint};
+use crate::udp::{DatagramService, Endpoint, ProxiedDatagrams};
 
 /// Groups of frames for replies: the most batches of replies in transit at a time.
 const REPLY_GROUPS: usize = 8;
@@ -258,8 +258,9 @@ pub(crate) fn spawn<F: HandlerFactory>(
     let name = format!("xdp-{}-{}", job.id.local.port(), job.id.index);
     std::thread::Builder::new().name(name).spawn(move || {
         let (stats, udp, reporter) = (Arc::clone(&job.stats), job.config.udp.clone(), job.reporter.clone());
+        let proxied = ProxiedDatagrams::new(&job.proxies, Arc::clone(&stats));
         let mut service = DatagramService::new(factory, alarm, job);
-        let mut queue = Queue::new(socket, attachment, endpoints, stats, measures, &udp);
+        let mut queue = Queue::new(socket, attachment, endpoints, stats, proxied, measures, &udp);
         if let Err(error) = service.serve(&mut queue) {
             // Dropping the socket removes the queue's entry from the map, and its frames pass to the kernel.
             drop(queue);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use transport::{
     Batch, Client, Clock, Envelope, LateLayout, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies,
-    ReturnAddress, Transport,
+    ReplyRoute, ReturnAddress, Transport,
 };
 
 use super::attachment::Attachment;
@@ -20,7 +20,7 @@ use super::socket::QueueSocket;
 use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
-use crate::udp::{Datagrams, Endpoint, Tally, count_send_error, stride};
+use crate::udp::{Datagrams, Endpoint, ProxiedDatagrams, Tally, count_send_error, stride};
 
 /// Timeout of a wait for frames of sent replies, and the most consecutive waits, before queries are left in
 /// the queue.
@@ -50,6 +50,7 @@ pub(crate) struct Queue {
     /// The sockets behind the front.
     endpoints: Vec<Endpoint>,
     stats: Arc<WorkerStats>,
+    proxied: ProxiedDatagrams,
     measures: Measures,
     max_query: usize,
     idle_wake: Duration,
@@ -74,6 +75,7 @@ impl Queue {
         attachment: Arc<Attachment>,
         endpoints: Vec<Endpoint>,
         stats: Arc<WorkerStats>,
+        proxied: ProxiedDatagrams,
         measures: Measures,
         config: &UdpConfig,
     ) -> Self {
@@ -85,6 +87,7 @@ impl Queue {
             attachment,
             endpoints,
             stats,
+            proxied,
             measures,
             max_query,
             idle_wake: config.idle_wake.max(Duration::from_millis(1)),
@@ -181,6 +184,7 @@ impl Datagrams for Queue {
             return Ok(0);
         }
         self.take();
+        self.proxied.take_off(&self.input, &mut self.envelopes);
         Ok(self.envelopes.len())
     }
 
@@ -193,6 +197,7 @@ impl Datagrams for Queue {
                 envelopes: &self.envelopes,
                 transport: Transport::Udp,
                 connection: 0,
+                routes: self.proxied.routes(),
             },
             Replies {
                 output,
@@ -228,7 +233,7 @@ impl Datagrams for Queue {
         for ((to, outcome), buffer) in self.late.drain(..).zip(self.late_output.chunks_exact(room.max(1))) {
             let Some(len) = tally.settle(Some(outcome), room) else { continue };
             self.stats.late_replies.add(1);
-            let (peer, local) = (to.client.peer, to.client.local);
+            let ReplyRoute { to: peer, from: local } = to.reply_route();
             match endpoint_for(&self.endpoints, local).map(|e| e.send_one(&buffer[..len], peer, local)) {
                 Some(Ok(())) => {
                     self.stats.replies.add(1);
@@ -244,6 +249,7 @@ impl Datagrams for Queue {
 
     fn send(&mut self) -> u64 {
         let Measures { frame: size, room, .. } = self.measures;
+        self.proxied.restore(&mut self.envelopes);
         let mut tally = Tally::default();
         let mut bytes = 0;
         let frames = self.socket.frames();

@@ -557,3 +557,61 @@ fn a_panic_costs_no_answer_that_is_due_later() {
         server.stop();
     });
 }
+
+/// Returns a header of 192.0.2.`client` port 1000, to 198.51.100.53 port 53, and a message behind it.
+fn behind_header(client: u8, message: &[u8]) -> Vec<u8> {
+    let ends = [192, 0, 2, client, 198, 51, 100, 53, 0x03, 0xe8, 0, 53];
+    [&b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c"[..], &ends, message].concat()
+}
+
+#[test]
+fn a_proxy_receives_the_replies_for_the_clients_that_it_names() {
+    everywhere(|config, addr| {
+        let bound = Listener::bind(addr.parse().unwrap(), Transport::Udp, &config).unwrap();
+        let context = Context::default();
+        let proxies = context.proxies.clone();
+        let [client, other] = [(); 2].map(|()| udp_client(bound.local_addr()));
+        proxies.set([(client.local_addr().unwrap().ip(), 32)], 512);
+        // Sent before the server starts, so that they are in one batch if the back end has any. Equally
+        // long replies to one client leave together, but not those that two proxies named it for. After a
+        // panic the handler gets each query again alone, with its client and its way back.
+        client.send(&behind_header(9, &query(30, Order::Panic, 30))).unwrap();
+        let orders = [Order::Echo, Order::Later, Order::Large(40)];
+        let queries: Vec<_> = (0..12).map(|id| query(id, orders[usize::from(id % 3)], 30)).collect();
+        for (id, q) in queries.iter().enumerate() {
+            for proxy in [&client, &other] {
+                proxy.send(&behind_header(id as u8 % 2, q)).unwrap();
+                proxy.send(q).unwrap();
+            }
+        }
+        let server = ScriptedServer::serve(bound, &context);
+        for proxy in [&client, &other] {
+            let replies: HashSet<_> = queries.iter().map(|_| receive(proxy)[..2].to_vec()).collect();
+            assert_eq!(replies.len(), queries.len());
+        }
+        for (id, ask) in [(31, Order::Later), (32, Order::Hold)] {
+            client.send(&behind_header(9, &query(id, ask, 30))).unwrap();
+        }
+        assert_eq!(receive(&client)[..2], [0, 31]);
+        wait_until("the query", || !server.held.lock().unwrap().is_empty());
+        let (promise, _) = server.held.lock().unwrap().pop().unwrap();
+        let waiting = promise.client();
+        assert_eq!((waiting.peer.to_string(), waiting.local.to_string()), named(9));
+        promise.send(&[7; 20]);
+        assert_eq!(receive(&client), [7; 20]);
+        // Without proxies nothing is parsed, from the next datagram on.
+        proxies.set([], 512);
+        let plain = query(40, Order::Echo, 30);
+        client.send(&plain).unwrap();
+        assert_eq!(receive(&client), echoed(&plain));
+        silent(&client);
+        silent(&other);
+        let totals = server.stop();
+        assert_eq!((totals.proxy_missing, totals.proxy_malformed, totals.runts), (24, 0, 0));
+        assert_eq!((totals.queries, totals.late_replies), (28, 10));
+    });
+}
+
+fn named(client: u8) -> (String, String) {
+    (format!("192.0.2.{client}:1000"), "198.51.100.53:53".to_owned())
+}

@@ -195,6 +195,41 @@ fn a_front_answers_as_the_sockets_do() {
     });
 }
 
+#[test]
+fn a_front_takes_headers_of_proxies_off_and_answers_the_proxies() {
+    let Some(link) = VethPair::make(1) else { return };
+    let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c\xc0\0\x02\x07\xc0\0\x02\x35\x12\x34\0\x35";
+    let clients = [V4, V6].map(|addr| client(&link, addr));
+    both_ways(|attach| {
+        let context = Context::default();
+        let proxies = clients.each_ref().map(|client| client.local_addr().unwrap().ip());
+        context.proxies.set(proxies.map(|ip| (ip, if ip.is_ipv4() { 32 } else { 128 })), 512);
+        let running = link.server(|| {
+            let bound = [V4, V6].map(listener);
+            let front = Listener::xdp(&[&bound[0], &bound[1]], &config(), &front(attach)).unwrap();
+            let [v4, v6] = bound;
+            [front, v4, v6].map(|bound| bound.serve(mirror(), &context).unwrap())
+        });
+        for client in &clients {
+            let queries: Vec<_> = (0..200).map(query).filter(|q| q.len() < 1000 && answered(q)).collect();
+            for some in queries.chunks(8) {
+                for q in some {
+                    client.send(q).unwrap();
+                    client.send(&[&header[..], q].concat()).unwrap();
+                }
+                let mut replies: Vec<_> = some.iter().map(|_| receive(client)).collect();
+                let mut expected: Vec<_> = some.iter().map(|q| answer(q, 1232)).collect();
+                replies.sort();
+                expected.sort();
+                assert_eq!(replies, expected);
+            }
+        }
+        let [front, ..] = running.map(end);
+        assert!(front.late_replies > 0 && front.xdp_frames_out > 0);
+        assert_eq!(front.proxy_missing, front.queries);
+    });
+}
+
 /// Sockets that another process opened, such as systemd, behind a front, and left for the next server.
 #[test]
 fn a_front_stands_before_passed_sockets_and_leaves_queries_in_them_to_the_next_server() {

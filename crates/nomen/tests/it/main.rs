@@ -38,6 +38,7 @@ mod peers;
 mod policy_zones;
 mod primary;
 mod producer;
+mod proxies;
 mod pursue;
 mod query;
 mod rate_limits;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use net::{Bound, Context, Running, ServeError, TcpLimits};
+use net::{Bound, Context, Proxies, Running, ServeError, TcpLimits};
 use query_path::{
     Both, Engine, EngineConfig, FailureLog, LimitLog, LoggedQuery, LoggedReply, QueryLog, RuleNote, Sources,
     Zones,
@@ -71,6 +71,8 @@ pub struct Frontend {
     listeners: Mutex<Vec<Running>>,
     /// Limits over all TCP connections.
     pub tcp_limits: TcpLimits,
+    /// The proxies that name their clients.
+    proxies: Proxies,
     /// Whether queries that made a worker panic are logged.
     panic_messages: Arc<AtomicBool>,
     /// The query log's writer.
@@ -150,6 +152,8 @@ impl Frontend {
         let tcp_limits = TcpLimits::new(connections, per_client, &settings.server.tcp.times());
         tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
         tcp_limits.set_waiting(settings.server.tcp.write_buffers.0);
+        let proxies = Proxies::default();
+        set_proxies(&proxies, settings);
         let cookies = ServerCookies::new(settings)?;
         let frontend = Frontend {
             engine: Arc::new(Engine::new(serving(zones), Sources::default(), EngineConfig::default())),
@@ -157,6 +161,7 @@ impl Frontend {
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits,
+            proxies,
             panic_messages: Arc::new(AtomicBool::new(*settings.log.panic_messages)),
             query_logger: QueryLogger::start(query_file)?,
             policy_top: PolicyTop::default(),
@@ -229,6 +234,7 @@ impl Frontend {
             }
         });
         context.tcp = self.tcp_limits.clone();
+        context.proxies = self.proxies.clone();
         for socket in bound {
             let (addr, transport) = (socket.local_addr(), socket.transport());
             let (front, passed) = (socket.xdp_mode(), socket.passed());
@@ -318,6 +324,11 @@ impl Frontend {
     }
 }
 
+fn set_proxies(proxies: &Proxies, settings: &Settings) {
+    let server = &settings.server.proxies;
+    proxies.set(server.networks(), server.longest_header());
+}
+
 impl Adopt for Frontend {
     fn adopt(&self, settings: &Settings) {
         self.cookies.adopt(settings);
@@ -334,6 +345,7 @@ impl Adopt for Frontend {
         self.tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
         self.tcp_limits.set_waiting(settings.server.tcp.write_buffers.0);
         self.tcp_limits.set_times(&settings.server.tcp.times());
+        set_proxies(&self.proxies, settings);
         self.panic_messages.store(*settings.log.panic_messages, Relaxed);
         self.log_queries(*settings.log.queries);
         match self.policy_top.resize(settings.policy_top()) {
