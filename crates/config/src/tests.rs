@@ -500,7 +500,7 @@ fn blocks_are_known_by_what_is_in_them() {
 
 #[test]
 fn every_key_reaches_its_part() {
-    let text = "[server]\nworkers = 3\npin-cpus = true\nudp-buffer = \"1MiB\"\ndrain = \"9s\"\n\
+    let text = "[server]\nworkers = 3\npin-cpus = true\nudp-buffer = \"1MiB\"\nudp-fair-shares = false\ndrain = \"9s\"\n\
                 tcp-connections = 11\ntcp-connections-per-client = 7\n\
                 tcp-connections-per-network = 9\ntcp-first-timeout = \"1s\"\n\
                 tcp-idle-timeout = \"2s\"\ntcp-message-timeout = \"3s\"\ntcp-write-timeout = \"4s\"\n\
@@ -518,6 +518,7 @@ fn every_key_reaches_its_part() {
             batch: query_path::BATCH,
             receive_buffer: Some(1 << 20),
             send_buffer: Some(1 << 20),
+            fair_shares: false,
             ..net::UdpConfig::default()
         },
         tcp: net::TcpConfig { max_in_flight: 5, max_unsent: 6 << 10, ..net::TcpConfig::default() },

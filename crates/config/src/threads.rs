@@ -18,6 +18,10 @@ keys! {
         /// Kernel receive and send buffer of each UDP socket. The kernel caps it at `net.core.rmem_max` and
         /// `net.core.wmem_max` unless nomen is started as root.
         restart "udp-buffer" udp_buffer: Size<4096, { 1 << 30 }> = Size(4 << 20), example "8MiB";
+        /// While queries arrive over UDP faster than they are answered, drop those of the networks that send
+        /// the most, so that the queries of others are answered soon. [RATE-LIMITS.md](RATE-LIMITS.md)
+        /// explains it.
+        restart "udp-fair-shares" fair_shares: bool = true, example false;
         /// Longest time after a signal or `nomen ctl stop` in which queries that have arrived are answered.
         restart "drain" drain: Time<0, 60_000> = Time::secs(2), example "5s";
     }
@@ -35,6 +39,7 @@ impl Threads {
                 batch: query_path::BATCH,
                 receive_buffer: buffer,
                 send_buffer: buffer,
+                fair_shares: *self.fair_shares,
                 ..net::UdpConfig::default()
             },
             ..net::ListenerConfig::default()

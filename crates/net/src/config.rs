@@ -83,6 +83,9 @@ pub struct UdpConfig {
     /// Kernel receive buffer per socket, in bytes as given to `SO_RCVBUF`; `None` leaves the system's
     /// default. The kernel caps it at `net.core.rmem_max` unless the process may exceed it. Default: 4 MiB.
     pub receive_buffer: Option<usize>,
+    /// Whether queries of the networks that send the most are dropped while the queue of a socket is long.
+    /// Default: yes.
+    pub fair_shares: bool,
     /// Kernel send buffer per socket, in bytes as given to `SO_SNDBUF`; `None` leaves the system's default.
     /// Default: 4 MiB.
     pub send_buffer: Option<usize>,
@@ -100,6 +103,7 @@ impl Default for UdpConfig {
             max_query: 4096,
             max_reply: 4096,
             receive_buffer: Some(4 << 20),
+            fair_shares: true,
             send_buffer: Some(4 << 20),
             idle_wake: Duration::from_millis(200),
         }

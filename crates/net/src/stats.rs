@@ -43,6 +43,9 @@ counters! {
     queries,
     /// Bytes of the queries passed to the handler.
     bytes_in,
+    /// Queries dropped because the socket was overloaded and their networks had used their shares
+    /// (`udp-fair-shares`).
+    shed,
     /// Batches passed to the handler; `queries / batches` is their average size.
     batches,
     /// Messages sent: at once, late or from streams; over TCP, passed to the connection.

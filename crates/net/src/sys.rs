@@ -19,6 +19,12 @@ pub(crate) unsafe trait Plain: Copy + Default {}
 // SAFETY: a number.
 unsafe impl Plain for c_int {}
 
+/// The value of `SO_MEMINFO`: bytes that wait to be received, the receive buffer, and what concerns sending.
+pub(crate) type MemoryInfo = [u32; 9];
+
+// SAFETY: numbers.
+unsafe impl Plain for MemoryInfo {}
+
 /// Reads a socket option. Fields that an older kernel does not write stay zero.
 pub(crate) fn get_option<T: Plain>(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<T> {
     let mut value = T::default();

@@ -81,6 +81,14 @@ pub struct PrefixHashes {
     is_v4: bool,
 }
 
+impl PrefixHashes {
+    /// Returns the hash of the longest network that the address is in: an IPv4 /24, or an IPv6 /64.
+    #[inline]
+    pub fn network(&self) -> u64 {
+        self.hashes[1]
+    }
+}
+
 /// Factors of the limits of prefixes over the limit of an address, the next longer prefix first. 0 is no
 /// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +114,13 @@ impl RateLimit {
         let prices = |PrefixFactors([a, b, c]): PrefixFactors| [1, a, b, c].map(price);
         let burst = (burst.min(MOST_BURST).as_nanos() as u64 >> TICK_SHIFT).max(1);
         RateLimit { prices: [prices(v6), prices(v4)], burst }
+    }
+
+    /// Returns a limit of `rate` units a second, times their factors, for prefixes, and none for addresses.
+    pub fn of_networks(rate: u32, v4: PrefixFactors, v6: PrefixFactors, burst: Duration) -> Self {
+        let mut limit = Self::new(rate, v4, v6, burst);
+        limit.prices.iter_mut().for_each(|prices| prices[0] = 0);
+        limit
     }
 
     /// Returns a limit of `rate` units a second for each address, and none for prefixes.
@@ -207,6 +222,51 @@ impl RateTable {
         units: u32,
         Ticks(now): Ticks,
     ) -> Option<usize> {
+        let (found, over) = self.weigh(hashes, kind, limit, units, now);
+        for Found { word, id, load, price } in found {
+            let load = match over {
+                None => load + price,
+                // Less would not be worth a write to a line that all workers read.
+                Some(_) if load + price > limit.burst && limit.burst - load > price / 4 => limit.burst,
+                Some(_) => continue,
+            };
+            self.set(word, id, load, now);
+        }
+        over
+    }
+
+    /// Counts units of this kind, if no prefix is then over its limit. Returns whether it counted them: those
+    /// that it does not count leave the counters as they are, so that each prefix has its rate whatever it
+    /// sends.
+    #[inline]
+    pub fn admit(
+        &self,
+        hashes: &PrefixHashes,
+        kind: u8,
+        limit: &RateLimit,
+        units: u32,
+        Ticks(now): Ticks,
+    ) -> bool {
+        let (found, over) = self.weigh(hashes, kind, limit, units, now);
+        if over.is_none() {
+            for Found { word, id, load, price } in found {
+                self.set(word, id, load + price, now);
+            }
+        }
+        over.is_none()
+    }
+
+    /// Returns the counters of all prefixes with a limit, what the units add to each, and the index of the
+    /// longest prefix that would be over its limit.
+    #[inline]
+    fn weigh(
+        &self,
+        hashes: &PrefixHashes,
+        kind: u8,
+        limit: &RateLimit,
+        units: u32,
+        now: u64,
+    ) -> ([Found; LEVELS], Option<usize>) {
         let prices = &limit.prices[usize::from(hashes.is_v4)];
         let mut found = [Found::default(); LEVELS];
         let mut over = None;
@@ -221,17 +281,15 @@ impl RateTable {
                 over = Some(level);
             }
         }
-        for Found { word, id, load, price } in found {
-            let Some(word) = word.and_then(|word| self.words.get(word)) else { continue };
-            let load = match over {
-                None => load + price,
-                // Less would not be worth a write to a line that all workers read.
-                Some(_) if load + price > limit.burst && limit.burst - load > price / 4 => limit.burst,
-                Some(_) => continue,
-            };
+        (found, over)
+    }
+
+    /// Sets a counter, if there is one.
+    #[inline]
+    fn set(&self, word: Option<usize>, id: u64, load: u64, now: u64) {
+        if let Some(word) = word.and_then(|word| self.words.get(word)) {
             word.store(id << TIME_BITS | (now.wrapping_add(load) & TIME_MASK), Relaxed);
         }
-        over
     }
 
     /// Returns the index of the first word of a hash's bucket.

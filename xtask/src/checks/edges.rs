@@ -73,7 +73,7 @@ const ROWS: &[Row] = &[
     Row { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },
     Row {
         name: "net",
-        ours: &["transport"],
+        ours: &["transport", "rate-limits"],
         theirs: Only(&["getrandom", "libc", "mio", "socket2", "tokio"]),
     },
     Row {
@@ -485,7 +485,8 @@ mod tests {
             reach(row.name, &mut seen);
             assert!(!seen.contains(&row.name), "{} reaches itself", row.name);
             assert!(row.name != "query-path" || !seen.contains(&"net"));
-            assert!(row.name != "net" || seen.iter().all(|seen| ["transport", "wire"].contains(seen)));
+            let below_net = ["transport", "wire", "rate-limits", "prefetch"];
+            assert!(row.name != "net" || seen.iter().all(|seen| below_net.contains(seen)));
         }
     }
 

@@ -1,6 +1,7 @@
 //! The trait of back ends that move datagrams, and the layout of their buffers.
 
 use std::io;
+use std::net::IpAddr;
 
 use transport::{Batch, LateReplies};
 
@@ -8,6 +9,13 @@ use crate::alarm::{Wait, Woken};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
+
+/// The queue of datagrams that wait to be received, in bytes of the kernel's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueFill {
+    pub(crate) used: usize,
+    pub(crate) room: usize,
+}
 
 /// A back end that moves datagrams.
 pub(crate) trait Datagrams {
@@ -23,6 +31,13 @@ pub(crate) trait Datagrams {
 
     /// Returns the queries received.
     fn batch(&mut self) -> Batch<'_>;
+
+    /// Keeps the queries of the batch whose clients' addresses pass. Returns how many are left. Called only if
+    /// [`queue`](Self::queue) returns something.
+    fn keep(&mut self, passes: &mut dyn FnMut(IpAddr) -> bool) -> usize;
+
+    /// Returns how much of the room for datagrams that wait is in use, if that is known.
+    fn queue(&self) -> Option<QueueFill>;
 
     /// Sends the replies. A reply that cannot be sent is counted and dropped. Returns the number of pending
     /// queries.

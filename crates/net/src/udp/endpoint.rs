@@ -8,8 +8,10 @@ use socket2::{MsgHdr, SockAddr, SockRef};
 use transport::Outcome;
 
 use super::control::ControlBytes;
+use super::datagrams::QueueFill;
 use super::socket::leave;
 use crate::stats::WorkerStats;
+use crate::sys::{MemoryInfo, get_option};
 
 /// One worker's socket.
 pub(crate) struct Endpoint {
@@ -42,6 +44,13 @@ impl Endpoint {
     #[inline]
     pub(crate) fn max_reply(&self) -> usize {
         self.max_reply
+    }
+
+    /// Returns how much of the receive buffer is in use.
+    pub(crate) fn queue(&self) -> Option<QueueFill> {
+        let [used, room, ..] =
+            get_option::<MemoryInfo>(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO).ok()?;
+        Some(QueueFill { used: used as usize, room: room as usize })
     }
 
     /// Makes sure that no further datagram reaches the socket.

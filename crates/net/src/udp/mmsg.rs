@@ -2,6 +2,7 @@
 //! into slices owned here; only lengths change from batch to batch.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use transport::{
 };
 
 use super::control::{CONTROL_LEN, ControlBytes, NAME_LEN, SocketName};
-use super::datagrams::{Datagrams, stride};
+use super::datagrams::{Datagrams, QueueFill, stride};
 use super::endpoint::{self, Endpoint};
 use super::proxied::ProxiedDatagrams;
 use super::raw::RawSlice;
@@ -257,6 +258,15 @@ impl Datagrams for Mmsg {
         }
         self.proxied.take_off(self.input.slice(), &mut self.envelopes);
         Ok(self.envelopes.len())
+    }
+
+    fn keep(&mut self, passes: &mut dyn FnMut(IpAddr) -> bool) -> usize {
+        self.proxied.retain(&mut self.envelopes, passes);
+        self.envelopes.len()
+    }
+
+    fn queue(&self) -> Option<QueueFill> {
+        self.endpoint.queue()
     }
 
     fn leave(&mut self) {

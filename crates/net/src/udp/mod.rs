@@ -13,10 +13,11 @@ mod proxied;
 mod raw;
 mod segment;
 mod service;
+mod shares;
 mod socket;
 mod worker;
 
-pub(crate) use datagrams::{Datagrams, stride};
+pub(crate) use datagrams::{Datagrams, QueueFill, stride};
 pub(crate) use endpoint::{Endpoint, Tally, count_send_error};
 pub(crate) use proxied::ProxiedDatagrams;
 pub(crate) use service::DatagramService;

@@ -2,6 +2,7 @@
 //! answers exactly as `mmsg` does, and tests compare the two.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use transport::{
     ReplyRoute, ReturnAddress, Transport,
 };
 
-use super::datagrams::Datagrams;
+use super::datagrams::{Datagrams, QueueFill};
 use super::endpoint::{Endpoint, Tally, count_send_error};
 use super::proxied::ProxiedDatagrams;
 use crate::alarm::{Wait, Woken};
@@ -73,6 +74,15 @@ impl Datagrams for Plain {
 
     fn wait_beside(&mut self, wait: &Wait<'_>) -> Woken {
         wait.beside(self.endpoint.as_raw_fd(), self.idle_wake)
+    }
+
+    fn keep(&mut self, passes: &mut dyn FnMut(IpAddr) -> bool) -> usize {
+        self.proxied.retain(&mut self.envelopes, passes);
+        self.envelopes.len()
+    }
+
+    fn queue(&self) -> Option<QueueFill> {
+        self.endpoint.queue()
     }
 
     fn leave(&mut self) {

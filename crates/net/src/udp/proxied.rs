@@ -1,6 +1,7 @@
 //! Datagrams that proxies pass on: takes the headers off, so that a batch has the clients that they name, and
 //! keeps the ways of the replies. Without proxies it costs two branches a batch.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use transport::{Client, Envelope, MIN_MESSAGE, ProxyHeader, ProxyHeaderFault, ReplyRoute};
@@ -35,6 +36,22 @@ impl ProxiedDatagrams {
     #[inline]
     pub(crate) fn routes(&self) -> &[ReplyRoute] {
         &self.routes
+    }
+
+    /// Keeps the queries of the batch whose clients' addresses pass.
+    pub(crate) fn retain(&mut self, envelopes: &mut Vec<Envelope>, passes: &mut dyn FnMut(IpAddr) -> bool) {
+        for envelope in &mut *envelopes {
+            if !passes(envelope.client.peer.ip()) {
+                // No query is as short.
+                envelope.len = 0;
+            }
+        }
+        let mut at = 0;
+        self.routes.retain(|_| {
+            at += 1;
+            envelopes[at - 1].len > 0
+        });
+        envelopes.retain(|envelope| envelope.len > 0);
     }
 
     /// Puts the ends of the datagrams back into the envelopes of an answered batch, for sending.

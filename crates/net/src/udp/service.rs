@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use transport::{HandlerFactory, WorkerContext};
 
 use super::datagrams::Datagrams;
+use super::shares::Shares;
 use crate::alarm::{Alarm, NOTHING, Wait};
 use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
@@ -45,6 +46,7 @@ pub(crate) struct DatagramService<F: HandlerFactory> {
     put_off: bool,
     /// Consecutive full batches.
     full: u32,
+    shares: Shares,
     pub(crate) job: Job,
 }
 
@@ -66,6 +68,7 @@ impl<F: HandlerFactory> DatagramService<F> {
             several: false,
             put_off: false,
             full: 0,
+            shares: Shares::new(job.config.udp.fair_shares, job.config.udp.batch, Arc::clone(&job.stats)),
             job,
         }
     }
@@ -85,7 +88,8 @@ impl<F: HandlerFactory> DatagramService<F> {
             match self.receive(datagrams) {
                 Ok(n) => {
                     errors = 0;
-                    self.answer(datagrams, n);
+                    let left = self.shares.trim(datagrams, n);
+                    self.answer(datagrams, left);
                     if self.is_in_a_burst(n) {
                         continue;
                     }

@@ -4,7 +4,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::socket::QueueSocket;
 use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
-use crate::udp::{Datagrams, Endpoint, ProxiedDatagrams, Tally, count_send_error, stride};
+use crate::udp::{Datagrams, Endpoint, ProxiedDatagrams, QueueFill, Tally, count_send_error, stride};
 
 /// Timeout of a wait for frames of sent replies, and the most consecutive waits, before queries are left in
 /// the queue.
@@ -186,6 +186,15 @@ impl Datagrams for Queue {
         self.take();
         self.proxied.take_off(&self.input, &mut self.envelopes);
         Ok(self.envelopes.len())
+    }
+
+    fn keep(&mut self, _: &mut dyn FnMut(IpAddr) -> bool) -> usize {
+        self.envelopes.len()
+    }
+
+    /// What waits in the rings is not known here: shares are not applied.
+    fn queue(&self) -> Option<QueueFill> {
+        None
     }
 
     fn batch(&mut self) -> Batch<'_> {
