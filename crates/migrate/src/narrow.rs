@@ -90,7 +90,7 @@ pub(crate) fn write(work: &mut Work) {
                 resolver.switch("iterate", false);
                 words.push("names that no rule is for are refused (`iterate = false`)".to_owned());
             }
-            domain if nomen.zones.iter().any(|zone| zone.name == domain) => {}
+            domain if nomen.zones.iter().any(|zone| zone.name == domain && zone.view().is_none()) => {}
             domain => {
                 resolver.add("refused-domains", domain);
                 if !narrow.exact.iter().any(|exact| exact == domain) {
@@ -126,6 +126,7 @@ fn leave_out(nomen: &mut Nomen, unanswered: &[String]) -> Vec<String> {
     let is_left_out = |zone: &mut Zone| {
         let name = Setting::Text(policy::absolute(&zone.name));
         unanswered.contains(&zone.name)
+            && zone.view().is_none()
             && zone.keys.get("catalog-template").is_none()
             && !policies.iter().any(|policy| policy.get("name") == Some(&name))
     };

@@ -28,7 +28,12 @@ fn words(member: &Statement) -> (bool, Vec<&SourceWord>) {
 }
 
 /// The members of a list; reports those whose clients cannot be determined.
-fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> Vec<Member> {
+pub(super) fn members(
+    work: &mut Work,
+    acls: &Acls<'_>,
+    list: &[Statement],
+    depth: usize,
+) -> Vec<Member> {
     let mut out = Vec::new();
     for member in list {
         let (deny, words) = words(member);
@@ -46,15 +51,17 @@ fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -
             ("", Some(block)) => Client::List(members(work, acls, block, depth + 1)),
             ("key", None) if words.len() == 2 => match work.known_key(&member.span, &words[1].text) {
                 Some(key) => Client::Key(key),
-                None => Client::Unknown,
+                // nomen answers no message that such a key has signed.
+                None => Client::Networks(Vec::new()),
             },
             // `none` is `! any`, and `! none` is `any`.
             ("any" | "none", None) => Client::Networks(Network::all().into()),
             ("localhost", None) => {
-                let how = "here it is 127.0.0.0/8 and ::1, not this machine's other addresses";
+                let how = "here it is 127.0.0.1 and ::1, not this machine's other addresses";
                 work.ledger.part(&member.span, text, Coverage::Differs, how);
-                Client::AtLeast(["127.0.0.0/8", "::1"].iter().filter_map(|n| Network::parse(n)).collect())
+                Client::Own
             }
+            ("localnets", None) => Client::Attached,
             (text, None) => match (Network::parse(text), acls.get(text)) {
                 (Some(network), _) => Client::Networks(vec![network]),
                 (None, Some(list)) => Client::List(members(work, acls, list, depth + 1)),
@@ -70,7 +77,6 @@ fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -
 
 fn unknown(work: &mut Work, member: &Statement, text: &str) -> Client {
     let why = match text {
-        "localnets" => "there is no word for the networks of this machine here; write them as addresses",
         "geoip" => "nomen does not know where addresses are",
         _ => "nomen cannot say who that is",
     };
@@ -87,6 +93,10 @@ pub(crate) fn grants(
     list: &[Statement],
 ) -> Vec<String> {
     let members = members(work, acls, list, 0);
+    if names_attached(&members) {
+        let why = "there is no word for the networks of this machine here; write them as addresses";
+        work.ledger.part(&statement.span, &statement.title(), Coverage::Missing, why);
+    }
     match passes(&members) {
         Some(passes) => passes.iter().map(ToString::to_string).collect(),
         None => {
@@ -95,6 +105,15 @@ pub(crate) fn grants(
             Vec::new()
         }
     }
+}
+
+/// Whether a list names the networks that the host is attached to.
+fn names_attached(list: &[Member]) -> bool {
+    list.iter().any(|member| match &member.client {
+        Client::Attached => true,
+        Client::List(inner) => names_attached(inner),
+        _ => false,
+    })
 }
 
 /// The networks that pass, for keys that accept only networks.
@@ -143,6 +162,11 @@ pub(super) fn access_both(work: &mut Work, acls: &Acls<'_>, lists: [&[Statement]
 
 /// Whether two lists have the same words.
 fn same(left: &[Statement], right: &[Statement]) -> bool {
+    same_of(&left.iter().collect::<Vec<_>>(), &right.iter().collect::<Vec<_>>())
+}
+
+/// [`same`] for statements from several places.
+pub(super) fn same_of(left: &[&Statement], right: &[&Statement]) -> bool {
     left.len() == right.len()
         && left.iter().zip(right).all(|(left, right)| {
             let words = left.words().map(|word| &word.text).eq(right.words().map(|word| &word.text));

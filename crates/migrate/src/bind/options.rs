@@ -27,8 +27,6 @@ const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nom
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const SORTED: Rule = Rule::Missing("nomen does not sort addresses by the network of the client");
-const ACCESS: Rule =
-    Rule::Missing("limits of queries are not converted; write [[server.access]], or `allow-query` of zones");
 
 /// Statements with one value.
 const RULES: &[NamedRule] = &[
@@ -156,11 +154,8 @@ const RULES: &[NamedRule] = &[
     ("rate-limit", RATES),
     ("rrset-order", Rule::Rotation),
     ("sortlist", SORTED),
-    ("allow-query", ACCESS),
-    ("allow-query-on", ACCESS),
     ("allow-recursion-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
     ("allow-query-cache-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
-    ("blackhole", Rule::Missing("it is not converted; write [[server.access]] with `action = \"drop\"`")),
     ("minimal-any", Rule::Same(&["yes"], "nomen answers ANY with one RRset")),
     ("auth-nxdomain", Rule::Same(&["no"], "nomen sets AA in answers from its zones alone")),
     ("match-mapped-addresses", TUNING),
@@ -291,6 +286,38 @@ pub(super) fn explain(statement: &Statement) -> (Coverage, String) {
     }
 }
 
+/// Whether a statement is about recursion alone.
+pub(super) fn is_of_recursion(key: &str) -> bool {
+    const OTHERS: [&str; 13] = [
+        "dnssec-validation",
+        "validate-except",
+        "trust-anchors",
+        "managed-keys",
+        "trusted-keys",
+        "prefetch",
+        "qname-minimization",
+        "disable-empty-zone",
+        "empty-zones-enable",
+        "response-policy",
+        "stale-answer-enable",
+        "query-source",
+        "query-source-v6",
+    ];
+    let of_section = match rule(RULES, key) {
+        Some(
+            Rule::Number(section, _)
+            | Rule::Limit(section, _)
+            | Rule::Choice(section, _)
+            | Rule::Time(section, ..)
+            | Rule::TimeLimit(section, ..)
+            | Rule::Switch(section, _)
+            | Rule::Text(section, _),
+        ) => section == Section::Resolver,
+        _ => false,
+    };
+    of_section || RECURSION.contains(&key) || OTHERS.contains(&key)
+}
+
 /// Converts server-wide settings.
 pub(super) fn options(work: &mut Work, frame: &Frame<'_>) {
     for scope in &frame.scopes {
@@ -356,12 +383,9 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
                 "nomen's cache has a size in bytes, of 256 MiB unless `cache-size` says otherwise",
             );
         }
-        "allow-query-cache-on" | "allow-recursion-on" | "allow-query" | "allow-query-on"
+        "allow-query-cache-on" | "allow-recursion-on"
             if acl::for_all(&frame.acls, statement.block()) =>
         {
-            work.ledger.unneeded(statement, "nomen does so anyway");
-        }
-        "blackhole" if super::is_none(statement) => {
             work.ledger.unneeded(statement, "nomen does so anyway");
         }
         _ if in_own_way(work, frame, statement) => {}
@@ -498,13 +522,12 @@ const RECURSION: [&str; 5] = ["allow-recursion", "allow-query-cache", "forwarder
 fn recursion(work: &mut Work, frame: &Frame<'_>) {
     let found = frame.global("recursion");
     if frame.split {
-        let how = "each view says who may recurse in it: recursion is not moved, so that no client gains it";
         for key in RECURSION.iter().chain(&["recursion"]) {
             if let Some(found) = frame.global(key) {
-                work.ledger.missing(found, how);
+                work.ledger.unneeded(found, "no view here has recursion");
             }
         }
-        return work.ledger.unwritten(Coverage::Differs, how);
+        return;
     }
     if found.is_some_and(|found| units::switch(found.value()) == Some(false)) {
         if let Some(found) = found {

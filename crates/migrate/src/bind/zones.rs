@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use super::{Frame, acl, is_none};
+use super::{Frame, access, acl, views};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting, Zone};
-use crate::narrow::LIMITED;
-use crate::policy;
 use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text, server};
 
 /// Zone statements that may also be in `options`.
 pub(super) const INHERITED: &[&str] = &[
+    "allow-query",
+    "allow-query-on",
     "allow-transfer",
     "also-notify",
     "notify",
@@ -44,11 +44,6 @@ const MASTERFILE: &str = "nomen reads zones as text; write it with named-compile
 /// Converts one zone.
 pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     let name = zone.value();
-    if let Some(plain) = domain(name)
-        && is_kept_from_clients(work, frame, zone, &plain)
-    {
-        return work.refuse_domain(&plain);
-    }
     work.ledger.open(zone);
     let Some(plain) = domain(name) else {
         return work.ledger.missing(zone, "its name is not a domain name; in DNS, letters are ASCII");
@@ -57,13 +52,21 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     if !class.eq_ignore_ascii_case("in") {
         return work.ledger.missing(zone, "nomen has zones of class IN alone");
     }
-    if work.nomen.zones.iter().any(|zone| zone.name == plain) {
+    let view = frame.view.as_deref();
+    if work.nomen.zones.iter().any(|zone| zone.name == plain && zone.view() == view) {
         return work.ledger.missing(zone, "there is another zone of this name");
     }
     if let Some(other) = zone.find("in-view") {
-        return work.ledger.missing(other, "views are not migrated");
+        if let Err(why) = views::in_view(work, frame, other, &plain, &zone.span) {
+            work.ledger.narrower(other, format!("{why}: it is left out"));
+            refuse(work, frame, &plain);
+        }
+        return;
     }
     let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
+    if frame.aside && UPSTREAM.contains(&kind.as_str()) {
+        return work.ledger.unneeded(zone, "clients of its view do not recurse");
+    }
     let finished = match kind.as_str() {
         "master" | "primary" => primary(work, frame, zone, &plain),
         "slave" | "secondary" => secondary(work, frame, zone, &plain),
@@ -86,7 +89,7 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
             let forwarded = zone.find("forwarders").is_some_and(|list| !list.block().is_empty());
             match kind.as_str() {
                 "forward" if !forwarded => work.iterate_domain(&plain),
-                kind if kind == "forward" || OWN.contains(&kind) => work.refuse_domain(&plain),
+                kind if kind == "forward" || OWN.contains(&kind) => refuse(work, frame, &plain),
                 _ => {}
             }
         }
@@ -100,52 +103,21 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     }
 }
 
+/// Types of zones that are for recursion alone.
+const UPSTREAM: [&str; 6] = ["forward", "stub", "static-stub", "hint", "mirror", "redirect"];
+
 /// Types of zones whose names belong to the server, or to servers that the zone names.
 const OWN: [&str; 6] = ["master", "primary", "slave", "secondary", "stub", "static-stub"];
 
-/// Leaves a zone out if not every client may query it. nomen answers no queries from a catalog zone.
-fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> bool {
-    let served = ["master", "primary", "slave", "secondary"];
-    let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
-    let Some(limit) = frame.limit(Some(zone)).filter(|_| served.contains(&kind.as_str())) else {
-        return false;
-    };
-    let listed = |catalogs: &Statement| {
-        catalogs.block().iter().any(|entry| domain(entry.value()).as_deref() == Some(name))
-    };
-    if frame.limit(None).is_none() && frame.global("catalog-zones").is_some_and(listed) {
-        work.ledger.unneeded(limit, "nomen answers no queries of the catalog zone itself");
-        work.serve_without_answers(name);
-        return false;
+/// Refuses upstream queries for the names of a zone that is left out, if clients of its view recurse.
+fn refuse(work: &mut Work, frame: &Frame<'_>, name: &str) {
+    if !frame.aside {
+        work.refuse_domain(name);
     }
-    let is_policy = |policy: &Statement| {
-        policy.block().iter().any(|entry| domain(entry.value()).as_deref() == Some(name))
-    };
-    if work.nomen.resolver.is_some() && frame.global("response-policy").is_some_and(is_policy) {
-        work.serve_without_answers(name);
-        match (is_none(limit), zone.find(limit.key()).is_some()) {
-            (true, true) => {
-                work.ledger.unneeded(limit, "clients get no answers from the policy zone itself");
-            }
-            (true, false) => {}
-            (_, true) => work.ledger.narrower(limit, policy::UNANSWERED),
-            (_, false) => {
-                work.ledger.part(&zone.span, &zone.title(), Coverage::Narrower, policy::UNANSWERED);
-            }
-        }
-        return false;
-    }
-    work.ledger.narrower(limit, LIMITED);
-    let why = format!(
-        "it is left out: `{}` limits who may query it, and is not converted to `allow-query`",
-        limit.key()
-    );
-    work.ledger.narrower(zone, why);
-    true
 }
 
 /// The statement that applies to a zone: its own, otherwise the global one.
-fn deciding<'s>(frame: &'s Frame<'_>, zone: &'s Statement, key: &str) -> Option<&'s Statement> {
+pub(super) fn deciding<'s>(frame: &'s Frame<'_>, zone: &'s Statement, key: &str) -> Option<&'s Statement> {
     zone.find(key).or_else(|| frame.global(key))
 }
 
@@ -198,7 +170,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     }
     let path = join(&frame.directory, file.value());
     work.zone_files.push((path.clone(), Some(frame.directory.clone())));
-    add(work, zone, name, Some(&path), keys);
+    add(work, frame, zone, name, Some(&path), keys);
     Ok(())
 }
 
@@ -231,7 +203,15 @@ fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, key
     }
 }
 
-fn add(work: &mut Work, zone: &Statement, name: &str, file: Option<&Path>, keys: Keys) {
+fn add(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    zone: &Statement,
+    name: &str,
+    file: Option<&Path>,
+    mut keys: Keys,
+) {
+    frame.view.iter().for_each(|view| keys.text("view", view.clone()));
     let file = file.map(path_text);
     let span = Some(zone.span.clone());
     work.nomen.zones.push(Zone { name: name.to_owned(), file, template: None, keys, span });
@@ -300,12 +280,13 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
         }
     }
     work.keep_state();
-    add(work, zone, name, None, keys);
+    add(work, frame, zone, name, None, keys);
     Ok(())
 }
 
 /// Converts the statements common to primaries and secondaries: outgoing transfers and NOTIFY.
 fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
+    access::queries(work, frame, Some(zone), keys);
     if let Some(found) = deciding(frame, zone, "allow-transfer") {
         // Port and transport in it mean encrypted transfers.
         if found.words().count() > 1 {
@@ -447,7 +428,7 @@ fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
             "nomen can ask none of its servers, and asks no others in their place"
         });
     }
-    if work.nomen.resolver.is_none() {
+    if !frame.recurses(work) {
         return Err("recursion is off");
     }
     work.ledger.translated(list, "[[resolver.forward]]");
@@ -488,7 +469,7 @@ fn stub(
     if name == "." {
         return Err("a stub cannot be for all names; write the servers into `root-servers` of [resolver]");
     }
-    if work.nomen.resolver.is_none() {
+    if !frame.recurses(work) {
         return Err("recursion is off");
     }
     match key {
@@ -506,7 +487,7 @@ fn stub(
 
 /// Converts a copy of the root zone for recursion (RFC 8806).
 fn mirror(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'static str> {
-    if work.nomen.resolver.is_none() {
+    if !frame.recurses(work) {
         return Err("recursion is off, and it is for nothing else");
     }
     if let Some(list) = zone.find("primaries").or_else(|| zone.find("masters")) {
@@ -604,18 +585,8 @@ fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Opti
 pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
     let Some(found) = frame.global("catalog-zones") else { return };
     work.ledger.open(found);
-    let limit = frame.limit(None);
     for entry in found.block() {
         let name = entry.value();
-        if let Some(limit) = limit {
-            let why = format!(
-                "its members are left out: `{}` limits who may query them, and is not converted to \
-                 `allow-query`",
-                limit.key()
-            );
-            work.ledger.narrower(entry, why);
-            continue;
-        }
         let default = entry.parts.iter().position(|part| {
             matches!(part, Part::Word(word) if word.text == "default-primaries" || word.text == "default-masters")
         });
@@ -643,6 +614,7 @@ pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
             work.ledger.missing(entry, "it has no primaries, so its members would come from nowhere");
             continue;
         }
+        access::queries(work, frame, None, &mut keys);
         work.nomen.templates.push((template, keys));
         work.ledger.translated(entry, "`catalog-template` of the zone, and the template that it names");
     }
