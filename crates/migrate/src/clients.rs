@@ -132,6 +132,17 @@ impl fmt::Display for Grant {
     }
 }
 
+/// `allow-query` of members in order; `None` if these are more than nomen can have.
+pub(crate) fn allow_query(grants: &[Grant]) -> Option<Vec<String>> {
+    let is_short = rules(grants) <= MAX_RULES && grants.len() <= MAX_MEMBERS;
+    is_short.then(|| grants.iter().map(ToString::to_string).collect())
+}
+
+/// `allow-query` that permits no client.
+pub(crate) fn no_client() -> Vec<String> {
+    vec!["!any".to_owned()]
+}
+
 /// A list as `allow-query`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryList {

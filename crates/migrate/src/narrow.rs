@@ -9,11 +9,6 @@ use crate::policy;
 use crate::tree::Statement;
 use crate::work::Work;
 
-/// Why a zone with limited queries is left out.
-pub(crate) const LIMITED: &str = "it limits who may query, and is not converted: the zones that it is for are \
-                                  left out. To move them, migrate a copy of the file without it, and write \
-                                  `allow-query` for the zones";
-
 impl Work {
     /// Refuses upstream queries for names at or below a domain, whose rule or zone is left out.
     pub(crate) fn refuse_domain(&mut self, domain: &str) {

@@ -16,10 +16,6 @@ const MAX_TTL: u64 = 604_800;
 /// Most `[[policy.group]]`.
 pub(crate) const MAX_GROUPS: usize = 64;
 
-/// Why the clients that may query a policy zone get no answers from it.
-pub(crate) const UNANSWERED: &str = "nomen answers every client from a policy zone, or none: these clients get \
-                                     no answers from the zone itself";
-
 /// A name with its final dot.
 pub(crate) fn absolute(name: &str) -> String {
     if name == "." { name.to_owned() } else { format!("{name}.") }

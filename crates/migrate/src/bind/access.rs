@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Frame, acl, is_none, zones};
+use super::{Frame, acl, is_none};
 use crate::addresses::AddressSet;
 use crate::clients::{PLACES, Place, QueryList, keys, permitted, query_list};
 use crate::ledger::Coverage;
@@ -75,7 +75,7 @@ enum Local {
 /// Converts `allow-query` and `allow-query-on` of a zone, or of `options` and the view without one.
 pub(super) fn queries(work: &mut Work, frame: &Frame<'_>, zone: Option<&Statement>, out: &mut Keys) {
     let deciding = |key| match zone {
-        Some(zone) => zones::deciding(frame, zone, key),
+        Some(zone) => frame.deciding(zone, key),
         None => frame.global(key),
     };
     let mut list = QueryList { grants: Vec::new(), is_exact: true };

@@ -34,6 +34,18 @@ pub(super) fn members(
     list: &[Statement],
     depth: usize,
 ) -> Vec<Member> {
+    // nomen answers no message that a key has signed which it does not have.
+    read(work, acls, list, depth, &Client::Networks(Vec::new()))
+}
+
+/// [`members`], with this client for keys that nomen does not have.
+fn read(
+    work: &mut Work,
+    acls: &Acls<'_>,
+    list: &[Statement],
+    depth: usize,
+    of_key: &Client,
+) -> Vec<Member> {
     let mut out = Vec::new();
     for member in list {
         let (deny, words) = words(member);
@@ -48,11 +60,10 @@ pub(super) fn members(
             continue;
         }
         let client = match (text, inner) {
-            ("", Some(block)) => Client::List(members(work, acls, block, depth + 1)),
+            ("", Some(block)) => Client::List(read(work, acls, block, depth + 1, of_key)),
             ("key", None) if words.len() == 2 => match work.known_key(&member.span, &words[1].text) {
                 Some(key) => Client::Key(key),
-                // nomen answers no message that such a key has signed.
-                None => Client::Networks(Vec::new()),
+                None => of_key.clone(),
             },
             // `none` is `! any`, and `! none` is `any`.
             ("any" | "none", None) => Client::Networks(Network::all().into()),
@@ -64,7 +75,7 @@ pub(super) fn members(
             ("localnets", None) => Client::Attached,
             (text, None) => match (Network::parse(text), acls.get(text)) {
                 (Some(network), _) => Client::Networks(vec![network]),
-                (None, Some(list)) => Client::List(members(work, acls, list, depth + 1)),
+                (None, Some(list)) => Client::List(read(work, acls, list, depth + 1, of_key)),
                 (None, None) => unknown(work, member, text),
             },
             (text, Some(_)) => unknown(work, member, text),
@@ -134,12 +145,12 @@ pub(crate) fn networks(work: &mut Work, acls: &Acls<'_>, statement: &Statement) 
 /// Whether a list permits every client.
 pub(super) fn for_all(acls: &Acls<'_>, list: &[Statement]) -> bool {
     // The list is reported where it is translated.
-    is_for_all(&members(&mut Work::default(), acls, list, 0))
+    is_for_all(&read(&mut Work::default(), acls, list, 0, &Client::Unknown))
 }
 
 /// The networks that a list permits, if they can be expressed exactly.
 pub(super) fn exact(acls: &Acls<'_>, list: &[Statement]) -> Option<Vec<Network>> {
-    refusals(&members(&mut Work::default(), acls, list, 0))
+    refusals(&read(&mut Work::default(), acls, list, 0, &Client::Unknown))
 }
 
 /// Adds `[[resolver.access]]` blocks for clients that pass both lists. Returns whether this can be expressed.

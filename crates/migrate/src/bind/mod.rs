@@ -53,6 +53,11 @@ impl Frame<'_> {
         self.scopes.iter().rev().find_map(|scope| scope.find(key))
     }
 
+    /// The statement that applies to a zone: its own, otherwise the global one.
+    fn deciding<'s>(&'s self, zone: &'s Statement, key: &str) -> Option<&'s Statement> {
+        zone.find(key).or_else(|| self.global(key))
+    }
+
     /// Whether there is recursion for the clients of the zones.
     fn recurses(&self, work: &Work) -> bool {
         work.nomen.resolver.is_some() && !self.aside

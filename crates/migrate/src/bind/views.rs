@@ -12,7 +12,6 @@ use crate::clients::{PLACES, Permitted, Place, keys, permitted};
 use crate::ledger::Coverage;
 use crate::model::Keys;
 use crate::network::{Client, Member, Network};
-use crate::text::SourceSpan;
 use crate::tree::Statement;
 use crate::units;
 use crate::work::{Work, domain};
@@ -389,31 +388,6 @@ fn settings(work: &mut Work, view: &SourceView<'_>) {
             (false, _) => work.ledger.translated(statement, "that of the view before, which is the same"),
         }
     }
-}
-
-/// Converts `in-view`: the zone is that of another view.
-///
-/// # Errors
-/// Why it is left out.
-pub(super) fn in_view(
-    work: &mut Work,
-    frame: &Frame<'_>,
-    other: &Statement,
-    name: &str,
-    span: &SourceSpan,
-) -> Result<(), &'static str> {
-    let named = frame.view_names.iter().find(|(title, _)| title == other.value());
-    let view = named.and_then(|(_, view)| view.as_deref()).ok_or("there is no zone of this view here")?;
-    let found = work.nomen.zones.iter().find(|zone| zone.name == name && zone.view() == Some(view));
-    let mut zone = found.cloned().ok_or("there is no zone of this view here")?;
-    if ["allow-update", "update-policy"].iter().any(|key| zone.keys.get(key).is_some()) {
-        return Err("in nomen each view has a zone of its own, and an update would change one of them");
-    }
-    zone.span = Some(span.clone());
-    frame.view.iter().for_each(|view| zone.keys.text("view", view.clone()));
-    work.nomen.zones.push(zone);
-    work.ledger.differs(other, "a [[zone]] of its own with the same content, which is loaded twice");
-    Ok(())
 }
 
 /// Separates views of class IN from others, which are reported.

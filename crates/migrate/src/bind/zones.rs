@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::{Frame, access, acl, views};
+use super::{Frame, access, acl};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting, Zone};
+use crate::text::SourceSpan;
 use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text, server};
@@ -44,6 +45,10 @@ const MASTERFILE: &str = "nomen reads zones as text; write it with named-compile
 /// Converts one zone.
 pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     let name = zone.value();
+    let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
+    if frame.aside && UPSTREAM.contains(&kind.as_str()) {
+        return work.ledger.unneeded(zone, "clients of its view do not recurse");
+    }
     work.ledger.open(zone);
     let Some(plain) = domain(name) else {
         return work.ledger.missing(zone, "its name is not a domain name; in DNS, letters are ASCII");
@@ -57,15 +62,11 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
         return work.ledger.missing(zone, "there is another zone of this name");
     }
     if let Some(other) = zone.find("in-view") {
-        if let Err(why) = views::in_view(work, frame, other, &plain, &zone.span) {
+        if let Err(why) = in_view(work, frame, other, &plain, &zone.span) {
             work.ledger.narrower(other, format!("{why}: it is left out"));
             refuse(work, frame, &plain);
         }
         return;
-    }
-    let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
-    if frame.aside && UPSTREAM.contains(&kind.as_str()) {
-        return work.ledger.unneeded(zone, "clients of its view do not recurse");
     }
     let finished = match kind.as_str() {
         "master" | "primary" => primary(work, frame, zone, &plain),
@@ -109,6 +110,31 @@ const UPSTREAM: [&str; 6] = ["forward", "stub", "static-stub", "hint", "mirror",
 /// Types of zones whose names belong to the server, or to servers that the zone names.
 const OWN: [&str; 6] = ["master", "primary", "slave", "secondary", "stub", "static-stub"];
 
+/// Converts `in-view`: the zone is that of another view.
+///
+/// # Errors
+/// Why it is left out.
+fn in_view(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    other: &Statement,
+    name: &str,
+    span: &SourceSpan,
+) -> Result<(), &'static str> {
+    let named = frame.view_names.iter().find(|(title, _)| title == other.value());
+    let view = named.and_then(|(_, view)| view.as_deref()).ok_or("there is no zone of this view here")?;
+    let found = work.nomen.zones.iter().find(|zone| zone.name == name && zone.view() == Some(view));
+    let mut zone = found.cloned().ok_or("there is no zone of this view here")?;
+    if ["allow-update", "update-policy"].iter().any(|key| zone.keys.get(key).is_some()) {
+        return Err("in nomen each view has a zone of its own, and an update would change one of them");
+    }
+    zone.span = Some(span.clone());
+    frame.view.iter().for_each(|view| zone.keys.text("view", view.clone()));
+    work.nomen.zones.push(zone);
+    work.ledger.differs(other, "a [[zone]] of its own with the same content, which is loaded twice");
+    Ok(())
+}
+
 /// Refuses upstream queries for the names of a zone that is left out, if clients of its view recurse.
 fn refuse(work: &mut Work, frame: &Frame<'_>, name: &str) {
     if !frame.aside {
@@ -116,15 +142,10 @@ fn refuse(work: &mut Work, frame: &Frame<'_>, name: &str) {
     }
 }
 
-/// The statement that applies to a zone: its own, otherwise the global one.
-pub(super) fn deciding<'s>(frame: &'s Frame<'_>, zone: &'s Statement, key: &str) -> Option<&'s Statement> {
-    zone.find(key).or_else(|| frame.global(key))
-}
-
 fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> Result<(), &'static str> {
     let file =
         zone.find("file").ok_or("it has no file: nomen takes zones from master files and from primaries")?;
-    if let Some(format) = deciding(frame, zone, "masterfile-format").filter(|format| format.value() != "text")
+    if let Some(format) = frame.deciding(zone, "masterfile-format").filter(|format| format.value() != "text")
     {
         work.ledger.missing(format, MASTERFILE);
         return Err(MASTERFILE);
@@ -138,7 +159,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     }
     // If both are set, the policy counts.
     let policy = zone.find("update-policy");
-    if let Some(found) = deciding(frame, zone, "allow-update").filter(|_| policy.is_none()) {
+    if let Some(found) = frame.deciding(zone, "allow-update").filter(|_| policy.is_none()) {
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("allow-update", list);
         work.ledger.translated(found, "`allow-update` of the zone");
@@ -148,7 +169,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
         keys.texts("update-policy", rules);
     }
     let updated = keys.get("allow-update").is_some() || keys.get("update-policy").is_some();
-    if let Some(method) = deciding(frame, zone, "serial-update-method") {
+    if let Some(method) = frame.deciding(zone, "serial-update-method") {
         match (method.value(), updated) {
             (word @ ("increment" | "unixtime" | "date"), true) => {
                 keys.text("serial-policy", word);
@@ -176,7 +197,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
 
 /// Converts the storage of differences, from updates or from the file, and its limits.
 fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, keys: &mut Keys) {
-    if let Some(found) = deciding(frame, zone, "ixfr-from-differences") {
+    if let Some(found) = frame.deciding(zone, "ixfr-from-differences") {
         let on = match found.value() {
             "primary" | "master" => Some(true),
             "secondary" | "slave" => Some(false),
@@ -194,7 +215,7 @@ fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, key
     if journal {
         work.keep_state();
     }
-    if let Some(size) = deciding(frame, zone, "max-journal-size") {
+    if let Some(size) = frame.deciding(zone, "max-journal-size") {
         match (size.value(), journal) {
             (_, false) => work.ledger.unneeded(size, "it is about changes, of which the zone keeps none"),
             ("default" | "unlimited", true) => work.ledger.missing(size, "write a size; here it is 16 MiB"),
@@ -211,7 +232,9 @@ fn add(
     file: Option<&Path>,
     mut keys: Keys,
 ) {
-    frame.view.iter().for_each(|view| keys.text("view", view.clone()));
+    if let Some(view) = &frame.view {
+        keys.0.insert(0, ("view", Setting::Text(view.clone())));
+    }
     let file = file.map(path_text);
     let span = Some(zone.span.clone());
     work.nomen.zones.push(Zone { name: name.to_owned(), file, template: None, keys, span });
@@ -227,17 +250,17 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
     let mut keys = Keys::default();
     keys.texts("primaries", primaries);
     common(work, frame, zone, &mut keys);
-    if let Some(found) = deciding(frame, zone, "allow-notify") {
+    if let Some(found) = frame.deciding(zone, "allow-notify") {
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("allow-notify", list);
         work.ledger.translated(found, "`allow-notify` of the zone");
     }
-    if let Some(found) = deciding(frame, zone, "allow-update-forwarding") {
+    if let Some(found) = frame.deciding(zone, "allow-update-forwarding") {
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("forward-updates", list);
         work.ledger.translated(found, "`forward-updates` of the zone");
     }
-    if let Some(found) = deciding(frame, zone, "ixfr-from-differences") {
+    if let Some(found) = frame.deciding(zone, "ixfr-from-differences") {
         match ["yes", "secondary", "slave"].contains(&found.value()) {
             true => work.ledger.differs(
                 found,
@@ -247,7 +270,7 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
             false => work.ledger.unneeded(found, "nomen does so anyway"),
         }
     }
-    if let Some(found) = deciding(frame, zone, "request-ixfr") {
+    if let Some(found) = frame.deciding(zone, "request-ixfr") {
         match units::switch(found.value()) {
             Some(true) => work.ledger.unneeded(found, "nomen does so anyway"),
             Some(false) => {
@@ -263,7 +286,7 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
         ("min-retry-time", "min-retry"),
         ("max-retry-time", "max-retry"),
     ] {
-        if let Some(found) = deciding(frame, zone, theirs) {
+        if let Some(found) = frame.deciding(zone, theirs) {
             let value = units::seconds(found.value()).and_then(|seconds| seconds.checked_mul(1000));
             work.zone_number(found, &mut keys, ours, value);
         }
@@ -287,7 +310,7 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
 /// Converts the statements common to primaries and secondaries: outgoing transfers and NOTIFY.
 fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
     access::queries(work, frame, Some(zone), keys);
-    if let Some(found) = deciding(frame, zone, "allow-transfer") {
+    if let Some(found) = frame.deciding(zone, "allow-transfer") {
         // Port and transport in it mean encrypted transfers.
         if found.words().count() > 1 {
             work.ledger.missing(
@@ -300,9 +323,9 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
             work.ledger.translated(found, "`allow-transfer` of the zone");
         }
     }
-    let notify = deciding(frame, zone, "notify");
+    let notify = frame.deciding(zone, "notify");
     let silent = notify.is_some_and(|found| units::switch(found.value()) == Some(false));
-    if let Some(found) = deciding(frame, zone, "also-notify") {
+    if let Some(found) = frame.deciding(zone, "also-notify") {
         if silent {
             work.ledger.unneeded(found, "`notify` is off");
         } else {
@@ -330,7 +353,7 @@ fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
     let mut sources = Vec::new();
     for [theirs, notify] in [["transfer-source", "notify-source"], ["transfer-source-v6", "notify-source-v6"]]
     {
-        let of = |key: &str, used: bool| deciding(frame, zone, key).map(|found| (found, used));
+        let of = |key: &str, used: bool| frame.deciding(zone, key).map(|found| (found, used));
         let named = |found: Option<(&Statement, bool)>| {
             let value = found.filter(|(_, used)| *used).map(|(found, _)| found.value().to_owned());
             value.filter(|value| value != "*")

@@ -79,7 +79,10 @@ impl After {
     /// Whether the server accepts a client's messages.
     fn accepts(&self, client: Asker) -> bool {
         let first = self.0.server_access.iter().find(|block| is_among(block, client));
-        first.is_none_or(|block| block.get("action") == Some(&Setting::Text("allow".into())))
+        first.is_none_or(|block| match block.get("action") {
+            Some(Setting::Text(action)) => action == "allow" || action == "truncate" && client.tcp,
+            other => panic!("{other:?}"),
+        })
     }
 
     /// The view of a client: by its key, otherwise by its address.

@@ -166,13 +166,13 @@ max-ttl = "7d"
     let all = "0.0.0.0/0 allow\n  access-control: ::/0";
     let yes = "  for-downstream: yes\n";
     has(&open(all, yes), &["name = \"r.\"\nmax-ttl = \"7d\"\nanswers = true\n"]);
-    for (access, more, outcome) in
-        [(all, "  for-downstream: no\n", Coverage::Unneeded), ("10.0.0.0/8", yes, Coverage::Narrower)]
-    {
-        let found = open(access, more);
-        assert!(!found.toml.contains("answers"), "{}", found.toml);
-        assert_eq!(outcomes(&found, "for-downstream"), [outcome]);
-    }
+    // Other clients are refused by the server.
+    let limited = open("10.0.0.0/8", yes);
+    has(&limited, &["answers = true", "[[server.access]]\naction = \"refuse\"\nfrom = [\"any\"]"]);
+    assert!(!limited.is_less(), "{:#?}", reported(&limited));
+    let silent = open(all, "  for-downstream: no\n");
+    assert!(!silent.toml.contains("answers"), "{}", silent.toml);
+    assert_eq!(outcomes(&silent, "for-downstream"), [Coverage::Unneeded]);
     assert!(!reported(&found).iter().any(|one| one.contains("rpz.example")), "{:#?}", reported(&found));
     assert_eq!(outcomes(&found, "rpz-log"), [Coverage::Differs, Coverage::Unneeded]);
     assert_eq!(outcomes(&found, "rpz-signal-nxdomain-ra"), [Coverage::Missing]);
@@ -339,7 +339,8 @@ fn a_recursor_in_yaml_is_read_as_in_the_old_format() {
             "queries = true",
             "domain = \"corp.example\"",
             "192.0.2.2@54",
-            "refused-domains = [\"own.example\"]",
+            "[[zone]]\nname = \"own.example\"\nfile = \"/own.zone\"\n",
+            "[[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\n",
             "[[policy.zone]]\nname = \"rpz.example.\"\naction = \"garden.example.net.\"\nmax-ttl = \"1m\"\n",
             "[[policy.zone]]\nname = \"feed.example.\"\nmax-ttl = \"7d\"\n",
             "192.0.2.7 key:k",

@@ -487,7 +487,7 @@ proptest! {
 
     #[test]
     fn unbound_lets_no_client_do_more(
-        access in prop::collection::vec((select(NETWORKS), select(&["allow", "deny", "refuse", "allow_snoop", "allow_cookie", "refuse_non_local", "frob"][..])), 0..5),
+        access in prop::collection::vec((select(NETWORKS), select(&["allow", "deny", "refuse", "allow_snoop", "allow_cookie", "refuse_non_local", "deny_non_local", "frob"][..])), 0..5),
         view in of(select(NETWORKS)),
         rules in prop::collection::vec((select(&[".", "a.example", "b.a.example", "c.example"][..]), upstream(), any::<bool>()), 0..3),
         zones in prop::collection::btree_set(select(&["b.a.example", "c.example"][..]), 0..2),
@@ -531,15 +531,18 @@ proptest! {
                 }
             }
             let viewed = view.is_some_and(|network| client.is_in(network));
-            let may = !viewed && match best.map(|(_, action)| action) {
+            let action = best.map(|(_, action)| action);
+            let may = !viewed && match action {
                 Some("allow" | "allow_snoop") => true,
                 Some("allow_cookie") => client.tcp,
                 _ => false,
             };
+            // These clients get zones and local data alone.
+            let queries = may || !viewed && matches!(action, Some("refuse_non_local" | "deny_non_local"));
             prop_assert!(may || !after.recurses(client), "{client:?} recurses\n{text}");
-            prop_assert!(may || zones.iter().all(|zone| !after.serves(zone, client)), "{client:?} queries\n{text}");
+            prop_assert!(queries || zones.iter().all(|zone| !after.serves(zone, client)), "{client:?} queries\n{text}");
             note(&mut less, may, after.recurses(client), || format!("{client:?} recurses"));
-            note(&mut less, may, zones.iter().all(|zone| after.serves(zone, client)), || format!("{client:?} queries"));
+            note(&mut less, queries, zones.iter().all(|zone| after.serves(zone, client)), || format!("{client:?} queries"));
         }
         let before = |name: &str| {
             // Of two local zones of one name, the first counts.
@@ -623,6 +626,9 @@ proptest! {
         let mut text = format!("server:\n    automatic-acl: {}\n", if automatic { "on" } else { "off" });
         text += "key:\n  - id: k1\n    algorithm: hmac-sha256\n    secret: c2VjcmV0\n";
         text += &format!("remote:\n  - id: down\n    address: 10.66.0.1\n    automatic-acl: {}\n", if own { "on" } else { "off" });
+        if guarded {
+            text += "mod-queryacl:\n  - id: x\n    address: 10.66.0.0/16\n";
+        }
         text += "acl:\n";
         for (n, (addresses, key, actions, deny, owner)) in items.iter().enumerate() {
             text += &format!("  - id: i{n}\n");
@@ -681,8 +687,10 @@ proptest! {
                 (at && signed && acts && owned).then_some(!deny)
             });
             let by_itself = automatic && own && client.address == "10.66.0.1";
-            let may_query = !guarded && decides("query", "").unwrap_or(true);
-            prop_assert!(may_query || !after.serves("a.example", client), "{client:?} queries\n{text}");
+            let may_query = decides("query", "").unwrap_or(true) && (!guarded || client.is_in("10.66.0.0/16"));
+            let queries = after.serves("a.example", client);
+            let signed_for_unsigned = client.key.is_some() && after.serves("a.example", Asker { key: None, ..client });
+            prop_assert!(may_query || !queries || signed_for_unsigned, "{client:?} queries\n{text}");
             let transfers = decides("transfer", "").unwrap_or(by_itself);
             // Knot does not accept a signed request where an unsigned one is permitted; nomen does, for the
             // same client.
@@ -693,7 +701,7 @@ proptest! {
             }
             note(&mut less, may_query, after.serves("a.example", client), || format!("{client:?} queries"));
             let is_listed = after.lists("a.example", "allow-transfer", client);
-            note(&mut less, transfers && after.serves("a.example", client), is_listed, || format!("{client:?} transfers"));
+            note(&mut less, transfers && queries, is_listed, || format!("{client:?} transfers"));
             for name in ["a.example", "www.a.example", "x.www.a.example", "z.a.example", "x.z.a.example", "q.x.www.a.example"] {
                 let may = decides("update", name).unwrap_or(false);
                 let does = after.updates("a.example", client, name, "A");
