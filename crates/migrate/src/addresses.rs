@@ -30,7 +30,9 @@ impl AddressSet {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for network in networks {
             match (network.first(), network.last()) {
-                (IpAddr::V4(first), IpAddr::V4(last)) => v4.push((first.to_bits().into(), last.to_bits().into())),
+                (IpAddr::V4(first), IpAddr::V4(last)) => {
+                    v4.push((first.to_bits().into(), last.to_bits().into()))
+                }
                 (IpAddr::V6(first), IpAddr::V6(last)) => v6.push((first.to_bits(), last.to_bits())),
                 _ => {}
             }
@@ -132,7 +134,10 @@ mod tests {
         assert!(AddressSet::all().minus(&AddressSet::all()).is_empty());
         assert!(rest.or(&set(&["128.0.0.0/1", "::/0"])).is_all());
         let ends = set(&["255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"]);
-        assert_eq!(shown(&AddressSet::all().minus(&ends).and(&set(&["255.255.255.254/31"]))), ["255.255.255.254"]);
+        assert_eq!(
+            shown(&AddressSet::all().minus(&ends).and(&set(&["255.255.255.254/31"]))),
+            ["255.255.255.254"]
+        );
         assert!(AddressSet::all().covers(&ends) && !ends.covers(&rest));
     }
 

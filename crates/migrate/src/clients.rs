@@ -28,7 +28,8 @@ pub(crate) enum Place {
 /// All places.
 pub(crate) const PLACES: [Place; 3] = [Place::Elsewhere, Place::Attached, Place::Own];
 
-/// The addresses of clients that a list permits: those that it permits certainly, and those that it may permit.
+/// The addresses of clients that a list permits: those that it permits certainly, and those that it may
+/// permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Permitted {
     pub(crate) surely: AddressSet,
@@ -395,16 +396,19 @@ mod tests {
             (0..70).map(|n| format!("{}10.{n}.0.0/16", if n % 2 == 0 { "!" } else { "" })).collect();
         let found = query_list(&list(&alternating.iter().map(String::as_str).collect::<Vec<_>>()));
         assert!(found.is_exact && rules(&found.grants) == 1, "{found:?}");
-        let many: Vec<String> = (0..70).flat_map(|n| [format!("!10.{n}.0.0/16"), format!("key:k{n}")]).collect();
+        let many: Vec<String> =
+            (0..70).flat_map(|n| [format!("!10.{n}.0.0/16"), format!("key:k{n}")]).collect();
         let found = query_list(&list(&many.iter().map(String::as_str).collect::<Vec<_>>()));
         assert_eq!((found.texts(), found.is_exact), (vec!["!any".into()], false));
     }
 
     fn member() -> impl Strategy<Value = Member> {
-        let texts = ["10.0.0.0/8", "10.66.0.0/16", "10.66.0.1", "any", "key:a", "key:b", "192.0.2.0/24", "::/0"];
+        let texts =
+            ["10.0.0.0/8", "10.66.0.0/16", "10.66.0.1", "any", "key:a", "key:b", "192.0.2.0/24", "::/0"];
         let leaf = prop::sample::select(texts.to_vec()).prop_map(leaf);
         let nested = leaf.prop_recursive(3, 12, 4, |inner| {
-            prop::collection::vec(inner, 0..4).prop_map(|all| Member { deny: false, client: Client::List(all) })
+            prop::collection::vec(inner, 0..4)
+                .prop_map(|all| Member { deny: false, client: Client::List(all) })
         });
         (any::<bool>(), nested).prop_map(|(deny, member)| Member { deny, ..member })
     }

@@ -444,7 +444,10 @@ fn catalog(
     match role.value() {
         "producer" => {
             *keys = Keys(
-                keys.0.drain(..).filter(|(key, _)| ["allow-query", "allow-transfer", "notify"].contains(key)).collect(),
+                keys.0
+                    .drain(..)
+                    .filter(|(key, _)| ["allow-query", "allow-transfer", "notify"].contains(key))
+                    .collect(),
             );
             keys.switch("catalog-produce", true);
             for found in [Some(role), last(all, "zonefile")].into_iter().flatten() {

@@ -31,8 +31,8 @@ pub(crate) fn max_ttl(work: &mut Work, statement: &Statement, keys: &mut Keys, s
     }
 }
 
-/// Adds a policy zone; clients that may query it get answers, unless [`Work::serve_without_answers`] names it. Refuses
-/// recursion and returns `false` if there is no such zone here: its rules would not apply.
+/// Adds a policy zone; clients that may query it get answers, unless [`Work::serve_without_answers`] names
+/// it. Refuses recursion and returns `false` if there is no such zone here: its rules would not apply.
 pub(crate) fn zone(work: &mut Work, statement: &Statement, name: &str, mut keys: Keys) -> bool {
     if work.nomen.policy_zones.iter().any(|other| other.get("name") == keys.get("name")) {
         work.ledger.differs(statement, "there is another policy zone of this name; the first one counts");
@@ -47,7 +47,8 @@ pub(crate) fn zone(work: &mut Work, statement: &Statement, name: &str, mut keys:
         return false;
     };
     // Secondaries get transfers of a zone that answers alone.
-    let is_for_none = zone.keys.members("allow-query") == ["!any"] && zone.keys.get("allow-transfer").is_none();
+    let is_for_none =
+        zone.keys.members("allow-query") == ["!any"] && zone.keys.get("allow-transfer").is_none();
     if !work.narrow.unanswered.iter().any(|other| other == name) {
         if !is_for_none {
             keys.switch("answers", true);

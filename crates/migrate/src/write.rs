@@ -8,8 +8,14 @@ use crate::model::{Keys, Nomen, Setting, Zone};
 /// Fewest zones with equal keys for which a template is written.
 const SHARED_BY: usize = 2;
 /// Keys that a template cannot have.
-const ZONES_OWN: &[&str] =
-    &["view", "catalog-template", "catalog-groups", "catalog-answers", "catalog-max-removed", "catalog-produce"];
+const ZONES_OWN: &[&str] = &[
+    "view",
+    "catalog-template",
+    "catalog-groups",
+    "catalog-answers",
+    "catalog-max-removed",
+    "catalog-produce",
+];
 
 /// The text, with `opening` as a comment at the top.
 pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {

@@ -31,7 +31,9 @@ pub(super) fn blackhole(work: &mut Work, frame: &Frame<'_>) {
     }
     let is_exact = is_plain && blocks.chunk_by(|a, b| a.0 == b.0).count() <= MAX_RULES;
     if !is_exact {
-        let maybe = PLACES.iter().fold(AddressSet::none(), |set, place| set.or(&permitted(&list, None, *place).maybe));
+        let maybe = PLACES
+            .iter()
+            .fold(AddressSet::none(), |set, place| set.or(&permitted(&list, None, *place).maybe));
         blocks = maybe.networks().iter().map(|network| (true, network.to_string())).collect();
         let is_known = PLACES.iter().all(|place| permitted(&list, None, *place).surely == maybe);
         if !is_known {
@@ -83,7 +85,8 @@ pub(super) fn queries(work: &mut Work, frame: &Frame<'_>, zone: Option<&Statemen
         list = query_list(&acl::members(work, &frame.acls, found.block(), 0));
         work.ledger.translated(found, "`allow-query` of the zone");
         if !list.is_exact {
-            let why = "`allow-query` of nomen cannot name all of its clients: the others may not query the zone";
+            let why =
+                "`allow-query` of nomen cannot name all of its clients: the others may not query the zone";
             work.ledger.part(&found.span, &found.title(), Coverage::Narrower, why);
         }
     }

@@ -28,24 +28,13 @@ fn words(member: &Statement) -> (bool, Vec<&SourceWord>) {
 }
 
 /// The members of a list; reports those whose clients cannot be determined.
-pub(super) fn members(
-    work: &mut Work,
-    acls: &Acls<'_>,
-    list: &[Statement],
-    depth: usize,
-) -> Vec<Member> {
+pub(super) fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> Vec<Member> {
     // nomen answers no message that a key has signed which it does not have.
     read(work, acls, list, depth, &Client::Networks(Vec::new()))
 }
 
 /// [`members`], with this client for keys that nomen does not have.
-fn read(
-    work: &mut Work,
-    acls: &Acls<'_>,
-    list: &[Statement],
-    depth: usize,
-    of_key: &Client,
-) -> Vec<Member> {
+fn read(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize, of_key: &Client) -> Vec<Member> {
     let mut out = Vec::new();
     for member in list {
         let (deny, words) = words(member);

@@ -2,6 +2,7 @@
 
 mod access;
 mod acl;
+mod logging;
 mod options;
 mod outgoing;
 mod policy;

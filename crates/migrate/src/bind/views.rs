@@ -1,8 +1,8 @@
 //! Views of named.conf: `[[view]]` with the clients of each, and recursion for the clients of some.
 //!
-//! In BIND the first view whose lists match decides. In nomen a key that views name decides first, whatever the
-//! address. So a key is named if it is in one view from all addresses. A client whose view cannot be expressed
-//! is in a view without zones, where it gets no answer.
+//! In BIND the first view whose lists match decides. In nomen a key that views name decides first, whatever
+//! the address. So a key is named if it is in one view from all addresses. A client whose view cannot be
+//! expressed is in a view without zones, where it gets no answer.
 
 use std::collections::HashSet;
 
@@ -128,7 +128,7 @@ fn is_expressible(clients: &[Member]) -> bool {
     let keys = keys(clients).into_iter().map(Some).chain([None]);
     let is_exact = keys.into_iter().all(|key| PLACES.iter().all(|place| of(key, *place).is_exact()));
     let [elsewhere, attached, own] = PLACES.map(|place| of(None, place).surely);
-    // The addresses of the host that are neither listed nor on loopback are not in the view, which is reported.
+    // Addresses of the host that are neither listed nor on loopback are not in the view, which is reported.
     is_exact && (attached == elsewhere || attached.is_all()) && own.covers(&attached)
 }
 
@@ -160,7 +160,10 @@ fn clients(work: &mut Work, views: &mut [SourceView<'_>]) {
         let (attached, set) = match view.is_known {
             true => (attached.is_all() && !elsewhere.is_all(), elsewhere),
             // All clients that may be in it.
-            false => (false, PLACES.iter().fold(AddressSet::none(), |set, place| set.or(&view.matched(None, *place)))),
+            false => (
+                false,
+                PLACES.iter().fold(AddressSet::none(), |set, place| set.or(&view.matched(None, *place))),
+            ),
         };
         let has_clients =
             !before.covers(&set) || attached && !attached_before && !before.is_all() || !keys.is_empty();
@@ -242,8 +245,8 @@ fn name(text: &str, taken: &mut HashSet<String>) -> String {
     found
 }
 
-/// Chooses the views whose clients may recurse: those that have the resolver of the first of them. Returns the
-/// frame for the server's settings.
+/// Chooses the views whose clients may recurse: those that have the resolver of the first of them. Returns
+/// the frame for the server's settings.
 fn recursion<'t>(work: &mut Work, frame: &Frame<'t>, views: &mut [SourceView<'t>]) -> Frame<'t> {
     let first = views.iter().position(|view| view.is_known && view.name.is_some() && view.recurses());
     let Some(first) = first else {
@@ -272,9 +275,8 @@ fn recursion<'t>(work: &mut Work, frame: &Frame<'t>, views: &mut [SourceView<'t>
         recursing.fold(AddressSet::none(), |set, ((view, share), _)| {
             let both = recursive_clients(work, &view.frame);
             let own = both.iter().map(|list| permitted(list, None, place));
-            let own = own.fold(Permitted { surely: share.clone(), maybe: share.clone() }, |left, list| Permitted {
-                surely: left.surely.and(&list.surely),
-                maybe: left.maybe.and(&list.maybe),
+            let own = own.fold(Permitted { surely: share.clone(), maybe: share.clone() }, |left, list| {
+                Permitted { surely: left.surely.and(&list.surely), maybe: left.maybe.and(&list.maybe) }
             });
             is_exact &= own.is_exact();
             set.or(&own.surely)

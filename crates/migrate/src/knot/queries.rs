@@ -23,7 +23,7 @@ pub(super) fn list<'t>(
         let deny = is_deny(item);
         if is_conditional(work, item, &mut Vec::new()) {
             if deny {
-                grants.push(nobody());
+                grants.push(no_client_passes());
             }
             continue;
         }
@@ -31,7 +31,7 @@ pub(super) fn list<'t>(
         if deny && !whole {
             let why = "which clients it refuses cannot be said; no client passes behind it";
             work.ledger.part(&item.span, &item.title(), Coverage::Narrower, why);
-            grants.push(nobody());
+            grants.push(no_client_passes());
         }
         for (networks, key) in clients {
             match networks {
@@ -66,11 +66,12 @@ pub(super) fn list<'t>(
 }
 
 /// Refuses all clients.
-fn nobody() -> Grant {
+fn no_client_passes() -> Grant {
     Grant { refuses: true, network: None, key: None }
 }
 
-/// Whether members of `acl` items may be before those of the module: only refusals, or all clients after them.
+/// Whether members of `acl` items may be before those of the module: only refusals, or all clients after
+/// them.
 fn is_combined(grants: &[Grant], rest: &[String]) -> bool {
     rest == ["any"] || grants.iter().all(|grant| grant.refuses)
 }

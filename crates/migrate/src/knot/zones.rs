@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{Frame, client_of, members, named_servers, refused};
 use super::queries::{self, has_action, is_conditional, is_deny};
+use super::{Frame, client_of, members, named_servers, refused};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Setting, Zone};
@@ -359,7 +359,10 @@ fn acl_items<'t>(work: &mut Work, frame: &Frame<'t>, entries: &Entries<'_>) -> V
     let mut items = Vec::new();
     let named = entries.get("acl");
     if let Some(found) = named {
-        work.ledger.translated(found, "`allow-query`, `allow-transfer`, `allow-notify` and `allow-update` of the zone");
+        work.ledger.translated(
+            found,
+            "`allow-query`, `allow-transfer`, `allow-notify` and `allow-update` of the zone",
+        );
     }
     for value in named.into_iter().flat_map(Statement::values).filter(|value| !value.text.is_empty()) {
         match frame.acls.get(&value.text) {

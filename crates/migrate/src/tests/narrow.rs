@@ -100,7 +100,8 @@ impl After {
     /// The zone of this name that a client gets: that of its view, otherwise that without one.
     pub(super) fn zone(&self, name: &str, client: Asker) -> Option<&Zone> {
         let view = self.view_of(client);
-        let of = |view: Option<&str>| self.0.zones.iter().find(|zone| zone.name == name && zone.view() == view);
+        let of =
+            |view: Option<&str>| self.0.zones.iter().find(|zone| zone.name == name && zone.view() == view);
         view.and_then(|view| of(Some(view))).or_else(|| of(None)).filter(|_| self.accepts(client))
     }
 
@@ -231,7 +232,8 @@ fn is_among(block: &Keys, client: Asker) -> bool {
             None => client.is_in(word),
         },
     };
-    (protos.is_empty() || protos.iter().any(|proto| proto == transport)) && block.members("from").iter().any(of)
+    (protos.is_empty() || protos.iter().any(|proto| proto == transport))
+        && block.members("from").iter().any(of)
 }
 
 /// Whether a client meets all conditions of a member of a list.
@@ -267,11 +269,16 @@ fn a_zone_of_bind_is_for_the_clients_that_could_query_it() {
             let found = bind(&text);
             has(&found, &[&format!("allow-query = {list}\n")]);
             let of_recursion = found.accounts.iter().filter(|one| one.words.contains("recursion"));
-            assert_eq!(narrower(&found), of_recursion.filter(|one| one.outcome == Coverage::Narrower).count());
+            assert_eq!(
+                narrower(&found),
+                of_recursion.filter(|one| one.outcome == Coverage::Narrower).count()
+            );
             assert!(!found.toml.contains("refused-domains"), "{text}");
         }
     }
-    for all in ["allow-query { any; };", "allow-query { 0.0.0.0/0; ::/0; };", "allow-query-on { localhost; };", ""] {
+    for all in
+        ["allow-query { any; };", "allow-query { 0.0.0.0/0; ::/0; };", "allow-query-on { localhost; };", ""]
+    {
         let found = bind(&format!("options {{ recursion no; }};\n{}", zone(all)));
         assert!(!found.toml.contains("allow-query"), "{}", found.toml);
         assert_eq!(narrower(&found), 0);

@@ -92,7 +92,13 @@ fn queries_of_a_policy_zone_are_for_the_clients_that_could_query_it() {
     let some = limited("", "allow-query { 10/8; };", policy);
     let global = limited("allow-query { 10/8; };", "", policy);
     for found in [some, global] {
-        has(&found, &["answers = true", "[[zone]]\nname = \"rpz.example\"\nfile = \"/z/rpz\"\nallow-query = [\"10.0.0.0/8\"]"]);
+        has(
+            &found,
+            &[
+                "answers = true",
+                "[[zone]]\nname = \"rpz.example\"\nfile = \"/z/rpz\"\nallow-query = [\"10.0.0.0/8\"]",
+            ],
+        );
         assert!(!found.is_less(), "{:#?}", reported(&found));
     }
     let none = limited("", "allow-query { none; };", policy);

@@ -450,7 +450,12 @@ proptest! {
                     Upstream::Encrypted(_) => Asked::NoServer,
                 }
             };
-            if asks_no_more(&before, &after, Some(client))? && is_counted && is_unsigned {
+            // With views, a client may recurse with its key if it may without. Names that a view has for its
+            // key alone are then asked for where that view has no zones in nomen.
+            if !is_unsigned {
+                continue;
+            }
+            if asks_no_more(&before, &after, Some(client))? && is_counted {
                 less.get_or_insert_with(|| format!("names that {client:?} asks for"));
             }
         }

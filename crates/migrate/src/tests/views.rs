@@ -83,7 +83,10 @@ fn clients_whose_view_cannot_be_expressed_get_no_answers() {
     without(&found, "two");
     // A key from some addresses alone: its queries get no answers, the others do.
     let found = of("match-clients { !{ !10/8; any; }; key xfer; };");
-    has(&found, &["[[view]]\nname = \"not-moved\"\nfrom = [\"key:xfer\"]", "file = \"/two\"\nview = \"two\""]);
+    has(
+        &found,
+        &["[[view]]\nname = \"not-moved\"\nfrom = [\"key:xfer\"]", "file = \"/two\"\nview = \"two\""],
+    );
     assert!(found.is_less() && outcomes(&found, "match-clients").contains(&Coverage::Narrower));
     // A view has all networks that the host is attached to.
     let found = of("match-clients { localnets; 192.0.2.0/24; };");
@@ -94,7 +97,9 @@ fn clients_whose_view_cannot_be_expressed_get_no_answers() {
 #[test]
 fn recursion_is_that_of_views_with_the_same_resolver() {
     let view = |name: &str, clients: &str, more: &str| {
-        format!("view {name} {{ match-clients {{ {clients} }}; {more} zone . {{ type hint; file \"/h\"; }}; }};\n")
+        format!(
+            "view {name} {{ match-clients {{ {clients} }}; {more} zone . {{ type hint; file \"/h\"; }}; }};\n"
+        )
     };
     let of = |views: &str| bind(&format!("options {{ allow-recursion {{ any; }}; }};\n{views}"));
     let same = of(&(view("a", "10.1/16;", "max-cache-ttl 60;")
@@ -102,14 +107,17 @@ fn recursion_is_that_of_views_with_the_same_resolver() {
         + &view("c", "any;", "recursion no;")));
     has(&same, &["[[resolver.access]]\naction = \"allow\"\nfrom = [\"10.1.0.0/16\", \"10.2.1.0/24\"]\n"]);
     assert!(!same.toml.contains("refuse") && !same.is_less(), "{:#?}", reported(&same));
-    let other = of(&(view("a", "10.1/16;", "max-cache-ttl 60;") + &view("b", "10.2/16;", "max-cache-ttl 61;")));
+    let other =
+        of(&(view("a", "10.1/16;", "max-cache-ttl 60;") + &view("b", "10.2/16;", "max-cache-ttl 61;")));
     has(&other, &["from = [\"10.1.0.0/16\"]\n\n[[view]]", "max-ttl = \"1m\""]);
     assert_eq!(outcomes(&other, "view b"), [Coverage::Translated, Coverage::Narrower]);
     // By default, clients of attached networks may recurse.
     let usual = bind("view a { match-clients { 128.0.0.0/1; ::/0; }; }; view b { recursion no; };");
     has(
         &usual,
-        &["action = \"refuse\"\nfrom = [\"0.0.0.0/1\"]\n\n[[resolver.access]]\naction = \"allow\"\nfrom = [\"::1\", \"attached\"]\n"],
+        &[
+            "action = \"refuse\"\nfrom = [\"0.0.0.0/1\"]\n\n[[resolver.access]]\naction = \"allow\"\nfrom = [\"::1\", \"attached\"]\n",
+        ],
     );
     let none = bind("options { recursion no; }; view a { match-clients { 10/8; }; }; view b { };");
     assert!(!none.toml.contains("[resolver]") && !none.is_less(), "{:#?}", reported(&none));

@@ -1,4 +1,5 @@
-//! `access-control` and `interface-action` of unbound.conf: which clients are answered, and which may recurse.
+//! `access-control` and `interface-action` of unbound.conf: which clients are answered, and which may
+//! recurse.
 
 use std::net::IpAddr;
 
@@ -78,7 +79,8 @@ fn report(work: &mut Work, statement: &Statement, action: &str, has_local_names:
         ),
         "refuse_non_local" => work.ledger.translated(statement, "[[server.access]] and [[resolver.access]]"),
         "deny_non_local" => {
-            work.ledger.differs(statement, "other names are answered with REFUSED; nomen does not stay silent");
+            work.ledger
+                .differs(statement, "other names are answered with REFUSED; nomen does not stay silent");
         }
         _ => work.ledger.narrower(statement, "this action is not known here: these clients are refused"),
     }
@@ -86,7 +88,8 @@ fn report(work: &mut Work, statement: &Statement, action: &str, has_local_names:
 
 /// Converts `access-control`. In Unbound the longest match decides, in nomen the first, so rules are sorted.
 pub(super) fn access(work: &mut Work, all: &[&Statement]) {
-    let has_local_names = all.iter().any(|s| ["local-zone", "local-data", "local-data-ptr"].contains(&s.key()));
+    let has_local_names =
+        all.iter().any(|s| ["local-zone", "local-data", "local-data-ptr"].contains(&s.key()));
     let mut rules: Vec<(u8, Passage, Network)> = Vec::new();
     for statement in all.iter().filter(|s| s.key() == "access-control") {
         let action = statement.argument(1).map_or("", |action| &action.text);
@@ -171,7 +174,8 @@ fn write(work: &mut Work, rules: &[(u8, Passage, Network)]) {
     work.nomen.server_access = blocks;
 }
 
-/// Converts `interface-action`, for clients that `access-control` does not name. nomen has interfaces by name.
+/// Converts `interface-action`, for clients that `access-control` does not name. nomen has interfaces by
+/// name.
 fn interfaces(work: &mut Work, all: &[&Statement], has_local_names: bool) {
     let found: Vec<&Statement> = all.iter().filter(|s| s.key() == "interface-action").copied().collect();
     for (at, statement) in found.iter().enumerate() {
@@ -196,7 +200,9 @@ fn interfaces(work: &mut Work, all: &[&Statement], has_local_names: bool) {
             add_clients(&mut work.nomen.access, action, "any".to_owned(), on);
         }
         match action {
-            "allow_cookie" => work.ledger.narrower(statement, "nomen checks no cookies here: they are refused"),
+            "allow_cookie" => {
+                work.ledger.narrower(statement, "nomen checks no cookies here: they are refused")
+            }
             _ => report(work, statement, action, has_local_names),
         }
     }

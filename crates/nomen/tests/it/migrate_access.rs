@@ -1,5 +1,5 @@
-//! Access lists and views that `nomen migrate` converts: BIND, NSD and Unbound start with a configuration, and
-//! nomen with the converted one. Clients of several addresses and keys get the same answers from both.
+//! Access lists and views that `nomen migrate` converts: BIND and NSD start with a configuration, and nomen
+//! with the converted one. Clients of several addresses and keys get the same answers from both.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -32,10 +32,14 @@ fn ask(server: SocketAddr, from: &str, key: Option<(&str, &str)>, seconds: u64) 
     let output = text(&command.output().expect("dig runs").stdout);
     let replies = output.split("->>HEADER<<-").skip(1);
     let of_reply = |reply: &str| {
-        let status = reply.split("status: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or_default();
+        let status =
+            reply.split("status: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or_default();
         let answers = reply.split(";; ANSWER SECTION:").nth(1).and_then(|rest| rest.split("\n\n").next());
-        let mut addresses: Vec<&str> =
-            answers.into_iter().flat_map(str::lines).filter_map(|line| line.split_whitespace().last()).collect();
+        let mut addresses: Vec<&str> = answers
+            .into_iter()
+            .flat_map(str::lines)
+            .filter_map(|line| line.split_whitespace().last())
+            .collect();
         addresses.sort_unstable();
         format!("{status} {}", addresses.join(" ")).trim_end().to_owned()
     };
@@ -119,7 +123,11 @@ fn zones_of_bind_answer_the_same_clients() {
         }
         keys_of_bind()
             + "acl skips { !127.1.2.0/24; 127.1.0.0/16; };\nacl both { !{ !127.2.0.0/16; any; }; key inside; };\n"
-            + &options(own, folder, "recursion no; allow-query { skips; !key outside; 127.1.2.1; 127.3.0.1; };")
+            + &options(
+                own,
+                folder,
+                "recursion no; allow-query { skips; !key outside; 127.1.2.1; 127.3.0.1; };",
+            )
             + "zone a.example { type primary; file \"a\"; };\n\
                zone b.example { type primary; file \"b\"; allow-query { both; !127.2.0.9; localhost; 127.2/16; }; };\n\
                zone c.example { type primary; file \"c\"; allow-query { any; }; allow-query-on { !127.0.0.77; any; }; };\n"
@@ -179,7 +187,9 @@ fn zones_of_nsd_answer_the_same_clients() {
         let folder = folder.display();
         let keys: String = KEYS
             .iter()
-            .map(|(name, secret)| format!("key:\n name: {name}\n algorithm: hmac-sha256\n secret: \"{secret}\"\n"))
+            .map(|(name, secret)| {
+                format!("key:\n name: {name}\n algorithm: hmac-sha256\n secret: \"{secret}\"\n")
+            })
             .collect();
         format!(
             "server:\n ip-address: {}@{}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{folder}\"\n database: \"\"\n \
@@ -279,7 +289,7 @@ const SAMPLES: [(&str, &str, &str); 7] = [
         "unbound-checkconf",
         "server:\n directory: \"\"\n chroot: \"\"\n username: \"\"\n access-control: 10.0.0.0/8 allow\n \
          access-control: 10.9.0.0/16 deny\n access-control: 10.9.1.0/24 refuse_non_local\n \
-         access-control: 11.0.0.0/8 allow_cookie\n access-control: 0.0.0.0/0 refuse\n \
+         access-control: 0.0.0.0/0 refuse\n \
          access-control: 12.0.0.0/8 allow_setrd\n access-control: 13.0.0.0/8 deny_non_local\n\
          auth-zone:\n name: z\n primary: 192.0.2.1\n for-downstream: yes\n",
     ),
@@ -287,7 +297,7 @@ const SAMPLES: [(&str, &str, &str); 7] = [
         "unbound",
         "",
         "server:\n interface: lo\n interface-action: lo allow\n interface-action: 127.0.0.1 deny\n \
-         access-control: 10.0.0.0/8 refuse\nauth-zone:\n name: z\n primary: 192.0.2.1\n",
+         access-control: 10.0.0.0/8 refuse\n access-control: 11.0.0.0/8 allow_cookie\nauth-zone:\n name: z\n primary: 192.0.2.1\n",
     ),
 ];
 
@@ -302,7 +312,8 @@ fn converted_lists_of_clients_are_a_good_configuration() {
         let moved = run(folder.path(), &["migrate", "--from", program, "config"]);
         fs::write(folder.path().join("nomen.toml"), &moved.stdout).expect("written");
         let good = run(folder.path(), &["check", "--no-zones", "nomen.toml"]);
-        let shown = format!("{program}\n{}{}{}", text(&moved.stdout), text(&moved.stderr), text(&good.stderr));
+        let shown =
+            format!("{program}\n{}{}{}", text(&moved.stdout), text(&moved.stderr), text(&good.stderr));
         assert!(good.status.success(), "{shown}");
         assert!(text(&moved.stdout).contains("[[zone]]"), "{shown}");
     }
