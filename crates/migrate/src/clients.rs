@@ -172,6 +172,10 @@ impl QueryList {
 /// Converts a list. Clients that nomen cannot express do not pass.
 pub(crate) fn query_list(list: &[Member]) -> QueryList {
     let keys = keys(list);
+    // Each key takes a rule at least, and an evaluation of the list.
+    if keys.len() > MAX_RULES {
+        return QueryList::of_none(false);
+    }
     let of = |key: Option<&str>| {
         let all = PLACES.map(|place| permitted(list, key, place));
         let surely = all.iter().fold(AddressSet::all(), |set, one| set.and(&one.surely));
