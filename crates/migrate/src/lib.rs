@@ -13,6 +13,7 @@
 //! | `nsd_unbound` | statements common to NSD and Unbound |
 //! | `text`, `tree`, `files` | texts and positions, statements, the file system |
 //! | `network`, `units` | client lists without refusals, numbers with units |
+//! | `addresses`, `clients` | sets of addresses, client lists as `allow-query` |
 //! | `anchors`, `dnstap`, `local_root` | trust anchors, dnstap, a copy of the root zone: common to several programs |
 //! | `work`, `ledger` | the conversion in progress, the outcome of each statement |
 //! | `narrow` | refuses what cannot be expressed exactly |
@@ -21,10 +22,12 @@
 //! | `zone_files` | `$INCLUDE` with another base folder, custom root servers |
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod adguard;
 mod anchors;
 mod bind;
 mod clauses;
+mod clients;
 mod dnstap;
 mod files;
 mod knot;

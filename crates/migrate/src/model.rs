@@ -110,6 +110,14 @@ pub(crate) struct Zone {
 }
 
 impl Zone {
+    /// The view that it is in.
+    pub(crate) fn view(&self) -> Option<&str> {
+        match self.keys.get("view") {
+            Some(Setting::Text(view)) => Some(view),
+            _ => None,
+        }
+    }
+
     /// Whether it is a catalog zone whose records nomen produces.
     pub(crate) fn is_produced(&self) -> bool {
         self.keys.get("catalog-produce") == Some(&Setting::Switch(true))
@@ -120,6 +128,10 @@ impl Zone {
 #[derive(Debug, Default)]
 pub(crate) struct Nomen {
     pub(crate) server: Keys,
+    /// Clients whose messages are accepted or not, first match first.
+    pub(crate) server_access: Vec<Keys>,
+    /// Views, first match first.
+    pub(crate) views: Vec<Keys>,
     /// Addresses, each with its protocols.
     pub(crate) listens: Vec<Keys>,
     pub(crate) transfers: Keys,
@@ -179,19 +191,37 @@ impl Nomen {
     /// [`grant`](Self::grant) for queries over one transport.
     pub(crate) fn grant_over(&mut self, action: &str, from: impl Into<String>, proto: Option<&str>) {
         self.resolver.get_or_insert_default();
-        let wanted = Setting::Text(action.to_owned());
-        let proto = proto.map(|proto| Setting::Texts(vec![proto.to_owned()]));
-        let same =
-            |last: &&mut Keys| last.get("action") == Some(&wanted) && last.get("proto") == proto.as_ref();
-        match self.access.last_mut().filter(same) {
-            Some(last) => last.add("from", from),
-            None => {
-                let mut block = Keys::default();
-                block.set("action", wanted);
-                block.add("from", from);
-                proto.into_iter().for_each(|proto| block.set("proto", proto));
-                self.access.push(block);
-            }
+        add_clients(&mut self.access, action, from.into(), proto.map(|proto| ("proto", proto)));
+    }
+
+    /// Adds clients to `[[server.access]]`, to the last block if it has the same action.
+    pub(crate) fn accept(&mut self, action: &str, from: impl Into<String>) {
+        add_clients(&mut self.server_access, action, from.into(), None);
+    }
+}
+
+/// Adds clients to the last block if it has the same action and condition, otherwise to a new one.
+pub(crate) fn add_clients(
+    blocks: &mut Vec<Keys>,
+    action: &str,
+    from: String,
+    condition: Option<(&'static str, &str)>,
+) {
+    let wanted = Setting::Text(action.to_owned());
+    let condition = condition.map(|(key, word)| (key, Setting::Texts(vec![word.to_owned()])));
+    let same = |last: &&mut Keys| {
+        let others: Vec<&(&str, Setting)> =
+            last.0.iter().filter(|(key, _)| !["action", "from"].contains(key)).collect();
+        last.get("action") == Some(&wanted) && others == condition.iter().collect::<Vec<_>>()
+    };
+    match blocks.last_mut().filter(same) {
+        Some(last) => last.add("from", from),
+        None => {
+            let mut block = Keys::default();
+            block.set("action", wanted);
+            block.add("from", from);
+            block.0.extend(condition);
+            blocks.push(block);
         }
     }
 }

@@ -9,11 +9,6 @@ use crate::policy;
 use crate::tree::Statement;
 use crate::work::Work;
 
-/// Why a zone with limited queries is left out.
-pub(crate) const LIMITED: &str = "it limits who may query, and is not converted: the zones that it is for are \
-                                  left out. To move them, migrate a copy of the file without it, and write \
-                                  `allow-query` for the zones";
-
 impl Work {
     /// Refuses upstream queries for names at or below a domain, whose rule or zone is left out.
     pub(crate) fn refuse_domain(&mut self, domain: &str) {
@@ -90,7 +85,7 @@ pub(crate) fn write(work: &mut Work) {
                 resolver.switch("iterate", false);
                 words.push("names that no rule is for are refused (`iterate = false`)".to_owned());
             }
-            domain if nomen.zones.iter().any(|zone| zone.name == domain) => {}
+            domain if nomen.zones.iter().any(|zone| zone.name == domain && zone.view().is_none()) => {}
             domain => {
                 resolver.add("refused-domains", domain);
                 if !narrow.exact.iter().any(|exact| exact == domain) {
@@ -126,6 +121,7 @@ fn leave_out(nomen: &mut Nomen, unanswered: &[String]) -> Vec<String> {
     let is_left_out = |zone: &mut Zone| {
         let name = Setting::Text(policy::absolute(&zone.name));
         unanswered.contains(&zone.name)
+            && zone.view().is_none()
             && zone.keys.get("catalog-template").is_none()
             && !policies.iter().any(|policy| policy.get("name") == Some(&name))
     };

@@ -20,6 +20,11 @@ impl Network {
         [Prefix::ALL_V4, Prefix::ALL_V6].map(Self)
     }
 
+    /// The addresses of any host itself.
+    pub(crate) fn loopback() -> [Self; 2] {
+        [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(|address| Self(Prefix::single(address)))
+    }
+
     /// All addresses outside these networks; `None` if that takes too many networks.
     pub(crate) fn complement(networks: &[Self]) -> Option<Vec<Self>> {
         let left = without(&Self::all(), networks);
@@ -45,6 +50,16 @@ impl Network {
     /// Its first address.
     pub(crate) fn first(self) -> IpAddr {
         self.0.address()
+    }
+
+    /// Its last address.
+    pub(crate) fn last(self) -> IpAddr {
+        self.0.last()
+    }
+
+    /// The network of IPv4 addresses that a network of mapped addresses is for; other networks unchanged.
+    pub(crate) fn unmapped(self) -> Self {
+        Self(self.0.to_canonical())
     }
 
     /// The address, if there is only one.
@@ -108,7 +123,7 @@ impl Network {
     }
 
     /// The networks that cover the addresses from `first` to `last`.
-    fn range(first: IpAddr, last: IpAddr) -> Option<Vec<Self>> {
+    pub(crate) fn range(first: IpAddr, last: IpAddr) -> Option<Vec<Self>> {
         if first.is_ipv4() != last.is_ipv4() || first > last {
             return None;
         }
@@ -148,8 +163,10 @@ pub(crate) enum Client {
     Key(String),
     /// A nested list: the clients that it permits match; for others the outer list continues.
     List(Vec<Member>),
-    /// At least these networks; others depend on the host.
-    AtLeast(Vec<Network>),
+    /// All addresses of the host.
+    Own,
+    /// The networks that the host is attached to.
+    Attached,
     /// The clients cannot be determined.
     Unknown,
 }
@@ -195,8 +212,11 @@ fn collect(members: &[Member], denied: &mut Vec<Network>, out: &mut Vec<Pass>) -
         match (&member.client, member.deny) {
             (Client::Networks(networks), true) => denied.extend(networks),
             (Client::List(inner), true) => denied.extend(refusals(inner)?),
-            (Client::Networks(networks) | Client::AtLeast(networks), false) => {
-                let left = without(networks, denied);
+            (Client::Networks(_) | Client::Own, false) => {
+                let left = match &member.client {
+                    Client::Networks(networks) => without(networks, denied),
+                    _ => without(&Network::loopback(), denied),
+                };
                 let whole = Network::all().iter().all(|all| left.contains(all));
                 match whole {
                     true => push(out, Pass { network: None, key: None }),
@@ -213,8 +233,8 @@ fn collect(members: &[Member], denied: &mut Vec<Network>, out: &mut Vec<Pass>) -
                 }
             }
             (Client::List(inner), false) => collect(inner, &mut denied.clone(), out)?,
-            (Client::Unknown, false) => {}
-            (Client::Key(_) | Client::AtLeast(_) | Client::Unknown, true) => return None,
+            (Client::Attached | Client::Unknown, false) => {}
+            (Client::Key(_) | Client::Own | Client::Attached | Client::Unknown, true) => return None,
         }
         if out.len() > MAX_PASSES {
             return None;
@@ -230,7 +250,7 @@ pub(crate) fn refusals(list: &[Member]) -> Option<Vec<Network>> {
             Client::Networks(_) => true,
             Client::List(inner) => is_exact(inner),
             Client::Key(_) => member.deny,
-            Client::AtLeast(_) | Client::Unknown => false,
+            Client::Own | Client::Attached | Client::Unknown => false,
         })
     }
     if !is_exact(list) {

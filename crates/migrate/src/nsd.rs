@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use crate::clauses;
+use crate::clients::{self, Grant};
 use crate::dnstap;
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Zone};
-use crate::narrow::LIMITED;
 use crate::network::{Client, Member, Network, passes};
 use crate::nsd_unbound::{listen, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
@@ -138,7 +138,6 @@ const RULES: &[NamedRule] = &[
     ("verifier", VERIFY),
     ("verifier-feed-zone", VERIFY),
     ("verifier-timeout", VERIFY),
-    ("allow-query", Rule::Same(&["0.0.0.0/0", "::/0"], "nomen answers every client from its zones")),
 ];
 
 /// Converts a configuration.
@@ -292,6 +291,7 @@ const ZONE_KEYS: &[&str] = &[
     "zonefile",
     "include-pattern",
     "request-xfr",
+    "allow-query",
     "allow-notify",
     "notify",
     "provide-xfr",
@@ -350,16 +350,6 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     };
     let mut all = Vec::new();
     let template = flattened(work, section, patterns, 0, &mut all);
-    let limited = limit(work, &all);
-    if limited.is_some() && last(&all, "catalog").is_some_and(|role| role.value() == "consumer") {
-        // nomen answers no queries from a zone whose members are served.
-        work.serve_without_answers(&name);
-    } else if let Some(limit) = limited {
-        work.ledger.narrower(limit, LIMITED);
-        all.iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));
-        let why = "it is left out: `allow-query` limits who may query it, and is not converted";
-        return work.ledger.narrower(section, why);
-    }
     let mut keys = Keys::default();
     let (mut whole, mut primaries) = (true, 0);
     for statement in all.iter().filter(|s| s.key() == "request-xfr") {
@@ -404,16 +394,9 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     work.nomen.zones.push(Zone { name, file, template, keys, span: Some(section.span.clone()) });
 }
 
-/// The first statement that limits the clients that may query a zone, if not all may.
-fn limit<'t>(work: &mut Work, all: &[&'t Statement]) -> Option<&'t Statement> {
-    let first = all.iter().find(|statement| statement.key() == "allow-query")?;
-    let found = clients(work, all, "allow-query");
-    let open = ["0.0.0.0/0", "::/0"].iter().all(|whole| found.iter().any(|client| client == whole));
-    (!open).then_some(first)
-}
-
 /// Converts the keys common to zones and templates, except primaries.
 fn shared_keys(work: &mut Work, all: &[&Statement], secondary: bool, keys: &mut Keys) {
+    queries(work, all, keys);
     for (theirs, ours) in [("provide-xfr", "allow-transfer"), ("allow-notify", "allow-notify")] {
         let mut list = clients(work, all, theirs);
         if theirs == "provide-xfr" && work.encrypted_transfers {
@@ -471,7 +454,10 @@ fn catalog(
     match role.value() {
         "producer" => {
             *keys = Keys(
-                keys.0.drain(..).filter(|(key, _)| ["allow-transfer", "notify"].contains(key)).collect(),
+                keys.0
+                    .drain(..)
+                    .filter(|(key, _)| ["allow-query", "allow-transfer", "notify"].contains(key))
+                    .collect(),
             );
             keys.switch("catalog-produce", true);
             for found in [Some(role), last(all, "zonefile")].into_iter().flatten() {
@@ -481,12 +467,6 @@ fn catalog(
         }
         "consumer" => match last(all, "catalog-member-pattern") {
             Some(found) => match member_template(work, found.value(), patterns, zonesdir) {
-                true if is_limited(work, found.value(), patterns) => {
-                    keys.remove("catalog-template");
-                    let why = "its members are left out: the pattern's `allow-query` limits who may query \
-                               them, and is not converted";
-                    work.ledger.narrower(found, why);
-                }
                 true => {
                     keys.text("catalog-template", found.value());
                     work.ledger.translated(role, "`catalog-template` of the zone");
@@ -501,16 +481,6 @@ fn catalog(
         _ => work.not_understood(role),
     }
     false
-}
-
-/// Whether a pattern limits the clients that may query its zones.
-fn is_limited(work: &mut Work, name: &str, patterns: &[&Statement]) -> bool {
-    let named = |pattern: &&&Statement| pattern.find("name").is_some_and(|found| found.value() == name);
-    let mut all = Vec::new();
-    if let Some(pattern) = patterns.iter().find(named) {
-        flattened(work, pattern, patterns, 0, &mut all);
-    }
-    limit(work, &all).is_some()
 }
 
 /// Converts a pattern to a template for members of a catalog zone. Returns whether it exists.
@@ -638,9 +608,54 @@ fn peer(work: &mut Work, statement: &Statement, skip: usize) -> Option<String> {
     }
 }
 
-/// The clients that `provide-xfr` or `allow-notify` permits. BLOCKED takes precedence wherever it is.
-fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
-    let (mut blocked, mut allowed) = (Vec::new(), Vec::new());
+/// Converts `allow-query`. BLOCKED takes precedence wherever it is.
+fn queries(work: &mut Work, all: &[&Statement], keys: &mut Keys) {
+    let Some(first) = all.iter().find(|statement| statement.key() == "allow-query") else { return };
+    let plain = |networks: &[Network]| -> Vec<Network> {
+        networks.iter().filter(|network| !network.is_mapped()).copied().collect()
+    };
+    let mut grants: Vec<Grant> = Vec::new();
+    let found = listed(work, all, "allow-query");
+    if let Some(Listed { blocked, mut allowed }) = found {
+        let refused = blocked.iter().map(|network| network.unmapped());
+        grants.extend(refused.map(|network| Grant { refuses: true, network: Some(network), key: None }));
+        // Members for a key are one rule.
+        allowed.sort_by(|a, b| a.1.cmp(&b.1));
+        for members in allowed.chunk_by(|a, b| a.1 == b.1) {
+            let (networks, key) = (members.iter().flat_map(|(networks, _)| plain(networks)), &members[0].1);
+            let networks: Vec<Network> = networks.collect();
+            let grant = |network| Grant { refuses: false, network, key: key.clone() };
+            match Network::all().iter().all(|whole| networks.contains(whole)) {
+                true => grants.push(grant(None)),
+                false => grants.extend(networks.into_iter().map(|network| grant(Some(network)))),
+            }
+        }
+    }
+    let is_open = |grant: &Grant| !grant.refuses && grant.network.is_none() && grant.key.is_none();
+    if blocked_none(&grants) && grants.iter().any(is_open) {
+        return;
+    }
+    let list = clients::allow_query(&grants).unwrap_or_else(|| {
+        work.ledger.narrower(first, "`allow-query` of nomen can have 64 rules: no client may query the zone");
+        Vec::new()
+    });
+    let permits = list.iter().any(|text| !text.starts_with('!'));
+    keys.texts("allow-query", if permits { list } else { clients::no_client() });
+}
+
+fn blocked_none(grants: &[Grant]) -> bool {
+    grants.iter().all(|grant| !grant.refuses)
+}
+
+/// The clients of `allow-query`, `provide-xfr` or `allow-notify`.
+struct Listed {
+    blocked: Vec<Network>,
+    allowed: Vec<(Vec<Network>, Option<String>)>,
+}
+
+/// Reads a list; `None` if it blocks clients that cannot be expressed: no client passes then.
+fn listed(work: &mut Work, all: &[&Statement], key: &str) -> Option<Listed> {
+    let mut out = Listed { blocked: Vec::new(), allowed: Vec::new() };
     for statement in all.iter().filter(|statement| statement.key() == key) {
         let text = statement.value();
         let blocks = statement.argument(1).is_some_and(|key| key.text == "BLOCKED");
@@ -649,7 +664,7 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
             work.ledger.missing(statement, "nomen knows clients by their addresses, not by their ports");
             if blocks {
                 work.ledger.narrower(statement, "which clients it blocks cannot be said; no client passes");
-                return Vec::new();
+                return None;
             }
             continue;
         };
@@ -658,12 +673,12 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
             continue;
         }
         match statement.argument(1).map_or("NOKEY", |key| key.text.as_str()) {
-            "BLOCKED" => blocked.push(Member { deny: true, client: Client::Networks(networks) }),
-            "NOKEY" => allowed.push((networks, None)),
+            "BLOCKED" => out.blocked.extend(networks),
+            "NOKEY" => out.allowed.push((networks, None)),
             name => {
                 let span = statement.argument(1).map_or(&statement.span, |word| &word.span);
                 match work.known_key(span, name) {
-                    Some(key) => allowed.push((networks, Some(key))),
+                    Some(key) => out.allowed.push((networks, Some(key))),
                     None => {
                         work.ledger.missing(statement, "nomen cannot use its key");
                         continue;
@@ -675,11 +690,18 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
             statement,
             match key {
                 "provide-xfr" => "`allow-transfer` of the zone",
-                "allow-query" => "a zone that every client may query is served, and another is left out",
+                "allow-query" => "`allow-query` of the zone",
                 _ => "`allow-notify` of the zone",
             },
         );
     }
+    Some(out)
+}
+
+/// The clients that `provide-xfr` or `allow-notify` permits. BLOCKED takes precedence wherever it is.
+fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
+    let Some(Listed { blocked, allowed }) = listed(work, all, key) else { return Vec::new() };
+    let blocked = vec![Member { deny: true, client: Client::Networks(blocked) }];
     let mut out: Vec<String> = Vec::new();
     for (networks, key) in allowed {
         let mut list = blocked.clone();

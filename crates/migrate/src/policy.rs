@@ -16,10 +16,6 @@ const MAX_TTL: u64 = 604_800;
 /// Most `[[policy.group]]`.
 pub(crate) const MAX_GROUPS: usize = 64;
 
-/// Why the clients that may query a policy zone get no answers from it.
-pub(crate) const UNANSWERED: &str = "nomen answers every client from a policy zone, or none: these clients get \
-                                     no answers from the zone itself";
-
 /// A name with its final dot.
 pub(crate) fn absolute(name: &str) -> String {
     if name == "." { name.to_owned() } else { format!("{name}.") }
@@ -35,14 +31,14 @@ pub(crate) fn max_ttl(work: &mut Work, statement: &Statement, keys: &mut Keys, s
     }
 }
 
-/// Adds a policy zone; clients get answers from it unless [`Work::serve_without_answers`] names it. Refuses
-/// recursion and returns `false` if there is no such zone here: its rules would not apply.
+/// Adds a policy zone; clients that may query it get answers, unless [`Work::serve_without_answers`] names
+/// it. Refuses recursion and returns `false` if there is no such zone here: its rules would not apply.
 pub(crate) fn zone(work: &mut Work, statement: &Statement, name: &str, mut keys: Keys) -> bool {
     if work.nomen.policy_zones.iter().any(|other| other.get("name") == keys.get("name")) {
         work.ledger.differs(statement, "there is another policy zone of this name; the first one counts");
         return false;
     }
-    let Some(zone) = work.nomen.zones.iter().find(|zone| zone.name == name) else {
+    let Some(zone) = work.nomen.zones.iter().find(|zone| zone.name == name && zone.view().is_none()) else {
         let logs_only = keys.get("action") == Some(&Setting::Text("disabled".into()));
         match logs_only {
             true => work.ledger.missing(statement, "there is no such zone here; it is disabled anyway"),
@@ -50,8 +46,13 @@ pub(crate) fn zone(work: &mut Work, statement: &Statement, name: &str, mut keys:
         }
         return false;
     };
+    // Secondaries get transfers of a zone that answers alone.
+    let is_for_none =
+        zone.keys.members("allow-query") == ["!any"] && zone.keys.get("allow-transfer").is_none();
     if !work.narrow.unanswered.iter().any(|other| other == name) {
-        keys.switch("answers", true);
+        if !is_for_none {
+            keys.switch("answers", true);
+        }
     } else if zone.keys.get("allow-transfer").is_some() {
         let why = "nomen sends no transfers of a policy zone from which clients get no answers";
         work.ledger.part(&statement.span, &statement.title(), Coverage::Narrower, why);

@@ -156,8 +156,8 @@ pub(crate) struct Work {
     pub(crate) narrow: Narrow,
     /// Block lists that are made.
     pub(crate) made_lists: MadeLists,
-    /// Whether the source answers every client from its zones, if it has one list for zones and recursion.
-    pub(crate) answers_all: bool,
+    /// Whether the clients that the source answers cannot be determined.
+    pub(crate) unknown_clients: bool,
     /// Whether the source sends zones only over TLS.
     pub(crate) encrypted_transfers: bool,
     /// Whether servers at port 853 are queried in the clear.

@@ -8,13 +8,20 @@ use crate::model::{Keys, Nomen, Setting, Zone};
 /// Fewest zones with equal keys for which a template is written.
 const SHARED_BY: usize = 2;
 /// Keys that a template cannot have.
-const ZONES_OWN: &[&str] =
-    &["catalog-template", "catalog-groups", "catalog-answers", "catalog-max-removed", "catalog-produce"];
+const ZONES_OWN: &[&str] = &[
+    "view",
+    "catalog-template",
+    "catalog-groups",
+    "catalog-answers",
+    "catalog-max-removed",
+    "catalog-produce",
+];
 
 /// The text, with `opening` as a comment at the top.
 pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
     let mut out = opening.lines().fold(String::new(), |out, line| out + "# " + line + "\n");
     single(&mut out, "[server]", &nomen.server);
+    blocks(&mut out, "[[server.access]]", &nomen.server_access);
     blocks(&mut out, "[[listen]]", &nomen.listens);
     single(&mut out, "[transfers]", &nomen.transfers);
     blocks(&mut out, "[[tsig-key]]", &nomen.tsig_keys);
@@ -37,6 +44,7 @@ pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
     if let Some(dnstap) = &nomen.dnstap {
         single(&mut out, "[dnstap]", dnstap);
     }
+    blocks(&mut out, "[[view]]", &nomen.views);
     zones(&mut out, nomen);
     out
 }

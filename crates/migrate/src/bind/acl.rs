@@ -28,7 +28,13 @@ fn words(member: &Statement) -> (bool, Vec<&SourceWord>) {
 }
 
 /// The members of a list; reports those whose clients cannot be determined.
-fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> Vec<Member> {
+pub(super) fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> Vec<Member> {
+    // nomen answers no message that a key has signed which it does not have.
+    read(work, acls, list, depth, &Client::Networks(Vec::new()))
+}
+
+/// [`members`], with this client for keys that nomen does not have.
+fn read(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize, of_key: &Client) -> Vec<Member> {
     let mut out = Vec::new();
     for member in list {
         let (deny, words) = words(member);
@@ -43,21 +49,22 @@ fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -
             continue;
         }
         let client = match (text, inner) {
-            ("", Some(block)) => Client::List(members(work, acls, block, depth + 1)),
+            ("", Some(block)) => Client::List(read(work, acls, block, depth + 1, of_key)),
             ("key", None) if words.len() == 2 => match work.known_key(&member.span, &words[1].text) {
                 Some(key) => Client::Key(key),
-                None => Client::Unknown,
+                None => of_key.clone(),
             },
             // `none` is `! any`, and `! none` is `any`.
             ("any" | "none", None) => Client::Networks(Network::all().into()),
             ("localhost", None) => {
-                let how = "here it is 127.0.0.0/8 and ::1, not this machine's other addresses";
+                let how = "here it is 127.0.0.1 and ::1, not this machine's other addresses";
                 work.ledger.part(&member.span, text, Coverage::Differs, how);
-                Client::AtLeast(["127.0.0.0/8", "::1"].iter().filter_map(|n| Network::parse(n)).collect())
+                Client::Own
             }
+            ("localnets", None) => Client::Attached,
             (text, None) => match (Network::parse(text), acls.get(text)) {
                 (Some(network), _) => Client::Networks(vec![network]),
-                (None, Some(list)) => Client::List(members(work, acls, list, depth + 1)),
+                (None, Some(list)) => Client::List(read(work, acls, list, depth + 1, of_key)),
                 (None, None) => unknown(work, member, text),
             },
             (text, Some(_)) => unknown(work, member, text),
@@ -70,7 +77,6 @@ fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -
 
 fn unknown(work: &mut Work, member: &Statement, text: &str) -> Client {
     let why = match text {
-        "localnets" => "there is no word for the networks of this machine here; write them as addresses",
         "geoip" => "nomen does not know where addresses are",
         _ => "nomen cannot say who that is",
     };
@@ -87,6 +93,10 @@ pub(crate) fn grants(
     list: &[Statement],
 ) -> Vec<String> {
     let members = members(work, acls, list, 0);
+    if names_attached(&members) {
+        let why = "there is no word for the networks of this machine here; write them as addresses";
+        work.ledger.part(&statement.span, &statement.title(), Coverage::Missing, why);
+    }
     match passes(&members) {
         Some(passes) => passes.iter().map(ToString::to_string).collect(),
         None => {
@@ -95,6 +105,15 @@ pub(crate) fn grants(
             Vec::new()
         }
     }
+}
+
+/// Whether a list names the networks that the host is attached to.
+fn names_attached(list: &[Member]) -> bool {
+    list.iter().any(|member| match &member.client {
+        Client::Attached => true,
+        Client::List(inner) => names_attached(inner),
+        _ => false,
+    })
 }
 
 /// The networks that pass, for keys that accept only networks.
@@ -115,12 +134,12 @@ pub(crate) fn networks(work: &mut Work, acls: &Acls<'_>, statement: &Statement) 
 /// Whether a list permits every client.
 pub(super) fn for_all(acls: &Acls<'_>, list: &[Statement]) -> bool {
     // The list is reported where it is translated.
-    is_for_all(&members(&mut Work::default(), acls, list, 0))
+    is_for_all(&read(&mut Work::default(), acls, list, 0, &Client::Unknown))
 }
 
 /// The networks that a list permits, if they can be expressed exactly.
 pub(super) fn exact(acls: &Acls<'_>, list: &[Statement]) -> Option<Vec<Network>> {
-    refusals(&members(&mut Work::default(), acls, list, 0))
+    refusals(&read(&mut Work::default(), acls, list, 0, &Client::Unknown))
 }
 
 /// Adds `[[resolver.access]]` blocks for clients that pass both lists. Returns whether this can be expressed.
@@ -143,6 +162,11 @@ pub(super) fn access_both(work: &mut Work, acls: &Acls<'_>, lists: [&[Statement]
 
 /// Whether two lists have the same words.
 fn same(left: &[Statement], right: &[Statement]) -> bool {
+    same_of(&left.iter().collect::<Vec<_>>(), &right.iter().collect::<Vec<_>>())
+}
+
+/// [`same`] for statements from several places.
+pub(super) fn same_of(left: &[&Statement], right: &[&Statement]) -> bool {
     left.len() == right.len()
         && left.iter().zip(right).all(|(left, right)| {
             let words = left.words().map(|word| &word.text).eq(right.words().map(|word| &word.text));

@@ -2,36 +2,50 @@
 
 mod access;
 mod acl;
+mod logging;
 mod options;
 mod outgoing;
 mod policy;
+mod views;
 mod zones;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::addresses::AddressSet;
 use crate::ledger::Coverage;
 use crate::named_conf;
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::Statement;
-use crate::work::Work;
+use crate::work::{Work, domain};
 use acl::Acls;
 
 /// Definitions that other parts of the file refer to.
+#[derive(Clone)]
 pub(crate) struct Frame<'t> {
     acls: Acls<'t>,
     /// Lists of servers by name.
     servers: HashMap<String, &'t Statement>,
     /// Key names by server.
     server_keys: HashMap<String, String>,
+    /// Names of keys with several secrets.
+    unclear_keys: Vec<String>,
     /// The folder for relative paths.
     directory: PathBuf,
     /// Whether trust anchors are written.
     anchored: bool,
-    /// Whether there are views that cannot be migrated.
+    /// Whether there are views, none of which has recursion here.
     split: bool,
     /// `options`, and the view if there is one: defaults for zones.
     scopes: Vec<&'t Statement>,
+    /// The view of the zones, by its name in nomen.
+    view: Option<String>,
+    /// Whether the zones are in a view whose clients do not recurse here.
+    aside: bool,
+    /// The views by their names, with those in nomen.
+    view_names: Vec<(String, Option<String>)>,
+    /// With views, the clients that may recurse at each place, and whether these are all.
+    recursing: Option<([AddressSet; 3], bool)>,
 }
 
 impl Frame<'_> {
@@ -40,14 +54,14 @@ impl Frame<'_> {
         self.scopes.iter().rev().find_map(|scope| scope.find(key))
     }
 
-    /// The statement that limits the clients that may query a zone: its own or the global one; without a
-    /// zone, the global one.
-    fn limit<'s>(&'s self, zone: Option<&'s Statement>) -> Option<&'s Statement> {
-        let of_queries = ["allow-query", "allow-query-on"].into_iter().find_map(|key| {
-            let found = zone.and_then(|zone| zone.find(key)).or_else(|| self.global(key))?;
-            Some(found).filter(|found| !acl::for_all(&self.acls, found.block()))
-        });
-        of_queries.or_else(|| self.global("blackhole").filter(|found| !is_none(found)))
+    /// The statement that applies to a zone: its own, otherwise the global one.
+    fn deciding<'s>(&'s self, zone: &'s Statement, key: &str) -> Option<&'s Statement> {
+        zone.find(key).or_else(|| self.global(key))
+    }
+
+    /// Whether there is recursion for the clients of the zones.
+    fn recurses(&self, work: &Work) -> bool {
+        work.nomen.resolver.is_some() && !self.aside
     }
 }
 
@@ -76,22 +90,25 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
         acls: HashMap::new(),
         servers: HashMap::new(),
         server_keys: HashMap::new(),
+        unclear_keys: unclear_keys(all),
         directory,
         anchored: false,
         split: false,
         scopes: all.iter().filter(|statement| statement.key() == "options").collect(),
+        view: None,
+        aside: false,
+        view_names: Vec::new(),
+        recursing: None,
     };
     collect(work, all, &mut frame);
+    access::blackhole(work, &frame);
     let (views, mut zones): (Vec<&Statement>, Vec<&Statement>) = {
         let of = |key: &str| all.iter().filter(|statement| statement.key() == key).collect();
         (of("view"), of("zone"))
     };
     // A client belongs to the first view that matches it, so views after one for all clients are never used.
-    let (others, views): (Vec<&Statement>, Vec<&Statement>) = views.into_iter().partition(is_of_other_class);
-    for view in others {
-        work.ledger
-            .missing(view, "nomen has zones of class IN alone; `version` and `id` of [server] are its own");
-    }
+    let views = views::of_class_in(work, views);
+    let mut is_split = false;
     match views.split_first() {
         Some((view, rest)) if zones.is_empty() && for_everybody(view) => {
             work.ledger.open(view);
@@ -104,17 +121,22 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
             rest.iter().for_each(|view| work.ledger.unneeded(view, why.clone()));
         }
         Some(_) => {
-            frame.split = true;
-            views.iter().for_each(|view| split(work, view));
+            is_split = true;
+            frame = views::convert(work, &frame, &views);
+            // BIND refuses zones outside views, if there are any.
+            let why = "it is in no view: BIND does not start with it";
+            zones.drain(..).for_each(|zone| work.ledger.missing(zone, why));
         }
         None => {}
     }
-    options::options(work, &frame);
-    for zone in zones {
-        zones::zone(work, &frame, zone);
+    if !is_split {
+        options::options(work, &frame);
+        for zone in zones {
+            zones::zone(work, &frame, zone);
+        }
+        zones::catalogs(work, &frame);
+        policy::response_policy(work, &frame);
     }
-    zones::catalogs(work, &frame);
-    policy::response_policy(work, &frame);
     options::finish(work, &frame);
     for statement in all {
         options::top(work, &frame, statement);
@@ -122,23 +144,19 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
     options::per_zone(work, &frame);
 }
 
-/// Reports a view that cannot be migrated, with its content.
-fn split(work: &mut Work, view: &Statement) {
-    let zones = view.block().iter().filter(|statement| statement.key() == "zone");
-    let zones: Vec<&str> = zones.map(Statement::value).collect();
-    let named = match zones[..] {
-        [] => "no zones".to_owned(),
-        [ref first @ .., last] if zones.len() <= 5 => match first {
-            [] => format!("zone {last}"),
-            _ => format!("zones {} and {last}", first.join(", ")),
-        },
-        _ => format!("{} zones, {} the first of them,", zones.len(), zones[0]),
-    };
-    let why = format!(
-        "views are not migrated: {named} and all else in it are left out; for each view, move a named.conf with \
-         its zones alone, and give them a `view`"
-    );
-    work.ledger.missing(view, why);
+/// Keys that have another secret or algorithm in another view: nomen has one key of a name.
+fn unclear_keys(all: &[Statement]) -> Vec<String> {
+    let views = all.iter().filter(|statement| statement.key() == "view").flat_map(Statement::block);
+    let mut found: HashMap<String, [&str; 2]> = HashMap::new();
+    let mut unclear = Vec::new();
+    for key in all.iter().chain(views).filter(|statement| statement.key() == "key") {
+        let Some(name) = domain(key.value()) else { continue };
+        let own = ["algorithm", "secret"].map(|part| key.find(part).map_or("", Statement::value));
+        if *found.entry(name.clone()).or_insert(own) != own {
+            unclear.push(name);
+        }
+    }
+    unclear
 }
 
 fn is_of_other_class(view: &&Statement) -> bool {
@@ -170,6 +188,11 @@ fn collect<'t>(work: &mut Work, all: &'t [Statement], frame: &mut Frame<'t>) {
             "key" => {
                 let get = |key| statement.find(key).map_or("", Statement::value);
                 let (algorithm, secret) = (get("algorithm"), get("secret"));
+                if domain(statement.value()).is_some_and(|name| frame.unclear_keys.contains(&name)) {
+                    let why = "views have other keys of this name; nomen has one of a name: it is left out";
+                    work.ledger.narrower(statement, why);
+                    continue;
+                }
                 work.tsig_key(statement, statement.value(), algorithm, secret);
             }
             _ => {}

@@ -1,14 +1,14 @@
 //! `options` of named.conf, and other statements outside zones.
 
-use super::{Frame, access, acl, outgoing, zones};
+use super::{Frame, access, acl, logging, outgoing, zones};
 use crate::anchors;
 use crate::dnstap;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::network::Network;
-use crate::tree::{Statement, find};
+use crate::tree::Statement;
 use crate::units;
-use crate::work::{NamedRule, Rule, SECOND, Work, domain, is_special, path_text, rule, with_port};
+use crate::work::{NamedRule, Rule, SECOND, Work, domain, is_special, rule, with_port};
 
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
 const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
@@ -27,8 +27,6 @@ const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nom
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const SORTED: Rule = Rule::Missing("nomen does not sort addresses by the network of the client");
-const ACCESS: Rule =
-    Rule::Missing("limits of queries are not converted; write [[server.access]], or `allow-query` of zones");
 
 /// Statements with one value.
 const RULES: &[NamedRule] = &[
@@ -156,11 +154,8 @@ const RULES: &[NamedRule] = &[
     ("rate-limit", RATES),
     ("rrset-order", Rule::Rotation),
     ("sortlist", SORTED),
-    ("allow-query", ACCESS),
-    ("allow-query-on", ACCESS),
     ("allow-recursion-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
     ("allow-query-cache-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
-    ("blackhole", Rule::Missing("it is not converted; write [[server.access]] with `action = \"drop\"`")),
     ("minimal-any", Rule::Same(&["yes"], "nomen answers ANY with one RRset")),
     ("auth-nxdomain", Rule::Same(&["no"], "nomen sets AA in answers from its zones alone")),
     ("match-mapped-addresses", TUNING),
@@ -296,6 +291,38 @@ pub(super) fn explain(statement: &Statement) -> (Coverage, String) {
     }
 }
 
+/// Whether a statement is about recursion alone.
+pub(super) fn is_of_recursion(key: &str) -> bool {
+    const OTHERS: [&str; 13] = [
+        "dnssec-validation",
+        "validate-except",
+        "trust-anchors",
+        "managed-keys",
+        "trusted-keys",
+        "prefetch",
+        "qname-minimization",
+        "disable-empty-zone",
+        "empty-zones-enable",
+        "response-policy",
+        "stale-answer-enable",
+        "query-source",
+        "query-source-v6",
+    ];
+    let of_section = match rule(RULES, key) {
+        Some(
+            Rule::Number(section, _)
+            | Rule::Limit(section, _)
+            | Rule::Choice(section, _)
+            | Rule::Time(section, ..)
+            | Rule::TimeLimit(section, ..)
+            | Rule::Switch(section, _)
+            | Rule::Text(section, _),
+        ) => section == Section::Resolver,
+        _ => false,
+    };
+    of_section || RECURSION.contains(&key) || OTHERS.contains(&key)
+}
+
 /// Converts server-wide settings.
 pub(super) fn options(work: &mut Work, frame: &Frame<'_>) {
     for scope in &frame.scopes {
@@ -361,12 +388,7 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
                 "nomen's cache has a size in bytes, of 256 MiB unless `cache-size` says otherwise",
             );
         }
-        "allow-query-cache-on" | "allow-recursion-on" | "allow-query" | "allow-query-on"
-            if acl::for_all(&frame.acls, statement.block()) =>
-        {
-            work.ledger.unneeded(statement, "nomen does so anyway");
-        }
-        "blackhole" if super::is_none(statement) => {
+        "allow-query-cache-on" | "allow-recursion-on" if acl::for_all(&frame.acls, statement.block()) => {
             work.ledger.unneeded(statement, "nomen does so anyway");
         }
         _ if in_own_way(work, frame, statement) => {}
@@ -503,13 +525,12 @@ const RECURSION: [&str; 5] = ["allow-recursion", "allow-query-cache", "forwarder
 fn recursion(work: &mut Work, frame: &Frame<'_>) {
     let found = frame.global("recursion");
     if frame.split {
-        let how = "each view says who may recurse in it: recursion is not moved, so that no client gains it";
         for key in RECURSION.iter().chain(&["recursion"]) {
             if let Some(found) = frame.global(key) {
-                work.ledger.missing(found, how);
+                work.ledger.unneeded(found, "no view here has recursion");
             }
         }
-        return work.ledger.unwritten(Coverage::Differs, how);
+        return;
     }
     if found.is_some_and(|found| units::switch(found.value()) == Some(false)) {
         if let Some(found) = found {
@@ -785,7 +806,7 @@ pub(super) fn top(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
             work.ledger.open(statement);
             statement.block().iter().for_each(|inner| statistics(work, inner));
         }
-        "logging" => logging(work, frame, statement),
+        "logging" => logging::logging(work, frame, statement),
         "trust-anchors" | "managed-keys" | "trusted-keys" => validation(work, frame, statement),
         _ => {}
     }
@@ -808,91 +829,4 @@ fn statistics(work: &mut Work, inner: &Statement) {
             "[metrics] has no access control, so it is for one address on loopback or a management network",
         ),
     }
-}
-
-/// Converts logging. nomen has one log with one level, that of the category `default`.
-fn logging(work: &mut Work, frame: &Frame<'_>, logging: &Statement) {
-    work.ledger.open(logging);
-    let channels: Vec<&Statement> = logging.block().iter().filter(|s| s.key() == "channel").collect();
-    let category = |name: &str| logging.block().iter().find(|s| s.key() == "category" && s.value() == name);
-    let main = category("default").and_then(|default| default.block().first()).map(Statement::key);
-    let of_queries = category("queries").and_then(|queries| file_of(&channels, queries));
-    for channel in &channels {
-        if main != Some(channel.value()) && channel.find("file").is_some_and(|file| Some(file) == of_queries)
-        {
-            work.ledger.translated(
-                channel,
-                "`queries-file` of [log]; logrotate rotates it, as packaging/nomen.logrotate has it",
-            );
-            continue;
-        }
-        if main != Some(channel.value()) {
-            work.ledger.missing(channel, "nomen has one log for all; see `target` and `level` of [log]");
-            continue;
-        }
-        work.ledger.open(channel);
-        for inner in channel.block() {
-            match inner.key() {
-                "file" => {
-                    let path = crate::files::join(&frame.directory, inner.value());
-                    work.nomen.log.text("target", path_text(&path));
-                    work.in_key(inner, Section::Log, "target");
-                    if inner.words().count() > 2 {
-                        work.ledger
-                            .differs(inner, "files are rotated by logrotate; packaging/nomen.logrotate does");
-                    }
-                }
-                "severity" => severity(work, inner),
-                "stderr" => work.ledger.unneeded(inner, "nomen does so anyway"),
-                "syslog" => work.ledger.differs(inner, "nomen writes to stderr, which systemd keeps"),
-                "null" => {
-                    work.ledger.differs(inner, "nomen logs to stderr; `level = \"error\"` is the least")
-                }
-                _ => work.ledger.unneeded(inner, "lines have time, level and place always"),
-            }
-        }
-    }
-    for statement in logging.block().iter().filter(|s| s.key() == "category") {
-        let silent = statement.block().iter().all(|channel| channel.key() == "null");
-        match (statement.value(), silent) {
-            ("default", _) => work.ledger.translated(statement, "[log]"),
-            ("queries", false) => {
-                if find(frame.scopes.first().map_or(&[], |s| s.block()), "querylog").is_none() {
-                    work.nomen.log.switch("queries", true);
-                }
-                match file_of(&channels, statement) {
-                    Some(file) => {
-                        let path = crate::files::join(&frame.directory, file.value());
-                        work.nomen.log.text("queries-file", path_text(&path));
-                        work.ledger.translated(statement, "`queries` and `queries-file` of [log]");
-                    }
-                    None => work
-                        .ledger
-                        .differs(statement, "`queries` of [log]: queries go to the one log that there is"),
-                }
-            }
-            ("queries", true) => {
-                work.ledger.unneeded(statement, "nomen logs no queries unless `queries` of [log] says so")
-            }
-            _ => work.ledger.missing(statement, "nomen has one log for all, without categories"),
-        }
-    }
-}
-
-/// The file to which a category is logged.
-fn file_of<'s>(channels: &[&'s Statement], category: &Statement) -> Option<&'s Statement> {
-    let named = |channel: &&&Statement| category.block().iter().any(|one| one.key() == channel.value());
-    channels.iter().filter(named).find_map(|channel| channel.find("file"))
-}
-
-fn severity(work: &mut Work, inner: &Statement) {
-    let level = match inner.value() {
-        "critical" | "error" => "error",
-        "warning" => "warn",
-        "notice" | "info" | "dynamic" => "info",
-        "debug" => "debug",
-        _ => return work.not_understood(inner),
-    };
-    work.nomen.log.text("level", level);
-    work.in_key(inner, Section::Log, "level");
 }

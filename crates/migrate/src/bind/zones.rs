@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
-use super::{Frame, acl, is_none};
+use super::{Frame, access, acl};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting, Zone};
-use crate::narrow::LIMITED;
-use crate::policy;
+use crate::text::SourceSpan;
 use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text, server};
 
 /// Zone statements that may also be in `options`.
 pub(super) const INHERITED: &[&str] = &[
+    "allow-query",
+    "allow-query-on",
     "allow-transfer",
     "also-notify",
     "notify",
@@ -44,10 +45,9 @@ const MASTERFILE: &str = "nomen reads zones as text; write it with named-compile
 /// Converts one zone.
 pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     let name = zone.value();
-    if let Some(plain) = domain(name)
-        && is_kept_from_clients(work, frame, zone, &plain)
-    {
-        return work.refuse_domain(&plain);
+    let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
+    if frame.aside && UPSTREAM.contains(&kind.as_str()) {
+        return work.ledger.unneeded(zone, "clients of its view do not recurse");
     }
     work.ledger.open(zone);
     let Some(plain) = domain(name) else {
@@ -57,13 +57,17 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     if !class.eq_ignore_ascii_case("in") {
         return work.ledger.missing(zone, "nomen has zones of class IN alone");
     }
-    if work.nomen.zones.iter().any(|zone| zone.name == plain) {
+    let view = frame.view.as_deref();
+    if work.nomen.zones.iter().any(|zone| zone.name == plain && zone.view() == view) {
         return work.ledger.missing(zone, "there is another zone of this name");
     }
     if let Some(other) = zone.find("in-view") {
-        return work.ledger.missing(other, "views are not migrated");
+        if let Err(why) = in_view(work, frame, other, &plain, &zone.span) {
+            work.ledger.narrower(other, format!("{why}: it is left out"));
+            refuse(work, frame, &plain);
+        }
+        return;
     }
-    let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
     let finished = match kind.as_str() {
         "master" | "primary" => primary(work, frame, zone, &plain),
         "slave" | "secondary" => secondary(work, frame, zone, &plain),
@@ -86,7 +90,7 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
             let forwarded = zone.find("forwarders").is_some_and(|list| !list.block().is_empty());
             match kind.as_str() {
                 "forward" if !forwarded => work.iterate_domain(&plain),
-                kind if kind == "forward" || OWN.contains(&kind) => work.refuse_domain(&plain),
+                kind if kind == "forward" || OWN.contains(&kind) => refuse(work, frame, &plain),
                 _ => {}
             }
         }
@@ -100,59 +104,48 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
     }
 }
 
+/// Types of zones that are for recursion alone.
+const UPSTREAM: [&str; 6] = ["forward", "stub", "static-stub", "hint", "mirror", "redirect"];
+
 /// Types of zones whose names belong to the server, or to servers that the zone names.
 const OWN: [&str; 6] = ["master", "primary", "slave", "secondary", "stub", "static-stub"];
 
-/// Leaves a zone out if not every client may query it. nomen answers no queries from a catalog zone.
-fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> bool {
-    let served = ["master", "primary", "slave", "secondary"];
-    let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
-    let Some(limit) = frame.limit(Some(zone)).filter(|_| served.contains(&kind.as_str())) else {
-        return false;
-    };
-    let listed = |catalogs: &Statement| {
-        catalogs.block().iter().any(|entry| domain(entry.value()).as_deref() == Some(name))
-    };
-    if frame.limit(None).is_none() && frame.global("catalog-zones").is_some_and(listed) {
-        work.ledger.unneeded(limit, "nomen answers no queries of the catalog zone itself");
-        work.serve_without_answers(name);
-        return false;
+/// Converts `in-view`: the zone is that of another view.
+///
+/// # Errors
+/// Why it is left out.
+fn in_view(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    other: &Statement,
+    name: &str,
+    span: &SourceSpan,
+) -> Result<(), &'static str> {
+    let named = frame.view_names.iter().find(|(title, _)| title == other.value());
+    let view = named.and_then(|(_, view)| view.as_deref()).ok_or("there is no zone of this view here")?;
+    let found = work.nomen.zones.iter().find(|zone| zone.name == name && zone.view() == Some(view));
+    let mut zone = found.cloned().ok_or("there is no zone of this view here")?;
+    if ["allow-update", "update-policy"].iter().any(|key| zone.keys.get(key).is_some()) {
+        return Err("in nomen each view has a zone of its own, and an update would change one of them");
     }
-    let is_policy = |policy: &Statement| {
-        policy.block().iter().any(|entry| domain(entry.value()).as_deref() == Some(name))
-    };
-    if work.nomen.resolver.is_some() && frame.global("response-policy").is_some_and(is_policy) {
-        work.serve_without_answers(name);
-        match (is_none(limit), zone.find(limit.key()).is_some()) {
-            (true, true) => {
-                work.ledger.unneeded(limit, "clients get no answers from the policy zone itself");
-            }
-            (true, false) => {}
-            (_, true) => work.ledger.narrower(limit, policy::UNANSWERED),
-            (_, false) => {
-                work.ledger.part(&zone.span, &zone.title(), Coverage::Narrower, policy::UNANSWERED);
-            }
-        }
-        return false;
-    }
-    work.ledger.narrower(limit, LIMITED);
-    let why = format!(
-        "it is left out: `{}` limits who may query it, and is not converted to `allow-query`",
-        limit.key()
-    );
-    work.ledger.narrower(zone, why);
-    true
+    zone.span = Some(span.clone());
+    frame.view.iter().for_each(|view| zone.keys.text("view", view.clone()));
+    work.nomen.zones.push(zone);
+    work.ledger.differs(other, "a [[zone]] of its own with the same content, which is loaded twice");
+    Ok(())
 }
 
-/// The statement that applies to a zone: its own, otherwise the global one.
-fn deciding<'s>(frame: &'s Frame<'_>, zone: &'s Statement, key: &str) -> Option<&'s Statement> {
-    zone.find(key).or_else(|| frame.global(key))
+/// Refuses upstream queries for the names of a zone that is left out, if clients of its view recurse.
+fn refuse(work: &mut Work, frame: &Frame<'_>, name: &str) {
+    if !frame.aside {
+        work.refuse_domain(name);
+    }
 }
 
 fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> Result<(), &'static str> {
     let file =
         zone.find("file").ok_or("it has no file: nomen takes zones from master files and from primaries")?;
-    if let Some(format) = deciding(frame, zone, "masterfile-format").filter(|format| format.value() != "text")
+    if let Some(format) = frame.deciding(zone, "masterfile-format").filter(|format| format.value() != "text")
     {
         work.ledger.missing(format, MASTERFILE);
         return Err(MASTERFILE);
@@ -166,7 +159,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     }
     // If both are set, the policy counts.
     let policy = zone.find("update-policy");
-    if let Some(found) = deciding(frame, zone, "allow-update").filter(|_| policy.is_none()) {
+    if let Some(found) = frame.deciding(zone, "allow-update").filter(|_| policy.is_none()) {
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("allow-update", list);
         work.ledger.translated(found, "`allow-update` of the zone");
@@ -176,7 +169,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
         keys.texts("update-policy", rules);
     }
     let updated = keys.get("allow-update").is_some() || keys.get("update-policy").is_some();
-    if let Some(method) = deciding(frame, zone, "serial-update-method") {
+    if let Some(method) = frame.deciding(zone, "serial-update-method") {
         match (method.value(), updated) {
             (word @ ("increment" | "unixtime" | "date"), true) => {
                 keys.text("serial-policy", word);
@@ -198,13 +191,13 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     }
     let path = join(&frame.directory, file.value());
     work.zone_files.push((path.clone(), Some(frame.directory.clone())));
-    add(work, zone, name, Some(&path), keys);
+    add(work, frame, zone, name, Some(&path), keys);
     Ok(())
 }
 
 /// Converts the storage of differences, from updates or from the file, and its limits.
 fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, keys: &mut Keys) {
-    if let Some(found) = deciding(frame, zone, "ixfr-from-differences") {
+    if let Some(found) = frame.deciding(zone, "ixfr-from-differences") {
         let on = match found.value() {
             "primary" | "master" => Some(true),
             "secondary" | "slave" => Some(false),
@@ -222,7 +215,7 @@ fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, key
     if journal {
         work.keep_state();
     }
-    if let Some(size) = deciding(frame, zone, "max-journal-size") {
+    if let Some(size) = frame.deciding(zone, "max-journal-size") {
         match (size.value(), journal) {
             (_, false) => work.ledger.unneeded(size, "it is about changes, of which the zone keeps none"),
             ("default" | "unlimited", true) => work.ledger.missing(size, "write a size; here it is 16 MiB"),
@@ -231,7 +224,17 @@ fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, key
     }
 }
 
-fn add(work: &mut Work, zone: &Statement, name: &str, file: Option<&Path>, keys: Keys) {
+fn add(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    zone: &Statement,
+    name: &str,
+    file: Option<&Path>,
+    mut keys: Keys,
+) {
+    if let Some(view) = &frame.view {
+        keys.0.insert(0, ("view", Setting::Text(view.clone())));
+    }
     let file = file.map(path_text);
     let span = Some(zone.span.clone());
     work.nomen.zones.push(Zone { name: name.to_owned(), file, template: None, keys, span });
@@ -247,17 +250,17 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
     let mut keys = Keys::default();
     keys.texts("primaries", primaries);
     common(work, frame, zone, &mut keys);
-    if let Some(found) = deciding(frame, zone, "allow-notify") {
+    if let Some(found) = frame.deciding(zone, "allow-notify") {
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("allow-notify", list);
         work.ledger.translated(found, "`allow-notify` of the zone");
     }
-    if let Some(found) = deciding(frame, zone, "allow-update-forwarding") {
+    if let Some(found) = frame.deciding(zone, "allow-update-forwarding") {
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("forward-updates", list);
         work.ledger.translated(found, "`forward-updates` of the zone");
     }
-    if let Some(found) = deciding(frame, zone, "ixfr-from-differences") {
+    if let Some(found) = frame.deciding(zone, "ixfr-from-differences") {
         match ["yes", "secondary", "slave"].contains(&found.value()) {
             true => work.ledger.differs(
                 found,
@@ -267,7 +270,7 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
             false => work.ledger.unneeded(found, "nomen does so anyway"),
         }
     }
-    if let Some(found) = deciding(frame, zone, "request-ixfr") {
+    if let Some(found) = frame.deciding(zone, "request-ixfr") {
         match units::switch(found.value()) {
             Some(true) => work.ledger.unneeded(found, "nomen does so anyway"),
             Some(false) => {
@@ -283,7 +286,7 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
         ("min-retry-time", "min-retry"),
         ("max-retry-time", "max-retry"),
     ] {
-        if let Some(found) = deciding(frame, zone, theirs) {
+        if let Some(found) = frame.deciding(zone, theirs) {
             let value = units::seconds(found.value()).and_then(|seconds| seconds.checked_mul(1000));
             work.zone_number(found, &mut keys, ours, value);
         }
@@ -300,13 +303,14 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
         }
     }
     work.keep_state();
-    add(work, zone, name, None, keys);
+    add(work, frame, zone, name, None, keys);
     Ok(())
 }
 
 /// Converts the statements common to primaries and secondaries: outgoing transfers and NOTIFY.
 fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
-    if let Some(found) = deciding(frame, zone, "allow-transfer") {
+    access::queries(work, frame, Some(zone), keys);
+    if let Some(found) = frame.deciding(zone, "allow-transfer") {
         // Port and transport in it mean encrypted transfers.
         if found.words().count() > 1 {
             work.ledger.missing(
@@ -319,9 +323,9 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
             work.ledger.translated(found, "`allow-transfer` of the zone");
         }
     }
-    let notify = deciding(frame, zone, "notify");
+    let notify = frame.deciding(zone, "notify");
     let silent = notify.is_some_and(|found| units::switch(found.value()) == Some(false));
-    if let Some(found) = deciding(frame, zone, "also-notify") {
+    if let Some(found) = frame.deciding(zone, "also-notify") {
         if silent {
             work.ledger.unneeded(found, "`notify` is off");
         } else {
@@ -349,7 +353,7 @@ fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
     let mut sources = Vec::new();
     for [theirs, notify] in [["transfer-source", "notify-source"], ["transfer-source-v6", "notify-source-v6"]]
     {
-        let of = |key: &str, used: bool| deciding(frame, zone, key).map(|found| (found, used));
+        let of = |key: &str, used: bool| frame.deciding(zone, key).map(|found| (found, used));
         let named = |found: Option<(&Statement, bool)>| {
             let value = found.filter(|(_, used)| *used).map(|(found, _)| found.value().to_owned());
             value.filter(|value| value != "*")
@@ -447,7 +451,7 @@ fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
             "nomen can ask none of its servers, and asks no others in their place"
         });
     }
-    if work.nomen.resolver.is_none() {
+    if !frame.recurses(work) {
         return Err("recursion is off");
     }
     work.ledger.translated(list, "[[resolver.forward]]");
@@ -488,7 +492,7 @@ fn stub(
     if name == "." {
         return Err("a stub cannot be for all names; write the servers into `root-servers` of [resolver]");
     }
-    if work.nomen.resolver.is_none() {
+    if !frame.recurses(work) {
         return Err("recursion is off");
     }
     match key {
@@ -506,7 +510,7 @@ fn stub(
 
 /// Converts a copy of the root zone for recursion (RFC 8806).
 fn mirror(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'static str> {
-    if work.nomen.resolver.is_none() {
+    if !frame.recurses(work) {
         return Err("recursion is off, and it is for nothing else");
     }
     if let Some(list) = zone.find("primaries").or_else(|| zone.find("masters")) {
@@ -604,18 +608,8 @@ fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Opti
 pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
     let Some(found) = frame.global("catalog-zones") else { return };
     work.ledger.open(found);
-    let limit = frame.limit(None);
     for entry in found.block() {
         let name = entry.value();
-        if let Some(limit) = limit {
-            let why = format!(
-                "its members are left out: `{}` limits who may query them, and is not converted to \
-                 `allow-query`",
-                limit.key()
-            );
-            work.ledger.narrower(entry, why);
-            continue;
-        }
         let default = entry.parts.iter().position(|part| {
             matches!(part, Part::Word(word) if word.text == "default-primaries" || word.text == "default-masters")
         });
@@ -643,6 +637,7 @@ pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
             work.ledger.missing(entry, "it has no primaries, so its members would come from nowhere");
             continue;
         }
+        access::queries(work, frame, None, &mut keys);
         work.nomen.templates.push((template, keys));
         work.ledger.translated(entry, "`catalog-template` of the zone, and the template that it names");
     }

@@ -1,5 +1,6 @@
 //! knot.conf, of Knot DNS 3.0 to 3.5.
 
+mod queries;
 pub(crate) mod yaml;
 mod zones;
 
@@ -71,6 +72,8 @@ pub(crate) struct Frame<'t> {
     acls: HashMap<String, &'t Statement>,
     /// Items of `template`.
     templates: HashMap<String, &'t Statement>,
+    /// Items of `mod-queryacl`.
+    query_modules: HashMap<String, &'t Statement>,
     /// Ids of servers with `automatic-acl` off.
     without_automatic: HashSet<String>,
     /// The `automatic-acl` statement, which permits a zone's servers what they need.
@@ -107,6 +110,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         remotes: HashMap::new(),
         sources: HashMap::new(),
         acls: by_id("acl"),
+        query_modules: by_id("mod-queryacl"),
         templates: by_id("template"),
         without_automatic: HashSet::new(),
         automatic: items("server").into_iter().find(|entry| entry.key() == "automatic-acl"),
@@ -117,7 +121,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     }
     items("remote").into_iter().for_each(|item| remote(work, item, &mut frame));
     items("remotes").into_iter().for_each(|item| remotes(work, item, &mut frame));
-    for key in ["acl", "template", "zone"] {
+    for key in ["acl", "template", "zone", "mod-queryacl"] {
         items(key).into_iter().for_each(|item| work.ledger.open(item));
     }
     copies(work, sections);
@@ -174,6 +178,7 @@ fn explain(sections: &[Statement], statement: &Statement) -> (Coverage, String) 
             (Coverage::Unneeded, "nomen answers cookies anyway; `cookie-secrets` of [server] has secrets")
         }
         "mod-stats" => (Coverage::Unneeded, "[metrics] has figures at any time"),
+        "mod-queryacl" => (Coverage::Unneeded, "no zone of this configuration has it"),
         section if section.starts_with("mod-") => (Coverage::Missing, "nomen has no modules"),
         "acl" | "template" | "remote" | "remotes" => {
             let known = zones::KEYS.contains(&statement.key()) || ACL.contains(&statement.key());

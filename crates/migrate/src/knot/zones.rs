@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use super::queries::{self, has_action, is_conditional, is_deny};
 use super::{Frame, client_of, members, named_servers, refused};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Setting, Zone};
-use crate::narrow::LIMITED;
 use crate::network::{Client, Member, Network, passes};
-use crate::tree::{SourceWord, Statement};
+use crate::tree::Statement;
 use crate::units;
 use crate::work::{Work, domain, path_text};
 
@@ -69,6 +69,11 @@ pub(super) fn explain(statement: &Statement) -> (Coverage, &'static str) {
             (Coverage::Unneeded, "nomen does so anyway")
         }
         "zonemd-generate" => (Coverage::Missing, "nomen makes digests of files only: `nomen zone digest`"),
+        "module" | "global-module"
+            if statement.values().all(|word| word.text.starts_with("mod-queryacl/")) =>
+        {
+            (Coverage::Translated, "`allow-query` of the zone")
+        }
         "module" | "global-module" if statement.values().all(|word| word.text.starts_with("mod-dnstap/")) => {
             (Coverage::Translated, "[dnstap]")
         }
@@ -164,9 +169,6 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, item: &Statement) {
     let template = item.find("template");
     let entries = Entries::of(frame, item.block(), template.map(Statement::value));
     let entries = Entries { zone: Some(name.clone()), ..entries };
-    if is_kept_from_clients(work, frame, item, &entries) {
-        return;
-    }
     if let Some(template) = template {
         match entries.template {
             Some(_) => work.ledger.translated(template, "the template's keys, with the zone's"),
@@ -357,7 +359,10 @@ fn acl_items<'t>(work: &mut Work, frame: &Frame<'t>, entries: &Entries<'_>) -> V
     let mut items = Vec::new();
     let named = entries.get("acl");
     if let Some(found) = named {
-        work.ledger.translated(found, "`allow-transfer`, `allow-notify` and `allow-update` of the zone");
+        work.ledger.translated(
+            found,
+            "`allow-query`, `allow-transfer`, `allow-notify` and `allow-update` of the zone",
+        );
     }
     for value in named.into_iter().flat_map(Statement::values).filter(|value| !value.text.is_empty()) {
         match frame.acls.get(&value.text) {
@@ -373,6 +378,8 @@ fn acl_items<'t>(work: &mut Work, frame: &Frame<'t>, entries: &Entries<'_>) -> V
 /// Converts `acl` by action; of several items the first match decides.
 fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: bool, keys: &mut Keys) {
     let items = acl_items(work, frame, entries);
+    let list = queries::list(work, frame, &|key| entries.get(key), &items);
+    keys.texts("allow-query", list);
     for item in &items {
         item.block()
             .iter()
@@ -466,63 +473,6 @@ fn automatic(
     }
 }
 
-/// The entry that limits the clients that may query a zone: an `acl` item that refuses queries, or a module.
-fn limit<'t>(frame: &Frame<'t>, entries: &Entries<'t>) -> Option<&'t Statement> {
-    let refuses = |word: &SourceWord| {
-        let item = frame.acls.get(&word.text);
-        item.is_some_and(|item| is_deny(item) && item.find("action").is_some() && has_action(item, "query"))
-    };
-    let of_acl = entries.get("acl").filter(|found| found.values().any(refuses));
-    // A global module applies to all zones, and is in the default template.
-    let default = frame.templates.get("default").and_then(|default| default.find("global-module"));
-    let modules = [entries.get("module"), entries.get("global-module"), default].into_iter().flatten();
-    let mut of_module = modules
-        .filter(|found| found.values().any(|word| word.text.split('/').next() == Some("mod-queryacl")));
-    of_acl.or_else(|| of_module.next())
-}
-
-/// Leaves a zone out if not every client may query it. nomen answers no queries from a catalog zone.
-fn is_kept_from_clients(work: &mut Work, frame: &Frame<'_>, item: &Statement, entries: &Entries<'_>) -> bool {
-    let interprets = entries.get("catalog-role").is_some_and(|role| role.value() == "interpret");
-    let Some(limit) = limit(frame, entries) else { return false };
-    if interprets {
-        entries.zone.iter().for_each(|zone| work.serve_without_answers(zone));
-        return false;
-    }
-    work.ledger.narrower(limit, LIMITED);
-    item.block().iter().for_each(|entry| work.ledger.unneeded(entry, "the zone is left out"));
-    let why = "it is left out: not every client may query it, and that is not converted to `allow-query`";
-    work.ledger.narrower(item.find("domain").unwrap_or(item), why);
-    true
-}
-
-/// Whether an `acl` item covers an action; a refusing item without actions covers all.
-fn has_action(item: &Statement, action: &str) -> bool {
-    match item.find("action") {
-        Some(found) => found.values().any(|value| value.text == action),
-        None => is_deny(item),
-    }
-}
-
-/// Conditions of an `acl` item that nomen cannot check.
-const CONDITIONS: [&str; 3] = ["protocol", "cert-key", "cert-hostname"];
-
-/// Whether an item has such a condition. Its clients do not pass; if it refuses, it refuses all clients.
-fn is_conditional(work: &mut Work, item: &Statement, denied: &mut Vec<Member>) -> bool {
-    let found = item.block().iter().find(|entry| CONDITIONS.contains(&entry.key()));
-    if let Some(entry) = found {
-        work.ledger.missing(entry, "nomen cannot ask for that of clients; its clients do not pass");
-        if is_deny(item) {
-            denied.push(refused(None, None));
-        }
-    }
-    found.is_some()
-}
-
-fn is_deny(item: &Statement) -> bool {
-    item.find("deny").is_some_and(|deny| units::switch(deny.value()) == Some(true))
-}
-
 /// Whether updates are limited to certain names or types.
 fn limited(item: &Statement) -> bool {
     ["update-type", "update-owner"].iter().any(|key| item.find(key).is_some())
@@ -611,16 +561,6 @@ fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut
             let Some(found) = entries.get("catalog-template") else {
                 return work.ledger.missing(role, "it has no `catalog-template`");
             };
-            let of_template = |id: &str| {
-                let template = frame.templates.get(id)?;
-                limit(frame, &Entries { own: template.block(), template: None, zone: None })
-            };
-            if let Some(limit) = found.values().find_map(|word| of_template(&word.text)) {
-                work.ledger.narrower(limit, LIMITED);
-                let why = "its members are left out: not every client may query them, and nomen answers \
-                           every client from its zones";
-                return work.ledger.narrower(found, why);
-            }
             let known: Vec<&str> = found
                 .values()
                 .map(|word| word.text.as_str())

@@ -229,6 +229,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     let addresses = addresses(work, &all, "127.0.0.1");
     work.nomen.listens.extend(addresses);
     identity(work, &all);
+    work.unknown_clients = yaml.as_ref().is_some_and(|yaml| !yaml.unreadable.is_empty());
     access(work, texts, &all, &base);
     work.plain_at_853 =
         of(&all, "dot-to-port-853").last().is_some_and(|found| units::switch(found.value()) == Some(false));
@@ -413,7 +414,11 @@ fn access(work: &mut Work, texts: &mut Texts<'_>, all: &[Statement], base: &Path
             Some(_) => work.ledger.unneeded(found, "`allow-from-file` counts"),
         }
     }
-    work.answers_all = ["0.0.0.0/0", "::/0"].iter().all(|all| clients.iter().any(|client| client == all));
+    // The Recursor does not answer other clients.
+    if of(all, "auth-zones").next().is_some() {
+        clients.iter().for_each(|client| work.nomen.accept("allow", client));
+        work.nomen.accept("drop", "any");
+    }
     match clients.is_empty() {
         true => work.nomen.grant("refuse", "any"),
         false => clients.into_iter().for_each(|client| work.nomen.grant("allow", client)),
@@ -492,10 +497,9 @@ fn auth_zone(work: &mut Work, found: &Statement, text: &str, base: &Path) {
             "it is no zone and a file, or the zone is there twice",
         );
     };
-    if !work.answers_all {
+    if work.unknown_clients {
         work.refuse_domain(&name);
-        let why = "`allow-from` limits who may query it, and is not converted to `allow-query`: it is left out, \
-                   and its names are refused";
+        let why = "which clients may query it cannot be said: it is left out, and its names are refused";
         return work.ledger.part(&found.span, text, Coverage::Narrower, why);
     }
     let path = join(base, file.trim());

@@ -95,7 +95,7 @@ pub(super) struct RecursorYaml {
     anchors: Vec<Statement>,
     negative: Vec<Statement>,
     /// What would widen what clients may do if it were left out.
-    unreadable: Vec<Statement>,
+    pub(super) unreadable: Vec<Statement>,
 }
 
 /// Parses a file.

@@ -76,23 +76,54 @@ impl After {
         ledger::is_less(&self.1)
     }
 
-    fn zone(&self, name: &str) -> Option<&Zone> {
-        self.0.zones.iter().find(|zone| zone.name == name)
+    /// Whether the server accepts a client's messages.
+    fn accepts(&self, client: Asker) -> bool {
+        let first = self.0.server_access.iter().find(|block| is_among(block, client));
+        first.is_none_or(|block| match block.get("action") {
+            Some(Setting::Text(action)) => action == "allow" || action == "truncate" && client.tcp,
+            other => panic!("{other:?}"),
+        })
     }
 
-    /// Whether every client gets answers from a zone.
-    pub(super) fn serves(&self, name: &str) -> bool {
-        self.zone(name).is_some_and(|zone| zone.keys.get("catalog-template").is_none())
+    /// The view of a client: by its key, otherwise by its address.
+    pub(super) fn view_of(&self, client: Asker) -> Option<&str> {
+        let key = client.key.map(|key| format!("key:{key}"));
+        let of_key = key.and_then(|key| self.0.views.iter().find(|view| view.members("from").contains(&key)));
+        let unsigned = Asker { key: None, ..client };
+        let found = of_key.or_else(|| self.0.views.iter().find(|view| is_among(view, unsigned)))?;
+        match found.get("name") {
+            Some(Setting::Text(name)) => Some(name),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The zone of this name that a client gets: that of its view, otherwise that without one.
+    pub(super) fn zone(&self, name: &str, client: Asker) -> Option<&Zone> {
+        let view = self.view_of(client);
+        let of =
+            |view: Option<&str>| self.0.zones.iter().find(|zone| zone.name == name && zone.view() == view);
+        view.and_then(|view| of(Some(view))).or_else(|| of(None)).filter(|_| self.accepts(client))
+    }
+
+    /// Whether a client gets answers from a zone.
+    pub(super) fn serves(&self, name: &str, client: Asker) -> bool {
+        self.zone(name, client).is_some_and(|zone| {
+            let list = zone.keys.members("allow-query");
+            let first = list.iter().find(|text| fits(text.trim_start_matches('!'), client));
+            zone.keys.get("catalog-template").is_none()
+                && (list.is_empty() || first.is_some_and(|text| !text.starts_with('!')))
+        })
     }
 
     /// Whether a list of a zone contains a client.
     pub(super) fn lists(&self, zone: &str, key: &str, client: Asker) -> bool {
-        self.zone(zone).is_some_and(|zone| zone.keys.members(key).iter().any(|text| fits(text, client)))
+        let found = self.zone(zone, client);
+        found.is_some_and(|zone| zone.keys.members(key).iter().any(|text| fits(text, client)))
     }
 
     /// Whether a client may change records of a name and type, by `allow-update` or by a rule.
     pub(super) fn updates(&self, zone: &str, client: Asker, name: &str, rtype: &str) -> bool {
-        let Some(found) = self.zone(zone) else { return false };
+        let Some(found) = self.zone(zone, client) else { return false };
         for rule in found.keys.members("update-policy") {
             let words: Vec<&str> = rule.split(' ').collect();
             let relations = ["name", "subdomain", "wildcard", "pattern", "self", "selfsub", "zone"];
@@ -127,29 +158,19 @@ impl After {
 
     /// Whether a client may use recursion.
     pub(super) fn recurses(&self, client: Asker) -> bool {
-        if self.0.resolver.is_none() {
+        if self.0.resolver.is_none() || !self.accepts(client) {
             return false;
         }
         assert!(!self.0.access.is_empty(), "without a block, nomen has clients of its own choice");
-        let transport = if client.tcp { "tcp" } else { "udp" };
-        let fits = |block: &&Keys| {
-            let protos = block.members("proto");
-            let of = |word: &String| match word.as_str() {
-                "any" => true,
-                "loopback" => client.is_in("127.0.0.0/8") || client.is_in("::1"),
-                "attached" => ATTACHED.iter().any(|network| client.is_in(network)),
-                network => client.is_in(network),
-            };
-            (protos.is_empty() || protos.iter().any(|proto| proto == transport))
-                && block.members("from").iter().any(of)
-        };
-        let first = self.0.access.iter().find(fits);
+        let first = self.0.access.iter().find(|block| is_among(block, client));
         first.is_some_and(|block| block.get("action") == Some(&Setting::Text("allow".into())))
     }
 
-    /// Whether a name is at or below a zone.
-    pub(super) fn is_in_a_zone(&self, name: &str) -> bool {
-        self.0.zones.iter().any(|zone| is_below(name, &zone.name))
+    /// Whether a name is at or below a zone of a client's view.
+    pub(super) fn is_in_a_zone(&self, name: &str, client: Option<Asker>) -> bool {
+        let view = client.and_then(|client| self.view_of(client));
+        let mut zones = self.0.zones.iter().filter(|zone| zone.view().is_none() || zone.view() == view);
+        zones.any(|zone| is_below(name, &zone.name))
     }
 
     /// Whether a list blocks a name.
@@ -162,10 +183,13 @@ impl After {
         has("||") && !has("@@||")
     }
 
-    /// The servers queried for a name.
-    pub(super) fn asks(&self, name: &str) -> Asked {
+    /// The servers queried for a name, for a client or for any.
+    pub(super) fn asks(&self, name: &str, client: Option<Asker>) -> Asked {
         let Some(resolver) = &self.0.resolver else { return Asked::NoServer };
-        if self.is_in_a_zone(name) || self.is_blocked(name) {
+        if client.is_some_and(|client| !self.recurses(client))
+            || self.is_in_a_zone(name, client)
+            || self.is_blocked(name)
+        {
             return Asked::NoServer;
         }
         let refused =
@@ -196,10 +220,28 @@ fn has_form(name: &str, form: &str) -> bool {
     long_enough && labels.iter().zip(&forms).all(|(label, form)| *form == "*" || label == form)
 }
 
+/// Whether a client is among those of a block with `from`. Queries arrive at the first address of the host.
+fn is_among(block: &Keys, client: Asker) -> bool {
+    let (protos, transport) = (block.members("proto"), if client.tcp { "tcp" } else { "udp" });
+    let of = |word: &String| match word.as_str() {
+        "any" => true,
+        "loopback" => client.is_in("127.0.0.0/8") || client.is_in("::1"),
+        "attached" => ATTACHED.iter().any(|network| client.is_in(network)),
+        word => match word.strip_prefix("key:") {
+            Some(key) => client.key == Some(key),
+            None => client.is_in(word),
+        },
+    };
+    (protos.is_empty() || protos.iter().any(|proto| proto == transport))
+        && block.members("from").iter().any(of)
+}
+
+/// Whether a client meets all conditions of a member of a list.
 fn fits(text: &str, client: Asker) -> bool {
-    text.split(' ').all(|word| match word.strip_prefix("key:") {
-        Some(key) => client.key == Some(key),
-        None => word == "any" || client.is_in(word),
+    text.split(' ').all(|word| match (word.strip_prefix("key:"), word.strip_prefix("on:")) {
+        (Some(key), _) => client.key == Some(key),
+        (_, Some(address)) => address == OWN[2],
+        _ => word == "any" || client.is_in(word),
     })
 }
 
@@ -208,34 +250,54 @@ fn narrower(found: &Converted) -> usize {
 }
 
 #[test]
-fn a_zone_of_bind_for_some_clients_was_served_to_all() {
+fn a_zone_of_bind_is_for_the_clients_that_could_query_it() {
     let zone = |own: &str| format!("zone a.example {{ type primary; file \"/a\"; {own} }};\n");
-    for (options, own) in [
-        ("", "allow-query { none; };"),
-        ("", "allow-query { 10.0.0.0/8; };"),
-        ("", "allow-query { !192.0.2.1; any; };"),
-        ("", "allow-query-on { 127.0.0.1; };"),
-        ("allow-query { key k; };", ""),
-        ("blackhole { 192.0.2.0/24; };", ""),
+    for (options, own, list) in [
+        ("", "allow-query { none; };", "[\"!any\"]"),
+        ("", "allow-query { 10.0.0.0/8; };", "[\"10.0.0.0/8\"]"),
+        ("", "allow-query { !192.0.2.1; any; };", "[\"!192.0.2.1\", \"any\"]"),
+        ("", "allow-query { !{ !10/8; any; }; key xfer; };", "[\"10.0.0.0/8 key:xfer\"]"),
+        ("", "allow-query-on { 127.0.0.1; };", "[\"any on:127.0.0.1\"]"),
+        ("", "allow-query-on { !192.0.2.1; any; };", "[\"!any on:192.0.2.1\", \"any\"]"),
+        ("", "allow-query { 10/8; }; allow-query-on { ::1; };", "[\"10.0.0.0/8 on:::1\"]"),
+        ("allow-query { key xfer; };", "", "[\"key:xfer\"]"),
+        // That of the zone counts alone.
+        ("allow-query { none; };", "allow-query { 10.1.1.1; };", "[\"10.1.1.1\"]"),
     ] {
         for recursion in ["no", "yes"] {
-            let text = format!("options {{ recursion {recursion}; {options} }};\n{}", zone(own));
+            let text = format!("{KEY} options {{ recursion {recursion}; {options} }};\n{}", zone(own));
             let found = bind(&text);
-            assert!(!found.toml.contains("[[zone]]"), "{text}{}", found.toml);
-            assert!(narrower(&found) > 0, "{text}");
-            // Its names are not queried elsewhere.
+            has(&found, &[&format!("allow-query = {list}\n")]);
+            let of_recursion = found.accounts.iter().filter(|one| one.words.contains("recursion"));
             assert_eq!(
-                found.toml.contains("refused-domains = [\"a.example\"]"),
-                recursion == "yes",
-                "{text}"
+                narrower(&found),
+                of_recursion.filter(|one| one.outcome == Coverage::Narrower).count()
             );
+            assert!(!found.toml.contains("refused-domains"), "{text}");
         }
     }
-    for all in ["allow-query { any; };", "allow-query { 0.0.0.0/0; ::/0; };", ""] {
+    for all in
+        ["allow-query { any; };", "allow-query { 0.0.0.0/0; ::/0; };", "allow-query-on { localhost; };", ""]
+    {
         let found = bind(&format!("options {{ recursion no; }};\n{}", zone(all)));
-        has(&found, &["name = \"a.example\""]);
+        assert!(!found.toml.contains("allow-query"), "{}", found.toml);
         assert_eq!(narrower(&found), 0);
     }
+}
+
+#[test]
+fn what_bind_never_answers_is_dropped() {
+    let of = |list: &str| bind(&format!("options {{ recursion no; blackhole {{ {list} }}; }};"));
+    let drop = |from: &str| format!("[[server.access]]\naction = \"drop\"\nfrom = [{from}]\n");
+    has(&of("192.0.2.0/24; localnets;"), &[&drop("\"192.0.2.0/24\", \"attached\"")]);
+    let found = of("!192.0.2.1; 192.0.2.0/24; !10/8;");
+    has(&found, &["action = \"allow\"\nfrom = [\"192.0.2.1\"]", &drop("\"192.0.2.0/24\"")]);
+    assert!(!found.toml.contains("10.0.0.0"), "{}", found.toml);
+    has(&of("{ !192.0.2.1; 192.0.2.0/31; };"), &[&drop("\"192.0.2.0\"")]);
+    let unknown = of("geoip country DE; 192.0.2.1;");
+    has(&unknown, &[&drop("\"0.0.0.0/0\", \"::/0\"")]);
+    assert_eq!(narrower(&unknown), 1);
+    assert!(!of("none;").toml.contains("[[server.access]]"));
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use super::*;
 
 /// The printed configuration from a header on, up to an empty line and `end`.
-fn part<'c>(converted: &'c Converted, from: &str, end: &str) -> &'c str {
+pub(super) fn part<'c>(converted: &'c Converted, from: &str, end: &str) -> &'c str {
     let start = converted.toml.find(from).unwrap_or_else(|| panic!("{from} is not in\n{}", converted.toml));
     let text = &converted.toml[start..];
     text.find(end).map_or(text, |end| &text[..end])
 }
 
 /// All outcomes that are no translation and need no look, as `outcome statement: words`.
-fn reported(converted: &Converted) -> Vec<String> {
+pub(super) fn reported(converted: &Converted) -> Vec<String> {
     let found = converted.accounts.iter();
     let found = found.filter(|account| !matches!(account.outcome, Coverage::Translated | Coverage::Unneeded));
     found.map(|account| format!("{:?} {}: {}", account.outcome, account.statement, account.words)).collect()
@@ -60,7 +60,7 @@ answers = true
     assert_eq!(part(&found, "[policy]", "[[zone]]"), expected);
     assert!(found.toml.contains("name = \"rpz.example\"\nfile = \"/z/rpz\"\n"), "{}", found.toml);
     assert_eq!(outcomes(&found, "zone rpz.example policy"), [Coverage::Translated]);
-    assert_eq!(outcomes(&found, "allow-query"), [Coverage::Unneeded], "no client may query the policy zone");
+    assert_eq!(outcomes(&found, "allow-query"), [Coverage::Translated]);
     assert_eq!(outcomes(&found, "log no"), [Coverage::Differs]);
     assert!(!found.is_less(), "{:#?}", reported(&found));
 }
@@ -72,8 +72,8 @@ fn a_policy_of_bind_has_the_defaults_of_bind() {
     let expected = "[policy]\nqname-wait-recurse = true\n\n[[policy.zone]]\nname = \"log.example.\"\n\
                     max-ttl = \"5s\"\nextended-error = \"none\"\nanswers = true\n\n";
     assert_eq!(part(&found, "[policy]", "[[zone]]"), expected);
-    // A zone that is no policy zone is still left out if not every client may query it.
-    assert!(!found.toml.contains("name = \"rpz.example\""), "{}", found.toml);
+    // A zone that is no policy zone is for the same clients.
+    has(&found, &["name = \"rpz.example\"\nfile = \"/z/rpz\"\nallow-query = [\"!any\"]"]);
     let off =
         bind(&format!("options {{ recursion no; response-policy {{ zone log.example; }}; }};{BIND_ZONES}"));
     assert!(!off.toml.contains("[policy"), "{}", off.toml);
@@ -81,7 +81,7 @@ fn a_policy_of_bind_has_the_defaults_of_bind() {
 }
 
 #[test]
-fn queries_of_a_policy_zone_that_are_limited_get_no_answers() {
+fn queries_of_a_policy_zone_are_for_the_clients_that_could_query_it() {
     let limited = |options: &str, zone: &str, policy: &str| {
         bind(&format!(
             "options {{ recursion yes; allow-recursion {{ any; }}; {options} response-policy {{ {policy} }}; }};\n\
@@ -90,25 +90,29 @@ fn queries_of_a_policy_zone_that_are_limited_get_no_answers() {
     };
     let policy = "zone rpz.example;";
     let some = limited("", "allow-query { 10/8; };", policy);
-    assert_eq!(outcomes(&some, "allow-query"), [Coverage::Narrower]);
     let global = limited("allow-query { 10/8; };", "", policy);
-    assert!(outcomes(&global, "zone rpz.example").contains(&Coverage::Narrower));
-    let transfer = limited("", "allow-query { none; }; allow-transfer { 10.0.0.1; };", policy);
-    assert!(outcomes(&transfer, "zone rpz.example").contains(&Coverage::Narrower));
-    for found in [some, global, transfer] {
-        has(&found, &["[[policy.zone]]", "[[zone]]\nname = \"rpz.example\""]);
-        assert!(!found.toml.contains("answers = true"), "{}", found.toml);
+    for found in [some, global] {
+        has(
+            &found,
+            &[
+                "answers = true",
+                "[[zone]]\nname = \"rpz.example\"\nfile = \"/z/rpz\"\nallow-query = [\"10.0.0.0/8\"]",
+            ],
+        );
+        assert!(!found.is_less(), "{:#?}", reported(&found));
     }
-    // Where it is no policy zone in the end, clients would get answers from it.
+    let none = limited("", "allow-query { none; };", policy);
+    assert!(!none.toml.contains("answers"), "{}", none.toml);
+    // A zone from which no client gets answers is sent to no secondary.
+    let transfer = limited("", "allow-query { none; }; allow-transfer { 10.0.0.1; };", policy);
+    has(&transfer, &["answers = true", "allow-query = [\"!any\"]", "allow-transfer = [\"10.0.0.1\"]"]);
+    // Where it is no policy zone in the end, clients get no answers from it either.
     let frob = limited("", "allow-query { none; };", "zone rpz.example policy frob;");
     let closed =
         limited("forwarders { 192.0.2.1 port 853 tls t; }; forward only;", "allow-query { none; };", policy);
     for found in [frob, closed] {
-        assert!(
-            !found.toml.contains("[[zone]]") && !found.toml.contains("[[policy.zone]]"),
-            "{}",
-            found.toml
-        );
+        assert!(!found.toml.contains("[[policy.zone]]"), "{}", found.toml);
+        has(&found, &["allow-query = [\"!any\"]"]);
     }
 }
 
@@ -168,13 +172,13 @@ max-ttl = "7d"
     let all = "0.0.0.0/0 allow\n  access-control: ::/0";
     let yes = "  for-downstream: yes\n";
     has(&open(all, yes), &["name = \"r.\"\nmax-ttl = \"7d\"\nanswers = true\n"]);
-    for (access, more, outcome) in
-        [(all, "  for-downstream: no\n", Coverage::Unneeded), ("10.0.0.0/8", yes, Coverage::Narrower)]
-    {
-        let found = open(access, more);
-        assert!(!found.toml.contains("answers"), "{}", found.toml);
-        assert_eq!(outcomes(&found, "for-downstream"), [outcome]);
-    }
+    // Other clients are refused by the server.
+    let limited = open("10.0.0.0/8", yes);
+    has(&limited, &["answers = true", "[[server.access]]\naction = \"refuse\"\nfrom = [\"any\"]"]);
+    assert!(!limited.is_less(), "{:#?}", reported(&limited));
+    let silent = open(all, "  for-downstream: no\n");
+    assert!(!silent.toml.contains("answers"), "{}", silent.toml);
+    assert_eq!(outcomes(&silent, "for-downstream"), [Coverage::Unneeded]);
     assert!(!reported(&found).iter().any(|one| one.contains("rpz.example")), "{:#?}", reported(&found));
     assert_eq!(outcomes(&found, "rpz-log"), [Coverage::Differs, Coverage::Unneeded]);
     assert_eq!(outcomes(&found, "rpz-signal-nxdomain-ra"), [Coverage::Missing]);
@@ -341,7 +345,8 @@ fn a_recursor_in_yaml_is_read_as_in_the_old_format() {
             "queries = true",
             "domain = \"corp.example\"",
             "192.0.2.2@54",
-            "refused-domains = [\"own.example\"]",
+            "[[zone]]\nname = \"own.example\"\nfile = \"/own.zone\"\n",
+            "[[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\n",
             "[[policy.zone]]\nname = \"rpz.example.\"\naction = \"garden.example.net.\"\nmax-ttl = \"1m\"\n",
             "[[policy.zone]]\nname = \"feed.example.\"\nmax-ttl = \"7d\"\n",
             "192.0.2.7 key:k",

@@ -206,6 +206,49 @@ fn bind_zone(name: &'static str) -> impl Strategy<Value = BindZone> {
     )
 }
 
+/// A view: its clients, the addresses that it listens on, whether clients recurse, and its zones by number.
+#[derive(Debug, Clone)]
+struct BindView {
+    clients: Option<Acl>,
+    destinations: Option<Acl>,
+    recursion: Option<bool>,
+    recurse: Option<Acl>,
+    zones: Vec<usize>,
+}
+
+fn bind_view() -> impl Strategy<Value = BindView> {
+    let zones = prop::collection::btree_set(0usize..3, 0..3);
+    let parts = (of(acl()), prop::option::weighted(0.1, acl()), of(any::<bool>()), of(acl()), zones);
+    parts.prop_map(|(clients, destinations, recursion, recurse, zones)| BindView {
+        clients,
+        destinations,
+        recursion,
+        recurse,
+        zones: zones.into_iter().collect(),
+    })
+}
+
+impl BindView {
+    fn text(&self, name: &str, zones: &[String]) -> String {
+        let recursion = match self.recursion {
+            Some(on) => format!("recursion {};\n", if on { "yes" } else { "no" }),
+            None => String::new(),
+        };
+        let zones: String = self.zones.iter().map(|at| zones[*at].clone()).collect();
+        format!(
+            "view {name} {{ {}{}{}{recursion}{zones} }};\n",
+            said("match-clients", &self.clients),
+            said("match-destinations", &self.destinations),
+            said("allow-recursion", &self.recurse)
+        )
+    }
+
+    fn has(&self, client: Asker, geoip: bool) -> bool {
+        let own = Asker { address: OWN[2], ..client };
+        passes(&self.clients, true, client, geoip) && passes(&self.destinations, true, own, geoip)
+    }
+}
+
 impl BindZone {
     fn text(&self, first: bool) -> String {
         let mut text = format!("zone {} {{ type {};\n", self.name, self.kind);
@@ -253,10 +296,14 @@ fn said(key: &str, acl: &Option<Acl>) -> String {
 
 /// Checks that all names queried after the conversion were queried in the same way before. Returns whether
 /// some are no longer queried, or at fewer servers.
-fn asks_no_more(before: &dyn Fn(&str) -> Asked, after: &After) -> Result<bool, TestCaseError> {
+fn asks_no_more(
+    before: &dyn Fn(&str) -> Asked,
+    after: &After,
+    client: Option<Asker>,
+) -> Result<bool, TestCaseError> {
     let mut less = false;
     for name in NAMES {
-        let (now, then) = (after.asks(name), before(name));
+        let (now, then) = (after.asks(name, client), before(name));
         let fewer = match (&now, &then) {
             (Asked::NoServer, _) => true,
             (Asked::Servers(now), Asked::ServersThenRoots(then)) => now == then,
@@ -264,7 +311,7 @@ fn asks_no_more(before: &dyn Fn(&str) -> Asked, after: &After) -> Result<bool, T
         };
         prop_assert!(fewer, "{name}: {then:?} before, {now:?} now");
         // A rule for a name in a zone only counts below a delegation, in both programs.
-        less |= now != then && !after.is_in_a_zone(name);
+        less |= now != then && !after.is_in_a_zone(name, client);
     }
     Ok(less)
 }
@@ -294,52 +341,60 @@ proptest! {
 
     #[test]
     fn bind_lets_no_client_do_more(
-        lists in prop::array::uniform6(of(acl())),
+        lists in prop::array::uniform7(of(acl())),
         recursion in any::<bool>(),
         local in of(acl()),
         forwarders in upstream(),
         first in any::<bool>(),
         zones in (bind_zone("a.example"), bind_zone("b.a.example"), bind_zone("c.example")),
-        // The clients of the first of two views, if there are views: it has the first two zones.
-        view in prop::option::weighted(0.3, prop_oneof![Just(vec![(false, Element::Any)]), acl()]),
+        views in prop::option::weighted(0.5, prop::collection::vec(bind_view(), 1..4)),
         geoip in any::<bool>(),
     ) {
-        let [query, recurse, cache, transfer, black, notify] = lists;
+        let [query, recurse, cache, transfer, black, notify, on] = lists;
         let zones = [zones.0, zones.1, zones.2];
         let mut text = "key k1 { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\nkey k2 { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\n".to_owned();
         text += &format!("options {{ recursion {};\n", if recursion { "yes" } else { "no" });
-        for (key, acl) in [("allow-query", &query), ("allow-recursion", &recurse), ("allow-query-cache", &cache),
+        for (key, acl) in [("allow-query", &query), ("allow-recursion", &recurse), ("allow-query-cache", &cache), ("allow-query-on", &on),
             ("allow-transfer", &transfer), ("blackhole", &black), ("allow-notify", &notify), ("allow-recursion-on", &local)] {
             text += &said(key, acl);
         }
         text += &format!("{} }};\n", forwarders_text(forwarders, first));
         let texts = zones.each_ref().map(|zone| zone.text(first));
-        text += &match &view {
+        text += &match &views {
             None => texts.concat(),
-            Some(clients) => format!(
-                "view one {{ match-clients {};\n{}{}}};\nview two {{ match-clients {{ any; }};\n{}}};\n",
-                acl_text(clients), texts[0], texts[1], texts[2]
-            ),
+            Some(views) => (0..).zip(views).map(|(n, view)| view.text(&format!("v{n}"), &texts)).collect(),
         };
-        let of_client = |client: Asker| match &view {
-            None => &zones[..],
-            Some(clients) if matched(clients, client, geoip) == Some(true) => &zones[..2],
-            Some(_) => &zones[2..],
+        let view_of = |client: Asker| views.iter().flatten().position(|view| view.has(client, geoip));
+        // Without views, there is one for all.
+        let all = BindView { clients: None, destinations: None, recursion: None, recurse: None, zones: vec![0, 1, 2] };
+        let of_client = |client: Asker| match &views {
+            None => Some(&all),
+            Some(views) => view_of(client).map(|at| &views[at]),
         };
         let after = After::of(PeerProgram::Bind, &[("/n", &text)]);
         let mut less = None;
         for client in askers() {
-            let black = passes(&black, false, client, geoip);
-            let own_zones = of_client(client);
+            // BIND ignores keys in `blackhole`.
+            let black = passes(&black, false, Asker { key: None, ..client }, geoip);
+            let view = of_client(client);
+            let own_zones: Vec<&BindZone> = view.into_iter().flat_map(|view| &view.zones).map(|at| &zones[*at]).collect();
             // Non-loopback addresses of the host are not in nomen's counterpart of BIND's `localhost`, which
-            // is reported as different.
+            // is reported as different. They may be in another view, too.
             let is_counted = client.address != OWN[2] || !text.contains("localhost");
+            if !is_counted && views.is_some() {
+                continue;
+            }
             for zone in zones.iter().filter(|zone| zone.kind != "forward") {
                 let is_there = !black && own_zones.iter().any(|own| own.name == zone.name);
+                if let (Some(found), Some(at)) = (after.zone(zone.name, client), view_of(client)) {
+                    prop_assert!(found.view().is_none_or(|view| view == format!("v{at}")), "{client:?} {found:?}\n{text}");
+                }
                 let or = |own: &Option<Acl>, all: &Option<Acl>| own.clone().or(all.clone());
-                let may_query = is_there && passes(&or(&zone.query, &query), true, client, geoip);
-                prop_assert!(may_query || !after.serves(zone.name), "{client:?} queries {}\n{text}", zone.name);
-                note(&mut less, may_query, after.serves(zone.name), || format!("{client:?} queries {}", zone.name));
+                let own = Asker { address: OWN[2], ..client };
+                let may_query = is_there && passes(&or(&zone.query, &query), true, client, geoip) && passes(&on, true, own, geoip);
+                let queries = after.serves(zone.name, client);
+                prop_assert!(may_query || !queries, "{client:?} queries {}\n{text}", zone.name);
+                note(&mut less, is_counted && may_query, queries, || format!("{client:?} queries {}", zone.name));
                 let list = or(&zone.transfer, &transfer);
                 let may = is_there && passes(&list, true, client, geoip);
                 let does = after.lists(zone.name, "allow-transfer", client);
@@ -363,20 +418,26 @@ proptest! {
                     note(&mut less, may, does, || format!("{client:?} changes {name} {rtype}"));
                 }
             }
-            let usual = client.is_in(ATTACHED[0]) || client.is_in(ATTACHED[1]) || client.address == "::1";
-            let of_recursion = recurse.clone().or(cache.clone()).or(query.clone());
-            let of_cache = cache.clone().or(recurse.clone()).or(query.clone());
-            // The server's own address that is queried is its first one.
-            let own = Asker { address: OWN[2], key: None, tcp: client.tcp };
-            let may = recursion && !black && passes(&of_recursion, usual, client, geoip)
-                && passes(&of_cache, usual, client, geoip) && passes(&local, true, own, geoip);
+            let may_recurse = |client: Asker| of_client(client).is_some_and(|view| {
+                let usual = client.is_in(ATTACHED[0]) || client.is_in(ATTACHED[1]) || client.address == "::1";
+                let recurse = view.recurse.clone().or(recurse.clone());
+                let of_recursion = recurse.clone().or(cache.clone()).or(query.clone());
+                let of_cache = cache.clone().or(recurse).or(query.clone());
+                // The server's own address that is queried is its first one.
+                let own = Asker { address: OWN[2], key: None, tcp: client.tcp };
+                view.recursion.unwrap_or(recursion) && !black && passes(&of_recursion, usual, client, geoip)
+                    && passes(&of_cache, usual, client, geoip) && passes(&local, true, own, geoip)
+            });
+            // With views, nomen does not look at keys for recursion: a client may leave its key away.
+            let may = may_recurse(client) || views.is_some() && may_recurse(Asker { key: None, ..client });
             prop_assert!(may || !after.recurses(client), "{client:?} recurses\n{text}");
             // A key alone does not permit recursion in nomen; this is reported if a list has one.
-            note(&mut less, is_counted && may, after.recurses(client), || format!("{client:?} recurses"));
+            let is_unsigned = client.key.is_none() || views.is_none();
+            note(&mut less, is_counted && is_unsigned && may_recurse(client), after.recurses(client), || format!("{client:?} recurses"));
             let before = |name: &str| {
                 let zone = own_zones.iter().filter(|zone| is_below(name, zone.name)).max_by_key(|zone| zone.name.len());
                 let forwarders = match zone {
-                    _ if !recursion => return Asked::NoServer,
+                    _ if !may => return Asked::NoServer,
                     Some(zone) if zone.kind != "forward" => return Asked::NoServer,
                     // Without servers, nothing is forwarded.
                     Some(zone) => zone.forwarders,
@@ -389,7 +450,12 @@ proptest! {
                     Upstream::Encrypted(_) => Asked::NoServer,
                 }
             };
-            if asks_no_more(&before, &after)? {
+            // With views, a client may recurse with its key if it may without. Names that a view has for its
+            // key alone are then asked for where that view has no zones in nomen.
+            if !is_unsigned {
+                continue;
+            }
+            if asks_no_more(&before, &after, Some(client))? && is_counted {
                 less.get_or_insert_with(|| format!("names that {client:?} asks for"));
             }
         }
@@ -426,7 +492,7 @@ proptest! {
 
     #[test]
     fn unbound_lets_no_client_do_more(
-        access in prop::collection::vec((select(NETWORKS), select(&["allow", "deny", "refuse", "allow_snoop", "allow_cookie", "refuse_non_local", "frob"][..])), 0..5),
+        access in prop::collection::vec((select(NETWORKS), select(&["allow", "deny", "refuse", "allow_snoop", "allow_cookie", "refuse_non_local", "deny_non_local", "frob"][..])), 0..5),
         view in of(select(NETWORKS)),
         rules in prop::collection::vec((select(&[".", "a.example", "b.a.example", "c.example"][..]), upstream(), any::<bool>()), 0..3),
         zones in prop::collection::btree_set(select(&["b.a.example", "c.example"][..]), 0..2),
@@ -470,15 +536,18 @@ proptest! {
                 }
             }
             let viewed = view.is_some_and(|network| client.is_in(network));
-            let may = !viewed && match best.map(|(_, action)| action) {
+            let action = best.map(|(_, action)| action);
+            let may = !viewed && match action {
                 Some("allow" | "allow_snoop") => true,
                 Some("allow_cookie") => client.tcp,
                 _ => false,
             };
+            // These clients get zones and local data alone.
+            let queries = may || !viewed && matches!(action, Some("refuse_non_local" | "deny_non_local"));
             prop_assert!(may || !after.recurses(client), "{client:?} recurses\n{text}");
-            prop_assert!(may || zones.iter().all(|zone| !after.serves(zone)), "{client:?} queries\n{text}");
+            prop_assert!(queries || zones.iter().all(|zone| !after.serves(zone, client)), "{client:?} queries\n{text}");
             note(&mut less, may, after.recurses(client), || format!("{client:?} recurses"));
-            note(&mut less, may, zones.iter().all(|zone| after.serves(zone)), || format!("{client:?} queries"));
+            note(&mut less, queries, zones.iter().all(|zone| after.serves(zone, client)), || format!("{client:?} queries"));
         }
         let before = |name: &str| {
             // Of two local zones of one name, the first counts.
@@ -499,7 +568,7 @@ proptest! {
                 Some(Upstream::Plain(server)) => Asked::Servers(vec![server.into()]),
             }
         };
-        if asks_no_more(&before, &after)? {
+        if asks_no_more(&before, &after, None)? {
             less.get_or_insert_with(|| "names that are asked for".to_owned());
         }
         reports(less, &after, &text)?;
@@ -530,12 +599,12 @@ proptest! {
                 !all().any(|(_, key)| *key == "BLOCKED")
                     && all().any(|(_, key)| *key == "NOKEY" || client.key == Some(key))
             };
-            prop_assert!(lists[0].is_empty() || may(&lists[0]) || !after.serves("a.example"), "{client:?} queries\n{text}");
+            prop_assert!(lists[0].is_empty() || may(&lists[0]) || !after.serves("a.example", client), "{client:?} queries\n{text}");
             let transfers = !encrypted && may(&lists[1]);
             prop_assert!(transfers || !after.lists("a.example", "allow-transfer", client), "{client:?} transfers\n{text}");
             prop_assert!(may(&lists[2]) || !after.lists("a.example", "allow-notify", client), "{client:?} notifies\n{text}");
             let queries = lists[0].is_empty() || may(&lists[0]);
-            note(&mut less, queries, after.serves("a.example"), || format!("{client:?} queries"));
+            note(&mut less, queries, after.serves("a.example", client), || format!("{client:?} queries"));
             for (key, before) in [("allow-transfer", transfers), ("allow-notify", may(&lists[2]))] {
                 note(&mut less, before, after.lists("a.example", key, client), || format!("{client:?} {key}"));
             }
@@ -562,6 +631,9 @@ proptest! {
         let mut text = format!("server:\n    automatic-acl: {}\n", if automatic { "on" } else { "off" });
         text += "key:\n  - id: k1\n    algorithm: hmac-sha256\n    secret: c2VjcmV0\n";
         text += &format!("remote:\n  - id: down\n    address: 10.66.0.1\n    automatic-acl: {}\n", if own { "on" } else { "off" });
+        if guarded {
+            text += "mod-queryacl:\n  - id: x\n    address: 10.66.0.0/16\n";
+        }
         text += "acl:\n";
         for (n, (addresses, key, actions, deny, owner)) in items.iter().enumerate() {
             text += &format!("  - id: i{n}\n");
@@ -620,8 +692,10 @@ proptest! {
                 (at && signed && acts && owned).then_some(!deny)
             });
             let by_itself = automatic && own && client.address == "10.66.0.1";
-            let may_query = !guarded && decides("query", "").unwrap_or(true);
-            prop_assert!(may_query || !after.serves("a.example"), "{client:?} queries\n{text}");
+            let may_query = decides("query", "").unwrap_or(true) && (!guarded || client.is_in("10.66.0.0/16"));
+            let queries = after.serves("a.example", client);
+            let signed_for_unsigned = client.key.is_some() && after.serves("a.example", Asker { key: None, ..client });
+            prop_assert!(may_query || !queries || signed_for_unsigned, "{client:?} queries\n{text}");
             let transfers = decides("transfer", "").unwrap_or(by_itself);
             // Knot does not accept a signed request where an unsigned one is permitted; nomen does, for the
             // same client.
@@ -630,9 +704,9 @@ proptest! {
             if client.key.is_none() {
                 prop_assert!(transfers || !listed, "{client:?} transfers\n{text}");
             }
-            note(&mut less, may_query, after.serves("a.example"), || format!("{client:?} queries"));
+            note(&mut less, may_query, after.serves("a.example", client), || format!("{client:?} queries"));
             let is_listed = after.lists("a.example", "allow-transfer", client);
-            note(&mut less, transfers && after.serves("a.example"), is_listed, || format!("{client:?} transfers"));
+            note(&mut less, transfers && queries, is_listed, || format!("{client:?} transfers"));
             for name in ["a.example", "www.a.example", "x.www.a.example", "z.a.example", "x.z.a.example", "q.x.www.a.example"] {
                 let may = decides("update", name).unwrap_or(false);
                 let does = after.updates("a.example", client, name, "A");
@@ -683,9 +757,9 @@ proptest! {
             }
             note(&mut less_recursion, passes(client), recursor.recurses(client), || format!("{client:?} recurses"));
             let queries = served && passes(client);
-            note(&mut less_recursion, queries, recursor.serves("b.a.example"), || format!("{client:?} queries"));
+            note(&mut less_recursion, queries, recursor.serves("b.a.example", client), || format!("{client:?} queries"));
             prop_assert!(passes(client) || !recursor.recurses(client), "{client:?} recurses\n{text}");
-            prop_assert!(passes(client) || !recursor.serves("b.a.example"), "{client:?} queries\n{text}");
+            prop_assert!(passes(client) || !recursor.serves("b.a.example", client), "{client:?} queries\n{text}");
         }
         let before = |name: &str| {
             if served && is_below(name, "b.a.example") {
@@ -698,7 +772,7 @@ proptest! {
                 Some(_) => Asked::NoServer,
             }
         };
-        if asks_no_more(&before, &recursor)? {
+        if asks_no_more(&before, &recursor, None)? {
             less_recursion.get_or_insert_with(|| "names that are asked for".to_owned());
         }
         reports(less, &authoritative, &list)?;

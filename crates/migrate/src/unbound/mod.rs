@@ -1,5 +1,6 @@
 //! unbound.conf, of Unbound 1.17 to 1.22.
 
+mod access;
 mod local;
 mod rules;
 mod tags;
@@ -14,7 +15,7 @@ use crate::dnstap;
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting};
-use crate::network::{Network, of_longest_match};
+use crate::network::Network;
 use crate::nsd_unbound::{self, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find, last};
@@ -82,6 +83,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     if find(sections, "server").is_none_or(|_| last(&all, "username").is_none()) {
         work.nomen.server.text("user", "unbound");
     }
+    access::finish(work);
     work.ledger.sweep(sections, &explain);
     #[cfg(test)]
     assert_eq!(work.ledger.unaccounted(sections), 0);
@@ -100,7 +102,7 @@ fn is_on(all: &[&Statement], key: &str) -> bool {
 fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     listen(work, all);
     transports(work, all);
-    access(work, all);
+    access::access(work, all);
     cache(work, all);
     threads(work, all);
     validation(work, all);
@@ -348,15 +350,6 @@ fn over_tcp(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-/// The access of a client's queries in Unbound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Passage {
-    Refused,
-    /// Over TCP only: over UDP, a client needs a cookie, which rules of access do not check.
-    OverTcp,
-    Allowed,
-}
-
 /// Names queried only over TLS are not queried in the clear.
 fn over_tls(work: &mut Work, all: &[&Statement]) {
     for found in ["tls-upstream", "ssl-upstream"].into_iter().filter_map(|key| last(all, key)) {
@@ -371,109 +364,6 @@ fn over_tls(work: &mut Work, all: &[&Statement]) {
         work.nomen.stubs.clear();
         work.refuse_domain(".");
     }
-}
-
-/// Converts `access-control`. In Unbound the longest match decides, in nomen the first, so rules are sorted.
-fn access(work: &mut Work, all: &[&Statement]) {
-    let mut rules: Vec<(u8, Passage, Network)> = Vec::new();
-    for statement in all.iter().filter(|s| s.key() == "access-control") {
-        let action = statement.argument(1).map_or("", |action| &action.text);
-        let passage = match action {
-            "allow" | "allow_snoop" | "allow_setrd" => Passage::Allowed,
-            "allow_cookie" => Passage::OverTcp,
-            _ => Passage::Refused,
-        };
-        let Some(network) = Network::parse(statement.value()) else {
-            match passage {
-                Passage::Refused => work.refuse_recursion(statement, "its network is not understood here"),
-                _ => work.not_understood(statement),
-            }
-            continue;
-        };
-        let mapped = network.is_mapped();
-        rules.retain(|(_, _, other)| *other != network);
-        if !mapped {
-            rules.push((network.length(), passage, network));
-        }
-        match action {
-            "allow" | "allow_snoop" | "allow_setrd" | "allow_cookie" if mapped => {
-                let how = "nomen takes IPv4 addresses mapped into IPv6 for the IPv4 addresses themselves, so \
-                           these clients are not named";
-                work.ledger.narrower(statement, how);
-            }
-            "allow" | "refuse_non_local" => work.ledger.translated(statement, "[[resolver.access]]"),
-            "allow_snoop" | "allow_setrd" => {
-                work.ledger.differs(statement, "these clients may recurse, as with `allow`");
-            }
-            "allow_cookie" => work.ledger.narrower(
-                statement,
-                "rules of access do not check cookies: these may recurse over TCP alone",
-            ),
-            "deny" | "deny_non_local" => {
-                work.ledger.differs(statement, "nomen answers REFUSED, it does not stay silent")
-            }
-            "refuse" => work.ledger.translated(statement, "[[resolver.access]]"),
-            _ => work.ledger.narrower(statement, "this action is not known here: these clients are refused"),
-        }
-    }
-    let viewed = views(work, all, &mut rules);
-    for text in ["127.0.0.0/8", "::1"] {
-        let unnamed = |network: &Network| {
-            !viewed.iter().any(|view| view.covers(*network))
-                && !rules.iter().any(|(_, _, other)| other == network)
-        };
-        let network = Network::parse(text).filter(unnamed);
-        rules.extend(network.map(|network| (network.length(), Passage::Allowed, network)));
-    }
-    rules.sort_by_key(|(length, passage, network)| (std::cmp::Reverse(*length), *passage, *network));
-    let set: Vec<(bool, Option<Network>)> =
-        rules.iter().map(|(_, passage, network)| (*passage != Passage::Allowed, Some(*network))).collect();
-    let passing = of_longest_match(&set);
-    work.answers_all = Network::complement(&passing).is_some_and(|left| left.is_empty());
-    for (_, passage, network) in rules {
-        match passage {
-            Passage::Refused => work.nomen.grant("refuse", network.to_string()),
-            Passage::Allowed => work.nomen.grant("allow", network.to_string()),
-            Passage::OverTcp => {
-                work.nomen.grant_over("allow", network.to_string(), Some("tcp"));
-                work.nomen.grant("refuse", network.to_string());
-            }
-        }
-    }
-    if work.nomen.access.is_empty() {
-        work.nomen.grant("refuse", "any");
-    }
-}
-
-/// Refuses clients with a view of their own. Returns the networks for which not only `access-control`
-/// decides.
-fn views(work: &mut Work, all: &[&Statement], rules: &mut Vec<(u8, Passage, Network)>) -> Vec<Network> {
-    const VIEW: &str = "views are not migrated: these clients are refused";
-    let mut viewed = Vec::new();
-    for statement in all {
-        match statement.key() {
-            "access-control-view" => match Network::parse(statement.value()) {
-                Some(network) => {
-                    // Longer networks of `access-control` do not override the view.
-                    rules.retain(|(_, _, other)| !network.covers(*other));
-                    rules.push((network.length(), Passage::Refused, network));
-                    viewed.push(network);
-                    work.ledger.narrower(statement, VIEW);
-                }
-                None => work.refuse_recursion(statement, "its network is not understood here"),
-            },
-            "interface-view" | "interface-action" => {
-                viewed.extend(Network::all());
-                work.ledger.narrower(
-                    statement,
-                    "clients that `access-control` does not name are refused; write `interface` into \
-                     [[resolver.access]]",
-                );
-            }
-            _ => {}
-        }
-    }
-    viewed
 }
 
 fn cache(work: &mut Work, all: &[&Statement]) {

@@ -180,7 +180,6 @@ pub(super) const RULES: &[NamedRule] = &[
     ("interface-tag-action", TAGS),
     ("interface-tag-data", TAGS),
     ("interface-view", TAGS),
-    ("interface-action", Rule::Missing("write `interface` into [[resolver.access]]")),
     ("response-ip", TAGS),
     ("response-ip-tag", TAGS),
     ("response-ip-data", TAGS),

@@ -98,16 +98,6 @@ pub(super) fn stub(work: &mut Work, section: &Statement) {
     work.nomen.stubs.push(rule);
 }
 
-/// Leaves out a zone that not every client may query.
-fn kept_from_clients(work: &mut Work, section: &Statement, name: &str) {
-    work.refuse_all_below(name);
-    let why = "`access-control` limits who may query it, and is not converted to `allow-query`: it is left \
-               out, and its names are refused. Write a [[resolver.stub]] for its servers, or [[zone]] with \
-               `allow-query`";
-    section.block().iter().for_each(|statement| work.ledger.unneeded(statement, "the zone is left out"));
-    work.ledger.narrower(section, why);
-}
-
 pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) {
     let get = |key| section.find(key).map(Statement::value);
     let name = get("name").and_then(domain);
@@ -116,9 +106,6 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
     };
     if get("for-downstream").and_then(units::switch) == Some(false) {
         return local_root::of_unbound(work, section, &name, directory);
-    }
-    if !work.answers_all {
-        return kept_from_clients(work, section, &name);
     }
     for statement in section.block() {
         match statement.key() {
@@ -212,7 +199,7 @@ pub(super) fn rpz(work: &mut Work, section: &Statement, directory: &Path) {
     }
     let on = |statement: &Statement| units::switch(statement.value()) == Some(true);
     let for_downstream = section.find("for-downstream").is_some_and(on);
-    if !for_downstream || !work.answers_all {
+    if !for_downstream {
         work.serve_without_answers(&name);
     }
     if policy::zone(work, section, &name, keys) {
@@ -229,10 +216,9 @@ pub(super) fn rpz(work: &mut Work, section: &Statement, directory: &Path) {
             "for-downstream" if !for_downstream => {
                 work.ledger.unneeded(statement, "nomen does so anyway");
             }
-            "for-downstream" if work.answers_all => {
+            "for-downstream" => {
                 work.ledger.translated(statement, "`answers` of [[policy.zone]]");
             }
-            "for-downstream" => work.ledger.narrower(statement, policy::UNANSWERED),
             "rpz-action-override" | "rpz-cname-override" => {
                 work.ledger.translated(statement, "`action` of [[policy.zone]]");
             }

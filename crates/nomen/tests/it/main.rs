@@ -33,6 +33,7 @@ mod log;
 mod manual;
 mod metrics;
 mod migrate;
+mod migrate_access;
 mod odd_files;
 mod peers;
 mod policy_zones;

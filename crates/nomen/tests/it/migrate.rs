@@ -241,7 +241,7 @@ fn what_becomes_narrower_is_reported_and_sets_the_exit_status() {
         (
             "named.conf",
             "options { recursion no; };\n\
-             zone a.example { type master; file \"/a\"; allow-query { none; }; };\n",
+             view v { match-recursive-only yes; zone a.example { type master; file \"/a\"; }; };\n",
             "[[zone]]",
         ),
         (
