@@ -68,8 +68,6 @@ struct Case {
     may_recurse: bool,
     /// Set for each query if there are views, and otherwise that of no view.
     view: ViewNumber,
-    /// Of the prefixes that the reply is counted in, if the client has limits.
-    limited_as: Option<PrefixHashes>,
     /// Of the last query with TSIG in this slot of the batch.
     signature: Option<Box<Signature>>,
 }
@@ -117,6 +115,9 @@ pub struct Worker<M: Memory> {
     /// Pinned for the length of a batch.
     shared: Arc<Shared<M>>,
     cases: Box<[Case]>,
+    /// For each case the prefixes that its reply is counted in, if the client has limits. Apart from the cases,
+    /// so that nothing of it is loaded where limits are off; set only where they are on.
+    limited_as: Box<[Option<PrefixHashes>]>,
     /// Of the cases that memory answers; stored next to each other, while the cases are far apart.
     locations: Vec<LocatedCase<M::Location>>,
     names: Compressor,
@@ -158,12 +159,14 @@ impl<M: Memory> Handler for Worker<M> {
             self.read_one(0, &packet, || to.client);
             // The answer to another client's query may be in the cache by now.
             self.find(1);
-            let Worker { account, shared, cases, locations, names, scratch, .. } = self;
+            let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
             let ReturnAddress { connection, route, .. } = &to;
             let (connection, routes) = (*connection, route.as_slice());
             let round =
                 Round { shared, account, locations, received, may_put_off: false, connection, routes };
-            let outcome = round.context(&cases[0], &packet, &to.client, 0).answer(names, scratch, out);
+            let outcome = round
+                .context((&cases[0], &limited_as[0]), &packet, &to.client, 0)
+                .answer(names, scratch, out);
             if !matches!(outcome, Outcome::Pending) {
                 replies.push(to, outcome);
             }
@@ -187,7 +190,6 @@ impl<M: Memory> Worker<M> {
             route: route(),
             may_recurse: false,
             view: ViewNumber::OUTSIDE,
-            limited_as: None,
             signature: None,
         };
         let shared = engine.shared().load_full();
@@ -198,6 +200,7 @@ impl<M: Memory> Worker<M> {
             account,
             shared,
             cases,
+            limited_as: vec![None; BATCH].into(),
             locations,
             names: Compressor::small(),
             scratch: M::Scratch::default(),
@@ -217,7 +220,7 @@ impl<M: Memory> Worker<M> {
         // changed.
         if !Arc::ptr_eq(&now, &self.shared) {
             self.shared = arc_swap::Guard::into_inner(now);
-            self.cases.iter_mut().for_each(|case| (case.view, case.limited_as) = (ViewNumber::OUTSIDE, None));
+            self.cases.iter_mut().for_each(|case| case.view = ViewNumber::OUTSIDE);
         }
     }
 
@@ -237,8 +240,8 @@ impl<M: Memory> Worker<M> {
     /// Reads the query of one case.
     #[inline]
     fn read_one(&mut self, case: usize, packet: &[u8], client: impl Fn() -> Client) {
-        let Worker { shared, cases, account, .. } = self;
-        let case = &mut cases[case];
+        let Worker { shared, cases, limited_as, account, .. } = self;
+        let (limited_as, case) = (&mut limited_as[case], &mut cases[case]);
         case.request.set(packet);
         if let Some(at) = case.request.tsig_at {
             case.signature = Some(Box::new(Signature::of(packet, at, &shared.keys)));
@@ -249,7 +252,7 @@ impl<M: Memory> Worker<M> {
         }
         case.may_recurse = shared.memory.offers_recursion(&client);
         if let Some(limits) = &shared.config.limits {
-            case.limited_as = limits.hashes(&client(), case.may_recurse);
+            *limited_as = limits.hashes(&client(), case.may_recurse);
         }
         if let Some(question) = case.request.question {
             case.qname.set(shared.memory.key(), question.name(packet));
@@ -292,10 +295,10 @@ impl<M: Memory> Worker<M> {
         BatchTerms { received, may_put_off }: BatchTerms,
         replies: &mut Replies<'_>,
     ) {
-        let Worker { account, shared, cases, locations, names, scratch, .. } = self;
+        let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
         let Queries { connection, routes, .. } = *queries;
         let round = Round { shared, account, locations, received, may_put_off, connection, routes };
-        for (case, i) in cases[..count].iter().zip(from..) {
+        for (case, i) in cases[..count].iter().zip(&*limited_as).zip(from..) {
             let line = round.context(case, queries.packet(i), queries.client(i), i);
             let outcome = line.answer(names, scratch, replies.buffer(i));
             replies.set(i, outcome);
@@ -409,7 +412,7 @@ impl<'a, M: Memory> Round<'a, M> {
     #[inline]
     fn context(
         &'a self,
-        case: &'a Case,
+        (case, limited_as): (&'a Case, &'a Option<PrefixHashes>),
         packet: &'a [u8],
         client: &'a Client,
         number: usize,
@@ -420,7 +423,7 @@ impl<'a, M: Memory> Round<'a, M> {
         let frame =
             ReplyFrame::new(FramedQuery { request, packet, client }, may_recurse, config, seal, agent);
         let (elsewhere, rule) = (Cell::new(false), Cell::new(None));
-        QueryContext { frame, round: self, number, case, signed, elsewhere, rule }
+        QueryContext { frame, round: self, number, case, limited_as, signed, elsewhere, rule }
     }
 
     /// Returns the agent domain for error reports about the zone that answers (RFC 9567 §6.2), unless the
@@ -441,6 +444,8 @@ struct QueryContext<'a, M: Memory> {
     /// Its number in the batch.
     number: usize,
     case: &'a Case,
+    /// See [`Worker::limited_as`].
+    limited_as: &'a Option<PrefixHashes>,
     /// The result of the TSIG check, if the query has a TSIG record.
     signed: Option<&'a Signature>,
     /// Whether neither a zone nor the cache answers, so that a source was asked.
@@ -511,9 +516,8 @@ impl<M: Memory> QueryContext<'_, M> {
     /// is dropped.
     #[inline]
     fn limit(&self, b: &mut Builder<'_>, question_only: Mark, answered: Answered) -> Option<Answered> {
-        let (Some(hashes), Some(limits)) = (&self.case.limited_as, &self.frame.config.limits) else {
-            return Some(answered);
-        };
+        let Some(limits) = &self.frame.config.limits else { return Some(answered) };
+        let Some(hashes) = self.limited_as else { return Some(answered) };
         let Round { account, received: now, .. } = *self.round;
         let limiter = Limiter { limits, hashes, pace: &account.limit_pace, stats: &account.stats, now };
         limiter.apply(&self.frame, b, question_only, answered)

@@ -8,9 +8,9 @@
 //! of a network with clearly fewer connections than that of the new one. So clients of one network, however
 //! many connections they open and whatever they do with them, take no room from others.
 //!
-//! Bytes that wait for clients, or for the rest of a message, have a limit as well, over all connections. While
-//! there are more, each connection gets one answer at a time, and those whose clients have read nothing for
-//! [`STALL`] are evicted.
+//! Bytes that wait for clients, or for the rest of a message, have a limit as well, over all connections.
+//! While there are more, each connection gets one answer at a time, and those whose clients have read nothing
+//! for [`STALL`] are evicted.
 //!
 //! A proxy's connections count as the proxy's until its header names their client, then as that client's. The
 //! limits of one client and of one network do not apply to those that count as the proxy's, the total does.
@@ -261,8 +261,8 @@ impl TcpLimits {
         self.shared.max_per_network.store(max_per_network, Ordering::Relaxed);
     }
 
-    /// Changes the limit of bytes that wait in all connections: answers that clients have not read, and messages
-    /// that are not complete. Unset, it is none.
+    /// Changes the limit of bytes that wait in all connections: answers that clients have not read, and
+    /// messages that are not complete. Unset, it is none.
     pub fn set_waiting(&self, max_waiting: usize) {
         self.shared.max_waiting.store(max_waiting, Ordering::Relaxed);
     }

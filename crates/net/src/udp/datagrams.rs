@@ -32,8 +32,8 @@ pub(crate) trait Datagrams {
     /// Returns the queries received.
     fn batch(&mut self) -> Batch<'_>;
 
-    /// Keeps the queries of the batch whose clients' addresses pass. Returns how many are left. Called only if
-    /// [`queue`](Self::queue) returns something.
+    /// Keeps the queries of the batch whose clients' addresses pass. Returns how many are left. Called only
+    /// if [`queue`](Self::queue) returns something.
     fn keep(&mut self, passes: &mut dyn FnMut(IpAddr) -> bool) -> usize;
 
     /// Returns how much of the room for datagrams that wait is in use, if that is known.

@@ -1,11 +1,11 @@
-//! Fair shares of an overloaded socket. While more queries arrive than are answered, they wait in the socket's
-//! queue until it is full, and each one behind it waits for all of them. This drops those of the networks that
-//! send the most, before they are answered, so that the queue stays short and the queries of other networks
-//! lose neither time nor answers.
+//! Fair shares of an overloaded socket. While more queries arrive than are answered, they wait in the
+//! socket's queue until it is full, and each one behind it waits for all of them. This drops those of the
+//! networks that send the most, before they are answered, so that the queue stays short and the queries of
+//! other networks lose neither time nor answers.
 //!
 //! The worker looks at the queue only after many full batches. If it is long, each network may have so many
-//! queries per second answered, a number that is lowered while the queue is long and raised while it is short.
-//! Nothing is dropped while all queries come from one network: no other would gain from it.
+//! queries per second answered, a number that is lowered while the queue is long and raised while it is
+//! short. Nothing is dropped while all queries come from one network: no other would gain from it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
