@@ -44,6 +44,7 @@ use crate::limiting::Limiter;
 use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
 use crate::memory::{LookupKey, Memory, MemoryResult};
 use crate::refusal::{Answered, Refusal};
+use crate::reply_limits::ReplyLimits;
 use crate::request::{QueryQuestion, Request};
 use crate::route::Route;
 use crate::rule_note::RuleNote;
@@ -115,8 +116,8 @@ pub struct Worker<M: Memory> {
     /// Pinned for the length of a batch.
     shared: Arc<Shared<M>>,
     cases: Box<[Case]>,
-    /// For each case the prefixes that its reply is counted in, if the client has limits. Apart from the cases,
-    /// so that nothing of it is loaded where limits are off; set only where they are on.
+    /// For each case the prefixes that its reply is counted in, if the client has limits. Apart from the
+    /// cases, so that nothing of it is loaded where limits are off; set only where they are on.
     limited_as: Box<[Option<PrefixHashes>]>,
     /// Of the cases that memory answers; stored next to each other, while the cases are far apart.
     locations: Vec<LocatedCase<M::Location>>,
@@ -496,8 +497,12 @@ impl<M: Memory> QueryContext<'_, M> {
             Disposition::Deferred => return Outcome::Pending,
             Disposition::Other(outcome) => return self.unanswered(outcome),
         };
-        let Some(answered) = self.limit(&mut b, question_only, answered) else {
-            return self.unanswered(Outcome::Drop);
+        let answered = match &self.frame.config.limits {
+            None => answered,
+            Some(limits) => match self.limit(limits, &mut b, question_only, answered) {
+                Some(answered) => answered,
+                None => return self.unanswered(Outcome::Drop),
+            },
         };
         if let Some(rule) = self.rule.get() {
             count_rule(shared, &self.frame, &rule);
@@ -514,9 +519,14 @@ impl<M: Memory> QueryContext<'_, M> {
 
     /// Counts the reply where the client has limits, and shortens it if it is over them. Returns `None` if it
     /// is dropped.
-    #[inline]
-    fn limit(&self, b: &mut Builder<'_>, question_only: Mark, answered: Answered) -> Option<Answered> {
-        let Some(limits) = &self.frame.config.limits else { return Some(answered) };
+    #[inline(never)]
+    fn limit(
+        &self,
+        limits: &ReplyLimits,
+        b: &mut Builder<'_>,
+        question_only: Mark,
+        answered: Answered,
+    ) -> Option<Answered> {
         let Some(hashes) = self.limited_as else { return Some(answered) };
         let Round { account, received: now, .. } = *self.round;
         let limiter = Limiter { limits, hashes, pace: &account.limit_pace, stats: &account.stats, now };

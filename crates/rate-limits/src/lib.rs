@@ -304,19 +304,17 @@ impl RateTable {
         let start = self.bucket(hash);
         // Different for each kind of one prefix, and spread over all identifiers.
         let id = (hash ^ u64::from(kind).wrapping_mul(0x9e37)) & 0xffff;
-        let mut least = Found { word: None, id, load: u64::MAX, price };
         let bucket = self.words.get(start..start + SLOTS).unwrap_or_default();
+        // Most replies go to networks that have a counter, which takes a comparison for each slot.
         for (slot, word) in bucket.iter().enumerate() {
             let value = word.load(Relaxed);
-            let load = load_at(value, now).min(burst);
             if value >> TIME_BITS == id {
-                return Found { word: Some(start + slot), load, ..least };
-            }
-            if load < least.load {
-                (least.word, least.load) = (Some(start + slot), load);
+                return Found { word: Some(start + slot), id, load: load_at(value, now).min(burst), price };
             }
         }
-        least
+        let loads = bucket.iter().map(|word| load_at(word.load(Relaxed), now).min(burst));
+        let least = loads.enumerate().min_by_key(|&(_, load)| load);
+        least.map_or_else(Found::default, |(slot, load)| Found { word: Some(start + slot), id, load, price })
     }
 }
 
