@@ -290,7 +290,8 @@ pub(crate) fn show(difference: &Difference, query: &str, expected: Option<&[u8]>
 fn listens() -> String {
     let list = |ends: [SocketAddr; 2]| ends.map(|a| format!("\"{}@{}\"", a.ip(), a.port())).join(", ");
     let mut out = format!(
-        "[server]\ncookies = false\n\n[metrics]\nlisten = \"127.0.0.1@{METRICS_PORT}\"\n\n[[listen]]\n\
+        "[server]\ncookies = false\n\n[rate-limits]\nexempt = [\"loopback\", \"private\", \"198.18.0.0/15\"]\n\n\
+         [metrics]\nlisten = \"127.0.0.1@{METRICS_PORT}\"\n\n[[listen]]\n\
          addr = [\"127.0.0.1@{XDP_PORT}\"]\n\n[[listen]]\naddr = [{}]\nproto = [\"udp\"]\n",
         list(network::sockets(0, SOCKETS_PORT))
     );
