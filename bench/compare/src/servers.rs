@@ -548,7 +548,8 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     if settings.xdp {
         let _ = writeln!(text, "xdp = \"{}\"", namespaces::SERVER_INTERFACE);
     }
-    let _ = write!(text, "\n[control]\nsocket = \"{folder}/control.sock\"\n");
+    let _ =
+        write!(text, "\n[rate-limits]\nenable = false\n\n[control]\nsocket = \"{folder}/control.sock\"\n");
     if let Role::TakesMany(primary) = settings.role {
         let _ = write!(
             text,
