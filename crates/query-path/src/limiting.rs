@@ -4,9 +4,7 @@
 //! BADCOOKIE if the query has a client cookie (RFC 7873 §5.2.3), else a truncated one. A client whose address
 //! is not forged then asks again, with the cookie or over TCP, which have no limit.
 
-use std::time::Instant;
-
-use rate_limits::PrefixHashes;
+use rate_limits::{PrefixHashes, Ticks};
 use wire::edns::OPT_LEN;
 use wire::message::{Builder, Mark, Section};
 use wire::{Opcode, Rcode};
@@ -23,7 +21,7 @@ pub(crate) struct Limiter<'a> {
     pub(crate) hashes: &'a PrefixHashes,
     pub(crate) pace: &'a LimitPace,
     pub(crate) stats: &'a QueryStats,
-    pub(crate) now: Instant,
+    pub(crate) now: Ticks,
 }
 
 impl Limiter<'_> {
@@ -64,8 +62,7 @@ impl Limiter<'_> {
         if is_exempt(frame, kind) {
             return Some(LimitAction::Sent);
         }
-        let now = self.limits.table.ticks(self.now);
-        match self.limits.charge(self.hashes, kind, len, now) {
+        match self.limits.charge(self.hashes, kind, len, self.now) {
             None => Some(LimitAction::Sent),
             Some(level) => self.over(frame, kind, level),
         }
@@ -74,7 +71,7 @@ impl Limiter<'_> {
     /// Decides about a reply that is over a limit, and counts it.
     #[cold]
     fn over(&self, frame: &ReplyFrame<'_>, kind: ReplyKind, level: usize) -> Option<LimitAction> {
-        let now = self.limits.table.ticks(self.now);
+        let now = self.now;
         let action = if self.limits.dry_run {
             LimitAction::DryRun
         } else if !self.limits.replies_shortly(self.hashes, self.pace, now) {

@@ -28,7 +28,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rate_limits::PrefixHashes;
+use rate_limits::{PrefixHashes, Ticks};
 use transport::{
     Batch, Client, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies, ReplyRoute, ReturnAddress,
 };
@@ -163,8 +163,9 @@ impl<M: Memory> Handler for Worker<M> {
             let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
             let ReturnAddress { connection, route, .. } = &to;
             let (connection, routes) = (*connection, route.as_slice());
+            let (ticks, may_put_off) = (shared.config.ticks(received), false);
             let round =
-                Round { shared, account, locations, received, may_put_off: false, connection, routes };
+                Round { shared, account, locations, received, ticks, may_put_off, connection, routes };
             let outcome = round
                 .context((&cases[0], &limited_as[0]), &packet, &to.client, 0)
                 .answer(names, scratch, out);
@@ -298,7 +299,8 @@ impl<M: Memory> Worker<M> {
     ) {
         let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
         let Queries { connection, routes, .. } = *queries;
-        let round = Round { shared, account, locations, received, may_put_off, connection, routes };
+        let ticks = shared.config.ticks(received);
+        let round = Round { shared, account, locations, received, ticks, may_put_off, connection, routes };
         for (case, i) in cases[..count].iter().zip(&*limited_as).zip(from..) {
             let line = round.context(case, queries.packet(i), queries.client(i), i);
             let outcome = line.answer(names, scratch, replies.buffer(i));
@@ -369,6 +371,7 @@ fn limit_late(
 ) -> Option<Answered> {
     let Some(limits) = &frame.config.limits else { return Some(answered) };
     let Some(hashes) = &limits.hashes(frame.client, frame.may_recurse) else { return Some(answered) };
+    let now = limits.table.ticks(now);
     let limiter = Limiter { limits, hashes, pace: &account.limit_pace, stats: &account.stats, now };
     limiter.apply(frame, b, question_only, answered)
 }
@@ -402,6 +405,8 @@ struct Round<'a, M: Memory> {
     account: &'a Arc<WorkerState>,
     locations: &'a [LocatedCase<M::Location>],
     received: Instant,
+    /// The same for the counters of limits, if there are limits.
+    ticks: Ticks,
     may_put_off: bool,
     /// See [`ReturnAddress::connection`].
     connection: u64,
@@ -528,7 +533,7 @@ impl<M: Memory> QueryContext<'_, M> {
         answered: Answered,
     ) -> Option<Answered> {
         let Some(hashes) = self.limited_as else { return Some(answered) };
-        let Round { account, received: now, .. } = *self.round;
+        let Round { account, ticks: now, .. } = *self.round;
         let limiter = Limiter { limits, hashes, pace: &account.limit_pace, stats: &account.stats, now };
         limiter.apply(&self.frame, b, question_only, answered)
     }

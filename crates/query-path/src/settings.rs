@@ -1,9 +1,11 @@
 //! State that all workers of an engine share, and its replacement while queries are answered.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use cookies::{CheckedCookie, CookieSecrets};
+use rate_limits::Ticks;
 use transfer::tsig::TsigKeys;
 use transport::{Client, unix_now};
 use wire::NameBuf;
@@ -43,6 +45,14 @@ pub struct EngineConfig {
     pub report_channel: Option<NameBuf>,
     /// The limits on replies over UDP. Default: none.
     pub limits: Option<Arc<ReplyLimits>>,
+}
+
+impl EngineConfig {
+    /// Returns a time as the counters of limits have it, if there are limits.
+    #[inline]
+    pub(crate) fn ticks(&self, now: Instant) -> Ticks {
+        self.limits.as_ref().map_or(Ticks::default(), |limits| limits.table.ticks(now))
+    }
 }
 
 impl Default for EngineConfig {

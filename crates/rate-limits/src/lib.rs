@@ -63,7 +63,7 @@ const MOST_LOAD: u64 = 2 * (MOST_BURST.as_nanos() as u64 >> TICK_SHIFT);
 const MOST_PRICE: u64 = MOST_BURST.as_nanos() as u64;
 
 /// A time, as the counters of a table have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(u64);
 
 impl Ticks {
@@ -131,12 +131,23 @@ impl RateLimit {
 
 /// One counter as it was found.
 #[derive(Clone, Copy, Default)]
-struct Found {
-    /// Index of its word; `None` if this prefix has no limit.
-    word: Option<usize>,
+struct Found<'t> {
+    /// `None` if this prefix has no limit.
+    word: Option<&'t AtomicU64>,
+    /// The bits of the word that are its identifier.
     id: u64,
     load: u64,
+    /// What the units add to the load.
     price: u64,
+}
+
+impl Found<'_> {
+    #[inline]
+    fn set(&self, load: u64, now: u64) {
+        if let Some(word) = self.word {
+            word.store(self.id | (now.wrapping_add(load) & TIME_MASK), Relaxed);
+        }
+    }
 }
 
 /// The counters of all prefixes.
@@ -223,41 +234,33 @@ impl RateTable {
         Ticks(now): Ticks,
     ) -> Option<usize> {
         let (found, over) = self.weigh(hashes, kind, limit, units, now);
-        for Found { word, id, load, price } in found {
-            let load = match over {
-                None => load + price,
+        for found in &found {
+            let load = found.load + found.price;
+            match over {
+                None => found.set(load, now),
                 // Less would not be worth a write to a line that all workers read.
-                Some(_) if load + price > limit.burst && limit.burst - load > price / 4 => limit.burst,
-                Some(_) => continue,
-            };
-            self.set(word, id, load, now);
+                Some(_) if load > limit.burst && limit.burst - found.load > found.price / 4 => {
+                    found.set(limit.burst, now);
+                }
+                Some(_) => {}
+            }
         }
         over
     }
 
-    /// Counts units of this kind, if no prefix is then over its limit. Returns whether it counted them: those
-    /// that it does not count leave the counters as they are, so that each prefix has its rate whatever it
-    /// sends.
+    /// Counts a unit, if no prefix is then over its limit. Returns whether it counted it: one that it does not
+    /// count leaves the counters as they are, so that each prefix has its rate whatever it sends.
     #[inline]
-    pub fn admit(
-        &self,
-        hashes: &PrefixHashes,
-        kind: u8,
-        limit: &RateLimit,
-        units: u32,
-        Ticks(now): Ticks,
-    ) -> bool {
-        let (found, over) = self.weigh(hashes, kind, limit, units, now);
+    pub fn admit(&self, hashes: &PrefixHashes, limit: &RateLimit, Ticks(now): Ticks) -> bool {
+        let (found, over) = self.weigh(hashes, 0, limit, 1, now);
         if over.is_none() {
-            for Found { word, id, load, price } in found {
-                self.set(word, id, load + price, now);
-            }
+            found.iter().for_each(|found| found.set(found.load + found.price, now));
         }
         over.is_none()
     }
 
-    /// Returns the counters of all prefixes with a limit, what the units add to each, and the index of the
-    /// longest prefix that would be over its limit.
+    /// Returns the counters of all prefixes with a limit, and the index of the longest prefix that the units
+    /// would take over its limit.
     #[inline]
     fn weigh(
         &self,
@@ -266,30 +269,23 @@ impl RateTable {
         limit: &RateLimit,
         units: u32,
         now: u64,
-    ) -> ([Found; LEVELS], Option<usize>) {
+    ) -> ([Found<'_>; LEVELS], Option<usize>) {
         let prices = &limit.prices[usize::from(hashes.is_v4)];
         let mut found = [Found::default(); LEVELS];
         let mut over = None;
-        for level in 0..LEVELS {
-            if prices[level] == 0 {
+        for (level, (found, (&hash, &price))) in
+            found.iter_mut().zip(hashes.hashes.iter().zip(prices)).enumerate()
+        {
+            if price == 0 {
                 continue;
             }
-            let price = (prices[level].saturating_mul(u64::from(units)) >> TICK_SHIFT).clamp(1, limit.burst);
-            let hash = hashes.hashes[level];
-            found[level] = self.find(hash, kind, price, limit.burst, now);
-            if over.is_none() && found[level].load + price > limit.burst {
+            let price = (price.saturating_mul(u64::from(units)) >> TICK_SHIFT).clamp(1, limit.burst);
+            *found = self.find(hash, kind, price, limit.burst, now);
+            if over.is_none() && found.load + price > limit.burst {
                 over = Some(level);
             }
         }
         (found, over)
-    }
-
-    /// Sets a counter, if there is one.
-    #[inline]
-    fn set(&self, word: Option<usize>, id: u64, load: u64, now: u64) {
-        if let Some(word) = word.and_then(|word| self.words.get(word)) {
-            word.store(id << TIME_BITS | (now.wrapping_add(load) & TIME_MASK), Relaxed);
-        }
     }
 
     /// Returns the index of the first word of a hash's bucket.
@@ -300,21 +296,21 @@ impl RateTable {
 
     /// Finds the counter of a prefix and a kind of replies, or the one that it takes over.
     #[inline]
-    fn find(&self, hash: u64, kind: u8, price: u64, burst: u64, now: u64) -> Found {
-        let start = self.bucket(hash);
+    fn find(&self, hash: u64, kind: u8, price: u64, burst: u64, now: u64) -> Found<'_> {
+        let bucket = self.words.get(self.bucket(hash)..).and_then(|words| words.first_chunk::<SLOTS>());
+        let Some(bucket) = bucket else { return Found::default() };
         // Different for each kind of one prefix, and spread over all identifiers.
-        let id = (hash ^ u64::from(kind).wrapping_mul(0x9e37)) & 0xffff;
-        let bucket = self.words.get(start..start + SLOTS).unwrap_or_default();
+        let id = (hash ^ u64::from(kind).wrapping_mul(0x9e37)) << TIME_BITS;
+        let load = |value| load_at(value, now).min(burst);
         // Most replies go to networks that have a counter, which takes a comparison for each slot.
-        for (slot, word) in bucket.iter().enumerate() {
+        for word in bucket {
             let value = word.load(Relaxed);
-            if value >> TIME_BITS == id {
-                return Found { word: Some(start + slot), id, load: load_at(value, now).min(burst), price };
+            if value & !TIME_MASK == id {
+                return Found { word: Some(word), id, load: load(value), price };
             }
         }
-        let loads = bucket.iter().map(|word| load_at(word.load(Relaxed), now).min(burst));
-        let least = loads.enumerate().min_by_key(|&(_, load)| load);
-        least.map_or_else(Found::default, |(slot, load)| Found { word: Some(start + slot), id, load, price })
+        let least = bucket.iter().map(|word| (word, load(word.load(Relaxed)))).min_by_key(|&(_, load)| load);
+        least.map_or_else(Found::default, |(word, load)| Found { word: Some(word), id, load, price })
     }
 }
 

@@ -257,12 +257,12 @@ fn what_is_not_admitted_leaves_each_prefix_its_rate() {
     let limit = RateLimit::of_networks(10, PrefixFactors([1, 100, 100]), V6, Duration::from_secs(1));
     let hashes = table.hashes([192, 0, 2, 1].into());
     // Ten times the rate for ten seconds: the burst, and then the rate.
-    let admits = |n: u64| table.admit(&hashes, 0, &limit, 1, at(&table, n * 10_000));
+    let admits = |n: u64| table.admit(&hashes, &limit, at(&table, n * 10_000));
     let admitted = (0..1000).filter(|&n| admits(n)).count();
     assert!((108..=110).contains(&admitted), "{admitted}");
     // An address has no limit of its own, and another in the network has that of the network.
     let neighbour = table.hashes([192, 0, 2, 2].into());
-    assert!(!table.admit(&neighbour, 0, &limit, 1, at(&table, 9_990_000)));
+    assert!(!table.admit(&neighbour, &limit, at(&table, 9_990_000)));
     assert_eq!(neighbour.network(), hashes.network());
     assert_ne!(table.hashes([192, 0, 3, 1].into()).network(), hashes.network());
 }

@@ -44,7 +44,7 @@ pub(super) struct Shares {
     enabled: bool,
     /// Datagrams of a full batch.
     batch: usize,
-    /// Full batches in a row.
+    /// Full batches in a row since the queue was looked at.
     full: u32,
     overload: Option<Overload>,
     /// Made when the socket is overloaded for the first time.
@@ -147,10 +147,13 @@ impl Shares {
 
     #[inline(never)]
     fn trim_busy<D: Datagrams>(&mut self, datagrams: &mut D, n: usize, now: impl Fn() -> Instant) -> usize {
-        self.full += 1;
         if self.overload.is_none() {
-            let is_time = self.enabled && self.full.is_multiple_of(FULL_BATCHES);
-            if !is_time || !datagrams.queue().is_some_and(|fill| fill.is_long()) {
+            self.full += 1;
+            if self.full < FULL_BATCHES {
+                return n;
+            }
+            self.full = 0;
+            if !self.enabled || !datagrams.queue().is_some_and(|fill| fill.is_long()) {
                 return n;
             }
             self.overload = Some(Overload::new(now()));
@@ -176,7 +179,7 @@ fn admits(table: &RateTable, overload: &mut Overload, client: IpAddr, now: Ticks
     let hashes = table.hashes(client);
     let several = overload.sees(&hashes);
     // Counted in any case, so that the first step with several networks has their counts.
-    table.admit(&hashes, 0, &overload.limit, 1, now) || !several
+    table.admit(&hashes, &overload.limit, now) || !several
 }
 
 #[cfg(test)]
