@@ -148,7 +148,7 @@ fn thousands_of_random_versions_of_bind_and_knot_are_taken() {
         .map(|(name, peer)| {
             format!(
                 "[[zone]]\nname = \"{name}\"\nprimaries = [{}]\nallow-notify = [\"127.0.0.0/8\"]\n\
-                 allow-transfer = [\"any\"]\nmin-retry = \"1s\"\nmin-refresh = \"1s\"\n",
+                 allow-transfer = [\"any\"]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\nmin-refresh = \"1s\"\n",
                 written(peer.address)
             )
         })

@@ -144,7 +144,7 @@ fn zones_of_bind_knot_and_nsd_are_taken_whole_and_then_by_what_changed() {
     let zone = |(zone, other): &(&str, OtherServer)| {
         format!(
             "[[zone]]\nname = \"{zone}\"\nprimaries = [{}]\nallow-notify = [\"127.0.0.0/8\"]\n\
-             allow-transfer = [\"any\"]\nmin-retry = \"1s\"\n",
+             allow-transfer = [\"any\"]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n",
             peer(other.address, false)
         )
     };
