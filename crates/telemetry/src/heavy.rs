@@ -80,6 +80,27 @@ impl HeavyKeys {
     }
 }
 
+/// The keys that came most often, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopList {
+    /// How many keys were counted.
+    pub total: u64,
+    /// The keys, with their counts and how much too high these may be, the highest first.
+    pub entries: Vec<(String, u64, u64)>,
+    /// The most that any other can have.
+    pub others: u64,
+}
+
+impl TopList {
+    /// Returns the list of these tables together, of at most this many keys, which `shown` writes.
+    pub(crate) fn of(tables: Vec<&HeavyKeys>, most: usize, shown: impl Fn(&[u8]) -> String) -> Self {
+        let total = tables.iter().map(|table| table.total()).sum();
+        let (found, others) = merged(tables, most);
+        let text = |HeavyCount { key, count, error }| (shown(&key), count, error);
+        TopList { total, entries: found.into_iter().map(text).collect(), others }
+    }
+}
+
 /// Returns the keys with the highest counts of all tables together, the highest first, and the most that any
 /// other key can have come.
 pub fn merged<'t>(tables: impl IntoIterator<Item = &'t HeavyKeys>, most: usize) -> (Vec<HeavyCount>, u64) {

@@ -26,5 +26,6 @@ pub mod process;
 pub mod querylog;
 pub mod repeated;
 pub mod systemd;
+mod top_thread;
 pub mod trail;
 pub mod worker_queue;

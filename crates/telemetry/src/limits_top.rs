@@ -7,37 +7,22 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use query_path::{LimitLog, LimitedReplies};
-use threads::sync::lock;
 use tracing::info;
 use wire::Prefix;
 
-use crate::heavy::{HeavyCount, HeavyKeys, merged};
+use crate::heavy::{HeavyKeys, TopList};
 use crate::last_hour::LastHour;
-use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
+use crate::top_thread::TopThread;
+use crate::worker_queue::{RecordWriter, WorkerQueue};
 
-/// Approximate size of the queue, in bytes.
-const QUEUE_BYTES: usize = 256 << 10;
-/// Longest wait for the counting thread.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Time without a limited reply after which a prefix is no longer limited.
 const QUIET: Duration = Duration::from_secs(60);
 /// Largest number of limited prefixes that have log lines at a time.
 const MOST_LOGGED: usize = 64;
-
-/// The prefixes that are limited most.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LimitsTopList {
-    /// Replies that were counted.
-    pub total: u64,
-    /// The prefixes, with their counts and how much too high these may be, the highest first.
-    pub entries: Vec<(String, u64, u64)>,
-    /// The most replies that any other can have.
-    pub others: u64,
-}
 
 /// A prefix that is limited at present.
 struct LimitedPrefix {
@@ -103,15 +88,12 @@ impl LimitCounter {
         lines
     }
 
-    fn list(&mut self, last_hour: bool, most: usize, now: Instant) -> LimitsTopList {
-        let tables: Vec<&HeavyKeys> = match last_hour {
+    fn list(&mut self, last_hour: bool, most: usize, now: Instant) -> TopList {
+        let tables = match last_hour {
             true => self.hour.all(now).collect(),
             false => vec![&self.since_start],
         };
-        let total = tables.iter().map(|table| table.total()).sum();
-        let (found, others) = merged(tables, most);
-        let text = |HeavyCount { key, count, error }| (shown(&key), count, error);
-        LimitsTopList { total, entries: found.into_iter().map(text).collect(), others }
+        TopList::of(tables, most, shown)
     }
 }
 
@@ -166,17 +148,13 @@ impl LimitLog for LimitTap {
     }
 }
 
-/// The running thread.
-struct RunningTop {
-    size: usize,
-    queue: Arc<WorkerQueue<LimitedReplies>>,
-    thread: WriterThread<LimitedReplies, LimitCounter>,
-}
-
 /// What is limited most. Off until it has a size.
-#[derive(Default)]
-pub struct LimitsTop {
-    running: Mutex<Option<RunningTop>>,
+pub struct LimitsTop(TopThread<LimitedReplies, LimitCounter>);
+
+impl Default for LimitsTop {
+    fn default() -> Self {
+        LimitsTop(TopThread::new("rate-limits"))
+    }
 }
 
 impl LimitsTop {
@@ -186,35 +164,24 @@ impl LimitsTop {
     /// # Errors
     /// The system's error if it refuses the thread.
     pub fn resize(&self, size: usize) -> std::io::Result<Option<Arc<dyn LimitLog>>> {
-        let mut running = lock(&self.running);
-        if running.as_ref().map_or(0, |running| running.size) != size {
-            *running = None;
-            if size > 0 {
-                let (queue, thread) =
-                    WriterThread::start("rate-limits", QUEUE_BYTES, LimitCounter::new(size))?;
-                *running = Some(RunningTop { size, queue, thread });
-            }
-        }
-        let tap = |running: &RunningTop| Arc::new(LimitTap(Arc::clone(&running.queue))) as Arc<dyn LimitLog>;
-        Ok(running.as_ref().map(tap))
+        let queue = self.0.resize(size, LimitCounter::new)?;
+        Ok(queue.map(|queue| Arc::new(LimitTap(queue)) as Arc<dyn LimitLog>))
     }
 
     /// Returns the prefixes that are limited most, at most this many. `None`: it is off, or the thread does
     /// not reply in time.
-    pub fn list(&self, last_hour: bool, most: usize) -> Option<LimitsTopList> {
-        let running = lock(&self.running);
-        let ask = move |counter: &mut LimitCounter| counter.list(last_hour, most, Instant::now());
-        running.as_ref()?.thread.ask(PATIENCE, ask)
+    pub fn list(&self, last_hour: bool, most: usize) -> Option<TopList> {
+        self.0.ask(move |counter| counter.list(last_hour, most, Instant::now()))
     }
 
     /// Returns the size of the tables; 0 is off.
     pub fn size(&self) -> usize {
-        lock(&self.running).as_ref().map_or(0, |running| running.size)
+        self.0.size()
     }
 
     /// Returns the number of records that found the queue full.
     pub fn dropped(&self) -> u64 {
-        lock(&self.running).as_ref().map_or(0, |running| running.queue.dropped())
+        self.0.dropped()
     }
 }
 
@@ -243,7 +210,7 @@ mod tests {
         assert_eq!(texts, [("192.0.2.0/24", 8), ("192.0.2.1/32", 5), ("2001:db8::/48", 2)]);
         assert_eq!((found.total, found.others), (15, 0));
         let later = now + Duration::from_secs(2 * 3600);
-        assert_eq!(counter.list(true, 3, later), LimitsTopList::default());
+        assert_eq!(counter.list(true, 3, later), TopList::default());
         assert_eq!(counter.list(false, 3, later).total, 15);
     }
 

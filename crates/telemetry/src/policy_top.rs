@@ -6,22 +6,17 @@
 //! counted.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use query_path::{RuleLog, RuleNote, SourceKind, SourceName};
-use threads::sync::lock;
 use transport::Client;
 use wire::Name;
 
-use crate::heavy::{HeavyCount, HeavyKeys, merged};
+use crate::heavy::{HeavyKeys, TopList};
 use crate::last_hour::LastHour;
-use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
-
-/// Approximate size of the queue, in bytes.
-const QUEUE_BYTES: usize = 1 << 20;
-/// Longest wait for the counting thread.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::top_thread::TopThread;
+use crate::worker_queue::{RecordWriter, WorkerQueue};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,17 +27,6 @@ pub enum TopBy {
     Client,
     /// Response policy zones and lists.
     RuleSource,
-}
-
-/// The most frequent of a kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PolicyTopList {
-    /// Queries that were counted.
-    pub total: u64,
-    /// The names, addresses or sources, with their counts, the highest first.
-    pub entries: Vec<(String, u64, u64)>,
-    /// The most queries that any other can have.
-    pub others: u64,
 }
 
 /// One blocked query; its bytes are QNAME.
@@ -106,15 +90,12 @@ impl TopCounter {
         }
     }
 
-    fn list(&mut self, by: TopBy, last_hour: bool, most: usize, now: Instant) -> PolicyTopList {
-        let tables: Vec<&HeavyKeys> = match last_hour {
+    fn list(&mut self, by: TopBy, last_hour: bool, most: usize, now: Instant) -> TopList {
+        let tables = match last_hour {
             true => self.hour.all(now).map(|tables| tables.of(by)).collect(),
             false => vec![self.since_start.of(by)],
         };
-        let total = tables.iter().map(|table| table.total()).sum();
-        let (found, others) = merged(tables, most);
-        let text = |HeavyCount { key, count, error }| (shown(by, &key), count, error);
-        PolicyTopList { total, entries: found.into_iter().map(text).collect(), others }
+        TopList::of(tables, most, |key| shown(by, key))
     }
 }
 
@@ -154,17 +135,13 @@ impl RuleLog for TopTap {
     }
 }
 
-/// The running thread.
-struct RunningTop {
-    size: usize,
-    queue: Arc<WorkerQueue<BlockedQuery>>,
-    thread: WriterThread<BlockedQuery, TopCounter>,
-}
-
 /// What rules block most. Off until it has a size.
-#[derive(Default)]
-pub struct PolicyTop {
-    running: Mutex<Option<RunningTop>>,
+pub struct PolicyTop(TopThread<BlockedQuery, TopCounter>);
+
+impl Default for PolicyTop {
+    fn default() -> Self {
+        PolicyTop(TopThread::new("policy-top"))
+    }
 }
 
 impl PolicyTop {
@@ -174,38 +151,30 @@ impl PolicyTop {
     /// # Errors
     /// The system's error if it refuses the thread.
     pub fn resize(&self, size: usize) -> std::io::Result<Option<Arc<dyn RuleLog>>> {
-        let mut running = lock(&self.running);
-        if running.as_ref().map_or(0, |running| running.size) != size {
-            *running = None;
-            if size > 0 {
-                let (queue, thread) = WriterThread::start("policy-top", QUEUE_BYTES, TopCounter::new(size))?;
-                *running = Some(RunningTop { size, queue, thread });
-            }
-        }
-        let tap = |running: &RunningTop| Arc::new(TopTap(Arc::clone(&running.queue))) as Arc<dyn RuleLog>;
-        Ok(running.as_ref().map(tap))
+        let queue = self.0.resize(size, TopCounter::new)?;
+        Ok(queue.map(|queue| Arc::new(TopTap(queue)) as Arc<dyn RuleLog>))
     }
 
     /// Returns the most frequent, at most this many. `None`: it is off, or the thread does not reply in time.
-    pub fn list(&self, by: TopBy, last_hour: bool, most: usize) -> Option<PolicyTopList> {
-        let running = lock(&self.running);
-        let ask = move |counter: &mut TopCounter| counter.list(by, last_hour, most, Instant::now());
-        running.as_ref()?.thread.ask(PATIENCE, ask)
+    pub fn list(&self, by: TopBy, last_hour: bool, most: usize) -> Option<TopList> {
+        self.0.ask(move |counter| counter.list(by, last_hour, most, Instant::now()))
     }
 
     /// Returns the size of the tables; 0 is off.
     pub fn size(&self) -> usize {
-        lock(&self.running).as_ref().map_or(0, |running| running.size)
+        self.0.size()
     }
 
     /// Returns the number of queries that found the queue full.
     pub fn dropped(&self) -> u64 {
-        lock(&self.running).as_ref().map_or(0, |running| running.queue.dropped())
+        self.0.dropped()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn query(client: [u8; 4], kind: SourceKind, source: &str) -> BlockedQuery {

@@ -16,6 +16,7 @@ const HELPERS: &[(&str, &str)] = &[
     ("KeptThreads::run", "KeptThreads::new"),
     ("Outgoing::start", "Outgoing::start"),
     ("Starter::spawn", "Starter::start"),
+    ("TopThread::resize", "TopThread::new"),
     ("WriterThread::start", "WriterThread::start"),
 ];
 

@@ -20,7 +20,8 @@ use config::zone_name::zone_name;
 use policy::{Match, PolicyQuery, Rewrites, RuleEffect, RuleReach, TriggerKind};
 use recursion::{GroupClient, PolicyRules, RewriteKind};
 use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
-use telemetry::policy_top::{PolicyTopList, TopBy};
+use telemetry::heavy::TopList;
+use telemetry::policy_top::TopBy;
 
 /// Returns the state of every response policy zone, then of every list.
 pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> CommandResult {
@@ -136,7 +137,7 @@ pub(super) fn top(
         return Err(CommandFault::NoTop);
     }
     let found = frontend.policy_top.list(of, last_hour, count.clamp(1, MOST_TOP));
-    let PolicyTopList { total, entries, others } = found.ok_or(CommandFault::Stopping)?;
+    let TopList { total, entries, others } = found.ok_or(CommandFault::Stopping)?;
     let entry =
         |(text, queries, error): (String, u64, u64)| json!({word: text, "queries": queries, "error": error});
     Ok(json!({

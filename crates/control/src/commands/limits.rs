@@ -5,7 +5,7 @@ use serde_json::json;
 use super::CommandResult;
 use crate::fault::CommandFault;
 use crate::parts::ServerParts;
-use telemetry::limits_top::LimitsTopList;
+use telemetry::heavy::TopList;
 
 /// Most networks in one answer.
 const MOST_TOP: usize = 100_000;
@@ -20,7 +20,7 @@ pub(super) fn top(
         return Err(CommandFault::NoLimitsTop);
     }
     let found = frontend.limits_top.list(last_hour, count.clamp(1, MOST_TOP));
-    let LimitsTopList { total, entries, others } = found.ok_or(CommandFault::Stopping)?;
+    let TopList { total, entries, others } = found.ok_or(CommandFault::Stopping)?;
     let entry = |(network, replies, error)| json!({"network": network, "replies": replies, "error": error});
     Ok(json!({
         "by": "network",
