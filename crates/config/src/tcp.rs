@@ -34,7 +34,7 @@ keys! {
         /// Bytes that wait in all TCP connections: answers that clients have not read, and messages that are
         /// not complete. While there are more, each connection gets one answer at a time, and those whose
         /// clients have read nothing for a second are closed.
-        live "tcp-write-buffers" write_buffers: Size<{ 1 << 20 }, { 1 << 40 }> = Size(64 << 20), example "256MiB";
+        live "tcp-memory" memory: Size<{ 1 << 20 }, { 1 << 40 }> = Size(64 << 20), example "256MiB";
     }
 }
 

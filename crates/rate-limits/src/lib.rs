@@ -248,8 +248,8 @@ impl RateTable {
         over
     }
 
-    /// Counts a unit, if no prefix is then over its limit. Returns whether it counted it: one that it does not
-    /// count leaves the counters as they are, so that each prefix has its rate whatever it sends.
+    /// Counts a unit, if no prefix is then over its limit. Returns whether it counted it: one that it does
+    /// not count leaves the counters as they are, so that each prefix has its rate whatever it sends.
     #[inline]
     pub fn admit(&self, hashes: &PrefixHashes, limit: &RateLimit, Ticks(now): Ticks) -> bool {
         let (found, over) = self.weigh(hashes, 0, limit, 1, now);

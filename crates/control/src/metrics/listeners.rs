@@ -23,7 +23,7 @@ impl Figures for ListenerFigures {
         let waiting = self.frontend.tcp_limits.waiting();
         out.gauge(
             "tcp_waiting_bytes",
-            "Bytes that wait in all TCP connections: answers not read, and messages not complete (tcp-write-buffers)",
+            "Bytes that wait in all TCP connections: answers not read, and messages not complete (tcp-memory)",
             waiting as f64,
         )?;
         let limit = self.in_force.settings().server.tcp.connections.0;

@@ -151,7 +151,7 @@ impl Frontend {
         let connections = DescriptorShares::with_warning(settings).tcp;
         let tcp_limits = TcpLimits::new(connections, per_client, &settings.server.tcp.times());
         tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
-        tcp_limits.set_waiting(settings.server.tcp.write_buffers.0);
+        tcp_limits.set_waiting(settings.server.tcp.memory.0);
         let proxies = Proxies::default();
         set_proxies(&proxies, settings);
         let cookies = ServerCookies::new(settings)?;
@@ -343,7 +343,7 @@ impl Adopt for Frontend {
         let connections = DescriptorShares::with_warning(settings).tcp;
         self.tcp_limits.set(connections, per_client);
         self.tcp_limits.set_per_network(settings.server.tcp.per_network(connections));
-        self.tcp_limits.set_waiting(settings.server.tcp.write_buffers.0);
+        self.tcp_limits.set_waiting(settings.server.tcp.memory.0);
         self.tcp_limits.set_times(&settings.server.tcp.times());
         set_proxies(&self.proxies, settings);
         self.panic_messages.store(*settings.log.panic_messages, Relaxed);
