@@ -94,8 +94,8 @@ impl Overload {
         self.next = now + STEP;
         self.several_before = std::mem::take(&mut self.several);
         self.network = None;
-        // To drop more would hardly receive more: what is dropped takes as long as what is answered. The queue
-        // then stays long, and the system drops what finds no room.
+        // To drop more would hardly receive more: what is dropped takes as long as what is answered. The
+        // queue then stays long, and the system drops what finds no room.
         let drops_enough = self.kept < self.received / LEAST_ANSWERED_PART;
         (self.received, self.kept) = (0, 0);
         match fill {
