@@ -112,7 +112,7 @@ pub(crate) struct Connection<F: HandlerFactory, S: Bytes> {
     pub(super) events: UnboundedReceiver<ConnectionEvent>,
     /// The connection's number in its worker.
     pub(super) id: u64,
-    /// The client: the other end, or whom that names in its header.
+    /// The client: the other end, or the address that its header names.
     pub(super) peer: SocketAddr,
     /// The address that the client connected to.
     pub(super) local: SocketAddr,
