@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -64,7 +63,7 @@ pub(crate) async fn connect(
         if url.scheme() != "https" {
             return Ok(Connection::Plain(stream));
         }
-        let connector = TlsConnector::from(Arc::new(tls(ca_file)?));
+        let connector = TlsConnector::from(Arc::new(client_config(ca_file)?));
         let stream = connector.connect(name, stream).await.map_err(FetchFault::Tls)?;
         Ok(Connection::Tls(Box::new(stream)))
     };
@@ -94,24 +93,10 @@ async fn first_connection(url: &Url, addresses: &[IpAddr], port: u16) -> Result<
 }
 
 /// Returns the settings of TLS, with the CA certificates of the file or else of the system.
-fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, FetchFault> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            let fault = |error| FetchFault::CaFile(path.to_owned(), error);
-            let certificates = CertificateDer::pem_file_iter(path).map_err(fault)?;
-            let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(fault)?;
-            roots.add_parsable_certificates(certificates);
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        return Err(FetchFault::NoCa(ca_file.map(Path::to_owned)));
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, FetchFault> {
+    let roots = tls::authorities(ca_file).map_err(FetchFault::Authorities)?;
+    let builder =
+        ClientConfig::builder_with_provider(tls::provider()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|fault| FetchFault::Setup(fault.to_string()))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

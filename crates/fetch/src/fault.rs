@@ -3,11 +3,10 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use rustls::pki_types::pem;
+use tls::AuthoritiesFault;
 use url::Url;
 use wording::reason;
 
@@ -22,10 +21,8 @@ pub enum FetchFault {
     ConnectTimeout(Duration),
     /// TLS failed, or the server's certificate is not valid.
     Tls(io::Error),
-    /// The file of CA certificates cannot be read.
-    CaFile(PathBuf, pem::Error),
-    /// There are no CA certificates: the system has none, or the file.
-    NoCa(Option<PathBuf>),
+    /// There are no CA certificates.
+    Authorities(AuthoritiesFault),
     /// TLS is not possible with this name or these settings.
     Setup(String),
     /// The transfer took longer than this.
@@ -57,16 +54,7 @@ impl fmt::Display for FetchFault {
             Self::Connect(address, error) => write!(f, "no connection to {address}: {}", reason(error)),
             Self::ConnectTimeout(time) => write!(f, "no connection within {} s", time.as_secs()),
             Self::Tls(error) => write!(f, "TLS with the server failed: {}", reason(error)),
-            Self::CaFile(path, pem::Error::Io(error)) => {
-                write!(f, "CA certificates cannot be read: {}: {}", path.display(), reason(error))
-            }
-            Self::CaFile(path, error) => {
-                write!(f, "CA certificates cannot be read: {}: {error}", path.display())
-            }
-            Self::NoCa(Some(path)) => write!(f, "no CA certificate in {}", path.display()),
-            Self::NoCa(None) => f.write_str(
-                "the system has no CA certificates: install its package ca-certificates, or set `ca-file`",
-            ),
+            Self::Authorities(fault) => fault.fmt(f),
             Self::Setup(why) => write!(f, "TLS is not possible: {why}"),
             Self::Timeout(time) => write!(f, "the transfer took longer than {} s", time.as_secs_f64()),
             Self::Http(error) => write!(f, "the transfer failed: {}", innermost(error)),

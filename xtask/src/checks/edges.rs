@@ -78,7 +78,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "fetch",
-        ours: &["wording", "zone"],
+        ours: &["tls", "wording", "zone"],
         theirs: Only(&[
             "aws-lc-rs",
             "flate2",
@@ -86,12 +86,12 @@ const ROWS: &[Row] = &[
             "hyper",
             "hyper-util",
             "rustls",
-            "rustls-native-certs",
             "tokio",
             "tokio-rustls",
             "url",
         ]),
     },
+    Row { name: "tls", ours: &["wording"], theirs: Only(&["rustls", "rustls-native-certs"]) },
     Row { name: "wording", ours: &["wire"], theirs: Only(&["strsim"]) },
     Row {
         name: "config",

@@ -423,10 +423,9 @@ fn a_start_waited_for_a_write_that_had_panicked() {
     // A panic drops the receiver of the end without a call.
     let about = Some((apex("cat"), rig.last_order()));
     drop(StoreReport { events: Arc::clone(&rig.work.events), about });
-    let events: Vec<_> = std::iter::from_fn(|| rig.events.recv().ok()).take(2).collect();
     let is_lost = |event: &ProducerEvent| matches!(event, ProducerEvent::Stored(_, _, Err(_)));
-    assert_eq!(events.iter().filter(|event| is_lost(event)).count(), 1, "{events:?}");
-    let lost = events.into_iter().find(is_lost).expect("a fault");
+    // The drop above sent this event; those of the disk may precede it.
+    let lost = std::iter::from_fn(|| rig.events.try_recv().ok()).find(is_lost).expect("a fault");
     assert!(matches!(rig.producer.ended(lost), Some((_, Err(ProduceFault::Store(_))))));
     assert!(rig.has_stored(rig.last_order()), "nothing waits for it any more");
 }

@@ -1,0 +1,19 @@
+//! TLS settings: the CA certificates that other servers are authenticated with, and the cryptography of all
+//! TLS connections. Without sockets: `net` and `fetch` have the connections.
+#![forbid(unsafe_code)]
+
+mod authorities;
+
+use std::sync::{Arc, LazyLock};
+
+pub use authorities::{AuthoritiesFault, authorities};
+use rustls::crypto::CryptoProvider;
+
+/// The cryptography of every TLS connection, made once.
+static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+    LazyLock::new(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+
+/// Returns the cryptography of TLS connections.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::clone(&PROVIDER)
+}
