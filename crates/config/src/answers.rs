@@ -13,6 +13,7 @@ use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Int, Value, quote};
 use super::zone_name::{ZoneNameFault, zone_name};
+use crate::machine::host_name;
 
 keys! {
     /// Keys about answers and the server's identity.
@@ -129,12 +130,6 @@ impl Value for CookieSecret {
     }
 }
 
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name.trim().chars().take(ChaosText::MAX_LEN).collect();
-    if name.is_empty() { "nomen".into() } else { name }
-}
-
 /// The server's identity in answers of class CHAOS and in dnstap frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChaosText {
@@ -172,7 +167,7 @@ impl ChaosText {
 
     /// Returns the text, with the host's name for "auto"; `None` for "hide".
     pub fn of_host(&self) -> Option<Box<[u8]>> {
-        self.text(host_name)
+        self.text(|| host_name(Self::MAX_LEN))
     }
 
     /// Returns the text, with program and version for "auto"; `None` for "hide".

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `privileges`, `confinement`, `storage` | `[server]` | the process |
 //! | `threads`, `tcp`, `proxies`, `listen` | `[server]`, `[[listen]]` | `net` |
+//! | `certificates` | `[[certificate]]` | `tls` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
 //! | `rate_limits` | `[rate-limits]` | `query-path` |
@@ -31,6 +32,7 @@
 pub mod addresses;
 pub mod answers;
 pub mod catalogs;
+pub mod certificates;
 pub mod confinement;
 pub mod control;
 pub mod dnstap;
@@ -71,6 +73,7 @@ pub use files::{AcceptedConfig, RejectedConfig, read_files, read_service, read_t
 pub use storage::Storage;
 pub use table::pending::PendingKey;
 
+use certificates::CertificateBlock;
 use control::ControlSection;
 use dnstap::DnstapSection;
 use listen::Listen;
@@ -115,6 +118,8 @@ pub struct Settings {
     pub query_access: Vec<At<ServerAccessBlock>>,
     /// Every `[[listen]]`; the built-in addresses if there is none.
     pub listens: Vec<At<Listen>>,
+    /// Every `[[certificate]]`.
+    pub certificates: Vec<At<CertificateBlock>>,
     /// Every `[[view]]`.
     pub views: Vec<At<ViewBlock>>,
     /// `[rate-limits]`.
@@ -160,6 +165,7 @@ impl Default for Settings {
             server: At::default(),
             query_access: Vec::new(),
             listens: vec![At::default()],
+            certificates: Vec::new(),
             views: Vec::new(),
             rate_limits: At::default(),
             transfers: At::default(),
@@ -184,12 +190,13 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 23] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 24] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
             query_access,
             listens,
+            certificates,
             views,
             rate_limits,
             transfers,
@@ -213,6 +220,7 @@ impl Configuration {
             server,
             query_access,
             listens,
+            certificates,
             zones,
             templates,
             views,
@@ -294,6 +302,7 @@ impl Settings {
             server,
             query_access,
             listens,
+            certificates,
             views,
             rate_limits,
             transfers,
@@ -316,6 +325,7 @@ impl Settings {
         adopt(&mut self.server, server, &mut pending);
         adopt_blocks(&mut self.query_access, query_access, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
+        adopt_blocks(&mut self.certificates, certificates, &mut pending);
         adopt_blocks(&mut self.views, views, &mut pending);
         adopt(&mut self.rate_limits, rate_limits, &mut pending);
         adopt(&mut self.transfers, transfers, &mut pending);
@@ -401,12 +411,13 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` names.
+    /// Reads the files that `[resolver]` and `[[certificate]]` name.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
-    pub fn read_resolver_files(&mut self) -> Result<(), Vec<Diagnostic>> {
-        self.resolver.as_mut().map_or(Ok(()), |resolver| resolver.value.read_files())
+    pub fn read_named_files(&mut self) -> Result<(), Vec<Diagnostic>> {
+        self.resolver.as_mut().map_or(Ok(()), |resolver| resolver.value.read_files())?;
+        certificates::read_files(&mut self.certificates)
     }
 
     /// Returns the settings of the listeners.

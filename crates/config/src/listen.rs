@@ -22,7 +22,8 @@ keys! {
         /// Addresses and ports, such as `0.0.0.0@53` or `[::]@53`.
         restart "addr" addr: Vec<At<AddrPort>> = builtin_addresses(),
             example ["192.0.2.1@53", "[2001:db8::1]@53"];
-        /// Transports to open on each address.
+        /// Transports to open on each address. "tls" is DNS over TLS (RFC 7858), whose usual port is 853. TCP
+        /// and TLS cannot share a port.
         restart "proto" proto: Vec<At<Transport>> =
             [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),
             example ["udp", "tcp"];
@@ -107,7 +108,7 @@ impl Opened {
     /// Returns the first address that conflicts with another socket. IPv6 sockets are for IPv6 only.
     fn clash(opened: &[Self], transport: Transport, addr: SocketAddr) -> Option<&Self> {
         opened.iter().find(|o| {
-            o.transport == transport
+            o.transport.socket() == transport.socket()
                 && o.addr.port() == addr.port()
                 && o.addr.is_ipv4() == addr.is_ipv4()
                 && (o.addr.ip() == addr.ip() || o.addr.ip().is_unspecified() || addr.ip().is_unspecified())
@@ -152,7 +153,11 @@ pub(super) fn check(listens: &[At<Listen>], faults: &mut Vec<Diagnostic>) -> Vec
                 };
                 let other =
                     if first.addr == addr.0 { "itself".into() } else { AddrPort(first.addr).to_string() };
-                let message = format!("{} over {transport} overlaps with {other}", addr.value);
+                let carrier = match first.transport {
+                    same if same == transport => String::new(),
+                    other => format!(" over {other}: a port has one of them"),
+                };
+                let message = format!("{} over {transport} overlaps with {other}{carrier}", addr.value);
                 let fault = Diagnostic::at(addr.place.as_ref(), message);
                 faults.push(fault.also(first.place.as_ref(), "listened on already"));
             }

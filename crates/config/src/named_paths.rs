@@ -42,6 +42,11 @@ impl Settings {
             paths.read_files.extend(list.file.value.clone());
             paths.read_files.extend(list.ca_file.value.clone());
         }
+        for path in self.certificate_files().into_iter().flat_map(|(chain, key)| [chain, key]) {
+            // ACME clients replace links to files in another folder.
+            paths.read_files.extend(path.canonicalize().ok());
+            paths.read_files.push(path);
+        }
         if let LogTarget::File(path) = &log.target.value {
             paths.appended.push(path.clone());
         }

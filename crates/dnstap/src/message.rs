@@ -174,6 +174,8 @@ pub enum DnstapSocketProtocol {
     Udp = 1,
     /// TCP (RFC 7766).
     Tcp = 2,
+    /// DNS over TLS (RFC 7858).
+    Dot = 3,
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub(crate) struct Job {
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) reporter: Reporter,
     pub(crate) proxies: Proxies,
+    /// Settings of TLS, for a worker whose connections have it.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     /// Its socket was opened by another process, which passes it to another server afterwards.
     pub(crate) passed: bool,
     /// Its socket, for [`crate::Running::sockets`].

@@ -40,14 +40,15 @@ impl Listener {
                     })?;
                 Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed: None })
             }
-            Transport::Tcp => {
+            Transport::Tcp | Transport::Tls => {
                 let open = |addr, shared| tcp::open(addr, config, shared).map_err(fail);
                 let (addr, sockets) =
                     open_all(addr, config, open, TcpListener::local_addr).map_err(|e| match e {
                         OpenError::Bind(e) => e,
                         OpenError::Io(e) => fail(BindRefusal::from_io(e)),
                     })?;
-                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), passed: None })
+                let sockets = Sockets::Tcp(sockets, transport);
+                Ok(Bound { addr, config: config.clone(), sockets, passed: None })
             }
         }
     }
@@ -102,19 +103,25 @@ impl Listener {
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Xdp(front), passed: None })
     }
 
-    /// Takes over listening TCP sockets that another process opened; otherwise as [`Listener::from_udp`].
+    /// Takes over listening TCP sockets that another process opened, for connections of `transport`, which is
+    /// TCP or TLS; otherwise as [`Listener::from_udp`].
     ///
     /// # Errors
     /// [`BindError`] if there is no socket or their addresses differ.
-    pub fn from_tcp(sockets: Vec<TcpListener>, config: &ListenerConfig) -> Result<Bound, BindError> {
-        let addr = common_address(&sockets, TcpListener::local_addr, Transport::Tcp)?;
-        let fail = |e| BindRefusal::from_io(e).at(addr, Transport::Tcp);
+    pub fn from_tcp(
+        sockets: Vec<TcpListener>,
+        transport: Transport,
+        config: &ListenerConfig,
+    ) -> Result<Bound, BindError> {
+        let addr = common_address(&sockets, TcpListener::local_addr, transport)?;
+        let fail = |e| BindRefusal::from_io(e).at(addr, transport);
         for socket in &sockets {
             tcp::take_over(socket).map_err(fail)?;
         }
         let passed = Some(sockets.len());
         let sockets = multiply(sockets, config.workers, TcpListener::try_clone).map_err(fail)?;
-        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), passed })
+        let sockets = Sockets::Tcp(sockets, transport);
+        Ok(Bound { addr, config: config.clone(), sockets, passed })
     }
 }
 
@@ -192,7 +199,8 @@ pub struct Bound {
 
 enum Sockets {
     Udp(Vec<UdpSocket>),
-    Tcp(Vec<TcpListener>),
+    /// And the transport of its connections: TCP or TLS.
+    Tcp(Vec<TcpListener>, Transport),
     Xdp(XdpListener),
 }
 
@@ -229,7 +237,7 @@ impl Bound {
     pub fn transport(&self) -> Transport {
         match self.sockets {
             Sockets::Udp(_) | Sockets::Xdp(_) => Transport::Udp,
-            Sockets::Tcp(_) => Transport::Tcp,
+            Sockets::Tcp(_, transport) => transport,
         }
     }
 
@@ -258,7 +266,7 @@ impl Bound {
         let (addr, transport) = (self.addr, self.transport());
         let workers = match &self.sockets {
             Sockets::Udp(sockets) => sockets.len(),
-            Sockets::Tcp(sockets) => sockets.len(),
+            Sockets::Tcp(sockets, _) => sockets.len(),
             Sockets::Xdp(front) => front.len(),
         };
         let factory = Arc::new(factory);
@@ -266,6 +274,9 @@ impl Bound {
         // If a thread fails to start, dropping this stops the threads already started.
         let mut running = Running::new(addr, transport, workers, self.xdp_mode(), passed);
         let fail = |cause| ServeError { addr, transport, cause };
+        if transport == Transport::Tls && context.tls.is_none() {
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "there are no settings of TLS")));
+        }
         let job = |index: usize, running: &Running| {
             let id = WorkerId { index, transport, local: addr };
             Job {
@@ -275,6 +286,7 @@ impl Bound {
                 stats: Arc::clone(&running.stats.workers[index]),
                 reporter: context.reporter(id),
                 proxies: context.proxies.clone(),
+                tls: context.tls.clone().filter(|_| transport == Transport::Tls),
                 passed: passed.is_some(),
                 socket: Arc::default(),
             }
@@ -296,7 +308,7 @@ impl Bound {
                     running.threads.push(udp::spawn(socket, Arc::clone(&factory), job).map_err(fail)?);
                 }
             }
-            Sockets::Tcp(sockets) => {
+            Sockets::Tcp(sockets, _) => {
                 for (index, socket) in sockets.into_iter().enumerate() {
                     let job = job(index, &running);
                     running.keep_socket(index, &job.socket, &socket);

@@ -23,6 +23,8 @@ pub struct Context {
     pub tcp: TcpLimits,
     /// The proxies that name their clients in headers.
     pub proxies: Proxies,
+    /// Settings of TLS listeners, which cannot serve without.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
     on_fault: Option<OnFault>,
 }
 

@@ -130,6 +130,20 @@ counters! {
     tcp_evicted,
     /// TCP connections closed because the listener stopped.
     tcp_stopped,
+    /// TLS handshakes that were completed, resumed sessions included.
+    tls_handshakes,
+    /// TLS handshakes that resumed an earlier session.
+    tls_resumed,
+    /// Connections closed because their first bytes were not TLS, or a message of it was malformed.
+    tls_malformed,
+    /// Connections closed because the client and this server have no TLS version, cipher suite or application
+    /// protocol in common.
+    tls_incompatible,
+    /// Connections that the client ended during the handshake with an alert; clients that do not accept the
+    /// certificate do so.
+    tls_refused,
+    /// Connections that ended during the handshake for any other reason, such as a reset.
+    tls_broken,
     /// TCP connections refused because the limit was reached and no other could be closed for them.
     tcp_refused_full,
     /// TCP connections refused because their client had too many.

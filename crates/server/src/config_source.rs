@@ -74,7 +74,7 @@ impl ConfigSource {
                     let folder = running.unwrap_or(read).server.storage.folder();
                     folder.map(|folder| folder.join(added::FILE))
                 })?;
-                match config.settings.read_resolver_files().and_then(|()| resolve(&config)) {
+                match config.settings.read_named_files().and_then(|()| resolve(&config)) {
                     Ok(zones) => {
                         let files = sources.paths().map(Path::to_owned).collect();
                         Ok(Prepared { settings: config.settings, zones, files })

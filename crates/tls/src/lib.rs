@@ -1,13 +1,18 @@
-//! TLS settings: the CA certificates that other servers are authenticated with, and the cryptography of all
-//! TLS connections. Without sockets: `net` and `fetch` have the connections.
+//! TLS settings: the certificates of this server, the CA certificates that other servers are authenticated
+//! with, and the cryptography of all TLS connections. Without sockets: `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;
+mod certificate;
+mod server;
 
 use std::sync::{Arc, LazyLock};
 
 pub use authorities::{AuthoritiesFault, authorities};
+pub use certificate::{CertificateFault, ServerCertificate};
+pub use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
+pub use server::ServerTls;
 
 /// The cryptography of every TLS connection, made once.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =

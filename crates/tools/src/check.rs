@@ -51,7 +51,7 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
             return EXIT_FAULTS;
         }
     }
-    let read = accepted.config.settings.read_resolver_files();
+    let read = accepted.config.settings.read_named_files();
     let wanted = match read.and_then(|()| resolve(&accepted.config)) {
         Ok(wanted) => wanted,
         Err(faults) => {

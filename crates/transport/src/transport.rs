@@ -30,6 +30,7 @@ macro_rules! transports {
 transports! {
     Udp "Datagrams over IPv4 or IPv6 (RFC 1035 §4.2.1)." { label: "udp", stream: false }
     Tcp "A TCP connection, two bytes of length before each message (RFC 7766)." { label: "tcp", stream: true }
+    Tls "A TLS connection over TCP, framed as TCP is (RFC 7858)." { label: "tls", stream: true }
     #[cfg(feature = "fictitious")]
     Pigeon "Avian carriers (RFC 1149): no listener has any; tests send queries by it." { label: "pigeon", stream: false }
 }
@@ -38,6 +39,12 @@ transports! {
 pub const TRANSPORTS: usize = Transport::ALL.len();
 
 impl Transport {
+    /// Returns the transport that has the same kind of socket: a listening socket does not show whether its
+    /// connections begin with a TLS handshake.
+    pub const fn socket(self) -> Transport {
+        if matches!(self, Transport::Tls) { Transport::Tcp } else { self }
+    }
+
     /// Returns the transport's index in tables of [`TRANSPORTS`] entries.
     #[inline]
     pub const fn index(self) -> usize {

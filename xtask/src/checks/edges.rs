@@ -74,7 +74,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "net",
         ours: &["transport", "rate-limits"],
-        theirs: Only(&["getrandom", "libc", "mio", "socket2", "tokio"]),
+        theirs: Only(&["getrandom", "libc", "mio", "rustls", "socket2", "tokio", "tokio-rustls"]),
     },
     Row {
         name: "fetch",
@@ -91,7 +91,11 @@ const ROWS: &[Row] = &[
             "url",
         ]),
     },
-    Row { name: "tls", ours: &["wording"], theirs: Only(&["rustls", "rustls-native-certs"]) },
+    Row {
+        name: "tls",
+        ours: &["wording"],
+        theirs: Only(&["arc-swap", "aws-lc-rs", "rcgen", "rustls", "rustls-native-certs", "rustls-webpki"]),
+    },
     Row { name: "wording", ours: &["wire"], theirs: Only(&["strsim"]) },
     Row {
         name: "config",
@@ -111,6 +115,7 @@ const ROWS: &[Row] = &[
             "recursion",
             "dnstap",
             "net",
+            "tls",
             "wording",
         ],
         theirs: Only(&["idna", "jiff", "nix", "serde", "toml", "url"]),
@@ -165,6 +170,7 @@ const ROWS: &[Row] = &[
             "config",
             "threads",
             "telemetry",
+            "tls",
         ],
         theirs: Only(&["jiff", "getrandom", "tokio", "tracing"]),
     },
@@ -228,6 +234,7 @@ const ROWS: &[Row] = &[
             "serving",
             "zone-plan",
             "zone-manager",
+            "tls",
         ],
         theirs: Any,
     },

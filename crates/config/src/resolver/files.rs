@@ -201,7 +201,7 @@ mod tests {
         let AcceptedConfig { mut config, sources } =
             read_text("t.toml", format!("[resolver]\n{keys}\n"), folder.path())
                 .expect("good but for its files");
-        let read = config.settings.read_resolver_files().map(|()| config.settings);
+        let read = config.settings.read_named_files().map(|()| config.settings);
         let folder = format!("{}/", folder.path().display());
         read.map_err(|faults| sources.render(&faults).replace(&folder, ""))
     }

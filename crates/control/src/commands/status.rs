@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tls::ServerCertificate;
 use transport::unix_now;
 use wire::UnixTime;
+use wording::base64;
 
 use crate::parts::ServerParts;
 use telemetry::process::resident_memory;
@@ -54,6 +56,7 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         "listeners": listeners,
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),
+        "certificates": certificates(parts),
         "zones": ZoneStatus::WORDS.map(|word| (word, count(word))).into_iter().collect::<BTreeMap<_, _>>(),
         "secondary_zones": secondaries.states().words().into_iter().collect::<BTreeMap<_, _>>(),
         "signatures": {
@@ -70,6 +73,19 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         "pending_keys": in_force.pending(),
         "sandbox": sandbox(),
     })
+}
+
+/// Returns the certificates of TLS listeners.
+fn certificates(parts: &ServerParts) -> Vec<Value> {
+    let of = |certificate: &ServerCertificate| {
+        json!({
+            "file": certificate.file.as_ref().map(|file| file.display().to_string()),
+            "names": certificate.names,
+            "expires": UnixTime::from(certificate.not_after).as_secs(),
+            "pin": certificate.pin().map(|pin| base64(&pin)),
+        })
+    };
+    parts.frontend.certificates.in_use().iter().map(|certificate| of(certificate)).collect()
 }
 
 /// Returns what the sandbox takes away, part by part.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Figures, MetricType, Printer};
+use super::{Figures, MetricType, Printer, unix};
 use crate::in_force::InForce;
 use serving::frontend::{Frontend, ListenerTotals};
 
@@ -27,7 +27,16 @@ impl Figures for ListenerFigures {
             waiting as f64,
         )?;
         let limit = self.in_force.settings().server.tcp.connections.0;
-        out.gauge("tcp_connections_limit", "Limit of open TCP connections (tcp-connections)", limit as f64)
+        out.gauge("tcp_connections_limit", "Limit of open TCP connections (tcp-connections)", limit as f64)?;
+        let expiry = self.frontend.certificates.in_use().into_iter().map(|certificate| {
+            let file = certificate
+                .file
+                .as_ref()
+                .map_or_else(|| "self-signed".into(), |file| file.display().to_string());
+            ([("file", file.into())], unix(certificate.not_after))
+        });
+        let help = "When the certificates of TLS listeners expire, in seconds since 1970";
+        out.family("certificate_expiry_seconds", help, MetricType::Gauge, expiry)
     }
 }
 
@@ -75,8 +84,9 @@ fn proxy_fault(counter: &str) -> Option<&'static str> {
 
 /// Returns whether listeners of this kind count `counter` at all.
 fn is_counted(counter: &str, carrier: &str) -> bool {
-    let own = ["tcp", "xdp"].into_iter().find(|kind| counter.starts_with(kind));
-    own.is_none_or(|kind| kind == carrier)
+    let own = ["tcp", "tls", "xdp"].into_iter().find(|kind| counter.starts_with(kind));
+    // A TLS connection is a TCP connection.
+    own.is_none_or(|kind| kind == carrier || (kind, carrier) == ("tcp", "tls"))
 }
 
 /// Returns the metric name of a counter: the unit comes last.

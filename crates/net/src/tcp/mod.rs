@@ -1,6 +1,6 @@
 //! TCP service (RFC 7766): `worker` listens and accepts; `life` has a connection's decisions, without I/O or
-//! a clock; `connection` reads and writes, over any stream; `returns` passes late answers to their
-//! connections; `limits` has limits and timeouts over all of them.
+//! a clock; `connection` reads and writes, over any stream, `secured` over TLS; `returns` passes late answers
+//! to their connections; `limits` has limits and timeouts over all of them.
 
 mod connection;
 mod event;
@@ -10,6 +10,7 @@ mod output;
 #[cfg(test)]
 mod replay;
 mod returns;
+mod secured;
 mod worker;
 
 pub use limits::{TcpLimits, TcpTimes};

@@ -11,17 +11,18 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use transport::{Counter, HandlerFactory};
 
-use super::connection::{Connection, SharedBuffers};
+use super::connection::{Bytes, Connection, SharedBuffers};
 use super::event::ConnectionEvent;
 use super::life::{Close, Life};
-use super::limits::{TcpLimits, TurnedAway};
+use super::limits::{Permit, TcpLimits, TurnedAway};
 use super::returns::{Bell, Events, Returns};
+use super::secured::TlsBytes;
 use crate::config::ListenerConfig;
 use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
@@ -90,7 +91,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
     limits: TcpLimits,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    let name = format!("tcp-{}-{}", job.id.local.port(), job.id.index);
+    let name = format!("{}-{}-{}", job.id.transport, job.id.local.port(), job.id.index);
     std::thread::Builder::new().name(name).spawn(move || {
         if job.config.pin_cpus
             && let Err(e) = sys::pin_thread(job.id.index)
@@ -273,6 +274,25 @@ impl<F: HandlerFactory> Acceptor<F> {
         } else {
             self.job.id.local
         };
+        let ends = (peer, local);
+        match &self.job.tls {
+            None => self.serve_over(stream, ends, permit, header, (sender, receiver)),
+            Some(tls) => {
+                let stream = TlsBytes::new(stream, Arc::clone(tls), header.is_some(), Arc::clone(own));
+                self.serve_over(stream, ends, permit, header, (sender, receiver));
+            }
+        }
+    }
+
+    /// Starts serving a connection over these bytes.
+    fn serve_over<S: Bytes>(
+        &mut self,
+        stream: S,
+        (peer, local): (SocketAddr, SocketAddr),
+        permit: Permit,
+        header: Option<usize>,
+        (sender, receiver): (UnboundedSender<ConnectionEvent>, UnboundedReceiver<ConnectionEvent>),
+    ) {
         let id = self.next_id;
         self.next_id += 1;
         let connection = Connection {

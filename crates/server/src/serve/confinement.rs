@@ -103,8 +103,10 @@ fn certificates() -> impl Iterator<Item = PathBuf> {
 
 /// Returns the ports of TCP listeners, which are opened again if their sockets fail.
 fn tcp_ports(settings: &Settings) -> Vec<u16> {
-    let of_dns =
-        settings.listens.iter().filter(|listen| listen.proto.iter().any(|p| p.value == Transport::Tcp));
+    let of_dns = settings
+        .listens
+        .iter()
+        .filter(|listen| listen.proto.iter().any(|p| p.value.socket() == Transport::Tcp));
     let dns = of_dns.flat_map(|listen| listen.addr.iter().map(|addr| addr.value.0.port()));
     let metrics = settings.metrics.iter().map(|metrics| metrics.listen.0.port());
     dns.chain(metrics).collect()

@@ -39,7 +39,7 @@ use control::parts::ServerParts;
 use control::socket::Socket;
 use passed::PassedSockets;
 use serving::descriptors;
-use serving::frontend::{Frontend, Served};
+use serving::frontend::{Frontend, Served, certificates};
 use sockets::Sockets;
 use telemetry::logging;
 use telemetry::process::Process;
@@ -243,6 +243,7 @@ fn attend(
                 of_resolver.as_ref().map_or(0, |recursive| recursive.link_counts().exhausted.get());
             of_resolver + of_zones.link_counts().exhausted.get()
         }));
+        tokio::spawn(certificates::watch(Arc::clone(&frontend.certificates)));
         tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {
             signal = signals.until_stopped(&manager, &logging, frontend.dnstap.as_deref()) => signal,

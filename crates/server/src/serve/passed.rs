@@ -107,7 +107,7 @@ impl Waiting {
     fn is_for(&self, addr: SocketAddr, transport: Transport) -> bool {
         // Configured addresses have no interface.
         let same = self.addr.ip() == addr.ip() && self.addr.port() == addr.port();
-        same && self.socket.transport() == transport
+        same && self.socket.transport() == transport.socket()
     }
 
     fn is_listened_on(&self, listen: &Listen) -> bool {
@@ -208,7 +208,7 @@ impl PassedSockets {
         let (udp, tcp) = self.extract(addr, transport);
         match (udp.is_empty(), tcp.is_empty()) {
             (false, _) => Some(Listener::from_udp(udp, config)),
-            (true, false) => Some(Listener::from_tcp(tcp, config)),
+            (true, false) => Some(Listener::from_tcp(tcp, transport, config)),
             (true, true) => None,
         }
     }

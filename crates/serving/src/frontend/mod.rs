@@ -2,6 +2,7 @@
 //! connects `net` and `query-path`.
 
 mod access_rules;
+pub mod certificates;
 mod reply_counters;
 mod server_cookies;
 mod workers;
@@ -24,6 +25,7 @@ use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
 use crate::descriptors::DescriptorShares;
+use certificates::Certificates;
 use config::Adopt;
 use config::Settings;
 use config::log::LoggedQueries;
@@ -67,6 +69,8 @@ pub struct Frontend {
     pub accounts: Accounts,
     /// The secrets of server cookies.
     cookies: ServerCookies,
+    /// The certificates of TLS listeners.
+    pub certificates: Arc<Certificates>,
     /// The listeners; emptied when the server stops.
     listeners: Mutex<Vec<Running>>,
     /// Limits over all TCP connections.
@@ -158,6 +162,7 @@ impl Frontend {
         let frontend = Frontend {
             engine: Arc::new(Engine::new(serving(zones), Sources::default(), EngineConfig::default())),
             cookies,
+            certificates: Arc::new(Certificates::new(settings)?),
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits,
@@ -235,6 +240,7 @@ impl Frontend {
         });
         context.tcp = self.tcp_limits.clone();
         context.proxies = self.proxies.clone();
+        context.tls = self.certificates.dot();
         for socket in bound {
             let (addr, transport) = (socket.local_addr(), socket.transport());
             let (front, passed) = (socket.xdp_mode(), socket.passed());
@@ -332,6 +338,7 @@ fn set_proxies(proxies: &Proxies, settings: &Settings) {
 impl Adopt for Frontend {
     fn adopt(&self, settings: &Settings) {
         self.cookies.adopt(settings);
+        self.certificates.adopt(settings);
         let limit_log = self.limits_top.resize(settings.rate_limits.top.0).unwrap_or_else(|fault| {
             error!("which networks are limited is not counted: {}", wording::reason(&fault));
             None

@@ -211,6 +211,7 @@ impl Adopt for Dnstap {
 fn protocol(transport: Transport) -> DnstapSocketProtocol {
     match transport {
         Transport::Tcp => DnstapSocketProtocol::Tcp,
+        Transport::Tls => DnstapSocketProtocol::Dot,
         _ => DnstapSocketProtocol::Udp,
     }
 }

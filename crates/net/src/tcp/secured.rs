@@ -1,0 +1,255 @@
+//! The bytes of a TLS connection (RFC 7858). The handshake is part of the first read, so that the timeouts,
+//! limits and events of a connection apply to it as well.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustls::{AlertDescription, HandshakeKind, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{Accept, TlsAcceptor};
+use transport::Counter;
+
+use super::connection::Bytes;
+use crate::stats::WorkerStats;
+
+/// The first byte of a PROXY header; a TLS record never begins with it.
+const HEADER_BEGINS: u8 = b'\r';
+/// Bytes of a PROXY header up to and with its length.
+const HEADER_FIXED: usize = 16;
+/// Bytes of a PROXY header that are read at once.
+const HEADER_STEP: usize = 256;
+
+/// A connection with TLS, as a stream of the bytes inside.
+pub(crate) struct TlsBytes {
+    state: State,
+    /// Bytes that were encrypted and that the system has not taken whole.
+    unsent: usize,
+    stats: Arc<WorkerStats>,
+}
+
+enum State {
+    /// A proxy may send its header before the handshake.
+    First {
+        stream: TcpStream,
+        config: Arc<ServerConfig>,
+    },
+    /// The proxy sends it: it is read as if it were inside.
+    Header {
+        stream: TcpStream,
+        config: Arc<ServerConfig>,
+        header: Header,
+    },
+    Handshake(Box<Accept<TcpStream>>),
+    Open(Box<TlsStream<TcpStream>>),
+    /// The handshake failed.
+    Failed,
+}
+
+/// A PROXY header that is being read.
+#[derive(Default)]
+struct Header {
+    fixed: [u8; HEADER_FIXED],
+    read: usize,
+}
+
+impl Header {
+    /// Returns how many bytes of it are missing, as far as that is known.
+    fn missing(&self) -> usize {
+        let rest = usize::from(u16::from_be_bytes([self.fixed[14], self.fixed[15]]));
+        match self.read < HEADER_FIXED {
+            true => HEADER_FIXED - self.read,
+            false => HEADER_FIXED + rest - self.read,
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let rest = &mut self.fixed[self.read.min(HEADER_FIXED)..];
+        let n = rest.len().min(bytes.len());
+        rest[..n].copy_from_slice(&bytes[..n]);
+        self.read += bytes.len();
+    }
+}
+
+impl TlsBytes {
+    /// Returns the bytes inside the TLS connection that begins on `stream`. `from_proxy`: a PROXY header may
+    /// precede the handshake.
+    pub(crate) fn new(
+        stream: TcpStream,
+        config: Arc<ServerConfig>,
+        from_proxy: bool,
+        stats: Arc<WorkerStats>,
+    ) -> Self {
+        let state = match from_proxy {
+            true => State::First { stream, config },
+            false => State::accept(stream, config),
+        };
+        TlsBytes { state, unsent: 0, stats }
+    }
+
+    /// Brings the handshake forward. `Ready(Ok(true))`: the connection is open; `Ready(Ok(false))`: bytes of
+    /// a PROXY header were read into `buf`, or the stream ended in it.
+    fn poll_begin(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            self.state = match std::mem::replace(&mut self.state, State::Failed) {
+                State::First { stream, config } => {
+                    let mut byte = [0];
+                    match stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+                        Poll::Ready(Ok(1)) if byte[0] == HEADER_BEGINS => {
+                            State::Header { stream, config, header: Header::default() }
+                        }
+                        Poll::Ready(Ok(_)) => State::accept(stream, config),
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => {
+                            self.state = State::First { stream, config };
+                            return Poll::Pending;
+                        }
+                    }
+                }
+                State::Header { stream, config, header } if header.missing() == 0 => {
+                    State::accept(stream, config)
+                }
+                State::Header { mut stream, config, mut header } => {
+                    let read = poll_header(&mut stream, &mut header, cx, buf);
+                    self.state = State::Header { stream, config, header };
+                    return read.map_ok(|()| false);
+                }
+                State::Handshake(mut accept) => match Pin::new(&mut *accept).poll(cx) {
+                    Poll::Ready(Ok(stream)) => {
+                        self.stats.tls_handshakes.add(1);
+                        let kind = stream.get_ref().1.handshake_kind();
+                        if kind == Some(HandshakeKind::Resumed) {
+                            self.stats.tls_resumed.add(1);
+                        }
+                        State::Open(Box::new(stream))
+                    }
+                    Poll::Ready(Err(error)) => {
+                        failure_counter(&self.stats, &error).add(1);
+                        return Poll::Ready(Err(error));
+                    }
+                    Poll::Pending => {
+                        self.state = State::Handshake(accept);
+                        return Poll::Pending;
+                    }
+                },
+                open @ State::Open(_) => {
+                    self.state = open;
+                    return Poll::Ready(Ok(true));
+                }
+                State::Failed => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            };
+        }
+    }
+
+    /// Returns the stream, if it is open.
+    fn open(&mut self) -> io::Result<Pin<&mut TlsStream<TcpStream>>> {
+        match &mut self.state {
+            State::Open(stream) => Ok(Pin::new(stream)),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl State {
+    fn accept(stream: TcpStream, config: Arc<ServerConfig>) -> State {
+        State::Handshake(Box::new(TlsAcceptor::from(config).accept(stream)))
+    }
+}
+
+/// Reads a part of the header, and no byte behind it.
+fn poll_header(
+    stream: &mut TcpStream,
+    header: &mut Header,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    let mut bytes = [0; HEADER_STEP];
+    let most = header.missing().min(HEADER_STEP).min(buf.remaining());
+    let mut part = ReadBuf::new(&mut bytes[..most]);
+    ready!(Pin::new(stream).poll_read(cx, &mut part))?;
+    header.take(part.filled());
+    buf.put_slice(part.filled());
+    Poll::Ready(Ok(()))
+}
+
+fn failure_counter<'s>(stats: &'s WorkerStats, error: &io::Error) -> &'s Counter {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        // What an alert of the client means is of TLS; the certificate is what clients refuse most.
+        Some(rustls::Error::AlertReceived(AlertDescription::ProtocolVersion)) => &stats.tls_incompatible,
+        Some(rustls::Error::AlertReceived(_)) => &stats.tls_refused,
+        Some(
+            rustls::Error::InvalidMessage(_)
+            | rustls::Error::InappropriateMessage { .. }
+            | rustls::Error::InappropriateHandshakeMessage { .. }
+            | rustls::Error::PeerMisbehaved(_)
+            | rustls::Error::DecryptError,
+        ) => &stats.tls_malformed,
+        Some(rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol) => {
+            &stats.tls_incompatible
+        }
+        _ => &stats.tls_broken,
+    }
+}
+
+impl AsyncRead for TlsBytes {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !matches!(self.state, State::Open(_)) && !ready!(self.poll_begin(cx, buf))? {
+            return Poll::Ready(Ok(()));
+        }
+        match ready!(self.open()?.poll_read(cx, buf)) {
+            // Many clients close the connection without an alert. Messages have lengths, so an end that was
+            // forged cuts none.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            other => Poll::Ready(other),
+        }
+    }
+}
+
+impl AsyncWrite for TlsBytes {
+    /// Takes bytes once the system has taken them encrypted: what the connection counts as unsent then
+    /// includes what waits here. Until then it must be called with the same bytes again, and may be with
+    /// more.
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.unsent == 0 {
+            self.unsent = ready!(self.open()?.poll_write(cx, bytes))?;
+        }
+        ready!(self.open()?.poll_flush(cx))?;
+        Poll::Ready(Ok(std::mem::take(&mut self.unsent)))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.open()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.open()?.poll_shutdown(cx)
+    }
+}
+
+impl Bytes for TlsBytes {
+    fn is_quiet(&self) -> bool {
+        match &self.state {
+            State::First { stream, .. } | State::Header { stream, .. } => stream.is_quiet(),
+            State::Handshake(accept) => accept.get_ref().is_none_or(Bytes::is_quiet),
+            State::Open(stream) => stream.get_ref().0.is_quiet(),
+            State::Failed => true,
+        }
+    }
+}
+
+impl Drop for TlsBytes {
+    /// Sends the alert of an orderly end, if the system takes it at once.
+    fn drop(&mut self) {
+        if let State::Open(stream) = &mut self.state {
+            let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(std::task::Waker::noop()));
+        }
+    }
+}

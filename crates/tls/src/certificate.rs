@@ -1,0 +1,249 @@
+//! A certificate of this server with its chain and its private key: read from files and checked, or made for
+//! a first try.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::sign::CertifiedKey;
+use webpki::{EndEntityCert, KeyUsage};
+use wording::reason;
+
+use crate::provider;
+
+/// Largest size of a file of certificates or of a key, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// Read permission of users other than the owner and the group.
+const OTHERS_READ: u32 = 0o004;
+/// How long a certificate that was made for a first try is valid.
+const SELF_SIGNED_VALID: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Why a certificate cannot be used.
+#[derive(Debug)]
+pub enum CertificateFault {
+    /// The file cannot be read.
+    Read(PathBuf, io::Error),
+    /// The file is not PEM.
+    Pem(PathBuf, pem::Error),
+    /// The file of the chain has no certificate.
+    NoCertificate(PathBuf),
+    /// The file of the key has no private key that is not encrypted.
+    NoKey(PathBuf),
+    /// The number of a certificate in the file, from 1 on, and what is wrong with it.
+    Malformed(PathBuf, usize, String),
+    /// A certificate of the file was not issued by the one behind it: the number of the first of them.
+    Order(PathBuf, usize),
+    /// The key is of a kind that TLS has no use for.
+    Key(PathBuf, String),
+    /// The key is not the one of the certificate.
+    Mismatch(PathBuf, PathBuf),
+    /// A certificate for a first try cannot be made.
+    SelfSigned(String),
+}
+
+impl fmt::Display for CertificateFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) | Self::Pem(path, pem::Error::Io(error)) => {
+                write!(f, "cannot read {}: {}", path.display(), reason(error))
+            }
+            Self::Pem(path, error) => write!(f, "{} is no valid PEM: {error}", path.display()),
+            Self::NoCertificate(path) => {
+                write!(f, "there is no certificate in {} (BEGIN CERTIFICATE)", path.display())
+            }
+            Self::NoKey(path) => {
+                write!(
+                    f,
+                    "there is no private key without a passphrase in {} (BEGIN PRIVATE KEY)",
+                    path.display()
+                )
+            }
+            Self::Malformed(path, number, why) => {
+                write!(f, "certificate {number} in {} is malformed: {why}", path.display())
+            }
+            Self::Order(path, number) => write!(
+                f,
+                "certificate {number} in {} was not issued by certificate {}: the server's own comes first, then \
+                 the one that issued it, and so on",
+                path.display(),
+                number + 1
+            ),
+            Self::Key(path, why) => write!(f, "the key in {} cannot be used: {why}", path.display()),
+            Self::Mismatch(key, chain) => {
+                write!(
+                    f,
+                    "the key in {} is not the one of the certificate in {}",
+                    key.display(),
+                    chain.display()
+                )
+            }
+            Self::SelfSigned(why) => write!(f, "no self-signed certificate: {why}"),
+        }
+    }
+}
+impl std::error::Error for CertificateFault {}
+
+/// A certificate of this server.
+#[derive(Debug)]
+pub struct ServerCertificate {
+    /// The file of its chain; `None` if it was made for a first try.
+    pub file: Option<PathBuf>,
+    /// The names that it is for, wildcards included; without IP addresses.
+    pub names: Vec<String>,
+    /// When it becomes valid.
+    pub not_before: SystemTime,
+    /// When it expires.
+    pub not_after: SystemTime,
+    /// Whether users other than the owner and the group of the key's file may read it.
+    pub key_is_public: bool,
+    pub(crate) certified: Arc<CertifiedKey>,
+}
+
+impl PartialEq for ServerCertificate {
+    fn eq(&self, other: &Self) -> bool {
+        self.certified.cert == other.certified.cert
+    }
+}
+
+impl ServerCertificate {
+    /// Reads a chain and its key from PEM files, and checks that they fit.
+    ///
+    /// # Errors
+    /// What is wrong, with the file. A certificate that has expired is no error.
+    pub fn read(chain_file: &Path, key_file: &Path) -> Result<Self, CertificateFault> {
+        let chain = read_chain(chain_file)?;
+        let (key, key_is_public) = read_key(key_file)?;
+        let provider = provider();
+        let of_key = |why: rustls::Error| CertificateFault::Key(key_file.to_owned(), why.to_string());
+        let signing = provider.key_provider.load_private_key(key).map_err(of_key)?;
+        let certified = CertifiedKey::new(chain, signing);
+        match certified.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(_) => return Err(CertificateFault::Mismatch(key_file.to_owned(), chain_file.to_owned())),
+        }
+        let malformed = |why| CertificateFault::Malformed(chain_file.to_owned(), 1, why);
+        Self::new(Some(chain_file.to_owned()), certified, key_is_public).map_err(malformed)
+    }
+
+    /// Makes a certificate for these names that no authority has signed, with a new key, in memory.
+    ///
+    /// # Errors
+    /// If a name is none that certificates have.
+    pub fn self_signed(names: &[String]) -> Result<Self, CertificateFault> {
+        let fault = |why: rcgen::Error| CertificateFault::SelfSigned(why.to_string());
+        let key = KeyPair::generate().map_err(fault)?;
+        let mut params = CertificateParams::new(names.to_vec()).map_err(fault)?;
+        let now = SystemTime::now();
+        // A clock that is a little slow must not make a new certificate invalid.
+        params.not_before = (now - Duration::from_secs(24 * 3600)).into();
+        params.not_after = (now + SELF_SIGNED_VALID).into();
+        params.distinguished_name.push(DnType::CommonName, "nomen, self-signed");
+        params.subject_alt_names.dedup_by(|a: &mut SanType, b| a == b);
+        let certificate = params.self_signed(&key).map_err(fault)?;
+        let chain = vec![certificate.der().clone()];
+        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let certified = CertifiedKey::from_der(chain, key, &provider());
+        let certified = certified.map_err(|why| CertificateFault::SelfSigned(why.to_string()))?;
+        Self::new(None, certified, false).map_err(CertificateFault::SelfSigned)
+    }
+
+    fn new(
+        file: Option<PathBuf>,
+        certified: CertifiedKey,
+        key_is_public: bool,
+    ) -> Result<ServerCertificate, String> {
+        let parsed = EndEntityCert::try_from(&certified.cert[0]).map_err(|why| why.to_string())?;
+        let (not_before, not_after) = validity(&parsed)?;
+        let names = parsed.valid_dns_names().map(str::to_ascii_lowercase).collect();
+        Ok(ServerCertificate {
+            file,
+            names,
+            not_before,
+            not_after,
+            key_is_public,
+            certified: Arc::new(certified),
+        })
+    }
+
+    /// Returns the SHA-256 digest of its public key (SPKI), which clients pin (RFC 7858 §4.2).
+    pub fn pin(&self) -> Option<[u8; 32]> {
+        let parsed = EndEntityCert::try_from(self.certified.cert.first()?).ok()?;
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &parsed.subject_public_key_info());
+        digest.as_ref().try_into().ok()
+    }
+
+    /// Whether a server name (SNI) is one of its names.
+    pub(crate) fn is_for(&self, name: &str) -> bool {
+        self.names.iter().any(|own| match own.strip_prefix("*.") {
+            Some(parent) => name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
+            None => own.eq_ignore_ascii_case(name),
+        })
+    }
+}
+
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
+    let text = read(path)?.0;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let chain = chain.map_err(|error| CertificateFault::Pem(path.to_owned(), error))?;
+    if chain.is_empty() {
+        return Err(CertificateFault::NoCertificate(path.to_owned()));
+    }
+    let mut parsed = Vec::new();
+    for (number, certificate) in (1..).zip(&chain) {
+        let fault =
+            |why: webpki::Error| CertificateFault::Malformed(path.to_owned(), number, why.to_string());
+        parsed.push(EndEntityCert::try_from(certificate).map_err(fault)?);
+    }
+    match parsed.windows(2).position(|pair| pair[0].issuer() != pair[1].subject()) {
+        Some(at) => Err(CertificateFault::Order(path.to_owned(), at + 1)),
+        None => Ok(chain),
+    }
+}
+
+/// Returns the key, and whether every user may read it.
+fn read_key(path: &Path) -> Result<(PrivateKeyDer<'static>, bool), CertificateFault> {
+    let (text, is_public) = read(path)?;
+    match PrivateKeyDer::from_pem_slice(&text) {
+        Ok(key) => Ok((key, is_public)),
+        Err(pem::Error::NoItemsFound) => Err(CertificateFault::NoKey(path.to_owned())),
+        Err(error) => Err(CertificateFault::Pem(path.to_owned(), error)),
+    }
+}
+
+/// Returns what is in a file, and whether every user may read it.
+fn read(path: &Path) -> Result<(Vec<u8>, bool), CertificateFault> {
+    let fault = |error| CertificateFault::Read(path.to_owned(), error);
+    let about = std::fs::metadata(path).map_err(fault)?;
+    if !about.is_file() || about.len() > MAX_FILE {
+        let kind = io::ErrorKind::InvalidData;
+        return Err(fault(io::Error::new(kind, "it is no regular file of at most 1 MiB")));
+    }
+    Ok((std::fs::read(path).map_err(fault)?, about.mode() & OTHERS_READ != 0))
+}
+
+/// Returns when a certificate is valid. `webpki` names both times in the errors of a check outside of them,
+/// and nowhere else.
+fn validity(certificate: &EndEntityCert<'_>) -> Result<(SystemTime, SystemTime), String> {
+    let at = |seconds| {
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let usage = KeyUsage::server_auth();
+        certificate.verify_for_usage(&[], &[], &[], time, usage, None, None).err()
+    };
+    let time = |time: UnixTime| SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs());
+    let not_before = match at(0) {
+        Some(webpki::Error::CertNotValidYet { not_before, .. }) => time(not_before),
+        Some(error @ webpki::Error::InvalidCertValidity) => return Err(error.to_string()),
+        _ => SystemTime::UNIX_EPOCH,
+    };
+    match at(u64::MAX >> 1) {
+        Some(webpki::Error::CertExpired { not_after, .. }) => Ok((not_before, time(not_after))),
+        Some(error) => Err(error.to_string()),
+        None => Err("it never expires".to_owned()),
+    }
+}

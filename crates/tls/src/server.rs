@@ -1,0 +1,86 @@
+//! TLS settings of the listeners: the certificate for the name that a client asks for, session tickets, and
+//! the application protocol. Certificates can be replaced while connections are open.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::certificate::ServerCertificate;
+use crate::provider;
+
+/// The application protocol of DNS over TLS (RFC 7858, RFC 9103 §7.1).
+const DOT: &[u8] = b"dot";
+
+/// The certificates in use.
+type Certificates = Arc<ArcSwap<Vec<Arc<ServerCertificate>>>>;
+
+/// TLS settings that listeners share.
+pub struct ServerTls {
+    certificates: Certificates,
+    dot: Arc<ServerConfig>,
+}
+
+impl ServerTls {
+    /// Returns settings without a certificate: every handshake fails until there is one.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn new() -> Result<Self, rustls::Error> {
+        let certificates = Certificates::default();
+        let chooser = Arc::new(Chooser(Arc::clone(&certificates)));
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(chooser);
+        // The state of a session is in its ticket, so that clients take no memory after their connections.
+        config.ticketer = Ticketer::new()?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.alpn_protocols = vec![DOT.to_vec()];
+        Ok(ServerTls { certificates, dot: Arc::new(config) })
+    }
+
+    /// Uses these certificates for handshakes from now on. The first is the one of clients that name no
+    /// server, or one that is unknown.
+    pub fn set(&self, certificates: Vec<Arc<ServerCertificate>>) {
+        self.certificates.store(Arc::new(certificates));
+    }
+
+    /// Returns the certificates in use.
+    pub fn certificates(&self) -> Arc<Vec<Arc<ServerCertificate>>> {
+        self.certificates.load_full()
+    }
+
+    /// Returns the settings of DNS over TLS.
+    pub fn dot(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.dot)
+    }
+}
+
+/// Chooses the certificate of a handshake.
+struct Chooser(Certificates);
+
+impl fmt::Debug for Chooser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chooser")
+    }
+}
+
+impl ResolvesServerCert for Chooser {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let certificates = self.0.load();
+        let schemes = hello.signature_schemes();
+        let fits = |certificate: &&Arc<ServerCertificate>| {
+            certificate.certified.key.choose_scheme(schemes).is_some()
+        };
+        let mut of_name = certificates
+            .iter()
+            .filter(|certificate| hello.server_name().is_some_and(|n| certificate.is_for(n)));
+        let chosen = of_name.find(fits).or_else(|| certificates.iter().find(fits))?;
+        Some(Arc::clone(&chosen.certified))
+    }
+}
