@@ -68,6 +68,7 @@ mod option_bit {
     pub(super) const EXPIRE: u8 = 4;
     pub(super) const ZONE_VERSION: u8 = 8;
     pub(super) const COOKIE: u8 = 16;
+    pub(super) const PADDING: u8 = 32;
 }
 
 impl ClientEdns {
@@ -102,6 +103,12 @@ impl ClientEdns {
     #[inline]
     pub fn has_cookie(&self) -> bool {
         self.options & option_bit::COOKIE != 0
+    }
+
+    /// Whether the query is padded, so that its reply is to be as well (RFC 7830 §4).
+    #[inline]
+    pub fn padding(&self) -> bool {
+        self.options & option_bit::PADDING != 0
     }
 
     /// Returns the data of the COOKIE option. `packet` is the packet that OPT was parsed from, or the head
@@ -281,6 +288,7 @@ impl Request {
                 OptionCode::ZONEVERSION => option_bit::ZONE_VERSION,
                 OptionCode::NSID => option_bit::NSID,
                 OptionCode::KEEPALIVE => option_bit::KEEPALIVE,
+                OptionCode::PADDING => option_bit::PADDING,
                 _ => 0,
             };
             at += data.len();

@@ -17,6 +17,9 @@ use crate::signature::Signature;
 use crate::stats::QueryStats;
 use crate::zone_facts::{self, ZoneFacts};
 
+/// The length of a padded reply is a multiple of this, in bytes (RFC 8467 §4.1).
+const PADDED_TO: usize = 468;
+
 /// The query that a [`ReplyFrame`] replies to.
 #[derive(Clone, Copy)]
 pub(crate) struct FramedQuery<'f> {
@@ -257,6 +260,9 @@ impl<'f> ReplyFrame<'f> {
             // Queries do not request it, so no space is reserved for it.
             let _ = opt.option(b, OptionCode::REPORT_CHANNEL, &[agent.as_wire()]);
         }
+        if client.padding() && self.client.transport.is_encrypted() {
+            pad(b, &mut opt);
+        }
     }
 
     /// Adds the options that the client requests.
@@ -296,6 +302,15 @@ impl<'f> ReplyFrame<'f> {
         let FinishedReply { rcode, truncated, len, .. } = reply;
         stats.reply(self.client.transport, rcode.0, truncated, len);
     }
+}
+
+/// Lengthens the reply to a multiple of [`PADDED_TO`], if there is room. A TSIG record comes on top.
+#[cold]
+fn pad(b: &mut Builder<'_>, opt: &mut OptWriter) {
+    let zeros = [0; PADDED_TO];
+    let unpadded = b.len() + 4;
+    let missing = unpadded.next_multiple_of(PADDED_TO) - unpadded;
+    let _ = opt.option(b, OptionCode::PADDING, &[&zeros[..missing]]);
 }
 
 /// Truncates the reply to its question and sets TC (RFC 2181 §9).
@@ -371,6 +386,30 @@ mod tests {
             assert!(holds(transport, &additional, limit), "{transport} {additional:?}");
             assert!(!holds(transport, &additional, limit + 1), "{transport} {additional:?}");
         }
+    }
+
+    #[test]
+    fn a_padded_query_over_tls_has_a_padded_reply() {
+        let (padded, plain) = (b"\0\0\x29\x04\xd0\0\0\0\0\0\x05\0\x0c\0\x01\0", opt(1232));
+        let len = |transport, additional: &[u8], answer: usize| {
+            let (out, _) = reply(transport, additional, |b| {
+                b.append(&vec![0; answer]).expect("there is room");
+                Ok(None)
+            });
+            out.len()
+        };
+        let fixed = HEADER_LEN + 7 + OPT_LEN;
+        for answer in 0..1500 {
+            let (tls, least) = (len(Transport::Tls, padded, answer), fixed + answer + 4);
+            assert!(tls.is_multiple_of(PADDED_TO) && (least..least + PADDED_TO).contains(&tls), "{answer}: {tls}");
+        }
+        for (transport, additional) in
+            [(Transport::Tls, &plain[..]), (Transport::Tcp, padded), (Transport::Udp, padded)]
+        {
+            assert_eq!(len(transport, additional, 100), fixed + 100, "{transport}");
+        }
+        let most = MAX_MESSAGE - fixed;
+        assert_eq!(len(Transport::Tls, padded, most), MAX_MESSAGE, "no room for it");
     }
 
     #[test]

@@ -45,6 +45,11 @@ impl Transport {
         if matches!(self, Transport::Tls) { Transport::Tcp } else { self }
     }
 
+    /// Whether messages are encrypted, so that an observer sees their lengths and times alone.
+    pub const fn is_encrypted(self) -> bool {
+        matches!(self, Transport::Tls)
+    }
+
     /// Returns the transport's index in tables of [`TRANSPORTS`] entries.
     #[inline]
     pub const fn index(self) -> usize {
