@@ -221,6 +221,16 @@ fn wildcard_addresses_cover_others_of_their_family() {
     assert_eq!(listen("0.0.0.0@53", "127.0.0.1@53"), 2, "once for each transport");
     assert_eq!(listen("127.0.0.1@53", "127.0.0.1@53"), 2);
     assert_eq!(listen("0.0.0.0@53", "[::]@53"), 0);
+    let proto = |a: &str, b: &str| {
+        let block = |proto: &str| format!("[[listen]]\naddr = [\"127.0.0.1@853\"]\nproto = [\"{proto}\"]\n");
+        faults(&(block(a) + &block(b))).len()
+    };
+    assert_eq!(
+        (proto("tls", "tcp"), proto("tcp", "tls"), proto("tls", "tls")),
+        (1, 1, 1),
+        "one kind of socket"
+    );
+    assert_eq!(proto("tls", "udp"), 0);
     assert_eq!(listen("0.0.0.0@53", "127.0.0.1@5353"), 0);
 }
 
@@ -327,6 +337,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         server,
         query_access,
         listens,
+        certificates,
         views,
         rate_limits,
         transfers,
@@ -353,6 +364,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(tsig_keys.iter().flat_map(|key| of(&**key)));
     all.extend(views.iter().flat_map(|view| of(&**view)));
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));
+    all.extend(certificates.iter().flat_map(|certificate| of(&**certificate)));
     all.extend(resolver.iter().flat_map(|resolver| of(&**resolver)));
     all.extend(forwards.iter().flat_map(|forward| of(&**forward)));
     all.extend(stubs.iter().flat_map(|stub| of(&**stub)));
@@ -403,7 +415,8 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
          [[policy.list]]\nname = \"l\"\nfile = \"f\"\n[[policy.group]]\nname = \"g\"\nfrom = [\"any\"]\n\
          [[policy.schedule]]\ngroup = \"g\"\nstart = \"08:00\"\nend = \"09:00\"\n\
          [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n[dnstap]\nsocket = \"s\"\n\
-         [[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\n",
+         [[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\n\
+         [[certificate]]\nchain = \"c\"\nkey = \"k\"\n",
     );
     let zone = "[[zone]]\nname = \"rpz.example.com\"\nfile = \"f\"\n";
     let new = settings(&(examples() + zone));

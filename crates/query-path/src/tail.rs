@@ -401,7 +401,10 @@ mod tests {
         let fixed = HEADER_LEN + 7 + OPT_LEN;
         for answer in 0..1500 {
             let (tls, least) = (len(Transport::Tls, padded, answer), fixed + answer + 4);
-            assert!(tls.is_multiple_of(PADDED_TO) && (least..least + PADDED_TO).contains(&tls), "{answer}: {tls}");
+            assert!(
+                tls.is_multiple_of(PADDED_TO) && (least..least + PADDED_TO).contains(&tls),
+                "{answer}: {tls}"
+            );
         }
         for (transport, additional) in
             [(Transport::Tls, &plain[..]), (Transport::Tcp, padded), (Transport::Udp, padded)]

@@ -171,6 +171,11 @@ impl ServerCertificate {
         })
     }
 
+    /// Returns the certificate itself and those that issued it.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.certified.cert
+    }
+
     /// Returns the SHA-256 digest of its public key (SPKI), which clients pin (RFC 7858 §4.2).
     pub fn pin(&self) -> Option<[u8; 32]> {
         let parsed = EndEntityCert::try_from(self.certified.cert.first()?).ok()?;
@@ -181,7 +186,9 @@ impl ServerCertificate {
     /// Whether a server name (SNI) is one of its names.
     pub(crate) fn is_for(&self, name: &str) -> bool {
         self.names.iter().any(|own| match own.strip_prefix("*.") {
-            Some(parent) => name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
+            Some(parent) => name
+                .split_once('.')
+                .is_some_and(|(label, rest)| !label.is_empty() && rest.eq_ignore_ascii_case(parent)),
             None => own.eq_ignore_ascii_case(name),
         })
     }
@@ -245,5 +252,153 @@ fn validity(certificate: &EndEntityCert<'_>) -> Result<(SystemTime, SystemTime),
         Some(webpki::Error::CertExpired { not_after, .. }) => Ok((not_before, time(not_after))),
         Some(error) => Err(error.to_string()),
         None => Err("it never expires".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use rcgen::{BasicConstraints, CertifiedIssuer, IsCa};
+
+    use super::*;
+
+    /// A CA, a certificate that it issued, and the key of that, as PEM.
+    struct Issued {
+        authority: String,
+        certificate: String,
+        key: String,
+    }
+
+    fn issued(names: &[&str]) -> Issued {
+        let mut ca = CertificateParams::default();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        ca.distinguished_name.push(DnType::CommonName, "a test's CA");
+        let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate().expect("a key")).expect("a CA");
+        let key = KeyPair::generate().expect("a key");
+        let mut params =
+            CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+                .expect("names");
+        params.not_before = rcgen::date_time_ymd(2020, 1, 2);
+        params.not_after = rcgen::date_time_ymd(2040, 3, 4);
+        let certificate = params.signed_by(&key, &ca).expect("signed");
+        Issued {
+            authority: pem("CERTIFICATE", ca.der()),
+            certificate: pem("CERTIFICATE", certificate.der()),
+            key: pem("PRIVATE KEY", &key.serialize_der()),
+        }
+    }
+
+    fn pem(label: &str, bytes: &[u8]) -> String {
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", wording::base64(bytes))
+    }
+
+    /// What is read from files with these contents.
+    fn read(chain: &str, key: &str) -> Result<ServerCertificate, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (chain_file, key_file) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+        std::fs::write(&chain_file, chain).expect("written");
+        std::fs::write(&key_file, key).expect("written");
+        let fault =
+            |fault: CertificateFault| fault.to_string().replace(&format!("{}/", folder.path().display()), "");
+        ServerCertificate::read(&chain_file, &key_file).map_err(fault)
+    }
+
+    #[test]
+    fn names_and_times_are_those_of_the_first_certificate() {
+        let Issued { authority, certificate, key } = issued(&["dns.example", "*.dns.example"]);
+        let read = read(&(certificate + &authority), &key).expect("good");
+        let seconds =
+            |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).expect("later").as_secs();
+        // 2020-01-02 and 2040-03-04, by date(1).
+        assert_eq!((seconds(read.not_before), seconds(read.not_after)), (1_577_923_200, 2_214_432_000));
+        assert_eq!(
+            (&read.names[..], read.chain().len()),
+            (&["dns.example".into(), "*.dns.example".into()][..], 2)
+        );
+        for (name, expected) in [
+            ("dns.example", true),
+            ("DNS.Example", true),
+            ("a.dns.example", true),
+            ("A.DNS.example", true),
+            ("a.b.dns.example", false),
+            ("example", false),
+            ("xdns.example", false),
+            (".dns.example", false),
+        ] {
+            assert_eq!(read.is_for(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_files_is_reported() {
+        let (one, other) = (issued(&["a.example"]), issued(&["b.example"]));
+        let broken = one.certificate.replace("MII", "MIJ");
+        let locked = one.key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+        for (chain, key, expected) in [
+            (
+                one.certificate.clone(),
+                other.key.clone(),
+                "the key in key.pem is not the one of the certificate in chain.pem",
+            ),
+            (String::new(), one.key.clone(), "there is no certificate in chain.pem (BEGIN CERTIFICATE)"),
+            (one.key.clone(), one.key.clone(), "there is no certificate in chain.pem (BEGIN CERTIFICATE)"),
+            (
+                one.certificate.clone(),
+                one.certificate.clone(),
+                "there is no private key without a passphrase in key.pem (BEGIN PRIVATE KEY)",
+            ),
+            (
+                one.certificate.clone(),
+                locked,
+                "there is no private key without a passphrase in key.pem (BEGIN PRIVATE KEY)",
+            ),
+            (broken, one.key.clone(), "certificate 1 in chain.pem is malformed: "),
+            (
+                one.authority.clone() + &one.certificate,
+                one.key.clone(),
+                "certificate 1 in chain.pem was not issued by certificate 2: the server's own comes first, then \
+                 the one that issued it, and so on",
+            ),
+            (
+                "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n".to_owned(),
+                one.key.clone(),
+                "chain.pem is no valid PEM: base64 decode error: InvalidCharacter(33)",
+            ),
+            (one.certificate.clone(), pem("PRIVATE KEY", &[1, 2, 3]), "the key in key.pem cannot be used: "),
+        ] {
+            let fault = read(&chain, &key).expect_err(expected);
+            assert!(fault.starts_with(expected), "{fault}");
+        }
+        let missing = ServerCertificate::read(Path::new("/no/chain.pem"), Path::new("/no/key.pem"));
+        let fault = missing.expect_err("no file").to_string();
+        assert_eq!(fault, "cannot read /no/chain.pem: there is no such file");
+        let folder =
+            ServerCertificate::read(Path::new("/"), Path::new("/")).expect_err("a folder").to_string();
+        assert_eq!(folder, "cannot read /: it is no regular file of at most 1 MiB");
+    }
+
+    #[test]
+    fn a_key_that_every_user_may_read_is_noticed() {
+        let Issued { certificate, key, .. } = issued(&["a.example"]);
+        let folder = tempfile::tempdir().expect("a folder");
+        let (chain_file, key_file) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+        std::fs::write(&chain_file, certificate).expect("written");
+        std::fs::write(&key_file, key).expect("written");
+        for (mode, expected) in [(0o600, false), (0o640, false), (0o644, true), (0o604, true)] {
+            std::fs::set_permissions(&key_file, std::fs::Permissions::from_mode(mode)).expect("changed");
+            let read = ServerCertificate::read(&chain_file, &key_file).expect("good");
+            assert_eq!(read.key_is_public, expected, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_self_signed_certificate_is_for_its_names_and_valid_now() {
+        let made = ServerCertificate::self_signed(&["a.example".into(), "192.0.2.1".into()]).expect("made");
+        let now = SystemTime::now();
+        assert!(made.not_before < now && made.not_after > now + Duration::from_secs(80 * 24 * 3600));
+        assert_eq!((made.names.as_slice(), made.file.as_ref()), (&["a.example".to_owned()][..], None));
+        let other = ServerCertificate::self_signed(&["a.example".into()]).expect("made");
+        assert_ne!(made.pin(), other.pin(), "each has a key of its own");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::time::SystemTime;
 
 use fetch::DocumentStore;
 use transport::unix_now;
@@ -52,6 +53,11 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         }
     }
     let read = accepted.config.settings.read_named_files();
+    if read.is_ok() {
+        for warning in accepted.config.settings.certificate_warnings(SystemTime::now()) {
+            eprint!("{}", accepted.sources.render_as("warning", &warning));
+        }
+    }
     let wanted = match read.and_then(|()| resolve(&accepted.config)) {
         Ok(wanted) => wanted,
         Err(faults) => {

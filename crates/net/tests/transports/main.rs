@@ -7,5 +7,6 @@ mod link;
 mod put_off;
 mod script;
 mod tcp;
+mod tls;
 mod udp;
 mod xdp;

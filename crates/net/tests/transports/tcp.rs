@@ -444,8 +444,10 @@ fn a_panic_costs_one_query() {
 fn connections_spread_over_workers_and_sockets_of_others_serve() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = ListenerConfig { workers: 2, ..config() };
-    let passed =
-        ScriptedServer::serve(Listener::from_tcp(vec![listener], &config).unwrap(), &Context::default());
+    let passed = ScriptedServer::serve(
+        Listener::from_tcp(vec![listener], Transport::Tcp, &config).unwrap(),
+        &Context::default(),
+    );
     let own = ScriptedServer::start("127.0.0.1:0", Transport::Tcp, &config);
     for server in [passed, own] {
         let mut clients: Vec<_> = (0..40).map(|_| TcpClient::connect(server.addr())).collect();
@@ -463,7 +465,7 @@ fn connections_wait_in_a_passed_socket_for_the_next_server() {
     let passed = TcpListener::bind("127.0.0.1:0").unwrap();
     let serve = || {
         let config = ListenerConfig { drain: TEST_TIMEOUT, ..config() };
-        let bound = Listener::from_tcp(vec![passed.try_clone().unwrap()], &config).unwrap();
+        let bound = Listener::from_tcp(vec![passed.try_clone().unwrap()], Transport::Tcp, &config).unwrap();
         assert_eq!(bound.passed(), Some(1));
         ScriptedServer::serve(bound, &Context::default())
     };

@@ -226,7 +226,7 @@ fn faults(text: &str, format: Format) -> Vec<String> {
 
 /// Starts a server with all features on, and returns it with the address of its metrics.
 fn everything_on() -> (Server, SocketAddr) {
-    let (at, closed) = (free_address(), free_address());
+    let (at, closed, secure) = (free_address(), free_address(), free_address());
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("members")).expect("made");
     let catalog =
@@ -244,6 +244,7 @@ fn everything_on() -> (Server, SocketAddr) {
     files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).expect("written"));
     let more = format!(
         "[metrics]\nlisten = {}\nper-zone = true\n\
+         [[listen]]\naddr = [{secure}]\nproto = [\"tls\"]\n\
          [template.members]\nfile = \"members/{{zone}}\"\n\
          [[zone]]\nname = \"cat\"\nfile = \"cat\"\ncatalog-template = \"members\"\n\
          [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\
@@ -254,6 +255,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n\
          [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n",
         written(at),
+        secure = written(secure),
         closed = written(closed),
         closed_url = closed
     );
@@ -398,7 +400,12 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
         ],
     ),
     ("dnstap", "With `[dnstap]`; see [LOGGING.md](LOGGING.md).", &["dnstap_"]),
-    ("Listeners", "Always; `tcp_` for TCP alone, `xdp_` for [AF_XDP](AF_XDP.md) alone.", &["net_", "tcp_"]),
+    (
+        "Listeners",
+        "Always; `tcp_` for TCP and TLS alone, `tls_` and certificates for [TLS](ENCRYPTED-DNS.md) alone, `xdp_` for \
+         [AF_XDP](AF_XDP.md) alone.",
+        &["net_", "tcp_", "certificate_"],
+    ),
     (
         "Zones",
         "Always; those of the last reload after the first one.",

@@ -18,6 +18,7 @@ mod cookies;
 mod dashboard;
 mod dig;
 mod dnstap;
+mod encrypted;
 mod fetched_lists;
 mod fleet;
 mod folders;

@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use query_path::Engine;
 use tokio::runtime::Runtime;
@@ -179,7 +180,9 @@ fn warn_of(settings: &Settings, wanted: &WantedZones, passed: bool) -> InnerRule
     let outside = || wanted.specs.iter().filter(|spec| !spec.apex.is_in_view());
     let names = || outside().map(|spec| spec.name());
     let shadowed = settings.shadowed_rules(names());
-    settings.warnings(passed).iter().chain(&shadowed).for_each(|warning| warn!("{}", warning.message));
+    let of_certificates = settings.certificate_warnings(SystemTime::now());
+    let all = settings.warnings(passed).into_iter().chain(shadowed).chain(of_certificates);
+    all.for_each(|warning| warn!("{}", warning.message));
     settings.inner_rules(names())
 }
 

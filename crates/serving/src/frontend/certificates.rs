@@ -140,3 +140,77 @@ fn own_names(settings: &Settings) -> Vec<String> {
     let addresses = addresses.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string());
     Some(config::machine::host_name(MAX_NAME)).into_iter().chain(addresses).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    fn write(folder: &Path, name: &str) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let certificate = params.self_signed(&key).expect("signed");
+        let pem = |label: &str, bytes: &[u8]| {
+            format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", wording::base64(bytes))
+        };
+        std::fs::write(folder.join("chain.pem"), pem("CERTIFICATE", certificate.der())).expect("written");
+        std::fs::write(folder.join("key.pem"), pem("PRIVATE KEY", &key.serialize_der())).expect("written");
+    }
+
+    fn settings(folder: &Path, more: &str) -> Settings {
+        let text = format!("[[listen]]\naddr = [\"192.0.2.1@853\"]\nproto = [\"tls\"]\n{more}");
+        let read = config::read_text("test", text, folder).expect("good");
+        let mut settings = read.config.settings;
+        settings.read_named_files().expect("good");
+        settings
+    }
+
+    fn names(certificates: &Certificates) -> Vec<String> {
+        certificates.in_use().iter().flat_map(|certificate| certificate.names.clone()).collect()
+    }
+
+    #[test]
+    fn changed_files_are_read_and_bad_ones_replace_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path();
+        write(at, "one.example");
+        let block = "[[certificate]]\nchain = \"chain.pem\"\nkey = \"key.pem\"\n";
+        let certificates = Certificates::new(&settings(at, block)).expect("made");
+        assert_eq!(names(&certificates), ["one.example"]);
+        // A change between the reading of the configuration and the first check.
+        write(at, "two.example");
+        certificates.refresh();
+        assert_eq!(names(&certificates), ["two.example"]);
+        certificates.refresh();
+        assert_eq!(names(&certificates), ["two.example"]);
+        std::fs::write(at.join("key.pem"), "half").expect("written");
+        certificates.refresh();
+        assert_eq!(names(&certificates), ["two.example"]);
+        std::fs::remove_file(at.join("key.pem")).expect("removed");
+        certificates.refresh();
+        assert_eq!(names(&certificates), ["two.example"]);
+        write(at, "three.example");
+        certificates.refresh();
+        assert_eq!(names(&certificates), ["three.example"]);
+    }
+
+    #[test]
+    fn a_self_signed_certificate_stays_until_there_is_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path();
+        let certificates = Certificates::new(&settings(at, "")).expect("made");
+        let pin = |certificates: &Certificates| certificates.in_use()[0].pin();
+        let first = pin(&certificates);
+        certificates.adopt(&settings(at, ""));
+        certificates.refresh();
+        assert!(first.is_some() && pin(&certificates) == first);
+        write(at, "one.example");
+        certificates.adopt(&settings(at, "[[certificate]]\nchain = \"chain.pem\"\nkey = \"key.pem\"\n"));
+        assert_eq!(names(&certificates), ["one.example"]);
+        assert!(
+            Certificates::new(&Settings::default()).expect("made").dot().is_none(),
+            "no listener has TLS"
+        );
+    }
+}
