@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use tls::ServerCertificate;
 use toml::Spanned;
 use toml::de::DeValue;
-use transport::Transport;
 
 use super::Settings;
 use super::report::Diagnostic;
@@ -40,7 +39,7 @@ impl Value for ChainFile {
 }
 
 keys! {
-    /// A certificate of TLS listeners (`proto = ["tls"]`), in any number of blocks. A client gets the first
+    /// A certificate of TLS listeners (`proto` "tls" or "https"), in any number of blocks. A client gets the first
     /// one for the server name that it sends, or else the first of all. The files are read again at each
     /// reload, and when they have changed; if they are not valid then, the certificates before stay in use.
     /// Without a block, nomen makes a self-signed certificate at each start, which clients cannot verify.
@@ -92,7 +91,7 @@ impl Settings {
 
     /// Whether a listener has TLS.
     pub fn has_tls(&self) -> bool {
-        self.listens.iter().any(|listen| listen.proto.iter().any(|proto| proto.value == Transport::Tls))
+        self.listens.iter().any(|listen| listen.has_tls())
     }
 
     /// Returns a warning for each certificate that has expired or soon will, is not valid yet, or has a key
@@ -101,7 +100,7 @@ impl Settings {
         let mut warnings = Vec::new();
         if let (Some(first), false) = (self.certificates.first(), self.has_tls()) {
             let text = "no listener uses the certificates";
-            let hint = "`proto = [\"tls\"]` in [[listen]] opens one for DNS over TLS";
+            let hint = "`proto = [\"tls\"]` or `[\"https\"]` in [[listen]] opens one";
             warnings.push(Diagnostic::at(first.place.as_ref(), text).hint(hint));
         }
         for block in &self.certificates {

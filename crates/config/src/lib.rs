@@ -4,7 +4,7 @@
 //! | file | section | for |
 //! |---|---|---|
 //! | `privileges`, `confinement`, `storage` | `[server]` | the process |
-//! | `threads`, `tcp`, `proxies`, `listen` | `[server]`, `[[listen]]` | `net` |
+//! | `threads`, `tcp`, `https`, `proxies`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `certificates` | `[[certificate]]` | `tls` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
@@ -38,6 +38,7 @@ pub mod control;
 pub mod dnstap;
 pub mod exit_status;
 pub mod files;
+pub mod https;
 pub mod interfaces;
 pub mod listen;
 pub mod lists;

@@ -22,8 +22,9 @@ keys! {
         /// Addresses and ports, such as `0.0.0.0@53` or `[::]@53`.
         restart "addr" addr: Vec<At<AddrPort>> = builtin_addresses(),
             example ["192.0.2.1@53", "[2001:db8::1]@53"];
-        /// Transports to open on each address. "tls" is DNS over TLS (RFC 7858), whose usual port is 853. TCP
-        /// and TLS cannot share a port.
+        /// Transports to open on each address. "tls" is DNS over TLS (RFC 7858), whose usual port is 853, and
+        /// "https" DNS over HTTPS (RFC 8484), whose usual port is 443; each needs a port of its own.
+        /// [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains them.
         restart "proto" proto: Vec<At<Transport>> =
             [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),
             example ["udp", "tcp"];
@@ -56,6 +57,11 @@ fn builtin_addresses() -> Vec<At<AddrPort>> {
 }
 
 impl Listen {
+    /// Whether a transport of it has TLS.
+    pub fn has_tls(&self) -> bool {
+        self.proto.iter().any(|proto| proto.value.is_encrypted())
+    }
+
     /// Returns the AF_XDP front that is configured before these addresses.
     pub fn xdp_config(&self) -> Option<XdpConfig> {
         let interface = self.xdp.value.as_deref()?;

@@ -2,6 +2,7 @@
 
 use super::answers::Answers;
 use super::confinement::Confinement;
+use super::https::Https;
 use super::privileges::Privileges;
 use super::proxies::ProxyProtocol;
 use super::reloading::Reloading;
@@ -25,6 +26,8 @@ section! {
         threads: Threads;
         /// TCP connections.
         tcp: Tcp;
+        /// DNS over HTTPS.
+        https: Https;
         /// Proxies that name their clients.
         proxies: ProxyProtocol;
         /// Answers and the server's identity.
@@ -35,6 +38,10 @@ section! {
 impl ServerSection {
     /// Returns the settings of the listeners.
     pub fn net_config(&self) -> net::ListenerConfig {
-        net::ListenerConfig { tcp: self.tcp.config(), ..self.threads.config() }
+        net::ListenerConfig {
+            tcp: self.tcp.config(),
+            https_paths: self.https.paths(),
+            ..self.threads.config()
+        }
     }
 }

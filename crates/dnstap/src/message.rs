@@ -176,6 +176,8 @@ pub enum DnstapSocketProtocol {
     Tcp = 2,
     /// DNS over TLS (RFC 7858).
     Dot = 3,
+    /// DNS over HTTPS (RFC 8484).
+    Doh = 4,
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub struct ListenerConfig {
     pub udp: UdpConfig,
     /// Settings of TCP listeners.
     pub tcp: TcpConfig,
+    /// Where HTTPS listeners serve DNS, such as `/dns-query`. Default: there.
+    pub https_paths: Vec<String>,
 }
 
 impl Default for ListenerConfig {
@@ -62,6 +64,7 @@ impl Default for ListenerConfig {
             drain: Duration::from_secs(2),
             udp: UdpConfig::default(),
             tcp: TcpConfig::default(),
+            https_paths: vec!["/dns-query".to_owned()],
         }
     }
 }

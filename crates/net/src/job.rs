@@ -19,6 +19,8 @@ pub(crate) struct Job {
     pub(crate) proxies: Proxies,
     /// Settings of TLS, for a worker whose connections have it.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    /// How long HTTP caches may keep a reply, in seconds.
+    pub(crate) fresh: Option<fn(&[u8]) -> Option<u32>>,
     /// Its socket was opened by another process, which passes it to another server afterwards.
     pub(crate) passed: bool,
     /// Its socket, for [`crate::Running::sockets`].

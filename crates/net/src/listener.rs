@@ -40,7 +40,7 @@ impl Listener {
                     })?;
                 Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed: None })
             }
-            Transport::Tcp | Transport::Tls => {
+            Transport::Tcp | Transport::Tls | Transport::Https => {
                 let open = |addr, shared| tcp::open(addr, config, shared).map_err(fail);
                 let (addr, sockets) =
                     open_all(addr, config, open, TcpListener::local_addr).map_err(|e| match e {
@@ -104,7 +104,7 @@ impl Listener {
     }
 
     /// Takes over listening TCP sockets that another process opened, for connections of `transport`, which is
-    /// TCP or TLS; otherwise as [`Listener::from_udp`].
+    /// TCP, TLS or HTTPS; otherwise as [`Listener::from_udp`].
     ///
     /// # Errors
     /// [`BindError`] if there is no socket or their addresses differ.
@@ -199,7 +199,7 @@ pub struct Bound {
 
 enum Sockets {
     Udp(Vec<UdpSocket>),
-    /// And the transport of its connections: TCP or TLS.
+    /// And the transport of its connections: TCP, TLS or HTTPS.
     Tcp(Vec<TcpListener>, Transport),
     Xdp(XdpListener),
 }
@@ -274,7 +274,7 @@ impl Bound {
         // If a thread fails to start, dropping this stops the threads already started.
         let mut running = Running::new(addr, transport, workers, self.xdp_mode(), passed);
         let fail = |cause| ServeError { addr, transport, cause };
-        if transport == Transport::Tls && context.tls.is_none() {
+        if matches!(transport, Transport::Tls | Transport::Https) && context.tls.is_none() {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "there are no settings of TLS")));
         }
         let job = |index: usize, running: &Running| {
@@ -286,7 +286,8 @@ impl Bound {
                 stats: Arc::clone(&running.stats.workers[index]),
                 reporter: context.reporter(id),
                 proxies: context.proxies.clone(),
-                tls: context.tls.clone().filter(|_| transport == Transport::Tls),
+                tls: context.tls.as_ref().and_then(|tls| tls.of(transport)),
+                fresh: context.fresh,
                 passed: passed.is_some(),
                 socket: Arc::default(),
             }

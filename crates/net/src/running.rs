@@ -16,6 +16,26 @@ use crate::stats::ListenerStats;
 use crate::tcp::TcpLimits;
 use crate::xdp::XdpMode;
 
+/// Settings of TLS by what is inside. They differ in the application protocols (ALPN).
+#[derive(Clone)]
+pub struct ListenerTls {
+    /// For DNS over TLS.
+    pub dot: Arc<rustls::ServerConfig>,
+    /// For DNS over HTTPS.
+    pub https: Arc<rustls::ServerConfig>,
+}
+
+impl ListenerTls {
+    /// Returns the settings for a transport.
+    pub(crate) fn of(&self, transport: Transport) -> Option<Arc<rustls::ServerConfig>> {
+        match transport {
+            Transport::Tls => Some(Arc::clone(&self.dot)),
+            Transport::Https => Some(Arc::clone(&self.https)),
+            _ => None,
+        }
+    }
+}
+
 /// State that listeners share: connection limits, proxies, and the callback for faults.
 #[derive(Clone, Default)]
 pub struct Context {
@@ -23,8 +43,10 @@ pub struct Context {
     pub tcp: TcpLimits,
     /// The proxies that name their clients in headers.
     pub proxies: Proxies,
-    /// Settings of TLS listeners, which cannot serve without.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Settings of TLS for DNS over TLS and over HTTPS; listeners of these cannot serve without.
+    pub tls: Option<ListenerTls>,
+    /// Returns for how long HTTP caches may keep a reply, in seconds, if they may. Without it they may not.
+    pub fresh: Option<fn(&[u8]) -> Option<u32>>,
     on_fault: Option<OnFault>,
 }
 

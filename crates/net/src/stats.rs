@@ -144,6 +144,8 @@ counters! {
     tls_refused,
     /// Connections that ended during the handshake for any other reason, such as a reset.
     tls_broken,
+    /// HTTP requests without a usable DNS message, which get an HTTP status other than 200.
+    https_bad_requests,
     /// TCP connections refused because the limit was reached and no other could be closed for them.
     tcp_refused_full,
     /// TCP connections refused because their client had too many.

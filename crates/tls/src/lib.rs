@@ -10,7 +10,6 @@ use std::sync::{Arc, LazyLock};
 
 pub use authorities::{AuthoritiesFault, authorities};
 pub use certificate::{CertificateFault, ServerCertificate};
-pub use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
 

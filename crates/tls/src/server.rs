@@ -16,6 +16,9 @@ use crate::provider;
 /// The application protocol of DNS over TLS (RFC 7858, RFC 9103 §7.1).
 const DOT: &[u8] = b"dot";
 
+/// The application protocols of DNS over HTTPS, the preferred one first.
+const HTTPS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
 /// The certificates in use.
 type Certificates = Arc<ArcSwap<Vec<Arc<ServerCertificate>>>>;
 
@@ -23,6 +26,7 @@ type Certificates = Arc<ArcSwap<Vec<Arc<ServerCertificate>>>>;
 pub struct ServerTls {
     certificates: Certificates,
     dot: Arc<ServerConfig>,
+    https: Arc<ServerConfig>,
 }
 
 impl ServerTls {
@@ -41,7 +45,9 @@ impl ServerTls {
         config.ticketer = Ticketer::new()?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.alpn_protocols = vec![DOT.to_vec()];
-        Ok(ServerTls { certificates, dot: Arc::new(config) })
+        let mut https = config.clone();
+        https.alpn_protocols = HTTPS.map(<[u8]>::to_vec).into();
+        Ok(ServerTls { certificates, dot: Arc::new(config), https: Arc::new(https) })
     }
 
     /// Uses these certificates for handshakes from now on. The first is the one of clients that name no
@@ -58,6 +64,11 @@ impl ServerTls {
     /// Returns the settings of DNS over TLS.
     pub fn dot(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.dot)
+    }
+
+    /// Returns the settings of DNS over HTTPS.
+    pub fn https(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.https)
     }
 }
 

@@ -31,6 +31,7 @@ transports! {
     Udp "Datagrams over IPv4 or IPv6 (RFC 1035 §4.2.1)." { label: "udp", stream: false }
     Tcp "A TCP connection, two bytes of length before each message (RFC 7766)." { label: "tcp", stream: true }
     Tls "A TLS connection over TCP, framed as TCP is (RFC 7858)." { label: "tls", stream: true }
+    Https "A request over HTTP/2 or HTTP/1.1 with TLS (RFC 8484)." { label: "https", stream: true }
     #[cfg(feature = "fictitious")]
     Pigeon "Avian carriers (RFC 1149): no listener has any; tests send queries by it." { label: "pigeon", stream: false }
 }
@@ -40,14 +41,17 @@ pub const TRANSPORTS: usize = Transport::ALL.len();
 
 impl Transport {
     /// Returns the transport that has the same kind of socket: a listening socket does not show whether its
-    /// connections begin with a TLS handshake.
+    /// connections have TLS.
     pub const fn socket(self) -> Transport {
-        if matches!(self, Transport::Tls) { Transport::Tcp } else { self }
+        match self {
+            Transport::Tls | Transport::Https => Transport::Tcp,
+            other => other,
+        }
     }
 
     /// Whether messages are encrypted, so that an observer sees their lengths and times alone.
     pub const fn is_encrypted(self) -> bool {
-        matches!(self, Transport::Tls)
+        matches!(self, Transport::Tls | Transport::Https)
     }
 
     /// Returns the transport's index in tables of [`TRANSPORTS`] entries.

@@ -74,7 +74,20 @@ const ROWS: &[Row] = &[
     Row {
         name: "net",
         ours: &["transport", "rate-limits"],
-        theirs: Only(&["getrandom", "libc", "mio", "rustls", "socket2", "tokio", "tokio-rustls"]),
+        theirs: Only(&[
+            "bytes",
+            "data-encoding",
+            "getrandom",
+            "http-body-util",
+            "hyper",
+            "hyper-util",
+            "libc",
+            "mio",
+            "rustls",
+            "socket2",
+            "tokio",
+            "tokio-rustls",
+        ]),
     },
     Row {
         name: "fetch",

@@ -84,9 +84,14 @@ fn proxy_fault(counter: &str) -> Option<&'static str> {
 
 /// Returns whether listeners of this kind count `counter` at all.
 fn is_counted(counter: &str, carrier: &str) -> bool {
-    let own = ["tcp", "tls", "xdp"].into_iter().find(|kind| counter.starts_with(kind));
-    // A TLS connection is a TCP connection.
-    own.is_none_or(|kind| kind == carrier || (kind, carrier) == ("tcp", "tls"))
+    const CARRIERS: [(&str, &[&str]); 4] = [
+        ("tcp", &["tcp", "tls", "https"]),
+        ("tls", &["tls", "https"]),
+        ("https", &["https"]),
+        ("xdp", &["xdp"]),
+    ];
+    let own = CARRIERS.into_iter().find(|(kind, _)| counter.starts_with(kind));
+    own.is_none_or(|(_, carriers)| carriers.contains(&carrier))
 }
 
 /// Returns the metric name of a counter: the unit comes last.

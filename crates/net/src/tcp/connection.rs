@@ -81,6 +81,38 @@ pub(super) struct Stage<F: HandlerFactory> {
     pub(super) output: Vec<u8>,
 }
 
+impl<F: HandlerFactory> Stage<F> {
+    /// Passes one message to the handler. Returns the outcome, and the reply if that is one.
+    pub(super) fn answer_one(
+        &mut self,
+        message: &[u8],
+        client: Client,
+        connection: u64,
+    ) -> (Outcome, Vec<u8>) {
+        let envelopes = [Envelope { start: 0, len: message.len(), client, raw: 0 }];
+        let mut outcomes = [None];
+        let queries = Queries {
+            input: message,
+            envelopes: &envelopes,
+            transport: client.transport,
+            connection,
+            routes: &[],
+        };
+        let replies = Replies {
+            output: &mut self.output,
+            outcomes: &mut outcomes,
+            stride: MAX_MESSAGE,
+            room: MAX_MESSAGE,
+        };
+        self.guarded.batch(&mut Batch::new(queries, replies, Clock::System));
+        let [outcome] = outcomes;
+        match outcome.unwrap_or_default() {
+            Outcome::Reply(len) if len <= MAX_MESSAGE => (Outcome::Reply(len), self.output[..len].to_vec()),
+            other => (other, Vec::new()),
+        }
+    }
+}
+
 impl<F: HandlerFactory> SharedBuffers<F> {
     pub(crate) fn new(guarded: Guarded<F>) -> Self {
         SharedBuffers {

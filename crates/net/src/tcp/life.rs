@@ -327,7 +327,7 @@ impl Life {
 }
 
 /// Returns the idle timeout at this load: `idle` up to half full, then falling linearly.
-fn idle_time(idle: Duration, least: Duration, load: f64) -> Duration {
+pub(super) fn idle_time(idle: Duration, least: Duration, load: f64) -> Duration {
     let fullness = ((load - 0.5) * 2.0).clamp(0.0, 1.0);
     idle.mul_f64(1.0 - fullness).max(least.min(idle))
 }

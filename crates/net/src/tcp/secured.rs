@@ -92,7 +92,11 @@ impl TlsBytes {
 
     /// Brings the handshake forward. `Ready(Ok(true))`: the connection is open; `Ready(Ok(false))`: bytes of
     /// a PROXY header were read into `buf`, or the stream ended in it.
-    fn poll_begin(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
+    pub(super) fn poll_begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<bool>> {
         loop {
             self.state = match std::mem::replace(&mut self.state, State::Failed) {
                 State::First { stream, config } => {
@@ -141,6 +145,14 @@ impl TlsBytes {
                 }
                 State::Failed => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             };
+        }
+    }
+
+    /// Moves the stream out, if it is open.
+    pub(super) fn take(&mut self) -> io::Result<TlsStream<TcpStream>> {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Open(stream) => Ok(*stream),
+            _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The TCP worker: one thread with a single-threaded runtime and one listening socket. It accepts
 //! connections, also when descriptors run out.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -15,10 +16,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Interval, MissedTickBehavior};
-use transport::{Counter, HandlerFactory};
+use transport::{Client, Counter, HandlerFactory, Transport};
 
 use super::connection::{Bytes, Connection, SharedBuffers};
 use super::event::ConnectionEvent;
+use super::https::{self, HttpClient, HttpState};
 use super::life::{Close, Life};
 use super::limits::{Permit, TcpLimits, TurnedAway};
 use super::returns::{Bell, Events, Returns};
@@ -110,7 +112,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
             stats: Arc::clone(&job.stats),
             connections: JoinSet::new(),
             events,
-            next_id: 1,
+            next_id: Rc::new(Cell::new(1)),
             reserve: reserve(),
             shortage: None,
             limits,
@@ -140,7 +142,7 @@ struct Acceptor<F: HandlerFactory> {
     connections: JoinSet<()>,
     /// The event sender of each connection.
     events: Events,
-    next_id: u64,
+    next_id: Rc<Cell<u64>>,
     reserve: Option<Socket>,
     /// When descriptors were last short.
     shortage: Option<Instant>,
@@ -274,14 +276,62 @@ impl<F: HandlerFactory> Acceptor<F> {
         } else {
             self.job.id.local
         };
-        let ends = (peer, local);
-        match &self.job.tls {
-            None => self.serve_over(stream, ends, permit, header, (sender, receiver)),
-            Some(tls) => {
-                let stream = TlsBytes::new(stream, Arc::clone(tls), header.is_some(), Arc::clone(own));
-                self.serve_over(stream, ends, permit, header, (sender, receiver));
+        let (ends, channel) = ((peer, local), (sender, receiver));
+        let secured = |tls: &Arc<rustls::ServerConfig>, stream| {
+            TlsBytes::new(stream, Arc::clone(tls), header.is_some(), Arc::clone(&self.stats))
+        };
+        match (&self.job.tls, self.job.id.transport) {
+            (Some(tls), Transport::Https) => {
+                self.serve_https(secured(tls, stream), ends, permit, header, channel);
             }
+            (Some(tls), _) => self.serve_over(secured(tls, stream), ends, permit, header, channel),
+            (None, _) => self.serve_over(stream, ends, permit, header, channel),
         }
+    }
+
+    /// Returns the number of a new connection.
+    fn number(&self) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        id
+    }
+
+    /// Starts serving a connection with HTTP over these bytes.
+    fn serve_https(
+        &mut self,
+        bytes: TlsBytes,
+        (peer, local): (SocketAddr, SocketAddr),
+        permit: Permit,
+        header: Option<usize>,
+        (sender, receiver): (UnboundedSender<ConnectionEvent>, UnboundedReceiver<ConnectionEvent>),
+    ) {
+        let client = HttpClient {
+            buffers: Rc::clone(&self.buffers),
+            config: Rc::clone(&self.config),
+            stats: Arc::clone(&self.stats),
+            events: Rc::clone(&self.events),
+            next_id: Rc::clone(&self.next_id),
+            client: Client { peer, local, transport: self.job.id.transport },
+            fresh: self.job.fresh,
+            state: HttpState::new(permit, Instant::now()),
+        };
+        self.spawn(self.number(), sender, https::serve(bytes, header, client, receiver));
+    }
+
+    /// Starts the task of a connection, which `sender` sends events to.
+    fn spawn(
+        &mut self,
+        id: u64,
+        sender: UnboundedSender<ConnectionEvent>,
+        serve: impl Future<Output = Close> + 'static,
+    ) {
+        self.events.borrow_mut().insert(id, sender);
+        let (events, stats) = (Rc::clone(&self.events), Arc::clone(&self.stats));
+        self.connections.spawn_local(async move {
+            let close = serve.await;
+            events.borrow_mut().remove(&id);
+            count_close(&stats, close);
+        });
     }
 
     /// Starts serving a connection over these bytes.
@@ -293,8 +343,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         header: Option<usize>,
         (sender, receiver): (UnboundedSender<ConnectionEvent>, UnboundedReceiver<ConnectionEvent>),
     ) {
-        let id = self.next_id;
-        self.next_id += 1;
+        let id = self.number();
         let connection = Connection {
             stream,
             buffers: Rc::clone(&self.buffers),
@@ -309,13 +358,7 @@ impl<F: HandlerFactory> Acceptor<F> {
             life: Life::new(header, Instant::now()),
             paused: None,
         };
-        self.events.borrow_mut().insert(id, sender);
-        let (events, stats) = (Rc::clone(&self.events), Arc::clone(&self.stats));
-        self.connections.spawn_local(async move {
-            let close = connection.serve().await;
-            events.borrow_mut().remove(&id);
-            count_close(&stats, close);
-        });
+        self.spawn(id, sender, connection.serve());
     }
 
     /// Accepts the connections in the kernel's queue. Those of a passed socket stay there for the next

@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use config::Settings;
 use config::certificates::validity_warning;
+use net::ListenerTls;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
-use tls::{ServerCertificate, ServerConfig, ServerTls};
+use tls::{ServerCertificate, ServerTls};
 use tracing::{error, info, warn};
-use transport::Transport;
 
 /// Interval of the check whether files of certificates have changed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -47,9 +47,9 @@ impl Certificates {
         Ok(certificates)
     }
 
-    /// Returns the settings of DNS over TLS; `None` if no listener has it.
-    pub(super) fn dot(&self) -> Option<Arc<ServerConfig>> {
-        self.tls.as_ref().map(ServerTls::dot)
+    /// Returns the settings of TLS; `None` if no listener has it.
+    pub(super) fn listener_tls(&self) -> Option<ListenerTls> {
+        self.tls.as_ref().map(|tls| ListenerTls { dot: tls.dot(), https: tls.https() })
     }
 
     /// Uses the certificates that were read with the configuration.
@@ -132,10 +132,7 @@ fn state(path: &Path) -> FileState {
 
 /// Returns names for a self-signed certificate: that of the host, and the addresses of TLS listeners.
 fn own_names(settings: &Settings) -> Vec<String> {
-    let has_tls = |listen: &&config::table::read::At<config::listen::Listen>| {
-        listen.proto.iter().any(|proto| proto.value == Transport::Tls)
-    };
-    let listens = settings.listens.iter().filter(has_tls);
+    let listens = settings.listens.iter().filter(|listen| listen.has_tls());
     let addresses = listens.flat_map(|listen| listen.addr.iter().map(|addr| addr.value.0.ip()));
     let addresses = addresses.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string());
     Some(config::machine::host_name(MAX_NAME)).into_iter().chain(addresses).collect()
@@ -209,7 +206,7 @@ mod tests {
         certificates.adopt(&settings(at, "[[certificate]]\nchain = \"chain.pem\"\nkey = \"key.pem\"\n"));
         assert_eq!(names(&certificates), ["one.example"]);
         assert!(
-            Certificates::new(&Settings::default()).expect("made").dot().is_none(),
+            Certificates::new(&Settings::default()).expect("made").listener_tls().is_none(),
             "no listener has TLS"
         );
     }

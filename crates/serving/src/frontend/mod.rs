@@ -3,6 +3,7 @@
 
 mod access_rules;
 pub mod certificates;
+mod freshness;
 mod reply_counters;
 mod server_cookies;
 mod workers;
@@ -240,7 +241,8 @@ impl Frontend {
         });
         context.tcp = self.tcp_limits.clone();
         context.proxies = self.proxies.clone();
-        context.tls = self.certificates.dot();
+        context.tls = self.certificates.listener_tls();
+        context.fresh = Some(freshness::freshness);
         for socket in bound {
             let (addr, transport) = (socket.local_addr(), socket.transport());
             let (front, passed) = (socket.xdp_mode(), socket.passed());

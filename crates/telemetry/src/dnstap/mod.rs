@@ -212,6 +212,7 @@ fn protocol(transport: Transport) -> DnstapSocketProtocol {
     match transport {
         Transport::Tcp => DnstapSocketProtocol::Tcp,
         Transport::Tls => DnstapSocketProtocol::Dot,
+        Transport::Https => DnstapSocketProtocol::Doh,
         _ => DnstapSocketProtocol::Udp,
     }
 }

@@ -1,0 +1,193 @@
+//! DNS messages in HTTP requests and responses (RFC 8484 §4 and §5), without connections.
+
+use data_encoding::BASE64URL_NOPAD;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use transport::MAX_MESSAGE;
+
+use super::body::ReplyBody;
+
+/// The media type of DNS messages.
+const DNS_MESSAGE: &str = "application/dns-message";
+/// Length of a DNS header, in bytes.
+const DNS_HEADER: usize = 12;
+
+/// Where the DNS message of a request is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum MessageSource {
+    /// In the URL: this is it.
+    Url(Vec<u8>),
+    /// In the body.
+    Body,
+}
+
+/// Why a request has no usable DNS message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadRequest {
+    /// DNS is not served at this path.
+    Path,
+    /// Neither GET nor POST.
+    Method,
+    /// The body has another media type.
+    MediaType,
+    /// There is no message: no parameter `dns`, invalid base64url, or fewer bytes than a DNS header has.
+    NoMessage,
+    /// The message is longer than DNS messages are.
+    TooLong,
+    /// The body was not complete in time.
+    Timeout,
+    /// Many messages answer this query, such as a zone transfer; HTTP has one.
+    ManyMessages,
+}
+
+impl BadRequest {
+    fn status(self) -> StatusCode {
+        match self {
+            BadRequest::Path => StatusCode::NOT_FOUND,
+            BadRequest::Method => StatusCode::METHOD_NOT_ALLOWED,
+            BadRequest::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            BadRequest::NoMessage => StatusCode::BAD_REQUEST,
+            BadRequest::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            BadRequest::Timeout => StatusCode::REQUEST_TIMEOUT,
+            BadRequest::ManyMessages => StatusCode::NOT_IMPLEMENTED,
+        }
+    }
+
+    /// Returns the response: a status without a body.
+    pub(super) fn response(self) -> Response<ReplyBody> {
+        let mut response = Response::new(ReplyBody::empty());
+        *response.status_mut() = self.status();
+        if self == BadRequest::Method {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST"));
+        }
+        response
+    }
+}
+
+/// Finds the DNS message of a request by its head. `paths`: where DNS is served.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn source(head: &Parts, paths: &[String]) -> Result<MessageSource, BadRequest> {
+    if !paths.iter().any(|path| path == head.uri.path()) {
+        return Err(BadRequest::Path);
+    }
+    match head.method {
+        Method::GET => {
+            let query = head.uri.query().unwrap_or_default();
+            let text = query.split('&').find_map(|pair| pair.strip_prefix("dns="));
+            // Some clients pad, which the RFC does not let them.
+            let text = text.ok_or(BadRequest::NoMessage)?.trim_end_matches('=');
+            let message = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| BadRequest::NoMessage)?;
+            checked(&message)?;
+            Ok(MessageSource::Url(message))
+        }
+        Method::POST => {
+            let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+            let kind = kind.split(';').next().unwrap_or_default().trim();
+            if kind.eq_ignore_ascii_case(DNS_MESSAGE) {
+                Ok(MessageSource::Body)
+            } else {
+                Err(BadRequest::MediaType)
+            }
+        }
+        _ => Err(BadRequest::Method),
+    }
+}
+
+/// Checks the length of a DNS message.
+pub(super) fn checked(message: &[u8]) -> Result<(), BadRequest> {
+    match message.len() {
+        ..DNS_HEADER => Err(BadRequest::NoMessage),
+        DNS_HEADER..=MAX_MESSAGE => Ok(()),
+        _ => Err(BadRequest::TooLong),
+    }
+}
+
+/// Returns the response with a DNS message. `fresh`: the time that caches may keep it, in seconds.
+pub(super) fn response(reply: ReplyBody, fresh: Option<u32>) -> Response<ReplyBody> {
+    let mut response = Response::new(reply);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(DNS_MESSAGE));
+    let control = match fresh {
+        Some(seconds) => HeaderValue::try_from(format!("max-age={seconds}")).ok(),
+        None => None,
+    };
+    headers.insert(CACHE_CONTROL, control.unwrap_or(HeaderValue::from_static("no-store")));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+
+    fn read(method: &str, uri: &str, kind: &str) -> Result<MessageSource, BadRequest> {
+        let mut request = Request::builder().method(method).uri(uri);
+        if !kind.is_empty() {
+            request = request.header(CONTENT_TYPE, kind);
+        }
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        source(&head, &["/dns-query".into(), "/other".into()])
+    }
+
+    #[test]
+    fn the_example_of_the_rfc_is_read() {
+        // RFC 8484 §4.1.1: www.example.com A.
+        let text = "AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA2NvbQAAAQAB";
+        let message = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03com\0\0\x01\0\x01".to_vec();
+        for uri in [
+            format!("/dns-query?dns={text}"),
+            format!("https://dns.example/dns-query?dns={text}"),
+            format!("/other?a=b&dns={text}&c"),
+            format!("/dns-query?dns={text}=="),
+        ] {
+            assert_eq!(read("GET", &uri, ""), Ok(MessageSource::Url(message.clone())), "{uri}");
+        }
+    }
+
+    #[test]
+    fn requests_without_a_message_have_a_status() {
+        let text = "AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA2NvbQAAAQAB";
+        for (method, uri, kind, expected) in [
+            ("GET", "/", "", 404),
+            ("GET", "/dns-query/", "", 404),
+            ("GET", "/dns-query", "", 400),
+            ("GET", "/dns-query?dns=", "", 400),
+            ("GET", "/dns-query?dns=AAAB", "", 400),
+            ("GET", "/dns-query?dns=A+/B", "", 400),
+            ("GET", &format!("/dns-query?dn={text}"), "", 400),
+            ("GET", &format!("/dns-query?dns={}", "A".repeat(87_400)), "", 413),
+            ("PUT", &format!("/dns-query?dns={text}"), "", 405),
+            ("HEAD", &format!("/dns-query?dns={text}"), "", 405),
+            ("POST", "/dns-query", "", 415),
+            ("POST", "/dns-query", "application/dns-json", 415),
+        ] {
+            // A URI has at most 65,534 bytes.
+            if uri.len() > 65_534 {
+                continue;
+            }
+            let fault = read(method, uri, kind).expect_err(uri);
+            assert_eq!(fault.response().status().as_u16(), expected, "{method} {uri}");
+        }
+        for kind in ["application/dns-message", "Application/DNS-Message; charset=x"] {
+            assert_eq!(read("POST", "/dns-query", kind), Ok(MessageSource::Body));
+        }
+        assert_eq!(checked(&[0; 11]), Err(BadRequest::NoMessage));
+        assert_eq!((checked(&[0; 12]), checked(&[0; 65_535])), (Ok(()), Ok(())));
+        assert_eq!(checked(&[0; 65_536]), Err(BadRequest::TooLong));
+    }
+
+    #[test]
+    fn responses_name_their_type_and_how_long_they_are_fresh() {
+        let of = |fresh| {
+            let response = response(ReplyBody::empty(), fresh);
+            let header = |name| response.headers()[name].to_str().expect("text").to_owned();
+            (header(CONTENT_TYPE), header(CACHE_CONTROL))
+        };
+        assert_eq!(of(Some(300)), (DNS_MESSAGE.into(), "max-age=300".into()));
+        assert_eq!(of(None), (DNS_MESSAGE.into(), "no-store".into()));
+    }
+}

@@ -1,0 +1,203 @@
+//! DNS over HTTPS (RFC 8484), HTTP/2 and HTTP/1.1: one connection, from its handshake to its end. `message`
+//! reads requests and writes responses, `client` has queries answered, `body` counts what is not sent yet.
+
+mod body;
+mod client;
+mod message;
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{sleep_until, timeout_at};
+use tokio_rustls::server::TlsStream;
+use transport::{HandlerFactory, ProxiedEnds, ProxyHeader, ProxyHeaderFault};
+
+pub(super) use client::{HttpClient, HttpState};
+
+use super::event::ConnectionEvent;
+use super::life::Close;
+use super::secured::TlsBytes;
+
+/// Most requests of an HTTP/2 connection at a time.
+const MAX_STREAMS: u32 = 100;
+/// Bytes of a request's body and of all of a connection that a client may send before they are read.
+const STREAM_WINDOW: u32 = 65_535;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// Bytes of replies that HTTP/2 buffers for each request.
+const STREAM_BUFFER: usize = 16 * 1024;
+/// Most bytes of the headers of a request.
+const MAX_HEADERS: u32 = 16 * 1024;
+/// Requests that a client may cancel before they are answered (CVE-2023-44487), and that it may have ended
+/// for its faults, until the connection is closed.
+const MAX_CANCELLED: usize = 20;
+const MAX_FAULTS: usize = 100;
+/// Longest wait of an HTTP/2 client for the end of a connection that the server has announced.
+const GOODBYE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The application protocol of HTTP/2.
+const HTTP2: &[u8] = b"h2";
+
+/// Serves one connection until it ends. `header`: the length of the longest header that a proxy sends first.
+pub(super) async fn serve<F: HandlerFactory>(
+    bytes: TlsBytes,
+    header: Option<usize>,
+    mut client: HttpClient<F>,
+    mut events: UnboundedReceiver<ConnectionEvent>,
+) -> Close {
+    let first = Instant::now() + client.times().first_message;
+    let opened = {
+        let mut open = pin!(timeout_at(first.into(), open(bytes, header)));
+        loop {
+            tokio::select! {
+                biased;
+                event = events.recv() => match event {
+                    Some(ConnectionEvent::Late(_)) => {}
+                    Some(ConnectionEvent::Evict) => return Close::Evicted,
+                    // The handshake is done in vain.
+                    Some(ConnectionEvent::Drain) | None => return Close::Stopped,
+                },
+                opened = &mut open => break opened,
+            }
+        }
+    };
+    let (stream, ends) = match opened {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(close)) => return close,
+        Err(_) => return Close::First,
+    };
+    if let Some(ends) = ends
+        && let Err(reason) = client.pass_to(ends)
+    {
+        return Close::Refused(reason);
+    }
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+    let (client, io) = (Rc::new(client), TokioIo::new(stream));
+    if is_http2 {
+        let connection = http2_settings().serve_connection(io, client.service());
+        drive(connection, |connection| connection.graceful_shutdown(), &client, events, true).await
+    } else {
+        let mut settings = http1::Builder::new();
+        settings.timer(TokioTimer::new()).header_read_timeout(client.times().first_message);
+        settings.max_buf_size(MAX_HEADERS as usize);
+        let connection = settings.serve_connection(io, client.service());
+        drive(connection, |connection| connection.graceful_shutdown(), &client, events, false).await
+    }
+}
+
+fn http2_settings() -> http2::Builder<LocalExecutor> {
+    let mut settings = http2::Builder::new(LocalExecutor);
+    settings
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(STREAM_BUFFER)
+        .max_header_list_size(MAX_HEADERS)
+        .max_pending_accept_reset_streams(MAX_CANCELLED)
+        .max_local_error_reset_streams(MAX_FAULTS);
+    settings
+}
+
+/// Does the handshake, and reads the header of a proxy before it or behind it.
+async fn open(
+    mut bytes: TlsBytes,
+    longest: Option<usize>,
+) -> Result<(TlsStream<TcpStream>, Option<ProxiedEnds>), Close> {
+    let Some(longest) = longest else {
+        return Ok((bytes.handshake(&mut Vec::new()).await.map_err(|_| Close::Error)?, None));
+    };
+    let mut header = Vec::new();
+    let mut stream = bytes.handshake(&mut header).await.map_err(|_| Close::Error)?;
+    loop {
+        match ProxyHeader::read(&header, longest) {
+            Ok(Some(read)) => return Ok((stream, read.ends)),
+            Ok(None) => {}
+            Err(fault) => return Err(Close::Header(fault)),
+        }
+        // Byte by byte, as what follows is for HTTP; there are a few hundred at most.
+        match stream.read_u8().await {
+            Ok(byte) => header.push(byte),
+            Err(_) => return Err(Close::Header(ProxyHeaderFault::Missing)),
+        }
+    }
+}
+
+/// Polls the connection until it ends, a timeout passes or an event ends it. `finish` has it end after the
+/// requests that it has.
+async fn drive<F: HandlerFactory, C: Future<Output = hyper::Result<()>>>(
+    connection: C,
+    finish: impl Fn(Pin<&mut C>),
+    client: &Rc<HttpClient<F>>,
+    mut events: UnboundedReceiver<ConnectionEvent>,
+    is_http2: bool,
+) -> Close {
+    let mut connection = pin!(connection);
+    let mut ending: Option<(Instant, Close)> = None;
+    loop {
+        let (at, close) = ending.unwrap_or_else(|| client.deadline());
+        tokio::select! {
+            biased;
+            event = events.recv() => match event {
+                Some(ConnectionEvent::Late(_)) => {}
+                Some(ConnectionEvent::Evict) => return Close::Evicted,
+                Some(ConnectionEvent::Drain) | None => {
+                    finish(connection.as_mut());
+                    ending = Some((Instant::now() + client.drain(), Close::Stopped));
+                }
+            },
+            ended = connection.as_mut() => return match (ended, ending) {
+                (Ok(()), Some((_, close))) => close,
+                (Ok(()), None) => Close::Peer,
+                (Err(error), _) if error.is_parse() => Close::Framing,
+                (Err(_), _) => Close::Error,
+            },
+            () = sleep_until(at.into()) => match ending {
+                None if client.deadline().0 > Instant::now() => {}
+                // The client may have sent a request meanwhile, which it then sends again.
+                None if is_http2 && close == Close::Idle => {
+                    finish(connection.as_mut());
+                    ending = Some((Instant::now() + GOODBYE, close));
+                }
+                _ => return close,
+            },
+        }
+    }
+}
+
+/// Runs the tasks of HTTP/2 on the thread of the worker.
+#[derive(Clone)]
+struct LocalExecutor;
+
+impl<T: Future<Output = ()> + 'static> Executor<T> for LocalExecutor {
+    fn execute(&self, task: T) {
+        tokio::task::spawn_local(task);
+    }
+}
+
+impl TlsBytes {
+    /// Does the handshake. Bytes of a PROXY header before it are added to `header`.
+    async fn handshake(&mut self, header: &mut Vec<u8>) -> io::Result<TlsStream<TcpStream>> {
+        loop {
+            let mut part = [0; 256];
+            let mut part = tokio::io::ReadBuf::new(&mut part);
+            let begin = |cx: &mut Context<'_>| -> Poll<io::Result<bool>> { self.poll_begin(cx, &mut part) };
+            if std::future::poll_fn(begin).await? {
+                return self.take();
+            }
+            if part.filled().is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            header.extend_from_slice(part.filled());
+        }
+    }
+}
