@@ -149,9 +149,9 @@ impl TlsBytes {
     }
 
     /// Moves the stream out, if it is open.
-    pub(super) fn take(&mut self) -> io::Result<TlsStream<TcpStream>> {
+    pub(super) fn take(&mut self) -> io::Result<OpenTls> {
         match std::mem::replace(&mut self.state, State::Failed) {
-            State::Open(stream) => Ok(*stream),
+            State::Open(stream) => Ok(OpenTls(stream)),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -257,11 +257,55 @@ impl Bytes for TlsBytes {
     }
 }
 
+/// An open connection for a reader and writer that count nothing themselves, which ends in order.
+pub(super) struct OpenTls(Box<TlsStream<TcpStream>>);
+
+impl OpenTls {
+    /// Returns the application protocol that both ends agreed on.
+    pub(super) fn protocol(&self) -> Option<&[u8]> {
+        self.0.get_ref().1.alpn_protocol()
+    }
+}
+
+impl AsyncRead for OpenTls {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for OpenTls {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+impl Drop for OpenTls {
+    fn drop(&mut self) {
+        end_in_order(&mut self.0);
+    }
+}
+
+/// Sends the alert of an orderly end, if the system takes it at once.
+fn end_in_order(stream: &mut TlsStream<TcpStream>) {
+    let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(std::task::Waker::noop()));
+}
+
 impl Drop for TlsBytes {
-    /// Sends the alert of an orderly end, if the system takes it at once.
     fn drop(&mut self) {
         if let State::Open(stream) = &mut self.state {
-            let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(std::task::Waker::noop()));
+            end_in_order(stream);
         }
     }
 }

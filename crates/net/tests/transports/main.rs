@@ -2,6 +2,7 @@
 
 mod asking;
 mod descriptors;
+mod https;
 mod later;
 mod link;
 mod put_off;

@@ -14,20 +14,20 @@ use transport::Transport;
 use crate::script::*;
 
 /// The settings of a TLS server, and its certificate.
-struct Identity {
+pub(crate) struct Identity {
     server: ServerTls,
     certificate: Arc<ServerCertificate>,
 }
 
 impl Identity {
-    fn new() -> Identity {
+    pub(crate) fn new() -> Identity {
         let (server, certificate) = (ServerTls::new().unwrap(), certificate());
         server.set(vec![Arc::clone(&certificate)]);
         Identity { server, certificate }
     }
 
     /// Limits that no test reaches, with these timeouts.
-    fn context(&self, times: TcpTimes) -> Context {
+    pub(crate) fn context(&self, times: TcpTimes) -> Context {
         let mut context = Context::new(TcpLimits::new(1000, 1000, &times));
         context.tls = Some(ListenerTls { dot: self.server.dot(), https: self.server.https() });
         context
@@ -43,7 +43,12 @@ impl Identity {
 
     /// Settings of a client that accepts this certificate alone.
     fn client(&self) -> Arc<ClientConfig> {
-        client(&self.certificate, b"dot")
+        self.client_of(b"dot")
+    }
+
+    /// The same, for this application protocol.
+    pub(crate) fn client_of(&self, protocol: &[u8]) -> Arc<ClientConfig> {
+        client(&self.certificate, protocol)
     }
 }
 
@@ -61,7 +66,7 @@ fn client(certificate: &ServerCertificate, protocol: &[u8]) -> Arc<ClientConfig>
     Arc::new(config)
 }
 
-fn config() -> ListenerConfig {
+pub(crate) fn config() -> ListenerConfig {
     ListenerConfig { workers: 1, ..ListenerConfig::default() }
 }
 

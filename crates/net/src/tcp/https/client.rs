@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Request, Response};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use transport::{Client, HandlerFactory, MAX_MESSAGE, MessageStream, Next, Outcome, ProxiedEnds};
@@ -53,6 +54,8 @@ pub(in crate::tcp) struct HttpState {
     since: Cell<Instant>,
     /// The last time that replies were seen to leave, and how many bytes had left then.
     progress: Cell<(Instant, u64)>,
+    /// Wakes the connection when its deadline may have come closer.
+    changed: Notify,
 }
 
 impl HttpState {
@@ -64,6 +67,7 @@ impl HttpState {
             greeted: Cell::new(false),
             since: Cell::new(now),
             progress: Cell::new((now, 0)),
+            changed: Notify::new(),
         }
     }
 
@@ -88,6 +92,7 @@ impl<'s> ActiveRequest<'s> {
     fn begin(state: &'s HttpState) -> Self {
         if state.active.get() == 0 && state.unsent.waiting() == 0 {
             state.progress.set((Instant::now(), state.unsent.sent()));
+            state.changed.notify_one();
         }
         state.active.set(state.active.get() + 1);
         state.greeted.set(true);
@@ -169,6 +174,11 @@ impl<F: HandlerFactory> HttpClient<F> {
         }
     }
 
+    /// Waits until the deadline may have come closer.
+    pub(super) async fn changed(&self) {
+        self.state.changed.notified().await;
+    }
+
     /// Returns the service of the connection.
     pub(super) fn service(self: &Rc<Self>) -> HttpService<F> {
         HttpService(Rc::clone(self))
@@ -184,7 +194,9 @@ impl<F: HandlerFactory> HttpClient<F> {
         match answer {
             Ok(reply) => {
                 let fresh = self.fresh.and_then(|fresh| fresh(&reply));
-                Ok(message::response(ReplyBody::new(reply, &self.state.unsent), fresh))
+                let body = ReplyBody::new(reply, &self.state.unsent);
+                self.state.changed.notify_one();
+                Ok(message::response(body, fresh))
             }
             Err(Some(fault)) => {
                 self.stats.https_bad_requests.add(1);

@@ -16,17 +16,15 @@ use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep_until, timeout_at};
-use tokio_rustls::server::TlsStream;
 use transport::{HandlerFactory, ProxiedEnds, ProxyHeader, ProxyHeaderFault};
 
 pub(super) use client::{HttpClient, HttpState};
 
 use super::event::ConnectionEvent;
 use super::life::Close;
-use super::secured::TlsBytes;
+use super::secured::{OpenTls, TlsBytes};
 
 /// Most requests of an HTTP/2 connection at a time.
 const MAX_STREAMS: u32 = 100;
@@ -41,8 +39,8 @@ const MAX_HEADERS: u32 = 16 * 1024;
 /// for its faults, until the connection is closed.
 const MAX_CANCELLED: usize = 20;
 const MAX_FAULTS: usize = 100;
-/// Longest wait of an HTTP/2 client for the end of a connection that the server has announced.
-const GOODBYE: std::time::Duration = std::time::Duration::from_secs(1);
+/// Longest wait for the end of an HTTP/2 connection after the server has announced it.
+const LAST_REQUESTS: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The application protocol of HTTP/2.
 const HTTP2: &[u8] = b"h2";
@@ -80,7 +78,7 @@ pub(super) async fn serve<F: HandlerFactory>(
     {
         return Close::Refused(reason);
     }
-    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+    let is_http2 = stream.protocol() == Some(HTTP2);
     let (client, io) = (Rc::new(client), TokioIo::new(stream));
     if is_http2 {
         let connection = http2_settings().serve_connection(io, client.service());
@@ -109,10 +107,7 @@ fn http2_settings() -> http2::Builder<LocalExecutor> {
 }
 
 /// Does the handshake, and reads the header of a proxy before it or behind it.
-async fn open(
-    mut bytes: TlsBytes,
-    longest: Option<usize>,
-) -> Result<(TlsStream<TcpStream>, Option<ProxiedEnds>), Close> {
+async fn open(mut bytes: TlsBytes, longest: Option<usize>) -> Result<(OpenTls, Option<ProxiedEnds>), Close> {
     let Some(longest) = longest else {
         return Ok((bytes.handshake(&mut Vec::new()).await.map_err(|_| Close::Error)?, None));
     };
@@ -144,7 +139,7 @@ async fn drive<F: HandlerFactory, C: Future<Output = hyper::Result<()>>>(
     let mut connection = pin!(connection);
     let mut ending: Option<(Instant, Close)> = None;
     loop {
-        let (at, close) = ending.unwrap_or_else(|| client.deadline());
+        let (at, _) = ending.unwrap_or_else(|| client.deadline());
         tokio::select! {
             biased;
             event = events.recv() => match event {
@@ -161,14 +156,18 @@ async fn drive<F: HandlerFactory, C: Future<Output = hyper::Result<()>>>(
                 (Err(error), _) if error.is_parse() => Close::Framing,
                 (Err(_), _) => Close::Error,
             },
-            () = sleep_until(at.into()) => match ending {
-                None if client.deadline().0 > Instant::now() => {}
-                // The client may have sent a request meanwhile, which it then sends again.
-                None if is_http2 && close == Close::Idle => {
-                    finish(connection.as_mut());
-                    ending = Some((Instant::now() + GOODBYE, close));
+            () = client.changed() => {}
+            () = sleep_until(at.into()) => {
+                let (at, close) = ending.unwrap_or_else(|| client.deadline());
+                if at > Instant::now() {
+                    continue;
                 }
-                _ => return close,
+                if !is_http2 || close != Close::Idle || ending.is_some() {
+                    return close;
+                }
+                // The client may have sent a request meanwhile, which it then sends again.
+                finish(connection.as_mut());
+                ending = Some((Instant::now() + LAST_REQUESTS, close));
             },
         }
     }
@@ -186,7 +185,7 @@ impl<T: Future<Output = ()> + 'static> Executor<T> for LocalExecutor {
 
 impl TlsBytes {
     /// Does the handshake. Bytes of a PROXY header before it are added to `header`.
-    async fn handshake(&mut self, header: &mut Vec<u8>) -> io::Result<TlsStream<TcpStream>> {
+    async fn handshake(&mut self, header: &mut Vec<u8>) -> io::Result<OpenTls> {
         loop {
             let mut part = [0; 256];
             let mut part = tokio::io::ReadBuf::new(&mut part);
