@@ -226,7 +226,7 @@ fn faults(text: &str, format: Format) -> Vec<String> {
 
 /// Starts a server with all features on, and returns it with the address of its metrics.
 fn everything_on() -> (Server, SocketAddr) {
-    let (at, closed, secure) = (free_address(), free_address(), free_address());
+    let [at, closed, secure, web] = std::array::from_fn(|_| free_address());
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("members")).expect("made");
     let catalog =
@@ -245,6 +245,7 @@ fn everything_on() -> (Server, SocketAddr) {
     let more = format!(
         "[metrics]\nlisten = {}\nper-zone = true\n\
          [[listen]]\naddr = [{secure}]\nproto = [\"tls\"]\n\
+         [[listen]]\naddr = [{web}]\nproto = [\"https\"]\n\
          [template.members]\nfile = \"members/{{zone}}\"\n\
          [[zone]]\nname = \"cat\"\nfile = \"cat\"\ncatalog-template = \"members\"\n\
          [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\
@@ -256,6 +257,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n",
         written(at),
         secure = written(secure),
+        web = written(web),
         closed = written(closed),
         closed_url = closed
     );
@@ -402,7 +404,8 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
     ("dnstap", "With `[dnstap]`; see [LOGGING.md](LOGGING.md).", &["dnstap_"]),
     (
         "Listeners",
-        "Always; `tcp_` for TCP and TLS alone, `tls_` and certificates for [TLS](ENCRYPTED-DNS.md) alone, `xdp_` for \
+        "Always; `tcp_` for TCP, TLS and HTTPS alone, `tls_`, `https_` and certificates for \
+         [encrypted transports](ENCRYPTED-DNS.md) alone, `xdp_` for \
          [AF_XDP](AF_XDP.md) alone.",
         &["net_", "tcp_", "certificate_"],
     ),

@@ -1,4 +1,5 @@
-//! DNS over TLS with real clients: what TCP has, over TLS; certificates that change; faults in them.
+//! DNS over TLS and over HTTPS with real clients: what TCP has, encrypted; certificates that change; faults in
+//! them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -150,6 +151,76 @@ fn what_tcp_answers_is_answered_over_tls() {
         |name: &str| tls.server.counter(&format!("{name}{{listen=\"{}\",transport=\"tls\"}}", tls.at));
     assert_eq!((stats("nomen_net_tls_handshakes_total"), stats("nomen_net_queries_total")), (9, 9));
     assert_eq!(tls.server.counter("nomen_queries_total{transport=\"tls\",type=\"A\"}"), 6);
+}
+
+#[test]
+fn kdig_and_curl_are_answered_over_https() {
+    let web = free_address();
+    let more = format!("[[listen]]\naddr = [{}]\nproto = [\"https\"]\n[log]\nqueries = true\n", written(web));
+    let tls = start("https-paths = [\"/dns-query\", \"/other\"]\n", "", &more);
+    let kdig = |words: &[&str]| {
+        let mut command = Command::new("kdig");
+        command.arg(format!("@{}", web.ip())).args(["-p", &web.port().to_string(), "+retry=0"]);
+        command.arg(format!("+timeout={}", TEST_TIMEOUT.as_secs()));
+        let output = command.args(words).output().expect("kdig runs");
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    for method in ["+https", "+https-get", "+https=/other"] {
+        assert_eq!(kdig(&[method, "www.example", "A", "+short"]), "192.0.2.1\n", "{method}");
+    }
+    let wrong = kdig(&["+https=/none", "www.example", "A"]);
+    assert!(wrong.contains("404"), "{wrong}");
+    let long = kdig(&["+https", "long.example", "TXT"]);
+    assert!(long.contains("HTTP/2-POST") && long.matches("xxxx\"").count() == 20, "{long}");
+    // A negative answer is fresh for the minimum of its SOA record.
+    let curl = |words: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--insecure", "--include", "--noproxy", "*"]);
+        command.args(["--max-time", &TEST_TIMEOUT.as_secs().to_string()]);
+        let output = command.args(words).output().expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // no.example. A
+    let negative = format!("https://{web}/dns-query?dns=AAABAAABAAAAAAAAAm5vB2V4YW1wbGUAAAEAAQ");
+    for (version, line) in [("--http2", "HTTP/2 200"), ("--http1.1", "HTTP/1.1 200 OK")] {
+        let said = curl(&[version, &negative]);
+        assert!(said.starts_with(line) && said.contains("cache-control: max-age=60\r\n"), "{said}");
+        assert!(said.contains("content-type: application/dns-message\r\n"), "{said}");
+    }
+    assert!(curl(&[&format!("https://{web}/")]).starts_with("HTTP/2 404"));
+    eventually("a line of the query", &tls.server, || {
+        tls.server.log().lines().any(|line| line.contains("no.example") && line.contains("https"))
+    });
+    let bad = tls
+        .server
+        .counter(&format!("nomen_net_https_bad_requests_total{{listen=\"{web}\",transport=\"https\"}}"));
+    assert_eq!((bad, tls.server.counter("nomen_queries_total{transport=\"https\",type=\"A\"}")), (2, 5));
+}
+
+#[test]
+fn curl_resolves_names_over_https() {
+    let (web, page) = (free_address(), free_address());
+    let folder = tempfile::tempdir().expect("a folder");
+    let certificate = write_certificate(folder.path(), "dns.test");
+    fs::write(folder.path().join("trusted.pem"), &certificate).expect("written");
+    let more = format!(
+        "{CERTIFICATE}[[listen]]\naddr = [{}]\nproto = [\"https\"]\n[metrics]\nlisten = {}\n\
+         [[zone]]\nname = \"web.test\"\nfile = \"web.txt\"\n",
+        written(web),
+        written(page)
+    );
+    fs::write(folder.path().join("web.txt"), format!("{APEX}@ A {}\n", page.ip())).expect("written");
+    let tls = start_in(folder, "", "", &more);
+    let output = Command::new("curl")
+        .args(["--silent", "--noproxy", "*", "--max-time", &TEST_TIMEOUT.as_secs().to_string()])
+        .args(["--doh-url", &format!("https://dns.test:{}/dns-query", web.port())])
+        .args(["--resolve", &format!("dns.test:{}:{}", web.port(), web.ip()), "--cacert", "trusted.pem"])
+        .arg(format!("http://web.test:{}/metrics", page.port()))
+        .current_dir(tls.server.folder.path())
+        .output()
+        .expect("curl runs");
+    assert!(text(&output.stdout).contains("nomen_build_info"), "{}", text(&output.stderr));
+    assert!(tls.server.counter("nomen_queries_total{transport=\"https\",type=\"A\"}") > 0);
 }
 
 #[test]
