@@ -1,8 +1,9 @@
-//! TLS settings: the CA certificates that other servers are authenticated with, and the cryptography of all
-//! TLS connections. Without sockets: `net` and `fetch` have the connections.
+//! TLS settings: the CA certificates that other servers are authenticated with, TLS to other DNS servers
+//! (`client`), and the cryptography of all TLS connections. Without sockets: `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;
+pub mod client;
 
 use std::sync::{Arc, LazyLock};
 

@@ -91,7 +91,12 @@ const ROWS: &[Row] = &[
             "url",
         ]),
     },
-    Row { name: "tls", ours: &["wording"], theirs: Only(&["rustls", "rustls-native-certs"]) },
+    // aws-lc-rs: SHA-256 of pinned keys.
+    Row {
+        name: "tls",
+        ours: &["wire", "transport", "wording"],
+        theirs: Only(&["aws-lc-rs", "rustls", "rustls-native-certs"]),
+    },
     Row { name: "wording", ours: &["wire"], theirs: Only(&["strsim"]) },
     Row {
         name: "config",
@@ -111,6 +116,7 @@ const ROWS: &[Row] = &[
             "recursion",
             "dnstap",
             "net",
+            "tls",
             "wording",
         ],
         theirs: Only(&["idna", "jiff", "nix", "serde", "toml", "url"]),
