@@ -401,12 +401,15 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` names.
+    /// Reads the files that `[resolver]` and its rules name.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
     pub fn read_resolver_files(&mut self) -> Result<(), Vec<Diagnostic>> {
-        self.resolver.as_mut().map_or(Ok(()), |resolver| resolver.value.read_files())
+        let Some(resolver) = &mut self.resolver else { return Ok(()) };
+        let mut faults = resolver.value.read_files().err().unwrap_or_default();
+        faults.extend(resolver::asking::read_authorities(&mut self.forwards, &mut self.stubs));
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
     /// Returns the settings of the listeners.
@@ -454,9 +457,12 @@ impl Settings {
             false => passed.then_some(", on the sockets that systemd passes"),
         };
         let mut warnings = match (&self.resolver, reached_by) {
-            (Some(_), Some(reached_by)) => resolver::warnings(&self.access, reached_by),
+            (Some(_), Some(reached_by)) => resolver::access_warnings(&self.access, reached_by),
             _ => Vec::new(),
         };
+        if self.resolver.is_some() {
+            warnings.extend(resolver::asking::warnings(&self.forwards, &self.stubs));
+        }
         warnings.extend(self.server.proxies.warnings());
         warnings.extend(lists::warnings(&self.lists, self.server.storage.folder().is_some()));
         warnings

@@ -95,8 +95,7 @@ async fn first_connection(url: &Url, addresses: &[IpAddr], port: u16) -> Result<
 /// Returns the settings of TLS, with the CA certificates of the file or else of the system.
 fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, FetchFault> {
     let roots = tls::authorities(ca_file).map_err(FetchFault::Authorities)?;
-    let builder =
-        ClientConfig::builder_with_provider(tls::provider()).with_safe_default_protocol_versions();
+    let builder = ClientConfig::builder_with_provider(tls::provider()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|fault| FetchFault::Setup(fault.to_string()))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use net::{Outgoing, OutgoingConfig};
-use transport::{Action, Core, Event, Link, Transport};
+use transport::{Action, Core, EncryptionFault, Event, Link, Transport};
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -18,6 +18,8 @@ enum Heard {
     Opened(u64),
     Message(u64, Vec<u8>),
     Ended(u64, ErrorKind),
+    Secured(u64, bool),
+    Insecure(u64, EncryptionFault),
     Timeout,
     Waits,
     From(u64),
@@ -67,6 +69,8 @@ impl Core for Relay {
             Event::Opened { link } => Heard::Opened(link.0),
             Event::Message { link, message } => Heard::Message(link.0, message.to_vec()),
             Event::Ended { link, error } => Heard::Ended(link.0, error),
+            Event::Secured { link, resumed } => Heard::Secured(link.0, resumed),
+            Event::Insecure { link, fault } => Heard::Insecure(link.0, fault),
         };
         let _ = self.heard.send(heard);
     }
@@ -107,7 +111,7 @@ impl Rig {
 }
 
 fn open(link: u64, transport: Transport, to: SocketAddr) -> Action {
-    Action::Open { link: Link(link), transport, to, from: None }
+    Action::Open { link: Link(link), transport, to, from: None, encryption: None }
 }
 
 fn send(link: u64, message: &[u8]) -> Action {

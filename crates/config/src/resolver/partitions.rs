@@ -7,7 +7,7 @@ use recursion::{AccessRule, PartitionedGroup, PartitionsConfig};
 use resolver::Partition;
 
 use super::asking::{Forward, Stub};
-use crate::addresses::ServerAddress;
+use super::upstreams::UpstreamServer;
 use crate::interfaces::Interfaces;
 use crate::report::Diagnostic;
 use crate::table::read::At;
@@ -26,7 +26,7 @@ pub(crate) trait NamedGroups: Debug {
 #[derive(Clone, Copy)]
 pub(super) struct RuleFacts<'s> {
     domain: &'s At<wire::NameBuf>,
-    servers: &'s [At<ServerAddress>],
+    servers: &'s [At<UpstreamServer>],
     groups: Option<&'s Vec<At<String>>>,
     /// What else decides about the answers.
     way: &'static str,
@@ -49,8 +49,7 @@ impl<'s> RuleFacts<'s> {
 
     /// Returns the rule as text, which is equal for rules with equal answers.
     fn text(&self) -> String {
-        let servers: BTreeSet<String> =
-            self.servers.iter().map(|server| server.value.0.to_string()).collect();
+        let servers: BTreeSet<String> = self.servers.iter().map(|server| server.value.to_string()).collect();
         let servers: Vec<String> = servers.into_iter().collect();
         format!("{} {} {}", self.domain.as_name().to_lower(), self.way, servers.join(" "))
     }
