@@ -296,10 +296,9 @@ impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TraceEvent::Rule { domain, upstreams, recursion_desired } => {
-                write!(f, "the rule for {domain} has")?;
-                for (n, upstream) in upstreams.iter().enumerate() {
-                    write!(f, "{} {upstream}", if n == 0 { "" } else { "," })?;
-                }
+                write!(f, "the rule for {domain} has ")?;
+                let upstreams: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
+                f.write_str(&upstreams.join(", "))?;
                 f.write_str(if *recursion_desired { "" } else { ", asked without RD" })
             }
             TraceEvent::Zone { zone, addresses, name, qtype } => {

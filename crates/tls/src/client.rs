@@ -149,7 +149,7 @@ pub enum ServerIdentity {
         /// certificate: a chain without a name is not verified, so its other keys prove nothing.
         pins: Vec<KeyPin>,
     },
-    /// Not at all: whoever answers can read the queries (RFC 8310 §5).
+    /// Not at all: any server that answers can read the queries (RFC 8310 §5).
     Opportunistic,
 }
 

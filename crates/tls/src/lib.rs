@@ -1,5 +1,6 @@
 //! TLS settings: the CA certificates that other servers are authenticated with, TLS to other DNS servers
-//! (`client`), and the cryptography of all TLS connections. Without sockets: `net` and `fetch` have the connections.
+//! (`client`), and the cryptography of all TLS connections. Without sockets: `net` and `fetch` have the
+//! connections.
 #![forbid(unsafe_code)]
 
 mod authorities;

@@ -197,7 +197,7 @@ fn a_second_connection_resumes_the_session_but_not_with_another_key_of_the_serve
         assert_eq!(Ends::new(&encryption, &same).carry(usize::MAX), ACCEPTED);
         let again = Ends::new(&encryption, &same).carry(usize::MAX);
         assert_eq!(again, Ok(SessionState::Established { resumed: true }), "{version:?}");
-        // Whoever has another key has no ticket either: it must show its certificate.
+        // A server with another key cannot decrypt the ticket: it must show its certificate.
         let other = Ends::new(&encryption, &server("renewed", &[version])).carry(usize::MAX);
         assert_eq!(other, Err(EncryptionFault::WrongPin));
     }

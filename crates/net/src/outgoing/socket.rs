@@ -290,7 +290,7 @@ impl Upstream {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
-            // Its fault tells more than that the socket takes no alert.
+            // Its fault is the reason, also if the socket takes no alert.
             let state = self.decrypt(&buffer[..n])?;
             self.flush()?;
             match state {
@@ -385,8 +385,8 @@ impl Upstream {
 }
 
 impl Drop for Upstream {
-    /// Ends the session in order, so that the server can tell the end from an attack (RFC 8446 §6.1), or sends
-    /// the alert that tells why it is ended.
+    /// Ends the session in order, so that the server does not take the end for an attack (RFC 8446 §6.1), or
+    /// sends the alert with the reason.
     fn drop(&mut self) {
         if let Some(session) = &mut self.session {
             session.close();

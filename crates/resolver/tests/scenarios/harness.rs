@@ -504,7 +504,7 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-/// An encryption that is only told apart from others.
+/// An encryption that differs from others by its name.
 fn encryption(name: &str) -> Encryption {
     Encryption::new(name.into(), name.into(), |_| Err(EncryptionFault::Protocol))
 }
