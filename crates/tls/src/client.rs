@@ -305,8 +305,13 @@ struct ClientSession {
 impl EncryptedSession for ClientSession {
     fn receive(&mut self, mut received: &[u8], plain: &mut Vec<u8>) -> Result<SessionState, EncryptionFault> {
         while !received.is_empty() {
-            // It takes no more after the server has ended the session.
-            let Ok(1..) = self.connection.read_tls(&mut received) else { break };
+            match self.connection.read_tls(&mut received) {
+                // It takes no more after the server has ended the session.
+                Ok(0) => break,
+                Ok(_) => {}
+                // What has been decrypted is read each time, so only a message of the handshake can be too long.
+                Err(_) => return Err(EncryptionFault::Protocol),
+            }
             let processed = self.connection.process_new_packets();
             if read_all(&mut self.connection.reader(), plain) {
                 return Ok(SessionState::Closed);
