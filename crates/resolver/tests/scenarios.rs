@@ -5,7 +5,8 @@
 //! ```text
 //! scenario NAME                          starts one; `#` starts a comment
 //! upstream a [tcp | tls [NAME]]          the next server: 192.0.2.1, 192.0.2.2, …
-//! rule . a b [norec]                     names at and below . go to a and b, without RD
+//! rule . a b [norec] [first]             names at and below . go to a and b, without RD; then to the
+//!                                        root, which has no servers
 //! set KEY VALUE                          a setting; without, there is no exploration
 //!
 //! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS] [for=TIME] [trace]

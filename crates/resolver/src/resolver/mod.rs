@@ -288,7 +288,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// others depend on it.
     fn client_timer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let outcome = LookupOutcome::Failed(lookup.time_is_over());
+        // Its clients have no time left for the second attempt of a rule that forwards first.
+        let forwards_first = self.rules.get(lookup.rule).is_some_and(|rule| rule.may_walk() && !rule.walks());
+        let failure = if forwards_first { LookupFailure::TimedOut } else { lookup.time_is_over() };
+        let outcome = LookupOutcome::Failed(failure);
         let next = lookup.clients.iter().map(|client| client.deadline).filter(|at| *at > now).min();
         lookup.first_deadline = next;
         if next.is_none() && lookup.dependents.is_empty() {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::shown::{duration, show, wire_form};
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, LookupFailure, LookupOutcome,
-    LookupRequest, LookupSink, Partition, QueryKey, Reach, Resolver, ResolverRequest, Trace, Upstream,
-    UpstreamTransport,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupFailure,
+    LookupOutcome, LookupRequest, LookupSink, Partition, QueryKey, Reach, Resolver, ResolverRequest, Trace,
+    Upstream, UpstreamTransport,
 };
 use transport::{Action, Core, Counter, Encryption, EncryptionFault, Event, Link, Transport};
 use wire::edns::{Edns, OptWriter, OptionCode};
@@ -224,10 +224,14 @@ impl Play {
 
     fn rule(&mut self, words: &[&str]) {
         let find = |name: &&str| self.servers.iter().find(|(n, _)| n == name).expect("an upstream").1.clone();
-        let upstreams = words[1..].iter().filter(|word| **word != "norec").map(find).collect();
+        let upstreams =
+            words[1..].iter().filter(|word| !["norec", "first"].contains(word)).map(find).collect();
         let rule = ForwardRule::new(words[0].parse().expect("a name"), upstreams);
         let recursion_desired = !words.contains(&"norec");
-        self.config.rules.push(ForwardRule { recursion_desired, ..rule });
+        // From a root without servers.
+        let root = IterateRule { domain: NameBuf::ROOT, servers: Vec::new(), prime: false, copy: None };
+        let instead = words.contains(&"first").then_some(root);
+        self.config.rules.push(ForwardRule { recursion_desired, instead, ..rule });
     }
 
     fn set(&mut self, key: &str, value: &str) {
