@@ -309,7 +309,7 @@ impl EncryptedSession for ClientSession {
                 // It takes no more after the server has ended the session.
                 Ok(0) => break,
                 Ok(_) => {}
-                // What has been decrypted is read each time, so only a message of the handshake can be too long.
+                // What is decrypted is read each time, so only a message of the handshake can be too long.
                 Err(_) => return Err(EncryptionFault::Protocol),
             }
             let processed = self.connection.process_new_packets();
