@@ -1,5 +1,5 @@
-//! `[[certificate]]`: the certificates of TLS listeners. Reading the configuration stores the paths; the files
-//! are read once the rest is valid, and again at each reload.
+//! `[[certificate]]`: the certificates of TLS listeners. Reading the configuration stores the paths; the
+//! files are read once the rest is valid, and again at each reload.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use tls::ServerCertificate;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::Settings;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
@@ -39,11 +38,11 @@ impl Value for ChainFile {
 }
 
 keys! {
-    /// A certificate of TLS listeners (`proto` "tls" or "https"), in any number of blocks. A client gets the first
-    /// one for the server name that it sends, or else the first of all. The files are read again at each
-    /// reload, and when they have changed; if they are not valid then, the certificates before stay in use.
-    /// Without a block, nomen makes a self-signed certificate at each start, which clients cannot verify.
-    /// [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
+    /// A certificate of listeners with TLS (`proto` "tls" or "https"), in any number of blocks. A client gets
+    /// the first one for the server name that it sends, or else the first of all. The files are read again
+    /// at each reload, and when they have changed; if they are not valid then, the certificates before stay
+    /// in use. Without a block, nomen makes a self-signed certificate at each start, which clients cannot
+    /// verify. [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
     pub struct CertificateBlock in "[[certificate]]" {
         /// PEM file of the certificate, followed by the certificates that issued it, such as `fullchain.pem`.
         live "chain" chain: ChainFile, example "/etc/nomen/tls/fullchain.pem";
@@ -52,11 +51,8 @@ keys! {
     }
 }
 
-/// Reads the files of all certificates.
-///
-/// # Errors
-/// All faults in them.
-pub(super) fn read_files(blocks: &mut [At<CertificateBlock>]) -> Result<(), Vec<Diagnostic>> {
+/// Reads the files of all certificates. Returns the faults in them.
+pub(super) fn read_files(blocks: &mut [At<CertificateBlock>]) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
     for block in blocks {
         let CertificateBlock { chain, key } = &mut block.value;
@@ -74,51 +70,43 @@ pub(super) fn read_files(blocks: &mut [At<CertificateBlock>]) -> Result<(), Vec<
             }
         }
     }
-    if faults.is_empty() { Ok(()) } else { Err(faults) }
+    faults
 }
 
-impl Settings {
-    /// Returns the certificates that were read.
-    pub fn certificates(&self) -> Vec<Arc<ServerCertificate>> {
-        self.certificates.iter().filter_map(|block| block.chain.value.read.clone()).collect()
-    }
+/// Returns the certificates that were read.
+pub(super) fn of(blocks: &[At<CertificateBlock>]) -> Vec<Arc<ServerCertificate>> {
+    blocks.iter().filter_map(|block| block.chain.value.read.clone()).collect()
+}
 
-    /// Returns the files of certificates and keys, in pairs.
-    pub fn certificate_files(&self) -> Vec<(PathBuf, PathBuf)> {
-        let files = |block: &At<CertificateBlock>| (block.chain.value.path.clone(), block.key.value.clone());
-        self.certificates.iter().map(files).collect()
-    }
+/// Returns the files of certificates and keys, in pairs.
+pub(super) fn files(blocks: &[At<CertificateBlock>]) -> Vec<(PathBuf, PathBuf)> {
+    let files = |block: &At<CertificateBlock>| (block.chain.value.path.clone(), block.key.value.clone());
+    blocks.iter().map(files).collect()
+}
 
-    /// Whether a listener has TLS.
-    pub fn has_tls(&self) -> bool {
-        self.listens.iter().any(|listen| listen.has_tls())
+/// Returns warnings about certificates. `has_tls`: a listener has TLS.
+pub(super) fn warnings(blocks: &[At<CertificateBlock>], has_tls: bool, now: SystemTime) -> Vec<Diagnostic> {
+    let mut warnings = Vec::new();
+    if let (Some(first), false) = (blocks.first(), has_tls) {
+        let text = "no listener uses the certificates";
+        let hint = "`proto = [\"tls\"]` or `[\"https\"]` in [[listen]] opens one";
+        warnings.push(Diagnostic::at(first.place.as_ref(), text).hint(hint));
     }
-
-    /// Returns a warning for each certificate that has expired or soon will, is not valid yet, or has a key
-    /// that all users may read, and one if no listener has TLS.
-    pub fn certificate_warnings(&self, now: SystemTime) -> Vec<Diagnostic> {
-        let mut warnings = Vec::new();
-        if let (Some(first), false) = (self.certificates.first(), self.has_tls()) {
-            let text = "no listener uses the certificates";
-            let hint = "`proto = [\"tls\"]` or `[\"https\"]` in [[listen]] opens one";
-            warnings.push(Diagnostic::at(first.place.as_ref(), text).hint(hint));
+    for block in blocks {
+        let Some(certificate) = &block.chain.value.read else { continue };
+        let chain = block.chain.value.path.display();
+        if let Some(text) = validity_warning(certificate, now) {
+            let text = format!("the certificate in {chain} {text}");
+            warnings.push(Diagnostic::at(block.chain.place.as_ref(), text));
         }
-        for block in &self.certificates {
-            let Some(certificate) = &block.chain.value.read else { continue };
-            let chain = block.chain.value.path.display();
-            if let Some(text) = validity_warning(certificate, now) {
-                let text = format!("the certificate in {chain} {text}");
-                warnings.push(Diagnostic::at(block.chain.place.as_ref(), text));
-            }
-            if certificate.key_is_public {
-                let text = format!("every user may read the key in {}", block.key.value.display());
-                let hint =
-                    "run `chmod o-r` on it, and replace the key if other users of this machine may have it";
-                warnings.push(Diagnostic::at(block.key.place.as_ref(), text).hint(hint));
-            }
+        if certificate.key_is_public {
+            let text = format!("every user may read the key in {}", block.key.value.display());
+            let hint =
+                "run `chmod o-r` on it, and replace the key if other users of this machine may have it";
+            warnings.push(Diagnostic::at(block.key.place.as_ref(), text).hint(hint));
         }
-        warnings
     }
+    warnings
 }
 
 /// Returns what is to be said about the time that a certificate is valid.

@@ -70,6 +70,10 @@ pub mod views;
 pub mod zone_name;
 pub mod zones;
 
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
 pub use files::{AcceptedConfig, RejectedConfig, read_files, read_service, read_text, read_zone};
 pub use storage::Storage;
 pub use table::pending::PendingKey;
@@ -91,6 +95,7 @@ use server_access::ServerAccessBlock;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
 use table::slot::SectionSlot;
+use tls::ServerCertificate;
 use transfers::{TransfersSection, TsigKeyBlock};
 use updates::UpdatesSection;
 use views::{ViewBlock, ViewRules};
@@ -412,13 +417,39 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` and `[[certificate]]` name.
+    /// Reads the files that `[resolver]` with its rules and `[[certificate]]` name.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
     pub fn read_named_files(&mut self) -> Result<(), Vec<Diagnostic>> {
-        self.resolver.as_mut().map_or(Ok(()), |resolver| resolver.value.read_files())?;
-        certificates::read_files(&mut self.certificates)
+        let mut faults = Vec::new();
+        if let Some(resolver) = &mut self.resolver {
+            faults.extend(resolver.value.read_files().err().unwrap_or_default());
+            faults.extend(resolver::asking::read_authorities(&mut self.forwards, &mut self.stubs));
+        }
+        faults.extend(certificates::read_files(&mut self.certificates));
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    /// Returns the certificates that were read.
+    pub fn certificates(&self) -> Vec<Arc<ServerCertificate>> {
+        certificates::of(&self.certificates)
+    }
+
+    /// Returns the files of certificates and keys, in pairs.
+    pub fn certificate_files(&self) -> Vec<(PathBuf, PathBuf)> {
+        certificates::files(&self.certificates)
+    }
+
+    /// Whether a listener has TLS.
+    pub fn has_tls(&self) -> bool {
+        self.listens.iter().any(|listen| listen.has_tls())
+    }
+
+    /// Returns a warning for each certificate that has expired or soon will, is not valid yet, or has a key
+    /// that all users may read, and one if no listener has TLS.
+    pub fn certificate_warnings(&self, now: SystemTime) -> Vec<Diagnostic> {
+        certificates::warnings(&self.certificates, self.has_tls(), now)
     }
 
     /// Returns the settings of the listeners.
@@ -466,9 +497,12 @@ impl Settings {
             false => passed.then_some(", on the sockets that systemd passes"),
         };
         let mut warnings = match (&self.resolver, reached_by) {
-            (Some(_), Some(reached_by)) => resolver::warnings(&self.access, reached_by),
+            (Some(_), Some(reached_by)) => resolver::access_warnings(&self.access, reached_by),
             _ => Vec::new(),
         };
+        if self.resolver.is_some() {
+            warnings.extend(resolver::asking::warnings(&self.forwards, &self.stubs));
+        }
         warnings.extend(self.server.proxies.warnings());
         warnings.extend(lists::warnings(&self.lists, self.server.storage.folder().is_some()));
         warnings

@@ -25,7 +25,7 @@ pub struct NamedPaths {
 impl Settings {
     /// Returns the files and folders that these settings name.
     pub fn named_paths(&self) -> NamedPaths {
-        let Settings { server, resolver, transfers, lists, log, dnstap, .. } = self;
+        let Settings { server, resolver, forwards, stubs, transfers, lists, log, dnstap, .. } = self;
         let folders = |keys: &At<Option<Vec<At<PathBuf>>>>| -> Vec<PathBuf> {
             keys.value.iter().flatten().map(|path| path.value.clone()).collect()
         };
@@ -38,6 +38,9 @@ impl Settings {
         paths.written.extend(server.storage.folder());
         paths.written_files.extend(self.recursive().and_then(|recursive| recursive.cache_file()));
         paths.read_files.extend(resolver.iter().flat_map(|resolver| resolver.named_files()));
+        let of_forwards = forwards.iter().filter_map(|rule| rule.ca_file.value.clone());
+        let of_stubs = stubs.iter().filter_map(|rule| rule.ca_file.value.clone());
+        paths.read_files.extend(of_forwards.chain(of_stubs));
         for list in lists {
             paths.read_files.extend(list.file.value.clone());
             paths.read_files.extend(list.ca_file.value.clone());

@@ -505,6 +505,23 @@ pub(crate) fn server_with_port(text: &str) -> Option<String> {
     server(address, port)
 }
 
+/// Parses a server in Unbound's format that is asked over TLS, into nomen's with an identity. Without a name,
+/// Unbound accepts any certificate.
+pub(crate) fn server_over_tls(text: &str) -> Option<String> {
+    let (address, name) = text.split_once('#').map_or((text, None), |(address, name)| (address, Some(name)));
+    let (ip, port) = address.split_once('@').map_or((address, None), |(ip, port)| (ip, Some(port)));
+    let usual = if name.is_some() { 853 } else { 53 };
+    let port = port.map_or(Some(usual), |port| port.parse().ok()).filter(|port| *port > 0)?;
+    // It checks the address.
+    server(ip, None)?;
+    let identity = match name.filter(|name| !name.is_empty()) {
+        None => "opportunistic".to_owned(),
+        Some(name) if name.parse::<IpAddr>().is_ok() => name.to_owned(),
+        Some(name) => domain(name)?,
+    };
+    Some(format!("{}#{identity}", with_port(ip.parse().ok()?, port)))
+}
+
 /// `address@port` in nomen's format.
 pub(crate) fn with_port(ip: IpAddr, port: u16) -> String {
     if ip.is_ipv4() { format!("{ip}@{port}") } else { format!("[{ip}]@{port}") }

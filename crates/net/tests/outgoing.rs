@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use net::{Outgoing, OutgoingConfig};
-use transport::{Action, Core, Event, Link, Transport};
+use transport::{
+    Action, Core, EncryptedSession, Encryption, EncryptionFault, Event, Link, SessionState, Transport,
+};
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -18,6 +20,8 @@ enum Heard {
     Opened(u64),
     Message(u64, Vec<u8>),
     Ended(u64, ErrorKind),
+    Secured(u64, bool),
+    Insecure(u64, EncryptionFault),
     Timeout,
     Waits,
     From(u64),
@@ -67,6 +71,8 @@ impl Core for Relay {
             Event::Opened { link } => Heard::Opened(link.0),
             Event::Message { link, message } => Heard::Message(link.0, message.to_vec()),
             Event::Ended { link, error } => Heard::Ended(link.0, error),
+            Event::Secured { link, resumed } => Heard::Secured(link.0, resumed),
+            Event::Insecure { link, fault } => Heard::Insecure(link.0, fault),
         };
         let _ = self.heard.send(heard);
     }
@@ -107,7 +113,7 @@ impl Rig {
 }
 
 fn open(link: u64, transport: Transport, to: SocketAddr) -> Action {
-    Action::Open { link: Link(link), transport, to, from: None }
+    Action::Open { link: Link(link), transport, to, from: None, encryption: None }
 }
 
 fn send(link: u64, message: &[u8]) -> Action {
@@ -320,4 +326,128 @@ fn of_replies_that_come_together_each_is_heard() {
     for reply in replies {
         assert_eq!(rig.next_event(), Heard::Message(1, reply));
     }
+}
+
+/// A session for tests: it says `H`, and is established by `S` or, resumed, by `R`; every byte is inverted
+/// then. `X` is a fault, also later.
+#[derive(Default)]
+struct Inverting {
+    output: Vec<u8>,
+    early: Vec<u8>,
+    resumed: Option<bool>,
+}
+
+impl EncryptedSession for Inverting {
+    fn receive(&mut self, received: &[u8], plain: &mut Vec<u8>) -> Result<SessionState, EncryptionFault> {
+        for byte in received {
+            match (self.resumed, byte) {
+                (_, b'X') => return Err(EncryptionFault::UnknownIssuer),
+                (None, b'S' | b'R') => {
+                    self.resumed = Some(*byte == b'R');
+                    let early = std::mem::take(&mut self.early);
+                    self.send(&early);
+                }
+                (None, _) => {}
+                (Some(_), byte) => plain.push(!byte),
+            }
+        }
+        let established = |resumed| SessionState::Established { resumed };
+        Ok(self.resumed.map_or(SessionState::Handshake, established))
+    }
+
+    fn send(&mut self, plain: &[u8]) {
+        match self.resumed {
+            None => self.early.extend(plain),
+            Some(_) => self.output.extend(plain.iter().map(|byte| !byte)),
+        }
+    }
+
+    fn output(&mut self, bytes: &mut Vec<u8>) {
+        bytes.append(&mut self.output);
+    }
+
+    fn close(&mut self) {
+        self.output.push(b'C');
+    }
+}
+
+fn open_encrypted(link: u64, to: SocketAddr) -> Action {
+    let encryption = Encryption::new("inverting".into(), "inverting".into(), |_| {
+        Ok(Box::new(Inverting { output: vec![b'H'], ..Inverting::default() }))
+    });
+    Action::Open { link: Link(link), transport: Transport::Tcp, to, from: None, encryption: Some(encryption) }
+}
+
+fn inverted(message: &[u8]) -> Vec<u8> {
+    let framed = [&(message.len() as u16).to_be_bytes()[..], message].concat();
+    framed.iter().map(|byte| !byte).collect()
+}
+
+#[test]
+fn no_message_leaves_an_encrypted_link_before_its_handshake_ends() {
+    let rig = Rig::new(10);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    for (says, resumed) in [(b'S', false), (b'R', true)] {
+        rig.act([open_encrypted(7, listener.local_addr().unwrap()), send(7, b"early")]);
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        let mut first = [0];
+        stream.read_exact(&mut first).unwrap();
+        assert_eq!(first, [b'H']);
+        // Bytes of the handshake that do not end it.
+        stream.write_all(b"..").unwrap();
+        // The end comes together with a message.
+        stream.write_all(&[&[says][..], &inverted(b"first answer")].concat()).unwrap();
+        assert_eq!(rig.next_event(), Heard::Secured(7, resumed));
+        assert_eq!(rig.next_event(), Heard::Message(7, b"first answer".to_vec()));
+        rig.act([send(7, b"late")]);
+        let mut got = vec![0; 7 + 6];
+        stream.read_exact(&mut got).unwrap();
+        assert_eq!(got, [inverted(b"early"), inverted(b"late")].concat());
+        // A link that is closed here ends in order.
+        rig.act([Action::Close { link: Link(7) }]);
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"C");
+    }
+}
+
+#[test]
+fn a_link_whose_encryption_fails_ends_with_the_fault_after_what_came_before_it() {
+    let rig = Rig::new(10);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rig.act([open_encrypted(1, listener.local_addr().unwrap()), send(1, b"secret")]);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"X").unwrap();
+    assert_eq!(rig.next_event(), Heard::Insecure(1, EncryptionFault::UnknownIssuer));
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"HC", "and no message");
+
+    rig.act([open_encrypted(2, listener.local_addr().unwrap())]);
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"S").unwrap();
+    assert_eq!(rig.next_event(), Heard::Secured(2, false));
+    stream.write_all(&[&inverted(b"the last one")[..], b"X"].concat()).unwrap();
+    assert_eq!(rig.next_event(), Heard::Message(2, b"the last one".to_vec()));
+    assert_eq!(rig.next_event(), Heard::Insecure(2, EncryptionFault::UnknownIssuer));
+
+    rig.act([open_encrypted(3, listener.local_addr().unwrap())]);
+    let (stream, _) = listener.accept().unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(rig.next_event(), Heard::Ended(3, ErrorKind::UnexpectedEof));
+    assert_eq!(rig.outgoing.counts().open.get(), 0);
+}
+
+#[test]
+fn settings_that_do_not_fit_an_address_open_no_connection() {
+    let rig = Rig::new(10);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (to, fault) = (listener.local_addr().unwrap(), EncryptionFault::Protocol);
+    let encryption = Encryption::new("none".into(), "none".into(), move |_| Err(fault));
+    let transport = Transport::Tcp;
+    rig.act([Action::Open { link: Link(1), transport, to, from: None, encryption: Some(encryption) }]);
+    assert_eq!(rig.next_event(), Heard::Insecure(1, fault));
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().map(drop).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock));
 }

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use config::exit_status::{EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
+use config::resolver::upstreams::UpstreamServer;
 use server::config_source::ConfigSource;
 use server::serve::{ServeOptions, trial};
-use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, UpdateArgs, ZoneVerb, upstream};
+use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, UpdateArgs, ZoneVerb, forwarder};
 use tools::query::as_dig;
 use wording::reason;
 
@@ -78,10 +79,10 @@ pub(crate) struct ServeArgs {
     /// Configuration file. Without it nomen serves the built-in example.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Forward all queries to this server, as ADDRESS or ADDRESS@PORT; may be given several times. Instead of
-    /// a configuration file.
-    #[arg(long, value_name = "SERVER", value_parser = upstream, conflicts_with = "config")]
-    pub(crate) forward: Vec<std::net::SocketAddr>,
+    /// Forward all queries to this server, as ADDRESS, ADDRESS@PORT or, over TLS, ADDRESS#NAME or
+    /// ADDRESS@PORT#NAME; may be given several times. Instead of a configuration file.
+    #[arg(long, value_name = "SERVER", value_parser = forwarder, conflicts_with = "config")]
+    pub(crate) forward: Vec<UpstreamServer>,
     /// Resolve all queries from the root servers down, for this machine. Instead of a configuration file.
     #[arg(long, conflicts_with_all = ["config", "forward"])]
     pub(crate) resolve: bool,

@@ -100,6 +100,8 @@ pub(crate) struct Waiting {
     pub(crate) upstream: Option<SocketAddr>,
     /// The rule of a policy that decides the query, for logs.
     pub(crate) rule: Option<RuleNote>,
+    /// The text of the extended error, if there is one (RFC 8914 §2); may be empty.
+    pub(crate) error_text: &'static str,
 }
 
 /// A query whose late answer is ready.
@@ -153,6 +155,13 @@ impl Responder {
     pub fn set_rule(&mut self, rule: Option<RuleNote>) {
         if let Some(waiting) = &mut self.waiting {
             waiting.rule = rule;
+        }
+    }
+
+    /// Sets the text of the extended error (RFC 8914 §2), for a refusal with one.
+    pub fn set_error_text(&mut self, text: &'static str) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.error_text = text;
         }
     }
 

@@ -313,7 +313,7 @@ impl<M: Memory> Worker<M> {
         let Worker { account, shared, names, .. } = self;
         let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, .. } =
             &*ready.waiting;
-        let Waiting { upstream, rule, .. } = *ready.waiting;
+        let Waiting { upstream, rule, error_text, .. } = *ready.waiting;
         let _guard = MessageGuard::new(&to.client, head);
         let stats = &account.stats;
         stats.late.add(1);
@@ -346,7 +346,7 @@ impl<M: Memory> Worker<M> {
                 note_failure(refusal, signed, stats, shared, || logged(&frame, *received, served()));
             }
             let answered = limit_late(&frame, account, now, &mut b, question_only, answered)?;
-            let reply = frame.end(&mut b, question_only, answered, stats, || *facts);
+            let reply = frame.end_saying(&mut b, question_only, answered, error_text, stats, || *facts);
             Some(frame.seal(reply, out))
         });
         let Some(reply) = reply else { return (*to, count(Outcome::Drop, stats)) };
@@ -727,6 +727,7 @@ impl<M: Memory> QueryContext<'_, M> {
             signature,
             upstream: None,
             rule: None,
+            error_text: "",
         };
         Responder::new(waiting, self.round.account)
     }

@@ -181,6 +181,20 @@ impl<'f> ReplyFrame<'f> {
         stats: &QueryStats,
         facts: impl FnOnce() -> Option<ZoneFacts>,
     ) -> FinishedReply {
+        self.end_saying(b, question_only, answered, "", stats, facts)
+    }
+
+    /// Finishes the reply as [`end`](Self::end) does, with a text for its extended error.
+    #[inline]
+    pub(crate) fn end_saying(
+        &self,
+        b: &mut Builder<'_>,
+        question_only: Mark,
+        answered: Answered,
+        error_text: &str,
+        stats: &QueryStats,
+        facts: impl FnOnce() -> Option<ZoneFacts>,
+    ) -> FinishedReply {
         if answered.is_err() {
             self.clear(b, question_only);
         }
@@ -196,7 +210,7 @@ impl<'f> ReplyFrame<'f> {
             }
         };
         let facts = || if answered.is_ok() { facts() } else { None };
-        self.add_opt(b, Refusal { rcode, info }, stats, facts);
+        self.add_opt(b, Refusal { rcode, info }, error_text, stats, facts);
         FinishedReply { rcode, truncated, info, len: b.close() }
     }
 
@@ -240,6 +254,7 @@ impl<'f> ReplyFrame<'f> {
         &self,
         b: &mut Builder<'_>,
         Refusal { rcode, info }: Refusal,
+        error_text: &str,
         stats: &QueryStats,
         facts: impl FnOnce() -> Option<ZoneFacts>,
     ) {
@@ -254,7 +269,7 @@ impl<'f> ReplyFrame<'f> {
             self.add_options(b, &mut opt, client, stats, facts);
         }
         if let Some(info) = info {
-            let _ = opt.extended_error(b, info, "");
+            let _ = opt.extended_error(b, info, error_text);
         }
         if let Some(agent) = self.agent {
             // Queries do not request it, so no space is reserved for it.

@@ -2,7 +2,7 @@
 
 use cache::Now;
 use query_path::Refusal;
-use resolver::{LookupFailure, LookupRequest, ReplyFault, ReportAgent, ShedReason};
+use resolver::{LookupFailure, LookupRequest, NetworkFault, ReplyFault, ReportAgent, ShedReason};
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode};
 
@@ -65,7 +65,7 @@ impl Service {
         }
     }
 
-    fn end_failed(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
+    fn end_failed(&self, policy: &Policy, mut waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
         if let Some(piece) = self.stale(policy, &waiting.query_state, now) {
             if piece.stale && is_of_servers(failure) {
                 self.stalled.failed(&waiting.query_state.next, now, policy.stale_refresh);
@@ -78,6 +78,9 @@ impl Service {
             self.keep_failure_of_query(policy, &waiting.query_state, now);
         }
         self.failed(&waiting.query_state.next, FailureCause::Lookup(failure));
+        if let LookupFailure::Network(NetworkFault::Encryption(fault)) = failure {
+            waiting.responder.set_error_text(fault.text());
+        }
         waiting.responder.refuse(refusal(failure));
     }
 

@@ -3,23 +3,41 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use transport::Encryption;
 use wire::NameBuf;
 
 use crate::copy::{LocalCopy, OwnZones};
 use crate::query_key::Partition;
 
 /// How an upstream server is queried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// By UDP; by TCP after truncation or a possible forgery (RFC 1035 §4.2, RFC 7766).
     #[default]
     UdpThenTcp,
     /// By TCP only.
     Tcp,
+    /// Over TLS only (RFC 7858): no query to it is ever sent in the clear.
+    Tls(Encryption),
+}
+
+impl Reach {
+    /// Whether all queries go over connections.
+    pub(crate) fn is_stream(&self) -> bool {
+        !matches!(self, Reach::UdpThenTcp)
+    }
+
+    /// Returns the encryption of connections, if they are encrypted.
+    pub fn encryption(&self) -> Option<&Encryption> {
+        match self {
+            Reach::Tls(encryption) => Some(encryption),
+            Reach::UdpThenTcp | Reach::Tcp => None,
+        }
+    }
 }
 
 /// One upstream server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Upstream {
     /// Its address and port.
     pub address: SocketAddr,
@@ -123,6 +141,8 @@ pub struct ForwardTiming {
     pub probe: Duration,
     /// Idle time after which a connection is closed. Default: 10 s.
     pub tcp_idle: Duration,
+    /// Longest time until an encrypted connection is open. Default: 3 s.
+    pub handshake: Duration,
     /// How long missing abilities of a server are cached: EDNS, cookies, the letter case of QNAME. Default:
     /// 15 min.
     pub remember: Duration,
@@ -138,6 +158,7 @@ impl Default for ForwardTiming {
             max_rto: Duration::from_secs(2),
             probe: Duration::from_secs(1),
             tcp_idle: Duration::from_secs(10),
+            handshake: Duration::from_secs(3),
             remember: Duration::from_secs(900),
         }
     }

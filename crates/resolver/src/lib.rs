@@ -66,4 +66,4 @@ pub use resolver::Resolver;
 pub use scrub::{Border, Referral, ReferralProof, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
 pub use scrub::{priming, referral, referral_proof, scrub};
 pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
-pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};
+pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange, UpstreamTransport};

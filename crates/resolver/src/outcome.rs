@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use transport::EncryptionFault;
+
 use crate::budget::Overspent;
 use crate::scrub::{ReplyFault, ScrubbedAnswer};
 
@@ -46,6 +48,8 @@ pub enum NetworkFault {
     Refused,
     /// No route to an address, or a link failed in another way.
     Unreachable,
+    /// No encrypted connection to a server; why the last attempt failed.
+    Encryption(EncryptionFault),
 }
 
 /// The limit that was reached.

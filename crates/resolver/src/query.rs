@@ -11,6 +11,11 @@ use crate::server::CLIENT_COOKIE;
 
 /// Size of the largest query: the longest name, and OPT with the longest cookie.
 const QUERY_ROOM: usize = 512;
+/// Padded queries have a multiple of this many bytes (RFC 8467 §4.1).
+const PADDED_TO: usize = 128;
+const _: () = assert!(QUERY_ROOM.is_multiple_of(PADDED_TO));
+/// Bytes of an option's code and length (RFC 6891 §6.1.2).
+const OPTION_HEAD: usize = 4;
 /// Bytes of a server cookie (RFC 7873 §4).
 const SERVER_COOKIE: std::ops::RangeInclusive<usize> = 8..=32;
 
@@ -21,6 +26,8 @@ pub(crate) struct Opt {
     pub(crate) udp_size: u16,
     /// The cookies: ours, and the server's or nothing.
     pub(crate) cookie: Option<([u8; CLIENT_COOKIE], Vec<u8>)>,
+    /// Whether the message is padded, so that its length does not tell the name (RFC 7830).
+    pub(crate) padded: bool,
 }
 
 /// Returns the name in random letter case (draft-vixie-dnsext-dns0x20).
@@ -62,9 +69,15 @@ pub(crate) fn build(
     let _ = b.question(name, query_key.qtype, query_key.qclass);
     if let Some(opt) = opt
         && let Ok(mut writer) = OptWriter::begin(&mut b, opt.udp_size, 0, query_key.dnssec_ok)
-        && let Some((client, server)) = &opt.cookie
     {
-        let _ = writer.option(&mut b, OptionCode::COOKIE, &[client, server]);
+        if let Some((client, server)) = &opt.cookie {
+            let _ = writer.option(&mut b, OptionCode::COOKIE, &[client, server]);
+        }
+        if opt.padded {
+            let used = b.len() + OPTION_HEAD;
+            let padding = used.next_multiple_of(PADDED_TO) - used;
+            let _ = writer.option(&mut b, OptionCode::PADDING, &[&[0; PADDED_TO][..padding]]);
+        }
     }
     let len = b.finish();
     buf[..len].to_vec()
@@ -217,7 +230,7 @@ mod tests {
     fn what_is_sent_is_what_is_read() {
         let (query_key, cookie) = (query_key(), [7; 8]);
         let name: NameBuf = "wWw.exaMPle.".parse().expect("a name");
-        let opt = Opt { udp_size: 1232, cookie: Some((cookie, vec![9; 16])) };
+        let opt = Opt { udp_size: 1232, cookie: Some((cookie, vec![9; 16])), padded: false };
         let message = build(0xabcd, name.as_name(), &query_key, true, Some(&opt));
         let (header, mut parser) = Parser::new(&message).expect("a header");
         assert!(header.recursion_desired() && header.checking_disabled() && header.authentic_data());
@@ -238,11 +251,33 @@ mod tests {
         assert_eq!(read(&echo(message), &sent), Err(ReplyMismatch::Cookie));
     }
 
+    /// RFC 8467 §4.1: "Clients SHOULD pad queries to the closest multiple of 128 octets."
+    #[test]
+    fn padded_queries_of_any_name_are_multiples_of_128_bytes() {
+        let query_key = query_key();
+        for cookie in [None, Some(([7; 8], vec![9; 32]))] {
+            let opt = Opt { udp_size: 1232, cookie, padded: true };
+            let mut lengths = std::collections::BTreeSet::new();
+            for labels in 1..=127 {
+                let name: NameBuf = "a.".repeat(labels).parse().expect("a name");
+                let message = build(1, name.as_name(), &query_key, true, Some(&opt));
+                assert_eq!(message.len() % 128, 0, "{name}");
+                lengths.insert(message.len());
+                let (_, mut parser) = Parser::new(&message).expect("a header");
+                parser.question().expect("a question");
+                let record = parser.record().expect("OPT");
+                assert!(Edns::parse(&message, &record).expect("OPT").option(OptionCode::PADDING).is_some());
+                assert!(parser.at_end());
+            }
+            assert!(lengths.len() > 1 && lengths.last().is_some_and(|most| *most <= QUERY_ROOM));
+        }
+    }
+
     #[test]
     fn a_second_opt_record_was_not_noticed() {
         let query_key = query_key();
         let name = query_key.name.as_name();
-        let opt = Opt { udp_size: 1232, cookie: None };
+        let opt = Opt { udp_size: 1232, cookie: None, padded: false };
         let mut message = echo(build(5, name, &query_key, true, Some(&opt)));
         let sent = Sent { id: 5, name, query_key: &query_key, cookie: None };
         let several = |message: &[u8]| read(message, &sent).expect("fits").several_opts;

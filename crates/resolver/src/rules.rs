@@ -119,7 +119,7 @@ impl Rules {
         let upstreams = upstreams(&config.rules);
         let of_retired = self::upstreams(retired);
         let others = of_retired.iter().filter(|upstream| !upstreams.contains(upstream));
-        servers.name(&upstreams.iter().chain(others).copied().collect::<Vec<_>>(), random);
+        servers.name(&upstreams.iter().chain(others).cloned().collect::<Vec<_>>(), random);
         let mut rules = Rules { all: Vec::new(), shared: ByDomain::default(), own: HashMap::new() };
         for rule in config.rules.iter().chain(retired) {
             let mut named = Vec::new();
@@ -221,7 +221,7 @@ fn upstreams(rules: &[ForwardRule]) -> Vec<Upstream> {
     let mut upstreams: Vec<Upstream> = Vec::new();
     for upstream in rules.iter().flat_map(|rule| &rule.upstreams) {
         if !upstreams.contains(upstream) {
-            upstreams.push(*upstream);
+            upstreams.push(upstream.clone());
         }
     }
     upstreams

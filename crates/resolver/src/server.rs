@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use transport::Link;
+use transport::{EncryptionFault, Link};
 
-use crate::config::{ForwardConfig, ForwardTiming, Upstream};
+use crate::config::{ForwardConfig, ForwardTiming, Reach, Upstream};
 use crate::rtt::Rtt;
 use crate::stats::UpstreamStats;
 
@@ -30,6 +30,8 @@ pub(crate) struct Server {
     /// Connections to it, the oldest first.
     pub(crate) connections: Vec<Link>,
     pub(crate) stats: Arc<UpstreamStats>,
+    /// Why the last attempt at an encrypted connection failed, unless it succeeded.
+    pub(crate) insecure: Option<EncryptionFault>,
     /// For servers that no rule names: the last use, as counted by [`Servers`](crate::servers::Servers).
     pub(crate) used: Option<u64>,
 }
@@ -72,6 +74,7 @@ pub(crate) enum Ability {
 impl Server {
     pub(crate) fn new(upstream: Upstream, client_cookie: [u8; CLIENT_COOKIE]) -> Self {
         Server {
+            stats: Arc::new(UpstreamStats::new(upstream.clone())),
             upstream,
             rtt: Rtt::default(),
             health: Health::default(),
@@ -79,7 +82,7 @@ impl Server {
             server_cookie: None,
             without: Without::default(),
             connections: Vec::new(),
-            stats: Arc::new(UpstreamStats::new(upstream)),
+            insecure: None,
             used: None,
         }
     }
@@ -172,16 +175,37 @@ impl Server {
         self.publish();
     }
 
+    /// Records an encrypted connection. The server is up.
+    pub(crate) fn on_secured(&mut self, resumed: bool) {
+        self.insecure = None;
+        self.health.dead_since = None;
+        self.stats.secured(resumed);
+    }
+
+    /// Records a failed attempt at an encrypted connection.
+    pub(crate) fn on_insecure(&mut self, fault: EncryptionFault) {
+        self.insecure = Some(fault);
+        self.stats.insecure(fault);
+    }
+
     fn publish(&self) {
         self.stats.publish(self.rtt.smoothed(), self.is_failing());
+    }
+
+    /// Whether all queries to it go over encrypted connections.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        matches!(self.upstream.reach, Reach::Tls(_))
     }
 
     /// Whether queries to it use this ability.
     pub(crate) fn can(&self, ability: Ability, config: &ForwardConfig, now: Instant) -> bool {
         let wanted = match ability {
             Ability::Edns => true,
-            Ability::Cookies => config.cookies && self.can(Ability::Edns, config, now),
-            Ability::LetterCase => config.mixed_case,
+            // Replies on an encrypted connection cannot be forged; cookies would only identify us.
+            Ability::Cookies => {
+                config.cookies && !self.is_encrypted() && self.can(Ability::Edns, config, now)
+            }
+            Ability::LetterCase => config.mixed_case && !self.is_encrypted(),
         };
         wanted && self.until(ability).is_none_or(|until| until <= now)
     }

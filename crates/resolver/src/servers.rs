@@ -43,8 +43,8 @@ impl Servers {
 
     /// Sets the servers of rules. Servers that were known before keep their numbers.
     pub(crate) fn name(&mut self, upstreams: &[Upstream], random: &mut impl Random) {
-        for &upstream in upstreams {
-            let id = self.intern(upstream, random);
+        for upstream in upstreams {
+            let id = self.intern(upstream.clone(), random);
             if let Some(used) = self.get_mut(id).and_then(|server| server.used.take()) {
                 self.found.remove(used);
             }
@@ -97,7 +97,7 @@ impl Servers {
         }
         self.last += 1;
         let id = ServerId(self.last);
-        self.all.insert(id, Server::new(upstream, random.bytes()));
+        self.all.insert(id, Server::new(upstream.clone(), random.bytes()));
         self.by_upstream.insert(upstream, id);
         id
     }

@@ -1,10 +1,10 @@
 //! The resolver's counters. One thread increments, any thread reads.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use transport::Counter;
+use transport::{Counter, ENCRYPTION_FAULTS, EncryptionFault};
 
 use crate::config::Upstream;
 use crate::outcome::ShedReason;
@@ -21,7 +21,9 @@ pub struct UpstreamStats {
     pub udp: Counter,
     /// Queries sent over TCP.
     pub tcp: Counter,
-    /// Of both, queries that only probe whether a failing server answers again.
+    /// Queries sent over TLS.
+    pub tls: Counter,
+    /// Of all, queries that only probe whether a failing server answers again.
     pub probes: Counter,
     /// Replies that matched their query, by round-trip time: see [`RTT_BUCKETS`].
     pub rtt: [Counter; RTT_BUCKETS.len()],
@@ -33,6 +35,14 @@ pub struct UpstreamStats {
     pub failures: Counter,
     /// Replies that matched but were useless: SERVFAIL, REFUSED, malformed.
     pub bad_replies: Counter,
+    /// Encrypted connections opened by a full handshake.
+    pub handshakes: Counter,
+    /// Encrypted connections opened by the resumption of an earlier session.
+    pub resumptions: Counter,
+    /// Encrypted connections that could not be opened, by [fault](EncryptionFault::index).
+    pub encryption_faults: [Counter; ENCRYPTION_FAULTS],
+    /// The index of the last of these faults, if no connection was opened since; else [`ENCRYPTION_FAULTS`].
+    last_fault: AtomicUsize,
     smoothed_rtt: Counter,
     failing: AtomicBool,
 }
@@ -43,12 +53,17 @@ impl UpstreamStats {
             upstream,
             udp: Counter::default(),
             tcp: Counter::default(),
+            tls: Counter::default(),
             probes: Counter::default(),
             rtt: Default::default(),
             rtt_sum: Counter::default(),
             timeouts: Counter::default(),
             failures: Counter::default(),
             bad_replies: Counter::default(),
+            handshakes: Counter::default(),
+            resumptions: Counter::default(),
+            encryption_faults: Default::default(),
+            last_fault: AtomicUsize::new(ENCRYPTION_FAULTS),
             smoothed_rtt: Counter::default(),
             failing: AtomicBool::new(false),
         }
@@ -62,6 +77,26 @@ impl UpstreamStats {
     /// Whether the server is failing: it does not answer, or only with useless replies.
     pub fn is_failing(&self) -> bool {
         self.failing.load(Relaxed)
+    }
+
+    /// Returns why no encrypted connection could be opened, if none was opened since.
+    pub fn last_fault(&self) -> Option<EncryptionFault> {
+        EncryptionFault::ALL.get(self.last_fault.load(Relaxed)).copied()
+    }
+
+    /// Counts an encrypted connection.
+    pub(crate) fn secured(&self, resumed: bool) {
+        let count = if resumed { &self.resumptions } else { &self.handshakes };
+        count.add(1);
+        self.last_fault.store(ENCRYPTION_FAULTS, Relaxed);
+    }
+
+    /// Counts an encrypted connection that could not be opened.
+    pub(crate) fn insecure(&self, fault: EncryptionFault) {
+        if let Some(count) = self.encryption_faults.get(fault.index()) {
+            count.add(1);
+        }
+        self.last_fault.store(fault.index(), Relaxed);
     }
 
     /// Publishes the server's state.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use transport::Transport;
+use transport::EncryptionFault;
 use wire::{NameBuf, Rcode, Type};
 
 use crate::budget::Overspent;
@@ -37,6 +37,27 @@ impl Trace {
         if steps.len() < MAX_TRACE_STEPS {
             steps.push(step);
         }
+    }
+}
+
+/// The transport of a query to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamTransport {
+    /// Datagrams (RFC 1035 §4.2.1).
+    Udp,
+    /// A connection in the clear (RFC 7766).
+    Tcp,
+    /// An encrypted connection (RFC 7858).
+    Tls,
+}
+
+impl fmt::Display for UpstreamTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UpstreamTransport::Udp => "udp",
+            UpstreamTransport::Tcp => "tcp",
+            UpstreamTransport::Tls => "tls",
+        })
     }
 }
 
@@ -119,7 +140,7 @@ pub enum TraceEvent {
         /// The server.
         server: SocketAddr,
         /// The transport.
-        transport: Transport,
+        transport: UpstreamTransport,
         /// Number of the query in the lookup, from 1; with iteration, in this step.
         attempt: u8,
         /// The letters of QNAME are in random case.
@@ -136,7 +157,7 @@ pub enum TraceEvent {
         /// The server.
         server: SocketAddr,
         /// The transport.
-        transport: Transport,
+        transport: UpstreamTransport,
         /// Time since the query.
         after: Duration,
         /// The response code, with the bits of OPT.
@@ -152,7 +173,7 @@ pub enum TraceEvent {
         /// The source address.
         server: SocketAddr,
         /// The transport.
-        transport: Transport,
+        transport: UpstreamTransport,
         /// The mismatch.
         mismatch: ReplyMismatch,
     },
@@ -161,19 +182,26 @@ pub enum TraceEvent {
         /// The server.
         server: SocketAddr,
         /// The transport.
-        transport: Transport,
+        transport: UpstreamTransport,
     },
     /// The link to a server failed.
     Broke {
         /// The server.
         server: SocketAddr,
         /// The transport.
-        transport: Transport,
+        transport: UpstreamTransport,
         /// The error.
         error: io::ErrorKind,
     },
     /// All servers of the rule are known to be dead: the wait is 50 ms, or none.
     Dead,
+    /// There is no encrypted connection to the server of a query.
+    Insecure {
+        /// The server.
+        server: SocketAddr,
+        /// The reason.
+        fault: EncryptionFault,
+    },
     /// The servers of the rule have no answer, and the name is resolved by iteration.
     Instead,
     /// New settings took effect.
@@ -268,10 +296,9 @@ impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TraceEvent::Rule { domain, upstreams, recursion_desired } => {
-                write!(f, "the rule for {domain} has")?;
-                for (n, upstream) in upstreams.iter().enumerate() {
-                    write!(f, "{} {upstream}", if n == 0 { "" } else { "," })?;
-                }
+                write!(f, "the rule for {domain} has ")?;
+                let upstreams: Vec<String> = upstreams.iter().map(ToString::to_string).collect();
+                f.write_str(&upstreams.join(", "))?;
                 f.write_str(if *recursion_desired { "" } else { ", asked without RD" })
             }
             TraceEvent::Zone { zone, addresses, name, qtype } => {
@@ -326,6 +353,7 @@ impl fmt::Display for TraceEvent {
             TraceEvent::Broke { server, transport, error } => {
                 write!(f, "the {transport} link to {server} failed: {error}")
             }
+            TraceEvent::Insecure { server, fault } => write!(f, "no connection to {server}: {fault}"),
             TraceEvent::Instead => {
                 f.write_str("the servers of the rule have no answer: the name is resolved from the root")
             }
@@ -408,6 +436,9 @@ impl fmt::Display for LookupFailure {
             LookupFailure::Network(NetworkFault::Unreachable) => {
                 f.write_str("no server of the zone can be reached")
             }
+            LookupFailure::Network(NetworkFault::Encryption(fault)) => {
+                write!(f, "no server can be reached: {fault}")
+            }
             LookupFailure::NoServers => f.write_str("no server of the zone has an address that can be found"),
             LookupFailure::Overspent(what) => write!(f, "the query has cost enough: {what}"),
             LookupFailure::NoOtherServer => f.write_str("no other server of the zone has an answer"),
@@ -431,9 +462,10 @@ impl fmt::Display for Overspent {
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reach {
+        match &self.reach {
             crate::config::Reach::UdpThenTcp => self.address.fmt(f),
             crate::config::Reach::Tcp => write!(f, "{} over TCP", self.address),
+            crate::config::Reach::Tls(encryption) => write!(f, "{} over TLS ({encryption})", self.address),
         }
     }
 }

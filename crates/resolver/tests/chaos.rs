@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use resolver::{ForwardConfig, ForwardLimits, ForwardRule, Reach, ResolverRequest, Upstream};
-use transport::{Core, Event};
+use transport::{Core, Encryption, EncryptionFault, Event};
 use wire::message::Header;
 use wire::{NameBuf, Rcode};
 
@@ -57,11 +57,16 @@ const TRIES: u8 = 5;
 
 /// Settings with the servers whose bits are set: for all names, and for two of them.
 fn config(all: u8, some: u8) -> ForwardConfig {
-    let servers = [(1, Reach::UdpThenTcp), (2, Reach::Tcp), (3, Reach::UdpThenTcp)];
+    let encryption =
+        Encryption::new("dns.example".into(), "dns.example".into(), |_| Err(EncryptionFault::Protocol));
+    let servers = [(1, Reach::UdpThenTcp), (2, Reach::Tcp), (3, Reach::Tls(encryption))];
     let upstreams = |bits: u8| {
         let picked = servers.iter().filter(|(n, _)| bits >> (n - 1) & 1 == 1);
         picked
-            .map(|&(n, reach)| Upstream { address: SocketAddr::from(([192, 0, 2, n], 53)), reach })
+            .map(|(n, reach)| Upstream {
+                address: SocketAddr::from(([192, 0, 2, *n], 53)),
+                reach: reach.clone(),
+            })
             .collect()
     };
     let domains = [".", "n1.example.", "n2.example."].map(|name| name.parse::<NameBuf>().expect("a name"));
@@ -178,7 +183,7 @@ proptest! {
         let checks = 3 * stats.failed.get();
         prop_assert!(world.queries.len() as u64 <= u64::from(TRIES) * stats.lookups.get() + checks);
         prop_assert_eq!(stats.answered.get() + stats.failed.get(), stats.lookups.get());
-        let sent: u64 = stats.upstreams().iter().map(|server| server.udp.get() + server.tcp.get()).sum();
+        let sent: u64 = stats.upstreams().iter().map(|server| server.udp.get() + server.tcp.get() + server.tls.get()).sum();
         // The counts of removed servers are gone, too.
         prop_assert!(sent <= world.queries.len() as u64);
         if !happenings.iter().any(|what| matches!(what, Happening::Configure(..))) {

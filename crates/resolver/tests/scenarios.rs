@@ -4,8 +4,9 @@
 //!
 //! ```text
 //! scenario NAME                          starts one; `#` starts a comment
-//! upstream a [tcp]                       the next server: 192.0.2.1, 192.0.2.2, …
-//! rule . a b [norec]                     names at and below . go to a and b, without RD
+//! upstream a [tcp | tls [NAME]]          the next server: 192.0.2.1, 192.0.2.2, …
+//! rule . a b [norec] [first]             names at and below . go to a and b, without RD; then to the
+//!                                        root, which has no servers
 //! set KEY VALUE                          a setting; without, there is no exploration
 //!
 //! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS] [for=TIME] [trace]
@@ -17,10 +18,11 @@
 //!                                        `@2` in a record becomes the last two labels as a was asked
 //! message a HEX                          a sends bytes on the link of that query
 //! opened a, closed a, refused a          the link of the last query to a opens, is closed, fails
+//! secured a [resumed], insecure a FAULT  its encryption is established, or fails
 //! at +20ms                               advances the time
 //!
 //! query a udp www.example. A [WHAT]      a gets this query now; WHAT: mixed rd cd do plain
-//!                                        edns=N cookie server=N, new (a connection), !mixed …
+//!                                        edns=N cookie server=N padded=BYTES, new (a connection), !mixed …
 //! answer 1 [FLAGS] RCODE: RECORD; auth RECORD              client 1 gets exactly this
 //! failed 1 REASON                        client 1 gets no answer
 //! drops a tcp                            the resolver closes a link to a now
@@ -49,4 +51,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { basics retry servers forgery downgrade streams answers limits reload trace dead }
+scenarios! { basics retry servers forgery downgrade streams answers limits reload trace dead tls }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use config::resolver::upstreams::UpstreamServer;
 use wire::Name;
 use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
@@ -22,8 +23,8 @@ pub fn zones() -> Vec<ZoneSpec> {
 }
 
 /// The configuration of `nomen serve --forward`.
-pub fn forwarder(servers: &[SocketAddr]) -> String {
-    let servers: Vec<String> = servers.iter().map(|s| format!("\"{}@{}\"", s.ip(), s.port())).collect();
+pub fn forwarder(servers: &[UpstreamServer]) -> String {
+    let servers: Vec<String> = servers.iter().map(|server| format!("\"{server}\"")).collect();
     let servers = servers.join(", ");
     // Many upstreams of this kind, such as home routers, do not pass DNSSEC records on, so validation is off.
     format!(
@@ -37,7 +38,7 @@ pub fn resolver() -> String {
 }
 
 /// Returns the terminal text that suggests commands for a forwarder.
-pub fn forwarder_greeting(addresses: &[SocketAddr], servers: &[SocketAddr]) -> String {
+pub fn forwarder_greeting(addresses: &[SocketAddr], servers: &[UpstreamServer]) -> String {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     let does = format!("forwards queries of this machine to {} and caches the answers", servers.join(", "));
     recursive_greeting(&does, addresses)

@@ -2,7 +2,6 @@
 //! and at each reload.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use zone_plan::WantedZones;
@@ -10,6 +9,7 @@ use zone_plan::WantedZones;
 use crate::builtin;
 use crate::outside;
 use config::report::{ConfigTexts, Diagnostic};
+use config::resolver::upstreams::UpstreamServer;
 use config::{AcceptedConfig, RejectedConfig, Settings};
 use control::in_force::InForce;
 use wording::reason;
@@ -25,7 +25,7 @@ pub enum ConfigSource {
     /// The built-in example.
     BuiltIn,
     /// No file: all queries are forwarded to these servers, given on the command line.
-    Forward(Vec<SocketAddr>),
+    Forward(Vec<UpstreamServer>),
     /// No file: all queries are resolved from the root servers down, as the command line says.
     Resolve,
 }
@@ -114,6 +114,9 @@ fn unreadable(path: &Path, error: &std::io::Error) -> RejectedConfig {
 
 /// Parses a configuration given as the text of a command-line option.
 fn without_zones(option: &str, text: String) -> Result<Prepared, RejectedConfig> {
-    let AcceptedConfig { config, .. } = config::read_text(option, text, Path::new("."))?;
+    let AcceptedConfig { mut config, sources } = config::read_text(option, text, Path::new("."))?;
+    if let Err(faults) = config.settings.read_named_files() {
+        return Err(RejectedConfig { sources, faults });
+    }
     Ok(Prepared { settings: config.settings, zones: WantedZones::default(), files: Vec::new() })
 }

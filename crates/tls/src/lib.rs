@@ -1,9 +1,11 @@
 //! TLS settings: the certificates of this server, the CA certificates that other servers are authenticated
-//! with, and the cryptography of all TLS connections. Without sockets: `net` and `fetch` have the connections.
+//! with, TLS to other DNS servers (`client`), and the cryptography of all TLS connections. Without sockets:
+//! `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;
 mod certificate;
+pub mod client;
 mod server;
 
 use std::sync::{Arc, LazyLock};

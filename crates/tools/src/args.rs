@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use config::addresses::ServerAddress;
+use config::resolver::upstreams::UpstreamServer;
 
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
@@ -614,6 +615,14 @@ pub enum CtlNta {
         /// The domain.
         domain: String,
     },
+}
+
+/// Parses a server of `[[resolver.forward]]`.
+///
+/// # Errors
+/// The fault as text.
+pub fn forwarder(text: &str) -> Result<UpstreamServer, String> {
+    UpstreamServer::parse(text).map_err(|fault| fault.to_string())
 }
 
 /// Parses `ADDRESS` or `ADDRESS@PORT`.

@@ -54,9 +54,7 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
     }
     let read = accepted.config.settings.read_named_files();
     if read.is_ok() {
-        for warning in accepted.config.settings.certificate_warnings(SystemTime::now()) {
-            eprint!("{}", accepted.sources.render_as("warning", &warning));
-        }
+        warn_of_certificates(&accepted);
     }
     let wanted = match read.and_then(|()| resolve(&accepted.config)) {
         Ok(wanted) => wanted,
@@ -101,6 +99,13 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
 /// Returns the names of the zones outside views: rules of the resolver for others apply to some clients.
 fn outside_views(wanted: &WantedZones) -> impl Iterator<Item = Name<'_>> {
     wanted.specs.iter().filter(|spec| !spec.apex.is_in_view()).map(|spec| spec.name())
+}
+
+/// Prints warnings about certificates.
+fn warn_of_certificates(accepted: &AcceptedConfig) {
+    for warning in accepted.config.settings.certificate_warnings(SystemTime::now()) {
+        eprint!("{}", accepted.sources.render_as("warning", &warning));
+    }
 }
 
 /// Shows what is allowed and probably not intended.

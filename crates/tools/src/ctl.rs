@@ -568,9 +568,13 @@ fn rule_text(rule: &Value) -> String {
     for server in rule.get("servers").and_then(Value::as_array).into_iter().flatten() {
         let [address, state, rtt] = ["server", "state", "rtt_us"].map(|key| field(server, key));
         let rtt = if rtt == "-" { "never measured".into() } else { format!("{rtt} us") };
-        let counts = ["udp", "tcp", "timeouts", "failures", "bad_replies"];
+        let counts = ["udp", "tcp", "tls", "timeouts", "failures", "bad_replies"];
         let counts = counts.map(|key| format!("{key} {}", field(server, key))).join(", ");
-        out += &format!("  {address}  {state}, {rtt}, {counts}\n");
+        let fault = match field(server, "tls_fault") {
+            none if none == "-" => String::new(),
+            fault => format!("; {fault}"),
+        };
+        out += &format!("  {address}  {state}, {rtt}, {counts}{fault}\n");
     }
     out
 }

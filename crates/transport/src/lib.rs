@@ -30,6 +30,7 @@
 //! | `outcome.rs`, `stream.rs` | the result for a query: [`Outcome`], and [`MessageStream`] for answers of many messages |
 //! | `late.rs` | [`LateQueue`]: late answers on their way back to the worker |
 //! | `outgoing.rs` | [`Core`]: a state machine that decides which messages are sent to other servers |
+//! | `encryption.rs` | [`Encryption`] of connections to other servers |
 //! | `client.rs`, `packets.rs` | the client and the return address; batches without a transport |
 //! | `proxy_header.rs` | [`ProxyHeader`]: the client that a proxy names before a message or stream |
 //! | `suspect.rs` | the message that a worker panicked over: [`SuspectMessage`] |
@@ -42,6 +43,7 @@ mod batch;
 mod client;
 mod clock;
 mod counter;
+mod encryption;
 mod handler;
 mod late;
 mod outcome;
@@ -56,6 +58,7 @@ pub use batch::{Batch, Envelope, Queries, Query, Replies};
 pub use client::{Client, ReplyRoute, ReturnAddress};
 pub use clock::{Clock, unix_now};
 pub use counter::Counter;
+pub use encryption::{ENCRYPTION_FAULTS, EncryptedSession, Encryption, EncryptionFault, SessionState};
 pub use handler::{Handler, HandlerFactory, WorkerContext};
 pub use late::{LateLayout, LateQueue, LateReplies, wake_together};
 pub use outcome::Outcome;

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use crate::Transport;
+use crate::encryption::{Encryption, EncryptionFault};
 
 /// The number of one datagram exchange or one connection, which the core chooses. The number is free again
 /// after the event that ends the link, or after [`Action::Close`].
@@ -62,6 +63,8 @@ pub enum Action {
         to: SocketAddr,
         /// The local address; `None` leaves the choice to the routing table.
         from: Option<IpAddr>,
+        /// The encryption of a connection; `None` for one in the clear, and for datagrams.
+        encryption: Option<Encryption>,
     },
     /// Send a message, without framing, on a link. Messages for a connection that is not open yet are queued.
     Send {
@@ -80,10 +83,17 @@ pub enum Action {
 /// An event of a link.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// A connection is open. Datagram links are open from the start.
+    /// A connection in the clear is open. Datagram links are open from the start.
     Opened {
         /// The link.
         link: Link,
+    },
+    /// An encrypted connection is open, and its server authenticated.
+    Secured {
+        /// The link.
+        link: Link,
+        /// Whether an earlier session was resumed.
+        resumed: bool,
     },
     /// A message was received, without framing. Only its sender's address has been checked.
     Message {
@@ -99,6 +109,13 @@ pub enum Event<'e> {
         link: Link,
         /// The reason.
         error: io::ErrorKind,
+    },
+    /// The link has ended: it cannot be encrypted, or its server could not be authenticated.
+    Insecure {
+        /// The link.
+        link: Link,
+        /// The reason.
+        fault: EncryptionFault,
     },
 }
 

@@ -106,7 +106,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "tls",
-        ours: &["wording"],
+        ours: &["wire", "transport", "wording"],
         theirs: Only(&["arc-swap", "aws-lc-rs", "rcgen", "rustls", "rustls-native-certs", "rustls-webpki"]),
     },
     Row { name: "wording", ours: &["wire"], theirs: Only(&["strsim"]) },

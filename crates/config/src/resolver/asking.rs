@@ -3,21 +3,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use recursion::Domain;
 use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateRule, Partition, Reach, Upstream};
 use wire::{Name, NameBuf};
 
+use super::upstreams::{self, UpstreamServer};
 use super::validating::Validating;
 use crate::addresses::{SourceAddress, check_sources};
 use crate::listen::Opened;
 use crate::report::{ConfigPlace, Diagnostic};
 use crate::table::keys;
 use crate::table::read::At;
-use crate::table::value::{Int, Time};
-
-use crate::addresses::ServerAddress;
+use crate::table::value::{AddrPort, Int, Time};
 
 keys! {
     /// Keys about queries to other servers.
@@ -56,8 +56,10 @@ keys! {
         live "max-timeout" max: Time<100, 60_000> = Time::secs(2), example "3s";
         /// Interval of the queries that test whether a server that does not answer is back.
         live "probe-interval" probe: Time<100, 3_600_000> = Time::secs(1), example "5s";
-        /// Time without a query after which a TCP connection to a server is closed.
+        /// Time without a query after which a connection to a server is closed.
         live "connection-idle-timeout" idle: Time<100, 600_000> = Time::secs(10), example "30s";
+        /// Longest time until a connection over TLS is open, its server authenticated.
+        live "tls-handshake-timeout" handshake: Time<100, 60_000> = Time::secs(3), example "5s";
         /// Time that missing features of a server are cached: EDNS, cookies, the letter case of names.
         live "remember-faults" remember: Time<1_000, 604_800_000> = Time::secs(900), example "1h";
     }
@@ -83,9 +85,9 @@ keys! {
         live "lookups" lookups: Int<usize, 1, 1_000_000> = Int(20_000), example 10000;
         /// Most tries for one query, for whatever reason: other servers, lost packets, TCP.
         live "tries" tries: Int<u8, 1, 64> = Int(8), example 6;
-        /// Most TCP connections to one server.
+        /// Most connections to one server, over TCP or TLS.
         live "connections-per-server" connections: Int<usize, 1, 1024> = Int(4), example 8;
-        /// Most queries in flight on one TCP connection.
+        /// Most queries in flight on one connection.
         live "queries-per-connection" pipeline: Int<usize, 1, 10_000> = Int(100), example 50;
         /// Most records of one name and type; replies with more are rejected.
         live "records-per-set" records: Int<usize, 1, 10_000> = Int(256), example 100;
@@ -102,9 +104,15 @@ keys! {
         /// all other clients resolve as if it were not there. For one domain, the rule of a group comes
         /// before a rule without groups. Unset: all clients. [GROUPS.md](GROUPS.md) explains it.
         live "groups" groups: Option<Vec<At<String>>> = None, example ["children"];
-        /// The servers. The default port is 53. The fastest is queried first.
-        live "servers" servers: Vec<At<ServerAddress>>, example ["192.0.2.53", "2001:db8::53@5353"];
-        /// Query them over TCP only.
+        /// The servers. The fastest is queried first. The default port is 53. A server with `#` is queried
+        /// over TLS only, by default at port 853, and authenticated by its name after the `#`, by its key
+        /// (`#sha256/` and the base64 of the SHA-256 digest of SubjectPublicKeyInfo; several with commas), or
+        /// not at all (`#opportunistic`). [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
+        live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.53#dns.example.net", "2001:db8::53@8853#dns.example.net"];
+        /// PEM file of the CA certificates that the names of servers are verified with, in place of those of
+        /// the system.
+        live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
+        /// Query those without TLS over TCP only.
         live "tcp-only" tcp_only: bool = false, example true;
         /// If none of them answers, resolve the name iteratively, from the root servers or those of
         /// `root-servers`.
@@ -127,9 +135,13 @@ keys! {
         live "domain" domain: NameBuf, example "corp.example";
         /// Groups of clients that the rule is for, as in `[[resolver.forward]]`. Unset: all clients.
         live "groups" groups: Option<Vec<At<String>>> = None, example ["children"];
-        /// The servers. The default port is 53. The fastest is queried first.
-        live "servers" servers: Vec<At<ServerAddress>>, example ["192.0.2.54", "[2001:db8::54]@5353"];
-        /// Query them over TCP only.
+        /// The servers. The default port is 53, and 853 of one with `#`, which is queried over TLS, as in
+        /// `[[resolver.forward]]`. The fastest is queried first.
+        live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.54#ns1.corp.example", "[2001:db8::54]@8853#ns1.corp.example"];
+        /// PEM file of the CA certificates that the names of servers are verified with, in place of those of
+        /// the system.
+        live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
+        /// Query those without TLS over TCP only.
         live "tcp-only" tcp_only: bool = false, example true;
         /// Validate their answers. Unset: as `validate` of `[resolver]`, but not for a domain outside the
         /// public DNS: `internal`, and special-use names such as `home.arpa`.
@@ -160,6 +172,7 @@ impl AskingTimes {
             max_rto: self.max.0,
             probe: self.probe.0,
             tcp_idle: self.idle.0,
+            handshake: self.handshake.0,
             remember: self.remember.0,
         }
     }
@@ -205,9 +218,9 @@ impl AskingLimits {
     }
 }
 
-fn upstreams(servers: &[At<ServerAddress>], tcp_only: bool) -> Vec<Upstream> {
-    let reach = if tcp_only { Reach::Tcp } else { Reach::UdpThenTcp };
-    servers.iter().map(|server| Upstream { address: server.0.0, reach }).collect()
+fn upstreams(servers: &[At<UpstreamServer>], tcp_only: bool) -> Vec<Upstream> {
+    let in_clear = if tcp_only { Reach::Tcp } else { Reach::UdpThenTcp };
+    servers.iter().map(|server| server.value.upstream(&in_clear)).collect()
 }
 
 impl Forward {
@@ -226,6 +239,27 @@ impl Forward {
         let validate = self.validate.value.unwrap_or_else(unsaid);
         Domain { name: self.domain.value, partition, trust_ad: *self.trust_ad, validate }
     }
+}
+
+/// Returns warnings about rules whose queries go in the clear as well as over TLS.
+pub(crate) fn warnings(forwards: &[At<Forward>], stubs: &[At<Stub>]) -> Vec<Diagnostic> {
+    let of_forwards = forwards.iter().flat_map(|rule| {
+        let first = rule.first.place.as_ref().filter(|_| *rule.first);
+        upstreams::in_clear(&rule.servers, first)
+    });
+    of_forwards.chain(stubs.iter().flat_map(|rule| upstreams::in_clear(&rule.servers, None))).collect()
+}
+
+/// Reads the CA certificates of all rules.
+pub(crate) fn read_authorities(forwards: &mut [At<Forward>], stubs: &mut [At<Stub>]) -> Vec<Diagnostic> {
+    let mut faults = Vec::new();
+    for Forward { servers, ca_file, .. } in forwards.iter_mut().map(|rule| &mut rule.value) {
+        upstreams::read_authorities(&mut servers.value, ca_file, &mut faults);
+    }
+    for Stub { servers, ca_file, .. } in stubs.iter_mut().map(|rule| &mut rule.value) {
+        upstreams::read_authorities(&mut servers.value, ca_file, &mut faults);
+    }
+    faults
 }
 
 impl Stub {
@@ -276,7 +310,12 @@ pub(super) fn check(
                 faults.push(Diagnostic::at(place, message).also(first, "first here"));
             }
         }
-        check_servers(servers, opened, faults);
+        let addresses = servers.value.iter().map(|server| (server.value.address, server.place.as_ref()));
+        check_servers(addresses, opened, faults);
+    }
+    let of_forwards = forwards.iter().map(|rule| (&rule.servers, &rule.ca_file));
+    for (servers, file) in of_forwards.chain(stubs.iter().map(|rule| (&rule.servers, &rule.ca_file))) {
+        upstreams::check_authorities(servers, file, faults);
     }
     for rule in forwards.iter().filter(|rule| *rule.trust_ad && rule.validate.value == Some(true)) {
         let message =
@@ -291,14 +330,17 @@ pub(super) fn check(
 }
 
 /// Reports servers named twice, and nomen's own addresses.
-pub(super) fn check_servers(servers: &[At<ServerAddress>], opened: &[Opened], faults: &mut Vec<Diagnostic>) {
+pub(super) fn check_servers<'s>(
+    servers: impl Iterator<Item = (AddrPort, Option<&'s ConfigPlace>)>,
+    opened: &[Opened],
+    faults: &mut Vec<Diagnostic>,
+) {
     let mut seen = HashSet::new();
-    for server in servers {
-        let place = server.place.as_ref();
-        if !seen.insert(server.0.0) {
-            faults.push(Diagnostic::at(place, format!("{} is named twice", server.0)));
-        } else if let Some(own) = Opened::of_own(opened, server.0.0) {
-            let message = format!("nomen listens on {} and would query itself", server.0);
+    for (server, place) in servers {
+        if !seen.insert(server.0) {
+            faults.push(Diagnostic::at(place, format!("{server} is named twice")));
+        } else if let Some(own) = Opened::of_own(opened, server.0) {
+            let message = format!("nomen listens on {server} and would query itself");
             faults.push(Diagnostic::at(place, message).also(own.place(), "listens here"));
         }
     }

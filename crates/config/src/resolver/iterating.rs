@@ -179,7 +179,8 @@ impl Iterating {
     }
 
     pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {
-        check_servers(self.root_servers.as_deref().unwrap_or_default(), opened, faults);
+        let servers = self.root_servers.iter().flatten();
+        check_servers(servers.map(|server| (server.value.0, server.place.as_ref())), opened, faults);
         if *self.iterate && !*self.ipv4 && !*self.ipv6 {
             let message = "neither `iterate-ipv4` nor `iterate-ipv6` is true: no server can be queried";
             faults.push(Diagnostic::at(self.ipv6.place.as_ref(), message));

@@ -11,6 +11,7 @@ pub mod local_root;
 pub mod networks;
 mod partitions;
 pub mod reporting;
+pub mod upstreams;
 pub mod validating;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -378,7 +379,7 @@ fn ancestors(name: NameBuf) -> impl Iterator<Item = NameBuf> {
 
 /// Returns warnings about allowed but probably unintended access; `reached_by`: how other machines reach the
 /// server.
-pub(super) fn warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diagnostic> {
+pub(super) fn access_warnings(blocks: &[At<AccessBlock>], reached_by: &str) -> Vec<Diagnostic> {
     access::warnings(blocks, reached_by)
 }
 

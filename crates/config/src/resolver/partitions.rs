@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 use recursion::{AccessRule, PartitionedGroup, PartitionsConfig};
 use resolver::Partition;
 
 use super::asking::{Forward, Stub};
-use crate::addresses::ServerAddress;
+use super::upstreams::UpstreamServer;
 use crate::interfaces::Interfaces;
 use crate::report::Diagnostic;
 use crate::table::read::At;
@@ -26,8 +27,10 @@ pub(crate) trait NamedGroups: Debug {
 #[derive(Clone, Copy)]
 pub(super) struct RuleFacts<'s> {
     domain: &'s At<wire::NameBuf>,
-    servers: &'s [At<ServerAddress>],
+    servers: &'s [At<UpstreamServer>],
     groups: Option<&'s Vec<At<String>>>,
+    /// The authorities of servers over TLS.
+    ca_file: Option<&'s PathBuf>,
     /// What else decides about the answers.
     way: &'static str,
 }
@@ -35,7 +38,13 @@ pub(super) struct RuleFacts<'s> {
 impl<'s> RuleFacts<'s> {
     pub(super) fn of_forward(rule: &'s Forward) -> Self {
         let way = if *rule.first { "first" } else { "" };
-        RuleFacts { domain: &rule.domain, servers: &rule.servers, groups: rule.groups.value.as_ref(), way }
+        RuleFacts {
+            domain: &rule.domain,
+            servers: &rule.servers,
+            groups: rule.groups.value.as_ref(),
+            ca_file: rule.ca_file.value.as_ref(),
+            way,
+        }
     }
 
     pub(super) fn of_stub(rule: &'s Stub) -> Self {
@@ -43,16 +52,17 @@ impl<'s> RuleFacts<'s> {
             domain: &rule.domain,
             servers: &rule.servers,
             groups: rule.groups.value.as_ref(),
+            ca_file: rule.ca_file.value.as_ref(),
             way: "stub",
         }
     }
 
     /// Returns the rule as text, which is equal for rules with equal answers.
     fn text(&self) -> String {
-        let servers: BTreeSet<String> =
-            self.servers.iter().map(|server| server.value.0.to_string()).collect();
+        let servers: BTreeSet<String> = self.servers.iter().map(|server| server.value.to_string()).collect();
         let servers: Vec<String> = servers.into_iter().collect();
-        format!("{} {} {}", self.domain.as_name().to_lower(), self.way, servers.join(" "))
+        let ca_file = self.ca_file.map(|path| format!(" {}", path.display())).unwrap_or_default();
+        format!("{} {} {}{ca_file}", self.domain.as_name().to_lower(), self.way, servers.join(" "))
     }
 }
 

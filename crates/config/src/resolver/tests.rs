@@ -94,6 +94,7 @@ min-timeout = "12ms"
 max-timeout = "13s"
 probe-interval = "14s"
 connection-idle-timeout = "15s"
+tls-handshake-timeout = "2500ms"
 remember-faults = "16s"
 clients-per-network = 17
 pulse = 25
@@ -193,7 +194,7 @@ fn every_key_reaches_the_forwarder() {
         rules: vec![
             ForwardRule::new(
                 name("."),
-                vec![server("192.0.2.53:53", both), server("[2001:db8::53]:5353", both)],
+                vec![server("192.0.2.53:53", both.clone()), server("[2001:db8::53]:5353", both.clone())],
             ),
             ForwardRule::new(
                 name("example.net."),
@@ -251,6 +252,7 @@ fn every_key_reaches_the_forwarder() {
             max_rto: Duration::from_secs(13),
             probe: Duration::from_secs(14),
             tcp_idle: Duration::from_secs(15),
+            handshake: Duration::from_millis(2500),
             remember: Duration::from_secs(16),
         },
         explore: 10,

@@ -185,6 +185,8 @@ fn server(stats: &UpstreamStats) -> Value {
         "rtt_us": stats.smoothed_rtt().map(|rtt| rtt.as_micros() as u64),
         "udp": stats.udp.get(),
         "tcp": stats.tcp.get(),
+        "tls": stats.tls.get(),
+        "tls_fault": stats.last_fault().map(|fault| fault.text()),
         "timeouts": stats.timeouts.get(),
         "failures": stats.failures.get(),
         "bad_replies": stats.bad_replies.get(),

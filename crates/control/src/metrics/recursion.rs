@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use recursion::{RewriteKind, Unreported};
 use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
+use transport::EncryptionFault;
 use validator::AnchorState;
 use wire::{NameBuf, UnixTime};
 
@@ -225,6 +226,24 @@ fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     )
 }
 
+/// Writes the figures of connections over TLS; only of servers that have them.
+fn encrypted(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
+    let encrypted = || all.iter().filter(|stats| stats.upstream.reach.encryption().is_some());
+    let label = |stats: &UpstreamStats| ("server", stats.upstream.to_string().into());
+    let handshakes = encrypted().flat_map(|stats| {
+        let kinds = [("full", stats.handshakes.get()), ("resumed", stats.resumptions.get())];
+        kinds.map(|(kind, count)| ([label(stats), ("kind", kind.into())], count))
+    });
+    let help = "Connections to this server that were opened over TLS";
+    out.family("upstream_tls_handshakes", help, MetricType::Counter, handshakes)?;
+    let faults = encrypted().flat_map(|stats| {
+        let counts = EncryptionFault::ALL.iter().zip(&stats.encryption_faults);
+        counts.map(|(fault, count)| ([label(stats), ("reason", fault.label().into())], count.get()))
+    });
+    let help = "Connections to this server over TLS that could not be opened, or ended with a fault";
+    out.family("upstream_tls_failures", help, MetricType::Counter, faults)
+}
+
 fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     let mut counter = |name, help, read: fn(&UpstreamStats) -> u64| {
         let series = all.iter().map(|stats| ([("server", stats.upstream.to_string().into())], read(stats)));
@@ -232,6 +251,7 @@ fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     };
     counter("upstream_udp_queries", "Queries sent to this server over UDP", |s| s.udp.get())?;
     counter("upstream_tcp_queries", "Queries sent to this server over TCP", |s| s.tcp.get())?;
+    counter("upstream_tls_queries", "Queries sent to this server over TLS", |s| s.tls.get())?;
     let help = "Queries sent to test whether this server answers again";
     counter("upstream_probes", help, |s| s.probes.get())?;
     let help = "Queries that this server did not answer in time";
@@ -241,6 +261,7 @@ fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     counter("upstream_bad_replies", "Replies of this server that could not be used", |s| {
         s.bad_replies.get()
     })?;
+    encrypted(all, out)?;
     let failing =
         all.iter().map(|s| ([("server", s.upstream.to_string().into())], u64::from(s.is_failing())));
     out.family("upstream_failing", "1 while this server does not answer", MetricType::Gauge, failing)?;

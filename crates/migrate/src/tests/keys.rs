@@ -266,7 +266,7 @@ fn forwarders_that_have_no_answer_were_asked_alone() {
     // If names without a rule are refused, these are not resolved at the root either.
     let closed = unbound(
         &(rule("corp.example", "10.0.0.1", first)
-            + &rule(".", "192.0.2.53@853", "  forward-tls-upstream: yes\n")),
+            + &rule(".", "192.0.2.53#a..b", "  forward-tls-upstream: yes\n")),
     );
     has(&closed, &["iterate = false", "servers = [\"10.0.0.1\"]"]);
     assert!(!closed.toml.contains("forward-first"), "{}", closed.toml);

@@ -301,21 +301,36 @@ fn what_bind_never_answers_is_dropped() {
 }
 
 #[test]
-fn what_unbound_forwarded_over_tls_was_resolved_in_the_clear() {
+fn what_unbound_asks_over_tls_is_asked_over_tls_or_not_at_all() {
     let unbound =
         |text: &str| of(PeerProgram::Unbound, &[("/u", &format!("server:\n  interface: 127.0.0.1\n{text}"))]);
     let rule = |name: &str, addr: &str, more: &str| {
         format!("forward-zone:\n  name: \"{name}\"\n  forward-addr: {addr}\n{more}")
     };
     let tls = "  forward-tls-upstream: yes\n";
-    // Without any server there is no recursion.
-    let all = unbound(&rule(".", "192.0.2.53@853", tls));
-    assert!(!all.toml.contains("[resolver]") && narrower(&all) > 0, "{}", all.toml);
-    let beside = unbound(&(rule(".", "192.0.2.53@853", tls) + &rule("lan", "10.0.0.1", "")));
-    has(&beside, &["iterate = false", "domain = \"lan\""]);
-    assert!(!beside.toml.contains("192.0.2.53"), "{}", beside.toml);
-    let below = unbound(&(rule("corp.example", "192.0.2.53@853", tls) + &rule(".", "192.0.2.54", "")));
-    has(&below, &["refused-domains = [\"corp.example\"]", "servers = [\"192.0.2.54\"]"]);
+    let named = unbound(&rule(".", "192.0.2.53@853#dns.example.net", tls));
+    has(&named, &["servers = [\"192.0.2.53@853#dns.example.net\"]"]);
+    assert!(!named.toml.contains("ca-file"), "{}", named.toml);
+    assert_eq!(outcomes(&named, "forward-tls-upstream"), [Coverage::Translated]);
+    let usual = unbound(&rule(".", "2001:db8::53#DNS.example.net.", tls));
+    has(&usual, &["servers = [\"[2001:db8::53]@853#dns.example.net\"]"]);
+    // Unbound verifies nothing without a name.
+    let unnamed = unbound(&rule(".", "192.0.2.53@853", tls));
+    has(&unnamed, &["servers = [\"192.0.2.53@853#opportunistic\"]"]);
+    let bundle = "  tls-cert-bundle: /etc/ssl/own.pem\n";
+    let own = unbound(&(bundle.to_owned() + &rule(".", "192.0.2.53#dns.example.net", tls)));
+    has(&own, &["ca-file = \"/etc/ssl/own.pem\""]);
+    let no_use = unbound(&(bundle.to_owned() + &rule(".", "192.0.2.53", tls)));
+    assert!(!no_use.toml.contains("ca-file"), "{}", no_use.toml);
+    let odd = unbound(&rule(".", "192.0.2.53#dns.example.net", "  forward-tls-upstream: perhaps\n"));
+    has(&odd, &["servers = [\"192.0.2.53@853#dns.example.net\"]"]);
+    // A server that cannot be authenticated as there is not asked.
+    let bad = unbound(&(rule("corp.example", "192.0.2.53#a..b", tls) + &rule(".", "192.0.2.54", "")));
+    has(&bad, &["refused-domains = [\"corp.example\"]", "servers = [\"192.0.2.54\"]"]);
+    let root = "stub-zone:\n  name: \".\"\n  stub-addr: 192.0.2.53@853\n  stub-tls-upstream: yes\n";
+    let root = unbound(&(root.to_owned() + &rule("lan", "10.0.0.1", "")));
+    has(&root, &["iterate = false"]);
+    assert!(!root.toml.contains("192.0.2.53") && narrower(&root) > 0, "{}", root.toml);
     let whole = unbound(&("  tls-upstream: yes\n".to_owned() + &rule("lan", "10.0.0.1", "")));
     assert!(!whole.toml.contains("[resolver]"), "{}", whole.toml);
 }

@@ -560,7 +560,10 @@ proptest! {
                 _ if all_tls => Asked::NoServer,
                 None => Asked::Roots,
                 // The zone's own servers are queried; none of them is known here.
-                Some(Upstream::None | Upstream::Empty | Upstream::Encrypted(_)) => Asked::NoServer,
+                Some(Upstream::None | Upstream::Empty) => Asked::NoServer,
+                Some(Upstream::Encrypted(server)) => {
+                    Asked::Servers(vec![crate::work::with_port(server.parse().expect("an address"), 853) + "#opportunistic"])
+                }
                 // A stub in nomen only queries its own servers, which is reported as different.
                 Some(Upstream::Plain(server)) if first && !rule.is_some_and(|(name, _, stub)| *stub && *name != ".") => {
                     Asked::ServersThenRoots(vec![server.into()])

@@ -7,7 +7,7 @@ mod tags;
 mod zones;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::anchors;
 use crate::clauses;
@@ -59,10 +59,11 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     sections.iter().for_each(|section| work.ledger.open(section));
     server_section(work, &all, &directory);
     anchors::of_unbound(work, texts, &all, &directory);
+    let authorities = authorities(work, &all, &directory);
     for section in sections {
         match section.key() {
-            "forward-zone" => zones::forward(work, section),
-            "stub-zone" => zones::stub(work, section),
+            "forward-zone" => zones::forward(work, section, authorities.as_deref()),
+            "stub-zone" => zones::stub(work, section, authorities.as_deref()),
             "auth-zone" => zones::auth_zone(work, section, &directory),
             "remote-control" => remote_control(work, section),
             "server" => {}
@@ -350,6 +351,16 @@ fn over_tcp(work: &mut Work, all: &[&Statement]) {
     }
 }
 
+/// Returns the file of CA certificates for servers over TLS, unless those of the system are used.
+fn authorities(work: &mut Work, all: &[&Statement], directory: &Path) -> Option<PathBuf> {
+    if is_on(all, "tls-system-cert") {
+        return None;
+    }
+    let found = last(all, "tls-cert-bundle").filter(|found| !found.value().is_empty())?;
+    work.ledger.translated(found, "`ca-file` of the rules whose servers have names");
+    Some(join(directory, found.value()))
+}
+
 /// Names queried only over TLS are not queried in the clear.
 fn over_tls(work: &mut Work, all: &[&Statement]) {
     for found in ["tls-upstream", "ssl-upstream"].into_iter().filter_map(|key| last(all, key)) {
@@ -358,7 +369,8 @@ fn over_tls(work: &mut Work, all: &[&Statement]) {
         }
         work.ledger.narrower(
             found,
-            "nomen speaks plain UDP and TCP alone, and asks no server in the clear in its place",
+            "nomen asks over TLS only the servers of rules with an identity after `#`, and asks none in the \
+             clear in its place",
         );
         work.nomen.forwards.clear();
         work.nomen.stubs.clear();

@@ -10,17 +10,23 @@ use crate::network::Network;
 use crate::policy;
 use crate::tree::Statement;
 use crate::units;
-use crate::work::{Work, domain, path_text, server_with_port};
+use crate::work::{Work, domain, path_text, server_over_tls, server_with_port};
 
-/// Converts the servers of a rule; `None` if they cannot be queried as required.
-fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys> {
+/// Converts the servers of a rule; `None` if they cannot be queried as required. `authorities` is the file of
+/// `tls-cert-bundle`.
+fn upstreams(work: &mut Work, section: &Statement, prefix: &str, authorities: Option<&Path>) -> Option<Keys> {
     let name = section.find("name").and_then(|name| domain(name.value()));
     let Some(name) = name else {
         work.ledger.missing(section, "it has no name");
         return None;
     };
     let key = |suffix: &str| format!("{prefix}-{suffix}");
-    let (mut rule, mut encrypted) = (Keys::default(), false);
+    let over_tls = [key("tls-upstream"), key("ssl-upstream")];
+    let encrypted =
+        section.block().iter().filter(|statement| over_tls.iter().any(|key| key == statement.key()));
+    // What is no switch is taken for the one that keeps queries from the clear.
+    let encrypted = encrypted.map(|statement| units::switch(statement.value())).any(|on| on != Some(false));
+    let mut rule = Keys::default();
     rule.text("domain", name);
     for statement in section.block() {
         let on = units::switch(statement.value()) == Some(true);
@@ -28,7 +34,8 @@ fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys>
         if found == "name" {
             work.ledger.translated(statement, "`domain` of the rule");
         } else if found == key("addr") {
-            match server_with_port(statement.value()) {
+            let parse = if encrypted { server_over_tls } else { server_with_port };
+            match parse(statement.value()) {
                 Some(server) => {
                     rule.add("servers", server);
                     work.ledger.translated(statement, "`servers` of the rule");
@@ -37,15 +44,8 @@ fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys>
             }
         } else if found == key("host") {
             work.ledger.missing(statement, "nomen takes servers by their addresses");
-        } else if [key("tls-upstream"), key("ssl-upstream")].iter().any(|key| key == found)
-            && units::switch(statement.value()) != Some(false)
-        {
-            work.ledger.narrower(
-                statement,
-                "nomen asks over plain UDP and TCP alone; the rule is left out and its names are refused, so \
-                 that nothing goes in the clear",
-            );
-            encrypted = true;
+        } else if over_tls.iter().any(|key| key == found) && encrypted {
+            work.ledger.translated(statement, "`#` after the servers of the rule");
         } else if found == key("tcp-upstream") && on {
             rule.switch("tcp-only", true);
             work.ledger.translated(statement, "`tcp-only` of the rule");
@@ -66,27 +66,34 @@ fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys>
         }
     }
     let servers = !rule.members("servers").is_empty();
-    if !servers && !encrypted {
+    if !servers {
         work.ledger.missing(section, "it names no server by its address");
     }
-    if (!servers || encrypted)
-        && let Some(Setting::Text(name)) = rule.get("domain")
-    {
+    let is_named = |server: &String| server.contains('#') && !server.ends_with("#opportunistic");
+    if let Some(file) = authorities.filter(|_| rule.members("servers").iter().any(is_named)) {
+        rule.text("ca-file", path_text(file));
+    }
+    if !servers && let Some(Setting::Text(name)) = rule.get("domain") {
         work.refuse_domain(name);
     }
-    (servers && !encrypted).then_some(rule)
+    servers.then_some(rule)
 }
 
-pub(super) fn forward(work: &mut Work, section: &Statement) {
-    if let Some(rule) = upstreams(work, section, "forward") {
+pub(super) fn forward(work: &mut Work, section: &Statement, authorities: Option<&Path>) {
+    if let Some(rule) = upstreams(work, section, "forward", authorities) {
         work.nomen.forwards.push(rule);
     }
 }
 
-pub(super) fn stub(work: &mut Work, section: &Statement) {
-    let Some(rule) = upstreams(work, section, "stub") else { return };
+pub(super) fn stub(work: &mut Work, section: &Statement, authorities: Option<&Path>) {
+    let Some(rule) = upstreams(work, section, "stub", authorities) else { return };
     if section.find("name").is_some_and(|name| name.value() == ".") {
         let servers = rule.members("servers").to_vec();
+        if servers.iter().any(|server| server.contains('#')) {
+            work.ledger
+                .narrower(section, "nomen asks root servers in the clear alone, and none in their place");
+            return work.refuse_domain(".");
+        }
         work.recurse().texts("root-servers", servers);
         return work.ledger.part(
             &section.span,

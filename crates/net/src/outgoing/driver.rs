@@ -16,7 +16,7 @@ use super::client_queues::{ClientQueue, ClientQueues, Waiting};
 use super::links::{LinkEvent, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
 use super::shared_driver::{OutgoingCounts, Queue, Shared, SharedDriver, Sleep, Turned};
-use super::socket::{BUFFER, LinkProgress, LinkSocket, is_exhausted};
+use super::socket::{BUFFER, LinkProgress, LinkSocket, OpeningStep, fault_of, is_exhausted};
 
 /// The token of the waker; links have the other tokens.
 const WAKE: Token = Token(0);
@@ -445,10 +445,14 @@ impl<C: Core> Driver<C> {
     fn ready(&mut self, link: Link, now: Instant) {
         let Driver { core, counts, links, actions, buffer, .. } = self;
         let Some(OpenLink::Here(_, socket)) = links.get_mut(&link) else { return };
-        match socket.opened() {
-            Ok(false) => {}
-            Ok(true) => core.event(Event::Opened { link }, now, actions),
-            Err(error) => return self.end(link, error.kind(), now),
+        match socket.proceed(buffer) {
+            Ok(OpeningStep::Waits) => {}
+            Ok(OpeningStep::More) => return self.again.push_back(link),
+            Ok(OpeningStep::Opened) => core.event(Event::Opened { link }, now, actions),
+            Ok(OpeningStep::Secured { resumed }) => {
+                core.event(Event::Secured { link, resumed }, now, actions);
+            }
+            Err(error) => return self.fail(link, &error, now),
         }
         let mut take = |message: &[u8]| {
             counts.received.add(1);
@@ -461,7 +465,7 @@ impl<C: Core> Driver<C> {
         match socket.ready(buffer, &mut take) {
             Ok(LinkProgress::Waits) => {}
             Ok(LinkProgress::More) => self.again.push_back(link),
-            Err(error) => self.end(link, error.kind(), now),
+            Err(error) => self.fail(link, &error, now),
         }
     }
 
@@ -480,7 +484,7 @@ impl<C: Core> Driver<C> {
                     }
                 };
                 if let Err(error) = done {
-                    self.end(link, error.kind(), now);
+                    self.fail(link, &error, now);
                 }
             }
             self.spare = acting;
@@ -490,7 +494,8 @@ impl<C: Core> Driver<C> {
     /// Opens a link: a datagram link on the thread that drives the core, a connection always on the core's
     /// thread, since it may outlive the worker's need for it.
     fn open(&mut self, link: Link, action: Action, at: &mut At<'_>) -> io::Result<()> {
-        let Action::Open { transport, to, from, .. } = action else { return Ok(()) };
+        let Action::Open { transport, to, from, encryption, .. } = &action else { return Ok(()) };
+        let (transport, to, from) = (*transport, *to, *from);
         if self.links.len() >= self.most {
             self.counts.refused.add(1);
             return Err(io::ErrorKind::QuotaExceeded.into());
@@ -503,7 +508,7 @@ impl<C: Core> Driver<C> {
             self.counts.open.set(self.links.len() as u64);
             return Ok(());
         }
-        let opened = LinkSocket::open(transport, to, from, &mut self.ports);
+        let opened = LinkSocket::open(transport, to, from, encryption.as_ref(), &mut self.ports);
         if self.core.wants_bound()
             && let Some(local) = opened.as_ref().ok().and_then(LinkSocket::local)
         {
@@ -560,6 +565,15 @@ impl<C: Core> Driver<C> {
                 }
             }
         }
+    }
+
+    /// Reports to the core that a link has ended, by an error of the socket or of its encryption.
+    fn fail(&mut self, link: Link, error: &io::Error, now: Instant) {
+        let Some(fault) = fault_of(error) else { return self.end(link, error.kind(), now) };
+        if self.forget(link) {
+            self.counts.ended.add(1);
+        }
+        self.core.event(Event::Insecure { link, fault }, now, &mut self.actions);
     }
 
     /// Reports to the core that a link has ended. A link of the thread is closed here; a worker has closed

@@ -534,7 +534,7 @@ mod tests {
 
     fn ask(links: &mut WorkerLinks, link: u64, to: SocketAddr) {
         let link = Link(link);
-        links.order(Action::Open { link, transport: Transport::Udp, to, from: None });
+        links.order(Action::Open { link, transport: Transport::Udp, to, from: None, encryption: None });
         links.order(Action::Send { link, message: link.0.to_be_bytes().to_vec() });
     }
 
@@ -572,7 +572,7 @@ mod tests {
     fn a_link_that_cannot_be_opened_is_heard_of_in_the_next_turn_which_follows_at_once() {
         let ((_other, to), mut links) = (other(), WorkerLinks::new().expect("descriptors"));
         let from = Some([192, 0, 2, 1].into());
-        links.order(Action::Open { link: Link(1), transport: Transport::Udp, to, from });
+        links.order(Action::Open { link: Link(1), transport: Transport::Udp, to, from, encryption: None });
         assert!(links.carry_out(false));
         assert!(matches!(
             links.next_heard(),

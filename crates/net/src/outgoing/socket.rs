@@ -1,5 +1,5 @@
 //! One link: a connected datagram socket, or a connection with its unsent bytes and the parts of a message
-//! read so far.
+//! read so far. A connection may be encrypted: then its session stands between the messages and the socket.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,7 @@ use mio::event::Source;
 use mio::net::{TcpStream, UdpSocket};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
-use transport::{MAX_MESSAGE, Transport};
+use transport::{EncryptedSession, Encryption, EncryptionFault, MAX_MESSAGE, SessionState, Transport};
 
 use super::port::Ports;
 use super::stock::Stock;
@@ -44,10 +44,31 @@ pub(super) enum LinkSocket {
     Stream(Upstream),
 }
 
+/// A step in the opening of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OpeningStep {
+    /// Nothing new: it is open already, or the system reports when there is more to do.
+    Waits,
+    /// There may be more to read at once.
+    More,
+    /// It is open now, in the clear.
+    Opened,
+    /// It is open now, and encrypted.
+    Secured {
+        /// Whether an earlier session was resumed.
+        resumed: bool,
+    },
+}
+
 /// A connection to another server.
 pub(super) struct Upstream {
     stream: TcpStream,
+    /// The system has established it.
+    connected: bool,
+    /// Messages can be exchanged.
     open: bool,
+    /// `None` in the clear.
+    session: Option<Box<dyn EncryptedSession>>,
     unsent: Vec<u8>,
     /// The bytes of an incomplete message.
     partial: Vec<u8>,
@@ -125,8 +146,11 @@ impl LinkSocket {
         transport: Transport,
         to: SocketAddr,
         from: Option<IpAddr>,
+        encryption: Option<&Encryption>,
         ports: &mut Ports,
     ) -> io::Result<LinkSocket> {
+        // Before a packet is sent.
+        let session = encryption.map(|encryption| encryption.begin(to)).transpose().map_err(insecure)?;
         if !transport.is_stream() {
             let socket = Stock::default().take(to)?;
             return DatagramLink::open(socket, to, from, ports).map(LinkSocket::Datagrams);
@@ -145,7 +169,14 @@ impl LinkSocket {
             _ => {}
         }
         let stream = TcpStream::from_std(socket.into());
-        Ok(LinkSocket::Stream(Upstream { stream, open: false, unsent: Vec::new(), partial: Vec::new() }))
+        Ok(LinkSocket::Stream(Upstream {
+            stream,
+            connected: false,
+            open: false,
+            session,
+            unsent: Vec::new(),
+            partial: Vec::new(),
+        }))
     }
 
     /// Returns its local address and port, which a connection has as soon as it is being established; `None`
@@ -175,8 +206,7 @@ impl LinkSocket {
             LinkSocket::Datagrams(socket) => socket.send(message),
             LinkSocket::Stream(upstream) => {
                 let len = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-                upstream.unsent.extend_from_slice(&len.to_be_bytes());
-                upstream.unsent.extend_from_slice(message);
+                upstream.add(&len.to_be_bytes(), message);
                 if upstream.unsent.len() > MOST_UNSENT {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
@@ -185,14 +215,15 @@ impl LinkSocket {
         }
     }
 
-    /// Returns whether a connection that was being established is open now.
+    /// Goes on with the opening of a connection; `buffer` is for the bytes of a handshake.
     ///
     /// # Errors
-    /// The reason why it could not be established.
-    pub(super) fn opened(&mut self) -> io::Result<bool> {
+    /// The reason why it could not be opened.
+    pub(super) fn proceed(&mut self, buffer: &mut [u8]) -> io::Result<OpeningStep> {
         match self {
-            LinkSocket::Datagrams(_) => Ok(false),
-            LinkSocket::Stream(upstream) => upstream.opened(),
+            LinkSocket::Datagrams(_) => Ok(OpeningStep::Waits),
+            LinkSocket::Stream(upstream) if upstream.open => Ok(OpeningStep::Waits),
+            LinkSocket::Stream(upstream) => upstream.proceed(buffer),
         }
     }
 
@@ -219,39 +250,110 @@ impl LinkSocket {
     }
 }
 
+/// Returns the error of a link that cannot be encrypted, with its fault inside.
+fn insecure(fault: EncryptionFault) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, fault)
+}
+
+/// Returns the fault of the encryption that ended a link, if it is one.
+pub(super) fn fault_of(error: &io::Error) -> Option<EncryptionFault> {
+    error.get_ref()?.downcast_ref().copied()
+}
+
 impl Upstream {
-    fn opened(&mut self) -> io::Result<bool> {
-        if self.open {
-            return Ok(false);
+    fn proceed(&mut self, buffer: &mut [u8]) -> io::Result<OpeningStep> {
+        if !self.connected {
+            if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            }
+            match self.stream.peer_addr() {
+                Ok(_) => self.connected = true,
+                Err(e) if e.kind() == io::ErrorKind::NotConnected => return Ok(OpeningStep::Waits),
+                Err(e) => return Err(e),
+            }
         }
-        if let Some(error) = self.stream.take_error()? {
-            return Err(error);
+        if self.session.is_none() {
+            self.open = true;
+            return Ok(OpeningStep::Opened);
         }
-        match self.stream.peer_addr() {
-            Ok(_) => self.open = true,
-            Err(e) if e.kind() == io::ErrorKind::NotConnected => {}
-            Err(e) => return Err(e),
-        }
-        Ok(self.open)
+        self.shake_hands(buffer)
     }
 
-    /// Writes the unsent bytes and reads once.
+    /// Exchanges the messages of the handshake.
+    fn shake_hands(&mut self, buffer: &mut [u8]) -> io::Result<OpeningStep> {
+        self.flush()?;
+        for _ in 0..READS_PER_LINK {
+            let n = match self.stream.read(buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(OpeningStep::Waits),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            // Its fault is the reason, also if the socket takes no alert.
+            let state = self.decrypt(&buffer[..n])?;
+            self.flush()?;
+            match state {
+                SessionState::Handshake => {}
+                SessionState::Established { resumed } => {
+                    self.open = true;
+                    return Ok(OpeningStep::Secured { resumed });
+                }
+                SessionState::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+        Ok(OpeningStep::More)
+    }
+
+    /// Adds a message, after its length prefix, to what is sent.
+    fn add(&mut self, prefix: &[u8], message: &[u8]) {
+        match &mut self.session {
+            None => {
+                self.unsent.extend_from_slice(prefix);
+                self.unsent.extend_from_slice(message);
+            }
+            // One record: the length of a message alone would be one more for an observer to count.
+            Some(session) => session.send(&[prefix, message].concat()),
+        }
+    }
+
+    /// Passes received bytes through the session.
+    fn decrypt(&mut self, received: &[u8]) -> io::Result<SessionState> {
+        match &mut self.session {
+            None => {
+                self.partial.extend_from_slice(received);
+                Ok(SessionState::Established { resumed: false })
+            }
+            Some(session) => session.receive(received, &mut self.partial).map_err(insecure),
+        }
+    }
+
+    /// Writes the unsent bytes, reads once, and passes on the complete messages.
     fn exchange(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<()> {
         if !self.open {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.flush()?;
+        // The end of a handshake may bring the first message with it.
+        self.cut(take)?;
         match self.stream.read(buffer)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             n => {
-                self.partial.extend_from_slice(&buffer[..n]);
-                self.cut(take)
+                let state = self.decrypt(&buffer[..n]);
+                self.cut(take)?;
+                match state? {
+                    SessionState::Closed => Err(io::ErrorKind::UnexpectedEof.into()),
+                    SessionState::Handshake | SessionState::Established { .. } => Ok(()),
+                }
             }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while self.open && !self.unsent.is_empty() {
+        if let Some(session) = &mut self.session {
+            session.output(&mut self.unsent);
+        }
+        while self.connected && !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => drop(self.unsent.drain(..n)),
@@ -279,6 +381,18 @@ impl Upstream {
         };
         self.partial.drain(..at);
         end
+    }
+}
+
+impl Drop for Upstream {
+    /// Ends the session in order, so that the server does not take the end for an attack (RFC 8446 §6.1), or
+    /// sends the alert with the reason.
+    fn drop(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.close();
+            // If the socket takes no more, the server sees the connection end.
+            let _ = self.flush();
+        }
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
     limits: TcpLimits,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    let name = format!("{}-{}-{}", job.id.transport, job.id.local.port(), job.id.index);
+    let name = format!("tcp-{}-{}", job.id.local.port(), job.id.index);
     std::thread::Builder::new().name(name).spawn(move || {
         if job.config.pin_cpus
             && let Err(e) = sys::pin_thread(job.id.index)

@@ -63,7 +63,13 @@ impl Asker {
     fn send(&mut self, asked: &Asked, actions: &mut Vec<Action>) -> Link {
         self.last += 1;
         let link = Link(self.last);
-        actions.push(Action::Open { link, transport: Transport::Udp, to: self.to, from: None });
+        actions.push(Action::Open {
+            link,
+            transport: Transport::Udp,
+            to: self.to,
+            from: None,
+            encryption: None,
+        });
         actions.push(Action::Send { link, message: asked.query.clone() });
         link
     }
@@ -87,7 +93,11 @@ impl Core for Asker {
 
     fn event(&mut self, event: Event<'_>, _: Instant, actions: &mut Vec<Action>) {
         self.note("event");
-        let (Event::Message { link, .. } | Event::Opened { link } | Event::Ended { link, .. }) = event;
+        let (Event::Message { link, .. }
+        | Event::Opened { link }
+        | Event::Secured { link, .. }
+        | Event::Ended { link, .. }
+        | Event::Insecure { link, .. }) = event;
         let asked = self.waiting.remove(&link);
         actions.push(Action::Close { link });
         match (event, asked) {

@@ -1,5 +1,5 @@
-//! DNS over TLS and over HTTPS with real clients: what TCP has, encrypted; certificates that change; faults in
-//! them.
+//! DNS over TLS and over HTTPS with real clients: what TCP has, encrypted; certificates that change; faults
+//! in them.
 
 use std::fs;
 use std::io::{Read, Write};

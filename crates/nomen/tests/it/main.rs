@@ -59,6 +59,7 @@ mod storm;
 mod support;
 mod systemd;
 mod take_over;
+mod tls_upstreams;
 mod transfers;
 mod trial;
 mod update;

@@ -246,8 +246,8 @@ fn what_becomes_narrower_is_reported_and_sets_the_exit_status() {
         ),
         (
             "unbound.conf",
-            "server:\n interface: 127.0.0.1\nforward-zone:\n name: .\n forward-addr: 192.0.2.1@853\n \
-             forward-tls-upstream: yes\n",
+            "server:\n interface: 127.0.0.1\n tls-upstream: yes\nforward-zone:\n name: .\n \
+             forward-addr: 192.0.2.1@853\n",
             "[resolver]",
         ),
         ("recursor.conf", "allow-from=10.0.0.0/8\nforward-zones=corp.example=192.0.2.1:853\n", "192.0.2.1"),

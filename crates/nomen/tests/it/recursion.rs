@@ -498,7 +498,7 @@ fn a_forwarder_is_one_command() {
     child.kill().expect("killed");
     child.wait().expect("ended");
     assert_eq!(text(&answer.stdout), "192.0.2.80\n");
-    assert!(said.contains(&format!("forwards queries of this machine to {}", upstream.address)), "{said}");
+    assert!(said.contains(&format!("forwards queries of this machine to {server}")), "{said}");
     for arguments in
         [&["serve", "--forward", "nonsense"][..], &["serve", "--forward", "192.0.2.1", "--config", "x"]]
     {

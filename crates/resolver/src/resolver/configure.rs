@@ -66,6 +66,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         for link in gone {
             if let Some(LinkUse::Stream(connection)) = self.links.remove(&link) {
                 self.drop_timer(Some(connection.idle_at), Timer::Idle(link));
+                self.drop_timer(connection.handshake_until, Timer::Handshake(link));
                 actions.push(Action::Close { link });
             }
         }

@@ -13,8 +13,7 @@ use transport::Action;
 use super::Resolver;
 use super::seek::plain;
 use super::state::{Carrier, LookupId, State, Steps, Timer, Try, TryId};
-use crate::config::Reach;
-use crate::outcome::{LookupFailure, LookupOutcome};
+use crate::outcome::{LookupFailure, LookupOutcome, NetworkFault};
 use crate::query;
 use crate::random::Random;
 use crate::request::LookupSink;
@@ -44,7 +43,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.stats.dead.add(1);
         self.note(id, now, || TraceEvent::Dead);
         if !is_due {
-            self.end(id, LookupOutcome::Failed(LookupFailure::NoReply), now, actions);
+            self.end(id, LookupOutcome::Failed(self.death(id)), now, actions);
             return true;
         }
         let at = now + DEAD_WAIT;
@@ -58,8 +57,16 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Ends a lookup that got no reply from dead servers in time.
     pub(super) fn hopeless(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if self.lookups.get_mut(&id).and_then(|lookup| lookup.state.take_hopeless()).is_some() {
-            self.end(id, LookupOutcome::Failed(LookupFailure::NoReply), now, actions);
+            self.end(id, LookupOutcome::Failed(self.death(id)), now, actions);
         }
+    }
+
+    /// Returns the failure of a lookup with dead servers only.
+    fn death(&self, id: LookupId) -> LookupFailure {
+        let asked = self.lookups.get(&id).map(|lookup| lookup.attempts.asked.as_slice()).unwrap_or_default();
+        let insecure = asked.iter().find_map(|asked| self.servers.get(asked.server)?.insecure);
+        let failure = |fault| LookupFailure::Network(NetworkFault::Encryption(fault));
+        insecure.map_or(LookupFailure::NoReply, failure)
     }
 
     /// Sends a health check to each server of a rule, if all of them are failing: the result is then known to
@@ -84,7 +91,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let Some(rule) = self.rules.get(rule) else { return };
         let domain = rule.domain.as_name().to_lower();
         let query_key = plain(domain.as_lower(), wire::Type::NS);
-        let stream = self.servers.get(server).is_some_and(|server| server.upstream.reach == Reach::Tcp);
+        let stream = self.has_only_streams(server);
         let try_id = TryId(self.number());
         let carrier = self.carrier_to(server, stream, try_id, now, actions);
         let Some(Carrier { link, query_id: id, measurable }) = carrier else { return };

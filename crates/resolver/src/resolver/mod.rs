@@ -34,7 +34,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use transport::{Action, Core, Event, Link, NumberMap, Transport};
+use transport::{Action, Core, Event, Link, NumberMap};
 
 use crate::config::ForwardConfig;
 use crate::delegations::Delegations;
@@ -47,7 +47,7 @@ use crate::rules::{Rules, Way};
 use crate::select::{self, Asked};
 use crate::servers::Servers;
 use crate::stats::ForwardStats;
-use crate::trace::{TraceEvent, Tracer};
+use crate::trace::{TraceEvent, Tracer, UpstreamTransport};
 use payers::Payer;
 use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 
@@ -288,7 +288,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// others depend on it.
     fn client_timer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let outcome = LookupOutcome::Failed(LookupFailure::TimedOut);
+        // Its clients have no time left for the second attempt of a rule that forwards first.
+        let forwards_first = self.rules.get(lookup.rule).is_some_and(|rule| rule.may_walk() && !rule.walks());
+        let failure = if forwards_first { LookupFailure::TimedOut } else { lookup.time_is_over() };
+        let outcome = LookupOutcome::Failed(failure);
         let next = lookup.clients.iter().map(|client| client.deadline).filter(|at| *at > now).min();
         lookup.first_deadline = next;
         if next.is_none() && lookup.dependents.is_empty() {
@@ -417,14 +420,19 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         &self,
         id: TryId,
         now: Instant,
-        event: impl FnOnce(SocketAddr, Transport, &Try) -> TraceEvent,
+        event: impl FnOnce(SocketAddr, UpstreamTransport, &Try) -> TraceEvent,
     ) {
         if self.traced == 0 {
             return;
         }
         let Some(one) = self.tries.get(&id) else { return };
         if let (Some(lookup), Some(server)) = (one.lookup, self.servers.get(one.server)) {
-            self.note(lookup, now, || event(server.upstream.address, one.transport(), one));
+            let transport = match one.stream {
+                false => UpstreamTransport::Udp,
+                true if server.is_encrypted() => UpstreamTransport::Tls,
+                true => UpstreamTransport::Tcp,
+            };
+            self.note(lookup, now, || event(server.upstream.address, transport, one));
         }
     }
 
@@ -432,7 +440,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     fn rule_event(&self, rule: usize) -> Option<TraceEvent> {
         let rule = self.rules.get(rule)?;
         let Way::Forward { recursion_desired, servers, .. } = &rule.way else { return None };
-        let upstreams = servers.iter().filter_map(|&id| Some(self.servers.get(id)?.upstream));
+        let upstreams = servers.iter().filter_map(|&id| Some(self.servers.get(id)?.upstream.clone()));
         Some(TraceEvent::Rule {
             domain: Box::new(rule.domain),
             upstreams: upstreams.collect(),
@@ -463,8 +471,10 @@ impl<O: LookupSink, R: Random> Core for Resolver<O, R> {
     fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
         match event {
             Event::Opened { link } => self.opened(link),
+            Event::Secured { link, resumed } => self.secured(link, resumed),
             Event::Message { link, message } => self.message(link, message, now, actions),
             Event::Ended { link, error } => self.ended(link, error, now, actions),
+            Event::Insecure { link, fault } => self.insecure(link, fault, now, actions),
         }
         self.wake(now, actions);
     }
@@ -485,6 +495,7 @@ impl<O: LookupSink, R: Random> Core for Resolver<O, R> {
                 Timer::Hopeless(id) => self.hopeless(id, now, actions),
                 Timer::Try(id) => self.unanswered(id, now, actions),
                 Timer::Idle(link) => self.close_stream(link, now, actions),
+                Timer::Handshake(link) => self.handshake_timer(link, now, actions),
                 Timer::Held(id) => {
                     if let Some((client, outcome)) = self.held.remove(&id) {
                         self.release(client, outcome, now);

@@ -1,11 +1,12 @@
 //! The state of lookups, tries and connections.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use transport::{Link, Transport};
+use transport::{EncryptionFault, Link};
 use wire::{LowerNameBuf, NameBuf, Type};
 
 use crate::budget::{Budget, Overspent, Seeking};
@@ -47,6 +48,8 @@ pub(super) enum Timer {
     Try(TryId),
     /// Close an idle connection.
     Idle(Link),
+    /// Close a connection whose encryption is not established.
+    Handshake(Link),
     /// Deliver a client's delayed outcome.
     Held(HeldId),
 }
@@ -109,6 +112,8 @@ pub(super) struct Attempts {
     pub(super) resume: Option<Instant>,
     /// Why the last reply was useless.
     pub(super) fault: Option<ReplyFault>,
+    /// Why the last encrypted connection could not be opened.
+    pub(super) insecure: Option<EncryptionFault>,
     /// The error-reporting agent of the servers, and the server that named it last.
     pub(super) agent: Option<(ServerId, Box<ReportAgent>)>,
 }
@@ -194,6 +199,7 @@ impl<W> Lookup<W> {
                 tries: Vec::new(),
                 resume: None,
                 fault: None,
+                insecure: None,
                 agent: None,
             },
             state: State::Forwarding { hopeless_at: None },
@@ -218,9 +224,20 @@ impl<W> Lookup<W> {
                 let hindered = self.state.walk().and_then(|walk| walk.hindered);
                 hindered.unwrap_or(LookupFailure::NoServers)
             }
+            None if self.attempts.insecure.is_some() => self.insecurity().unwrap_or(LookupFailure::NoReply),
             None if cannot_be_reached(self) => LookupFailure::Network(network_fault(self)),
             None => LookupFailure::NoReply,
         }
+    }
+
+    /// Returns the failure of encrypted connections, if one could not be opened.
+    fn insecurity(&self) -> Option<LookupFailure> {
+        self.attempts.insecure.map(|fault| LookupFailure::Network(NetworkFault::Encryption(fault)))
+    }
+
+    /// Returns the failure of clients whose deadline passed.
+    pub(super) fn time_is_over(&self) -> LookupFailure {
+        self.insecurity().unwrap_or(LookupFailure::TimedOut)
     }
 
     /// Returns the excluded server; `None` if it is the copy.
@@ -381,9 +398,45 @@ pub(super) struct Try {
     pub(super) errors: Vec<UpstreamError>,
 }
 
-impl Try {
-    pub(super) fn transport(&self) -> Transport {
-        if self.stream { Transport::Tcp } else { Transport::Udp }
+/// Why a link has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkLoss {
+    /// An error of the socket.
+    Io(io::ErrorKind),
+    /// It could not be encrypted, or is no more.
+    Encryption(EncryptionFault),
+}
+
+impl LinkLoss {
+    /// Returns the loss of an encrypted connection that was not open yet.
+    pub(super) fn before_open(error: io::ErrorKind) -> Self {
+        use io::ErrorKind::{
+            BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+            NetworkUnreachable, NotConnected, TimedOut, UnexpectedEof,
+        };
+        LinkLoss::Encryption(match error {
+            ConnectionRefused => EncryptionFault::ConnectionRefused,
+            HostUnreachable | NetworkUnreachable => EncryptionFault::Unreachable,
+            TimedOut => EncryptionFault::HandshakeTimeout,
+            BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof => {
+                EncryptionFault::HandshakeClosed
+            }
+            error => return LinkLoss::Io(error),
+        })
+    }
+
+    /// Whether no link could be opened because of our own limit.
+    pub(super) fn is_ours(self) -> bool {
+        self == LinkLoss::Io(io::ErrorKind::QuotaExceeded)
+    }
+
+    /// Whether no server listens at the port.
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            LinkLoss::Io(io::ErrorKind::ConnectionRefused)
+                | LinkLoss::Encryption(EncryptionFault::ConnectionRefused)
+        )
     }
 }
 
@@ -408,6 +461,10 @@ pub(super) struct Connection {
     pub(super) idle_at: Instant,
     /// A query on it timed out; it gets no further queries.
     pub(super) suspect: bool,
+    /// Its messages are encrypted.
+    pub(super) encrypted: bool,
+    /// Time of [`Timer::Handshake`].
+    pub(super) handshake_until: Option<Instant>,
 }
 
 /// The use of a link.

@@ -1,17 +1,18 @@
 //! Connections to servers: many queries in flight on each, kept until idle (RFC 7766 §6.2).
+//!
+//! A server that is reached over TLS has encrypted connections only: here is the one place that opens them.
 
 use std::collections::HashMap;
 use std::io;
 use std::time::Instant;
 
-use transport::{Action, Link, Transport};
+use transport::{Action, EncryptionFault, Link, Transport};
 
 use super::Resolver;
-use super::state::{Carrier, Connection, LinkUse, Steps, Timer, TryId};
+use super::state::{Carrier, Connection, LinkLoss, LinkUse, Steps, Timer, TryId};
 use crate::random::Random;
 use crate::request::LookupSink;
 use crate::servers::ServerId;
-use crate::trace::TraceEvent;
 
 impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Returns a connection to `server` with room for one more query. `None` if all possible connections are
@@ -51,7 +52,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         server.connections.push(link);
         let to = server.upstream.address;
         let from = self.config.source_for(to);
-        actions.push(Action::Open { link, transport: Transport::Tcp, to, from });
+        let encryption = server.upstream.reach.encryption().cloned();
+        let encrypted = encryption.is_some();
+        actions.push(Action::Open { link, transport: Transport::Tcp, to, from, encryption });
+        let handshake_until = encrypted.then(|| now + self.config.timing.handshake);
         let idle_at = now + self.config.timing.tcp_idle;
         let connection = Connection {
             server: place,
@@ -60,9 +64,14 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             heard: None,
             idle_at,
             suspect: false,
+            encrypted,
+            handshake_until,
         };
         self.links.insert(link, LinkUse::Stream(connection));
         self.set_timer(idle_at, Timer::Idle(link));
+        if let Some(at) = handshake_until {
+            self.set_timer(at, Timer::Handshake(link));
+        }
         Some(link)
     }
 
@@ -82,11 +91,43 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
     }
 
+    /// Records that an encrypted connection is open.
+    pub(super) fn secured(&mut self, link: Link, resumed: bool) {
+        let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
+        connection.open = true;
+        let (server, until) = (connection.server, connection.handshake_until.take());
+        self.drop_timer(until, Timer::Handshake(link));
+        if let Some(server) = self.servers.get_mut(server) {
+            server.on_secured(resumed);
+        }
+    }
+
+    /// Closes a connection whose encryption was not established in time.
+    pub(super) fn handshake_timer(&mut self, link: Link, now: Instant, actions: &mut Vec<Action>) {
+        if let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) {
+            connection.handshake_until = None;
+            actions.push(Action::Close { link });
+            let loss = LinkLoss::Encryption(EncryptionFault::HandshakeTimeout);
+            self.lose_stream(link, loss, now, actions);
+        }
+    }
+
+    /// Handles the end of a link for a fault of its encryption.
+    pub(super) fn insecure(
+        &mut self,
+        link: Link,
+        fault: EncryptionFault,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        self.lose_stream(link, LinkLoss::Encryption(fault), now, actions);
+    }
+
     /// Handles a query sent at `sent` that timed out. If nothing arrived since, the connection may be dead,
-    /// and the next query opens another.
+    /// and the next query opens another. How long a handshake may take has a limit of its own.
     pub(super) fn suspect(&mut self, link: Link, sent: Instant) {
         let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
-        if connection.heard.is_none_or(|heard| heard <= sent) {
+        if connection.handshake_until.is_none() && connection.heard.is_none_or(|heard| heard <= sent) {
             connection.suspect = true;
         }
     }
@@ -102,9 +143,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         match self.links.get(&link) {
             Some(&LinkUse::Datagram(id)) => {
                 self.links.remove(&link);
-                self.broken(id, error, now, actions);
+                self.broken(id, LinkLoss::Io(error), now, actions);
             }
-            Some(LinkUse::Stream(_)) => self.lose_stream(link, error, now, actions),
+            Some(LinkUse::Stream(_)) => self.lose_stream(link, LinkLoss::Io(error), now, actions),
             None => {}
         }
     }
@@ -113,29 +154,37 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     pub(super) fn close_stream(&mut self, link: Link, now: Instant, actions: &mut Vec<Action>) {
         if self.links.contains_key(&link) {
             actions.push(Action::Close { link });
-            self.lose_stream(link, io::ErrorKind::TimedOut, now, actions);
+            self.lose_stream(link, LinkLoss::Io(io::ErrorKind::TimedOut), now, actions);
         }
     }
 
     /// Removes a connection. A server may close one at any time: queries in flight on a connection that had
-    /// delivered replies are repeated on another (RFC 7766 §6.2.4).
-    fn lose_stream(&mut self, link: Link, error: io::ErrorKind, now: Instant, actions: &mut Vec<Action>) {
+    /// delivered replies are repeated on another (RFC 7766 §6.2.4): once, or as long as tries are left for a
+    /// server that has no other transport.
+    fn lose_stream(&mut self, link: Link, loss: LinkLoss, now: Instant, actions: &mut Vec<Action>) {
         let Some(LinkUse::Stream(connection)) = self.links.remove(&link) else { return };
         self.drop_timer(Some(connection.idle_at), Timer::Idle(link));
+        self.drop_timer(connection.handshake_until, Timer::Handshake(link));
+        let loss = match loss {
+            LinkLoss::Io(error) if connection.encrypted && !connection.open => LinkLoss::before_open(error),
+            loss => loss,
+        };
         if let Some(server) = self.servers.get_mut(connection.server) {
             server.connections.retain(|other| *other != link);
+            if let LinkLoss::Encryption(fault) = loss {
+                server.on_insecure(fault);
+            }
         }
         let mut under_way: Vec<TryId> = connection.pending.into_values().collect();
         under_way.sort_unstable();
         for id in under_way {
             let Some(steps) = self.tries.get(&id).map(|one| one.steps) else { continue };
-            match connection.heard.is_some() && !steps.reconnected {
+            match connection.heard.is_some() && (connection.encrypted || !steps.reconnected) {
                 true => {
-                    let broke = |server, transport, _: &_| TraceEvent::Broke { server, transport, error };
-                    self.note_of(id, now, broke);
+                    self.note_loss(id, loss, now);
                     self.replace(id, Steps { reconnected: true, ..steps }, now, actions);
                 }
-                false => self.broken(id, error, now, actions),
+                false => self.broken(id, loss, now, actions),
             }
         }
     }

@@ -7,7 +7,7 @@ use transport::{Action, Link, Transport};
 use wire::NameBuf;
 
 use super::Resolver;
-use super::state::{Carrier, LinkUse, Lookup, LookupId, Steps, Timer, Try, TryId};
+use super::state::{Carrier, LinkLoss, LinkUse, Lookup, LookupId, Steps, Timer, Try, TryId};
 use crate::config::{BudgetLimits, Reach};
 use crate::outcome::{LookupFailure, LookupOutcome};
 use crate::query::{self, Opt};
@@ -69,8 +69,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         lookup.attempts.tries_left -= 1;
         asked.tries += 1;
         let (server, silent) = (asked.server, asked.silent);
-        let tcp_only = self.servers.get(server).is_some_and(|server| server.upstream.reach == Reach::Tcp);
-        let stream = steps.stream || tcp_only;
+        let stream = steps.stream || self.has_only_streams(server);
         let try_id = TryId(self.number());
         let carrier = self.carrier_to(server, stream, try_id, now, actions);
         let Some(Carrier { link, query_id, measurable }) = carrier else {
@@ -81,9 +80,10 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let message = query::build(query_id, name.as_name(), &query_key, recursion_desired, opt.as_ref());
         actions.push(Action::Send { link, message });
         let timing = &self.config.timing;
-        // Opening a connection takes a round trip.
-        let doubled = silent + u32::from(!measurable);
-        let rto = self.servers.get(server).map(|server| server.rtt.timeout(doubled, timing));
+        // Opening a connection takes a round trip, and encrypting it one or two more.
+        let opening = |server: &Server| u32::from(!measurable) * if server.is_encrypted() { 2 } else { 1 };
+        let rto = |server: &Server| server.rtt.timeout(silent + opening(server), timing);
+        let rto = self.servers.get(server).map(rto);
         let wait = rto.filter(|_| !probe && !last).unwrap_or(timing.max_rto);
         if let Some(server) = self.servers.get_mut(server) {
             server.on_asked(now, timing);
@@ -133,12 +133,22 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     }
 
     pub(super) fn count_sent(&self, server: ServerId, stream: bool, probe: bool) {
-        let Some(Server { stats, .. }) = self.servers.get(server) else { return };
-        let sent = if stream { &stats.tcp } else { &stats.udp };
+        let Some(server) = self.servers.get(server) else { return };
+        let stats = &server.stats;
+        let sent = match stream {
+            false => &stats.udp,
+            true if server.is_encrypted() => &stats.tls,
+            true => &stats.tcp,
+        };
         sent.add(1);
         if probe {
             stats.probes.add(1);
         }
+    }
+
+    /// Whether queries to a server never go as datagrams.
+    pub(super) fn has_only_streams(&self, server: ServerId) -> bool {
+        self.servers.get(server).is_some_and(|server| server.upstream.reach.is_stream())
     }
 
     /// Returns the link for a query: a connection if `stream`, else a new one for a UDP exchange. `None` if
@@ -160,9 +170,11 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     /// Opens a link for one UDP exchange.
     fn datagram_to(&mut self, server: ServerId, id: TryId, actions: &mut Vec<Action>) -> Option<Carrier> {
         let link = Link(self.number());
-        let to = self.servers.get(server)?.upstream.address;
+        // No query for an encrypted connection leaves in the clear, whatever went wrong before.
+        let server = self.servers.get(server).filter(|server| !server.is_encrypted())?;
+        let to = server.upstream.address;
         let from = self.config.source_for(to);
-        actions.push(Action::Open { link, transport: Transport::Udp, to, from });
+        actions.push(Action::Open { link, transport: Transport::Udp, to, from, encryption: None });
         self.links.insert(link, LinkUse::Datagram(id));
         Some(Carrier { link, query_id: self.random.next_u32() as u16, measurable: true })
     }
@@ -183,6 +195,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         (can(Ability::Edns) && !steps.plain).then(|| Opt {
             udp_size: self.config.udp_size,
             cookie: (can(Ability::Cookies) && !steps.bare).then(cookie),
+            padded: server.is_encrypted(),
         })
     }
 
@@ -229,40 +242,47 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
     }
 
     /// Handles the failure of a try's link.
-    pub(super) fn broken(
-        &mut self,
-        id: TryId,
-        error: io::ErrorKind,
-        now: Instant,
-        actions: &mut Vec<Action>,
-    ) {
-        self.note_of(id, now, |server, transport, _| TraceEvent::Broke { server, transport, error });
+    pub(super) fn broken(&mut self, id: TryId, loss: LinkLoss, now: Instant, actions: &mut Vec<Action>) {
+        self.note_loss(id, loss, now);
         let Some(one) = self.forget(id, actions) else { return };
-        self.check_ended(&one, error == io::ErrorKind::QuotaExceeded, now);
+        self.check_ended(&one, loss.is_ours(), now);
         // Running out of links is not the server's fault.
-        if error != io::ErrorKind::QuotaExceeded {
+        if !loss.is_ours() {
             self.went_silent(one.server, one.stream, now);
             if let Some(server) = self.servers.get(one.server) {
                 server.stats.failures.add(1);
             }
         }
         let Some(lookup) = one.lookup else { return };
-        let refused = error != io::ErrorKind::QuotaExceeded;
-        if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.attempts.asked.get_mut(one.place)) {
+        let Some(state) = self.lookups.get_mut(&lookup) else { return };
+        let mut other_server = false;
+        if let LinkLoss::Encryption(fault) = loss {
+            state.attempts.insecure = Some(fault);
+            other_server = fault.is_of_identity();
+        }
+        if let Some(asked) = state.attempts.asked.get_mut(one.place) {
             asked.silent += 1;
             asked.broken += 1;
-            asked.refused += u32::from(error == io::ErrorKind::ConnectionRefused);
+            asked.refused += u32::from(loss.is_refusal());
             // A single refusal is not enough: the server may be starting, and an attacker that guesses a port
             // can forge one.
-            asked.spent |= refused && asked.broken >= MAX_REFUSALS;
+            asked.spent |= other_server || (!loss.is_ours() && asked.broken >= MAX_REFUSALS);
         }
         // For a connection the error may come from another router (ICMP), which must not decide which servers
         // are used.
-        let is_ours = error == io::ErrorKind::NetworkUnreachable && !one.stream;
+        let is_ours = loss == LinkLoss::Io(io::ErrorKind::NetworkUnreachable) && !one.stream;
         if let Some(server) = self.servers.get(one.server).filter(|_| is_ours) {
             self.shut(lookup, server.upstream.address, now);
         }
         self.go_on(lookup, now, actions);
+    }
+
+    /// Adds the end of a try's link to the traces.
+    pub(super) fn note_loss(&self, id: TryId, loss: LinkLoss, now: Instant) {
+        self.note_of(id, now, |server, transport, _| match loss {
+            LinkLoss::Io(error) => TraceEvent::Broke { server, transport, error },
+            LinkLoss::Encryption(fault) => TraceEvent::Insecure { server, fault },
+        });
     }
 
     /// Records a failure. UDP may work although TCP does not.

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::shown::{duration, show, wire_form};
 use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, LookupFailure, LookupOutcome,
-    LookupRequest, LookupSink, Partition, QueryKey, Reach, Resolver, ResolverRequest, Trace, Upstream,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupFailure,
+    LookupOutcome, LookupRequest, LookupSink, Partition, QueryKey, Reach, Resolver, ResolverRequest, Trace,
+    Upstream, UpstreamTransport,
 };
-use transport::{Action, Core, Counter, Event, Link, Transport};
+use transport::{Action, Core, Counter, Encryption, EncryptionFault, Event, Link, Transport};
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Owner, Parser, Section};
 use wire::{Class, NameBuf, Rcode, Ttl, Type};
@@ -71,7 +72,7 @@ impl LookupSink for Collector {
 struct Query {
     server: String,
     link: Link,
-    transport: Transport,
+    transport: UpstreamTransport,
     message: Vec<u8>,
     sent: Instant,
     /// It is the first on its link.
@@ -89,10 +90,10 @@ struct Play {
     now: Instant,
     /// The trace of each client, and the number of its steps checked so far.
     traces: HashMap<String, (Trace, usize)>,
-    links: HashMap<Link, (String, Transport)>,
+    links: HashMap<Link, (String, UpstreamTransport)>,
     used: HashSet<Link>,
     sent: VecDeque<Query>,
-    closed: VecDeque<(String, Transport, Instant)>,
+    closed: VecDeque<(String, UpstreamTransport, Instant)>,
     /// The expected queries of each server.
     taken: HashMap<String, Vec<Query>>,
 }
@@ -139,12 +140,12 @@ impl Play {
             }
             "servers" => {
                 let (_, stats) = self.core.as_ref().expect("started");
-                let name = |upstream: Upstream| self.servers.iter().find(|(_, known)| *known == upstream);
+                let name = |upstream: &Upstream| self.servers.iter().find(|(_, known)| known == upstream);
                 let shown: Vec<String> = stats
                     .upstreams()
                     .iter()
                     .map(|stats| {
-                        let (name, _) = name(stats.upstream).expect("a server");
+                        let (name, _) = name(&stats.upstream).expect("a server");
                         let rtt =
                             stats.smoothed_rtt().map_or("-".into(), |rtt| format!("{}us", rtt.as_micros()));
                         format!("{name} {rtt}{}", if stats.is_failing() { " failing" } else { "" })
@@ -179,13 +180,23 @@ impl Play {
                 let link = self.query_of(words[0]).link;
                 self.event(Event::Opened { link });
             }
+            "secured" => {
+                let link = self.query_of(words[0]).link;
+                self.event(Event::Secured { link, resumed: words.contains(&"resumed") });
+            }
+            "insecure" => {
+                let link = self.query_of(words[0]).link;
+                let fault = EncryptionFault::ALL.iter().find(|fault| fault.label() == words[1]);
+                assert!(self.links.remove(&link).is_some(), "{}: it is closed already", self.at);
+                self.event(Event::Insecure { link, fault: *fault.expect("a fault") });
+            }
             "closed" => self.end(words[0], ErrorKind::UnexpectedEof),
             "refused" => self.end(words[0], ErrorKind::ConnectionRefused),
             "answer" => self.answer(rest),
             "failed" => self.failed(words[0], &words[1..].join(" ")),
             "drops" => {
                 let closed = self.closed.iter().position(|(server, transport, at)| {
-                    server == words[0] && transport.label() == words[1] && *at == self.now
+                    server == words[0] && transport.to_string() == words[1] && *at == self.now
                 });
                 let closed = closed.unwrap_or_else(|| panic!("{}: no such link was closed now", self.at));
                 self.closed.remove(closed);
@@ -203,16 +214,24 @@ impl Play {
     fn upstream(&mut self, words: &[&str]) {
         let number = self.servers.len() as u8 + 1;
         let address = SocketAddr::from(([192, 0, 2, number], 53));
-        let reach = if words.contains(&"tcp") { Reach::Tcp } else { Reach::UdpThenTcp };
+        let reach = match words.get(1) {
+            Some(&"tcp") => Reach::Tcp,
+            Some(&"tls") => Reach::Tls(encryption(words.get(2).unwrap_or(&"dns.example"))),
+            _ => Reach::UdpThenTcp,
+        };
         self.servers.push((words[0].to_owned(), Upstream { address, reach }));
     }
 
     fn rule(&mut self, words: &[&str]) {
-        let find = |name: &&str| self.servers.iter().find(|(n, _)| n == name).expect("an upstream").1;
-        let upstreams = words[1..].iter().filter(|word| **word != "norec").map(find).collect();
+        let find = |name: &&str| self.servers.iter().find(|(n, _)| n == name).expect("an upstream").1.clone();
+        let upstreams =
+            words[1..].iter().filter(|word| !["norec", "first"].contains(word)).map(find).collect();
         let rule = ForwardRule::new(words[0].parse().expect("a name"), upstreams);
         let recursion_desired = !words.contains(&"norec");
-        self.config.rules.push(ForwardRule { recursion_desired, ..rule });
+        // From a root without servers.
+        let root = IterateRule { domain: NameBuf::ROOT, servers: Vec::new(), prime: false, copy: None };
+        let instead = words.contains(&"first").then_some(root);
+        self.config.rules.push(ForwardRule { recursion_desired, instead, ..rule });
     }
 
     fn set(&mut self, key: &str, value: &str) {
@@ -242,7 +261,7 @@ impl Play {
     fn start(&mut self) {
         if self.core.is_none() {
             if self.config.rules.is_empty() && !self.servers.is_empty() {
-                let upstreams = self.servers.iter().map(|(_, upstream)| *upstream).collect();
+                let upstreams = self.servers.iter().map(|(_, upstream)| upstream.clone()).collect();
                 self.config.rules.push(ForwardRule::new(NameBuf::ROOT, upstreams));
             }
             let collector =
@@ -299,8 +318,16 @@ impl Play {
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Open { link, transport, to, .. } => {
+                Action::Open { link, transport, to, encryption, .. } => {
                     let server = self.servers.iter().find(|(_, u)| u.address == to).expect("a server");
+                    // Nothing to a server over TLS is in the clear, in any scenario.
+                    assert_eq!(server.1.reach.encryption(), encryption.as_ref(), "{}: another link", self.at);
+                    let transport = match (transport, encryption) {
+                        (Transport::Udp, None) => UpstreamTransport::Udp,
+                        (Transport::Tcp, None) => UpstreamTransport::Tcp,
+                        (Transport::Tcp, Some(_)) => UpstreamTransport::Tls,
+                        other => panic!("{}: no such link: {other:?}", self.at),
+                    };
                     let before = self.links.insert(link, (server.0.clone(), transport));
                     assert!(before.is_none(), "{}: link in use", self.at);
                 }
@@ -450,6 +477,9 @@ impl Query {
             if edns.dnssec_ok {
                 out += " do";
             }
+            if edns.option(OptionCode::PADDING).is_some() {
+                out += &format!(" padded={}", self.message.len());
+            }
             match edns.option(OptionCode::COOKIE) {
                 None => {}
                 Some(cookie) if cookie.len() == 8 => out += " cookie",
@@ -459,7 +489,7 @@ impl Query {
             out += " plain";
         }
         assert!(parser.at_end(), "nothing follows OPT");
-        if self.first && self.transport.is_stream() {
+        if self.first && self.transport != UpstreamTransport::Udp {
             out += " new";
         }
         if self.sent != now {
@@ -476,6 +506,11 @@ impl std::fmt::Debug for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0)
     }
+}
+
+/// An encryption that differs from others by its name.
+fn encryption(name: &str) -> Encryption {
+    Encryption::new(name.into(), name.into(), |_| Err(EncryptionFault::Protocol))
 }
 
 /// Writes a reply to `query`.
@@ -576,12 +611,17 @@ fn count(stats: &ForwardStats, servers: &[(String, Upstream)], name: &str) -> u6
     if let Some((server, name)) =
         name.split_once('.').filter(|(first, _)| !matches!(*first, "suspects" | "shed"))
     {
-        let server = servers.iter().find(|(n, _)| n == server).expect("an upstream").1;
+        let server = &servers.iter().find(|(n, _)| n == server).expect("an upstream").1;
         let upstreams = stats.upstreams();
-        let stats = upstreams.iter().find(|s| s.upstream == server).expect("counted");
+        let stats = upstreams.iter().find(|s| s.upstream == *server).expect("counted");
         let counter = match name {
             "udp" => &stats.udp,
             "tcp" => &stats.tcp,
+            "tls" => &stats.tls,
+            "handshakes" => &stats.handshakes,
+            "resumptions" => &stats.resumptions,
+            "expired" => &stats.encryption_faults[EncryptionFault::CertificateExpired.index()],
+            "handshake-timeout" => &stats.encryption_faults[EncryptionFault::HandshakeTimeout.index()],
             "probes" => &stats.probes,
             "timeouts" => &stats.timeouts,
             "failures" => &stats.failures,

@@ -73,8 +73,9 @@ impl Tap {
     fn actions(&mut self, actions: &[Action], now: Instant) {
         for action in actions {
             match action {
-                Action::Open { link, transport, to, from } => {
-                    let (transport, to, from) = (*transport, *to, *from);
+                Action::Open { link, transport, to, from, encryption } => {
+                    let transport = if encryption.is_some() { Transport::Tls } else { *transport };
+                    let (to, from) = (*to, *from);
                     let local = match self.dnstap.wants_upstream() {
                         true => Local::Awaited(Vec::new()),
                         false => Local::Unknown,
@@ -199,7 +200,7 @@ impl<C: Core> Core for Tapped<C> {
 
     fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
         let ended = match &event {
-            Event::Ended { link, .. } => Some(*link),
+            Event::Ended { link, .. } | Event::Insecure { link, .. } => Some(*link),
             _ => None,
         };
         if let (Some(tap), Event::Message { link, message }) = (&mut self.tap, &event) {

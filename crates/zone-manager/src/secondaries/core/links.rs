@@ -109,7 +109,13 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let (link, deadline) = (Link(self.last_link), at.now + wait);
         let stream = matches!(purpose, Purpose::Probe { stream: true, .. });
         let transport = if stream { Transport::Tcp } else { Transport::Udp };
-        at.actions.push(Action::Open { link, transport, to: server.address, from: server.source });
+        at.actions.push(Action::Open {
+            link,
+            transport,
+            to: server.address,
+            from: server.source,
+            encryption: None,
+        });
         at.actions.push(Action::Send { link, message: buf.get(..len)?.to_vec() });
         self.links.insert(link, Exchange { apex: apex.clone(), purpose, id, verifier, deadline });
         self.deadlines.insert((deadline, link));
