@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(number(&engine, "a."), 0);
     }
 
-    /// A zone that is removed from the configuration is in service until the next catalog, and may still be one
-    /// of few clients.
+    /// A zone that is removed from the configuration is in service until the next catalog, and may still be
+    /// one of few clients.
     #[test]
     fn a_zone_loses_its_rules_only_with_the_next_catalog() {
         let (mut publisher, engine) = publisher();
