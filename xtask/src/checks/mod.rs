@@ -2,6 +2,7 @@
 
 mod changelog;
 mod circles;
+mod dependencies;
 mod edges;
 mod header;
 mod length;
@@ -19,6 +20,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::exceptions::{self, Exceptions};
+use crate::program::Program;
 use crate::tree::Tree;
 
 /// One thing to fix.
@@ -70,6 +72,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Fault>, String> {
     faults.extend(threads::check(&tree));
     faults.extend(places::check(&tree, root));
     faults.extend(changelog::check(&tree));
+    faults.extend(dependencies::check(&tree, &Program::read(root)?)?);
     faults.sort();
     faults.dedup();
     Ok(faults)

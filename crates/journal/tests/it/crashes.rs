@@ -1,7 +1,8 @@
 //! No acknowledged change is lost, whenever the power fails, whichever unsynced writes survive, and whichever
 //! call fails.
 //!
-//! The short runs are part of every test run. The long ones:
+//! The short runs are part of every test run; `conformance/crash-points` runs the first test for long. All of
+//! them for long:
 //! `JOURNAL_CRASHES=200000 cargo test --release -p journal --test it crashes` (and `JOURNAL_SEED=N` for other
 //! seeds).
 
@@ -326,6 +327,7 @@ fn nothing_acknowledged_is_lost_wherever_the_power_goes() {
             torn += u32::from(run.content > 20);
         }
     }
+    eprintln!("{} power failures, a version after {found}", crashes(4_000).div_ceil(PER_RUN) * PER_RUN);
     assert!(found > 1000 && torn > 1000, "the runs came to something");
 }
 

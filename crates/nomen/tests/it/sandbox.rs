@@ -113,6 +113,7 @@ fn all_are_refused(list: &str, attempts: &[Attempt], kind: &str) {
             (!is_good).then(|| format!("{name}: {end:?}, outside the sandbox {free:?}"))
         })
         .collect();
+    eprintln!("sandbox, {kind}: {} attempts, {} refused", attempts.len(), attempts.len() - allowed.len());
     assert!(allowed.is_empty(), "{allowed:#?}");
 }
 

@@ -50,7 +50,7 @@ const ENTRY: usize = 16 + 8 + 8 + 2 + 4;
 type Response = Result<(), Refusal>;
 
 /// A verified request.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct SignedRequest {
     id: SignedId,
     signed: UnixTime,
@@ -153,7 +153,7 @@ impl<W> Table<W> {
         }
     }
 
-    /// Forgets expired requests.
+    /// Forgets expired requests, once no thread can take the present for a time at which they are accepted.
     fn set_clock(&mut self, now: UnixTime) {
         if now < self.clock.saturating_sub(CLOCK_JITTER) {
             // The clock was set back: requests that had expired may be accepted again. What was signed before
@@ -164,8 +164,8 @@ impl<W> Table<W> {
             self.clock = now;
         }
         self.clock = self.clock.max(now);
-        let now = self.clock;
-        while let Some(first) = self.seconds.first_entry().filter(|first| first.get().until < now) {
+        let past = self.clock.saturating_sub(CLOCK_JITTER);
+        while let Some(first) = self.seconds.first_entry().filter(|first| first.get().until < past) {
             let (signed, second) = first.remove_entry();
             self.expired = self.expired.max(signed);
             second.ids.iter().for_each(|id| drop(self.known.remove(id)));
@@ -407,6 +407,9 @@ fn read_once(path: &PathBuf) -> io::Result<Option<Table<Responder>>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     const NOW: u64 = 1_700_000_000;
@@ -445,9 +448,21 @@ mod tests {
             }
         }
         // Later the signature itself is refused, and nothing is kept.
-        table.set_clock(at(NOW + FUDGE + 1));
+        table.set_clock(at(NOW + FUDGE + CLOCK_JITTER.as_secs() + 1));
         assert!(table.known.is_empty() && table.seconds.is_empty());
         assert_eq!(table.forgotten, 0);
+    }
+
+    /// The signature is still accepted by a thread that has read the clock a moment before.
+    #[test]
+    fn a_repetition_in_the_last_second_of_its_signature_is_not_new() {
+        let mut table = table();
+        let old = request(1, NOW);
+        assert_eq!(admit(&mut table, old, NOW), Sighting::First);
+        table.settle(old.id, Ok(()));
+        let other = request(2, NOW + FUDGE + 1);
+        assert_eq!(admit(&mut table, other, NOW + FUDGE + 1), Sighting::First);
+        assert_eq!(admit(&mut table, old, NOW + FUDGE), Sighting::Decided(Ok(())));
     }
 
     #[test]
@@ -565,6 +580,121 @@ mod tests {
         assert_eq!(admit(&mut table, request(11, NOW - 49), NOW), Sighting::First);
         for broken in [&bytes[..bytes.len() - 1], &bytes[1..], &[], &[&*bytes, &[0]].concat()] {
             assert!(Table::<u32>::from_bytes(broken).is_none());
+        }
+    }
+
+    /// What happens to the table between requests.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A new request, signed so many seconds ago.
+        New(u64),
+        /// One of the requests so far comes again.
+        Repeat(usize),
+        /// Time passes.
+        Wait(u64),
+        /// Another thread reads the clock so many seconds earlier.
+        Jitter(u64),
+        /// The clock is set back.
+        SetBack(u64),
+        /// A stop and a start.
+        Restart,
+        /// A start without the file of a stop.
+        Crash,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..FUDGE).prop_map(Step::New),
+            8 => any::<usize>().prop_map(Step::Repeat),
+            3 => (0..FUDGE).prop_map(Step::Wait),
+            1 => (0..=CLOCK_JITTER.as_secs()).prop_map(Step::Jitter),
+            1 => (3..4 * FUDGE).prop_map(Step::SetBack),
+            1 => Just(Step::Restart),
+            1 => Just(Step::Crash),
+        ]
+    }
+
+    /// Takes the steps, and asserts that no request is new twice.
+    fn executes_once(steps: &[Step], most: usize) {
+        let mut table = table();
+        let (mut now, mut requests, mut executed) = (NOW, Vec::new(), HashMap::new());
+        for step in steps {
+            let (request, read) = match *step {
+                Step::New(age) => {
+                    requests.push(request(requests.len() as u32, now - age));
+                    (requests[requests.len() - 1], now)
+                }
+                Step::Repeat(_) if requests.is_empty() => continue,
+                Step::Repeat(index) => (requests[index % requests.len()], now),
+                Step::Jitter(back) if !requests.is_empty() => (requests[0], now - back),
+                Step::Jitter(_) => continue,
+                Step::Wait(seconds) => {
+                    now += seconds;
+                    continue;
+                }
+                Step::SetBack(seconds) => {
+                    now -= seconds;
+                    // Requests that seem to be signed in the future are the exception of `set_clock`.
+                    executed.retain(|_, signed| *signed < now);
+                    table.set_clock(at(now));
+                    continue;
+                }
+                Step::Restart => {
+                    table = Table::from_bytes(&table.to_bytes()).expect("what it has written");
+                    continue;
+                }
+                Step::Crash => {
+                    table = Table::new(Some(at(now)), at(now));
+                    continue;
+                }
+            };
+            // Others have a signature that is refused before.
+            let signed = request.signed.as_secs();
+            if signed.abs_diff(read) > FUDGE {
+                continue;
+            }
+            if table.admit(request, at(read), most, || None) == Sighting::First {
+                let before = executed.insert(request.id.0, signed);
+                assert_eq!(before, None, "{request:?} is new again");
+                table.settle(request.id, Ok(()));
+            }
+            assert!(table.known.len() <= most);
+        }
+    }
+
+    proptest! {
+        /// However the clock moves back, memory is short and the process ends in order.
+        #[test]
+        fn no_request_is_executed_twice(steps in vec(step(), 1..200), most in 1_usize..40) {
+            let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Crash)).collect();
+            executes_once(&steps, most);
+        }
+
+        /// After crashes, too. A crash forgets that the clock was set back.
+        #[test]
+        fn no_request_is_executed_twice_in_spite_of_crashes(
+            steps in vec(step(), 1..200),
+            most in 1_usize..40,
+        ) {
+            let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::SetBack(_))).collect();
+            executes_once(&steps, most);
+        }
+
+        /// Bytes that are no file of ours, or one with other bytes in it, give a table or none.
+        #[test]
+        fn any_bytes_are_read(bytes in vec(any::<u8>(), 0..300), at_byte in any::<usize>(), put in any::<u8>()) {
+            let file = [MAGIC, &*bytes].concat();
+            let _ = Table::<u32>::from_bytes(&file);
+            let mut table = table();
+            for number in 0..3 {
+                admit(&mut table, request(number, NOW), NOW);
+            }
+            let mut file = table.to_bytes();
+            let at_byte = at_byte % file.len();
+            file[at_byte] = put;
+            if let Some(mut table) = Table::<u32>::from_bytes(&file) {
+                admit(&mut table, request(9, NOW), NOW);
+            }
         }
     }
 

@@ -142,3 +142,119 @@ impl ZoneRules {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use config::query_access::QueryGrant;
+    use query_path::{EngineConfig, Sources, Zones};
+    use wire::NameBuf;
+    use wire::hash::HashKey;
+    use zone::catalog::{Catalog, Change};
+
+    use super::*;
+    use crate::zones::publisher::Publisher;
+
+    /// A publisher, and the zones `a.`, `b.` and `c.` in service without data.
+    fn publisher() -> (Publisher, Arc<Engine<Served>>) {
+        let zones = serving::frontend::serving(Zones::new(Arc::new(Catalog::new(&HashKey::new([1, 2, 3])))));
+        let engine = Arc::new(Engine::new(zones, Sources::default(), EngineConfig::default()));
+        let mut publisher = Publisher::new(Arc::clone(&engine));
+        ["a.", "b.", "c."].iter().for_each(|zone| add(&mut publisher, zone));
+        publish(&mut publisher);
+        (publisher, engine)
+    }
+
+    fn add(publisher: &mut Publisher, zone: &str) {
+        publisher.add(apex(zone), Change::Unload(Box::new(name(zone))), Instant::now());
+    }
+
+    fn publish(publisher: &mut Publisher) {
+        publisher.publish().expect("zones of the engine's key");
+    }
+
+    fn name(zone: &str) -> NameBuf {
+        zone.parse().expect("a name")
+    }
+
+    fn apex(zone: &str) -> ZoneName {
+        name(zone).as_name().into()
+    }
+
+    fn grants(text: &[&str]) -> QueryGrants {
+        text.iter().map(|grant| grant.parse::<QueryGrant>().expect("a grant")).collect()
+    }
+
+    fn queries(zones: &[(&str, &[&str])]) -> ZoneQueries {
+        let mut queries = ZoneQueries::default();
+        zones.iter().for_each(|(zone, text)| queries.set(&apex(zone), Some(grants(text))));
+        queries
+    }
+
+    /// The number of the rules of a zone in service; 0 for none.
+    fn number(engine: &Engine<Served>, zone: &str) -> u32 {
+        engine.catalog().get(name(zone).as_name()).expect("a zone in service").access()
+    }
+
+    #[test]
+    fn rules_of_zones_in_service_count_at_once_and_equal_ones_have_one_number() {
+        let (mut publisher, engine) = publisher();
+        publisher.set_queries(queries(&[
+            ("a.", &["192.0.2.0/24"]),
+            ("b.", &["192.0.2.0/24"]),
+            ("c.", &["!192.0.2.0/24", "any"]),
+        ]));
+        let [a, b, c] = ["a.", "b.", "c."].map(|zone| number(&engine, zone));
+        assert!(a != 0 && c != 0, "{a} {c}");
+        assert_eq!(a, b);
+        assert_ne!(a, c);
+        publisher.change_queries(vec![(apex("a."), Some(grants(&["!192.0.2.0/24", "any"])))], Instant::now());
+        assert_eq!(number(&engine, "a."), c);
+    }
+
+    #[test]
+    fn a_new_zone_has_its_rules_when_it_comes_into_service() {
+        let (mut publisher, engine) = publisher();
+        publisher.set_queries(queries(&[("new.", &["192.0.2.0/24"])]));
+        add(&mut publisher, "new.");
+        publish(&mut publisher);
+        assert_ne!(number(&engine, "new."), 0);
+        // So has the next version of it.
+        add(&mut publisher, "new.");
+        publish(&mut publisher);
+        assert_ne!(number(&engine, "new."), 0);
+        assert_eq!(number(&engine, "a."), 0);
+    }
+
+    /// A zone that is removed from the configuration is in service until the next catalog, and may still be
+    /// one of few clients.
+    #[test]
+    fn a_zone_loses_its_rules_only_with_the_next_catalog() {
+        let (mut publisher, engine) = publisher();
+        publisher.set_queries(queries(&[("a.", &["192.0.2.0/24"]), ("b.", &["192.0.2.0/24"])]));
+        publisher.set_queries(queries(&[("b.", &["192.0.2.0/24"])]));
+        assert_ne!(number(&engine, "a."), 0, "not yet settled");
+        publisher.settle_queries(Instant::now());
+        assert_ne!(number(&engine, "a."), 0, "not yet published");
+        assert!(publisher.deadline().is_some());
+        publish(&mut publisher);
+        assert_eq!(number(&engine, "a."), 0);
+        assert_ne!(number(&engine, "b."), 0);
+    }
+
+    #[test]
+    fn rules_that_come_back_before_the_next_catalog_stay() {
+        let (mut publisher, engine) = publisher();
+        let own = grants(&["192.0.2.0/24"]);
+        let now = Instant::now();
+        publisher.change_queries(vec![(apex("a."), Some(Arc::clone(&own)))], now);
+        publisher.change_queries(vec![(apex("a."), None)], now);
+        publisher.change_queries(vec![(apex("a."), Some(own))], now);
+        publish(&mut publisher);
+        assert_ne!(number(&engine, "a."), 0);
+        publisher.change_queries(vec![(apex("a."), None), (apex("c."), None)], now);
+        publish(&mut publisher);
+        assert_eq!(number(&engine, "a."), 0);
+    }
+}
