@@ -42,6 +42,13 @@ fn group_memory(root: &Path) -> Option<u64> {
     least
 }
 
+/// Returns the name of the host, of at most so many characters.
+pub fn host_name(most: usize) -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name.trim().chars().take(most).collect();
+    if name.is_empty() { "nomen".into() } else { name }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,11 +70,4 @@ mod tests {
         write("sys/fs/cgroup/a/memory.max", "1048576\n");
         assert_eq!(machine_memory(folder.path()), Some(1 << 20));
     }
-}
-
-/// Returns the name of the host, of at most so many characters.
-pub fn host_name(most: usize) -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name.trim().chars().take(most).collect();
-    if name.is_empty() { "nomen".into() } else { name }
 }

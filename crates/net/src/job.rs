@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::ListenerConfig;
 use crate::fault::{Reporter, WorkerId};
 use crate::proxies::Proxies;
+use crate::running::Freshness;
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
 
@@ -19,8 +20,8 @@ pub(crate) struct Job {
     pub(crate) proxies: Proxies,
     /// Settings of TLS, for a worker whose connections have it.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
-    /// How long HTTP caches may keep a reply, in seconds.
-    pub(crate) fresh: Option<fn(&[u8]) -> Option<u32>>,
+    /// How long HTTP caches may keep replies.
+    pub(crate) fresh: Option<Freshness>,
     /// Its socket was opened by another process, which passes it to another server afterwards.
     pub(crate) passed: bool,
     /// Its socket, for [`crate::Running::sockets`].

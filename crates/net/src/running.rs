@@ -36,6 +36,9 @@ impl ListenerTls {
     }
 }
 
+/// Returns for how long HTTP caches may keep a reply, in seconds; `None` if they may not.
+pub type Freshness = fn(&[u8]) -> Option<u32>;
+
 /// State that listeners share: connection limits, proxies, and the callback for faults.
 #[derive(Clone, Default)]
 pub struct Context {
@@ -45,8 +48,8 @@ pub struct Context {
     pub proxies: Proxies,
     /// Settings of TLS for DNS over TLS and over HTTPS; listeners of these cannot serve without.
     pub tls: Option<ListenerTls>,
-    /// Returns for how long HTTP caches may keep a reply, in seconds, if they may. Without it they may not.
-    pub fresh: Option<fn(&[u8]) -> Option<u32>>,
+    /// For how long HTTP caches may keep replies. Without it they may not.
+    pub fresh: Option<Freshness>,
     on_fault: Option<OnFault>,
 }
 

@@ -249,6 +249,24 @@ fn a_client_that_does_not_read_is_closed_and_others_are_answered() {
 }
 
 #[test]
+fn a_client_that_reads_late_receives_everything() {
+    let identity = Identity::new();
+    let tcp = TcpConfig { max_unsent: 64 << 20, max_in_flight: 1000, ..TcpConfig::default() };
+    let times = TcpTimes { write: TEST_TIMEOUT, ..TcpTimes::default() };
+    let server = identity.start_with(&ListenerConfig { tcp, ..config() }, times);
+    let mut client = TlsClient::connect(server.addr(), &identity.client());
+    // More than the buffers of both sockets hold, so that encrypted bytes wait.
+    let queries: Vec<_> = (0..300).map(|id| query(id, Order::Large(65_535), 17)).collect();
+    client.send(&queries);
+    server.wait_for("the replies", |totals| totals.replies == 300);
+    for id in 0..300_u16 {
+        let reply = client.receive().unwrap();
+        assert_eq!((reply.len(), &reply[..2]), (65_535, &id.to_be_bytes()[..]));
+    }
+    server.stop();
+}
+
+#[test]
 fn connections_end_with_an_alert_when_the_listener_stops() {
     let identity = Identity::new();
     let server = identity.start(TcpTimes::default());
