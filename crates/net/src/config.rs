@@ -29,6 +29,9 @@ pub enum UdpBackend {
     Plain,
 }
 
+/// Returns for how long HTTP caches may keep a reply, in seconds; `None` if they may not.
+pub type HttpCacheTime = fn(&[u8]) -> Option<u32>;
+
 /// Settings of one listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerConfig {

@@ -3,10 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::ListenerConfig;
+use crate::config::{HttpCacheTime, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
 use crate::proxies::Proxies;
-use crate::running::Freshness;
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
 
@@ -21,7 +20,7 @@ pub(crate) struct Job {
     /// Settings of TLS, for a worker whose connections have it.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     /// How long HTTP caches may keep replies.
-    pub(crate) fresh: Option<Freshness>,
+    pub(crate) fresh: Option<HttpCacheTime>,
     /// Its socket was opened by another process, which passes it to another server afterwards.
     pub(crate) passed: bool,
     /// Its socket, for [`crate::Running::sockets`].

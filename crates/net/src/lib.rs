@@ -106,14 +106,14 @@ mod tcp;
 mod udp;
 mod xdp;
 
-pub use config::{ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
+pub use config::{HttpCacheTime, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
 pub use outgoing::{Outgoing, OutgoingConfig, OutgoingCounts, connect};
 pub use passed::{PassedFault, PassedSocket};
 pub use proxies::Proxies;
 pub use refusal::{BindError, BindFault};
-pub use running::{Context, Freshness, ListenerTls, Running};
+pub use running::{Context, ListenerTls, Running};
 pub use shutdown::Shutdown;
 pub use stats::{ListenerStats, Totals};
 pub use tcp::{TcpLimits, TcpTimes};

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use transport::Transport;
 
+use crate::config::HttpCacheTime;
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::job::SocketSlot;
 use crate::proxies::Proxies;
@@ -36,9 +37,6 @@ impl ListenerTls {
     }
 }
 
-/// Returns for how long HTTP caches may keep a reply, in seconds; `None` if they may not.
-pub type Freshness = fn(&[u8]) -> Option<u32>;
-
 /// State that listeners share: connection limits, proxies, and the callback for faults.
 #[derive(Clone, Default)]
 pub struct Context {
@@ -49,7 +47,7 @@ pub struct Context {
     /// Settings of TLS for DNS over TLS and over HTTPS; listeners of these cannot serve without.
     pub tls: Option<ListenerTls>,
     /// For how long HTTP caches may keep replies. Without it they may not.
-    pub fresh: Option<Freshness>,
+    pub fresh: Option<HttpCacheTime>,
     on_fault: Option<OnFault>,
 }
 

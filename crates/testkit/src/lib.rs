@@ -13,6 +13,7 @@
 //! | [`network`] | network namespaces for tests, and servers in them |
 //! | [`packets`] | batches of packets made from choices: good queries, odd ones, damaged ones and noise |
 //! | [`peers`] | resolvers of other projects, started and queried |
+//! | `pem` | certificates and keys as text |
 //! | [`query`] | queries, decoded byte by byte |
 //! | [`random`] | proptest strategies for names, records and zones |
 //! | [`reference`](mod@reference) | the expected response to a packet |
@@ -60,6 +61,7 @@ pub mod model;
 pub mod network;
 pub mod packets;
 pub mod peers;
+mod pem;
 pub mod query;
 pub mod random;
 pub mod reference;
@@ -79,6 +81,7 @@ use wire::hash::HashKey;
 use zone::store::{Zone, ZoneBuilder};
 
 pub use model::ModelRecord;
+pub use pem::pem;
 pub use sign::{Chain, sign};
 
 /// Returns the hash key of zones in tests.

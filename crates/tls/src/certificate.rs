@@ -15,6 +15,7 @@ use rustls::sign::CertifiedKey;
 use webpki::{EndEntityCert, KeyUsage};
 use wording::reason;
 
+use crate::client::KeyPin;
 use crate::provider;
 
 /// Largest size of a file of certificates or of a key, in bytes.
@@ -176,11 +177,9 @@ impl ServerCertificate {
         &self.certified.cert
     }
 
-    /// Returns the SHA-256 digest of its public key (SPKI), which clients pin (RFC 7858 §4.2).
-    pub fn pin(&self) -> Option<[u8; 32]> {
-        let parsed = EndEntityCert::try_from(self.certified.cert.first()?).ok()?;
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &parsed.subject_public_key_info());
-        digest.as_ref().try_into().ok()
+    /// Returns the pin of its key, for clients (RFC 7858 §4.2).
+    pub fn pin(&self) -> Option<KeyPin> {
+        KeyPin::of(self.certified.cert.first()?).ok()
     }
 
     /// Whether a server name (SNI) is one of its names.
@@ -260,6 +259,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use rcgen::{BasicConstraints, CertifiedIssuer, IsCa};
+    use testkit::pem;
 
     use super::*;
 
@@ -287,10 +287,6 @@ mod tests {
             certificate: pem("CERTIFICATE", certificate.der()),
             key: pem("PRIVATE KEY", &key.serialize_der()),
         }
-    }
-
-    fn pem(label: &str, bytes: &[u8]) -> String {
-        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", wording::base64(bytes))
     }
 
     /// What is read from files with these contents.

@@ -61,14 +61,6 @@ fn calendar(time: UnixTime) -> Option<[String; 2]> {
     Some([date, format!("{}:{}:{}", part(8, 10), part(10, 12), part(12, 14))])
 }
 
-/// Returns base64 (RFC 4648 §4).
-pub fn base64(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = wire::text::write_base64(bytes, &mut text);
-    text
-}
-
 /// Longest list that is printed in full, in bytes.
 const LONGEST_LIST: usize = 160;
 

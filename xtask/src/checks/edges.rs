@@ -288,6 +288,7 @@ const ROWS: &[Row] = &[
             "migrate",
             "net",
             "fetch",
+            "tls",
             "wording",
             "message",
             "config",

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use tls::ServerCertificate;
 use transport::unix_now;
 use wire::UnixTime;
-use wording::base64;
 
 use crate::parts::ServerParts;
 use telemetry::process::resident_memory;
@@ -82,7 +81,7 @@ fn certificates(parts: &ServerParts) -> Vec<Value> {
             "file": certificate.file.as_ref().map(|file| file.display().to_string()),
             "names": certificate.names,
             "expires": UnixTime::from(certificate.not_after).as_secs(),
-            "pin": certificate.pin().map(|pin| base64(&pin)),
+            "pin": certificate.pin().map(|pin| pin.to_string()),
         })
     };
     parts.frontend.certificates.in_use().iter().map(|certificate| of(certificate)).collect()

@@ -58,11 +58,10 @@ fn write_certificate(folder: &Path, name: &str) -> String {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).expect("a key");
     let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
     let certificate = params.self_signed(&key).expect("signed");
-    let pem = |label: &str, bytes: &[u8]| {
-        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", wording::base64(bytes))
-    };
-    let chain = pem("CERTIFICATE", certificate.der());
-    for (file, contents) in [("chain.pem", &chain), ("key.pem", &pem("PRIVATE KEY", &key.serialize_der()))] {
+    let chain = testkit::pem("CERTIFICATE", certificate.der());
+    for (file, contents) in
+        [("chain.pem", &chain), ("key.pem", &testkit::pem("PRIVATE KEY", &key.serialize_der()))]
+    {
         fs::write(folder.join("fresh"), contents).expect("written");
         fs::set_permissions(folder.join("fresh"), fs::Permissions::from_mode(0o600)).expect("changed");
         fs::rename(folder.join("fresh"), folder.join(file)).expect("moved");
@@ -151,6 +150,53 @@ fn what_tcp_answers_is_answered_over_tls() {
         |name: &str| tls.server.counter(&format!("{name}{{listen=\"{}\",transport=\"tls\"}}", tls.at));
     assert_eq!((stats("nomen_net_tls_handshakes_total"), stats("nomen_net_queries_total")), (9, 9));
     assert_eq!(tls.server.counter("nomen_queries_total{transport=\"tls\",type=\"A\"}"), 6);
+}
+
+#[test]
+fn nomen_query_asks_over_tls_and_verifies_the_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let certificate = write_certificate(folder.path(), "one.example");
+    fs::write(folder.path().join("trusted.pem"), certificate).expect("written");
+    let tls = start_in(folder, "", "allow-transfer = [\"any\"]\n", CERTIFICATE);
+    let query = |words: &[&str]| {
+        let server = format!("@{}@{}", tls.at.ip(), tls.at.port());
+        let time = format!("+time={}", TEST_TIMEOUT.as_secs());
+        let output = run(tls.server.folder.path(), &[&["query", &server, &time], words].concat());
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, said) = query(&["www.example", "+tls"]);
+    assert!(code == Some(0) && said.contains("192.0.2.1") && said.contains(") (TLS)\n"), "{said}");
+    let (_, zone) = query(&["example", "AXFR", "+tls"]);
+    assert!(zone.contains(") (TLS)\n;; XFR size: 8 records"), "{zone}");
+    let (_, json) = query(&["www.example", "+tls", "+json"]);
+    assert!(json.contains("\"transport\": \"tls\""), "{json}");
+    let pin = tls.server.ctl_json(&["status"])["certificates"][0]["pin"].as_str().expect("a pin").to_owned();
+    let pin = format!("+tls-pin={pin}");
+    let other = "+tls-pin=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let wrong = "the server's certificate does not match its name";
+    for (words, expected) in [
+        (&["+tls-ca=trusted.pem", "+tls-hostname=one.example"][..], "192.0.2.1\n"),
+        (&["+tls-ca=trusted.pem", "+tls-hostname=one.example", &pin], "192.0.2.1\n"),
+        (&[&pin], "192.0.2.1\n"),
+        (&[other, &pin], "192.0.2.1\n"),
+        (&["+tls-ca=trusted.pem", "+tls-hostname=two.example"], wrong),
+        // Without a name it is that of the address.
+        (&["+tls-ca=trusted.pem"], wrong),
+        (&[other], "the server's key matches no pin"),
+        (&["+tls-ca=none.pem"], "CA certificates cannot be read: none.pem: there is no such file"),
+        (&["+tls-pin=abc"], "+tls-pin: it "),
+        (&["+tls", "--trace"], "+tls is not supported: --trace and --chase ask many servers"),
+    ] {
+        let (code, said) = query(&[&["www.example", "+short"], words].concat());
+        let is_good = expected == "192.0.2.1\n";
+        assert_eq!(code == Some(0), is_good, "{words:?}: {said}");
+        assert!(if is_good { said == expected } else { said.contains(expected) }, "{words:?}: {said}");
+    }
+    // A server without TLS.
+    let plain = format!("@{}@{}", tls.server.address.ip(), tls.server.address.port());
+    let output = run(tls.server.folder.path(), &["query", &plain, "www.example", "+tls", "+time=60"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("over TLS: "), "{said}");
 }
 
 #[test]

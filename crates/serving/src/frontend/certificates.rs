@@ -64,7 +64,7 @@ impl Certificates {
         if !tls.certificates().iter().any(|certificate| certificate.file.is_none()) {
             match ServerCertificate::self_signed(&own_names(settings)) {
                 Ok(made) => {
-                    let pin = made.pin().map(|pin| wording::base64(&pin)).unwrap_or_default();
+                    let pin = made.pin().map(|pin| pin.to_string()).unwrap_or_default();
                     warn!(pin, "clients cannot verify the self-signed certificate: add [[certificate]]");
                     tls.set(vec![Arc::new(made)]);
                 }
@@ -148,11 +148,10 @@ mod tests {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         let certificate = params.self_signed(&key).expect("signed");
-        let pem = |label: &str, bytes: &[u8]| {
-            format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", wording::base64(bytes))
-        };
-        std::fs::write(folder.join("chain.pem"), pem("CERTIFICATE", certificate.der())).expect("written");
-        std::fs::write(folder.join("key.pem"), pem("PRIVATE KEY", &key.serialize_der())).expect("written");
+        std::fs::write(folder.join("chain.pem"), testkit::pem("CERTIFICATE", certificate.der()))
+            .expect("written");
+        std::fs::write(folder.join("key.pem"), testkit::pem("PRIVATE KEY", &key.serialize_der()))
+            .expect("written");
     }
 
     fn settings(folder: &Path, more: &str) -> Settings {

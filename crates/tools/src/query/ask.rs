@@ -1,13 +1,15 @@
-//! One exchange with a server: a query and its response, over UDP with retries or over TCP. A response is
-//! accepted only from the queried server, with the ID and question of the query (RFC 5452 §9).
+//! One exchange with a server: a query and its response, over UDP with retries, over TCP or over TLS. A
+//! response is accepted only from the queried server, with the ID and question of the query (RFC 5452 §9).
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type as Kind};
+use transport::Transport;
 use wire::message::{Header, Parser};
 
+use super::secured::SecuredStream;
 use super::words::Wanted;
 use wording::reason;
 
@@ -17,8 +19,8 @@ pub struct ReceivedResponse {
     pub message: Vec<u8>,
     /// The server that sent it.
     pub server: SocketAddr,
-    /// Whether it was received over TCP.
-    pub tcp: bool,
+    /// The transport that it was received by.
+    pub transport: Transport,
     /// Time from the query to the response.
     pub took: Duration,
 }
@@ -26,19 +28,19 @@ pub struct ReceivedResponse {
 /// Sends the query and waits for the response, as the options require.
 pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<ReceivedResponse, String> {
     let begun = Instant::now();
-    let (message, tcp) = if wanted.tcp {
-        (over_tcp(wanted, query)?, true)
+    let (message, transport) = if wanted.is_stream() {
+        (over_stream(wanted, query)?, wanted.stream())
     } else {
         let message = over_udp(wanted, query)?;
         let truncated = Header::of(&message).is_some_and(|h| h.truncated());
         if truncated && !wanted.keep_truncated {
             eprintln!(";; Truncated, asking again over TCP");
-            (over_tcp(wanted, query)?, true)
+            (over_stream(wanted, query)?, Transport::Tcp)
         } else {
-            (message, false)
+            (message, Transport::Udp)
         }
     };
-    Ok(ReceivedResponse { message, server: wanted.server, tcp, took: begun.elapsed() })
+    Ok(ReceivedResponse { message, server: wanted.server, transport, took: begun.elapsed() })
 }
 
 /// Returns whether a message answers the query: a response with the same ID, and the same question if it has
@@ -68,7 +70,7 @@ fn unusable(source: SocketAddr, e: &io::Error) -> String {
 /// Connects to a server, from a source address if one is configured.
 fn connect(wanted: &Wanted) -> Result<TcpStream, String> {
     let server = wanted.server;
-    let fault = |e: io::Error| failure("ask", server, "TCP", &e);
+    let fault = |e: io::Error| failure("ask", server, wanted.stream(), &e);
     let Some(source) = wanted.source else {
         return TcpStream::connect_timeout(&server, wanted.time).map_err(fault);
     };
@@ -80,7 +82,7 @@ fn connect(wanted: &Wanted) -> Result<TcpStream, String> {
 
 fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
     let server = wanted.server;
-    let fault = |e: io::Error| failure("ask", server, "UDP", &e);
+    let fault = |e: io::Error| failure("ask", server, Transport::Udp, &e);
     let source = wanted.source.unwrap_or_else(|| any_source(server));
     let socket = UdpSocket::bind(source).map_err(|e| unusable(source, &e))?;
     socket.connect(server).map_err(fault)?;
@@ -109,39 +111,55 @@ fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
     Err(format!("no answer from {server} over UDP in {} tries of {:?}", wanted.tries, wanted.time))
 }
 
-fn over_tcp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
-    let mut link = TcpLink::connect(wanted)?;
+fn over_stream(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
+    let mut link = StreamLink::connect(wanted)?;
     link.send(query)?;
-    let message = link.receive().map_err(|e| failure("ask", wanted.server, "TCP", &e))?;
+    let message = link.receive().map_err(|e| failure("ask", wanted.server, wanted.stream(), &e))?;
     if belongs(query, &message) {
         Ok(message)
     } else {
-        Err(format!("{} sent an answer over TCP that does not belong to the question", wanted.server))
+        let transport = shown(wanted.stream());
+        Err(format!("{} sent an answer over {transport} that does not belong to the question", wanted.server))
     }
 }
 
-/// A TCP connection to a server. Each step may take as long as one try.
-pub struct TcpLink {
-    stream: TcpStream,
+/// Bytes in both directions.
+trait Bytes: Read + Write {}
+impl<T: Read + Write> Bytes for T {}
+
+/// A TCP or TLS connection to a server. Each step may take as long as one try.
+pub struct StreamLink {
+    stream: Box<dyn Bytes>,
     server: SocketAddr,
+    transport: Transport,
 }
 
-impl TcpLink {
+impl StreamLink {
     /// Connects to the server.
     pub fn connect(wanted: &Wanted) -> Result<Self, String> {
         let server = wanted.server;
-        let fault = |e: io::Error| failure("ask", server, "TCP", &e);
+        let transport = wanted.stream();
+        let fault = |e: io::Error| failure("ask", server, transport, &e);
         let stream = connect(wanted)?;
         stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
         stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
-        Ok(Self { stream, server })
+        let stream: Box<dyn Bytes> = match &wanted.tls {
+            None => Box::new(stream),
+            Some(tls) => Box::new(SecuredStream::begin(stream, tls, server)?),
+        };
+        Ok(Self { stream, server, transport })
+    }
+
+    /// Returns its transport.
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// Sends a message with its length prefix (RFC 1035 §4.2.2).
     pub fn send(&mut self, message: &[u8]) -> Result<(), String> {
         let length = u16::try_from(message.len()).map_err(|_| "the query is too long for TCP".to_owned())?;
         let framed = [&length.to_be_bytes(), message].concat();
-        self.stream.write_all(&framed).map_err(|e| failure("ask", self.server, "TCP", &e))
+        self.stream.write_all(&framed).map_err(|e| failure("ask", self.server, self.transport, &e))
     }
 
     /// Waits for the next message.
@@ -155,12 +173,17 @@ impl TcpLink {
 }
 
 /// Returns the text of a network error.
-pub fn failure(what: &str, server: SocketAddr, transport: &str, e: &io::Error) -> String {
+pub fn failure(what: &str, server: SocketAddr, transport: Transport, e: &io::Error) -> String {
     let why = match e.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused, nothing listens there".into(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
         io::ErrorKind::UnexpectedEof => "the connection was closed before the answer came".into(),
         _ => reason(e),
     };
-    format!("cannot {what} {server} over {transport}: {why}")
+    format!("cannot {what} {server} over {}: {why}", shown(transport))
+}
+
+/// Returns the name of a transport in capitals, as dig writes it.
+pub fn shown(transport: Transport) -> String {
+    transport.label().to_ascii_uppercase()
 }

@@ -1,8 +1,8 @@
 //! `nomen query`: sends queries and prints the answers as dig does, in short form, or as JSON. `words` and
-//! `options` parse the command line, `batch` a file of queries; `ask` exchanges messages; `transfer` reads
-//! zone transfers. `pursue` implements `--trace`, from the root servers down (`walk`), and `--chase`,
-//! validated from the trust anchors (`anchors`) down, with the queries this takes (`chase`); `steps` and
-//! `chain` print the path.
+//! `options` parse the command line, `batch` a file of queries; `ask` exchanges messages, `secured` over TLS;
+//! `transfer` reads zone transfers. `pursue` implements `--trace`, from the root servers down (`walk`), and
+//! `--chase`, validated from the trust anchors (`anchors`) down, with the queries this takes (`chase`);
+//! `steps` and `chain` print the path.
 
 pub mod anchors;
 pub mod as_dig;
@@ -12,6 +12,7 @@ pub mod chain;
 pub mod chase;
 pub mod options;
 pub mod pursue;
+pub mod secured;
 pub mod server;
 pub mod steps;
 pub mod transfer;
@@ -148,7 +149,14 @@ fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -
 /// `/etc/resolv.conf`.
 pub fn located(mut wanted: Wanted) -> Result<Wanted, String> {
     let found = match wanted.host.take() {
-        Some(host) => server::addresses(&host, wanted.family, &wanted)?,
+        Some(host) => {
+            if let Some(tls) = &mut wanted.tls
+                && tls.name.is_none()
+            {
+                tls.name = host.parse().ok();
+            }
+            server::addresses(&host, wanted.family, &wanted)?
+        }
         None if wanted.has_server || wanted.trace => Vec::new(),
         None => server::resolvers().into_iter().filter(|ip| wanted.family.takes(*ip)).collect(),
     };
@@ -323,7 +331,7 @@ fn passage(wanted: &Wanted, answer: &ReceivedResponse) -> yaml::Passage {
     yaml::Passage {
         server: answer.server,
         client: wanted.source.unwrap_or_else(|| ask::any_source(answer.server)),
-        tcp: answer.tcp,
+        tcp: answer.transport.is_stream(),
         sent: received.checked_sub(answer.took).unwrap_or(received),
         received,
     }
@@ -386,16 +394,17 @@ fn end_of_transfer(
     match wanted.form {
         Form::Full if fault.is_none() && wanted.parts.stats => write!(
             out,
-            "\n;; SERVER: {}#{}({}) (TCP)\n;; XFR size: {records} records (messages {messages}, bytes \
+            "\n;; SERVER: {}#{}({}) ({})\n;; XFR size: {records} records (messages {messages}, bytes \
             {bytes}), {ms:.0} msec\n{}",
             server.ip(),
             server.port(),
             server.ip(),
+            ask::shown(wanted.stream()),
             key.map(verified_by).unwrap_or_default()
         )?,
         Form::Json => {
             let complete = fault.is_none();
-            let mut end = json!({"server": server.to_string(), "transport": "tcp", "complete": complete,
+            let mut end = json!({"server": server.to_string(), "transport": wanted.stream().label(), "complete": complete,
                 "records": records, "messages": messages, "bytes": bytes, "milliseconds": ms});
             if let Some(key) = key {
                 end["tsig"] = json!({"key": key.name().to_string(), "algorithm": key.algorithm().text(),
@@ -424,8 +433,8 @@ fn end_of_transfer(
 
 /// Returns size, server and time of the response, in the form of dig.
 fn footer(answer: &ReceivedResponse, signed: Option<&Signed>) -> String {
-    let ReceivedResponse { message, server, tcp, took } = answer;
-    let transport = if *tcp { "TCP" } else { "UDP" };
+    let ReceivedResponse { message, server, transport, took } = answer;
+    let transport = ask::shown(*transport);
     let signed = match signed {
         None => String::new(),
         Some(Signed { key, fault: None }) => verified_by(key),
@@ -449,7 +458,7 @@ fn verified_by(key: &TsigKey) -> String {
 /// Adds server, transport and time to the fields of a message.
 pub fn with_origin(mut parts: Value, answer: &ReceivedResponse) -> Value {
     parts["server"] = answer.server.to_string().into();
-    parts["transport"] = if answer.tcp { "tcp" } else { "udp" }.into();
+    parts["transport"] = answer.transport.label().into();
     parts["milliseconds"] = (answer.took.as_secs_f64() * 1000.0).into();
     parts
 }

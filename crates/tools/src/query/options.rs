@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tls::client::KeyPin;
 use wire::edns::OptionCode;
 use wire::{Opcode, Prefix};
 
@@ -14,7 +15,7 @@ use message::{EdnsOption, Style};
 use wording::did_you_mean;
 
 /// The names of the options.
-const OPTIONS: [&str; 63] = [
+const OPTIONS: [&str; 67] = [
     "short",
     "dnssec",
     "do",
@@ -78,6 +79,10 @@ const OPTIONS: [&str; 63] = [
     "search",
     "domain",
     "ndots",
+    "tls",
+    "tls-ca",
+    "tls-hostname",
+    "tls-pin",
 ];
 
 /// Options of dig that have no effect here, on or off.
@@ -85,7 +90,7 @@ const WITHOUT_EFFECT: [&str; 9] =
     ["badcookie", "besteffort", "defname", "ednsnegotiation", "idn", "idnin", "idnout", "keepopen", "mapped"];
 
 /// Options of dig that are accepted while off, with an alternative for each.
-const OFF_ONLY: [(&str, &str); 12] = [
+const OFF_ONLY: [(&str, &str); 11] = [
     ("showsearch", "use +search"),
     ("nssearch", "ask each server of the zone for its SOA, or use --trace"),
     ("onesoa", "leave out the last record of the transfer"),
@@ -93,11 +98,10 @@ const OFF_ONLY: [(&str, &str); 12] = [
     ("dns64prefix", "ask for the AAAA records of ipv4only.arpa"),
     ("sigchase", "use +chase"),
     ("topdown", "use +chase"),
-    ("tls", "queries go over UDP and TCP only"),
-    ("https", "queries go over UDP and TCP only"),
-    ("https-get", "queries go over UDP and TCP only"),
-    ("http-plain", "queries go over UDP and TCP only"),
-    ("http-plain-get", "queries go over UDP and TCP only"),
+    ("https", "queries go over UDP, TCP and TLS only"),
+    ("https-get", "queries go over UDP, TCP and TLS only"),
+    ("http-plain", "queries go over UDP, TCP and TLS only"),
+    ("http-plain-get", "queries go over UDP, TCP and TLS only"),
 ];
 
 /// EDNS options that `+ednsopt` accepts by name, as in dig.
@@ -136,6 +140,27 @@ pub(super) fn read(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
         return Ok(());
     }
     edns(wanted, name, on, value)
+}
+
+/// Applies an option about the authentication of a server over TLS, which implies +tls.
+fn secured(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Result<(), WordFault> {
+    let tls = wanted.tls.get_or_insert_default();
+    match name {
+        "tls-ca" => (tls.by_name, tls.ca_file) = (on, value.filter(|_| on).map(Into::into)),
+        "tls-hostname" if !on => tls.name = None,
+        "tls-hostname" => {
+            let text = need(name, value)?;
+            tls.name = Some(text.parse().map_err(|_| WordFault::TlsName(text.to_owned()))?);
+            // A name is of use only where it is verified.
+            tls.by_name = true;
+        }
+        _ if !on => tls.pins.clear(),
+        _ => {
+            let pin = need(name, value)?.parse::<KeyPin>();
+            tls.pins.push(pin.map_err(|fault| WordFault::TlsPin(fault.to_string()))?);
+        }
+    }
+    Ok(())
 }
 
 fn unknown(word: &str) -> WordFault {
@@ -216,6 +241,8 @@ fn flag(wanted: &mut Wanted, name: &str, on: bool) -> bool {
         "search" => wanted.search = on,
         "trace" => trace(wanted, on),
         "chase" => chase(wanted, on),
+        "tls" if on => drop(wanted.tls.get_or_insert_default()),
+        "tls" => wanted.tls = None,
         _ => return false,
     }
     true
@@ -247,6 +274,7 @@ fn edns(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Resul
         }
         "opcode" if !on => query.opcode = Opcode::QUERY,
         "opcode" => query.opcode = opcode(need(name, value)?)?,
+        "tls-ca" | "tls-hostname" | "tls-pin" => secured(wanted, name, on, value)?,
         "domain" if !on => wanted.domain = None,
         "domain" => (wanted.domain, wanted.search) = (Some(name_of(need(name, value)?)?), true),
         "ndots" if !on => wanted.ndots = None,
@@ -367,7 +395,7 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_taken_while_it_is_off() {
         assert_eq!(with("nosearch notls nosigchase nonssearch noidnout besteffort"), Ok(Wanted::default()));
-        for word in ["showsearch", "tls", "sigchase"] {
+        for word in ["showsearch", "https", "sigchase"] {
             let name = word.split('=').next().unwrap_or(word);
             assert!(matches!(with(word), Err(WordFault::Unsupported(at, _)) if at == name), "{word}");
         }

@@ -13,7 +13,7 @@ use wire::message::Parser;
 use wire::rdata::view::Soa;
 use wire::{Malformed, NameBuf, Rcode, Serial, Type};
 
-use super::ask::{TcpLink, any_source, belongs, failure};
+use super::ask::{StreamLink, any_source, belongs, failure};
 use super::words::Wanted;
 use crate::signing::{self, SignatureFault};
 use message::print;
@@ -160,7 +160,7 @@ pub struct Transfer {
     begun: Instant,
     query: Vec<u8>,
     zone: NameBuf,
-    link: TcpLink,
+    link: StreamLink,
     sequence: Sequence,
     /// Verifies the answer, if the request was signed.
     verifier: Option<ResponseVerifier>,
@@ -182,7 +182,7 @@ impl Transfer {
         verifier: Option<ResponseVerifier>,
     ) -> Result<Self, IncompleteTransfer> {
         let begun = Instant::now();
-        let mut link = TcpLink::connect(wanted).map_err(IncompleteTransfer::Link)?;
+        let mut link = StreamLink::connect(wanted).map_err(IncompleteTransfer::Link)?;
         link.send(query).map_err(IncompleteTransfer::Link)?;
         Ok(Self {
             records: 0,
@@ -264,7 +264,7 @@ impl Transfer {
     fn link_fault(&self, e: &io::Error) -> IncompleteTransfer {
         IncompleteTransfer::Link(match e.kind() {
             io::ErrorKind::UnexpectedEof => "the server closed the connection".into(),
-            _ => failure("ask", self.server, "TCP", e),
+            _ => failure("ask", self.server, self.link.transport(), e),
         })
     }
 

@@ -5,15 +5,21 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use transport::Transport;
 use wire::name::{Name, NameBuf, NameTextError};
 
 use wire::{Class, Serial, Type};
 
 use super::options::{self, chase, trace};
+use super::secured::TlsWanted;
 use super::transfer::is_transfer;
 use crate::args::QueryArgs;
 use message::QuerySpec;
 use message::print::MessageParts;
+
+/// The ports of DNS, and of DNS over TLS (RFC 7858 §3.1).
+const DNS_PORT: u16 = 53;
+const TLS_PORT: u16 = 853;
 
 /// The format of the answer's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +89,8 @@ pub struct Wanted {
     pub parts: MessageParts,
     /// Use TCP from the start.
     pub tcp: bool,
+    /// Use TLS, with this authentication of the server.
+    pub tls: Option<TlsWanted>,
     /// Keep a truncated answer instead of retrying over TCP.
     pub keep_truncated: bool,
     /// Show the query as well.
@@ -124,6 +132,7 @@ impl Default for Wanted {
             form: Form::Full,
             parts: MessageParts::ALL,
             tcp: false,
+            tls: None,
             keep_truncated: false,
             show_query: false,
             time: Duration::from_secs(3),
@@ -137,6 +146,18 @@ impl Default for Wanted {
             ndots: None,
             relative: None,
         }
+    }
+}
+
+impl Wanted {
+    /// Whether the query goes over a stream from the start.
+    pub fn is_stream(&self) -> bool {
+        self.tcp || self.tls.is_some()
+    }
+
+    /// Returns the transport of its streams.
+    pub fn stream(&self) -> Transport {
+        if self.tls.is_some() { Transport::Tls } else { Transport::Tcp }
     }
 }
 
@@ -188,6 +209,10 @@ pub enum WordFault {
     },
     /// It is not a network address.
     Subnet(String),
+    /// It is neither the name of a host nor an address.
+    TlsName(String),
+    /// It is not the digest of a key: why.
+    TlsPin(String),
     /// IXFR without the client's serial, or with an invalid one.
     Ixfr(String),
     /// A zone transfer comes from one server, and is not validated.
@@ -231,6 +256,10 @@ impl fmt::Display for WordFault {
             Self::Number { name, value, min, max } => {
                 write!(f, "+{name}={value}: a number between {min} and {max} is expected")
             }
+            Self::TlsName(text) => {
+                write!(f, "+tls-hostname={text}: the name of the server's certificate is expected")
+            }
+            Self::TlsPin(why) => write!(f, "+tls-pin: {why}"),
             Self::Subnet(text) => write!(f, "+subnet={text}: an address such as 192.0.2.0/24 is expected"),
             Self::Ixfr(word) => {
                 write!(f, "`{word}`: the serial that you have is needed, as in IXFR=2026010100")
@@ -352,7 +381,14 @@ impl Reading {
         wanted.query.name = name.map_or(Ok(NameBuf::ROOT), |text| name_of(&text))?;
         wanted.query.qtype = qtype.unwrap_or(default_type);
         // The option must not be sent over UDP (RFC 7828 §3.2.1).
-        wanted.query.keepalive &= wanted.tcp;
+        wanted.query.keepalive &= wanted.is_stream();
+        if wanted.tls.is_some() && (wanted.trace || wanted.chase) {
+            let instead = "--trace and --chase ask many servers, of which most have no TLS";
+            return Err(WordFault::Unsupported("tls".into(), instead));
+        }
+        if wanted.tls.is_some() && wanted.server.port() == DNS_PORT {
+            wanted.server.set_port(TLS_PORT);
+        }
         if (wanted.trace || wanted.chase) && is_transfer(wanted.query.qtype) {
             return Err(WordFault::Walked(wanted.query.qtype));
         }

@@ -20,8 +20,7 @@ use transport::{Client, HandlerFactory, MAX_MESSAGE, MessageStream, Next, Outcom
 
 use super::body::{ReplyBody, Unsent};
 use super::message::{self, BadRequest, MessageSource};
-use crate::config::ListenerConfig;
-use crate::running::Freshness;
+use crate::config::{HttpCacheTime, ListenerConfig};
 use crate::stats::WorkerStats;
 use crate::tcp::connection::SharedBuffers;
 use crate::tcp::event::{ConnectionEvent, Late};
@@ -39,7 +38,7 @@ pub(in crate::tcp) struct HttpClient<F: HandlerFactory> {
     /// The number of the worker's next connection, or query over HTTPS.
     pub(in crate::tcp) next_id: Rc<Cell<u64>>,
     pub(in crate::tcp) client: Client,
-    pub(in crate::tcp) fresh: Option<Freshness>,
+    pub(in crate::tcp) fresh: Option<HttpCacheTime>,
     pub(in crate::tcp) state: HttpState,
 }
 
