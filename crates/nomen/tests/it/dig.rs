@@ -169,9 +169,12 @@ fn yaml_has_the_keys_of_dig() {
 
 #[test]
 fn what_does_not_exist_here_is_refused_with_what_does() {
-    for (word, instead) in
-        [("+tls", "UDP and TCP"), ("+showsearch", "+search"), ("+sigchase", "+chase"), ("+ttl", "+ttlunits")]
-    {
+    for (word, instead) in [
+        ("+https", "UDP, TCP and TLS"),
+        ("+showsearch", "+search"),
+        ("+sigchase", "+chase"),
+        ("+ttl", "+ttlunits"),
+    ] {
         let output = run(Path::new("."), &["query", "@127.0.0.1", "example", word]);
         let fault = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{word}: {fault}");
