@@ -23,7 +23,9 @@ pub(crate) const SECTIONS: &[&str] =
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
-const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
+const TLS: Rule = Rule::Missing(
+    "listeners of TLS are not converted: write `proto` \"tls\" in [[listen]], and [[certificate]]",
+);
 const COOKIES: Rule = Rule::Missing("nomen's cookies have their secrets in `cookie-secrets` of [server]");
 const VERIFY: Rule = Rule::Missing("nomen runs no program to verify a zone");
 
@@ -123,8 +125,11 @@ const RULES: &[NamedRule] = &[
     ("tls-service-ocsp", TLS),
     ("tls-port", TLS),
     ("tls-auth-port", TLS),
-    ("tls-auth-xfr-only", Rule::Same(&["no"], "nomen speaks plain UDP and TCP alone")),
-    ("tls-cert-bundle", Rule::Unneeded("nomen speaks no TLS")),
+    (
+        "tls-auth-xfr-only",
+        Rule::Same(&["no"], "nomen sends zones over TCP and TLS; `allow-transfer` does not tell them apart"),
+    ),
+    ("tls-cert-bundle", Rule::Unneeded("nomen takes no zones over TLS")),
     ("store-ixfr", Rule::Unneeded("nomen keeps changes of zones from primaries in `state-dir`")),
     ("notify-retry", TUNING),
     ("multi-master-check", TUNING),
@@ -184,7 +189,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
                     );
                 }
             }
-            "tls-auth" => work.ledger.missing(section, "nomen has no transfers over TLS"),
+            "tls-auth" => work.ledger.missing(section, "nomen takes no zones over TLS"),
             "verify" => work.ledger.missing(section, "nomen runs no program to verify a zone"),
             "dnstap" => dnstap::of_section(work, section, &zonesdir),
             _ => {}
@@ -576,7 +581,7 @@ fn primary(work: &mut Work, statement: &Statement) -> Option<(String, bool)> {
     let skip = usize::from(["AXFR", "UDP"].contains(&kind));
     // A third word is a TLS authentication name.
     if statement.argument(skip + 2).is_some() {
-        work.ledger.missing(statement, "nomen has no transfers over TLS; the server is left out");
+        work.ledger.missing(statement, "nomen takes no zones over TLS; the server is left out");
         return None;
     }
     let server = peer(work, statement, skip)?;
@@ -669,7 +674,10 @@ fn listed(work: &mut Work, all: &[&Statement], key: &str) -> Option<Listed> {
             continue;
         };
         if statement.argument(2).is_some() && !blocks {
-            work.ledger.missing(statement, "nomen has no transfers over TLS; these clients do not pass");
+            work.ledger.missing(
+                statement,
+                "nomen does not authenticate clients by certificates; these clients do not pass",
+            );
             continue;
         }
         match statement.argument(1).map_or("NOKEY", |key| key.text.as_str()) {

@@ -266,7 +266,13 @@ const TOP: &[NamedRule] = &[
     ("trusted-keys", UNANCHORED),
     ("dnssec-policy", SIGNS),
     ("parental-agents", SIGNS),
-    ("tls", Rule::Missing("nomen does not listen for TLS")),
+    (
+        "tls",
+        Rule::Missing(
+            "listeners of TLS and HTTPS are not converted: write `proto` \"tls\" or \"https\" in [[listen]], and \
+             [[certificate]]",
+        ),
+    ),
     ("http", Rule::Missing("nomen does not listen for HTTPS")),
     ("dyndb", Rule::Missing("nomen loads no modules")),
     ("dlz", Rule::Missing("nomen takes zones from master files and from primaries")),

@@ -405,7 +405,7 @@ pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, dept
             continue;
         }
         if member.word_after("tls").is_some_and(|tls| tls.text != "none") {
-            let why = "nomen has no transfers over TLS; the server is left out";
+            let why = "nomen takes no zones over TLS; the server is left out";
             work.ledger.part(&member.span, text, Coverage::Missing, why);
             continue;
         }

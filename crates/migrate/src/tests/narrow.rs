@@ -301,6 +301,13 @@ fn what_bind_never_answers_is_dropped() {
 }
 
 #[test]
+fn clients_of_attached_networks_were_dropped_with_localhost_without_a_report() {
+    let found = bind("options { recursion no; blackhole { localhost; }; };");
+    has(&found, &["action = \"drop\"\nfrom = [\"loopback\", \"attached\"]"]);
+    assert_eq!(narrower(&found), 1);
+}
+
+#[test]
 fn what_unbound_asks_over_tls_is_asked_over_tls_or_not_at_all() {
     let unbound =
         |text: &str| of(PeerProgram::Unbound, &[("/u", &format!("server:\n  interface: 127.0.0.1\n{text}"))]);

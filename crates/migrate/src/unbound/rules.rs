@@ -14,7 +14,10 @@ const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const SLABS: Rule = Rule::Unneeded("nomen's caches have no slabs");
 const SPECIAL: Rule =
     Rule::Unneeded("its names are those of `special-names-off` and `negative-trust-anchors`");
-const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
+const TLS: Rule = Rule::Missing(
+    "listeners of TLS and HTTPS are not converted: write `proto` \"tls\" or \"https\" in [[listen]], and [[certificate]]",
+);
+const QUIC: Rule = Rule::Missing("nomen has no QUIC");
 const RATES: Rule = Rule::Same(&["0"], "nomen limits no rates of answers");
 const TAGS: Rule = Rule::Missing("nomen has no tags, and views are not migrated");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file");
@@ -142,7 +145,7 @@ pub(super) const RULES: &[NamedRule] = &[
     ("tls-additional-port", TLS),
     ("tls-ciphers", TLS),
     ("tls-ciphersuites", TLS),
-    ("quic-port", TLS),
+    ("quic-port", QUIC),
     (
         "proxy-protocol-port",
         Rule::Missing(
