@@ -99,6 +99,11 @@ pub(super) fn warnings(blocks: &[At<CertificateBlock>], has_tls: bool, now: Syst
             let text = format!("the certificate in {chain} {text}");
             warnings.push(Diagnostic::at(block.chain.place.as_ref(), text));
         }
+        if certificate.is_ca {
+            let text = format!("the certificate in {chain} is one of a CA: strict clients refuse it");
+            let hint = "with `openssl req -x509`, add `-addext basicConstraints=critical,CA:FALSE`";
+            warnings.push(Diagnostic::at(block.chain.place.as_ref(), text).hint(hint));
+        }
         if certificate.key_is_public {
             let text = format!("every user may read the key in {}", block.key.value.display());
             let hint =
@@ -109,7 +114,7 @@ pub(super) fn warnings(blocks: &[At<CertificateBlock>], has_tls: bool, now: Syst
     warnings
 }
 
-/// Returns what is to be said about the time that a certificate is valid.
+/// Returns the warning about the validity of a certificate, if there is one.
 pub fn validity_warning(certificate: &ServerCertificate, now: SystemTime) -> Option<String> {
     let ServerCertificate { not_before, not_after, .. } = *certificate;
     let moment = |time: SystemTime| wording::moment(wire::UnixTime::from(time));

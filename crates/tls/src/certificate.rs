@@ -101,6 +101,8 @@ pub struct ServerCertificate {
     pub not_before: SystemTime,
     /// When it expires.
     pub not_after: SystemTime,
+    /// Whether it is one of a CA, which strict clients do not accept as a server's own (RFC 5280 §4.2.1.9).
+    pub is_ca: bool,
     /// Whether users other than the owner and the group of the key's file may read it.
     pub key_is_public: bool,
     pub(crate) certified: Arc<CertifiedKey>,
@@ -161,12 +163,15 @@ impl ServerCertificate {
     ) -> Result<ServerCertificate, String> {
         let parsed = EndEntityCert::try_from(&certified.cert[0]).map_err(|why| why.to_string())?;
         let (not_before, not_after) = validity(&parsed)?;
+        let since = not_before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let is_ca = fault_at(&parsed, since.as_secs()) == Some(webpki::Error::CaUsedAsEndEntity);
         let names = parsed.valid_dns_names().map(str::to_ascii_lowercase).collect();
         Ok(ServerCertificate {
             file,
             names,
             not_before,
             not_after,
+            is_ca,
             key_is_public,
             certified: Arc::new(certified),
         })
@@ -233,14 +238,16 @@ fn read(path: &Path) -> Result<(Vec<u8>, bool), CertificateFault> {
     Ok((std::fs::read(path).map_err(fault)?, about.mode() & OTHERS_READ != 0))
 }
 
+/// Returns what a verifier without CA certificates finds wrong with a certificate at this time.
+fn fault_at(certificate: &EndEntityCert<'_>, seconds: u64) -> Option<webpki::Error> {
+    let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    certificate.verify_for_usage(&[], &[], &[], time, KeyUsage::server_auth(), None, None).err()
+}
+
 /// Returns when a certificate is valid. `webpki` names both times in the errors of a check outside of them,
 /// and nowhere else.
 fn validity(certificate: &EndEntityCert<'_>) -> Result<(SystemTime, SystemTime), String> {
-    let at = |seconds| {
-        let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        let usage = KeyUsage::server_auth();
-        certificate.verify_for_usage(&[], &[], &[], time, usage, None, None).err()
-    };
+    let at = |seconds| fault_at(certificate, seconds);
     let time = |time: UnixTime| SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs());
     let not_before = match at(0) {
         Some(webpki::Error::CertNotValidYet { not_before, .. }) => time(not_before),
@@ -372,6 +379,18 @@ mod tests {
         let folder =
             ServerCertificate::read(Path::new("/"), Path::new("/")).expect_err("a folder").to_string();
         assert_eq!(folder, "cannot read /: it is no regular file of at most 1 MiB");
+    }
+
+    #[test]
+    fn a_certificate_of_a_ca_is_noticed() {
+        let Issued { authority, certificate, key } = issued(&["a.example"]);
+        assert!(!read(&(certificate + &authority), &key).expect("good").is_ca);
+        let mut params = CertificateParams::new(vec!["a.example".to_owned()]).expect("a name");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let made = params.self_signed(&key).expect("signed");
+        let read = read(&pem("CERTIFICATE", made.der()), &pem("PRIVATE KEY", &key.serialize_der()));
+        assert!(read.expect("good").is_ca);
     }
 
     #[test]

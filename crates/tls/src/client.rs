@@ -143,7 +143,7 @@ impl Authorities {
 pub enum ServerIdentity {
     /// By all that is set, of which there is something.
     Authenticated {
-        /// By its name: an authority vouches for it (RFC 8310 §8.1).
+        /// By its name: a CA has issued a certificate for it (RFC 8310 §8.1).
         name: Option<(HostName, Authorities)>,
         /// By its key, which is one of these; empty: any (RFC 7858 §4.2). It is the key of the server's own
         /// certificate: a chain without a name is not verified, so its other keys prove nothing.
@@ -272,7 +272,7 @@ impl ServerCertVerifier for Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    // The server has to prove that it has the key, also where any key will do: otherwise a pin would be worth
+    // The server must prove that it has the key of its certificate: without that, a pin authenticates
     // nothing.
     fn verify_tls12_signature(
         &self,
@@ -365,6 +365,11 @@ fn fault(error: &Error) -> EncryptionFault {
             }
             CertificateError::UnknownIssuer => EncryptionFault::UnknownIssuer,
             CertificateError::Other(OtherError(other)) if other.is::<OtherKey>() => EncryptionFault::WrongPin,
+            CertificateError::Other(OtherError(other))
+                if other.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity) =>
+            {
+                EncryptionFault::CaCertificate
+            }
             _ => EncryptionFault::BadCertificate,
         },
         Error::AlertReceived(_) => EncryptionFault::Alert,

@@ -112,6 +112,24 @@ fn a_server_is_accepted_by_its_name_only_with_a_valid_certificate_of_a_known_iss
 }
 
 #[test]
+fn a_certificate_of_a_ca_was_refused_without_the_reason() {
+    let mut params = rcgen::CertificateParams::new(vec!["dns.example".into()]).expect("a name");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let certificate = params.self_signed(&key).expect("signed").der().clone();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate.clone()).expect("a root");
+    let builder = ServerConfig::builder_with_provider(tls::provider()).with_safe_default_protocol_versions();
+    let builder = builder.expect("versions").with_no_client_auth();
+    let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+    let server = Arc::new(builder.with_single_cert(vec![certificate], key).expect("settings"));
+    let name = Some(("dns.example".parse().expect("a name"), Authorities::new(roots)));
+    let identity = ServerIdentity::Authenticated { name, pins: Vec::new() };
+    let ended = Ends::new(&encryption(&identity).expect("settings"), &server).carry(usize::MAX);
+    assert_eq!(ended, Err(EncryptionFault::CaCertificate));
+}
+
+#[test]
 fn a_server_is_accepted_by_its_key_whatever_else_its_certificate_says() {
     let pinned = |pins: &[&str]| identity(None, pins);
     assert_eq!(outcome(&pinned(&[SERVER_PIN]), "server"), ACCEPTED);

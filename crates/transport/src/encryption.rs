@@ -1,5 +1,5 @@
 //! Encryption of connections to other servers, without I/O: what the decider of a link, its driver and the
-//! cryptography pass to each other. `tls` has the cryptography; neither a core nor `net` knows it.
+//! cryptography pass to each other. `tls` has the cryptography; neither a core nor `net` depends on it.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -24,8 +24,8 @@ struct Inner {
 }
 
 impl Encryption {
-    /// Returns the encryption whose sessions `begin` makes. `identity` describes all that decides whom a
-    /// session accepts, and `shown` the same for operators, in a few words.
+    /// Returns the encryption whose sessions `begin` makes. `identity` describes all that decides which
+    /// servers a session accepts, and `shown` the same for operators, in a few words.
     pub fn new(
         identity: String,
         shown: String,
@@ -91,7 +91,7 @@ pub trait EncryptedSession: Send {
     /// Appends the bytes that the socket has to send now.
     fn output(&mut self, bytes: &mut Vec<u8>);
 
-    /// Ends the session in order: the output then says so to the server.
+    /// Ends the session in order: the output then has the alert for the server.
     fn close(&mut self);
 }
 
@@ -141,6 +141,8 @@ faults! {
     WrongName { "wrong-name", "TLS: the server's certificate does not match its name" }
     /// No known authority has issued the certificate.
     UnknownIssuer { "unknown-issuer", "TLS: the server's certificate is from an unknown issuer" }
+    /// The certificate is one of a CA, which servers must not have as their own (RFC 5280 §4.2.1.9).
+    CaCertificate { "ca-certificate", "TLS: the server's certificate is one of a CA, not of a server" }
     /// The certificate has another key than those that are pinned.
     WrongPin { "wrong-pin", "TLS: the server's key matches no pin" }
     /// Another fault of the certificate, or of the signature with its key.
@@ -174,7 +176,8 @@ impl EncryptionFault {
     /// attempt soon would end in the same way.
     pub const fn is_of_identity(self) -> bool {
         use EncryptionFault::{
-            BadCertificate, CertificateExpired, CertificateNotYetValid, UnknownIssuer, WrongName, WrongPin,
+            BadCertificate, CaCertificate, CertificateExpired, CertificateNotYetValid, UnknownIssuer,
+            WrongName, WrongPin,
         };
         matches!(
             self,
@@ -182,6 +185,7 @@ impl EncryptionFault {
                 | CertificateNotYetValid
                 | WrongName
                 | UnknownIssuer
+                | CaCertificate
                 | WrongPin
                 | BadCertificate
         )

@@ -35,7 +35,7 @@ pub struct TlsServer {
     name: Option<HostName>,
     /// Its key is one of these, if there are any.
     pins: Vec<KeyPin>,
-    /// The authorities that vouch for the name; `None` until the files are read.
+    /// The CA certificates that verify the name; `None` until the files are read.
     authorities: Option<Authorities>,
 }
 
@@ -113,7 +113,7 @@ impl UpstreamServer {
         Upstream { address: self.address.0, reach }
     }
 
-    /// Sets the authorities that vouch for its name, if it has one.
+    /// Sets the CA certificates that verify its name, if it has one.
     pub(super) fn set_authorities(&mut self, authorities: &Authorities) {
         if let Some(tls) = self.tls.as_mut().filter(|tls| tls.name.is_some()) {
             tls.authorities = Some(authorities.clone());
