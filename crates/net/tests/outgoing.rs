@@ -328,7 +328,7 @@ fn of_replies_that_come_together_each_is_heard() {
     }
 }
 
-/// A session for tests: it says `H`, and is established by `S` or, resumed, by `R`; every byte is inverted
+/// A session for tests: it sends `H`, and is established by `S` or, resumed, by `R`; every byte is inverted
 /// then. `X` is a fault, also later.
 #[derive(Default)]
 struct Inverting {
@@ -387,7 +387,7 @@ fn inverted(message: &[u8]) -> Vec<u8> {
 fn no_message_leaves_an_encrypted_link_before_its_handshake_ends() {
     let rig = Rig::new(10);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    for (says, resumed) in [(b'S', false), (b'R', true)] {
+    for (hello, resumed) in [(b'S', false), (b'R', true)] {
         rig.act([open_encrypted(7, listener.local_addr().unwrap()), send(7, b"early")]);
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
@@ -397,7 +397,7 @@ fn no_message_leaves_an_encrypted_link_before_its_handshake_ends() {
         // Bytes of the handshake that do not end it.
         stream.write_all(b"..").unwrap();
         // The end comes together with a message.
-        stream.write_all(&[&[says][..], &inverted(b"first answer")].concat()).unwrap();
+        stream.write_all(&[&[hello][..], &inverted(b"first answer")].concat()).unwrap();
         assert_eq!(rig.next_event(), Heard::Secured(7, resumed));
         assert_eq!(rig.next_event(), Heard::Message(7, b"first answer".to_vec()));
         rig.act([send(7, b"late")]);

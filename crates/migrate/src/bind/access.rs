@@ -42,8 +42,8 @@ pub(super) fn blackhole(work: &mut Work, frame: &Frame<'_>) {
         }
     }
     if is_exact && list.iter().any(|member| !member.deny && matches!(member.client, Client::Own)) {
-        let why = "nomen has no word for this machine's own addresses: clients of the networks that it is attached \
-                   to get no answers either";
+        let why = "nomen cannot name the addresses of this machine: clients in the networks that it is attached to \
+                   get no answers either";
         work.ledger.part(&found.span, "localhost", Coverage::Narrower, why);
     }
     for (drops, from) in blocks {

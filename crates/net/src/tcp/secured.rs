@@ -190,7 +190,7 @@ fn poll_header(
 fn failure_counter<'s>(stats: &'s WorkerStats, error: &io::Error) -> &'s Counter {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        // What an alert of the client means is of TLS; the certificate is what clients refuse most.
+        // Most alerts of clients refuse the certificate.
         Some(rustls::Error::AlertReceived(AlertDescription::ProtocolVersion)) => &stats.tls_incompatible,
         Some(rustls::Error::AlertReceived(_)) => &stats.tls_refused,
         Some(
@@ -226,9 +226,9 @@ impl AsyncRead for TlsBytes {
 }
 
 impl AsyncWrite for TlsBytes {
-    /// Takes bytes once the system has taken them encrypted: what the connection counts as unsent then
-    /// includes what waits here. Until then it must be called with the same bytes again, and may be with
-    /// more.
+    /// Returns `Ready` once the system has taken the encrypted bytes, so that the connection counts bytes
+    /// that wait here as unsent. After `Pending` it must be called with the same bytes, and may be called
+    /// with more behind them.
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.unsent == 0 {
             self.unsent = ready!(self.open()?.poll_write(cx, bytes))?;

@@ -37,12 +37,17 @@ impl Http1 {
         Http1(StreamOwned::new(connection, TcpClient::connect(server).0))
     }
 
-    /// Sends a request with this head and body, and returns the head and body of the response.
-    fn ask(&mut self, head: &str, body: &[u8]) -> Option<(String, Vec<u8>)> {
+    /// Sends a request with this head and body.
+    fn send(&mut self, head: &str, body: &[u8]) {
         let length =
             if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
         self.0.write_all(format!("{head}\r\nhost: dns.test\r\n{length}\r\n").as_bytes()).unwrap();
         self.0.write_all(body).unwrap();
+    }
+
+    /// Sends a request, and returns the head and body of the response.
+    fn ask(&mut self, head: &str, body: &[u8]) -> Option<(String, Vec<u8>)> {
+        self.send(head, body);
         self.read()
     }
 
@@ -263,14 +268,8 @@ fn an_answer_to_a_request_that_was_cancelled_is_counted_as_lost() {
     let identity = Identity::new();
     let server = start(&identity, TcpTimes::default());
     let mut client = Http1::connect(server.addr(), identity.client_of(b"http/1.1"));
-    let q = query(1, Order::Hold, 30);
-    client
-        .0
-        .write_all(format!("{POST}\r\nhost: a\r\ncontent-length: {}\r\n\r\n", q.len()).as_bytes())
-        .unwrap();
-    client.0.write_all(&q).unwrap();
-    wait_until("the query", || !server.held.lock().unwrap().is_empty());
-    let (promise, q) = server.held.lock().unwrap().pop().unwrap();
+    client.send(POST, &query(1, Order::Hold, 30));
+    let (promise, q) = server.next_held();
     socket2::SockRef::from(&client.0.sock).set_linger(Some(Duration::ZERO)).unwrap();
     drop(client);
     server.wait_for("the reset", |totals| totals.tcp_closed == 1);
@@ -370,11 +369,8 @@ fn a_proxy_names_its_client_before_the_handshake_or_inside_https() {
         if !before {
             client.0.write_all(&header).unwrap();
         }
-        let q = query(1, Order::Hold, 30);
-        client.0.write_all(format!("{POST}\r\nhost: a\r\ncontent-length: 30\r\n\r\n").as_bytes()).unwrap();
-        client.0.write_all(&q).unwrap();
-        wait_until("the query", || !server.held.lock().unwrap().is_empty());
-        let (promise, q) = server.held.lock().unwrap().pop().unwrap();
+        client.send(POST, &query(1, Order::Hold, 30));
+        let (promise, q) = server.next_held();
         assert_eq!(promise.client().peer, "192.0.2.7:4660".parse().unwrap(), "before: {before}");
         promise.send(&q);
         assert_eq!(client.read().unwrap().1, q);
@@ -390,14 +386,8 @@ fn requests_are_answered_while_the_listener_stops() {
     let identity = Identity::new();
     let server = start(&identity, TcpTimes::default());
     let mut client = Http1::connect(server.addr(), identity.client_of(b"http/1.1"));
-    let q = query(1, Order::Hold, 30);
-    client
-        .0
-        .write_all(format!("{POST}\r\nhost: a\r\ncontent-length: {}\r\n\r\n", q.len()).as_bytes())
-        .unwrap();
-    client.0.write_all(&q).unwrap();
-    wait_until("the query", || !server.held.lock().unwrap().is_empty());
-    let (promise, q) = server.held.lock().unwrap().pop().unwrap();
+    client.send(POST, &query(1, Order::Hold, 30));
+    let (promise, q) = server.next_held();
     server.running.stop();
     promise.send(&q);
     assert_eq!(client.read().unwrap().1, q);

@@ -226,6 +226,12 @@ impl ScriptedServer {
         self.running.stats().totals()
     }
 
+    /// Waits for a query that is held, and takes it.
+    pub(crate) fn next_held(&self) -> (WaitingQuery, Vec<u8>) {
+        wait_until("a held query", || !self.held.lock().unwrap().is_empty());
+        self.held.lock().unwrap().pop().unwrap()
+    }
+
     /// Waits until the counters satisfy a condition.
     pub(crate) fn wait_for(&self, what: &str, condition: impl Fn(&net::Totals) -> bool) {
         wait_until(what, || condition(&self.totals()));

@@ -130,8 +130,7 @@ fn an_answer_to_a_closed_connection_is_counted_as_lost() {
     let server = start();
     let mut client = TcpClient::connect(server.addr());
     client.send(&[query(1, Order::Hold, 30)]);
-    wait_until("the query", || !server.held.lock().unwrap().is_empty());
-    let (promise, q) = server.held.lock().unwrap().pop().unwrap();
+    let (promise, q) = server.next_held();
     // A reset, not just the end of the client's side.
     socket2::SockRef::from(&client.0).set_linger(Some(Duration::ZERO)).unwrap();
     drop(client);

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::{Context, ListenerConfig, ListenerTls, TcpConfig, TcpLimits, TcpTimes};
+use net::{Context, Listener, ListenerConfig, ListenerTls, TcpConfig, TcpLimits, TcpTimes};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use tls::{ServerCertificate, ServerTls};
@@ -133,8 +133,7 @@ fn answers_of_every_kind_and_size_arrive() {
     client.send(std::slice::from_ref(&late));
     assert_eq!(client.receive().unwrap(), echoed(&late));
     client.send(&[query(8, Order::Hold, 30)]);
-    wait_until("the query", || !server.held.lock().unwrap().is_empty());
-    let (promise, q) = server.held.lock().unwrap().pop().unwrap();
+    let (promise, q) = server.next_held();
     assert_eq!(promise.client().transport, Transport::Tls);
     promise.send(&q);
     assert_eq!(client.receive().unwrap(), q);
@@ -189,7 +188,7 @@ fn failed_handshakes_are_counted_by_their_cause() {
     assert!(other.0.write_all(&[0; 30]).and_then(|()| other.receive().map(drop)).is_err());
     server.wait_for("the count", |totals| totals.tls_incompatible == 1);
     let mut stranger = TlsClient::connect(server.addr(), &client(&certificate(), b"dot"));
-    assert!(stranger.0.write_all(&[0; 30]).is_err(), "another certificate than the one that it knows");
+    assert!(stranger.0.write_all(&[0; 30]).is_err(), "the client trusts another certificate");
     server.wait_for("the count", |totals| totals.tls_refused == 1);
     drop(TcpClient::connect(server.addr()));
     server.wait_for("the count", |totals| totals.tls_broken == 1);
@@ -260,15 +259,26 @@ fn a_client_that_reads_late_receives_everything() {
     let identity = Identity::new();
     let tcp = TcpConfig { max_unsent: 64 << 20, max_in_flight: 1000, ..TcpConfig::default() };
     let times = TcpTimes { write: TEST_TIMEOUT, ..TcpTimes::default() };
-    let server = identity.start_with(&ListenerConfig { tcp, ..config() }, times);
-    let mut client = TlsClient::connect(server.addr(), &identity.client());
-    // More than the buffers of both sockets hold, so that encrypted bytes wait.
-    let queries: Vec<_> = (0..300).map(|id| query(id, Order::Large(65_535), 17)).collect();
-    client.send(&queries);
-    server.wait_for("the replies", |totals| totals.replies == 300);
-    for id in 0..300_u16 {
-        let reply = client.receive().unwrap();
-        assert_eq!((reply.len(), &reply[..2]), (65_535, &id.to_be_bytes()[..]));
+    // Connections inherit the small buffer.
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    socket2::SockRef::from(&socket).set_send_buffer_size(32 * 1024).unwrap();
+    let bound =
+        Listener::from_tcp(vec![socket], Transport::Tls, &ListenerConfig { tcp, ..config() }).unwrap();
+    let server = ScriptedServer::serve(bound, &identity.context(times));
+    let mut sent = 0;
+    // With one of these numbers the last bytes fill the buffers of both sockets, and wait encrypted for more
+    // room, with nothing behind them.
+    for number in 1..=40_u16 {
+        let stream = TcpClient::connect(server.addr()).0;
+        socket2::SockRef::from(&stream).set_recv_buffer_size(64 * 1024).unwrap();
+        let mut client = TlsClient::on(stream, &identity.client());
+        client.send(&(0..number).map(|id| query(id, Order::Large(16_384), 17)).collect::<Vec<_>>());
+        sent += u64::from(number);
+        server.wait_for("the replies", |totals| totals.replies == sent);
+        for id in 0..number {
+            let reply = client.receive().unwrap();
+            assert_eq!((reply.len(), &reply[..2]), (16_384, &id.to_be_bytes()[..]));
+        }
     }
     server.stop();
 }
@@ -293,10 +303,6 @@ fn a_proxy_names_its_client_before_the_handshake_or_inside() {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x01\x3b".to_vec();
     header.extend([192, 0, 2, 7, 198, 51, 100, 1, 0x12, 0x34, 0, 53, 4, 1, 44]);
     header.extend([9; 300]);
-    let held = || {
-        wait_until("the query", || !server.held.lock().unwrap().is_empty());
-        server.held.lock().unwrap().pop().unwrap()
-    };
     for before in [true, false] {
         let mut stream = TcpClient::connect(server.addr()).0;
         if before {
@@ -307,7 +313,7 @@ fn a_proxy_names_its_client_before_the_handshake_or_inside() {
             client.0.write_all(&header).unwrap();
         }
         client.send(&[query(1, Order::Hold, 30)]);
-        let (promise, q) = held();
+        let (promise, q) = server.next_held();
         assert_eq!(promise.client().peer, "192.0.2.7:4660".parse().unwrap(), "before: {before}");
         promise.send(&q);
         assert_eq!(client.receive().unwrap(), q);

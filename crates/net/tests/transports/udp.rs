@@ -98,8 +98,7 @@ fn replies_leave_from_the_address_asked() {
             assert_eq!(receive(&client), echoed(&q));
         }
         client.send(&query(8, Order::Hold, 30)).unwrap();
-        wait_until("the query", || !server.held.lock().unwrap().is_empty());
-        let (promise, q) = server.held.lock().unwrap().pop().unwrap();
+        let (promise, q) = server.next_held();
         assert_eq!(promise.client().local, asked);
         assert_eq!(promise.client().peer.port(), client.local_addr().unwrap().port());
         promise.send(&q);
@@ -550,8 +549,7 @@ fn a_panic_costs_no_answer_that_is_due_later() {
         client.send(&held).unwrap();
         client.send(&query(2, Order::Panic, 30)).unwrap();
         server.wait_for("the panic", |totals| totals.panics > 0);
-        wait_until("the query", || !server.held.lock().unwrap().is_empty());
-        let (promise, q) = server.held.lock().unwrap().pop().unwrap();
+        let (promise, q) = server.next_held();
         promise.send(&q);
         assert_eq!(receive(&client), held);
         server.stop();

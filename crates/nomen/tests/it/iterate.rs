@@ -2,11 +2,10 @@
 //! in a network namespace. The tests run themselves inside: see [`in_a_network`].
 
 use std::fs;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::process::Stdio;
+use std::path::Path;
 
-use crate::support::{Server, TEST_TIMEOUT, eventually, run, text};
+use crate::support::{BuiltIn, Server, eventually, run, text};
 
 pub(crate) use testkit::network::{in_a_network, inside, ip};
 
@@ -276,29 +275,12 @@ fn a_resolver_is_one_command() {
 #[ignore = "runs in a network namespace, which the test without `inside_` makes"]
 fn inside_a_resolver_is_one_command() {
     inside();
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut child = crate::support::nomen(&["serve", "--resolve"])
-        .current_dir(folder.path())
-        .env("XDG_RUNTIME_DIR", folder.path())
-        .env("TMPDIR", folder.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("nomen starts");
-    let mut out = child.stdout.take().expect("its output");
-    let (mut said, mut buf) = (String::new(), [0; 4096]);
-    while !said.contains("Stop with Ctrl-C") {
-        let n = out.read(&mut buf).expect("its words");
-        assert!(n > 0, "{said}");
-        said += &text(&buf[..n]);
-    }
-    let time = format!("+time={}", TEST_TIMEOUT.as_secs());
-    let ask = ["query", "www.example.com", "@127.0.0.1", "-p", "5300", "+tries=1", &time];
-    let answer = text(&run(folder.path(), &ask).stdout);
-    child.kill().expect("killed");
-    child.wait().expect("ended");
+    let server = BuiltIn::start(&["--resolve"]).expect("the namespace has a free port");
+    let answer = server.query("www.example.com", &[]);
+    let said = &server.greeting;
     assert!(said.contains("resolves queries of this machine from the root servers down"), "{said}");
     // No route leads out of the namespace.
     assert!(answer.contains("status: SERVFAIL") && answer.contains("EDE: 23 (Network Error)"), "{answer}");
-    let both = run(folder.path(), &["serve", "--resolve", "--forward", "192.0.2.1"]);
+    let both = run(Path::new("."), &["serve", "--resolve", "--forward", "192.0.2.1"]);
     assert_eq!(both.status.code(), Some(2));
 }

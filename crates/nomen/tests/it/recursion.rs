@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use wire::message::Parser;
 use crate::iterate::{in_a_network, inside};
 use crate::metrics::http;
 use crate::support::{
-    APEX, BUILT_IN_PORT, Server, TEST_TIMEOUT, eventually, free_address, message, resident, run, text,
-    written,
+    APEX, BUILT_IN_PORT, BuiltIn, Server, TEST_TIMEOUT, eventually, free_address, message, resident, run,
+    text, written,
 };
 
 /// Returns the zone `example.` of the upstream: `many` does not fit into a datagram.
@@ -470,41 +471,17 @@ fn sigterm_answers_those_who_wait_for_other_servers() {
 fn a_forwarder_is_one_command() {
     let _port = BUILT_IN_PORT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let upstream = upstream("192.0.2.80");
-    let folder = tempfile::tempdir().expect("a folder");
-    let errors = fs::File::create(folder.path().join("errors")).expect("a file");
     let server = format!("{}@{}", upstream.address.ip(), upstream.address.port());
-    let mut child = crate::support::nomen(&["serve", "--forward", &server])
-        .current_dir(folder.path())
-        .env("XDG_RUNTIME_DIR", folder.path())
-        .env("TMPDIR", folder.path())
-        .stdout(Stdio::piped())
-        .stderr(errors)
-        .spawn()
-        .expect("nomen starts");
-    let mut out = child.stdout.take().expect("its output");
-    let (mut said, mut buf) = (String::new(), [0; 4096]);
-    while !said.contains("Stop with Ctrl-C") {
-        let n = out.read(&mut buf).expect("its words");
-        if n == 0 {
-            assert_eq!(child.wait().expect("ended").code(), Some(3));
-            let errors = fs::read_to_string(folder.path().join("errors")).expect("its errors");
-            assert!(errors.contains("hint: see what it is"), "{errors}");
-            return;
-        }
-        said += &text(&buf[..n]);
-    }
-    let ask = ["query", "www.example", "@127.0.0.1", "-p", "5300", "+short", "+time=60", "+tries=1"];
-    let answer = run(folder.path(), &ask);
-    child.kill().expect("killed");
-    child.wait().expect("ended");
-    assert_eq!(text(&answer.stdout), "192.0.2.80\n");
+    let Some(forwarder) = BuiltIn::start(&["--forward", &server]) else { return };
+    assert_eq!(forwarder.query("www.example", &["+short"]), "192.0.2.80\n");
+    let said = &forwarder.greeting;
     assert!(said.contains(&format!("forwards queries of this machine to {server}")), "{said}");
     for arguments in
         [&["serve", "--forward", "nonsense"][..], &["serve", "--forward", "192.0.2.1", "--config", "x"]]
     {
-        assert_eq!(run(folder.path(), arguments).status.code(), Some(2), "{arguments:?}");
+        assert_eq!(run(Path::new("."), arguments).status.code(), Some(2), "{arguments:?}");
     }
-    let own = run(folder.path(), &["serve", "--forward", "127.0.0.1@5300"]);
+    let own = run(Path::new("."), &["serve", "--forward", "127.0.0.1@5300"]);
     assert!(text(&own.stderr).contains("would query itself"), "{}", text(&own.stderr));
 }
 

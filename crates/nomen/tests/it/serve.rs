@@ -9,7 +9,9 @@ use nix::sys::signal::Signal;
 
 use crate::iterate::{in_a_network, inside, ip};
 use crate::metrics::http;
-use crate::support::{APEX, BUILT_IN_PORT, Server, TEST_TIMEOUT, free_address, message, run, text, written};
+use crate::support::{
+    APEX, BUILT_IN_PORT, BuiltIn, Server, TEST_TIMEOUT, free_address, message, run, text, written,
+};
 
 #[test]
 fn answers_over_udp_and_tcp() {
@@ -99,33 +101,9 @@ fn sigterm_answers_what_arrived_and_ends_well() {
 #[test]
 fn the_built_in_configuration_is_served_without_arguments() {
     let _port = BUILT_IN_PORT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let folder = tempfile::tempdir().expect("a folder");
-    let errors = fs::File::create(folder.path().join("errors")).expect("a file");
-    let mut child = crate::support::nomen(&["serve"])
-        .current_dir(folder.path())
-        .env("XDG_RUNTIME_DIR", folder.path())
-        .env("TMPDIR", folder.path())
-        .stdout(std::process::Stdio::piped())
-        .stderr(errors)
-        .spawn()
-        .expect("nomen starts");
-    let mut out = child.stdout.take().expect("its output");
-    let (mut said, mut buf) = (String::new(), [0; 4096]);
-    while !said.contains("Stop with Ctrl-C") {
-        let n = out.read(&mut buf).expect("its words");
-        if n == 0 {
-            assert_eq!(child.wait().expect("ended").code(), Some(3));
-            let errors = fs::read_to_string(folder.path().join("errors")).expect("its errors");
-            assert!(errors.contains("5300") && errors.contains("hint: see what it is"), "{errors}");
-            return;
-        }
-        said += &text(&buf[..n]);
-    }
-    let ask = ["query", "www.example.com", "@127.0.0.1", "-p", "5300", "+short", "+time=60", "+tries=1"];
-    let answer = run(folder.path(), &ask);
-    child.kill().expect("killed");
-    child.wait().expect("ended");
-    assert_eq!(text(&answer.stdout), "example.com.\n192.0.2.1\n");
+    let Some(server) = BuiltIn::start(&[]) else { return };
+    assert_eq!(server.query("www.example.com", &["+short"]), "example.com.\n192.0.2.1\n");
+    let said = &server.greeting;
     assert!(said.contains("nomen query www") && said.contains("dig @"), "{said}");
 }
 

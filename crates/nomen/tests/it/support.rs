@@ -4,6 +4,7 @@
 //! [`eventually`].
 
 use std::fs;
+use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -314,6 +315,59 @@ impl Server {
             assert!(Instant::now() < until, "the server does not end:\n{}", self.log());
             thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+/// A server without a configuration file, on its fixed port; killed when dropped.
+pub(crate) struct BuiltIn {
+    child: Child,
+    folder: TempDir,
+    /// Its standard output up to the end of the greeting.
+    pub(crate) greeting: String,
+}
+
+impl BuiltIn {
+    /// Starts `nomen serve` with these arguments and waits for its greeting. `None` if another program has
+    /// the port, which the error must report. The caller holds [`BUILT_IN_PORT`].
+    pub(crate) fn start(arguments: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let errors = fs::File::create(folder.path().join("errors")).expect("a file");
+        let mut child = nomen(&[&["serve"], arguments].concat())
+            .current_dir(folder.path())
+            .env("XDG_RUNTIME_DIR", folder.path())
+            .env("TMPDIR", folder.path())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .expect("nomen starts");
+        let mut out = child.stdout.take().expect("its output");
+        let (mut greeting, mut buf) = (String::new(), [0; 4096]);
+        while !greeting.contains("Stop with Ctrl-C") {
+            let n = out.read(&mut buf).expect("its output");
+            if n == 0 {
+                assert_eq!(child.wait().expect("ended").code(), Some(3));
+                let errors = fs::read_to_string(folder.path().join("errors")).expect("its errors");
+                assert!(errors.contains("5300") && errors.contains("hint: see what it is"), "{errors}");
+                return None;
+            }
+            greeting += &text(&buf[..n]);
+        }
+        Some(BuiltIn { child, folder, greeting })
+    }
+
+    /// Returns the output of `nomen query` for this name at the server, with these options.
+    pub(crate) fn query(&self, name: &str, options: &[&str]) -> String {
+        let time = format!("+time={}", TEST_TIMEOUT.as_secs());
+        let words = ["query", name, "@127.0.0.1", "-p", "5300", "+tries=1", &time];
+        text(&run(self.folder.path(), &[&words[..], options].concat()).stdout)
+    }
+}
+
+impl Drop for BuiltIn {
+    fn drop(&mut self) {
+        // It may have exited already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -1,12 +1,11 @@
-//! Rules whose servers are asked over TLS: a server in the test answers, or fails in one way after the other,
-//! and notes whatever reaches it in the clear.
+//! Rules whose servers are asked over TLS: a server in the test answers or fails, in a way that the test
+//! selects, and records each query that it receives in the clear.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -18,16 +17,16 @@ use tempfile::TempDir;
 
 use crate::metrics::http;
 use crate::support::{
-    BUILT_IN_PORT, Server, TEST_TIMEOUT, eventually, free_address, message, nomen, run, text, written,
+    BUILT_IN_PORT, BuiltIn, Server, TEST_TIMEOUT, eventually, free_address, message, run, text, written,
 };
 
 const SERVER_PIN: &str = "sha256/4Bk+iD5DaeLmvEE3T0l6f1cyQgIOp3jmqnNj3oC3VqE=";
 const SELF_PIN: &str = "sha256/FnXh1YnQwt+FtZSYk+Z/oNS8Giph+k2HD69ffUY+Usg=";
 /// Timeouts so long that no query is repeated, however slow the machine is.
-const PATIENT: &str = "first-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\n\
+const LONG_TIMEOUTS: &str = "first-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\n\
                        client-timeout = \"60s\"\ntls-handshake-timeout = \"60s\"\nprobe-interval = \"100ms\"\n";
-/// Timeouts so short that a server that says nothing is soon given up.
-const HASTY: &str = "first-timeout = \"100ms\"\nmin-timeout = \"100ms\"\nclient-timeout = \"60s\"\n\
+/// Timeouts so short that a query to a server that does not respond fails within a second.
+const SHORT_TIMEOUTS: &str = "first-timeout = \"100ms\"\nmin-timeout = \"100ms\"\nclient-timeout = \"60s\"\n\
                      tls-handshake-timeout = \"300ms\"\nprobe-interval = \"100ms\"\n";
 
 /// What the server does.
@@ -45,7 +44,7 @@ enum Conduct {
     ResetsLater,
     /// It answers with TC.
     Truncates,
-    /// It accepts connections and says nothing.
+    /// It accepts connections and sends nothing.
     Hangs,
     /// It resets connections in the handshake.
     Resets,
@@ -102,26 +101,26 @@ impl TlsServer {
             seen: Mutex::default(),
             stops: AtomicBool::new(false),
         });
-        let (accepting, hearing) = (Arc::clone(&state), Arc::clone(&state));
-        let accepts = std::thread::spawn(move || {
+        let (of_tcp, of_udp) = (Arc::clone(&state), Arc::clone(&state));
+        let tcp = std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                if accepting.stops.load(Relaxed) {
+                if of_tcp.stops.load(Relaxed) {
                     return;
                 }
-                let state = Arc::clone(&accepting);
+                let state = Arc::clone(&of_tcp);
                 std::thread::spawn(move || state.serve(stream));
             }
         });
-        let hears = std::thread::spawn(move || {
+        let udp = std::thread::spawn(move || {
             let mut buffer = [0; 2000];
             while let Ok((len, _)) = datagrams.recv_from(&mut buffer) {
-                if hearing.stops.load(Relaxed) {
+                if of_udp.stops.load(Relaxed) {
                     return;
                 }
-                hearing.seen.lock().expect("no panic").in_clear.push(buffer[..len].to_vec());
+                of_udp.seen.lock().expect("no panic").in_clear.push(buffer[..len].to_vec());
             }
         });
-        TlsServer { address, state, threads: vec![accepts, hears] }
+        TlsServer { address, state, threads: vec![tcp, udp] }
     }
 
     fn show(&self, certificate: &str) {
@@ -166,12 +165,12 @@ impl State {
             Ok(len) => return self.seen.lock().expect("no panic").in_clear.push(first[..len].to_vec()),
         }
         match conduct {
-            // Until the client gives up.
+            // Until the client closes the connection.
             Conduct::Hangs => drop(stream.read_to_end(&mut Vec::new())),
             Conduct::ClosesInHandshake => {
                 let _ = stream.read(&mut [0; 4096]);
             }
-            // What is not read makes the system reset the connection.
+            // The system resets a connection that is closed with unread data.
             Conduct::Resets => drop(stream),
             Conduct::Garbage => {
                 let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
@@ -180,7 +179,7 @@ impl State {
             _ => {
                 let connection = ServerConnection::new(config).expect("a connection");
                 let mut stream = StreamOwned::new(connection, stream);
-                // The end of a connection is the client's affair.
+                // The test examines the end of the connection at the client.
                 let _ = self.converse(&mut stream, conduct);
             }
         }
@@ -197,7 +196,7 @@ impl State {
             let query = match receive(stream) {
                 Ok(query) => query,
                 Err(error) => {
-                    // Tells the client why, if it was the handshake.
+                    // Sends the alert of a failed handshake.
                     let _ = stream.flush();
                     return Err(error);
                 }
@@ -309,7 +308,7 @@ fn shown(server: &Server) -> serde_json::Value {
 #[test]
 fn queries_go_over_tls_padded_on_one_connection_that_is_kept() {
     let upstream = TlsServer::start("server", Conduct::Answers);
-    let server = forwarder(&[upstream.as_named("dns.example")], PATIENT);
+    let server = forwarder(&[upstream.as_named("dns.example")], LONG_TIMEOUTS);
     for name in ["a.example", "a-longer-name-than-that.example", "b.example"] {
         assert_eq!(server.query(&[name, "+short"]), "192.0.2.80\n");
     }
@@ -333,7 +332,7 @@ fn a_server_is_authenticated_by_pin_or_not_at_all_if_its_rule_says_so() {
         ("self", "opportunistic".to_owned()),
     ] {
         let upstream = TlsServer::start(certificate, Conduct::Answers);
-        let server = forwarder(&[upstream.as_named(&identity)], PATIENT);
+        let server = forwarder(&[upstream.as_named(&identity)], LONG_TIMEOUTS);
         assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.80\n", "{certificate} {identity}");
     }
 }
@@ -341,7 +340,7 @@ fn a_server_is_authenticated_by_pin_or_not_at_all_if_its_rule_says_so() {
 /// The outcome of a query by a rule whose server fails in this way. Nothing may have come in the clear.
 fn refusal(certificate: &str, conduct: Conduct, identity: &str) -> String {
     let upstream = TlsServer::start(certificate, conduct);
-    let server = forwarder(&[upstream.as_named(identity)], HASTY);
+    let server = forwarder(&[upstream.as_named(identity)], SHORT_TIMEOUTS);
     let answer = server.query(&["www.example"]);
     assert!(answer.contains("status: SERVFAIL"), "{answer}");
     let error = answer.lines().find(|line| line.contains("EDE")).unwrap_or_else(|| panic!("{answer}"));
@@ -387,7 +386,7 @@ fn a_server_that_fails_in_the_handshake_is_not_asked_in_the_clear() {
 fn a_port_without_a_server_over_tls_is_not_asked_over_udp() {
     let closed = free_address();
     let datagrams = UdpSocket::bind(closed).expect("a free port");
-    let server = forwarder(&[format!("\"{}@{}#{SERVER_PIN}\"", closed.ip(), closed.port())], HASTY);
+    let server = forwarder(&[format!("\"{}@{}#{SERVER_PIN}\"", closed.ip(), closed.port())], SHORT_TIMEOUTS);
     let answer = server.query(&["www.example"]);
     assert!(answer.contains("SERVFAIL") && answer.contains("TLS: connection refused"), "{answer}");
     datagrams.set_nonblocking(true).expect("set");
@@ -397,7 +396,7 @@ fn a_port_without_a_server_over_tls_is_not_asked_over_udp() {
 #[test]
 fn a_truncated_answer_over_tls_is_not_asked_for_elsewhere() {
     let upstream = TlsServer::start("server", Conduct::Truncates);
-    let server = forwarder(&[upstream.as_named("dns.example")], PATIENT);
+    let server = forwarder(&[upstream.as_named("dns.example")], LONG_TIMEOUTS);
     let answer = server.query(&["www.example"]);
     assert!(answer.contains("status: SERVFAIL"), "{answer}");
     assert_eq!(upstream.seen(|seen| (seen.connections, seen.in_clear.len())), (1, 0));
@@ -407,7 +406,7 @@ fn a_truncated_answer_over_tls_is_not_asked_for_elsewhere() {
 fn many_queries_are_in_flight_on_one_connection_and_their_answers_come_in_any_order() {
     const COUNT: usize = 20;
     let upstream = TlsServer::start("server", Conduct::AnswersInReverse(COUNT));
-    let server = forwarder(&[upstream.as_named("dns.example")], PATIENT);
+    let server = forwarder(&[upstream.as_named("dns.example")], LONG_TIMEOUTS);
     let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
     client.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
     client.connect(server.address).expect("connected");
@@ -431,7 +430,7 @@ fn many_queries_are_in_flight_on_one_connection_and_their_answers_come_in_any_or
 fn a_server_that_ends_connections_after_each_answer_is_reached_by_resumed_sessions() {
     for conduct in [Conduct::ClosesAfterEach, Conduct::HalfCloses, Conduct::ResetsLater] {
         let upstream = TlsServer::start("server", conduct);
-        let server = forwarder(&[upstream.as_named("dns.example")], PATIENT);
+        let server = forwarder(&[upstream.as_named("dns.example")], LONG_TIMEOUTS);
         for number in 0..4 {
             let answer = server.query(&[&format!("n{number}.example"), "+short"]);
             assert_eq!(answer, "192.0.2.80\n", "{conduct:?} {number}");
@@ -444,7 +443,7 @@ fn a_server_that_ends_connections_after_each_answer_is_reached_by_resumed_sessio
 #[test]
 fn a_certificate_that_changes_is_verified_at_the_next_connection() {
     let upstream = TlsServer::start("server", Conduct::ClosesAfterEach);
-    let server = forwarder(&[upstream.as_named(&format!("dns.example,{SERVER_PIN}"))], PATIENT);
+    let server = forwarder(&[upstream.as_named(&format!("dns.example,{SERVER_PIN}"))], LONG_TIMEOUTS);
     assert_eq!(server.query(&["a.example", "+short"]), "192.0.2.80\n");
     upstream.show("renewed");
     let answer = server.query(&["b.example"]);
@@ -466,7 +465,7 @@ fn a_certificate_that_changes_is_verified_at_the_next_connection() {
 #[test]
 fn another_identity_is_in_force_from_a_reload_on() {
     let upstream = TlsServer::start("server", Conduct::Answers);
-    let server = forwarder(&[upstream.as_named("dns.example")], PATIENT);
+    let server = forwarder(&[upstream.as_named("dns.example")], LONG_TIMEOUTS);
     assert_eq!(server.query(&["a.example", "+short"]), "192.0.2.80\n");
     // The connection that is open was authenticated in another way: it is not used.
     server.reconfigure("#dns.example", "#other.example");
@@ -494,7 +493,7 @@ fn another_identity_is_in_force_from_a_reload_on() {
 fn of_two_servers_the_one_that_can_be_authenticated_answers() {
     let wrong = TlsServer::start("self", Conduct::Answers);
     let right = TlsServer::start("server", Conduct::Answers);
-    let server = forwarder(&[wrong.as_named("dns.example"), right.as_named("dns.example")], PATIENT);
+    let server = forwarder(&[wrong.as_named("dns.example"), right.as_named("dns.example")], LONG_TIMEOUTS);
     for number in 0..6 {
         assert_eq!(server.query(&[&format!("n{number}.example"), "+short"]), "192.0.2.80\n");
     }
@@ -506,8 +505,10 @@ fn handshakes_and_their_failures_are_in_the_metrics() {
     let upstream = TlsServer::start("server", Conduct::ClosesAfterEach);
     let metrics = free_address();
     let rule = format!("[[resolver.forward]]\nservers = [{}]\n", upstream.as_named(SERVER_PIN));
-    let more =
-        format!("[resolver]\nvalidate = false\n{PATIENT}{rule}[metrics]\nlisten = {}\n", written(metrics));
+    let more = format!(
+        "[resolver]\nvalidate = false\n{LONG_TIMEOUTS}{rule}[metrics]\nlisten = {}\n",
+        written(metrics)
+    );
     let server = Server::start_in(folder(), "", &more);
     for name in ["a.example", "b.example"] {
         assert_eq!(server.query(&[name, "+short"]), "192.0.2.80\n");
@@ -539,30 +540,9 @@ fn the_command_line_takes_servers_over_tls() {
     let output = run(folder.path(), &["serve", "--forward", "192.0.2.1#sha256/AAAA"]);
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("is not the pin of a key: it has 3 bytes"), "{said}");
-    let mut child = nomen(&["serve", "--forward", &option])
-        .current_dir(folder.path())
-        .env("XDG_RUNTIME_DIR", folder.path())
-        .env("TMPDIR", folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("nomen starts");
-    let mut out = child.stdout.take().expect("its output");
-    let (mut said, mut buf) = (String::new(), [0; 4096]);
-    while !said.contains("Stop with Ctrl-C") {
-        let n = out.read(&mut buf).expect("its words");
-        if n == 0 {
-            // Another program has the port.
-            assert_eq!(child.wait().expect("ended").code(), Some(3));
-            return;
-        }
-        said += &text(&buf[..n]);
-    }
-    let ask = ["query", "www.example", "@127.0.0.1", "-p", "5300", "+short", "+time=60", "+tries=1"];
-    let answer = run(folder.path(), &ask);
-    child.kill().expect("killed");
-    child.wait().expect("ended");
-    assert_eq!(text(&answer.stdout), "192.0.2.80\n");
+    let Some(server) = BuiltIn::start(&["--forward", &option]) else { return };
+    assert_eq!(server.query("www.example", &["+short"]), "192.0.2.80\n");
+    let said = &server.greeting;
     assert!(said.contains(&format!("forwards queries of this machine to {option}")), "{said}");
 }
 

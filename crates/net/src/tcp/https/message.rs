@@ -16,9 +16,9 @@ const DNS_HEADER: usize = 12;
 /// Where the DNS message of a request is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MessageSource {
-    /// In the URL: this is it.
+    /// The message, from the URL.
     Url(Vec<u8>),
-    /// In the body.
+    /// The body has it.
     Body,
 }
 

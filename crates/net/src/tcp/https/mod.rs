@@ -35,8 +35,8 @@ const CONNECTION_WINDOW: u32 = 256 * 1024;
 const STREAM_BUFFER: usize = 16 * 1024;
 /// Most bytes of the headers of a request.
 const MAX_HEADERS: u32 = 16 * 1024;
-/// Requests that a client may cancel before they are answered (CVE-2023-44487), and that it may have ended
-/// for its faults, until the connection is closed.
+/// Limits of one connection: requests that the client cancels before the server takes them (CVE-2023-44487),
+/// and requests that the server resets for errors of the client.
 const MAX_CANCELLED: usize = 20;
 const MAX_FAULTS: usize = 100;
 /// Longest wait for the end of an HTTP/2 connection after the server has announced it.
@@ -61,7 +61,7 @@ pub(super) async fn serve<F: HandlerFactory>(
                 event = events.recv() => match event {
                     Some(ConnectionEvent::Late(_)) => {}
                     Some(ConnectionEvent::Evict) => return Close::Evicted,
-                    // The handshake is done in vain.
+                    // No request can follow the handshake.
                     Some(ConnectionEvent::Drain) | None => return Close::Stopped,
                 },
                 opened = &mut open => break opened,
