@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `privileges`, `confinement`, `storage` | `[server]` | the process |
 //! | `threads`, `tcp`, `https`, `proxies`, `listen` | `[server]`, `[[listen]]` | `net` |
-//! | `certificates` | `[[certificate]]` | `tls` |
+//! | `certificates` | `[[certificate]]`, `[server]` | `tls` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
 //! | `rate_limits` | `[rate-limits]` | `query-path` |
@@ -95,7 +95,7 @@ use server_access::ServerAccessBlock;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
 use table::slot::SectionSlot;
-use tls::ServerCertificate;
+use tls::{ServerCertificate, TicketKeys};
 use transfers::{TransfersSection, TsigKeyBlock};
 use updates::UpdatesSection;
 use views::{ViewBlock, ViewRules};
@@ -417,7 +417,7 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` with its rules and `[[certificate]]` name.
+    /// Reads the files that `[resolver]` with its rules and `[[certificate]]` name, and those of session tickets.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
@@ -428,6 +428,7 @@ impl Settings {
             faults.extend(resolver::asking::read_authorities(&mut self.forwards, &mut self.stubs));
         }
         faults.extend(certificates::read_files(&mut self.certificates));
+        faults.extend(self.server.value.tickets.read_files());
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
@@ -441,15 +442,27 @@ impl Settings {
         certificates::files(&self.certificates)
     }
 
+    /// Returns the keys of session tickets that were read; none if they are random.
+    pub fn ticket_keys(&self) -> Vec<Arc<TicketKeys>> {
+        self.server.tickets.keys()
+    }
+
+    /// Returns the files of the keys of session tickets.
+    pub fn ticket_key_files(&self) -> Vec<PathBuf> {
+        self.server.tickets.paths()
+    }
+
     /// Whether a listener has TLS.
     pub fn has_tls(&self) -> bool {
         self.listens.iter().any(|listen| listen.has_tls())
     }
 
     /// Returns a warning for each certificate that has expired or soon will, is not valid yet, or has a key
-    /// that all users may read, and one if no listener has TLS.
+    /// that all users may read, the same about keys of session tickets, and one if no listener has TLS.
     pub fn certificate_warnings(&self, now: SystemTime) -> Vec<Diagnostic> {
-        certificates::warnings(&self.certificates, self.has_tls(), now)
+        let mut warnings = certificates::warnings(&self.certificates, self.has_tls(), now);
+        warnings.extend(self.server.tickets.warnings(self.has_tls()));
+        warnings
     }
 
     /// Returns the settings of the listeners.

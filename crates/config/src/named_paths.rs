@@ -45,7 +45,8 @@ impl Settings {
             paths.read_files.extend(list.file.value.clone());
             paths.read_files.extend(list.ca_file.value.clone());
         }
-        for path in self.certificate_files().into_iter().flat_map(|(chain, key)| [chain, key]) {
+        let certificates = self.certificate_files().into_iter().flat_map(|(chain, key)| [chain, key]);
+        for path in certificates.chain(self.ticket_key_files()) {
             // ACME clients replace links to files in another folder.
             paths.read_files.extend(path.canonicalize().ok());
             paths.read_files.push(path);

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,12 +15,9 @@ use webpki::{EndEntityCert, KeyUsage};
 use wording::reason;
 
 use crate::client::KeyPin;
+use crate::files::{SecretFile, read_secret};
 use crate::provider;
 
-/// Largest size of a file of certificates or of a key, in bytes.
-const MAX_FILE: u64 = 1 << 20;
-/// Read permission of users other than the owner and the group.
-const OTHERS_READ: u32 = 0o004;
 /// How long a certificate that was made for a first try is valid.
 const SELF_SIGNED_VALID: Duration = Duration::from_secs(90 * 24 * 3600);
 
@@ -199,7 +195,7 @@ impl ServerCertificate {
 }
 
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
-    let text = read(path)?.0;
+    let text = read(path)?.bytes;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let chain = chain.map_err(|error| CertificateFault::Pem(path.to_owned(), error))?;
     if chain.is_empty() {
@@ -219,23 +215,16 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateFa
 
 /// Returns the key, and whether every user may read it.
 fn read_key(path: &Path) -> Result<(PrivateKeyDer<'static>, bool), CertificateFault> {
-    let (text, is_public) = read(path)?;
-    match PrivateKeyDer::from_pem_slice(&text) {
+    let SecretFile { bytes, is_public } = read(path)?;
+    match PrivateKeyDer::from_pem_slice(&bytes) {
         Ok(key) => Ok((key, is_public)),
         Err(pem::Error::NoItemsFound) => Err(CertificateFault::NoKey(path.to_owned())),
         Err(error) => Err(CertificateFault::Pem(path.to_owned(), error)),
     }
 }
 
-/// Returns what is in a file, and whether every user may read it.
-fn read(path: &Path) -> Result<(Vec<u8>, bool), CertificateFault> {
-    let fault = |error| CertificateFault::Read(path.to_owned(), error);
-    let about = std::fs::metadata(path).map_err(fault)?;
-    if !about.is_file() || about.len() > MAX_FILE {
-        let kind = io::ErrorKind::InvalidData;
-        return Err(fault(io::Error::new(kind, "it is no regular file of at most 1 MiB")));
-    }
-    Ok((std::fs::read(path).map_err(fault)?, about.mode() & OTHERS_READ != 0))
+fn read(path: &Path) -> Result<SecretFile, CertificateFault> {
+    read_secret(path).map_err(|error| CertificateFault::Read(path.to_owned(), error))
 }
 
 /// Returns what a verifier without CA certificates finds wrong with a certificate at this time.

@@ -1,12 +1,14 @@
-//! TLS settings: the certificates of this server, the CA certificates that other servers are authenticated
-//! with, TLS to other DNS servers (`client`), and the cryptography of all TLS connections. Without sockets:
-//! `net` and `fetch` have the connections.
+//! TLS settings: the certificates of this server, its session tickets, the CA certificates that other servers
+//! are authenticated with, TLS to other DNS servers (`client`), and the cryptography of all TLS connections.
+//! Without sockets: `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;
 mod certificate;
 pub mod client;
+mod files;
 mod server;
+mod tickets;
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,6 +16,7 @@ pub use authorities::{AuthoritiesFault, authorities};
 pub use certificate::{CertificateFault, ServerCertificate};
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
+pub use tickets::{TicketKeys, TicketKeysFault};
 
 /// The cryptography of every TLS connection, made once.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use crate::certificate::ServerCertificate;
 use crate::provider;
+use crate::tickets::{TicketKeys, Tickets};
 
 /// The application protocol of DNS over TLS (RFC 7858, RFC 9103 §7.1).
 const DOT: &[u8] = b"dot";
@@ -25,6 +25,7 @@ type Certificates = Arc<ArcSwap<Vec<Arc<ServerCertificate>>>>;
 /// TLS settings that listeners share.
 pub struct ServerTls {
     certificates: Certificates,
+    tickets: Arc<Tickets>,
     dot: Arc<ServerConfig>,
     https: Arc<ServerConfig>,
 }
@@ -42,12 +43,13 @@ impl ServerTls {
             .with_no_client_auth()
             .with_cert_resolver(chooser);
         // The state of a session is in its ticket, so that clients take no memory after their connections.
-        config.ticketer = Ticketer::new()?;
+        let tickets = Arc::new(Tickets::new()?);
+        config.ticketer = Arc::clone(&tickets) as _;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.alpn_protocols = vec![DOT.to_vec()];
         let mut https = config.clone();
         https.alpn_protocols = HTTPS.map(<[u8]>::to_vec).into();
-        Ok(ServerTls { certificates, dot: Arc::new(config), https: Arc::new(https) })
+        Ok(ServerTls { certificates, tickets, dot: Arc::new(config), https: Arc::new(https) })
     }
 
     /// Uses these certificates for handshakes from now on. The first is the one of clients that name no
@@ -59,6 +61,17 @@ impl ServerTls {
     /// Returns the certificates in use.
     pub fn certificates(&self) -> Arc<Vec<Arc<ServerCertificate>>> {
         self.certificates.load_full()
+    }
+
+    /// Uses these keys of session tickets from now on: the first makes tickets, all read them. With none, this
+    /// process makes keys of its own and replaces them every six hours.
+    pub fn share_tickets(&self, keys: Vec<Arc<TicketKeys>>) {
+        self.tickets.share(keys);
+    }
+
+    /// Returns the shared keys of session tickets in use.
+    pub fn ticket_keys(&self) -> Arc<Vec<Arc<TicketKeys>>> {
+        self.tickets.shared()
     }
 
     /// Returns the settings of DNS over TLS.

@@ -1,5 +1,5 @@
-//! The certificates of TLS listeners: those of the configuration, whose files are read again when they
-//! change, or a self-signed one for a first try.
+//! The certificates and ticket keys of TLS listeners: those of the configuration, whose files are read again
+//! when they change, or a self-signed certificate for a first try.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,7 @@ use config::certificates::validity_warning;
 use net::ListenerTls;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
-use tls::{ServerCertificate, ServerTls};
+use tls::{ServerCertificate, ServerTls, TicketKeys};
 use tracing::{error, info, warn};
 
 /// Interval of the check whether files of certificates have changed.
@@ -28,10 +28,11 @@ pub struct Certificates {
     files: Mutex<WatchedFiles>,
 }
 
-/// The files of the certificates, with the state that they were read in.
+/// The files of certificates and of ticket keys, with the state that they were read in.
 #[derive(Default)]
 struct WatchedFiles {
     pairs: Vec<(PathBuf, PathBuf)>,
+    tickets: Vec<PathBuf>,
     /// `None` until they are read for the first time here.
     read: Option<Vec<FileState>>,
 }
@@ -55,7 +56,12 @@ impl Certificates {
     /// Uses the certificates that were read with the configuration.
     pub(super) fn adopt(&self, settings: &Settings) {
         let Some(tls) = &self.tls else { return };
-        *lock(&self.files) = WatchedFiles { pairs: settings.certificate_files(), read: None };
+        *lock(&self.files) = WatchedFiles {
+            pairs: settings.certificate_files(),
+            tickets: settings.ticket_key_files(),
+            read: None,
+        };
+        tls.share_tickets(settings.ticket_keys());
         let configured = settings.certificates();
         if !configured.is_empty() {
             return tls.set(configured);
@@ -73,23 +79,34 @@ impl Certificates {
         }
     }
 
-    /// Reads the files again if any has changed. If one is not valid, the certificates stay in use.
+    /// Reads the files again if any has changed. If one is not valid, the certificates, or the keys of session
+    /// tickets, stay in use.
     fn refresh(&self) {
         let (Some(tls), mut files) = (&self.tls, lock(&self.files)) else { return };
-        let state: Vec<FileState> =
-            files.pairs.iter().flat_map(|(chain, key)| [chain, key]).map(|path| state(path)).collect();
-        if files.pairs.is_empty() || files.read.as_ref() == Some(&state) {
+        let of_certificates = files.pairs.iter().flat_map(|(chain, key)| [chain, key]);
+        let state: Vec<FileState> = of_certificates.chain(&files.tickets).map(|path| state(path)).collect();
+        if state.is_empty() || files.read.as_ref() == Some(&state) {
             return;
         }
         files.read = Some(state);
         let read = files.pairs.iter().map(|(chain, key)| ServerCertificate::read(chain, key).map(Arc::new));
         match read.collect::<Result<Vec<_>, _>>() {
-            Ok(read) if read == *tls.certificates() => {}
+            // The self-signed one is in no file.
+            Ok(read) if read.is_empty() || read == *tls.certificates() => {}
             Ok(read) => {
                 info!(certificates = read.len(), "changed certificates are in use");
                 tls.set(read);
             }
             Err(fault) => error!("the certificates before stay in use: {fault}"),
+        }
+        let read = files.tickets.iter().map(|path| TicketKeys::read(path).map(Arc::new));
+        match read.collect::<Result<Vec<_>, _>>() {
+            Ok(read) if read == *tls.ticket_keys() => {}
+            Ok(read) => {
+                info!(files = read.len(), "changed keys of session tickets are in use");
+                tls.share_tickets(read);
+            }
+            Err(fault) => error!("the keys of session tickets before stay in use: {fault}"),
         }
     }
 
@@ -189,6 +206,29 @@ mod tests {
         write(at, "three.example");
         certificates.refresh();
         assert_eq!(names(&certificates), ["three.example"]);
+    }
+
+    #[test]
+    fn changed_ticket_keys_are_used_and_bad_ones_replace_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tickets.key");
+        let keys = |first: u8| (first..).take(80).collect::<Vec<u8>>();
+        std::fs::write(&path, keys(1)).expect("written");
+        let settings = settings(folder.path(), "[server]\ntls-ticket-keys = [\"tickets.key\"]\n");
+        let certificates = Certificates::new(&settings).expect("made");
+        let tls = certificates.tls.as_ref().expect("a listener has TLS");
+        let (first, pin) = (tls.ticket_keys(), certificates.in_use()[0].pin());
+        assert_eq!(first.len(), 1);
+        std::fs::write(&path, keys(2)).expect("written");
+        certificates.refresh();
+        let second = tls.ticket_keys();
+        assert!(second.len() == 1 && second != first);
+        std::fs::write(&path, "half").expect("written");
+        certificates.refresh();
+        assert_eq!(tls.ticket_keys(), second);
+        certificates.adopt(&self::settings(folder.path(), ""));
+        assert!(tls.ticket_keys().is_empty(), "the keys are random again");
+        assert_eq!(certificates.in_use()[0].pin(), pin, "the self-signed certificate stays");
     }
 
     #[test]
