@@ -1,5 +1,6 @@
-//! `[[certificate]]`: the certificates of TLS listeners, and the keys of session tickets in `[server]`. Reading
-//! the configuration stores the paths; the files are read once the rest is valid, and again at each reload.
+//! `[[certificate]]`: the certificates of TLS listeners, and the keys of session tickets in `[server]`.
+//! Reading the configuration stores the paths; the files are read once the rest is valid, and again at each
+//! reload.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -122,8 +123,10 @@ impl Tickets {
         }
         for file in files {
             if file.value.read.as_ref().is_some_and(|read| read.is_public) {
-                let text =
-                    format!("every user may read the keys of session tickets in {}", file.value.path.display());
+                let text = format!(
+                    "every user may read the keys of session tickets in {}",
+                    file.value.path.display()
+                );
                 let hint = "run `chmod o-r` on it, and replace the keys";
                 warnings.push(Diagnostic::at(file.place.as_ref(), text).hint(hint));
             }

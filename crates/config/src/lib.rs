@@ -14,6 +14,7 @@
 //! | `catalogs` | `[[zone]]` | `zones::membership` of `zone-manager` |
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `zone-manager` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` and `secondaries` of `zone-manager` |
+//! | `discovery` | `[resolver]` | `recursion` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `lists`, `policy_zones`, `policy_groups` | `[policy]` and its blocks | `recursive` of `serving` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
@@ -35,6 +36,7 @@ pub mod catalogs;
 pub mod certificates;
 pub mod confinement;
 pub mod control;
+pub mod discovery;
 pub mod dnstap;
 pub mod exit_status;
 pub mod files;
@@ -365,7 +367,19 @@ impl Settings {
     pub fn recursive(&self) -> Option<RecursiveConfig<'_>> {
         let Settings { server, forwards, stubs, access, groups, .. } = self;
         let (resolver, storage) = (self.resolver.as_ref()?, &server.storage);
-        Some(RecursiveConfig { resolver, forwards, stubs, access, groups, storage })
+        let designated = self.encrypted_service().map(|service| service.records()).unwrap_or_default();
+        Some(RecursiveConfig { resolver, forwards, stubs, access, groups, storage, designated })
+    }
+
+    /// Returns the encrypted listeners as clients discover them (RFC 9462); `None` if they discover none.
+    pub fn encrypted_service(&self) -> Option<discovery::EncryptedService> {
+        let keys = &self.resolver.as_ref()?.value.discovery;
+        discovery::service(keys, &self.listens, &self.certificates, &self.server.https)
+    }
+
+    /// Returns the warning about keys of the discovery that have no effect.
+    fn discovery_warning(&self) -> Option<Diagnostic> {
+        discovery::warnings(&self.resolver.as_ref()?.value.discovery, self.has_tls())
     }
 
     /// Returns the settings of block lists.
@@ -417,7 +431,8 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` with its rules and `[[certificate]]` name, and those of session tickets.
+    /// Reads the files that `[resolver]` with its rules and `[[certificate]]` name, and those of session
+    /// tickets.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
@@ -458,10 +473,12 @@ impl Settings {
     }
 
     /// Returns a warning for each certificate that has expired or soon will, is not valid yet, or has a key
-    /// that all users may read, the same about keys of session tickets, and one if no listener has TLS.
-    pub fn certificate_warnings(&self, now: SystemTime) -> Vec<Diagnostic> {
+    /// that all users may read, the same about keys of session tickets, and one for each
+    /// of these settings that no listener uses.
+    pub fn encryption_warnings(&self, now: SystemTime) -> Vec<Diagnostic> {
         let mut warnings = certificates::warnings(&self.certificates, self.has_tls(), now);
         warnings.extend(self.server.tickets.warnings(self.has_tls()));
+        warnings.extend(self.discovery_warning());
         warnings
     }
 

@@ -137,6 +137,8 @@ pub(crate) enum CommandFault {
     NoSuchGroup(String),
     /// Nothing counts what is blocked most.
     NoTop,
+    /// No encrypted listener has a name that clients discover.
+    NothingDiscovered,
     /// Networks that are limited are not counted.
     NoLimitsTop,
     /// There is no block list of this name.
@@ -230,6 +232,10 @@ impl fmt::Display for CommandFault {
             }
             Self::NoTop => f.write_str("`top` of [policy] is 0: blocked queries are not counted by name"),
             Self::NoLimitsTop => f.write_str("`top` of [rate-limits] is 0: limited networks are not counted"),
+            Self::NothingDiscovered => f.write_str(
+                "clients discover nothing: that needs [resolver], a listener with `proto` \"tls\" or \"https\", and \
+                 a name in [[certificate]] or in `discovery-name`",
+            ),
             Self::NoSuchGroup(name) => write!(f, "there is no group {name}"),
             Self::NoSuchList(name) => write!(f, "there is no list {name}"),
             Self::NotRefreshed { failed, .. } => write!(f, "lists that cannot be refreshed: {failed}"),

@@ -290,6 +290,8 @@ pub enum ControlCommand {
     LogReopen,
     /// Make server cookies with a new random secret.
     CookiesRotate,
+    /// Report how clients discover the encrypted listeners.
+    Discovery,
     /// Change the log level.
     LogLevel {
         /// The level, as in the configuration.
@@ -457,6 +459,7 @@ mod tests {
             Verb::NtaRemove { domain: name() },
             Verb::LogReopen,
             Verb::CookiesRotate,
+            Verb::Discovery,
             Verb::LogLevel { level: "debug".into() },
             Verb::LogQueries { on: true, share: None },
             Verb::LogQueries { on: true, share: Some(0.25) },

@@ -27,6 +27,9 @@ pub struct LocalConfig {
     /// Domains for which the operator has configured servers. A special-use name at, above or below one of
     /// them is off. The root does not count.
     pub forwarded: Vec<LowerNameBuf>,
+    /// The records by which clients discover encrypted listeners, at or below `resolver.arpa` (RFC 9462).
+    /// None is used if that name is off.
+    pub designated: Vec<LocalRecord>,
     /// The operator's records.
     pub data: Vec<LocalRecord>,
 }
@@ -149,6 +152,7 @@ impl LocalNames {
         for special in SpecialName::all() {
             if let Some(name) = special.name().filter(|name| !config.is_off(name.as_lower())) {
                 table.add_special(special, name.as_lower());
+                table.add_designated(&config.designated, name.as_lower());
             }
         }
         let mut data: Vec<&LocalRecord> = config.data.iter().collect();
@@ -368,6 +372,18 @@ impl Table {
             match special.below {
                 Below::Nothing => below.absent = true,
                 Below::Same => records.iter().for_each(|record| below.push(record)),
+            }
+        }
+    }
+
+    /// Adds those of the designated records that are in this special zone.
+    fn add_designated(&mut self, designated: &[LocalRecord], zone: LowerName<'_>) {
+        let is_in = |record: &&LocalRecord| record.owner.as_name().is_at_or_below(zone.as_name());
+        for record in designated.iter().filter(is_in) {
+            if let Some(at) = self.at(record.owner.as_name().to_lower().as_lower()) {
+                let within =
+                    || Content { zone: Some(zone.label_count()), delegated: true, ..Content::default() };
+                at.get_or_insert_with(within).push(record);
             }
         }
     }

@@ -3,13 +3,14 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use webpki::{EndEntityCert, KeyUsage};
 use wording::reason;
@@ -181,6 +182,13 @@ impl ServerCertificate {
     /// Returns the pin of its key, for clients (RFC 7858 §4.2).
     pub fn pin(&self) -> Option<KeyPin> {
         KeyPin::of(self.certified.cert.first()?).ok()
+    }
+
+    /// Whether the certificate has this IP address, so that clients that know the server by it can verify it.
+    pub fn is_for_address(&self, address: IpAddr) -> bool {
+        let own = self.certified.cert.first().and_then(|own| EndEntityCert::try_from(own).ok());
+        let name = ServerName::IpAddress(address.into());
+        own.is_some_and(|own| own.verify_is_valid_for_subject_name(&name).is_ok())
     }
 
     /// Whether a server name (SNI) is one of its names.
@@ -402,6 +410,8 @@ mod tests {
         let now = SystemTime::now();
         assert!(made.not_before < now && made.not_after > now + Duration::from_secs(80 * 24 * 3600));
         assert_eq!((made.names.as_slice(), made.file.as_ref()), (&["a.example".to_owned()][..], None));
+        let addresses = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().expect("an address"));
+        assert_eq!(addresses.map(|address| made.is_for_address(address)), [true, false]);
         let other = ServerCertificate::self_signed(&["a.example".into()]).expect("made");
         assert_ne!(made.pin(), other.pin(), "each has a key of its own");
     }

@@ -63,8 +63,8 @@ impl ServerTls {
         self.certificates.load_full()
     }
 
-    /// Uses these keys of session tickets from now on: the first makes tickets, all read them. With none, this
-    /// process makes keys of its own and replaces them every six hours.
+    /// Uses these keys of session tickets from now on: the first makes tickets, all read them. With none,
+    /// this process makes keys of its own and replaces them every six hours.
     pub fn share_tickets(&self, keys: Vec<Arc<TicketKeys>>) {
         self.tickets.share(keys);
     }

@@ -415,6 +415,9 @@ pub enum CtlVerb {
     /// Limits on replies.
     #[command(subcommand)]
     Limits(CtlLimits),
+    /// How clients discover the encrypted listeners (DDR, RFC 9462), and what zones, DHCP servers and routers
+    /// need for it (DNR, RFC 9463).
+    Discovery,
     /// Every trust anchor, and every key that may become one (RFC 5011).
     TrustAnchors,
     /// Explain step by step how a query would be answered.

@@ -103,7 +103,7 @@ fn outside_views(wanted: &WantedZones) -> impl Iterator<Item = Name<'_>> {
 
 /// Prints warnings about certificates.
 fn warn_of_certificates(accepted: &AcceptedConfig) {
-    for warning in accepted.config.settings.certificate_warnings(SystemTime::now()) {
+    for warning in accepted.config.settings.encryption_warnings(SystemTime::now()) {
         eprint!("{}", accepted.sources.render_as("warning", &warning));
     }
 }

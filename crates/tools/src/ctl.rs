@@ -98,12 +98,9 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         },
         CtlVerb::Cache(cache) => about_cache(cache),
         CtlVerb::Forward(forward) => about_forward(forward),
+        CtlVerb::Discovery => ControlCommand::Discovery,
         CtlVerb::TrustAnchors => ControlCommand::TrustAnchorList,
-        CtlVerb::Nta(CtlNta::List) => ControlCommand::NtaList,
-        CtlVerb::Nta(CtlNta::Add { domain, time }) => {
-            ControlCommand::NtaAdd { domain: domain.clone(), time: time.clone() }
-        }
-        CtlVerb::Nta(CtlNta::Remove { domain }) => ControlCommand::NtaRemove { domain: domain.clone() },
+        CtlVerb::Nta(nta) => about_nta(nta),
         CtlVerb::Limits(limits) => about_limits(limits),
         CtlVerb::Policy(policy) => about_policy(policy),
         CtlVerb::Stop => ControlCommand::Stop,
@@ -133,6 +130,14 @@ fn about_forward(verb: &CtlForward) -> ControlCommand {
             ControlCommand::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
         }
         CtlForward::Remove { domain } => ControlCommand::ForwardRemove { domain: domain.clone() },
+    }
+}
+
+fn about_nta(verb: &CtlNta) -> ControlCommand {
+    match verb {
+        CtlNta::List => ControlCommand::NtaList,
+        CtlNta::Add { domain, time } => ControlCommand::NtaAdd { domain: domain.clone(), time: time.clone() },
+        CtlNta::Remove { domain } => ControlCommand::NtaRemove { domain: domain.clone() },
     }
 }
 
@@ -297,6 +302,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
             format!("{}\n", map.get("text").map(flat).unwrap_or_default())
         }
+        (CtlVerb::Discovery, found @ Value::Object(_)) => discovery_text(found),
         (CtlVerb::TrustAnchors, Value::Array(anchors)) => anchors.iter().map(trust_anchor_text).collect(),
         (CtlVerb::Explain { .. }, Value::Object(map)) => {
             let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -320,22 +326,23 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             ),
             Value::Object(map),
         ) if map.contains_key("changes") => change_text(map),
-        (_, Value::Object(map)) => {
-            let mut out = String::new();
-            let width = map.keys().map(String::len).max().unwrap_or(0);
-            for (key, value) in map {
-                match value {
-                    Value::Null => {}
-                    Value::Array(rows) => {
-                        rows.iter().for_each(|row| out += &pair(key, &row_text(row), width))
-                    }
-                    _ => out += &pair(key, &value_text(key, value), width),
-                }
-            }
-            out
-        }
+        (_, Value::Object(map)) => pairs(map),
         (_, other) => format!("{}\n", flat(other)),
     }
+}
+
+/// Returns an object as text, one key on each line; of a list, one line for each member.
+fn pairs(map: &Map<String, Value>) -> String {
+    let mut out = String::new();
+    let width = map.keys().map(String::len).max().unwrap_or(0);
+    for (key, value) in map {
+        match value {
+            Value::Null => {}
+            Value::Array(rows) => rows.iter().for_each(|row| out += &pair(key, &row_text(row), width)),
+            _ => out += &pair(key, &value_text(key, value), width),
+        }
+    }
+    out
 }
 
 /// Keys of times in seconds since 1970, anywhere in an answer.
@@ -410,6 +417,40 @@ fn policy_zone_text(zone: &Value) -> String {
     }
     let first = zone["first_unusable"].as_array().into_iter().flatten();
     first.for_each(|line| out += &format!("    {}\n", flat(line)));
+    out
+}
+
+/// Returns how clients discover the encrypted listeners as text.
+fn discovery_text(found: &Value) -> String {
+    let lines =
+        |key: &str| -> Vec<String> { found[key].as_array().into_iter().flatten().map(flat).collect() };
+    let name = flat(&found["name"]);
+    let mut out = format!("Clients expect {name} in the certificate.\n\n");
+    out += "Answered here, for clients that know the address of this resolver (RFC 9462 §4):\n";
+    lines("answered").iter().for_each(|line| out += &format!("    {line}\n"));
+    out += &format!("\nFor the zone of {name}, for clients that know its name (RFC 9462 §5):\n");
+    lines("records").iter().for_each(|line| out += &format!("    {line}\n"));
+    out += "\nFor DHCP servers and routers (RFC 9463), each in hexadecimal digits:\n";
+    out += &format!("    DHCPv4, option 162\n        {}\n", flat(&found["dhcpv4"]));
+    out += "    DHCPv6, option 144, one for each line\n";
+    lines("dhcpv6").iter().for_each(|line| out += &format!("        {line}\n"));
+    out += "    router advertisement, option 144 with type and length, one for each line\n";
+    lines("router").iter().for_each(|line| out += &format!("        {line}\n"));
+    for address in found["addresses"].as_array().into_iter().flatten() {
+        let is = |key: &str| address[key] == Value::Bool(true);
+        let effect = match (is("certificate"), is("private")) {
+            (true, _) => "is in the certificate: clients that know it verify the listeners (RFC 9462 §4.2)",
+            (false, true) => {
+                "is not in the certificate: clients that know it use a listener at the same address only (RFC 9462 \
+                 §4.3)"
+            }
+            (false, false) => {
+                "is not in the certificate: clients that know it and verify certificates stay without encryption \
+                 (RFC 9462 §4.2)"
+            }
+        };
+        out += &format!("\n{} {effect}\n", flat(&address["address"]));
+    }
     out
 }
 

@@ -158,7 +158,7 @@ impl LocalNameKeys {
             false => SpecialOff::All,
         };
         let data = members(&self.local_data).iter().map(|line| line.record.clone()).collect();
-        LocalConfig { special_off, forwarded, data }
+        LocalConfig { special_off, forwarded, data, ..LocalConfig::default() }
     }
 
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {

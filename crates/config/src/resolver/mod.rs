@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use recursion::{Domain, PolicyConfig};
+use recursion::{Domain, LocalConfig, LocalRecord, PolicyConfig};
 use resolver::{ForwardConfig, ForwardRule};
 use wire::{LowerNameBuf, Name, NameBuf};
 use zone::Zone;
@@ -29,6 +29,7 @@ use super::report::Diagnostic;
 use super::storage::Storage;
 use super::table::read::At;
 use super::table::section;
+use crate::discovery::Discovery;
 use crate::interfaces::Interfaces;
 use answering::{LocalNameKeys, PrivateAnswers, Serving, Synthesis};
 use asking::{Asking, AskingLimits, AskingTimes};
@@ -55,6 +56,8 @@ section! {
         serving: Serving;
         /// Names that are answered locally.
         local: LocalNameKeys;
+        /// Discovery of encrypted listeners.
+        discovery: Discovery;
         /// Private addresses in answers of other servers.
         private: PrivateAnswers;
         /// AAAA records synthesized from A records.
@@ -79,7 +82,7 @@ section! {
 }
 
 /// The configuration of recursive service: `[resolver]`, its blocks, and the state folder of `[server]`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RecursiveConfig<'s> {
     pub(crate) resolver: &'s At<ResolverSection>,
     pub(crate) forwards: &'s [At<Forward>],
@@ -87,6 +90,8 @@ pub struct RecursiveConfig<'s> {
     pub(crate) access: &'s [At<AccessBlock>],
     pub(crate) groups: &'s dyn NamedGroups,
     pub(crate) storage: &'s Storage,
+    /// The records by which clients discover the encrypted listeners.
+    pub(crate) designated: Vec<LocalRecord>,
 }
 
 impl<'s> RecursiveConfig<'s> {
@@ -129,7 +134,7 @@ impl<'s> RecursiveConfig<'s> {
         let names: Vec<LowerNameBuf> = shared.map(|domain| domain.name.as_name().to_lower()).collect();
         PolicyConfig {
             access: access::rules(access, interfaces),
-            local: local.config(names),
+            local: LocalConfig { designated: self.designated.clone(), ..local.config(names) },
             // Its rules are read from files, which the caller does.
             lists: None,
             private: private.config(),

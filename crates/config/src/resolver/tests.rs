@@ -319,6 +319,7 @@ fn every_key_reaches_the_policy() {
     let local = LocalConfig {
         special_off: SpecialOff::These(vec![lower("home.arpa.")]),
         forwarded: [".", "example.net.", "corp.example."].map(lower).into(),
+        designated: Vec::new(),
         data: vec![LocalRecord::parse("printer.lan. 300 A 192.0.2.5").expect("a record")],
     };
     assert_eq!(policy.local, local);

@@ -2,6 +2,7 @@
 
 mod access;
 mod block_lists;
+mod discovery;
 mod explain;
 mod limits;
 mod log;
@@ -100,12 +101,8 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
             recursive(parts, move |service| recursion::forward_remove(service, &domain)).await
         }
         Verb::TrustAnchorList => recursive(parts, recursion::trust_anchor_list).await,
-        Verb::NtaList => recursive(parts, recursion::anchor_list).await,
-        Verb::NtaAdd { domain, time } => {
-            recursive(parts, move |service| recursion::anchor_add(service, &domain, &time)).await
-        }
-        Verb::NtaRemove { domain } => {
-            recursive(parts, move |service| recursion::anchor_remove(service, &domain)).await
+        verb @ (Verb::NtaList | Verb::NtaAdd { .. } | Verb::NtaRemove { .. }) => {
+            recursive(parts, move |service| negative_anchors(service, &verb)).await
         }
         verb @ (Verb::PolicyStatus
         | Verb::PolicyRefresh { .. }
@@ -114,6 +111,7 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         | Verb::PolicyTest { .. }) => policy(parts, verb).await,
         verb @ (Verb::LimitsTop { .. }
         | Verb::CookiesRotate
+        | Verb::Discovery
         | Verb::LogReopen
         | Verb::LogLevel { .. }
         | Verb::LogQueries { .. }) => blocking(parts, move |parts| frontend(parts, &verb)).await,
@@ -186,13 +184,24 @@ pub(crate) fn policy_test(
     Ok(found["text"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Executes a command on limits, cookies or logs.
+/// Executes a command on negative trust anchors.
+fn negative_anchors(service: RecursiveParts<'_>, verb: &ControlCommand) -> CommandResult {
+    use ControlCommand as Verb;
+    match verb {
+        Verb::NtaAdd { domain, time } => recursion::anchor_add(service, domain, time),
+        Verb::NtaRemove { domain } => recursion::anchor_remove(service, domain),
+        _ => recursion::anchor_list(service),
+    }
+}
+
+/// Executes a command on limits, cookies, listeners or logs.
 fn frontend(parts: &ServerParts, verb: &ControlCommand) -> CommandResult {
     use ControlCommand as Verb;
     match verb {
         Verb::LogLevel { level } => log::set_level(parts, level),
         Verb::LogQueries { on, share } => log::set_queries(parts, *on, *share),
         Verb::CookiesRotate => log::rotate_cookies(parts),
+        Verb::Discovery => discovery::discovery(parts),
         Verb::LimitsTop { count, hour } => limits::top(parts, *count, *hour),
         _ => log::reopen(parts),
     }

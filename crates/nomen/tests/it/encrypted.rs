@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, nomen, run, text, written};
@@ -69,6 +69,15 @@ fn write_certificate(folder: &Path, name: &str) -> String {
     chain
 }
 
+/// A client that trusts this certificate alone.
+fn trusting(certificate: &str) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Arc::new(config.expect("versions").with_root_certificates(roots).with_no_client_auth())
+}
+
 impl TlsServer {
     /// Runs kdig over TLS and returns its output. These words are of its command line.
     fn kdig(&self, words: &[&str]) -> String {
@@ -86,15 +95,13 @@ impl TlsServer {
 
     /// Sends a message over TLS and returns the reply.
     fn exchange(&self, certificate: &str, name: &str, message: &[u8]) -> Vec<u8> {
-        let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM"))
-            .expect("a certificate");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.expect("versions").with_root_certificates(roots).with_no_client_auth();
+        self.exchange_by(&trusting(certificate), name, message).0
+    }
+
+    /// Sends a message as this client and returns the reply, and whether the session is one from before.
+    fn exchange_by(&self, client: &Arc<ClientConfig>, name: &str, message: &[u8]) -> (Vec<u8>, bool) {
         let name = ServerName::try_from(name.to_owned()).expect("a name");
-        let connection = ClientConnection::new(Arc::new(config), name).expect("good");
+        let connection = ClientConnection::new(Arc::clone(client), name).expect("good");
         let stream = TcpStream::connect(self.at).expect("connected");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         let mut stream = StreamOwned::new(connection, stream);
@@ -104,7 +111,7 @@ impl TlsServer {
         stream.read_exact(&mut len).expect("a length");
         let mut reply = vec![0; u16::from_be_bytes(len).into()];
         stream.read_exact(&mut reply).expect("a reply");
-        reply
+        (reply, stream.conn.handshake_kind() == Some(HandshakeKind::Resumed))
     }
 
     /// Whether a client that trusts this certificate alone gets an answer as a client of this name.
@@ -395,4 +402,49 @@ fn a_server_that_takes_over_continues_with_the_tls_socket() {
     let tls = TlsServer { server: server.taken_over_by(command), at };
     assert!(tls.is_trusted(&certificate, "one.example"));
     assert!(tls.server.log().contains("passed"), "{}", tls.server.log());
+}
+
+#[test]
+fn a_session_is_resumed_at_another_server_with_the_same_ticket_keys() {
+    let folder = || tempfile::tempdir().expect("a folder");
+    let keys = |first: u8| (first..).take(80).collect::<Vec<u8>>();
+    let (one, two) = (folder(), folder());
+    let certificate = write_certificate(one.path(), "dns.example");
+    for file in ["chain.pem", "key.pem"] {
+        fs::copy(one.path().join(file), two.path().join(file)).expect("copied");
+    }
+    fs::write(one.path().join("tickets"), keys(1)).expect("written");
+    fs::write(two.path().join("tickets"), [keys(2), keys(1)].concat()).expect("written");
+    let shared = "tls-ticket-keys = [\"tickets\"]\n";
+    let [one, two] = [one, two].map(|folder| start_in(folder, shared, "", CERTIFICATE));
+    // www.example. A IN
+    let query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
+    let client = trusting(&certificate);
+    let resumes = |server: &TlsServer| server.exchange_by(&client, "dns.example", query).1;
+    assert!(!resumes(&one), "the first session");
+    assert!(resumes(&two), "its second key is the other's");
+    fs::write(one.server.path("tickets"), keys(3)).expect("written");
+    one.server.reload();
+    assert!(!resumes(&one), "the key was replaced");
+    fs::write(one.server.path("tickets"), "short").expect("written");
+    let said = one.server.reload_badly().to_string();
+    assert!(said.contains("has 5 bytes; each key of session tickets has 80"), "{said}");
+    assert!(resumes(&one), "the keys before stay in use");
+}
+
+#[test]
+fn clients_discover_the_listeners_and_the_operator_what_others_need_for_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write_certificate(folder.path(), "dns.example");
+    let forward = "[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n";
+    let tls = start_in(folder, "", "", &format!("{CERTIFICATE}{forward}"));
+    let (ip, port) = (tls.at.ip(), tls.at.port());
+    let found = tls.kdig(&["_dns.resolver.arpa", "SVCB", "+short"]);
+    let record = format!("1 dns.example. alpn=dot port={port} ipv4hint={ip}");
+    assert_eq!(found.trim().replace('"', ""), record);
+    let none = tls.kdig(&["_dns.resolver.arpa", "A"]);
+    assert!(none.contains("NOERROR") && none.contains("ANSWER: 0"), "{none}");
+    let shown = text(&tls.server.ctl(&["discovery"]).stdout);
+    assert!(shown.contains(&format!("_dns.dns.example. 600 SVCB {record}")), "{shown}");
+    assert!(shown.contains(":03:64:6e:73:07:65:78:61:6d:70:6c:65:00:"), "{shown}");
 }

@@ -87,7 +87,8 @@ const NAMES: &[SpecialName] = &[
     empty("alt.", "RFC 9476 §2"),
     empty("home.arpa.", "RFC 8375 §4"),
     empty("service.arpa.", "RFC 9665"),
-    empty("resolver.arpa.", "RFC 9462"),
+    // Names below exist, so that clients see that there are no records (RFC 9462 §4).
+    SpecialName { domain: "resolver.arpa.", records: &[], below: Below::Same, source: "RFC 9462 §6.4" },
     // DNS64 synthesizes the AAAA records.
     with(
         "ipv4only.arpa.",

@@ -401,3 +401,29 @@ proptest! {
         prop_assert!(response.is_some() || !is_covered || is_parent || qtype == Type::DS);
     }
 }
+
+#[test]
+fn encrypted_listeners_are_discovered_unless_local_data_replaces_them() {
+    let svcb = "_dns.resolver.arpa. 600 SVCB 1 dns.example.net. alpn=\"dot\" port=\"853\"";
+    let designated = vec![svcb.parse().expect("a record")];
+    let config = LocalConfig { designated, ..LocalConfig::default() };
+    let names = names_of(&config);
+    let found = ask_within(&names, "_DNS.resolver.arpa. SVCB", 512).expect("local");
+    assert_eq!((found.rcode, found.answers.len()), (Rcode::NOERROR, 1), "{found:?}");
+    assert!(found.answers[0].contains("dns.example.net. alpn=\"dot\" port=853"), "{found:?}");
+    for none in ["_dns.resolver.arpa. A", "resolver.arpa. SVCB", "x.resolver.arpa. SVCB"] {
+        let found = ask_within(&names, none, 512).expect("local");
+        assert_eq!((found.rcode, found.answers.len()), (Rcode::NOERROR, 0), "{none}: {found:?}");
+        assert!(found.authorities[0].starts_with("resolver.arpa."), "{none}: {found:?}");
+    }
+    let own = "_dns.resolver.arpa. 60 SVCB 1 other.example.";
+    let replaced = names_of(&LocalConfig { data: data(&[own]).data, ..config.clone() });
+    let found = ask_within(&replaced, "_dns.resolver.arpa. SVCB", 512).expect("local");
+    assert!(found.answers.len() == 1 && found.answers[0].contains("other.example."), "{found:?}");
+    let off = SpecialOff::These(vec![lower("resolver.arpa.")]);
+    let off = names_of(&LocalConfig { special_off: off, ..config });
+    assert_eq!(ask_within(&off, "_dns.resolver.arpa. SVCB", 512), None);
+    let none = names_of(&LocalConfig::default());
+    let found = ask_within(&none, "_dns.resolver.arpa. SVCB", 512).expect("local");
+    assert_eq!((found.rcode, found.answers.len()), (Rcode::NOERROR, 0), "RFC 9462 §4: no data");
+}

@@ -180,7 +180,7 @@ fn warn_of(settings: &Settings, wanted: &WantedZones, passed: bool) -> InnerRule
     let outside = || wanted.specs.iter().filter(|spec| !spec.apex.is_in_view());
     let names = || outside().map(|spec| spec.name());
     let shadowed = settings.shadowed_rules(names());
-    let of_certificates = settings.certificate_warnings(SystemTime::now());
+    let of_certificates = settings.encryption_warnings(SystemTime::now());
     let all = settings.warnings(passed).into_iter().chain(shadowed).chain(of_certificates);
     all.for_each(|warning| warn!("{}", warning.message));
     settings.inner_rules(names())

@@ -79,8 +79,8 @@ impl Certificates {
         }
     }
 
-    /// Reads the files again if any has changed. If one is not valid, the certificates, or the keys of session
-    /// tickets, stay in use.
+    /// Reads the files again if any has changed. If one is not valid, the certificates, or the keys of
+    /// session tickets, stay in use.
     fn refresh(&self) {
         let (Some(tls), mut files) = (&self.tls, lock(&self.files)) else { return };
         let of_certificates = files.pairs.iter().flat_map(|(chain, key)| [chain, key]);
