@@ -29,6 +29,7 @@ mod bind;
 mod clauses;
 mod clients;
 mod dnstap;
+mod encrypted;
 mod files;
 mod knot;
 mod ledger;

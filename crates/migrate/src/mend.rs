@@ -100,11 +100,29 @@ fn connections(nomen: &mut Nomen) {
     }
 }
 
-/// Removes addresses that a wildcard address on the same port includes. Other keys of a block apply to all.
+/// Makes one block of those with the same transports, and removes addresses that a wildcard address on the
+/// same port includes. Other keys of the first block apply to all.
 fn listens(nomen: &mut Nomen, words: &mut Vec<String>) {
-    let mut block = nomen.listens.first().cloned().unwrap_or_default();
-    let mut all: Vec<String> =
-        nomen.listens.iter().flat_map(|block| block.members("addr")).cloned().collect();
+    let mut blocks: Vec<Keys> = Vec::new();
+    for block in std::mem::take(&mut nomen.listens) {
+        match blocks.iter_mut().find(|other| other.get("proto") == block.get("proto")) {
+            Some(other) => block.members("addr").iter().for_each(|addr| other.add("addr", addr)),
+            None => blocks.push(block),
+        }
+    }
+    for mut block in blocks {
+        let all = without_included(block.members("addr"), words);
+        if !all.is_empty() {
+            block.texts("addr", all);
+            nomen.freebind.iter().for_each(|on| block.switch("freebind", *on));
+            nomen.listens.push(block);
+        }
+    }
+}
+
+/// Returns the addresses, each once, that no wildcard address on the same port includes.
+fn without_included(addresses: &[String], words: &mut Vec<String>) -> Vec<String> {
+    let mut all = addresses.to_vec();
     let mut seen = HashSet::new();
     all.retain(|text| seen.insert(text.clone()));
     let wide: Vec<String> = all
@@ -122,12 +140,7 @@ fn listens(nomen: &mut Nomen, words: &mut Vec<String>) {
         words.push(format!("{text} is one of all addresses that nomen listens on, and is left out"));
     }
     all.retain(|text| !covered(text));
-    nomen.listens.clear();
-    if !all.is_empty() {
-        block.texts("addr", all);
-        nomen.freebind.iter().for_each(|on| block.switch("freebind", *on));
-        nomen.listens.push(block);
-    }
+    all
 }
 
 /// Keeps one rule per domain.

@@ -134,6 +134,8 @@ pub(crate) struct Nomen {
     pub(crate) views: Vec<Keys>,
     /// Addresses, each with its protocols.
     pub(crate) listens: Vec<Keys>,
+    /// Certificates, the usual one first.
+    pub(crate) certificates: Vec<Keys>,
     pub(crate) transfers: Keys,
     pub(crate) tsig_keys: Vec<Keys>,
     /// Templates by name, beside those generated for common keys.

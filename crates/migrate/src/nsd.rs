@@ -6,11 +6,12 @@ use std::path::Path;
 use crate::clauses;
 use crate::clients::{self, Grant};
 use crate::dnstap;
+use crate::encrypted;
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Zone};
 use crate::network::{Client, Member, Network, passes};
-use crate::nsd_unbound::{listen, nsid, verbosity};
+use crate::nsd_unbound::{PortUse, listen, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, last};
 use crate::units;
@@ -23,9 +24,10 @@ pub(crate) const SECTIONS: &[&str] =
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
-const TLS: Rule = Rule::Missing(
-    "listeners of TLS are not converted: write `proto` \"tls\" in [[listen]], and [[certificate]]",
-);
+/// Converted with the listeners.
+const TLS: Rule = Rule::Missing("nomen cannot use this value");
+/// Clients of that port need a certificate.
+const MUTUAL: &str = "nomen's listeners do not need certificates of all clients";
 const COOKIES: Rule = Rule::Missing("nomen's cookies have their secrets in `cookie-secrets` of [server]");
 const VERIFY: Rule = Rule::Missing("nomen runs no program to verify a zone");
 
@@ -122,9 +124,9 @@ const RULES: &[NamedRule] = &[
     ("rrl-whitelist", RATES),
     ("tls-service-key", TLS),
     ("tls-service-pem", TLS),
-    ("tls-service-ocsp", TLS),
+    ("tls-service-ocsp", Rule::Missing("nomen sends no OCSP responses with its certificate")),
     ("tls-port", TLS),
-    ("tls-auth-port", TLS),
+    ("tls-auth-port", Rule::Missing(MUTUAL)),
     (
         "tls-auth-xfr-only",
         Rule::Same(&["no"], "nomen sends zones over TCP and TLS; `allow-transfer` does not tell them apart"),
@@ -211,11 +213,32 @@ fn explain(statement: &Statement) -> (Coverage, String) {
     }
 }
 
+/// Converts the certificate and the port of the listeners for TLS.
+fn encryption(work: &mut Work, all: &[&Statement], certificate: Option<(&Statement, &Statement)>) {
+    let any = work.nomen.listens.iter().any(|block| block.get("proto").is_some());
+    if let (Some((chain, key)), true) = (certificate, any) {
+        encrypted::certificate(work, Path::new("/"), chain, key);
+        last(all, "tls-port").iter().for_each(|found| {
+            work.ledger.translated(found, "the port in `addr` of [[listen]]");
+        });
+        return;
+    }
+    for found in ["tls-service-pem", "tls-service-key", "tls-port"].iter().filter_map(|key| last(all, key)) {
+        work.ledger.unneeded(found, "no `ip-address` has a port with TLS, or its certificate is missing");
+    }
+}
+
 fn server_section(work: &mut Work, all: &[&Statement]) {
     let everywhere = [IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)];
-    let of_tls: Vec<u16> =
-        ["tls-port", "tls-auth-port"].iter().filter_map(|key| last(all, key)?.value().parse().ok()).collect();
-    listen(work, all, everywhere, |port: u16| !of_tls.contains(&port));
+    let named = |key: &str| last(all, key).and_then(|found| found.value().parse().ok());
+    let certificate = encrypted::service(all);
+    let (tls, mutual): (u16, Option<u16>) = (named("tls-port").unwrap_or(853), named("tls-auth-port"));
+    listen(work, all, everywhere, |port: u16| match certificate.is_some() {
+        true if mutual == Some(port) => PortUse::Missing(MUTUAL),
+        true if port == tls => PortUse::Encrypted("tls"),
+        _ => PortUse::Plain,
+    });
+    encryption(work, all, certificate);
     for (said, hide, key) in [("identity", "hide-identity", "id"), ("version", "hide-version", "version")] {
         let hidden = last(all, hide).is_some_and(|found| units::switch(found.value()) == Some(true));
         let text = last(all, said).map_or("auto", Statement::value);

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::encrypted::EncryptedListens;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::tree::{Statement, last};
@@ -36,25 +37,44 @@ pub(crate) fn nsid(work: &mut Work, found: &Statement) {
     work.in_key(found, Section::Server, "nsid");
 }
 
-/// Converts the listening addresses, by default `unnamed`. Ports that are not `plain` are for TLS.
-pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], plain: impl Fn(u16) -> bool) {
+/// What a port is for.
+pub(crate) enum PortUse {
+    /// UDP and TCP.
+    Plain,
+    /// This transport.
+    Encrypted(&'static str),
+    /// What nomen has not, for this reason.
+    Missing(&'static str),
+}
+
+/// Converts the listening addresses, by default `unnamed`.
+pub(crate) fn listen(
+    work: &mut Work,
+    all: &[&Statement],
+    unnamed: [IpAddr; 2],
+    usage: impl Fn(u16) -> PortUse,
+) {
     let port = last(all, "port");
     let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
     if let Some(port) = port {
         work.ledger.translated(port, "the port in `addr` of [[listen]]");
     }
     let named = all.iter().filter(|s| s.key() == "ip-address" || s.key() == "interface");
-    let (mut block, mut any) = (Keys::default(), false);
+    let (mut block, mut encrypted, mut any) = (Keys::default(), EncryptedListens::default(), false);
     for statement in named {
         any = true;
         let (ip, own) =
             statement.value().split_once('@').map_or((statement.value(), None), |(ip, p)| (ip, Some(p)));
         match (ip.parse(), own.map_or(Some(usual), |port| port.parse().ok())) {
-            (Ok(_), Some(port)) if !plain(port) => {
-                work.ledger.missing(statement, "nomen listens for plain UDP and TCP alone");
-            }
             (Ok(ip), Some(port)) => {
-                block.add("addr", with_port(ip, port));
+                match usage(port) {
+                    PortUse::Plain => block.add("addr", with_port(ip, port)),
+                    PortUse::Encrypted(proto) => encrypted.add(proto, with_port(ip, port)),
+                    PortUse::Missing(why) => {
+                        work.ledger.missing(statement, why);
+                        continue;
+                    }
+                }
                 work.ledger.translated(statement, "`addr` of [[listen]]");
                 if statement.words().count() > 2 {
                     work.ledger.missing(statement, "nomen's workers listen on all addresses together");
@@ -68,11 +88,15 @@ pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], 
     if !any {
         unnamed.into_iter().for_each(|ip| block.add("addr", with_port(ip, usual)));
     }
-    drop_families(all, &mut block);
-    if block.0.is_empty() {
-        return work.ledger.unwritten(Coverage::Differs, NOWHERE);
+    std::iter::once(&mut block).chain(encrypted.blocks()).for_each(|block| drop_families(all, block));
+    if !block.0.is_empty() {
+        work.nomen.listens.push(block);
     }
-    work.nomen.listens.push(block);
+    encrypted.finish(work);
+    work.nomen.listens.retain(|block| block.get("addr").is_some());
+    if work.nomen.listens.is_empty() {
+        work.ledger.unwritten(Coverage::Differs, NOWHERE);
+    }
 }
 
 /// Without addresses nomen uses its default ones.

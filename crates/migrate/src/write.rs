@@ -23,6 +23,7 @@ pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
     single(&mut out, "[server]", &nomen.server);
     blocks(&mut out, "[[server.access]]", &nomen.server_access);
     blocks(&mut out, "[[listen]]", &nomen.listens);
+    blocks(&mut out, "[[certificate]]", &nomen.certificates);
     single(&mut out, "[transfers]", &nomen.transfers);
     blocks(&mut out, "[[tsig-key]]", &nomen.tsig_keys);
     if let Some(resolver) = &nomen.resolver {

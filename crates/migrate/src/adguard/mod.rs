@@ -4,8 +4,10 @@ mod rules;
 mod settings;
 mod upstreams;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
+use crate::encrypted::{self, EncryptedListens};
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting};
 use crate::network::{Network, disjoint};
@@ -124,21 +126,36 @@ fn listen(work: &mut Work, home: &Home<'_>) {
     if let Some(port) = port {
         work.ledger.translated(port, "the port in `addr` of [[listen]]");
     }
-    if let Some(off) = home.dns("serve_plain_dns").filter(|found| is_off(Some(found))) {
-        work.ledger.missing(off, "nomen listens for plain UDP and TCP alone");
-        return;
+    let addresses = addresses(work, home);
+    match home.dns("serve_plain_dns").filter(|found| is_off(Some(found))) {
+        Some(off) => work.ledger.translated(off, "no [[listen]] has UDP and TCP"),
+        None => {
+            let mut block = Keys::default();
+            block.texts("addr", addresses.iter().map(|ip| with_port(*ip, usual)).collect());
+            work.nomen.listens.push(block);
+        }
     }
+    encryption(work, home, &addresses);
+    if work.nomen.listens.is_empty() {
+        let why =
+            "it listens without encryption nowhere; without any [[listen]], nomen does on 127.0.0.1 and ::1";
+        work.ledger.unwritten(Coverage::Differs, why);
+    }
+}
+
+/// Returns the listening addresses.
+fn addresses(work: &mut Work, home: &Home<'_>) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     let hosts = home.dns("bind_hosts").map(Statement::block);
     let hosts = hosts.filter(|hosts| !hosts.is_empty());
     for host in hosts.unwrap_or_default().iter().chain(home.dns("bind_host")) {
         let text = if host.key() == "bind_host" { host.value() } else { host.key() };
-        match text.parse::<std::net::IpAddr>() {
+        match text.parse::<IpAddr>() {
             Ok(ip) => {
-                addresses.push(with_port(ip, usual));
+                addresses.push(ip);
                 // It listens on all addresses of both families then.
                 if text == "0.0.0.0" && hosts.is_none_or(|hosts| hosts.len() == 1) {
-                    addresses.extend("::".parse().ok().map(|ip| with_port(ip, usual)));
+                    addresses.push(Ipv6Addr::UNSPECIFIED.into());
                 }
                 work.ledger.translated(host, "`addr` of [[listen]]");
             }
@@ -149,11 +166,64 @@ fn listen(work: &mut Work, home: &Home<'_>) {
         work.ledger.open(found);
     }
     if addresses.is_empty() {
-        addresses.extend(["0.0.0.0", "::"].iter().filter_map(|ip| Some(with_port(ip.parse().ok()?, usual))));
+        addresses = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     }
-    let mut block = Keys::default();
-    block.texts("addr", addresses);
-    work.nomen.listens.push(block);
+    addresses
+}
+
+/// Converts the listeners with encryption and their certificate.
+fn encryption(work: &mut Work, home: &Home<'_>, addresses: &[IpAddr]) {
+    let Some(section) = find(home.all, "tls") else { return };
+    if !is_on(section.find("enabled")) {
+        return work.ledger.unneeded(section, "it is off");
+    }
+    work.ledger.open(section);
+    let mut encrypted = EncryptedListens::default();
+    for (key, usual, proto) in [("port_dns_over_tls", 853u16, "tls"), ("port_https", 443, "https")] {
+        let found = section.find(key);
+        let port = found.map_or(Ok(usual), |found| found.value().parse());
+        match (port, found) {
+            (Ok(0), Some(found)) => work.ledger.unneeded(found, "it is off"),
+            (Ok(port), found) => {
+                addresses.iter().for_each(|ip| encrypted.add(proto, with_port(*ip, port)));
+                if let Some(found) = found {
+                    work.ledger.translated(found, "`addr` of [[listen]]");
+                }
+            }
+            (Err(_), Some(found)) => work.not_understood(found),
+            (Err(_), None) => {}
+        }
+    }
+    encrypted.finish(work);
+    let file = |key: &str| section.find(key).filter(|found| !is_unset(found));
+    match (file("certificate_path"), file("private_key_path")) {
+        (Some(chain), Some(key)) => encrypted::certificate(work, Path::new("/"), chain, key),
+        _ => encrypted::uncertified(work, section),
+    }
+    for statement in section.block().iter().filter(|statement| !is_unset(statement)) {
+        match statement.key() {
+            "enabled" => work.ledger.translated(statement, "`proto` of [[listen]]"),
+            "server_name" => {
+                work.nomen.section(Section::Resolver).text("discovery-name", statement.value());
+                work.in_key(statement, Section::Resolver, "discovery-name");
+            }
+            "certificate_chain" | "private_key" => {
+                let why = "write it to a file, and name that in [[certificate]]";
+                work.ledger.missing(statement, why);
+            }
+            "allow_unencrypted_doh" | "force_https" if is_off(Some(statement)) => {
+                work.ledger.unneeded(statement, "nomen does so anyway");
+            }
+            "force_https" => work.ledger.missing(statement, "nomen's page is at `listen` of [metrics]"),
+            "port_dns_over_quic" if statement.value() == "0" => work.ledger.unneeded(statement, "it is off"),
+            "port_dns_over_quic" => work.ledger.missing(statement, "nomen does not listen for QUIC"),
+            "port_dnscrypt" if statement.value() == "0" => work.ledger.unneeded(statement, "it is off"),
+            "port_dnscrypt" | "dnscrypt_config_file" => {
+                work.ledger.missing(statement, "nomen does not speak DNSCrypt");
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Converts the clients that may query: those of `allowed_clients`, or all but those of `disallowed_clients`.
@@ -494,13 +564,9 @@ fn apart(work: &mut Work, home: &Home<'_>) {
             }
         }
     }
-    for (section, why) in [
-        ("tls", "nomen listens for plain UDP and TCP alone"),
-        ("dhcp", "nomen gives no addresses to hosts: it is no DHCP server"),
-    ] {
-        let Some(found) = find(home.all, section) else { continue };
+    if let Some(found) = find(home.all, "dhcp") {
         match is_on(found.find("enabled")) {
-            true => work.ledger.missing(found, why),
+            true => work.ledger.missing(found, "nomen gives no addresses to hosts: it is no DHCP server"),
             false => work.ledger.unneeded(found, "it is off"),
         }
     }

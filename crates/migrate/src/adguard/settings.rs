@@ -1,5 +1,6 @@
 //! Settings of AdGuardHome.yaml with exactly one key in nomen, or none.
 
+use crate::model::Section;
 use crate::work::{NamedRule, Rule};
 
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
@@ -39,14 +40,14 @@ pub(super) const DNS: &[NamedRule] = &[
     ("bogus_nxdomain", Rule::Missing("nomen does not take addresses for missing names")),
     ("aaaa_disabled", Rule::Same(&["false"], "nomen drops no AAAA records")),
     ("max_goroutines", TUNING),
-    ("handle_ddr", TUNING),
+    ("handle_ddr", Rule::Switch(Section::Resolver, "discovery")),
     ("ipset", Rule::Missing("nomen changes no sets of the packet filter")),
     ("ipset_file", Rule::Missing("nomen changes no sets of the packet filter")),
     ("bootstrap_prefer_ipv6", TUNING),
     ("upstream_timeout", TUNING),
     ("use_dns64", Rule::Unneeded("see `dns64-prefix` of [resolver]")),
     ("dns64_prefixes", TUNING),
-    ("serve_http3", Rule::Same(&["false"], "nomen listens for plain UDP and TCP alone")),
+    ("serve_http3", Rule::Same(&["false"], "nomen does not answer over HTTP/3")),
     ("use_http3_upstreams", Rule::Same(&["false"], "nomen asks over plain UDP and TCP alone")),
     ("serve_plain_dns", Rule::Unneeded("nomen does so anyway")),
     ("pending_requests", Rule::Unneeded("nomen asks once for all clients with one question")),

@@ -103,6 +103,10 @@ fn add(work: &mut Work, groups: &mut Vec<(String, Group)>, line: &str, span: &So
                     group.servers.push(server);
                     group.over_tcp.push(tcp);
                 }
+                Upstream::Tls { server } => {
+                    group.servers.push(server);
+                    group.over_tcp.push(false);
+                }
                 other => work.ledger.part(span, text, Coverage::Narrower, other.why()),
             }
         }
@@ -192,7 +196,7 @@ fn private(work: &mut Work, home: &Home<'_>) {
 /// A server for names of private addresses.
 fn server(work: &mut Work, member: &Statement) -> Option<String> {
     match parse(member.key()) {
-        Upstream::Plain { server, .. } => {
+        Upstream::Plain { server, .. } | Upstream::Tls { server } => {
             work.ledger.differs(
                 member,
                 "[[resolver.forward]] for private addresses; every client that may recurse gets their names",

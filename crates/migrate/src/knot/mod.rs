@@ -8,11 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::dnstap;
+use crate::encrypted::{self, EncryptedListens};
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::network::{Client, Member, Network};
 use crate::text::{SyntaxFault, Texts};
-use crate::tree::Statement;
+use crate::tree::{Statement, last};
 use crate::units;
 use crate::work::{NamedRule, Rule, SECOND, Work, rule, server, with_port};
 
@@ -52,11 +53,9 @@ const SERVER: &[NamedRule] = &[
         ),
     ),
     ("listen-xdp", Rule::Missing("write `xdp` into [[listen]]; see docs/AF_XDP.md")),
-    ("listen-tls", Rule::Missing("nomen speaks plain UDP and TCP alone")),
-    ("listen-quic", Rule::Missing("nomen speaks plain UDP and TCP alone")),
-    ("key-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
-    ("cert-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
-    ("ca-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
+    ("listen-quic", Rule::Missing("nomen does not listen for QUIC")),
+    ("key-file", Rule::Unneeded("no listener has TLS")),
+    ("cert-file", Rule::Unneeded("no listener has TLS")),
     ("quic-max-clients", TUNING),
     ("quic-outbuf-max-size", TUNING),
     ("quic-idle-close-timeout", TUNING),
@@ -208,23 +207,42 @@ const ACL: &[&str] = &[
     "comment",
 ];
 
+/// Converts listening addresses, each with its port or else the usual one.
+fn listen(work: &mut Work, entry: &Statement, usual: &str, add: &mut dyn FnMut(String)) {
+    for value in entry.values() {
+        let (ip, port) = value.text.split_once('@').unwrap_or((&value.text, usual));
+        match (ip.parse(), port.parse()) {
+            (Ok(ip), Ok(port)) => add(with_port(ip, port)),
+            _ => {
+                let why = "nomen listens on addresses, not on sockets of other kinds";
+                work.ledger.part(&value.span, &value.text, Coverage::Missing, why);
+            }
+        }
+    }
+    work.ledger.translated(entry, "`addr` of [[listen]]");
+}
+
+/// Converts the listeners for TLS and their certificate.
+fn encryption(work: &mut Work, all: &[&Statement]) {
+    let mut encrypted = EncryptedListens::default();
+    for entry in all.iter().filter(|entry| entry.key() == "listen-tls") {
+        listen(work, entry, "853", &mut |address| encrypted.add("tls", address));
+    }
+    let Some(first) = last(all, "listen-tls") else { return };
+    let file = |key: &str| last(all, key).filter(|found| !found.value().is_empty());
+    match (file("cert-file"), file("key-file")) {
+        // Relative paths are in its folder of settings.
+        (Some(chain), Some(key)) => encrypted::certificate(work, Path::new("/etc/knot"), chain, key),
+        _ => encrypted::uncertified(work, first),
+    }
+    encrypted.finish(work);
+}
+
 fn server_section(work: &mut Work, all: &[&Statement]) {
     let mut block = Keys::default();
     for entry in all {
         match entry.key() {
-            "listen" => {
-                for value in entry.values() {
-                    let (ip, port) = value.text.split_once('@').unwrap_or((&value.text, "53"));
-                    match (ip.parse(), port.parse()) {
-                        (Ok(ip), Ok(port)) => block.add("addr", with_port(ip, port)),
-                        _ => {
-                            let why = "nomen listens on addresses, not on sockets of other kinds";
-                            work.ledger.part(&value.span, &value.text, Coverage::Missing, why);
-                        }
-                    }
-                }
-                work.ledger.translated(entry, "`addr` of [[listen]]");
-            }
+            "listen" => listen(work, entry, "53", &mut |address| block.add("addr", address)),
             "identity" | "version" => {
                 let key = if entry.key() == "identity" { "id" } else { "version" };
                 let text = if entry.value().is_empty() { "hide" } else { entry.value() };
@@ -264,6 +282,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
             .for_each(|ip| block.add("addr", with_port(ip, 53)));
     }
     work.nomen.listens.push(block);
+    encryption(work, all);
 }
 
 fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {

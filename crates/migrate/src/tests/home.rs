@@ -354,16 +354,45 @@ fn safe_search_of_adguard_home_is_that_of_nomen() {
 #[test]
 fn servers_of_adguard_home_that_are_encrypted_are_not_asked_in_the_clear() {
     let found = adguard(
-        "dns:\n  upstream_dns:\n  - tls://192.0.2.1\n  - '[/corp.example/]quic://10.0.0.1'\n  - '[/in.corp.example/]10.0.0.2'\n",
+        "dns:\n  upstream_dns:\n  - https://192.0.2.1/dns-query\n  - '[/corp.example/]quic://10.0.0.1'\n  - '[/in.corp.example/]10.0.0.2'\n",
     );
     has(&found, &["iterate = false", "refused-domains = [\"corp.example\"]", "domain = \"in.corp.example\""]);
     assert!(!found.toml.contains("192.0.2.1") && !found.toml.contains("10.0.0.1\""), "{}", found.toml);
+    let tls = adguard("dns:\n  upstream_dns: ['tls://192.0.2.1', 'tls://[2001:db8::1]:8853']\n");
+    has(&tls, &["servers = [\"192.0.2.1@853#192.0.2.1\", \"[2001:db8::1]@8853#2001:db8::1\"]"]);
     // Private addresses have servers of their own.
     let private = adguard(
         "dns:\n  upstream_dns: [192.0.2.1]\n  use_private_ptr_resolvers: true\n  local_ptr_upstreams: [10.0.0.1]\n",
     );
     has(&private, &["domain = \"168.192.in-addr.arpa\"\nservers = [\"10.0.0.1\"]"]);
     assert_eq!(private.toml.matches("[[resolver.forward]]").count(), 25);
+}
+
+#[test]
+fn encrypted_listeners_of_adguard_home_stay() {
+    let hosts = "dns:\n  upstream_dns: [192.0.2.1]\n  bind_hosts: [192.0.2.9]\n";
+    let found = adguard(&format!(
+        "{hosts}tls:\n  enabled: true\n  server_name: dns.example.net\n  port_https: 443\n  port_dns_over_tls: 8853\n  \
+         port_dns_over_quic: 0\n  certificate_path: /etc/tls/chain.pem\n  private_key_path: /etc/tls/key.pem\n"
+    ));
+    has(
+        &found,
+        &[
+            "[[listen]]\naddr = [\"192.0.2.9@53\"]\n",
+            "[[listen]]\naddr = [\"192.0.2.9@8853\"]\nproto = [\"tls\"]\n",
+            "[[listen]]\naddr = [\"192.0.2.9@443\"]\nproto = [\"https\"]\n",
+            "[[certificate]]\nchain = \"/etc/tls/chain.pem\"\nkey = \"/etc/tls/key.pem\"\n",
+            "discovery-name = \"dns.example.net\"",
+        ],
+    );
+    assert!(!found.is_less(), "{}", found.toml);
+    let inline = adguard(&format!(
+        "{hosts}  serve_plain_dns: false\ntls:\n  enabled: true\n  port_https: 0\n  certificate_chain: abc\n  private_key: abc\n"
+    ));
+    assert_eq!(inline.toml.matches("[[listen]]").count(), 1, "{}", inline.toml);
+    has(&inline, &["addr = [\"192.0.2.9@853\"]\nproto = [\"tls\"]"]);
+    assert!(!inline.toml.contains("[[certificate]]"), "{}", inline.toml);
+    assert_eq!(outcomes(&inline, "certificate_chain"), [Coverage::Missing]);
 }
 
 const PIHOLE: &str = r#"# Pi-hole configuration file (v6.0)

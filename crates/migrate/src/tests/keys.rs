@@ -450,3 +450,61 @@ fn a_root_of_ones_own_stays_in_its_file() {
     let conf = "hint-file=/d/root\n";
     has(&of(PeerProgram::Recursor, &[("/c", conf), ("/d/root", hints)]), &["root-hints = \"/d/root\""]);
 }
+
+const CERTIFICATE: &str = "  tls-service-pem: /etc/tls/chain.pem\n  tls-service-key: key.pem\n";
+
+#[test]
+fn encrypted_listeners_of_unbound_stay() {
+    let ports = "  interface: 192.0.2.1@853\n  interface: 192.0.2.1@443\n  interface: 192.0.2.1@8853\n";
+    let more = "  tls-additional-port: 8853\n  http-endpoint: \"/q\"\n  tls-session-ticket-keys: \"t1.key\"\n  \
+                tls-session-ticket-keys: \"t2.key\"\n  directory: /etc/unbound\n";
+    let found = unbound(&format!("{ports}{CERTIFICATE}{more}"));
+    has(
+        &found,
+        &[
+            "addr = [\"192.0.2.1@53\", \"[2001:db8::1]@53\"]\n",
+            "[[listen]]\naddr = [\"192.0.2.1@853\", \"192.0.2.1@8853\"]\nproto = [\"tls\"]\n",
+            "[[listen]]\naddr = [\"192.0.2.1@443\"]\nproto = [\"https\"]\n",
+            "[[certificate]]\nchain = \"/etc/tls/chain.pem\"\nkey = \"/etc/unbound/key.pem\"\n",
+            "https-paths = [\"/q\"]",
+            "tls-ticket-keys = [\"/etc/unbound/t1.key\", \"/etc/unbound/t2.key\"]",
+        ],
+    );
+    for key in ["tls-service-pem", "tls-service-key", "tls-additional-port", "tls-session-ticket-keys"] {
+        assert!(!outcomes(&found, key).contains(&Coverage::Missing), "{key}");
+    }
+    // A listener for TLS is one for TCP.
+    let udp = unbound(&format!("{ports}{CERTIFICATE}  do-tcp: no\n"));
+    assert_eq!(udp.toml.matches("[[listen]]").count(), 1, "{}", udp.toml);
+    let tcp = unbound(&format!("{ports}{CERTIFICATE}  do-udp: no\n"));
+    has(&tcp, &["proto = [\"tcp\"]", "proto = [\"tls\"]", "proto = [\"https\"]"]);
+    let v4 = unbound(&format!("  interface: 2001:db8::1@853\n{CERTIFICATE}  do-ip6: no\n"));
+    assert!(!v4.toml.contains("2001:db8") && !v4.toml.contains("tls"), "{}", v4.toml);
+    let clear = unbound(&format!("{ports}{CERTIFICATE}  http-notls-downstream: yes\n"));
+    assert!(!clear.toml.contains("https"), "{}", clear.toml);
+    assert_eq!(outcomes(&clear, "http-notls-downstream"), [Coverage::Missing]);
+    assert_eq!(outcomes(&unbound(CERTIFICATE), "tls-service-pem"), [Coverage::Unneeded]);
+}
+
+#[test]
+fn encrypted_listeners_of_nsd_and_knot_stay() {
+    let nsd = |more: &str| {
+        let text = format!("server:\n  ip-address: 192.0.2.1\n  ip-address: 192.0.2.1@853\n{more}");
+        of(PeerProgram::Nsd, &[("/etc/nsd/nsd.conf", &text)])
+    };
+    let found = nsd(&CERTIFICATE.replace("key.pem", "/etc/tls/key.pem"));
+    let certificate = "[[certificate]]\nchain = \"/etc/tls/chain.pem\"\nkey = \"/etc/tls/key.pem\"\n";
+    let tls = "[[listen]]\naddr = [\"192.0.2.1@853\"]\nproto = [\"tls\"]\n";
+    has(&found, &["addr = [\"192.0.2.1@53\"]\n", tls, certificate]);
+    // Without a certificate NSD answers in the clear there.
+    has(&nsd(""), &["addr = [\"192.0.2.1@53\", \"192.0.2.1@853\"]"]);
+    let knot = |more: &str| {
+        let text = format!("server:\n  listen: 192.0.2.1@53\n  listen-tls: 192.0.2.1@853\n{more}");
+        of(PeerProgram::Knot, &[("/etc/knot/knot.conf", &text)])
+    };
+    let found = knot("  cert-file: /etc/tls/chain.pem\n  key-file: /etc/tls/key.pem\n");
+    has(&found, &["addr = [\"192.0.2.1@53\"]\n", tls, certificate]);
+    let own = knot("");
+    has(&own, &[tls]);
+    assert_eq!(outcomes(&own, "listen-tls"), [Coverage::Translated, Coverage::Differs]);
+}

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use crate::anchors;
 use crate::clauses;
 use crate::dnstap;
+use crate::encrypted;
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting};
 use crate::network::Network;
-use crate::nsd_unbound::{self, nsid, verbosity};
+use crate::nsd_unbound::{self, PortUse, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find, last};
 use crate::units;
@@ -103,6 +104,7 @@ fn is_on(all: &[&Statement], key: &str) -> bool {
 fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     listen(work, all);
     transports(work, all);
+    encryption(work, all, directory);
     access::access(work, all);
     cache(work, all);
     threads(work, all);
@@ -243,13 +245,70 @@ fn modules(work: &mut Work, statement: &Statement) {
 }
 
 fn listen(work: &mut Work, all: &[&Statement]) {
-    let of_tls = [("tls-port", 853), ("ssl-port", 853), ("https-port", 443)].map(|(key, usual)| {
-        let named = last(all, key).map(|found| found.value().parse().ok());
-        named.unwrap_or(Some(usual))
-    });
+    let port = |keys: [&str; 2], usual: u16| {
+        let named = keys.iter().find_map(|key| last(all, key));
+        named.map_or(Some(usual), |found| found.value().parse().ok())
+    };
+    let (tls, https) = (port(["tls-port", "ssl-port"], 853), port(["https-port"; 2], 443));
+    let more = all.iter().filter(|found| found.key() == "tls-additional-port");
+    let more: Vec<u16> = more.filter_map(|found| found.value().parse().ok()).collect();
     let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
-    nsd_unbound::listen(work, all, here, |port: u16| !of_tls.contains(&Some(port)));
+    nsd_unbound::listen(work, all, here, |port: u16| match Some(port) {
+        port if port == https && is_on(all, "http-notls-downstream") => {
+            PortUse::Missing("nomen has no HTTP without TLS")
+        }
+        port if port == https => PortUse::Encrypted("https"),
+        port if port == tls => PortUse::Encrypted("tls"),
+        _ if more.contains(&port) => PortUse::Encrypted("tls"),
+        _ => PortUse::Plain,
+    });
 }
+
+/// Converts the certificate, the keys of session tickets and the path of HTTPS.
+fn encryption(work: &mut Work, all: &[&Statement], directory: &Path) {
+    let encrypted = |block: &Keys| block.get("proto").is_some();
+    if !work.nomen.listens.iter().any(encrypted) {
+        for key in OF_ENCRYPTION {
+            all.iter().filter(|found| found.key() == *key).for_each(|found| {
+                work.ledger.unneeded(found, "no `interface` has a port with encryption");
+            });
+        }
+        return;
+    }
+    match encrypted::service(all) {
+        Some((chain, key)) => encrypted::certificate(work, directory, chain, key),
+        None => all.iter().filter(|found| found.key() == "interface").take(1).for_each(|found| {
+            encrypted::uncertified(work, found);
+        }),
+    }
+    for found in all.iter().filter(|found| found.key() == "tls-session-ticket-keys") {
+        work.nomen.server.add("tls-ticket-keys", path_text(&join(directory, found.value())));
+        work.in_key(found, Section::Server, "tls-ticket-keys");
+    }
+    if let Some(found) = last(all, "http-endpoint") {
+        work.nomen.server.texts("https-paths", vec![found.value().to_owned()]);
+        work.in_key(found, Section::Server, "https-paths");
+    }
+    for key in ["tls-port", "ssl-port", "https-port", "tls-additional-port"] {
+        all.iter().filter(|found| found.key() == key).for_each(|found| {
+            work.ledger.translated(found, "the port in `addr` of [[listen]]");
+        });
+    }
+}
+
+/// Keys that only encrypted listeners use.
+const OF_ENCRYPTION: &[&str] = &[
+    "tls-service-key",
+    "tls-service-pem",
+    "ssl-service-key",
+    "ssl-service-pem",
+    "tls-port",
+    "ssl-port",
+    "https-port",
+    "tls-additional-port",
+    "http-endpoint",
+    "tls-session-ticket-keys",
+];
 
 /// Converts the client transports, UDP and TCP. nomen chooses the transport of outgoing queries itself.
 fn transports(work: &mut Work, all: &[&Statement]) {
@@ -261,7 +320,10 @@ fn transports(work: &mut Work, all: &[&Statement]) {
         [(udp, "udp"), (tcp, "tcp")].iter().filter(|(off, _)| off.is_none()).map(|(_, word)| *word).collect();
     match left[..] {
         [only] => {
-            work.nomen.listens.iter_mut().for_each(|block| block.texts("proto", vec![only.to_owned()]));
+            // Its listeners for TLS and HTTPS are TCP sockets.
+            work.nomen.listens.retain(|block| only == "tcp" || block.get("proto").is_none());
+            let plain = work.nomen.listens.iter_mut().filter(|block| block.get("proto").is_none());
+            plain.for_each(|block| block.texts("proto", vec![only.to_owned()]));
             let how = format!("`proto` of [[listen]] is {only} alone; other servers are asked over both");
             [udp, tcp].into_iter().flatten().for_each(|found| work.ledger.differs(found, how.clone()));
         }

@@ -14,9 +14,9 @@ const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const SLABS: Rule = Rule::Unneeded("nomen's caches have no slabs");
 const SPECIAL: Rule =
     Rule::Unneeded("its names are those of `special-names-off` and `negative-trust-anchors`");
-const TLS: Rule = Rule::Missing(
-    "listeners of TLS and HTTPS are not converted: write `proto` \"tls\" or \"https\" in [[listen]], and [[certificate]]",
-);
+/// Converted with the listeners.
+const TLS: Rule = Rule::Missing("nomen cannot use this value");
+const SUITES: Rule = Rule::Missing("nomen has the cipher suites of rustls; all have forward secrecy");
 const QUIC: Rule = Rule::Missing("nomen has no QUIC");
 const RATES: Rule = Rule::Same(&["0"], "nomen limits no rates of answers");
 const TAGS: Rule = Rule::Missing("nomen has no tags, and views are not migrated");
@@ -143,8 +143,10 @@ pub(super) const RULES: &[NamedRule] = &[
     ("tls-cert-bundle", Rule::Unneeded("nomen trusts the CA certificates of the system")),
     ("tls-system-cert", Rule::Unneeded("nomen trusts the CA certificates of the system")),
     ("tls-additional-port", TLS),
-    ("tls-ciphers", TLS),
-    ("tls-ciphersuites", TLS),
+    ("tls-ciphers", SUITES),
+    ("tls-ciphersuites", SUITES),
+    ("tls-session-ticket-keys", TLS),
+    ("http-notls-downstream", Rule::Same(&["no"], "nomen has no HTTP without TLS")),
     ("quic-port", QUIC),
     (
         "proxy-protocol-port",
@@ -256,7 +258,7 @@ pub(super) const RULES: &[NamedRule] = &[
     ("use-systemd", TUNING),
     ("cache-min-negative-ttl", TUNING),
     ("serve-expired-ttl-reset", TUNING),
-    ("http-max-streams", TLS),
+    ("http-max-streams", Rule::Same(&["100"], "an HTTP/2 connection has at most 100 requests at a time")),
     ("max-global-quota", Rule::Number(Section::Resolver, "budget-queries")),
     (
         "tcp-connection-limit",
