@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 
 use cookies::{CheckedCookie, CookieStanding, WHOLE_COOKIE};
-use transport::Client;
+use transport::{Client, Transport};
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
 use wire::{Name, Rcode, Type};
@@ -298,7 +298,9 @@ impl<'f> ReplyFrame<'f> {
         if self.sends_nsid(client) {
             let _ = opt.option(b, OptionCode::NSID, &[&self.config.nsid]);
         }
-        if client.keepalive() && self.client.transport.is_stream() {
+        // HTTP has a keep-alive of its own, and RFC 9250 §5.5.2 forbids this one in QUIC.
+        let keeps = matches!(self.client.transport, Transport::Tcp | Transport::Tls);
+        if client.keepalive() && keeps {
             let _ = opt.option(b, OptionCode::KEEPALIVE, &[&self.config.keepalive.to_be_bytes()]);
         }
         let Some(facts) = (if client.asks_of_zone() { facts() } else { None }) else { return };

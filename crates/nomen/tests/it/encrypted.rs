@@ -248,6 +248,15 @@ fn kdig_and_curl_are_answered_over_https() {
         .server
         .counter(&format!("nomen_net_https_bad_requests_total{{listen=\"{web}\",transport=\"https\"}}"));
     assert_eq!((bad, tls.server.counter("nomen_queries_total{transport=\"https\",type=\"A\"}")), (2, 5));
+    // The connections of HTTP have timeouts of their own.
+    let dig = |at: SocketAddr, over: &str| {
+        let words =
+            [&format!("@{}", at.ip()), "-p", &at.port().to_string(), over, "+keepalive", "www.example"];
+        text(&Command::new("dig").args(words).output().expect("dig runs").stdout)
+    };
+    let [of_tls, of_https] = [dig(tls.at, "+tls"), dig(web, "+https")];
+    assert!(of_tls.contains("NOERROR") && of_tls.contains("TCP KEEPALIVE"), "{of_tls}");
+    assert!(of_https.contains("NOERROR") && !of_https.contains("KEEPALIVE"), "{of_https}");
 }
 
 #[test]
