@@ -1,1 +1,24 @@
-//! x
+//! Certificates from a CA by ACME (RFC 8555): one order with its challenges, when the next one is due, and what
+//! is stored. Without threads and listeners: callers run the orders and show the CA the challenges.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `order` | an order, from the account to the chain of certificates |
+//! | `client` | its HTTP requests |
+//! | `schedule` | when an order is due: renewal, and waits after failures |
+//! | `store` | accounts, the certificate and the schedule on disk |
+//! | `fault` | why there is no certificate |
+//!
+//! The messages and signatures of the protocol are those of the crate `instant-acme`.
+#![forbid(unsafe_code)]
+
+mod client;
+mod fault;
+mod order;
+mod schedule;
+mod store;
+
+pub use fault::{AcmeFault, StoreFault};
+pub use order::{AcmeOrder, Challenges, IssuedChain};
+pub use schedule::{AcmeSchedule, AcmeTarget, DueReason, LastFailure, Validity};
+pub use store::AcmeStore;

@@ -6,6 +6,7 @@
 //! | `privileges`, `confinement`, `storage` | `[server]` | the process |
 //! | `threads`, `tcp`, `https`, `proxies`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `certificates` | `[[certificate]]`, `[server]` | `tls` |
+//! | `acme` | `[acme]` | `issuing` of `serving` |
 //! | `answers` | `[server]` | `query-path` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `zones` of `zone-manager` |
 //! | `rate_limits` | `[rate-limits]` | `query-path` |
@@ -30,6 +31,7 @@
 // `println!` panics when the reader has closed the pipe or the disk is full.
 #![deny(clippy::print_stdout)]
 
+pub mod acme;
 pub mod addresses;
 pub mod answers;
 pub mod catalogs;
@@ -80,6 +82,7 @@ pub use files::{AcceptedConfig, RejectedConfig, read_files, read_service, read_t
 pub use storage::Storage;
 pub use table::pending::PendingKey;
 
+use acme::AcmeSection;
 use certificates::CertificateBlock;
 use control::ControlSection;
 use dnstap::DnstapSection;
@@ -128,6 +131,8 @@ pub struct Settings {
     pub listens: Vec<At<Listen>>,
     /// Every `[[certificate]]`.
     pub certificates: Vec<At<CertificateBlock>>,
+    /// `[acme]`, if present.
+    pub acme: Option<At<AcmeSection>>,
     /// Every `[[view]]`.
     pub views: Vec<At<ViewBlock>>,
     /// `[rate-limits]`.
@@ -174,6 +179,7 @@ impl Default for Settings {
             query_access: Vec::new(),
             listens: vec![At::default()],
             certificates: Vec::new(),
+            acme: None,
             views: Vec::new(),
             rate_limits: At::default(),
             transfers: At::default(),
@@ -198,13 +204,14 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 24] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 25] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
             query_access,
             listens,
             certificates,
+            acme,
             views,
             rate_limits,
             transfers,
@@ -229,6 +236,7 @@ impl Configuration {
             query_access,
             listens,
             certificates,
+            acme,
             zones,
             templates,
             views,
@@ -297,6 +305,9 @@ impl Configuration {
         let all = self.zones.iter().chain(&self.added);
         views::check_zones(views, all, &self.templates, policy_zones, faults);
         let has_state = server.storage.folder().is_some();
+        if let Some(acme) = &self.settings.acme {
+            AcmeSection::check(acme, has_state, faults);
+        }
         zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
     }
 }
@@ -311,6 +322,7 @@ impl Settings {
             query_access,
             listens,
             certificates,
+            acme,
             views,
             rate_limits,
             transfers,
@@ -334,6 +346,7 @@ impl Settings {
         adopt_blocks(&mut self.query_access, query_access, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
         adopt_blocks(&mut self.certificates, certificates, &mut pending);
+        adopt_option(&mut self.acme, acme, &mut pending);
         adopt_blocks(&mut self.views, views, &mut pending);
         adopt(&mut self.rate_limits, rate_limits, &mut pending);
         adopt(&mut self.transfers, transfers, &mut pending);
@@ -478,6 +491,7 @@ impl Settings {
     pub fn encryption_warnings(&self, now: SystemTime) -> Vec<Diagnostic> {
         let mut warnings = certificates::warnings(&self.certificates, self.has_tls(), now);
         warnings.extend(self.server.tickets.warnings(self.has_tls()));
+        warnings.extend(self.acme.iter().filter_map(|acme| AcmeSection::warning(acme, &self.listens)));
         warnings.extend(self.discovery_warning());
         warnings
     }

@@ -338,6 +338,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         query_access,
         listens,
         certificates,
+        acme,
         views,
         rate_limits,
         transfers,
@@ -365,6 +366,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(views.iter().flat_map(|view| of(&**view)));
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));
     all.extend(certificates.iter().flat_map(|certificate| of(&**certificate)));
+    all.extend(acme.iter().flat_map(|acme| of(&**acme)));
     all.extend(resolver.iter().flat_map(|resolver| of(&**resolver)));
     all.extend(forwards.iter().flat_map(|forward| of(&**forward)));
     all.extend(stubs.iter().flat_map(|stub| of(&**stub)));

@@ -24,7 +24,7 @@ use crate::fault::FetchFault;
 /// Most redirects that are followed.
 pub const MAX_REDIRECTS: usize = 5;
 /// Most bytes of the head of a response.
-const MAX_HEAD: usize = 64 * 1024;
+pub(crate) const MAX_HEAD: usize = 64 * 1024;
 /// Most bytes of an entity tag or a date that is kept.
 const MAX_VALIDATOR: usize = 1024;
 /// The first bytes of compressed data (RFC 1952 §2.3.1).

@@ -4,6 +4,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `client` | one request, with its redirects, limits and decompression |
+//! | `exchange` | one request of another protocol over HTTPS |
 //! | `connection` | TCP and TLS connections |
 //! | `fault` | why there is no document |
 //! | `store` | last versions on disk, each with a checksum |
@@ -14,10 +15,12 @@
 
 mod client;
 mod connection;
+mod exchange;
 mod fault;
 mod store;
 
 pub use client::{FetchRequest, Fetched, MAX_REDIRECTS, Validators, fetch};
 pub use connection::{CONNECT_TIMEOUT, HostAddresses};
+pub use exchange::{ExchangeOptions, exchange};
 pub use fault::FetchFault;
 pub use store::{DocumentFault, DocumentStore, StoredDocument};

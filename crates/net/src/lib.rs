@@ -113,7 +113,7 @@ pub use outgoing::{Outgoing, OutgoingConfig, OutgoingCounts, connect};
 pub use passed::{PassedFault, PassedSocket};
 pub use proxies::Proxies;
 pub use refusal::{BindError, BindFault};
-pub use running::{Context, ListenerTls, Running};
+pub use running::{Context, ListenerTls, Running, TlsChallenges};
 pub use shutdown::Shutdown;
 pub use stats::{ListenerStats, Totals};
 pub use tcp::{TcpLimits, TcpTimes};

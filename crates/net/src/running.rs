@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
+use arc_swap::ArcSwapOption;
 use transport::Transport;
 
 use crate::config::HttpCacheTime;
@@ -24,16 +25,46 @@ pub struct ListenerTls {
     pub dot: Arc<rustls::ServerConfig>,
     /// For DNS over HTTPS.
     pub https: Arc<rustls::ServerConfig>,
+    /// For the challenges of a CA, on both.
+    pub challenges: TlsChallenges,
+}
+
+/// Settings of handshakes whose only application protocol is that of the challenge tls-alpn-01 (RFC 8737).
+/// Clones are the same settings. Without settings, as long as no challenge is pending, such handshakes are
+/// refused like all others of an unknown protocol.
+#[derive(Clone, Default)]
+pub struct TlsChallenges(Arc<ArcSwapOption<rustls::ServerConfig>>);
+
+impl TlsChallenges {
+    /// Uses these settings for connections from now on.
+    pub fn set(&self, config: Option<Arc<rustls::ServerConfig>>) {
+        self.0.store(config);
+    }
+
+    /// Returns the settings, if a challenge is pending.
+    pub(crate) fn pending(&self) -> Option<Arc<rustls::ServerConfig>> {
+        self.0.load_full()
+    }
+}
+
+/// What the handshakes of one transport are made with.
+#[derive(Clone)]
+pub(crate) struct HandshakeSettings {
+    /// For those of clients.
+    pub(crate) config: Arc<rustls::ServerConfig>,
+    /// For those of a CA.
+    pub(crate) challenges: TlsChallenges,
 }
 
 impl ListenerTls {
     /// Returns the settings for a transport.
-    pub(crate) fn of(&self, transport: Transport) -> Option<Arc<rustls::ServerConfig>> {
-        match transport {
-            Transport::Tls => Some(Arc::clone(&self.dot)),
-            Transport::Https => Some(Arc::clone(&self.https)),
-            _ => None,
-        }
+    pub(crate) fn of(&self, transport: Transport) -> Option<HandshakeSettings> {
+        let config = match transport {
+            Transport::Tls => Arc::clone(&self.dot),
+            Transport::Https => Arc::clone(&self.https),
+            _ => return None,
+        };
+        Some(HandshakeSettings { config, challenges: self.challenges.clone() })
     }
 }
 

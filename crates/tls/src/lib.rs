@@ -1,10 +1,12 @@
-//! TLS settings: the certificates of this server, its session tickets, the CA certificates that other servers
+//! TLS settings: the certificates of this server, its session tickets, the
+//! challenges of a CA, the CA certificates that other servers
 //! are authenticated with, TLS to other DNS servers (`client`), and the cryptography of all TLS connections.
 //! Without sockets: `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;
 mod certificate;
+mod challenge;
 pub mod client;
 mod files;
 mod server;
@@ -14,6 +16,7 @@ use std::sync::{Arc, LazyLock};
 
 pub use authorities::{AuthoritiesFault, authorities};
 pub use certificate::{CertificateFault, ServerCertificate};
+pub use challenge::{ChallengeDigest, challenge_config};
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
 pub use tickets::{TicketKeys, TicketKeysFault};

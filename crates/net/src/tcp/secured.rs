@@ -6,14 +6,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use rustls::server::Acceptor;
 use rustls::{AlertDescription, HandshakeKind, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
-use tokio_rustls::{Accept, TlsAcceptor};
+use tokio_rustls::{Accept, LazyConfigAcceptor, StartHandshake, TlsAcceptor};
 use transport::Counter;
 
 use super::connection::Bytes;
+use crate::running::HandshakeSettings;
 use crate::stats::WorkerStats;
 
 /// The first byte of a PROXY header; a TLS record never begins with it.
@@ -22,6 +24,8 @@ const HEADER_BEGINS: u8 = b'\r';
 const HEADER_FIXED: usize = 16;
 /// Bytes of a PROXY header that are read at once.
 const HEADER_STEP: usize = 256;
+/// The application protocol of the challenge tls-alpn-01 (RFC 8737 §6.2).
+const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
 
 /// A connection with TLS, as a stream of the bytes inside.
 pub(crate) struct TlsBytes {
@@ -35,18 +39,42 @@ enum State {
     /// A proxy may send its header before the handshake.
     First {
         stream: TcpStream,
-        config: Arc<ServerConfig>,
+        settings: HandshakeSettings,
     },
     /// The proxy sends it: it is read as if it were inside.
     Header {
         stream: TcpStream,
-        config: Arc<ServerConfig>,
+        settings: HandshakeSettings,
         header: Header,
     },
+    /// A challenge is pending: what the client sends first decides which handshake follows.
+    Hello(Box<Hello>),
     Handshake(Box<Accept<TcpStream>>),
+    /// A handshake of a challenge, after which the connection ends.
+    Challenge(Box<Accept<TcpStream>>),
     Open(Box<TlsStream<TcpStream>>),
     /// The handshake failed.
     Failed,
+}
+
+/// The first message of a client that is being read, and the settings of both handshakes that may follow.
+struct Hello {
+    acceptor: LazyConfigAcceptor<TcpStream>,
+    config: Arc<ServerConfig>,
+    challenge: Arc<ServerConfig>,
+}
+
+impl Hello {
+    /// Returns the handshake that this message begins.
+    fn begun(&self, start: StartHandshake<TcpStream>) -> State {
+        let is_challenge = start.client_hello().alpn().is_some_and(|mut protocols| {
+            protocols.next() == Some(CHALLENGE_ALPN) && protocols.next().is_none()
+        });
+        match is_challenge {
+            true => State::Challenge(Box::new(start.into_stream(Arc::clone(&self.challenge)))),
+            false => State::Handshake(Box::new(start.into_stream(Arc::clone(&self.config)))),
+        }
+    }
 }
 
 /// A PROXY header that is being read.
@@ -79,13 +107,13 @@ impl TlsBytes {
     /// precede the handshake.
     pub(crate) fn new(
         stream: TcpStream,
-        config: Arc<ServerConfig>,
+        settings: HandshakeSettings,
         from_proxy: bool,
         stats: Arc<WorkerStats>,
     ) -> Self {
         let state = match from_proxy {
-            true => State::First { stream, config },
-            false => State::accept(stream, config),
+            true => State::First { stream, settings },
+            false => State::accept(stream, &settings),
         };
         TlsBytes { state, unsent: 0, stats }
     }
@@ -99,28 +127,49 @@ impl TlsBytes {
     ) -> Poll<io::Result<bool>> {
         loop {
             self.state = match std::mem::replace(&mut self.state, State::Failed) {
-                State::First { stream, config } => {
+                State::First { stream, settings } => {
                     let mut byte = [0];
                     match stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
                         Poll::Ready(Ok(1)) if byte[0] == HEADER_BEGINS => {
-                            State::Header { stream, config, header: Header::default() }
+                            State::Header { stream, settings, header: Header::default() }
                         }
-                        Poll::Ready(Ok(_)) => State::accept(stream, config),
+                        Poll::Ready(Ok(_)) => State::accept(stream, &settings),
                         Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                         Poll::Pending => {
-                            self.state = State::First { stream, config };
+                            self.state = State::First { stream, settings };
                             return Poll::Pending;
                         }
                     }
                 }
-                State::Header { stream, config, header } if header.missing() == 0 => {
-                    State::accept(stream, config)
+                State::Header { stream, settings, header } if header.missing() == 0 => {
+                    State::accept(stream, &settings)
                 }
-                State::Header { mut stream, config, mut header } => {
+                State::Header { mut stream, settings, mut header } => {
                     let read = poll_header(&mut stream, &mut header, cx, buf);
-                    self.state = State::Header { stream, config, header };
+                    self.state = State::Header { stream, settings, header };
                     return read.map_ok(|()| false);
                 }
+                State::Hello(mut hello) => match Pin::new(&mut hello.acceptor).poll(cx) {
+                    Poll::Ready(Ok(start)) => hello.begun(start),
+                    Poll::Ready(Err(error)) => return self.failed(error),
+                    Poll::Pending => {
+                        self.state = State::Hello(hello);
+                        return Poll::Pending;
+                    }
+                },
+                State::Challenge(mut accept) => match Pin::new(&mut *accept).poll(cx) {
+                    Poll::Ready(Ok(mut stream)) => {
+                        self.stats.tls_handshakes.add(1);
+                        end_in_order(&mut stream);
+                        // For the connection, the stream has ended.
+                        return Poll::Ready(Ok(false));
+                    }
+                    Poll::Ready(Err(error)) => return self.failed(error),
+                    Poll::Pending => {
+                        self.state = State::Challenge(accept);
+                        return Poll::Pending;
+                    }
+                },
                 State::Handshake(mut accept) => match Pin::new(&mut *accept).poll(cx) {
                     Poll::Ready(Ok(stream)) => {
                         self.stats.tls_handshakes.add(1);
@@ -130,10 +179,7 @@ impl TlsBytes {
                         }
                         State::Open(Box::new(stream))
                     }
-                    Poll::Ready(Err(error)) => {
-                        failure_counter(&self.stats, &error).add(1);
-                        return Poll::Ready(Err(error));
-                    }
+                    Poll::Ready(Err(error)) => return self.failed(error),
                     Poll::Pending => {
                         self.state = State::Handshake(accept);
                         return Poll::Pending;
@@ -146,6 +192,12 @@ impl TlsBytes {
                 State::Failed => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             };
         }
+    }
+
+    /// Counts a handshake that failed.
+    fn failed(&self, error: io::Error) -> Poll<io::Result<bool>> {
+        failure_counter(&self.stats, &error).add(1);
+        Poll::Ready(Err(error))
     }
 
     /// Moves the stream out, if it is open.
@@ -166,8 +218,15 @@ impl TlsBytes {
 }
 
 impl State {
-    fn accept(stream: TcpStream, config: Arc<ServerConfig>) -> State {
-        State::Handshake(Box::new(TlsAcceptor::from(config).accept(stream)))
+    fn accept(stream: TcpStream, settings: &HandshakeSettings) -> State {
+        let config = Arc::clone(&settings.config);
+        match settings.challenges.pending() {
+            None => State::Handshake(Box::new(TlsAcceptor::from(config).accept(stream))),
+            Some(challenge) => {
+                let acceptor = LazyConfigAcceptor::new(Acceptor::default(), stream);
+                State::Hello(Box::new(Hello { acceptor, config, challenge }))
+            }
+        }
     }
 }
 
@@ -250,7 +309,11 @@ impl Bytes for TlsBytes {
     fn is_quiet(&self) -> bool {
         match &self.state {
             State::First { stream, .. } | State::Header { stream, .. } => stream.is_quiet(),
-            State::Handshake(accept) => accept.get_ref().is_none_or(Bytes::is_quiet),
+            // The acceptor reads what there is.
+            State::Hello(_) => true,
+            State::Handshake(accept) | State::Challenge(accept) => {
+                accept.get_ref().is_none_or(Bytes::is_quiet)
+            }
             State::Open(stream) => stream.get_ref().0.is_quiet(),
             State::Failed => true,
         }

@@ -31,6 +31,7 @@ use crate::guard::Guarded;
 use crate::job::Job;
 use crate::proxies::{ProxyRules, ProxyView, fault_counter};
 use crate::refusal::BindRefusal;
+use crate::running::HandshakeSettings;
 use crate::stats::WorkerStats;
 use crate::sys;
 
@@ -277,8 +278,8 @@ impl<F: HandlerFactory> Acceptor<F> {
             self.job.id.local
         };
         let (ends, channel) = ((peer, local), (sender, receiver));
-        let secured = |tls: &Arc<rustls::ServerConfig>, stream| {
-            TlsBytes::new(stream, Arc::clone(tls), header.is_some(), Arc::clone(&self.stats))
+        let secured = |tls: &HandshakeSettings, stream| {
+            TlsBytes::new(stream, tls.clone(), header.is_some(), Arc::clone(&self.stats))
         };
         match (&self.job.tls, self.job.id.transport) {
             (Some(tls), Transport::Https) => {
