@@ -66,7 +66,11 @@ impl AcmeOrder<'_> {
     ///
     /// # Errors
     /// [`AcmeFault`].
-    pub async fn obtain<H>(&self, hosts: &Arc<H>, challenges: &impl Challenges) -> Result<IssuedChain, AcmeFault>
+    pub async fn obtain<H>(
+        &self,
+        hosts: &Arc<H>,
+        challenges: &impl Challenges,
+    ) -> Result<IssuedChain, AcmeFault>
     where
         H: HostAddresses + Send + Sync + 'static,
     {
@@ -135,7 +139,8 @@ impl AcmeOrder<'_> {
             }
             return Ok(account);
         }
-        let new = NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
+        let new =
+            NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
         let made = builder.create(&new, self.directory.to_string(), None).await;
         let (account, credentials) = made.map_err(of_account)?;
         self.keep_account(StoredAccount { contacts: self.contacts.to_vec(), credentials })?;
@@ -147,7 +152,11 @@ impl AcmeOrder<'_> {
     }
 
     /// Shows the digest of each name that the CA has not verified yet, and asks it to verify them.
-    async fn answer_challenges(&self, order: &mut Order, challenges: &impl Challenges) -> Result<(), AcmeFault> {
+    async fn answer_challenges(
+        &self,
+        order: &mut Order,
+        challenges: &impl Challenges,
+    ) -> Result<(), AcmeFault> {
         let of_names = |error| AcmeFault::of("the names", &error);
         let mut digests = Vec::new();
         let mut authorizations = order.authorizations();
@@ -160,7 +169,9 @@ impl AcmeOrder<'_> {
                 status => return Err(AcmeFault::new(format!("{name}: the authorization is {status:?}"))),
             }
             let Some(challenge) = authorization.challenge(ChallengeType::TlsAlpn01) else {
-                return Err(AcmeFault::new(format!("{name}: the CA does not offer the challenge tls-alpn-01")));
+                return Err(AcmeFault::new(format!(
+                    "{name}: the CA does not offer the challenge tls-alpn-01"
+                )));
             };
             let digest = challenge.key_authorization().digest().as_ref().try_into();
             digests.push((name, digest.map_err(|_| AcmeFault::new("the digest has a wrong length"))?));

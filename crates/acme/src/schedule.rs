@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
+use tls::ServerCertificate;
 
 /// Wait after the first failure. Each further wait is `WAIT_FACTOR` times as long, so that there are at most
 /// four failures in an hour: Let's Encrypt allows five for each name.
@@ -45,6 +47,14 @@ pub struct Validity {
 }
 
 impl Validity {
+    /// Returns the validity of a certificate.
+    pub fn of(certificate: &ServerCertificate) -> Self {
+        let own = certificate.chain().first().map(|own| own.as_ref()).unwrap_or_default();
+        let digest = digest(&SHA256, own);
+        let seed = digest.as_ref().first_chunk().copied().map_or(0, u32::from_be_bytes);
+        Validity { not_before: certificate.not_before, not_after: certificate.not_after, seed }
+    }
+
     fn lifetime(&self) -> Duration {
         self.not_after.duration_since(self.not_before).unwrap_or_default()
     }
@@ -125,9 +135,9 @@ impl AcmeSchedule {
     ) {
         let before = self.failure.take().filter(|failure| failure.target == *target);
         let count = before.map_or(0, |failure| failure.count).saturating_add(1);
-        let limit = held.filter(|held| held.not_after > now).map_or(LONGEST_WAIT, |held| {
-            (held.lifetime() / WAIT_SHARE).clamp(SHORTEST_LIMIT, LONGEST_WAIT)
-        });
+        let limit = held
+            .filter(|held| held.not_after > now)
+            .map_or(LONGEST_WAIT, |held| (held.lifetime() / WAIT_SHARE).clamp(SHORTEST_LIMIT, LONGEST_WAIT));
         let factor = WAIT_FACTOR.saturating_pow(count - 1);
         let wait = FIRST_WAIT.checked_mul(factor).map_or(limit, |wait| wait.min(limit));
         let wait = wait.max(asked.unwrap_or_default().min(LONGEST_ASKED));

@@ -199,7 +199,8 @@ impl AcmeSection {
         if !section.accept_terms.value {
             let place = section.accept_terms.place.as_ref().or(section.place.as_ref());
             let fault = Diagnostic::at(place, "the terms of service of the CA are not accepted");
-            faults.push(fault.hint("read them at the CA's site; `accept-terms = true` in [acme] accepts them"));
+            faults
+                .push(fault.hint("read them at the CA's site; `accept-terms = true` in [acme] accepts them"));
         }
         let names = &section.names;
         if names.value.is_empty() && names.place.is_some() {
@@ -217,7 +218,8 @@ impl AcmeSection {
             }
         }
         if !has_state {
-            let fault = Diagnostic::at(section.place.as_ref(), "[acme] needs a folder to store certificates in");
+            let fault =
+                Diagnostic::at(section.place.as_ref(), "[acme] needs a folder to store certificates in");
             faults.push(fault.hint("set `state-dir` in [server]"));
         }
     }
@@ -233,7 +235,8 @@ impl AcmeSection {
         let mut ports = secured.flat_map(|listen| listen.addr.iter().map(|addr| addr.value.0.port()));
         let is_reached = ports.any(|port| port == CHALLENGE_PORT);
         let hint = "add one of `proto` \"https\" at port 443, or forward that port to a listener with TLS";
-        (!is_reached).then(|| at("the CA of [acme] connects to port 443, where no listener has TLS").hint(hint))
+        (!is_reached)
+            .then(|| at("the CA of [acme] connects to port 443, where no listener has TLS").hint(hint))
     }
 }
 

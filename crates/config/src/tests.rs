@@ -410,7 +410,8 @@ fn examples() -> String {
 #[test]
 fn a_reload_takes_over_the_live_keys_and_no_other() {
     let start = settings(
-        "[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
+        "[server]\nstate-dir = \"s\"\n[acme]\nnames = [\"a.example\"]\naccept-terms = true\n\
+         [metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
          [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n\
          [[view]]\nname = \"v\"\nfrom = [\"any\"]\n\
          [[zone]]\nname = \"z\"\nfile = \"f\"\n[[policy.zone]]\nname = \"z\"\n\

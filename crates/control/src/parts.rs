@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::connections::AdminConnections;
 use crate::in_force::InForce;
 use serving::frontend::Frontend;
+use serving::issuing::Issuing;
 use serving::recursive::Recursive;
 use telemetry::logging::Logging;
 use telemetry::process::Process;
@@ -21,6 +22,8 @@ use zone_manager::zones::manager::{ZoneManagerHandle, ZoneTable};
 pub struct ServerParts {
     /// Answers queries.
     pub frontend: Arc<Frontend>,
+    /// The certificate that this server orders from a CA.
+    pub issuing: Arc<Issuing>,
     /// All zones and their states.
     pub table: Arc<ZoneTable>,
     /// Loads zones again, adds and removes them.

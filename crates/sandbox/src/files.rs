@@ -18,7 +18,7 @@ use landlock::{
 const HANDLED: ABI = ABI::V7;
 
 /// Files of the system that the server reads while it runs. None of them holds a secret.
-const SYSTEM_FILES: [&str; 24] = [
+const SYSTEM_FILES: [&str; 25] = [
     // The process itself: memory, descriptors, interfaces.
     "/proc/self",
     "/proc/meminfo",
@@ -38,7 +38,9 @@ const SYSTEM_FILES: [&str; 24] = [
     "/etc/zoneinfo",
     "/usr/share/zoneinfo",
     "/usr/lib/zoneinfo",
-    // Certificates of servers that lists are fetched from.
+    // The resolvers of the system, for the name of a CA's server.
+    "/etc/resolv.conf",
+    // Certificates of servers that lists are fetched from, and of a CA's.
     "/etc/ssl/certs",
     "/etc/ssl/cert.pem",
     "/etc/ssl/ca-bundle.pem",

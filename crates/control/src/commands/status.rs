@@ -56,6 +56,7 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),
         "certificates": certificates(parts),
+        "acme": acme(parts),
         "zones": ZoneStatus::WORDS.map(|word| (word, count(word))).into_iter().collect::<BTreeMap<_, _>>(),
         "secondary_zones": secondaries.states().words().into_iter().collect::<BTreeMap<_, _>>(),
         "signatures": {
@@ -85,6 +86,26 @@ fn certificates(parts: &ServerParts) -> Vec<Value> {
         })
     };
     parts.frontend.certificates.in_use().iter().map(|certificate| of(certificate)).collect()
+}
+
+/// Returns the state of the certificate that this server orders from a CA; null if it orders none.
+fn acme(parts: &ServerParts) -> Option<Value> {
+    let status = parts.issuing.status()?;
+    let state = match (status.is_ordering, &status.fault, status.expires) {
+        (true, ..) => "ordering",
+        (false, Some(_), _) => "failed",
+        (false, None, Some(_)) => "obtained",
+        (false, None, None) => "waiting",
+    };
+    Some(json!({
+        "names": status.names,
+        "directory": status.directory,
+        "state": state,
+        "next_attempt": status.next.as_secs(),
+        "failures": status.failures,
+        "fault": status.fault,
+        "expires": status.expires.map(UnixTime::as_secs),
+    }))
 }
 
 /// Returns what the sandbox takes away, part by part.

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use super::{Figures, MetricType, Printer, unix};
 use crate::in_force::InForce;
 use serving::frontend::{Frontend, ListenerTotals};
+use serving::issuing::Issuing;
 
 /// Metrics of the listeners, and the limits they share.
 pub struct ListenerFigures {
     /// Owns the listeners.
     pub frontend: Arc<Frontend>,
+    /// The certificate that this server orders from a CA.
+    pub issuing: Arc<Issuing>,
     /// Holds the limits.
     pub in_force: Arc<InForce>,
 }
@@ -36,7 +39,11 @@ impl Figures for ListenerFigures {
             ([("file", file.into())], unix(certificate.not_after))
         });
         let help = "When the certificates of TLS listeners expire, in seconds since 1970";
-        out.family("certificate_expiry_seconds", help, MetricType::Gauge, expiry)
+        out.family("certificate_expiry_seconds", help, MetricType::Gauge, expiry)?;
+        let help = "Certificates that a CA has issued to this server ([acme])";
+        out.counter("acme_certificates", help, self.issuing.obtained.get())?;
+        let help = "Orders of a certificate that have failed ([acme])";
+        out.counter("acme_failures", help, self.issuing.failed.get())
     }
 }
 

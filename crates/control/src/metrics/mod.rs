@@ -46,6 +46,7 @@ pub type AllFigures = Arc<[Box<dyn Figures>]>;
 pub fn figures(parts: &ServerParts) -> AllFigures {
     let ServerParts {
         frontend,
+        issuing,
         table,
         images,
         recursive,
@@ -66,7 +67,7 @@ pub fn figures(parts: &ServerParts) -> AllFigures {
     });
     let all: [Box<dyn Figures>; 6] = [
         Box::new(QueryFigures(Arc::clone(&frontend))),
-        Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
+        Box::new(ListenerFigures { frontend, issuing, in_force: Arc::clone(&in_force) }),
         Box::new(ZoneFigures { table, engine, in_force, images }),
         Box::new(TransferFigures { transfers, differences }),
         Box::new(SecondaryFigures(secondaries)),

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::{Context, Listener, ListenerConfig, ListenerTls, TlsChallenges, TcpConfig, TcpLimits, TcpTimes};
+use net::{Context, Listener, ListenerConfig, ListenerTls, TcpConfig, TcpLimits, TcpTimes, TlsChallenges};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use tls::{ServerCertificate, ServerTls};
@@ -29,7 +29,11 @@ impl Identity {
     /// Limits that no test reaches, with these timeouts.
     pub(crate) fn context(&self, times: TcpTimes) -> Context {
         let mut context = Context::new(TcpLimits::new(1000, 1000, &times));
-        context.tls = Some(ListenerTls { dot: self.server.dot(), https: self.server.https(), challenges: TlsChallenges::default() });
+        context.tls = Some(ListenerTls {
+            dot: self.server.dot(),
+            https: self.server.https(),
+            challenges: TlsChallenges::default(),
+        });
         context
     }
 

@@ -14,6 +14,7 @@ use config::Settings;
 use control::in_force::InForce;
 use control::parts::ServerParts;
 use serving::frontend::Frontend;
+use serving::issuing::Issuing;
 use serving::recursive::{LocalRoot, PolicyZones, Recursive, plan};
 use telemetry::dnstap::Dnstap;
 use telemetry::logging::Logging;
@@ -74,12 +75,15 @@ pub(super) fn assemble(
     };
     let transfers = Transfers::start(&frontend.engine, &settings, histories);
     let logging = Arc::new(logging);
-    let always: [Arc<dyn Adopt>; 4] =
-        [frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
+    let issuing = Issuing::new(&settings, &frontend.certificates, recursive.as_ref());
+    // The frontend reads the stored certificate before its renewal is planned.
+    let always: [Arc<dyn Adopt>; 5] =
+        [frontend.clone(), issuing.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     let adopting = adopting(always, changes.as_ref(), frontend.dnstap.as_ref(), recursive.as_ref());
     let in_force = Arc::new(InForce::new(source.to_string(), settings, adopting));
     let parts = ServerParts {
         frontend,
+        issuing,
         table,
         manager,
         images,
@@ -195,7 +199,7 @@ fn start_manager(
 
 /// Returns the parts that a reload updates.
 fn adopting(
-    always: [Arc<dyn Adopt>; 4],
+    always: [Arc<dyn Adopt>; 5],
     changes: Option<&Arc<Changes>>,
     dnstap: Option<&Arc<Dnstap>>,
     recursive: Option<&Arc<Recursive>>,

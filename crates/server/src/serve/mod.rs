@@ -41,6 +41,7 @@ use control::socket::Socket;
 use passed::PassedSockets;
 use serving::descriptors;
 use serving::frontend::{Frontend, Served, certificates};
+use serving::issuing;
 use sockets::Sockets;
 use telemetry::logging;
 use telemetry::process::Process;
@@ -236,6 +237,7 @@ fn attend(
             let connections = Arc::clone(&parts.connections.metrics);
             tokio::spawn(http::serve(HttpService { figures, page, in_force, connections }, listener));
         }
+        tokio::spawn(issuing::run(Arc::clone(&parts.issuing)));
         if let Some(socket) = control {
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
             tokio::spawn(listener::serve(Arc::new(parts), listener, stop));

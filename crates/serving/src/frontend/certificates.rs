@@ -1,5 +1,5 @@
 //! The certificates and ticket keys of TLS listeners: those of the configuration, whose files are read again
-//! when they change, or a self-signed certificate for a first try.
+//! when they change, that of a CA which this server orders itself, or a self-signed certificate for a first try.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use acme::AcmeStore;
 use config::Settings;
 use config::certificates::validity_warning;
-use net::ListenerTls;
+use net::{ListenerTls, TlsChallenges};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use tls::{ServerCertificate, ServerTls, TicketKeys};
@@ -25,6 +26,7 @@ const MAX_NAME: usize = 253;
 pub struct Certificates {
     /// `None` if no listener has TLS.
     tls: Option<ServerTls>,
+    challenges: TlsChallenges,
     files: Mutex<WatchedFiles>,
 }
 
@@ -33,6 +35,10 @@ pub struct Certificates {
 struct WatchedFiles {
     pairs: Vec<(PathBuf, PathBuf)>,
     tickets: Vec<PathBuf>,
+    /// The certificates in the files.
+    configured: Vec<Arc<ServerCertificate>>,
+    /// The certificate of a CA that this server has ordered, used after those of files.
+    issued: Option<Arc<ServerCertificate>>,
     /// `None` until they are read for the first time here.
     read: Option<Vec<FileState>>,
 }
@@ -40,43 +46,88 @@ struct WatchedFiles {
 /// What changes if a file is written or replaced; `None` if it cannot be examined.
 type FileState = Option<(u64, u64, i64, i64)>;
 
+impl WatchedFiles {
+    /// Returns the certificates to use.
+    fn all(&self) -> Vec<Arc<ServerCertificate>> {
+        self.configured.iter().chain(&self.issued).cloned().collect()
+    }
+}
+
 impl Certificates {
     pub(super) fn new(settings: &Settings) -> io::Result<Self> {
         let tls = settings.has_tls().then(ServerTls::new).transpose().map_err(io::Error::other)?;
-        let certificates = Certificates { tls, files: Mutex::default() };
+        let certificates =
+            Certificates { tls, challenges: TlsChallenges::default(), files: Mutex::default() };
         certificates.adopt(settings);
         Ok(certificates)
     }
 
     /// Returns the settings of TLS; `None` if no listener has it.
     pub(super) fn listener_tls(&self) -> Option<ListenerTls> {
-        self.tls.as_ref().map(|tls| ListenerTls { dot: tls.dot(), https: tls.https() })
+        let challenges = self.challenges.clone();
+        self.tls.as_ref().map(|tls| ListenerTls { dot: tls.dot(), https: tls.https(), challenges })
     }
 
     /// Uses the certificates that were read with the configuration.
     pub(super) fn adopt(&self, settings: &Settings) {
         let Some(tls) = &self.tls else { return };
-        *lock(&self.files) = WatchedFiles {
+        tls.share_tickets(settings.ticket_keys());
+        let mut files = lock(&self.files);
+        let before = files.issued.take();
+        let issued = settings.acme.as_ref().and_then(|_| before.or_else(|| stored(settings)));
+        *files = WatchedFiles {
             pairs: settings.certificate_files(),
             tickets: settings.ticket_key_files(),
+            configured: settings.certificates(),
+            issued,
             read: None,
         };
-        tls.share_tickets(settings.ticket_keys());
-        let configured = settings.certificates();
-        if !configured.is_empty() {
-            return tls.set(configured);
+        let all = files.all();
+        if !all.is_empty() {
+            return tls.set(all);
         }
         // Clients may have pinned the one before.
         if !tls.certificates().iter().any(|certificate| certificate.file.is_none()) {
             match ServerCertificate::self_signed(&own_names(settings)) {
                 Ok(made) => {
                     let pin = made.pin().map(|pin| pin.to_string()).unwrap_or_default();
-                    warn!(pin, "clients cannot verify the self-signed certificate: add [[certificate]]");
+                    match settings.acme {
+                        Some(_) => info!(pin, "a self-signed certificate is in use until the CA issues one"),
+                        None => {
+                            warn!(
+                                pin,
+                                "clients cannot verify the self-signed certificate: add [[certificate]]"
+                            );
+                        }
+                    }
                     tls.set(vec![Arc::new(made)]);
                 }
                 Err(fault) => error!("{fault}"),
             }
         }
+    }
+
+    /// Returns whether a listener has TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Returns the settings of handshakes with a CA.
+    pub(crate) fn challenges(&self) -> &TlsChallenges {
+        &self.challenges
+    }
+
+    /// Returns the certificate of a CA that this server has ordered, if there is one.
+    pub(crate) fn issued(&self) -> Option<Arc<ServerCertificate>> {
+        lock(&self.files).issued.clone()
+    }
+
+    /// Uses a certificate of a CA from now on, in place of the one before.
+    pub(crate) fn issue(&self, certificate: ServerCertificate) {
+        let Some(tls) = &self.tls else { return };
+        let mut files = lock(&self.files);
+        files.issued = Some(Arc::new(certificate));
+        tls.set(files.all());
     }
 
     /// Reads the files again if any has changed. If one is not valid, the certificates, or the keys of
@@ -91,11 +142,11 @@ impl Certificates {
         files.read = Some(state);
         let read = files.pairs.iter().map(|(chain, key)| ServerCertificate::read(chain, key).map(Arc::new));
         match read.collect::<Result<Vec<_>, _>>() {
-            // The self-signed one is in no file.
-            Ok(read) if read.is_empty() || read == *tls.certificates() => {}
+            Ok(read) if read == files.configured => {}
             Ok(read) => {
                 info!(certificates = read.len(), "changed certificates are in use");
-                tls.set(read);
+                files.configured = read;
+                tls.set(files.all());
             }
             Err(fault) => error!("the certificates before stay in use: {fault}"),
         }
@@ -140,6 +191,15 @@ pub async fn watch(certificates: Arc<Certificates>) {
         });
         let _ = checked.await;
     }
+}
+
+/// Returns the certificate of a CA that is stored, if there is one.
+fn stored(settings: &Settings) -> Option<Arc<ServerCertificate>> {
+    let read = AcmeStore::new(&settings.server.storage.folder()?).certificate().unwrap_or_else(|fault| {
+        error!("the stored certificate of the CA is not used, a new one is ordered: {fault}");
+        None
+    });
+    read.map(Arc::new)
 }
 
 fn state(path: &Path) -> FileState {

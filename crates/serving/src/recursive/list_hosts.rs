@@ -1,4 +1,4 @@
-//! Addresses of the servers of lists: from zones served here, and else from this server's own resolver. The
+//! Addresses of the servers of lists, and of a CA: from zones served here, and else from this server's own resolver. The
 //! system's resolver is not used: it may be this server, which may block the name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,7 +20,7 @@ use crate::frontend::Served;
 const MAX_ALIASES: usize = 16;
 
 /// Resolves the names of servers.
-pub(super) struct ListHosts {
+pub struct ListHosts {
     pub(super) service: Arc<Service>,
     pub(super) engine: Weak<Engine<Served>>,
 }
@@ -98,6 +98,15 @@ fn is_there(rcode: Rcode) -> Result<(), String> {
         Rcode::NXDOMAIN => Err("there is no such name".to_owned()),
         rcode => Err(format!("the response is {rcode}")),
     }
+}
+
+/// Returns the addresses of a name in the answer section of a response, at the end of its aliases.
+///
+/// # Errors
+/// The response is malformed.
+pub fn addresses_in(message: &[u8], name: NameBuf, qtype: Type) -> Result<Vec<IpAddr>, String> {
+    let found = found(message, name, qtype).map_err(|Malformed| "the response is malformed".to_owned())?;
+    Ok(found.0)
 }
 
 /// Returns the addresses of a name in the answer section, and the name that its aliases lead to.

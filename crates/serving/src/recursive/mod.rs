@@ -66,7 +66,7 @@ use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
 use list_fetcher::ListOrder;
 pub use list_fetches::{FetchCounts, ListFetches};
-use list_hosts::ListHosts;
+pub use list_hosts::{ListHosts, addresses_in};
 pub use lists::{ListStatus, Lists, RefreshedLists, RulesConfig};
 pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
 use own_zones::OfEngine;
@@ -369,10 +369,15 @@ impl Recursive {
         Ok(())
     }
 
+    /// Returns what resolves the names of other servers, from zones served here and by this resolver.
+    pub fn hosts(&self) -> ListHosts {
+        ListHosts { service: Arc::clone(&self.service), engine: Arc::downgrade(&self.engine) }
+    }
+
     /// Starts the thread that fetches lists.
     fn look_after_lists(self: &Arc<Self>) -> io::Result<()> {
         let (orders, taken) = unbounded_channel();
-        let hosts = ListHosts { service: Arc::clone(&self.service), engine: Arc::downgrade(&self.engine) };
+        let hosts = self.hosts();
         let recursive = Arc::downgrade(self);
         let thread = std::thread::Builder::new().name("lists".into());
         let thread = thread.spawn(move || list_fetcher::work(recursive, hosts, taken))?;
