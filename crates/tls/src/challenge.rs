@@ -47,7 +47,9 @@ fn certificate(name: &str, digest: &ChallengeDigest) -> Result<CertifiedKey, Str
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let made = params.self_signed(&key).map_err(fault)?;
     let secret = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-    CertifiedKey::from_der(vec![made.der().clone()], secret, &provider()).map_err(|why| why.to_string())
+    let signing = provider().key_provider.load_private_key(secret).map_err(|why| why.to_string())?;
+    // Not `from_der`: it refuses the extension, which is critical and unknown to it.
+    Ok(CertifiedKey::new(vec![made.der().clone()], signing))
 }
 
 /// The certificates of the names that are being shown.
@@ -62,5 +64,25 @@ impl fmt::Debug for OfNames {
 impl ResolvesServerCert for OfNames {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.get(&hello.server_name()?.to_ascii_lowercase()).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_has_one_name_and_the_digest_in_a_critical_extension() {
+        let made = certificate("dns.example", &[7; 32]).expect("made");
+        // SEQUENCE, id-pe-acmeIdentifier, critical, OCTET STRING of an OCTET STRING of 32 bytes (RFC 8737 §3).
+        let mut extension = vec![0x30, 0x31, 0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x1f];
+        extension.extend([0x01, 0x01, 0xff, 0x04, 0x22, 0x04, 0x20]);
+        extension.extend([7; 32]);
+        let certificate = &made.cert[0];
+        assert!(certificate.windows(extension.len()).any(|part| part == extension));
+        assert_eq!(certificate.windows(11).filter(|part| part == b"dns.example").count(), 1);
+        assert!(challenge_config(&[("dns.example".into(), [7; 32])]).is_ok_and(|config| {
+            config.alpn_protocols == [CHALLENGE_ALPN] && config.send_tls13_tickets == 0
+        }));
     }
 }

@@ -1,6 +1,7 @@
 //! The transports against real sockets on loopback: clients must see what a scripted handler decides.
 
 mod asking;
+mod challenges;
 mod descriptors;
 mod https;
 mod later;

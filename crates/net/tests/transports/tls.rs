@@ -17,13 +17,14 @@ use crate::script::*;
 pub(crate) struct Identity {
     server: ServerTls,
     certificate: Arc<ServerCertificate>,
+    pub(crate) challenges: TlsChallenges,
 }
 
 impl Identity {
     pub(crate) fn new() -> Identity {
         let (server, certificate) = (ServerTls::new().unwrap(), certificate());
         server.set(vec![Arc::clone(&certificate)]);
-        Identity { server, certificate }
+        Identity { server, certificate, challenges: TlsChallenges::default() }
     }
 
     /// Limits that no test reaches, with these timeouts.
@@ -32,7 +33,7 @@ impl Identity {
         context.tls = Some(ListenerTls {
             dot: self.server.dot(),
             https: self.server.https(),
-            challenges: TlsChallenges::default(),
+            challenges: self.challenges.clone(),
         });
         context
     }

@@ -2,6 +2,7 @@
 //! signals.
 
 mod access;
+mod acme;
 mod activation;
 mod attempts;
 mod audit;
