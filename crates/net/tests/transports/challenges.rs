@@ -82,7 +82,7 @@ fn connect(server: SocketAddr, name: &str, offered: &[&str]) -> Result<Outcome, 
     if protocol.as_deref() != Some(b"h2") {
         // The server may have closed the connection.
         let _ = stream.write_all(&framed(&[query(1, Order::Echo, 40)]));
-        let _ = stream.conn.send_close_notify();
+        stream.conn.send_close_notify();
         let _ = stream.flush();
         let _ = stream.read_to_end(&mut replied);
     }
