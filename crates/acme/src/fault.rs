@@ -71,7 +71,7 @@ pub(crate) fn problem_text(problem: &Problem) -> String {
 
 /// Why what is stored cannot be read or written.
 #[derive(Debug)]
-pub enum StoreFault {
+pub enum AcmeStoreFault {
     /// The file cannot be read.
     Read(PathBuf, io::Error),
     /// The file cannot be written.
@@ -80,7 +80,7 @@ pub enum StoreFault {
     Foreign(PathBuf),
 }
 
-impl fmt::Display for StoreFault {
+impl fmt::Display for AcmeStoreFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(path, error) => write!(f, "cannot read {}: {}", path.display(), reason(error)),
@@ -91,7 +91,7 @@ impl fmt::Display for StoreFault {
         }
     }
 }
-impl std::error::Error for StoreFault {}
+impl std::error::Error for AcmeStoreFault {}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
-//! Certificates from a CA by ACME (RFC 8555): one order with its challenges, when the next one is due, and what
-//! is stored. Without threads and listeners: callers run the orders and show the CA the challenges.
+//! Certificates from a CA by ACME (RFC 8555): one order with its challenges, when the next one is due, and
+//! what is stored. Without threads and listeners: callers run the orders and show the CA the challenges.
 //!
 //! | module | what it has |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | `client` | its HTTP requests |
 //! | `schedule` | when an order is due: renewal, and waits after failures |
 //! | `store` | accounts, the certificate and the schedule on disk |
+//! | `issued` | the chain and the key that an order results in |
 //! | `fault` | why there is no certificate |
 //!
 //! The messages and signatures of the protocol are those of the crate `instant-acme`.
@@ -14,11 +15,13 @@
 
 mod client;
 mod fault;
+mod issued;
 mod order;
 mod schedule;
 mod store;
 
-pub use fault::{AcmeFault, StoreFault};
-pub use order::{AcmeOrder, Challenges, IssuedChain};
-pub use schedule::{AcmeSchedule, AcmeTarget, DueReason, LastFailure, Validity};
+pub use fault::{AcmeFault, AcmeStoreFault};
+pub use issued::IssuedChain;
+pub use order::{AcmeOrder, Challenges};
+pub use schedule::{AcmeSchedule, AcmeTarget, CertificatePeriod, DueReason, LastFailure};
 pub use store::AcmeStore;

@@ -16,7 +16,8 @@ use tls::ChallengeDigest;
 use url::Url;
 
 use crate::client::{AcmeClient, RetryAfter};
-use crate::fault::{AcmeFault, StoreFault, problem_text};
+use crate::fault::{AcmeFault, AcmeStoreFault, problem_text};
+use crate::issued::IssuedChain;
 use crate::store::{AcmeStore, StoredAccount};
 
 /// Longest time that the CA may take to verify the challenges, and to issue the certificate.
@@ -48,17 +49,6 @@ pub trait Challenges: Sync {
     /// # Errors
     /// Why they cannot be shown.
     fn show(&self, digests: &[(String, ChallengeDigest)]) -> Result<(), String>;
-}
-
-/// A chain that a CA has issued.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IssuedChain {
-    /// The names that were ordered.
-    pub names: BTreeSet<String>,
-    /// The certificates as PEM, that of the server first.
-    pub chain: String,
-    /// The private key as PEM.
-    pub key: String,
 }
 
 impl AcmeOrder<'_> {
@@ -224,6 +214,6 @@ async fn refused(order: &mut Order) -> AcmeFault {
     }
 }
 
-fn of_store(fault: &StoreFault) -> AcmeFault {
+fn of_store(fault: &AcmeStoreFault) -> AcmeFault {
     AcmeFault::new(fault.to_string())
 }

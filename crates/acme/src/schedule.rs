@@ -1,6 +1,6 @@
-//! When an order is due: when there is no certificate, when the names or the CA change, and when a third of the
-//! lifetime is left; after a failure, after a wait that becomes longer. All times are of the wall clock, as those
-//! in certificates are.
+//! When an order is due: when there is no certificate, when the names or the CA change, and when a third of
+//! the lifetime is left; after a failure, after a wait that becomes longer. All times are of the wall clock,
+//! as those in certificates are.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -36,7 +36,7 @@ pub struct AcmeTarget {
 
 /// The validity of a certificate, and what its jitter is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Validity {
+pub struct CertificatePeriod {
     /// When it becomes valid.
     pub not_before: SystemTime,
     /// When it expires.
@@ -46,13 +46,13 @@ pub struct Validity {
     pub seed: u32,
 }
 
-impl Validity {
+impl CertificatePeriod {
     /// Returns the validity of a certificate.
     pub fn of(certificate: &ServerCertificate) -> Self {
         let own = certificate.chain().first().map(|own| own.as_ref()).unwrap_or_default();
         let digest = digest(&SHA256, own);
         let seed = digest.as_ref().first_chunk().copied().map_or(0, u32::from_be_bytes);
-        Validity { not_before: certificate.not_before, not_after: certificate.not_after, seed }
+        CertificatePeriod { not_before: certificate.not_before, not_after: certificate.not_after, seed }
     }
 
     fn lifetime(&self) -> Duration {
@@ -107,7 +107,7 @@ impl AcmeSchedule {
     pub fn next(
         &mut self,
         target: &AcmeTarget,
-        held: Option<&Validity>,
+        held: Option<&CertificatePeriod>,
         now: SystemTime,
     ) -> (DueReason, SystemTime) {
         let (reason, due) = match held {
@@ -128,7 +128,7 @@ impl AcmeSchedule {
     pub fn failed(
         &mut self,
         target: &AcmeTarget,
-        held: Option<&Validity>,
+        held: Option<&CertificatePeriod>,
         fault: String,
         asked: Option<Duration>,
         now: SystemTime,
@@ -175,17 +175,22 @@ mod tests {
     }
 
     /// A certificate of 90 days.
-    fn held(seed: u32) -> Validity {
-        Validity { not_before: at(0), not_after: at(90 * DAY), seed }
+    fn held(seed: u32) -> CertificatePeriod {
+        CertificatePeriod { not_before: at(0), not_after: at(90 * DAY), seed }
     }
 
     /// The seconds until the next order.
-    fn wait(schedule: &mut AcmeSchedule, held: Option<&Validity>, now: SystemTime) -> u64 {
+    fn wait(schedule: &mut AcmeSchedule, held: Option<&CertificatePeriod>, now: SystemTime) -> u64 {
         let (_, due) = schedule.next(&target("a.example"), held, now);
         due.duration_since(now).unwrap_or_default().as_secs()
     }
 
-    fn fail(schedule: &mut AcmeSchedule, held: Option<&Validity>, asked: Option<u64>, now: SystemTime) {
+    fn fail(
+        schedule: &mut AcmeSchedule,
+        held: Option<&CertificatePeriod>,
+        asked: Option<u64>,
+        now: SystemTime,
+    ) {
         let asked = asked.map(Duration::from_secs);
         schedule.failed(&target("a.example"), held, "a fault".into(), asked, now);
     }
@@ -243,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_short_lifetime_shortens_the_waits_and_the_ca_lengthens_them() {
-        let short = Validity { not_before: at(0), not_after: at(DAY), seed: 0 };
+        let short = CertificatePeriod { not_before: at(0), not_after: at(DAY), seed: 0 };
         let mut schedule = AcmeSchedule::default();
         schedule.obtained(&target("a.example"));
         for _ in 0..9 {

@@ -13,8 +13,8 @@ use tls::{CertificateFault, ServerCertificate};
 use url::Url;
 use zone::regular;
 
-use crate::fault::StoreFault;
-use crate::order::IssuedChain;
+use crate::fault::AcmeStoreFault;
+use crate::issued::IssuedChain;
 use crate::schedule::AcmeSchedule;
 
 /// Most bytes of a file.
@@ -67,39 +67,43 @@ impl AcmeStore {
             return Err(format!("the certificate of the CA is not for {name}"));
         }
         let moved = fs::rename(&fresh, &own).and_then(|()| fs::File::open(&self.folder)?.sync_all());
-        moved.map_err(|error| StoreFault::Write(own.clone(), error).to_string())?;
+        moved.map_err(|error| AcmeStoreFault::Write(own.clone(), error).to_string())?;
         ServerCertificate::read(&own, &own).map_err(|fault| fault.to_string())
     }
 
     /// Reads the schedule; that of a first start if none is stored.
     ///
     /// # Errors
-    /// [`StoreFault`].
-    pub fn schedule(&self) -> Result<AcmeSchedule, StoreFault> {
+    /// [`AcmeStoreFault`].
+    pub fn schedule(&self) -> Result<AcmeSchedule, AcmeStoreFault> {
         self.read(&self.folder.join("schedule.json")).map(Option::unwrap_or_default)
     }
 
     /// Stores the schedule.
     ///
     /// # Errors
-    /// [`StoreFault`].
-    pub fn keep_schedule(&self, schedule: &AcmeSchedule) -> Result<(), StoreFault> {
+    /// [`AcmeStoreFault`].
+    pub fn keep_schedule(&self, schedule: &AcmeSchedule) -> Result<(), AcmeStoreFault> {
         self.write(&self.folder.join("schedule.json"), schedule)
     }
 
     /// Reads the account at the CA with this directory; `None` if there is none.
-    pub(crate) fn account(&self, directory: &Url) -> Result<Option<StoredAccount>, StoreFault> {
+    pub(crate) fn account(&self, directory: &Url) -> Result<Option<StoredAccount>, AcmeStoreFault> {
         self.read(&self.account_file(directory))
     }
 
-    pub(crate) fn keep_account(&self, directory: &Url, account: &StoredAccount) -> Result<(), StoreFault> {
+    pub(crate) fn keep_account(
+        &self,
+        directory: &Url,
+        account: &StoredAccount,
+    ) -> Result<(), AcmeStoreFault> {
         self.write(&self.account_file(directory), account)
     }
 
     /// Removes an account that the CA does not have any more.
-    pub(crate) fn forget_account(&self, directory: &Url) -> Result<(), StoreFault> {
+    pub(crate) fn forget_account(&self, directory: &Url) -> Result<(), AcmeStoreFault> {
         let path = self.account_file(directory);
-        fs::remove_file(&path).map_err(|error| StoreFault::Write(path, error))
+        fs::remove_file(&path).map_err(|error| AcmeStoreFault::Write(path, error))
     }
 
     fn certificate_file(&self) -> PathBuf {
@@ -112,22 +116,22 @@ impl AcmeStore {
         self.folder.join(format!("account-{identity}.json"))
     }
 
-    fn read<T: for<'de> Deserialize<'de>>(&self, path: &Path) -> Result<Option<T>, StoreFault> {
+    fn read<T: for<'de> Deserialize<'de>>(&self, path: &Path) -> Result<Option<T>, AcmeStoreFault> {
         let bytes = match regular::read(path, MAX_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|error| StoreFault::Read(path.to_owned(), error))?,
+            read => read.map_err(|error| AcmeStoreFault::Read(path.to_owned(), error))?,
         };
-        serde_json::from_slice(&bytes).map(Some).map_err(|_| StoreFault::Foreign(path.to_owned()))
+        serde_json::from_slice(&bytes).map(Some).map_err(|_| AcmeStoreFault::Foreign(path.to_owned()))
     }
 
-    fn write(&self, path: &Path, value: &impl Serialize) -> Result<(), StoreFault> {
+    fn write(&self, path: &Path, value: &impl Serialize) -> Result<(), AcmeStoreFault> {
         let text = serde_json::to_vec_pretty(value);
-        let text = text.map_err(|error| StoreFault::Write(path.to_owned(), io::Error::other(error)))?;
+        let text = text.map_err(|error| AcmeStoreFault::Write(path.to_owned(), io::Error::other(error)))?;
         self.replace(path, &text)
     }
 
-    fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreFault> {
-        let fault = |error| StoreFault::Write(path.to_owned(), error);
+    fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), AcmeStoreFault> {
+        let fault = |error| AcmeStoreFault::Write(path.to_owned(), error);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(fault)?;
         regular::replace(path, bytes).map_err(fault)
     }

@@ -1,5 +1,5 @@
-//! `[acme]`: a certificate of TLS listeners that the server orders from a CA and renews by itself. `issuing` of
-//! `serving` does that.
+//! `[acme]`: a certificate of TLS listeners that the server orders from a CA and renews by itself. `issuing`
+//! of `serving` does that.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,7 +33,7 @@ keys! {
     pub struct AcmeSection in "[acme]" {
         /// Host names of this server, all in one certificate: at most 100. A change orders a new certificate;
         /// the one before stays in use until then.
-        live "names" names: Vec<At<HostName>>, example ["dns.example.net"];
+        live "names" names: Vec<At<CertificateName>>, example ["dns.example.net"];
         /// Whether you accept the terms of service of the CA; it must be `true`.
         live "accept-terms" accept_terms: bool = false, example true;
         /// URL of the directory of the CA. Unset: that of Let's Encrypt.
@@ -49,17 +49,17 @@ keys! {
 
 /// The name of a host, in lower case, for a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HostName(pub String);
+pub struct CertificateName(pub String);
 
 /// Why a text is no name that a certificate can be ordered for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum HostNameFault {
+enum CertificateNameFault {
     Wildcard(String),
     Address(String),
     Syntax(String),
 }
 
-impl fmt::Display for HostNameFault {
+impl fmt::Display for CertificateNameFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wildcard(name) => write!(
@@ -77,14 +77,14 @@ impl fmt::Display for HostNameFault {
     }
 }
 
-impl HostName {
-    fn parse(text: &str) -> Result<Self, HostNameFault> {
+impl CertificateName {
+    fn parse(text: &str) -> Result<Self, CertificateNameFault> {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         if name.starts_with("*.") {
-            return Err(HostNameFault::Wildcard(text.to_owned()));
+            return Err(CertificateNameFault::Wildcard(text.to_owned()));
         }
         if text.parse::<std::net::IpAddr>().is_ok() {
-            return Err(HostNameFault::Address(text.to_owned()));
+            return Err(CertificateNameFault::Address(text.to_owned()));
         }
         // RFC 1123 §2.1.
         let is_label = |label: &str| {
@@ -92,11 +92,11 @@ impl HostName {
             inner && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
         };
         let is_host = name.contains('.') && name.split('.').all(is_label) && name.parse::<NameBuf>().is_ok();
-        if is_host { Ok(HostName(name)) } else { Err(HostNameFault::Syntax(text.to_owned())) }
+        if is_host { Ok(CertificateName(name)) } else { Err(CertificateNameFault::Syntax(text.to_owned())) }
     }
 }
 
-impl Value for HostName {
+impl Value for CertificateName {
     fn kind() -> String {
         "host name".into()
     }
@@ -268,13 +268,13 @@ mod tests {
             ("a..example", Err("is not the full name of a host")),
             ("", Err("is not the full name of a host")),
         ] {
-            match (HostName::parse(text), expected) {
+            match (CertificateName::parse(text), expected) {
                 (Ok(name), Ok(expected)) => assert_eq!(name.0, expected),
                 (Err(fault), Err(expected)) => assert!(fault.to_string().contains(expected), "{fault}"),
                 (other, _) => panic!("{text}: {other:?}"),
             }
         }
-        assert!(HostName::parse(&format!("{}.example", "a".repeat(64))).is_err());
+        assert!(CertificateName::parse(&format!("{}.example", "a".repeat(64))).is_err());
     }
 
     #[test]

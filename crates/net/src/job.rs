@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::config::{HttpCacheTime, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
+use crate::handshakes::HandshakeSettings;
 use crate::proxies::Proxies;
-use crate::running::HandshakeSettings;
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
 

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use arc_swap::ArcSwapOption;
 use transport::Transport;
 
 use crate::config::HttpCacheTime;
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
+use crate::handshakes::{HandshakeSettings, TlsChallenges};
 use crate::job::SocketSlot;
 use crate::proxies::Proxies;
 use crate::shutdown::Shutdown;
@@ -27,33 +27,6 @@ pub struct ListenerTls {
     pub https: Arc<rustls::ServerConfig>,
     /// For the challenges of a CA, on both.
     pub challenges: TlsChallenges,
-}
-
-/// Settings of handshakes whose only application protocol is that of the challenge tls-alpn-01 (RFC 8737).
-/// Clones are the same settings. Without settings, as long as no challenge is pending, such handshakes are
-/// refused like all others of an unknown protocol.
-#[derive(Clone, Default)]
-pub struct TlsChallenges(Arc<ArcSwapOption<rustls::ServerConfig>>);
-
-impl TlsChallenges {
-    /// Uses these settings for connections from now on.
-    pub fn set(&self, config: Option<Arc<rustls::ServerConfig>>) {
-        self.0.store(config);
-    }
-
-    /// Returns the settings, if a challenge is pending.
-    pub(crate) fn pending(&self) -> Option<Arc<rustls::ServerConfig>> {
-        self.0.load_full()
-    }
-}
-
-/// What the handshakes of one transport are made with.
-#[derive(Clone)]
-pub(crate) struct HandshakeSettings {
-    /// For those of clients.
-    pub(crate) config: Arc<rustls::ServerConfig>,
-    /// For those of a CA.
-    pub(crate) challenges: TlsChallenges,
 }
 
 impl ListenerTls {

@@ -1,5 +1,5 @@
-//! Handshakes of the challenge tls-alpn-01 (RFC 8737): by a certificate that no CA has signed, a server shows a
-//! CA that it has the name for which it orders a certificate.
+//! Handshakes of the challenge tls-alpn-01 (RFC 8737): by a certificate that no CA has signed, a server shows
+//! a CA that it has the name for which it orders a certificate.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_certificate_has_one_name_and_the_digest_in_a_critical_extension() {
         let made = certificate("dns.example", &[7; 32]).expect("made");
-        // SEQUENCE, id-pe-acmeIdentifier, critical, OCTET STRING of an OCTET STRING of 32 bytes (RFC 8737 §3).
+        // SEQUENCE, id-pe-acmeIdentifier, critical, and an OCTET STRING in an OCTET STRING (RFC 8737 §3).
         let mut extension = vec![0x30, 0x31, 0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x1f];
         extension.extend([0x01, 0x01, 0xff, 0x04, 0x22, 0x04, 0x20]);
         extension.extend([7; 32]);

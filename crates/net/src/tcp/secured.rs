@@ -15,7 +15,7 @@ use tokio_rustls::{Accept, LazyConfigAcceptor, StartHandshake, TlsAcceptor};
 use transport::Counter;
 
 use super::connection::Bytes;
-use crate::running::HandshakeSettings;
+use crate::handshakes::HandshakeSettings;
 use crate::stats::WorkerStats;
 
 /// The first byte of a PROXY header; a TLS record never begins with it.
@@ -157,19 +157,7 @@ impl TlsBytes {
                         return Poll::Pending;
                     }
                 },
-                State::Challenge(mut accept) => match Pin::new(&mut *accept).poll(cx) {
-                    Poll::Ready(Ok(mut stream)) => {
-                        self.stats.tls_handshakes.add(1);
-                        end_in_order(&mut stream);
-                        // For the connection, the stream has ended.
-                        return Poll::Ready(Ok(false));
-                    }
-                    Poll::Ready(Err(error)) => return self.failed(error),
-                    Poll::Pending => {
-                        self.state = State::Challenge(accept);
-                        return Poll::Pending;
-                    }
-                },
+                State::Challenge(accept) => return self.poll_challenge(accept, cx),
                 State::Handshake(mut accept) => match Pin::new(&mut *accept).poll(cx) {
                     Poll::Ready(Ok(stream)) => {
                         self.stats.tls_handshakes.add(1);
@@ -191,6 +179,26 @@ impl TlsBytes {
                 }
                 State::Failed => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             };
+        }
+    }
+
+    /// Brings the handshake of a challenge forward. After it, for the connection, the stream has ended.
+    fn poll_challenge(
+        &mut self,
+        mut accept: Box<Accept<TcpStream>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
+        match Pin::new(&mut *accept).poll(cx) {
+            Poll::Ready(Ok(mut stream)) => {
+                self.stats.tls_handshakes.add(1);
+                end_in_order(&mut stream);
+                Poll::Ready(Ok(false))
+            }
+            Poll::Ready(Err(error)) => self.failed(error),
+            Poll::Pending => {
+                self.state = State::Challenge(accept);
+                Poll::Pending
+            }
         }
     }
 

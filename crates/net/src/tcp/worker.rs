@@ -28,10 +28,10 @@ use super::secured::TlsBytes;
 use crate::config::ListenerConfig;
 use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
+use crate::handshakes::HandshakeSettings;
 use crate::job::Job;
 use crate::proxies::{ProxyRules, ProxyView, fault_counter};
 use crate::refusal::BindRefusal;
-use crate::running::HandshakeSettings;
 use crate::stats::WorkerStats;
 use crate::sys;
 

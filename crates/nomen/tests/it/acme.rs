@@ -1,5 +1,5 @@
-//! Certificates by ACME, from Pebble, the test server of Let's Encrypt: the first one, restarts, renewals, and what
-//! goes wrong.
+//! Certificates by ACME, from Pebble, the test server of Let's Encrypt: the first one, restarts, renewals,
+//! and what goes wrong.
 
 use std::fs;
 use std::io::Read;

@@ -1,5 +1,6 @@
 //! The certificates and ticket keys of TLS listeners: those of the configuration, whose files are read again
-//! when they change, that of a CA which this server orders itself, or a self-signed certificate for a first try.
+//! when they change, that of a CA which this server orders itself, or a self-signed certificate for a first
+//! try.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

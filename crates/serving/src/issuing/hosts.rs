@@ -1,5 +1,5 @@
-//! Addresses of a CA's server: from this server's own resolver, or else, where it is off, from the resolvers of
-//! the system.
+//! Addresses of a CA's server: from this server's own resolver, or else, where it is off, from the resolvers
+//! of the system.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;

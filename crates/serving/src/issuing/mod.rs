@@ -1,6 +1,6 @@
-//! The certificate that this server orders from a CA by ACME, and renews: `[acme]`. The task [`run`] waits until
-//! an order is due, shows the CA that the server has the names, and puts the certificate into use. What is
-//! stored is in `state-dir`; a failure leaves the certificate before in use.
+//! The certificate that this server orders from a CA by ACME, and renews: `[acme]`. The task [`run`] waits
+//! until an order is due, shows the CA that the server has the names, and puts the certificate into use. What
+//! is stored is in `state-dir`; a failure leaves the certificate before in use.
 //!
 //! `hosts` resolves the name of the CA's server.
 
@@ -9,7 +9,9 @@ mod hosts;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use acme::{AcmeOrder, AcmeSchedule, AcmeStore, AcmeTarget, Challenges, DueReason, IssuedChain, Validity};
+use acme::{
+    AcmeOrder, AcmeSchedule, AcmeStore, AcmeTarget, CertificatePeriod, Challenges, DueReason, IssuedChain,
+};
 use config::acme::WantedCertificate;
 use config::{Adopt, Settings};
 use net::TlsChallenges;
@@ -104,7 +106,7 @@ impl Issuing {
         let held = self.certificates.issued();
         let mut state = lock(&self.state);
         let wanted = state.wanted.clone().filter(|_| self.certificates.has_tls())?;
-        let validity = held.as_deref().map(Validity::of);
+        let validity = held.as_deref().map(CertificatePeriod::of);
         let (_, next) = state.schedule.next(&target(&wanted), validity.as_ref(), SystemTime::now());
         let failure = state.schedule.failure();
         Some(IssuingStatus {
@@ -123,7 +125,7 @@ impl Issuing {
         let held = self.certificates.issued();
         let mut state = lock(&self.state);
         let wanted = state.wanted.clone().filter(|_| self.certificates.has_tls()).ok_or(LONGEST_SLEEP)?;
-        let validity = held.as_deref().map(Validity::of);
+        let validity = held.as_deref().map(CertificatePeriod::of);
         let (reason, due) = state.schedule.next(&target(&wanted), validity.as_ref(), now);
         match due.duration_since(now) {
             Ok(wait) if !wait.is_zero() => Err(wait),
@@ -163,7 +165,7 @@ impl Issuing {
             }
             Err(fault) => {
                 self.failed.add(1);
-                let held = self.certificates.issued().as_deref().map(Validity::of);
+                let held = self.certificates.issued().as_deref().map(CertificatePeriod::of);
                 let mut state = lock(&self.state);
                 state.schedule.failed(&target, held.as_ref(), fault.clone(), asked, now);
                 let (_, next) = state.schedule.next(&target, held.as_ref(), now);

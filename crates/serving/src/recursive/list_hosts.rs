@@ -1,5 +1,5 @@
-//! Addresses of the servers of lists, and of a CA: from zones served here, and else from this server's own resolver. The
-//! system's resolver is not used: it may be this server, which may block the name.
+//! Addresses of the servers of lists, and of a CA: from zones served here, and else from this server's own
+//! resolver. The system's resolver is not used: it may be this server, which may block the name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Weak};
