@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::DeValue;
 use url::Url;
-use wire::NameBuf;
+use wire::{Name, NameBuf};
 
 use super::listen::Listen;
 use super::report::Diagnostic;
@@ -194,6 +194,12 @@ impl AcmeSection {
         }
     }
 
+    /// Returns the first name.
+    pub(super) fn first_name(&self) -> Option<NameBuf> {
+        let first = &self.names.value.first()?.value.0;
+        NameBuf::from_text(first.as_bytes(), Some(Name::ROOT)).ok()
+    }
+
     /// Reports what an order needs and lacks. `has_state`: there is a state folder.
     pub(super) fn check(section: &At<Self>, has_state: bool, faults: &mut Vec<Diagnostic>) {
         if !section.accept_terms.value {
@@ -302,6 +308,16 @@ mod tests {
             let fault = stateless.expect_err("no state").to_string();
             assert!(fault.contains("set `state-dir` in [server]"), "{fault}");
         }
+    }
+
+    #[test]
+    fn clients_discover_the_first_name_unless_another_is_set() {
+        let more = "[resolver]\n[[listen]]\naddr = [\"192.0.2.1@853\"]\nproto = [\"tls\"]\n\
+                    [acme]\naccept-terms = true\nnames = [\"b.example\", \"a.example\"]\n";
+        let name = |text: &str| read(text).expect("good").encrypted_service().map(|service| service.name);
+        assert_eq!(name(more), Some("b.example".parse().expect("a name")));
+        let other = more.replace("[resolver]\n", "[resolver]\ndiscovery-name = \"c.example\"\n");
+        assert_eq!(name(&other), Some("c.example".parse().expect("a name")));
     }
 
     #[test]

@@ -29,11 +29,11 @@ keys! {
     pub struct Discovery {
         /// Answer `_dns.resolver.arpa SVCB` with the listeners for TLS and HTTPS, so that clients that know
         /// the address of this resolver find and use them (DDR, RFC 9462). Needs such a listener, and a
-        /// name: `discovery-name`, or the first one in the first certificate. Records of `local-data` with
-        /// this owner replace it.
+        /// name: `discovery-name`, or the first one in the first certificate, or else in `[acme]`. Records of
+        /// `local-data` with this owner replace it.
         live "discovery" discovery: bool = true, example false;
         /// Name of this resolver, which its certificate has. Unset: the first name without a wildcard in the
-        /// first certificate.
+        /// first certificate, or else the first of `[acme]`.
         live "discovery-name" name: Option<NameBuf> = None, example "dns.example.net";
         /// Addresses at which clients reach the encrypted listeners. Unset: those that the listeners have;
         /// of listeners at a wildcard address, clients get none, and look `discovery-name` up.
@@ -150,14 +150,16 @@ impl EncryptedService {
     }
 }
 
-/// Returns what clients discover; `None` without an encrypted listener or a name.
+/// Returns what clients discover; `None` without an encrypted listener or a name. `ordered`: the name of a
+/// certificate that is ordered from a CA.
 pub(super) fn service(
     keys: &Discovery,
     listens: &[At<Listen>],
     certificates: &[At<CertificateBlock>],
+    ordered: Option<NameBuf>,
     https: &Https,
 ) -> Option<EncryptedService> {
-    let name = keys.name.value.or_else(|| name_of(certificates)).filter(|_| *keys.discovery)?;
+    let name = keys.name.value.or_else(|| name_of(certificates)).or(ordered).filter(|_| *keys.discovery)?;
     let mut endpoints: Vec<Endpoint> = Vec::new();
     for listen in listens {
         for transport in listen.proto.iter().map(|proto| proto.value) {

@@ -387,7 +387,8 @@ impl Settings {
     /// Returns the encrypted listeners as clients discover them (RFC 9462); `None` if they discover none.
     pub fn encrypted_service(&self) -> Option<discovery::EncryptedService> {
         let keys = &self.resolver.as_ref()?.value.discovery;
-        discovery::service(keys, &self.listens, &self.certificates, &self.server.https)
+        let ordered = self.acme.as_ref().and_then(|acme| acme.first_name());
+        discovery::service(keys, &self.listens, &self.certificates, ordered, &self.server.https)
     }
 
     /// Returns the warning about keys of the discovery that have no effect.

@@ -404,10 +404,10 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
     ("dnstap", "With `[dnstap]`; see [LOGGING.md](LOGGING.md).", &["dnstap_"]),
     (
         "Listeners",
-        "Always; `tcp_` for TCP, TLS and HTTPS alone, `tls_`, `https_` and certificates for \
+        "Always; `tcp_` for TCP, TLS and HTTPS alone, `tls_`, `https_`, certificates and `acme_` for \
          [encrypted transports](ENCRYPTED-DNS.md) alone, `xdp_` for \
          [AF_XDP](AF_XDP.md) alone.",
-        &["net_", "tcp_", "certificate_"],
+        &["net_", "tcp_", "certificate_", "acme_"],
     ),
     (
         "Zones",

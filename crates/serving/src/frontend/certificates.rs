@@ -293,6 +293,33 @@ mod tests {
     }
 
     #[test]
+    fn the_certificate_of_a_ca_is_used_after_those_of_files_and_stays_when_they_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path();
+        let acme = "[server]\nstate-dir = \"state\"\n[acme]\naccept-terms = true\nnames = [\"ca.example\"]\n";
+        let both = format!("[[certificate]]\nchain = \"chain.pem\"\nkey = \"key.pem\"\n{acme}");
+        let certificates = Certificates::new(&settings(at, acme)).expect("made");
+        assert!(certificates.issued().is_none() && certificates.in_use()[0].file.is_none(), "self-signed");
+        write(at, "ca.example");
+        let read = |name: &str| ServerCertificate::read(&at.join("chain.pem"), &at.join(name)).expect("good");
+        certificates.issue(read("key.pem"));
+        assert_eq!(names(&certificates), ["ca.example"]);
+        write(at, "one.example");
+        certificates.adopt(&settings(at, &both));
+        assert_eq!(names(&certificates), ["one.example", "ca.example"]);
+        write(at, "two.example");
+        certificates.refresh();
+        assert_eq!(names(&certificates), ["two.example", "ca.example"]);
+        write(at, "new.example");
+        certificates.issue(read("key.pem"));
+        assert_eq!(names(&certificates), ["two.example", "new.example"]);
+        certificates.adopt(&settings(at, acme));
+        assert_eq!(names(&certificates), ["new.example"]);
+        certificates.adopt(&settings(at, ""));
+        assert!(certificates.issued().is_none() && certificates.in_use()[0].file.is_none(), "self-signed");
+    }
+
+    #[test]
     fn a_self_signed_certificate_stays_until_there_is_another() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = folder.path();
