@@ -242,6 +242,22 @@ fn a_wrong_directory_is_reported_and_a_corrected_one_is_asked_at_once() {
 }
 
 #[test]
+fn an_account_that_the_ca_has_lost_is_made_again() {
+    let setup = Setup::new();
+    let ca = setup.start_ca(setup.tls.port(), 90 * 24 * 3600, "0");
+    let server = setup.start_server(folder(), "\"dns.example\"", "dir");
+    await_certificates(&server, 1);
+    // It has nothing on disk.
+    drop(ca);
+    let _ca = setup.start_ca(setup.tls.port(), 90 * 24 * 3600, "0");
+    server.reconfigure("\"dns.example\"", "\"other.example\"");
+    server.reload();
+    await_certificates(&server, 2);
+    assert!(setup.is_trusted(&server, "other.example") && !setup.is_trusted(&server, "dns.example"));
+    assert_eq!(server.counter("nomen_acme_failures_total"), 0);
+}
+
+#[test]
 fn a_challenge_that_fails_is_reported_with_the_name_and_the_detail() {
     let setup = Setup::new();
     // No server is at this port.
