@@ -1,0 +1,14 @@
+//! DNS over QUIC (RFC 9250): `worker` has an endpoint and admits connections, `connection` is one of them,
+//! `stream` one query and its answer, `query` the rules about what a stream carries, `settings` has the
+//! bounds of the protocol. Limits, timeouts and late answers are those of [`crate::tcp`].
+
+mod connection;
+mod query;
+mod settings;
+mod socket;
+mod stream;
+mod worker;
+
+pub(crate) use settings::QuicShared;
+pub(crate) use socket::{open, take_over};
+pub(crate) use worker::spawn;
