@@ -325,10 +325,8 @@ impl Bound {
                 // Workers that share a socket count as one for the kernel. Passed sockets may lack
                 // SO_REUSEPORT.
                 let apart = passed.unwrap_or(sockets.len());
-                if let Some(first) = sockets.first()
-                    && let Err(e) = udp::spread(first, self.config.spread, apart)
-                    && passed.is_none()
-                {
+                let spread = sockets.first().map(|first| udp::spread(first, self.config.spread, apart));
+                if let (Some(Err(e)), None) = (spread, passed) {
                     job(0, &running).reporter.report(WorkerFaultKind::Spread(e));
                 }
                 for (index, socket) in sockets.into_iter().enumerate() {
@@ -338,14 +336,13 @@ impl Bound {
                 }
             }
             Sockets::Quic(sockets) => {
-                let shared = context.tls.as_ref().map(|tls| QuicShared::new(&tls.quic)).transpose();
-                let Some(shared) = shared.map_err(|e| fail(io::Error::other(e)))? else { return Ok(running) };
+                let shared = QuicShared::new(context.tls.as_ref()).map_err(fail)?;
                 for (index, socket) in sockets.into_iter().enumerate() {
                     let job = job(index, &running);
                     running.keep_socket(index, &job.socket, &socket);
-                    let (limits, shared) = (context.tcp.clone(), shared.clone());
-                    let thread = quic::spawn(socket, Arc::clone(&factory), job, limits, shared);
-                    running.threads.push(thread.map_err(fail)?);
+                    let shared = (context.tcp.clone(), shared.clone());
+                    let thread = quic::spawn(socket, Arc::clone(&factory), job, shared).map_err(fail)?;
+                    running.threads.push(thread);
                 }
             }
             Sockets::Tcp(sockets, _) => {

@@ -1,11 +1,12 @@
 //! TLS settings: the certificates of this server, the CA certificates that other servers are authenticated
-//! with, TLS to other DNS servers (`client`), and the cryptography of all TLS connections. Without sockets:
+//! with, TLS to other DNS servers (`client`, `quic`), and the cryptography of all TLS connections. Without sockets:
 //! `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;
 mod certificate;
 pub mod client;
+pub mod quic;
 mod server;
 
 use std::sync::{Arc, LazyLock};

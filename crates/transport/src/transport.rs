@@ -32,7 +32,7 @@ transports! {
     Tcp "A TCP connection, two bytes of length before each message (RFC 7766)." { label: "tcp", stream: true }
     Tls "A TLS connection over TCP, framed as TCP is (RFC 7858)." { label: "tls", stream: true }
     Https "A request over HTTP/2 or HTTP/1.1 with TLS (RFC 8484)." { label: "https", stream: true }
-    Quic "A stream of a QUIC connection, one query on each (RFC 9250)." { label: "quic", stream: true }
+    Quic "A stream of QUIC, with one query and its answer (RFC 9250)." { label: "quic", stream: true }
     #[cfg(feature = "fictitious")]
     Pigeon "Avian carriers (RFC 1149): no listener has any; tests send queries by it." { label: "pigeon", stream: false }
 }
@@ -41,8 +41,8 @@ transports! {
 pub const TRANSPORTS: usize = Transport::ALL.len();
 
 impl Transport {
-    /// Returns the transport that has the same kind of socket: a socket does not show whether what it receives
-    /// is encrypted.
+    /// Returns the transport that has the same kind of socket: a listening socket does not show whether its
+    /// messages are encrypted.
     pub const fn socket(self) -> Transport {
         match self {
             Transport::Tls | Transport::Https => Transport::Tcp,

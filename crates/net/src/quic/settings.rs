@@ -1,16 +1,17 @@
 //! The settings of QUIC, with the bounds of one connection that have no key, and the error codes of DNS over
 //! QUIC.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 use rustls::server::ProducesTickets;
 
 use crate::config::TcpConfig;
+use crate::running::ListenerTls;
 use crate::stats::WorkerStats;
 
 /// Most streams of a connection at a time.
@@ -69,9 +70,10 @@ impl QuicShared {
     /// Returns the state of a listener with these settings of TLS.
     ///
     /// # Errors
-    /// The settings of TLS cannot be used for QUIC.
-    pub(crate) fn new(tls: &Arc<rustls::ServerConfig>) -> Result<Self, NoInitialCipherSuite> {
-        let crypto = QuicServerConfig::try_from(Arc::clone(tls))?;
+    /// There are no settings of TLS, or they cannot be used for QUIC.
+    pub(crate) fn new(tls: Option<&ListenerTls>) -> io::Result<Self> {
+        let tls = tls.ok_or(io::ErrorKind::InvalidInput)?;
+        let crypto = QuicServerConfig::try_from(Arc::clone(&tls.quic)).map_err(io::Error::other)?;
         Ok(QuicShared {
             endpoint: EndpointConfig::default(),
             server: ServerConfig::with_crypto(Arc::new(crypto)),

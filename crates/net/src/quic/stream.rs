@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{timeout, timeout_at};
 use transport::{HandlerFactory, MAX_MESSAGE, MessageStream, Next, Outcome};
 
-use super::connection::{Expected, Quic, Waiting};
+use super::client::{Expected, QuicClient, Waiting};
 use super::query::{MAX_STREAM, ProtocolFault, query};
 use super::settings::DoqCode;
 use crate::tcp::{ConnectionEvent, Late};
@@ -54,7 +54,7 @@ impl From<WriteError> for Unanswered {
 /// # Errors
 /// Why the connection has to end.
 pub(super) async fn serve<F: HandlerFactory>(
-    quic: &Quic<F>,
+    quic: &QuicClient<F>,
     mut to_client: SendStream,
     from_client: RecvStream,
 ) -> Result<(), StreamFault> {
@@ -99,7 +99,7 @@ pub(super) async fn serve<F: HandlerFactory>(
 
 /// Reads all that the client sends on a stream; `None` if it cancels the query.
 async fn read<F: HandlerFactory>(
-    quic: &Quic<F>,
+    quic: &QuicClient<F>,
     mut from_client: RecvStream,
 ) -> Result<Option<Vec<u8>>, ProtocolFault> {
     let (mut bytes, mut partial) = (Vec::new(), quic.partial());
@@ -125,7 +125,7 @@ async fn read<F: HandlerFactory>(
 /// Has the handler answer a query, and writes what it answers. Returns the bytes that may not have reached
 /// the client yet.
 async fn answer<'q, F: HandlerFactory>(
-    quic: &'q Quic<F>,
+    quic: &'q QuicClient<F>,
     message: &[u8],
     to_client: &mut SendStream,
 ) -> Result<Waiting<'q>, Unanswered> {
@@ -196,7 +196,7 @@ async fn settled(
 
 /// Writes the only message of an answer, and ends the stream.
 async fn write_last<'q, F: HandlerFactory>(
-    quic: &'q Quic<F>,
+    quic: &'q QuicClient<F>,
     to_client: &mut SendStream,
     message: &[u8],
 ) -> Result<Waiting<'q>, Unanswered> {
@@ -208,7 +208,7 @@ async fn write_last<'q, F: HandlerFactory>(
 
 /// Writes the messages of an answer as the client reads them, and ends the stream.
 async fn write_stream<'q, F: HandlerFactory>(
-    quic: &'q Quic<F>,
+    quic: &'q QuicClient<F>,
     to_client: &mut SendStream,
     mut stream: Box<dyn MessageStream>,
 ) -> Result<Waiting<'q>, Unanswered> {
@@ -237,7 +237,7 @@ async fn write_stream<'q, F: HandlerFactory>(
 
 /// Writes a message behind its length. Returns once QUIC has it all in its buffer, whose size is bounded.
 async fn write<F: HandlerFactory>(
-    quic: &Quic<F>,
+    quic: &QuicClient<F>,
     to_client: &mut SendStream,
     message: &[u8],
 ) -> Result<(), Unanswered> {
@@ -258,7 +258,7 @@ async fn write<F: HandlerFactory>(
 
 /// Waits until the client has acknowledged an answer that is in the buffer of QUIC.
 async fn acknowledged<F: HandlerFactory>(
-    quic: &Quic<F>,
+    quic: &QuicClient<F>,
     to_client: &SendStream,
     unsent: &Waiting<'_>,
 ) -> Result<(), Unanswered> {

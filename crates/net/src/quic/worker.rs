@@ -16,7 +16,8 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use transport::{Client, HandlerFactory};
 
-use super::connection::{self, Quic, QuicState};
+use super::client::{QuicClient, QuicState};
+use super::connection;
 use super::settings::QuicShared;
 use super::socket;
 use crate::config::ListenerConfig;
@@ -42,8 +43,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
     socket: UdpSocket,
     factory: Arc<F>,
     job: Job,
-    limits: TcpLimits,
-    shared: QuicShared,
+    (limits, shared): (TcpLimits, QuicShared),
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let tls = job.tls.clone().ok_or(io::ErrorKind::InvalidInput)?;
@@ -190,7 +190,7 @@ impl<F: HandlerFactory> Worker<F> {
             return own.tls_malformed.add(1);
         };
         own.tcp_accepted.add(1);
-        let quic = Quic {
+        let quic = QuicClient {
             buffers: Rc::clone(&self.buffers),
             config: Rc::clone(&self.config),
             stats: Arc::clone(&self.stats),
