@@ -230,6 +230,17 @@ enum Sockets {
     Xdp(XdpListener),
 }
 
+impl Sockets {
+    /// Returns the number of workers that serve them.
+    fn len(&self) -> usize {
+        match self {
+            Sockets::Udp(sockets) | Sockets::Quic(sockets) => sockets.len(),
+            Sockets::Tcp(sockets, _) => sockets.len(),
+            Sockets::Xdp(front) => front.len(),
+        }
+    }
+}
+
 /// Starting the workers failed: the system refused a thread or a per-thread resource.
 #[derive(Debug)]
 pub struct ServeError {
@@ -291,11 +302,7 @@ impl Bound {
     /// [`ServeError`] if the system refuses a thread or a resource it needs; workers already started stop.
     pub fn serve<F: HandlerFactory>(self, factory: F, context: &Context) -> Result<Running, ServeError> {
         let (addr, transport) = (self.addr, self.transport());
-        let workers = match &self.sockets {
-            Sockets::Udp(sockets) | Sockets::Quic(sockets) => sockets.len(),
-            Sockets::Tcp(sockets, _) => sockets.len(),
-            Sockets::Xdp(front) => front.len(),
-        };
+        let workers = self.sockets.len();
         let factory = Arc::new(factory);
         let passed = self.passed;
         // If a thread fails to start, dropping this stops the threads already started.

@@ -1,6 +1,6 @@
 //! TLS settings: the certificates of this server, the CA certificates that other servers are authenticated
-//! with, TLS to other DNS servers (`client`, `quic`), and the cryptography of all TLS connections. Without sockets:
-//! `net` and `fetch` have the connections.
+//! with, TLS to other DNS servers (`client`, `quic`), and the cryptography of all TLS connections. Without
+//! sockets: `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;

@@ -52,11 +52,27 @@ const SERVER: &[NamedRule] = &[
         ),
     ),
     ("listen-xdp", Rule::Missing("write `xdp` into [[listen]]; see docs/AF_XDP.md")),
-    ("listen-tls", Rule::Missing("nomen speaks plain UDP and TCP alone")),
-    ("listen-quic", Rule::Missing("nomen speaks plain UDP and TCP alone")),
-    ("key-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
-    ("cert-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
-    ("ca-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
+    (
+        "listen-tls",
+        Rule::Missing(
+            "listeners of TLS are not converted: write `proto = [\"tls\"]` into [[listen]]; see docs/ENCRYPTED-DNS.md",
+        ),
+    ),
+    (
+        "listen-quic",
+        Rule::Missing(
+            "listeners of QUIC are not converted: write `proto = [\"quic\"]` into [[listen]]; see docs/ENCRYPTED-DNS.md",
+        ),
+    ),
+    (
+        "key-file",
+        Rule::Missing("certificates are not converted: write [[certificate]]; see docs/ENCRYPTED-DNS.md"),
+    ),
+    (
+        "cert-file",
+        Rule::Missing("certificates are not converted: write [[certificate]]; see docs/ENCRYPTED-DNS.md"),
+    ),
+    ("ca-file", Rule::Missing("nomen asks no client for a certificate")),
     ("quic-max-clients", TUNING),
     ("quic-outbuf-max-size", TUNING),
     ("quic-idle-close-timeout", TUNING),

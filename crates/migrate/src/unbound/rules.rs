@@ -17,7 +17,9 @@ const SPECIAL: Rule =
 const TLS: Rule = Rule::Missing(
     "listeners of TLS and HTTPS are not converted: write `proto` \"tls\" or \"https\" in [[listen]], and [[certificate]]",
 );
-const QUIC: Rule = Rule::Missing("nomen has no QUIC");
+const QUIC: Rule = Rule::Missing(
+    "listeners of QUIC are not converted: write `proto` \"quic\" in [[listen]], and [[certificate]]",
+);
 const RATES: Rule = Rule::Same(&["0"], "nomen limits no rates of answers");
 const TAGS: Rule = Rule::Missing("nomen has no tags, and views are not migrated");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file");

@@ -558,11 +558,15 @@ fn handshakes_that_fail_are_counted_by_reason() {
     let other = Identity::new();
     runtime().block_on(async {
         assert!(Client::with(server.addr(), settings(&identity, b"h3")).await.is_err());
+        let mut tls = (*identity.client_of(b"doq")).clone();
+        tls.alpn_protocols.clear();
+        let without = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+        assert!(Client::with(server.addr(), without).await.is_err());
         assert!(Client::with(server.addr(), settings(&other, b"doq")).await.is_err());
     });
-    server.wait_for("both", |totals| totals.tcp_closed == 2);
+    server.wait_for("all", |totals| totals.tcp_closed == 3);
     let totals = server.stop();
-    assert_eq!((totals.tls_incompatible, totals.tls_refused, totals.tls_handshakes), (1, 1, 0));
+    assert_eq!((totals.tls_incompatible, totals.tls_refused, totals.tls_handshakes), (2, 1, 0));
 }
 
 #[test]

@@ -128,7 +128,8 @@ fn over_stream(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
 trait Bytes: Read + Write {}
 impl<T: Read + Write> Bytes for T {}
 
-/// A TCP or TLS connection to a server, or one over QUIC, which is for one message. Each step may take as long as one try.
+/// A TCP or TLS connection to a server, or one over QUIC, which is for one message. Each step may take as
+/// long as one try.
 pub struct StreamLink {
     stream: Box<dyn Bytes>,
     server: SocketAddr,
