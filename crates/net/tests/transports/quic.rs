@@ -34,8 +34,10 @@ fn start(context: &Context) -> ScriptedServer {
 
 /// Returns the context of a server with these limits.
 fn limited(identity: &Identity, max: usize, per_client: usize) -> Context {
-    let mut context = identity.context(TcpTimes::default());
-    context.tcp = TcpLimits::new(max, per_client, &TcpTimes::default());
+    // Idle connections stay, also when the limit is reached.
+    let times = TcpTimes { idle_min: TEST_TIMEOUT, idle: TEST_TIMEOUT, ..TcpTimes::default() };
+    let mut context = identity.context(times);
+    context.tcp = TcpLimits::new(max, per_client, &times);
     context
 }
 
@@ -350,6 +352,76 @@ fn a_client_has_no_more_queries_answered_at_a_time_by_cancelling_them() {
 }
 
 #[test]
+fn streams_and_bytes_of_a_connection_are_bounded() {
+    let identity = Identity::new();
+    // Queries that may be answered at a time: more than streams may be open, and one.
+    for (max_in_flight, answered) in [(1000, 100), (1, 1)] {
+        let tcp = TcpConfig { max_in_flight, ..TcpConfig::default() };
+        let config = ListenerConfig { tcp, ..crate::tls::config() };
+        let context = identity.context(TcpTimes::default());
+        let server = Arc::new(ScriptedServer::start_with("127.0.0.1:0", Transport::Quic, &config, &context));
+        runtime().block_on(async {
+            let client = Client::connect(server.addr(), &identity).await.unwrap();
+            let mut held = Vec::new();
+            for _ in 0..answered {
+                held.push(client.send(&framed(&[query(0, Order::Hold, 30)])).await);
+            }
+            {
+                let server = Arc::clone(&server);
+                let all = move || server.wait_for("the queries", |totals| totals.pending == answered);
+                tokio::task::spawn_blocking(all).await.unwrap();
+            }
+            if answered == 100 {
+                // Further streams can be opened once some have ended: QUIC announces several at once.
+                assert!(tokio::time::timeout(SILENCE, client.connection.open_bi()).await.is_err());
+                for _ in 0..20 {
+                    let (promise, q) = server.next_held();
+                    promise.send(&q);
+                }
+            } else {
+                // A stream that is not read yet takes 16 KiB.
+                let (mut to, _from) = client.connection.open_bi().await.unwrap();
+                assert!(tokio::time::timeout(SILENCE, to.write_all(&[0; 16 * 1024])).await.is_ok());
+                assert!(tokio::time::timeout(SILENCE, to.write_all(&[0; 1])).await.is_err());
+                to.reset(VarInt::from_u32(REQUEST_CANCELLED)).unwrap();
+            }
+            assert!(client.connection.open_bi().await.is_ok());
+        });
+        stop(server);
+    }
+}
+
+#[test]
+fn many_clients_are_answered_at_a_time() {
+    let identity = Arc::new(Identity::new());
+    let config = ListenerConfig { workers: 2, ..ListenerConfig::default() };
+    let context = identity.context(TcpTimes::default());
+    let server = ScriptedServer::start_with("127.0.0.1:0", Transport::Quic, &config, &context);
+    let at = server.addr();
+    runtime().block_on(async {
+        let mut all = tokio::task::JoinSet::new();
+        for _ in 0..60 {
+            let identity = Arc::clone(&identity);
+            all.spawn(async move {
+                let client = Client::connect(at, &identity).await.unwrap();
+                for len in [20, 200, 2000] {
+                    let q = query(0, Order::Later, len);
+                    assert_eq!(client.ask(&q).await.unwrap(), [echoed(&q)]);
+                }
+                client.connection.close(VarInt::from_u32(0), b"");
+                client.endpoint.wait_idle().await;
+            });
+        }
+        while let Some(done) = all.join_next().await {
+            done.unwrap();
+        }
+    });
+    let totals = server.stop();
+    assert_eq!((totals.queries, totals.replies, totals.tls_handshakes), (180, 180, 60));
+    assert_eq!((totals.tcp_accepted, totals.tcp_closed_by_peer), (60, 60));
+}
+
+#[test]
 fn a_client_that_reads_no_answers_is_closed() {
     let identity = Identity::new();
     let times = TcpTimes { write: Duration::from_millis(300), ..TcpTimes::default() };
@@ -366,7 +438,13 @@ fn a_client_that_reads_no_answers_is_closed() {
             for order in orders {
                 unread.push(client.send(&framed(&[query(0, order, 30)])).await);
             }
-            assert_eq!(client.closed().await, EXCESSIVE_LOAD);
+            // A client that acknowledges nothing either has no room for the close, and gets a stateless reset.
+            match tokio::time::timeout(TEST_TIMEOUT, client.connection.closed()).await.expect("a close") {
+                ConnectionError::ApplicationClosed(close) => {
+                    assert_eq!(code(close.error_code), EXCESSIVE_LOAD);
+                }
+                other => assert_eq!(other, ConnectionError::Reset),
+            }
         }
     });
     assert_eq!(server.stop().tcp_timeout_write, 3);

@@ -172,6 +172,15 @@ fn rules_views_and_the_log_know_quic() {
     assert_eq!(quic.counter("nomen_net_dropped_total"), 1);
 }
 
+/// The library of QUIC logs what it thinks of packets, of which clients can send any number.
+#[test]
+fn packets_make_no_lines_in_the_log() {
+    let quic = start("", "", "[log]\nlevel = \"trace\"\n");
+    assert_eq!(quic.query(&["www.example", "+short"]), "192.0.2.1\n");
+    let log = quic.server.log();
+    assert!(log.contains("TRACE") && !log.contains("packet") && !log.contains("drive{"), "{log}");
+}
+
 #[test]
 fn nomen_query_verifies_the_server_over_quic() {
     let folder = tempfile::tempdir().expect("a folder");
