@@ -32,6 +32,9 @@ pub enum UdpBackend {
 /// Returns for how long HTTP caches may keep a reply, in seconds; `None` if they may not.
 pub type HttpCacheTime = fn(&[u8]) -> Option<u32>;
 
+/// Returns whether a query has the option edns-tcp-keepalive (RFC 7828).
+pub type KeepaliveCheck = fn(&[u8]) -> bool;
+
 /// Settings of one listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerConfig {

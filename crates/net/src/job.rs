@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{HttpCacheTime, ListenerConfig};
+use crate::config::{HttpCacheTime, KeepaliveCheck, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
 use crate::proxies::Proxies;
 use crate::shutdown::Shutdown;
@@ -21,6 +21,8 @@ pub(crate) struct Job {
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     /// How long HTTP caches may keep replies.
     pub(crate) fresh: Option<HttpCacheTime>,
+    /// Finds the option edns-tcp-keepalive in queries over QUIC.
+    pub(crate) keepalive: Option<KeepaliveCheck>,
     /// Its socket was opened by another process, which passes it to another server afterwards.
     pub(crate) passed: bool,
     /// Its socket, for [`crate::Running::sockets`].

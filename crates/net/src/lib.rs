@@ -96,6 +96,7 @@ mod listener;
 mod outgoing;
 mod passed;
 mod proxies;
+mod quic;
 mod ready;
 mod refusal;
 mod running;
@@ -106,7 +107,7 @@ mod tcp;
 mod udp;
 mod xdp;
 
-pub use config::{HttpCacheTime, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
+pub use config::{HttpCacheTime, KeepaliveCheck, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
 pub use outgoing::{Outgoing, OutgoingConfig, OutgoingCounts, connect};

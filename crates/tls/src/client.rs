@@ -220,7 +220,7 @@ fn sha256(bytes: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
 
 /// Accepts the certificates of one server.
 #[derive(Debug)]
-struct Verifier {
+pub(crate) struct Verifier {
     by_name: Option<Arc<WebPkiServerVerifier>>,
     /// Empty: any key.
     pins: Vec<KeyPin>,
@@ -240,7 +240,7 @@ impl std::error::Error for OtherKey {}
 
 impl Verifier {
     /// Returns the verifier of an identity, and the name for the handshake.
-    fn new(identity: &ServerIdentity) -> Result<(Self, Option<ServerName<'static>>), Error> {
+    pub(crate) fn new(identity: &ServerIdentity) -> Result<(Self, Option<ServerName<'static>>), Error> {
         let algorithms = provider().signature_verification_algorithms;
         let mut verifier = Verifier { by_name: None, pins: Vec::new(), algorithms };
         let ServerIdentity::Authenticated { name, pins } = identity else { return Ok((verifier, None)) };
@@ -351,7 +351,7 @@ fn read_all(reader: &mut impl Read, plain: &mut Vec<u8>) -> bool {
 }
 
 /// Returns why a session failed.
-fn fault(error: &Error) -> EncryptionFault {
+pub(crate) fn fault(error: &Error) -> EncryptionFault {
     match error {
         Error::InvalidCertificate(error) => match error {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

@@ -1,12 +1,13 @@
 //! TLS settings: the certificates of this server, its session tickets, the CA certificates that other servers
-//! are authenticated with, TLS to other DNS servers (`client`), and the cryptography of all TLS connections.
-//! Without sockets: `net` and `fetch` have the connections.
+//! are authenticated with, TLS to other DNS servers (`client`, `quic`), and the cryptography of all TLS
+//! connections. Without sockets: `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;
 mod certificate;
 pub mod client;
 mod files;
+pub mod quic;
 mod server;
 mod tickets;
 

@@ -19,6 +19,9 @@ const DOT: &[u8] = b"dot";
 /// The application protocols of DNS over HTTPS, the preferred one first.
 const HTTPS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
+/// The application protocol of DNS over QUIC (RFC 9250 §4.1.1).
+const DOQ: &[u8] = b"doq";
+
 /// The certificates in use.
 type Certificates = Arc<ArcSwap<Vec<Arc<ServerCertificate>>>>;
 
@@ -28,6 +31,7 @@ pub struct ServerTls {
     tickets: Arc<Tickets>,
     dot: Arc<ServerConfig>,
     https: Arc<ServerConfig>,
+    quic: Arc<ServerConfig>,
 }
 
 impl ServerTls {
@@ -49,7 +53,10 @@ impl ServerTls {
         config.alpn_protocols = vec![DOT.to_vec()];
         let mut https = config.clone();
         https.alpn_protocols = HTTPS.map(<[u8]>::to_vec).into();
-        Ok(ServerTls { certificates, tickets, dot: Arc::new(config), https: Arc::new(https) })
+        let mut quic = config.clone();
+        quic.alpn_protocols = vec![DOQ.to_vec()];
+        let [dot, https, quic] = [config, https, quic].map(Arc::new);
+        Ok(ServerTls { certificates, tickets, dot, https, quic })
     }
 
     /// Uses these certificates for handshakes from now on. The first is the one of clients that name no
@@ -82,6 +89,12 @@ impl ServerTls {
     /// Returns the settings of DNS over HTTPS.
     pub fn https(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.https)
+    }
+
+    /// Returns the settings of DNS over QUIC, which uses TLS 1.3 of them (RFC 9001 §4.2). Without early data
+    /// (0-RTT), which an attacker could send again.
+    pub fn quic(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.quic)
     }
 }
 

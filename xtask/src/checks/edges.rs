@@ -83,6 +83,7 @@ const ROWS: &[Row] = &[
             "hyper-util",
             "libc",
             "mio",
+            "quinn",
             "rustls",
             "socket2",
             "tokio",

@@ -53,9 +53,9 @@ const SERVER: &[NamedRule] = &[
         ),
     ),
     ("listen-xdp", Rule::Missing("write `xdp` into [[listen]]; see docs/AF_XDP.md")),
-    ("listen-quic", Rule::Missing("nomen does not listen for QUIC")),
     ("key-file", Rule::Unneeded("no listener has TLS")),
     ("cert-file", Rule::Unneeded("no listener has TLS")),
+    ("ca-file", Rule::Missing("nomen asks no client for a certificate")),
     ("quic-max-clients", TUNING),
     ("quic-outbuf-max-size", TUNING),
     ("quic-idle-close-timeout", TUNING),
@@ -222,13 +222,15 @@ fn listen(work: &mut Work, entry: &Statement, usual: &str, add: &mut dyn FnMut(S
     work.ledger.translated(entry, "`addr` of [[listen]]");
 }
 
-/// Converts the listeners for TLS and their certificate.
+/// Converts the listeners for TLS and QUIC and their certificate.
 fn encryption(work: &mut Work, all: &[&Statement]) {
     let mut encrypted = EncryptedListens::default();
-    for entry in all.iter().filter(|entry| entry.key() == "listen-tls") {
-        listen(work, entry, "853", &mut |address| encrypted.add("tls", address));
+    for (key, proto) in [("listen-tls", "tls"), ("listen-quic", "quic")] {
+        for entry in all.iter().filter(|entry| entry.key() == key) {
+            listen(work, entry, "853", &mut |address| encrypted.add(proto, address));
+        }
     }
-    let Some(first) = last(all, "listen-tls") else { return };
+    let Some(first) = last(all, "listen-tls").or_else(|| last(all, "listen-quic")) else { return };
     let file = |key: &str| last(all, key).filter(|found| !found.value().is_empty());
     match (file("cert-file"), file("key-file")) {
         // Relative paths are in its folder of settings.

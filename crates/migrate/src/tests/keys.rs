@@ -480,6 +480,11 @@ fn encrypted_listeners_of_unbound_stay() {
     has(&tcp, &["proto = [\"tcp\"]", "proto = [\"tls\"]", "proto = [\"https\"]"]);
     let v4 = unbound(&format!("  interface: 2001:db8::1@853\n{CERTIFICATE}  do-ip6: no\n"));
     assert!(!v4.toml.contains("2001:db8") && !v4.toml.contains("tls"), "{}", v4.toml);
+    let quic = unbound(&format!("{ports}{CERTIFICATE}  quic-port: 853\n"));
+    let line = "addr = [\"192.0.2.1@853\"]\nproto = ";
+    has(&quic, &[&format!("{line}[\"tls\"]"), &format!("{line}[\"quic\"]")]);
+    let udp = unbound(&format!("{ports}{CERTIFICATE}  quic-port: 853\n  do-tcp: no\n"));
+    assert!(udp.toml.contains("quic") && !udp.toml.contains("tls\""), "{}", udp.toml);
     let clear = unbound(&format!("{ports}{CERTIFICATE}  http-notls-downstream: yes\n"));
     assert!(!clear.toml.contains("https"), "{}", clear.toml);
     assert_eq!(outcomes(&clear, "http-notls-downstream"), [Coverage::Missing]);
@@ -504,6 +509,8 @@ fn encrypted_listeners_of_nsd_and_knot_stay() {
     };
     let found = knot("  cert-file: /etc/tls/chain.pem\n  key-file: /etc/tls/key.pem\n");
     has(&found, &["addr = [\"192.0.2.1@53\"]\n", tls, certificate]);
+    let quic = knot("  listen-quic: [192.0.2.1, 192.0.2.2@8853]\n");
+    has(&quic, &["addr = [\"192.0.2.1@853\", \"192.0.2.2@8853\"]\nproto = [\"quic\"]"]);
     let own = knot("");
     has(&own, &[tls]);
     assert_eq!(outcomes(&own, "listen-tls"), [Coverage::Translated, Coverage::Differs]);

@@ -74,8 +74,8 @@ pub(crate) struct SharedBuffers<F: HandlerFactory> {
 }
 
 /// The handler, and the buffers of a batch.
-pub(super) struct Stage<F: HandlerFactory> {
-    pub(super) guarded: Guarded<F>,
+pub(crate) struct Stage<F: HandlerFactory> {
+    pub(crate) guarded: Guarded<F>,
     envelopes: Vec<Envelope>,
     outcomes: [Option<Outcome>; BATCH],
     pub(super) output: Vec<u8>,
@@ -83,7 +83,7 @@ pub(super) struct Stage<F: HandlerFactory> {
 
 impl<F: HandlerFactory> Stage<F> {
     /// Passes one message to the handler. Returns the outcome, and the reply if that is one.
-    pub(super) fn answer_one(
+    pub(crate) fn answer_one(
         &mut self,
         message: &[u8],
         client: Client,
@@ -129,7 +129,7 @@ impl<F: HandlerFactory> SharedBuffers<F> {
         }
     }
 
-    pub(super) fn stage(&mut self) -> &mut Stage<F> {
+    pub(crate) fn stage(&mut self) -> &mut Stage<F> {
         &mut self.stage
     }
 }

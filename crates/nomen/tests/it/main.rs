@@ -43,6 +43,7 @@ mod producer;
 mod proxies;
 mod pursue;
 mod query;
+mod quic;
 mod rate_limits;
 mod readers;
 mod recursion;

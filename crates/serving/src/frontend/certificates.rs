@@ -50,7 +50,7 @@ impl Certificates {
 
     /// Returns the settings of TLS; `None` if no listener has it.
     pub(super) fn listener_tls(&self) -> Option<ListenerTls> {
-        self.tls.as_ref().map(|tls| ListenerTls { dot: tls.dot(), https: tls.https() })
+        self.tls.as_ref().map(|tls| ListenerTls { dot: tls.dot(), https: tls.https(), quic: tls.quic() })
     }
 
     /// Uses the certificates that were read with the configuration.

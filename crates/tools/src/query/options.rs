@@ -15,7 +15,7 @@ use message::{EdnsOption, Style};
 use wording::did_you_mean;
 
 /// The names of the options.
-const OPTIONS: [&str; 67] = [
+const OPTIONS: [&str; 68] = [
     "short",
     "dnssec",
     "do",
@@ -79,6 +79,7 @@ const OPTIONS: [&str; 67] = [
     "search",
     "domain",
     "ndots",
+    "quic",
     "tls",
     "tls-ca",
     "tls-hostname",
@@ -98,10 +99,10 @@ const OFF_ONLY: [(&str, &str); 11] = [
     ("dns64prefix", "ask for the AAAA records of ipv4only.arpa"),
     ("sigchase", "use +chase"),
     ("topdown", "use +chase"),
-    ("https", "queries go over UDP, TCP and TLS only"),
-    ("https-get", "queries go over UDP, TCP and TLS only"),
-    ("http-plain", "queries go over UDP, TCP and TLS only"),
-    ("http-plain-get", "queries go over UDP, TCP and TLS only"),
+    ("https", "queries go over UDP, TCP, TLS and QUIC only"),
+    ("https-get", "queries go over UDP, TCP, TLS and QUIC only"),
+    ("http-plain", "queries go over UDP, TCP, TLS and QUIC only"),
+    ("http-plain-get", "queries go over UDP, TCP, TLS and QUIC only"),
 ];
 
 /// EDNS options that `+ednsopt` accepts by name, as in dig.
@@ -241,8 +242,11 @@ fn flag(wanted: &mut Wanted, name: &str, on: bool) -> bool {
         "search" => wanted.search = on,
         "trace" => trace(wanted, on),
         "chase" => chase(wanted, on),
-        "tls" if on => drop(wanted.tls.get_or_insert_default()),
-        "tls" => wanted.tls = None,
+        "tls" | "quic" if on => {
+            wanted.tls.get_or_insert_default();
+            wanted.quic = name == "quic";
+        }
+        "tls" | "quic" => (wanted.tls, wanted.quic) = (None, false),
         _ => return false,
     }
     true

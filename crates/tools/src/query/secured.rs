@@ -21,8 +21,8 @@ pub struct TlsWanted {
 }
 
 impl TlsWanted {
-    /// Returns the encryption of connections to this server.
-    fn encryption(&self, server: SocketAddr) -> Result<Encryption, String> {
+    /// Returns how this server is authenticated.
+    pub(super) fn identity(&self, server: SocketAddr) -> Result<ServerIdentity, String> {
         let name = match (self.by_name, &self.name) {
             (false, _) => None,
             (true, Some(name)) => Some(name.clone()),
@@ -35,11 +35,15 @@ impl TlsWanted {
                 Some((name, Authorities::new(roots)))
             }
         };
-        let identity = match name.is_none() && self.pins.is_empty() {
+        Ok(match name.is_none() && self.pins.is_empty() {
             true => ServerIdentity::Opportunistic,
             false => ServerIdentity::Authenticated { name, pins: self.pins.clone() },
-        };
-        tls::client::encryption(&identity).map_err(|fault| fault.to_string())
+        })
+    }
+
+    /// Returns the encryption of connections to this server.
+    fn encryption(&self, server: SocketAddr) -> Result<Encryption, String> {
+        tls::client::encryption(&self.identity(server)?).map_err(|fault| fault.to_string())
     }
 }
 
@@ -83,7 +87,7 @@ impl SecuredStream {
 }
 
 /// Returns a fault in words that do not name TLS, which the message around them does.
-fn said(fault: EncryptionFault) -> String {
+pub(super) fn said(fault: EncryptionFault) -> String {
     fault.text().trim_start_matches("TLS: ").to_owned()
 }
 
