@@ -11,13 +11,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use wire::Name;
+use wire::rdata::view::SigAlgorithm;
 use wording::reason;
 use zeroize::Zeroizing;
 use zone::regular;
 
 use crate::key::ZoneKey;
 use crate::key::pair::BadKey;
+use crate::key::pem::{self, PemFault};
 use crate::key::text::{KeyTextFault, PrivateText, PublicText};
+use crate::key::times::KeyTimes;
 
 /// Largest file that is read as a key, in bytes. An RSA key of 4096 bits takes 4 KiB.
 pub const MAX_KEY_FILE: u64 = 64 * 1024;
@@ -45,6 +48,8 @@ pub enum KeyFolderFaultKind {
     NotText,
     /// The text has this fault.
     Text(KeyTextFault),
+    /// The text in PEM has this fault.
+    Pem(PemFault),
     /// The key is wrong.
     Key(BadKey),
     /// The file is there already.
@@ -61,6 +66,10 @@ impl fmt::Display for KeyFolderFault {
             }
             KeyFolderFaultKind::NotText => write!(f, "{path}: not a key, it is not UTF-8 text"),
             KeyFolderFaultKind::Text(fault) => write!(f, "{path}:{fault}"),
+            KeyFolderFaultKind::Pem(fault) => match fault.line() {
+                Some(line) => write!(f, "{path}:{line}: {fault}"),
+                None => write!(f, "{path}: {fault}"),
+            },
             KeyFolderFaultKind::Key(bad) => write!(f, "{path}: {bad}"),
             KeyFolderFaultKind::Exists => write!(f, "{path}: the file is there already"),
         }
@@ -125,6 +134,20 @@ pub fn read_key(path: &Path) -> Result<ZoneKey, KeyFolderFault> {
     joined.map_err(|bad| fault(&private_path, KeyFolderFaultKind::Key(bad)))
 }
 
+/// Reads a private key alone, of which no `.key` file is needed: in the format of BIND, as `pdnsutil
+/// export-zone-key` prints it, or PKCS#8 in PEM. An RSA key in PEM gets the algorithm `rsa`.
+///
+/// # Errors
+/// The first fault of the file.
+pub fn read_private_key(path: &Path, rsa: SigAlgorithm) -> Result<PrivateText, KeyFolderFault> {
+    let text = read_secret_text(path)?;
+    if pem::is_pem(&text) {
+        let key = pem::parse(&text, rsa).map_err(|pem| fault(path, KeyFolderFaultKind::Pem(pem)))?;
+        return Ok(PrivateText { key, times: KeyTimes::default() });
+    }
+    PrivateText::parse(&text).map_err(|text| fault(path, KeyFolderFaultKind::Text(text)))
+}
+
 /// Reads the `.key` file of this name, with `.key` or `.private` at its end, or without.
 ///
 /// # Errors
@@ -163,6 +186,19 @@ pub fn read_zone_keys(folder: &Path, zone: Name<'_>) -> Result<Vec<ZoneKey>, Key
         path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
     };
     private_files(folder)?.iter().filter(|path| is_of_zone(path)).map(|path| read_key(path)).collect()
+}
+
+/// Returns the algorithms and tags of all keys of a zone in a folder, by the names of their files.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn read_zone_tags(folder: &Path, zone: Name<'_>) -> Result<Vec<(SigAlgorithm, u16)>, KeyFolderFault> {
+    let prefix = crate::key::file_prefix(zone);
+    let tag_of = |path: &PathBuf| {
+        let (algorithm, tag) = path.file_stem()?.to_str()?.strip_prefix(&prefix)?.split_once('+')?;
+        Some((SigAlgorithm(algorithm.parse().ok()?), tag.parse().ok()?))
+    };
+    Ok(private_files(folder)?.iter().filter_map(tag_of).collect())
 }
 
 /// Writes the two files of a key to a folder. Returns their path without `.key` and `.private`.
@@ -209,12 +245,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use wire::NameBuf;
-    use wire::rdata::view::SigAlgorithm;
 
     use super::*;
     use crate::key::KeyRole;
     use crate::key::pair::PrivateKey;
-    use crate::key::times::KeyTimes;
 
     fn key(zone: &str) -> ZoneKey {
         let zone: NameBuf = zone.parse().expect("a name");

@@ -98,6 +98,11 @@ impl ZoneKey {
         Ok(ZoneKey { ttl: public.ttl, ..key })
     }
 
+    /// Returns the key with this TTL of its DNSKEY record.
+    pub fn with_ttl(self, ttl: Option<Ttl>) -> ZoneKey {
+        ZoneKey { ttl, ..self }
+    }
+
     /// Returns the zone, in lower case.
     pub fn zone(&self) -> Name<'_> {
         self.zone.as_name()

@@ -31,13 +31,10 @@ impl fmt::Display for PemFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoBegin => write!(f, "there is no line `{BEGIN}`"),
-            Self::OtherForm(line) => {
-                write!(
-                    f,
-                    "{line}: only unencrypted PKCS#8 is read (`openssl pkcs8 -topk8 -nocrypt` converts)"
-                )
-            }
-            Self::BadLine(line) => write!(f, "{line}: not base64"),
+            Self::OtherForm(_) => f.write_str(
+                "only PKCS#8 without encryption is read (`openssl pkcs8 -topk8 -nocrypt` converts to it)",
+            ),
+            Self::BadLine(_) => f.write_str("not base64"),
             Self::NoEnd => write!(f, "there is no line `{END}`"),
             Self::Key(bad) => bad.fmt(f),
         }
@@ -45,9 +42,19 @@ impl fmt::Display for PemFault {
 }
 impl std::error::Error for PemFault {}
 
+impl PemFault {
+    /// Returns the line of the fault, counted from 1, if it is in one.
+    pub fn line(&self) -> Option<usize> {
+        match self {
+            Self::OtherForm(line) | Self::BadLine(line) => Some(*line),
+            Self::NoBegin | Self::NoEnd | Self::Key(_) => None,
+        }
+    }
+}
+
 /// Whether the text looks like PEM.
 pub fn is_pem(text: &str) -> bool {
-    text.lines().any(|line| line.starts_with("-----BEGIN "))
+    text.lines().any(|line| line.trim().starts_with("-----BEGIN "))
 }
 
 /// Parses the first private key of a PEM text. An RSA key gets the algorithm `rsa`.

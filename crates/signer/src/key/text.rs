@@ -269,6 +269,12 @@ pub struct PublicText {
 }
 
 impl PublicText {
+    /// Returns the RDATA of the DNSKEY record.
+    pub fn dnskey(&self) -> Vec<u8> {
+        let head = [&self.flags.to_be_bytes()[..], &[Dnskey::DNSSEC, self.algorithm.0]].concat();
+        [&head[..], &self.public_key].concat()
+    }
+
     /// Parses the text of a `.key` file: one DNSKEY record on one line, and comments.
     ///
     /// # Errors
