@@ -8,7 +8,7 @@
 //! | [`rrset`] | signatures over single RRsets |
 //! | [`denial`] | NSEC and NSEC3 records, type bitmaps |
 //! | [`zone`](mod@crate::zone) | signing whole zones |
-//! | `parallel` | parts of a zone on several threads |
+//! | [`parallel`] | parts of a zone on several threads |
 //!
 //! Numbers of private keys are in [`key`] alone, and are erased when their memory is freed. Time is always an
 //! argument, so a result depends on the arguments alone, except that ECDSA signatures are random.
@@ -21,6 +21,6 @@ pub mod denial;
 pub mod files;
 pub mod key;
 pub mod keyset;
-mod parallel;
+pub mod parallel;
 pub mod rrset;
 pub mod zone;

@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Calls `work` for the numbers below `jobs` on up to `threads` threads, including this one. Returns the
-/// results in order, or one of the errors.
-pub(crate) fn parts<T: Send, E: Send>(
+/// results in order.
+///
+/// # Errors
+/// One of those of `work`, which ends the work.
+pub fn parts<T: Send, E: Send>(
     threads: usize,
     jobs: usize,
     work: impl Fn(usize) -> Result<T, E> + Sync,

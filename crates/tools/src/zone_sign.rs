@@ -5,11 +5,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use authority::audit::audit;
+use authority::audit::{audit_chain, audit_signatures};
 use signer::denial::{DenialMethod, Nsec3Settings};
 use signer::files::{KeyFolderFault, KeyFolderFaultKind, read_key, read_zone_keys};
 use signer::key::ZoneKey;
 use signer::keyset::ZoneKeys;
+use signer::parallel::parts;
 use signer::rrset::SignaturePeriod;
 use signer::zone::{SignedZone, SigningPolicy, sign_zone};
 use transport::unix_now;
@@ -20,6 +21,7 @@ use wire::text::Hex;
 use wire::{Type, UnixTime};
 use wording::{moment, reason};
 use zone::Zone;
+use zone::store::Node;
 use zone::zonemd::{self, ZonemdHash};
 use zone_manager::dump::dump_lines;
 use zone_manager::zones::text::{Meter, examine};
@@ -33,6 +35,8 @@ use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 /// Most iterations of NSEC3 with which all validators in use treat a zone as secure.
 const MAX_ITERATIONS: u16 = 50;
 
+/// Names whose signatures are verified as one part.
+const NODES_OF_PART: usize = 512;
 /// Most faults and warnings of the file that are printed.
 const MAX_FINDINGS: usize = 100;
 
@@ -116,10 +120,13 @@ fn signed(
         sync: args.cds,
         zonemd: renews_digest.then_some(ZonemdHash::Sha384).into_iter().collect(),
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let signed = sign_zone(zone, &keys, &policy, threads).map_err(refused)?;
+    let signed = sign_zone(zone, &keys, &policy, threads()).map_err(refused)?;
     verify(&signed.zone, now, renews_digest)?;
     Ok((signed, keys, period))
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn refused(fault: impl std::fmt::Display) -> Refusal {
@@ -196,7 +203,16 @@ fn remark(zone: &Zone, keys: &ZoneKeys) {
 /// Checks the signed zone as `nomen zone check --dnssec` does. Prints warnings.
 fn verify(zone: &Zone, now: UnixTime, has_digest: bool) -> Result<(), Refusal> {
     let mut sum = AuditSum::default();
-    audit(zone, now.to_serial(), &mut |finding| sum.add(finding));
+    let nodes: Vec<Node<'_>> = zone.iter().collect();
+    let part = |part: usize| {
+        let nodes = nodes.iter().skip(part * NODES_OF_PART).take(NODES_OF_PART).copied();
+        let mut found = Vec::new();
+        audit_signatures(zone, nodes, now.to_serial(), &mut |finding| found.push(finding));
+        Ok::<_, Refusal>(found)
+    };
+    let found = parts(threads(), nodes.len().div_ceil(NODES_OF_PART), part)?;
+    found.into_iter().flatten().for_each(|finding| sum.add(finding));
+    audit_chain(zone, now.to_serial(), &mut |finding| sum.add(finding));
     let mut errors = String::new();
     sum.tell(&mut |finding, message| match finding.kind.is_error() {
         true => errors += &format!("\n{message}"),

@@ -346,3 +346,49 @@ fn keys_are_listed_with_their_state_and_faults() {
     assert_eq!((code, printed), (Some(3), listed), "{said}");
     assert!(said.contains("Kexample.org.+015+00001.key: there is no such file"), "{said}");
 }
+
+/// The key of PowerDNS in the form of `pdnsutil export-zone-key`, and the keys of Knot's key store.
+#[test]
+fn keys_of_powerdns_and_knot_have_the_same_ds_here() {
+    if !testkit::has_programs(&["pdnsutil", "keymgr"]) {
+        return;
+    }
+    let folder = folder();
+    let path = folder.path();
+    let imported = |file: &str| {
+        let words = ["key", "import", "example.com", file, "--role", "csk", "-K", "keys"];
+        let key = good(&folder, &words).0;
+        let ds = good(&folder, &["key", "export-ds", key.trim_end()]).0.to_lowercase();
+        ds.trim_end().rsplit_once(" ds ").expect("a DS").1.to_owned()
+    };
+    let at = path.display();
+    let conf = format!("launch=bind\nbind-config={at}/named.conf\nbind-dnssec-db={at}/keys.db\n");
+    fs::write(path.join("pdns.conf"), conf).expect("written");
+    let named = format!("zone \"example.com\" {{ type master; file \"{at}/plain\"; }};\n");
+    fs::write(path.join("named.conf"), named).expect("written");
+    let pdnsutil = |words: &[&str]| other(path, "pdnsutil", &[&["--config-dir=."], words].concat());
+    pdnsutil(&["create-bind-db", "keys.db"]);
+    pdnsutil(&["secure-zone", "example.com"]);
+    let exported = pdnsutil(&["export-zone-key", "example.com", "1"]);
+    let begin = exported.find("Private-key-format").expect("a key");
+    fs::write(path.join("exported"), &exported[begin..]).expect("written");
+    let ds = imported("exported");
+    let shown = pdnsutil(&["show-zone", "example.com"]);
+    assert!(shown.contains(&ds), "{ds}: {shown}");
+
+    fs::create_dir(path.join("knot")).expect("made");
+    let conf = format!("server:\n  rundir: \"{at}\"\ndatabase:\n  storage: \"{at}/knot\"\n");
+    fs::write(path.join("knot.conf"), conf).expect("written");
+    let keymgr = |words: &[&str]| {
+        let program = if Path::new("/usr/sbin/keymgr").exists() { "/usr/sbin/keymgr" } else { "keymgr" };
+        other(path, program, &[&["-c", "knot.conf", "example.com"], words].concat())
+    };
+    for algorithm in ["algorithm=8", "algorithm=13", "algorithm=14", "algorithm=15"] {
+        let made = keymgr(&["generate", algorithm, "ksk=yes", "zsk=yes"]);
+        let is_id = |line: &&str| line.len() == 40 && line.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = made.lines().find(is_id).unwrap_or_else(|| panic!("no key: {made}"));
+        let ds = imported(&format!("knot/keys/keys/{id}.pem"));
+        let shown = keymgr(&["ds"]);
+        assert!(shown.contains(&ds), "{ds}: {shown}");
+    }
+}

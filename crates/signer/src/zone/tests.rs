@@ -211,6 +211,33 @@ proptest! {
     }
 }
 
+/// Secure and insecure delegations, alone and below empty non-terminals, which random zones seldom have.
+#[test]
+fn delegations_of_every_kind_are_in_their_chain() {
+    let apex: NameBuf = "example.".parse().expect("a name");
+    let record = |owner: &str, rtype, rdata: &[u8]| ModelRecord {
+        owner: format!("{owner}example.").parse().expect("a name"),
+        rtype,
+        ttl: HOUR,
+        rdata: rdata.to_vec(),
+    };
+    let mut records = vec![record("", Type::SOA, &testkit::random::soa(apex.as_name(), 5))];
+    for cut in ["secure.", "insecure.", "secure.x.y.", "insecure.x.", "insecure.z.", "*.", "secure.*."] {
+        records.push(record(cut, Type::NS, b"\x02ns\x00"));
+        records.push(record(&format!("a.{cut}"), Type::A, &[192, 0, 2, 1]));
+        if cut.starts_with("secure") {
+            records.push(record(cut, Type::DS, &[&[0, 1, 13, 2][..], &[7; 32]].concat()));
+        }
+    }
+    let nsec3 = |opt_out| Chain::Nsec3 { opt_out, iterations: 1, salt: vec![1] };
+    for (chain, proofs) in [(Chain::Nsec, 7), (nsec3(false), 11), (nsec3(true), 5)] {
+        check(apex, records.clone(), &chain).expect("as testkit");
+        let zone = zone_of(apex.as_name(), &records);
+        let counts = sign_zone(&zone, &keys(apex.as_name()), &policy(&chain), 1).expect("signed").counts;
+        assert_eq!(counts.denials, proofs, "{chain:?}");
+    }
+}
+
 fn small() -> (NameBuf, Zone) {
     let apex: NameBuf = "example.".parse().expect("a name");
     let record = |owner: &str, rtype, rdata: &[u8]| ModelRecord {
