@@ -7,6 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use config::addresses::ServerAddress;
 use config::resolver::upstreams::UpstreamServer;
 
+use crate::key_args::ZoneSignArgs;
+
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
 
@@ -116,6 +118,8 @@ pub enum ZoneVerb {
     Diff(ZoneDiffArgs),
     /// Print a zone with its digest (ZONEMD) added or replaced.
     Digest(ZoneDigestArgs),
+    /// Sign a zone, and print it.
+    Sign(ZoneSignArgs),
     /// Write images of zones, which a server loads without parsing.
     ///
     /// A server with `images` on writes them itself; this command writes them beforehand, whether a server

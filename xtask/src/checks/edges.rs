@@ -45,6 +45,12 @@ const ROWS: &[Row] = &[
         // aws-lc-rs: SHA-384 and SHA-512 of a whole zone (ZONEMD).
         theirs: Only(&["memchr", "bytes", "libc", "memmap2", "xxhash-rust", "aws-lc-rs"]),
     },
+    Row {
+        name: "signer",
+        ours: &["wire", "dnssec", "zone", "wording"],
+        // zeroize: text and numbers of private keys.
+        theirs: Only(&["aws-lc-rs", "zeroize"]),
+    },
     // Patterns of block lists: wildcards and regular expressions.
     Row {
         name: "policy",
@@ -281,11 +287,13 @@ const ROWS: &[Row] = &[
             "dnssec",
             "validator",
             "zone",
+            "signer",
             "journal",
             "authority",
             "resolver",
             "recursion",
             "transfer",
+            "update",
             "migrate",
             "net",
             "fetch",

@@ -56,6 +56,7 @@ mod secondary;
 mod serve;
 mod signatures;
 mod signed;
+mod signing;
 mod storm;
 mod support;
 mod systemd;
