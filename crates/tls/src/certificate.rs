@@ -90,6 +90,13 @@ impl fmt::Display for CertificateFault {
 }
 impl std::error::Error for CertificateFault {}
 
+impl CertificateFault {
+    /// Whether the fault is one of the key or of its file.
+    pub fn is_of_key(&self) -> bool {
+        matches!(self, Self::NoKey(_) | Self::Key(..) | Self::Mismatch(..))
+    }
+}
+
 /// A certificate of this server.
 #[derive(Debug)]
 pub struct ServerCertificate {

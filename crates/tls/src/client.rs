@@ -16,6 +16,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::SingleCertAndKey;
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind,
     OtherError, RootCertStore, SignatureScheme,
@@ -23,6 +24,7 @@ use rustls::{
 use transport::{EncryptedSession, Encryption, EncryptionFault, SessionState};
 use wire::text::{Base64, write_base64};
 
+use crate::certificate::ServerCertificate;
 use crate::provider;
 
 /// The name of DNS over TLS in the handshake, by which one port can serve several protocols (RFC 7301).
@@ -153,15 +155,50 @@ pub enum ServerIdentity {
     Opportunistic,
 }
 
+/// Settings of connections to a server besides its identity.
+#[derive(Clone, Debug, Default)]
+pub struct ClientSettings {
+    /// TLS 1.3 alone, as zone transfers need it (RFC 9103 §7.1). Otherwise also TLS 1.2.
+    pub newest_only: bool,
+    /// The certificate for servers that ask for one (mutual TLS).
+    pub certificate: Option<Arc<ServerCertificate>>,
+}
+
+impl ClientSettings {
+    /// Returns all that decides what a server sees of this client, to tell encryptions apart.
+    fn described(&self) -> String {
+        let mut text = String::new();
+        if self.newest_only {
+            text.push_str(" with TLS 1.3");
+        }
+        if let Some(certificate) = &self.certificate {
+            text.push_str(" as ");
+            let own = certificate.chain().first().map(|own| sha256(own)).unwrap_or_default();
+            let _ = write_base64(&own, &mut text);
+        }
+        text
+    }
+}
+
 /// Returns the encryption of connections to a server.
 ///
 /// # Errors
 /// The authorities are of no use to the verifier.
-pub fn encryption(identity: &ServerIdentity) -> Result<Encryption, Error> {
+pub fn encryption(identity: &ServerIdentity, settings: &ClientSettings) -> Result<Encryption, Error> {
     let (verifier, name) = Verifier::new(identity)?;
-    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-    let mut config =
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    let builder = ClientConfig::builder_with_provider(provider());
+    let builder = match settings.newest_only {
+        true => builder.with_protocol_versions(&[&rustls::version::TLS13])?,
+        false => builder.with_safe_default_protocol_versions()?,
+    };
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &settings.certificate {
+        Some(own) => {
+            let resolver = SingleCertAndKey::from(Arc::clone(&own.certified));
+            builder.with_client_cert_resolver(Arc::new(resolver))
+        }
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS);
     let config = Arc::new(config);
@@ -173,7 +210,8 @@ pub fn encryption(identity: &ServerIdentity) -> Result<Encryption, Error> {
         connection.set_buffer_limit(None);
         Ok(Box::new(ClientSession { connection }) as Box<dyn EncryptedSession>)
     };
-    Ok(Encryption::new(identity.described(), identity.to_string(), begin))
+    let described = identity.described() + &settings.described();
+    Ok(Encryption::new(described, identity.to_string(), begin))
 }
 
 impl ServerIdentity {

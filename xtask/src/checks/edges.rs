@@ -189,7 +189,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "zone-plan",
-        ours: &["wire", "zone", "journal", "transfer", "update", "config", "wording"],
+        ours: &["wire", "transport", "zone", "journal", "transfer", "update", "config", "wording"],
         theirs: Only(&[]),
     },
     Row {

@@ -65,6 +65,7 @@ mod trial;
 mod update;
 mod validate;
 mod views;
+mod xot;
 mod zone_diff;
 mod zone_files;
 mod zone_transactions;

@@ -5,11 +5,12 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use net::PeerStream;
 use socket2::{Domain, Socket, Type as Kind};
 use transport::Transport;
 use wire::message::{Header, Parser};
 
-use super::secured::SecuredStream;
+use super::secured::said;
 use super::words::Wanted;
 use wording::reason;
 
@@ -123,13 +124,9 @@ fn over_stream(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Bytes in both directions.
-trait Bytes: Read + Write {}
-impl<T: Read + Write> Bytes for T {}
-
 /// A TCP or TLS connection to a server. Each step may take as long as one try.
 pub struct StreamLink {
-    stream: Box<dyn Bytes>,
+    stream: PeerStream,
     server: SocketAddr,
     transport: Transport,
 }
@@ -141,12 +138,11 @@ impl StreamLink {
         let transport = wanted.stream();
         let fault = |e: io::Error| failure("ask", server, transport, &e);
         let stream = connect(wanted)?;
-        stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
-        stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
-        let stream: Box<dyn Bytes> = match &wanted.tls {
-            None => Box::new(stream),
-            Some(tls) => Box::new(SecuredStream::begin(stream, tls, server)?),
-        };
+        let encryption = wanted.tls.as_ref().map(|tls| tls.encryption(server)).transpose()?;
+        let stream = PeerStream::begin(stream, encryption.as_ref(), wanted.time)
+            .map_err(|fault| format!("cannot ask {server} over {}: {}", shown(transport), said(fault)))?;
+        stream.socket().set_read_timeout(Some(wanted.time)).map_err(fault)?;
+        stream.socket().set_write_timeout(Some(wanted.time)).map_err(fault)?;
         Ok(Self { stream, server, transport })
     }
 
@@ -174,7 +170,9 @@ impl StreamLink {
 
 /// Returns the text of a network error.
 pub fn failure(what: &str, server: SocketAddr, transport: Transport, e: &io::Error) -> String {
+    let of_encryption = net::encryption_fault(e);
     let why = match e.kind() {
+        _ if of_encryption.is_some() => of_encryption.map(said).unwrap_or_default().into(),
         io::ErrorKind::ConnectionRefused => "connection refused, nothing listens there".into(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
         io::ErrorKind::UnexpectedEof => "the connection was closed before the answer came".into(),

@@ -159,6 +159,13 @@ impl Wanted {
     pub fn stream(&self) -> Transport {
         if self.tls.is_some() { Transport::Tls } else { Transport::Tcp }
     }
+
+    /// Takes the port of DNS over TLS (RFC 7858 §3.1) in place of that of DNS, if the server is asked over TLS.
+    pub fn choose_port(&mut self) {
+        if self.tls.is_some() && self.server.port() == DNS_PORT {
+            self.server.set_port(TLS_PORT);
+        }
+    }
 }
 
 /// Why a word is not accepted.
@@ -386,9 +393,7 @@ impl Reading {
             let instead = "--trace and --chase ask many servers, of which most have no TLS";
             return Err(WordFault::Unsupported("tls".into(), instead));
         }
-        if wanted.tls.is_some() && wanted.server.port() == DNS_PORT {
-            wanted.server.set_port(TLS_PORT);
-        }
+        wanted.choose_port();
         if (wanted.trace || wanted.chase) && is_transfer(wanted.query.qtype) {
             return Err(WordFault::Walked(wanted.query.qtype));
         }
