@@ -33,6 +33,7 @@ pub mod addresses;
 pub mod answers;
 pub mod catalogs;
 pub mod certificates;
+pub mod client_certificates;
 pub mod confinement;
 pub mod control;
 pub mod dnstap;
@@ -419,7 +420,7 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` with its rules and `[[certificate]]` name.
+    /// Reads the files that `[resolver]` with its rules, `[[certificate]]` and `client-ca-file` name.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
@@ -430,6 +431,7 @@ impl Settings {
             faults.extend(resolver::asking::read_authorities(&mut self.forwards, &mut self.stubs));
         }
         faults.extend(certificates::read_files(&mut self.certificates));
+        faults.extend(self.server.value.client_certificates.read_file());
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 

@@ -243,6 +243,11 @@ impl PeerKeys {
         check_authorities(servers.map(|peer| &peer.value.server), &self.ca_file, faults);
     }
 
+    /// Returns the clients that these keys permit something.
+    pub fn grants(&self) -> impl Iterator<Item = &At<TransferGrant>> {
+        self.allow_notify.value.iter().chain(&self.forward_updates.value).flatten()
+    }
+
     /// Returns the files that these keys name, for TLS.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
         let all = [&self.ca_file, &self.client_chain, &self.client_key];

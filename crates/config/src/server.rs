@@ -1,6 +1,7 @@
 //! `[server]`, whose keys come from several features.
 
 use super::answers::Answers;
+use super::client_certificates::ClientCertificateKeys;
 use super::confinement::Confinement;
 use super::https::Https;
 use super::privileges::Privileges;
@@ -28,6 +29,8 @@ section! {
         tcp: Tcp;
         /// DNS over HTTPS.
         https: Https;
+        /// Certificates of clients.
+        client_certificates: ClientCertificateKeys;
         /// Proxies that name their clients.
         proxies: ProxyProtocol;
         /// Answers and the server's identity.

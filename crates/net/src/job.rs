@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::config::{HttpCacheTime, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
 use crate::proxies::Proxies;
+use crate::running::IdentifyClient;
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
 
@@ -19,6 +20,8 @@ pub(crate) struct Job {
     pub(crate) proxies: Proxies,
     /// Settings of TLS, for a worker whose connections have it.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    /// See [`crate::ListenerTls::identify`].
+    pub(crate) identify: Option<IdentifyClient>,
     /// How long HTTP caches may keep replies.
     pub(crate) fresh: Option<HttpCacheTime>,
     /// Its socket was opened by another process, which passes it to another server afterwards.

@@ -115,7 +115,7 @@ pub use outgoing::{
 pub use passed::{PassedFault, PassedSocket};
 pub use proxies::Proxies;
 pub use refusal::{BindError, BindFault};
-pub use running::{Context, ListenerTls, Running};
+pub use running::{Context, IdentifyClient, ListenerTls, Running};
 pub use shutdown::Shutdown;
 pub use stats::{ListenerStats, Totals};
 pub use tcp::{TcpLimits, TcpTimes};

@@ -287,6 +287,7 @@ impl Bound {
                 reporter: context.reporter(id),
                 proxies: context.proxies.clone(),
                 tls: context.tls.as_ref().and_then(|tls| tls.of(transport)),
+                identify: context.tls.as_ref().and_then(|tls| tls.identify.clone()),
                 fresh: context.fresh,
                 passed: passed.is_some(),
                 socket: Arc::default(),

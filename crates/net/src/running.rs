@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use transport::Transport;
+use rustls::pki_types::CertificateDer;
+use transport::{ClientCertificate, Transport};
 
 use crate::config::HttpCacheTime;
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
@@ -24,7 +25,12 @@ pub struct ListenerTls {
     pub dot: Arc<rustls::ServerConfig>,
     /// For DNS over HTTPS.
     pub https: Arc<rustls::ServerConfig>,
+    /// Identifies clients over TLS by the certificates that they show; `None`: no client is asked for one.
+    pub identify: Option<IdentifyClient>,
 }
+
+/// Returns what is known of a client that has shown this chain of certificates.
+pub type IdentifyClient = Arc<dyn Fn(&[CertificateDer<'_>]) -> Option<Arc<ClientCertificate>> + Send + Sync>;
 
 impl ListenerTls {
     /// Returns the settings for a transport.

@@ -30,7 +30,8 @@ use std::time::Instant;
 
 use rate_limits::{PrefixHashes, Ticks};
 use transport::{
-    Batch, Client, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies, ReplyRoute, ReturnAddress,
+    Batch, Client, ClientCertificate, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies,
+    ReplyRoute, ReturnAddress,
 };
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
@@ -128,14 +129,14 @@ pub struct Worker<M: Memory> {
 impl<M: Memory> Handler for Worker<M> {
     fn batch(&mut self, batch: &mut Batch<'_>) {
         let received = batch.received();
-        let may_put_off = batch.may_put_off();
+        let (may_put_off, certificate) = (batch.may_put_off(), batch.certificate());
         self.pin();
         let (queries, replies) = batch.split();
         for from in (0..queries.len()).step_by(BATCH) {
             let count = (queries.len() - from).min(BATCH);
             self.read(&queries, from, count);
             self.find(count);
-            self.answer(&queries, from, count, BatchTerms { received, may_put_off }, replies);
+            self.answer(&queries, from, count, BatchTerms { received, may_put_off, certificate }, replies);
         }
         self.account.stats.batch(batch.elapsed(), batch.len());
     }
@@ -164,8 +165,18 @@ impl<M: Memory> Handler for Worker<M> {
             let ReturnAddress { connection, route, .. } = &to;
             let (connection, routes) = (*connection, route.as_slice());
             let (ticks, may_put_off) = (shared.config.ticks(received), false);
-            let round =
-                Round { shared, account, locations, received, ticks, may_put_off, connection, routes };
+            let round = Round {
+                shared,
+                account,
+                locations,
+                received,
+                ticks,
+                may_put_off,
+                // It is a query for a name, whose answer depends on no certificate.
+                certificate: None,
+                connection,
+                routes,
+            };
             let outcome = round
                 .context((&cases[0], &limited_as[0]), &packet, &to.client, 0)
                 .answer(names, scratch, out);
@@ -294,13 +305,23 @@ impl<M: Memory> Worker<M> {
         queries: &Queries<'_>,
         from: usize,
         count: usize,
-        BatchTerms { received, may_put_off }: BatchTerms,
+        BatchTerms { received, may_put_off, certificate }: BatchTerms<'_>,
         replies: &mut Replies<'_>,
     ) {
         let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
         let Queries { connection, routes, .. } = *queries;
         let ticks = shared.config.ticks(received);
-        let round = Round { shared, account, locations, received, ticks, may_put_off, connection, routes };
+        let round = Round {
+            shared,
+            account,
+            locations,
+            received,
+            ticks,
+            may_put_off,
+            certificate,
+            connection,
+            routes,
+        };
         for (case, i) in cases[..count].iter().zip(&*limited_as).zip(from..) {
             let line = round.context(case, queries.packet(i), queries.client(i), i);
             let outcome = line.answer(names, scratch, replies.buffer(i));
@@ -393,10 +414,12 @@ fn prefetch<M: Memory>(
 
 /// Properties of a batch that its queries share.
 #[derive(Clone, Copy)]
-struct BatchTerms {
+struct BatchTerms<'a> {
     received: Instant,
     /// Whether queries that memory does not answer may be deferred.
     may_put_off: bool,
+    /// See [`Batch::certificate`].
+    certificate: Option<&'a Arc<ClientCertificate>>,
 }
 
 /// State that the queries of a batch share.
@@ -408,6 +431,7 @@ struct Round<'a, M: Memory> {
     /// The same for the counters of limits, if there are limits.
     ticks: Ticks,
     may_put_off: bool,
+    certificate: Option<&'a Arc<ClientCertificate>>,
     /// See [`ReturnAddress::connection`].
     connection: u64,
     /// See [`Queries::routes`].
@@ -471,6 +495,10 @@ enum Disposition {
 }
 
 impl<M: Memory> QueryFacts for QueryContext<'_, M> {
+    fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        self.round.certificate
+    }
+
     #[cold]
     fn resolves(&self) -> bool {
         let Case { request, qname, may_recurse, view, .. } = self.case;

@@ -138,6 +138,10 @@ impl Authorities {
         all.sort_unstable();
         Authorities { digest: sha256(&all.concat()), roots: Arc::new(roots) }
     }
+
+    pub(crate) fn roots(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.roots)
+    }
 }
 
 /// How a server is authenticated.

@@ -6,12 +6,14 @@
 mod authorities;
 mod certificate;
 pub mod client;
+mod clients;
 mod server;
 
 use std::sync::{Arc, LazyLock};
 
 pub use authorities::{AuthoritiesFault, authorities};
 pub use certificate::{CertificateFault, ServerCertificate};
+pub use clients::ClientCertificates;
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
 

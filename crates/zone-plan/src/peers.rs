@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
-use transport::{Encryption, Transport};
+use transport::{ClientCertificate, Encryption, Transport};
 use wire::ZoneName;
 
 use config::addresses::SourceAddress;
@@ -76,9 +76,14 @@ pub struct ZonePeers {
 }
 
 impl ZonePeers {
-    /// Whether a NOTIFY from `address`, signed by `key`, is accepted. `Some` has the sender's index among the
+    /// Whether a NOTIFY from `address`, signed by `key`, of a client with `certificate`, is accepted. `Some` has the sender's index among the
     /// primaries, if it is one by its address.
-    pub fn takes_notify(&self, address: IpAddr, key: Option<&TsigKey>) -> Option<Option<usize>> {
+    pub fn takes_notify(
+        &self,
+        address: IpAddr,
+        key: Option<&TsigKey>,
+        certificate: Option<&ClientCertificate>,
+    ) -> Option<Option<usize>> {
         let address = address.to_canonical();
         let by_address = self.primaries.iter().position(|peer| peer.address.ip() == address);
         let signs = |peer: &PeerServer| {
@@ -86,14 +91,20 @@ impl ZonePeers {
         };
         let known = by_address.is_some()
             || self.primaries.iter().any(signs)
-            || self.allow_notify.iter().any(|grant| grant.fits(address, key));
+            || self.allow_notify.iter().any(|grant| grant.fits(address, key, certificate));
         known.then_some(by_address)
     }
 
-    /// Whether updates from `address`, signed by `key` if that is known here, are forwarded to the primaries.
-    pub fn forwards(&self, address: IpAddr, key: Option<&TsigKey>) -> bool {
+    /// Whether updates from `address`, signed by `key` if that is known here, of a client with `certificate`,
+    /// are forwarded to the primaries.
+    pub fn forwards(
+        &self,
+        address: IpAddr,
+        key: Option<&TsigKey>,
+        certificate: Option<&ClientCertificate>,
+    ) -> bool {
         let address = address.to_canonical();
-        self.forward_updates.iter().any(|grant| grant.fits(address, key))
+        self.forward_updates.iter().any(|grant| grant.fits(address, key, certificate))
     }
 }
 

@@ -30,7 +30,7 @@ use crate::catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, Produce
 use crate::peers::{PeerMaker, PeerRules, ZonePeers};
 use crate::queries::{QueryGrantMaker, ZoneQueries};
 use crate::spec::{DifferenceRule, LEAST_RECORDS, Origin, TextRules, ZoneSpec, ZoneText};
-use crate::transfers::{GrantMaker, Grants, TransferRules, unknown_key, unknown_keys};
+use crate::transfers::{GrantMaker, Grants, TransferRules, unasked_certificates, unknown_key, unknown_keys};
 use crate::updates::{UpdateMaker, UpdateRules, ZoneUpdates};
 
 /// The zones and rules of a configuration.
@@ -239,6 +239,7 @@ pub fn plan(
 ) -> Result<WantedZones, Vec<Diagnostic>> {
     let keys = Arc::new(keys);
     faults.extend(unknown_keys(config, &keys));
+    faults.extend(unasked_certificates(config));
     let mut makers = Makers::new(&keys, tls);
     let mut wanted = WantedZones::without_zones(config, &keys);
     let mut specs = HashMap::new();

@@ -56,7 +56,7 @@ const ROWS: &[Row] = &[
     Row { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
     Row { name: "resolver", ours: &["wire", "transport"], theirs: Only(&["chacha20"]) },
     Row { name: "transfer", ours: &["wire", "transport", "zone"], theirs: Only(&["aws-lc-rs"]) },
-    Row { name: "update", ours: &["wire", "zone"], theirs: Only(&[]) },
+    Row { name: "update", ours: &["wire", "transport", "zone"], theirs: Only(&[]) },
     Row { name: "migrate", ours: &["wire"], theirs: Only(&["saphyr-parser", "toml"]) },
     Row {
         name: "query-path",

@@ -29,7 +29,8 @@ impl Identity {
     /// Limits that no test reaches, with these timeouts.
     pub(crate) fn context(&self, times: TcpTimes) -> Context {
         let mut context = Context::new(TcpLimits::new(1000, 1000, &times));
-        context.tls = Some(ListenerTls { dot: self.server.dot(), https: self.server.https() });
+        context.tls =
+            Some(ListenerTls { dot: self.server.dot(), https: self.server.https(), identify: None });
         context
     }
 

@@ -92,6 +92,11 @@ struct Primary {
 
 /// Starts a primary with the certificate in this folder, and more keys of its zone and more sections.
 fn primary(folder: TempDir, keys: &str, more: &str) -> Primary {
+    primary_with(folder, "", keys, more)
+}
+
+/// Like [`primary`], with more keys of `[server]`.
+fn primary_with(folder: TempDir, server: &str, keys: &str, more: &str) -> Primary {
     let [tls, figures] = [free_address(), free_address()];
     fs::write(folder.path().join("example.zone"), format!("{APEX}{VARIED}")).expect("written");
     let sections = format!(
@@ -100,7 +105,8 @@ fn primary(folder: TempDir, keys: &str, more: &str) -> Primary {
         written(tls),
         written(figures)
     );
-    let server = Server::start_in(folder, "state-dir = \"state\"\n", &sections);
+    let sections = format!("{sections}[log]\naudit-file = \"audit.log\"\n");
+    let server = Server::start_in(folder, &format!("state-dir = \"state\"\n{server}"), &sections);
     Primary { server, tls, figures }
 }
 
@@ -395,6 +401,130 @@ fn a_secondary_is_notified_over_tls() {
     change(&first, 3);
     first.wait_for_log("NOTIFY not sent to ", 1);
     assert!(first.log().contains("TLS: the server's certificate does not match its name"), "{}", first.log());
+}
+
+const CLIENT: &str = "ca-file = \"ca.pem\"\nclient-chain = \"server.pem\"\nclient-key = \"server.key\"\n";
+
+#[test]
+fn a_certificate_of_the_client_decides_who_may_transfer() {
+    let authority = Authority::new();
+    let folder = authority.folder("ns1.example");
+    let signed = |name: &str, expired| authority.sign(name, expired);
+    let pinned = Authority::new().sign("any.example", false);
+    let pin = Command::new("sh")
+        .args(["-c", "openssl x509 -in \"$0\" -pubkey -noout | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64"])
+        .arg({
+            fs::write(folder.path().join("pinned.pem"), &pinned.chain).expect("written");
+            folder.path().join("pinned.pem")
+        })
+        .output()
+        .expect("openssl runs");
+    let pin = text(&pin.stdout).trim().to_owned();
+    let keys = format!("allow-transfer = [\"cert:NS2.example\", \"127.0.0.0/8 cert:sha256/{pin}\"]\n");
+    let server = "client-ca-file = \"ca.pem\"\n";
+    let first = primary_with(folder, server, &keys, "");
+    let kdig = |signed: Option<&Signed>, words: &[&str]| {
+        let mut command = Command::new("kdig");
+        command.arg(format!("@{}", first.tls.ip())).args(["-p", &first.tls.port().to_string(), "+tls"]);
+        let own = tempfile::tempdir().expect("a folder");
+        if let Some(signed) = signed {
+            authority.write(own.path(), signed);
+            command.arg(format!("+tls-certfile={}", own.path().join("server.pem").display()));
+            command.arg(format!("+tls-keyfile={}", own.path().join("server.key").display()));
+        }
+        let output = command.args(words).output().expect("kdig runs");
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let transfers = |signed: Option<&Signed>| {
+        let said = kdig(signed, &["example", "AXFR"]);
+        assert!(said.contains("192.0.2.1") != said.contains("REFUSED"), "{said}");
+        said.contains("192.0.2.1")
+    };
+    assert!(transfers(Some(&signed("ns2.example", false))));
+    assert!(transfers(Some(&pinned)), "by its key");
+    for (certificate, shown) in [
+        (Some(signed("ns3.example", false)), "cert=\"ns3.example\""),
+        (Some(signed("ns2.example", true)), "(the certificate has expired)"),
+        (Some(Authority::new().sign("ns2.example", false)), "(the certificate is from an unknown issuer)"),
+        (None, "key=\"none\" reason"),
+    ] {
+        assert!(!transfers(certificate.as_ref()), "{shown}");
+        // Each is another kind of line, and the log has not all of them.
+        let audit = fs::read_to_string(first.server.path("audit.log")).expect("the file");
+        let last = audit.lines().rfind(|line| line.contains("transfer refused")).unwrap_or_default();
+        assert!(last.contains(shown), "{shown}: {audit}");
+    }
+    // Queries need none, and one of no use is no fault.
+    assert_eq!(kdig(None, &["ns1.example", "A", "+short"]), "192.0.2.1\n");
+    assert_eq!(kdig(Some(&signed("x.example", true)), &["ns1.example", "A", "+short"]), "192.0.2.1\n");
+}
+
+#[test]
+fn nomen_shows_its_certificate_to_nomen_and_bind() {
+    let authority = Authority::new();
+    let server = "client-ca-file = \"ca.pem\"\n";
+    let keys = "allow-transfer = [\"cert:secondary.example\"]\nallow-update = [\"cert:secondary.example\"]\n";
+    let first = primary_with(authority.folder("ns1.example"), server, keys, "");
+    let tls = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let bind = other("BIND", "named", &["-g", "-c"], |own, folder| {
+        authority.write(folder, &authority.sign("ns1.example", false));
+        let ca_file = format!("tls own {{ ca-file \"{}/ca.pem\"; cert-file", folder.display());
+        bind(tls)(own, folder).replace("tls own { cert-file", &ca_file)
+    });
+    let identity = over_tls(first.tls, "ns1.example", "");
+    let mut zones = format!("[[zone]]\nname = \"example\"\nprimaries = [{identity}]\n{CLIENT}");
+    if bind.is_some() {
+        let retry = "min-retry = \"1s\"\nmax-retry = \"1s\"\n";
+        let identity = over_tls(tls, "ns1.example", "");
+        zones += &format!("[[zone]]\nname = \"bind\"\nprimaries = [{identity}]\n{retry}{CLIENT}");
+    }
+    let second = Server::start_in(authority.folder("secondary.example"), "state-dir = \"state\"\n", &zones);
+    eventually("it is taken", &second, || known(&second, "example")["state"] == "fresh");
+    first.server.wait_for_log("cert=\"secondary.example\"", 1);
+    if bind.is_some() {
+        eventually("it is taken", &second, || known(&second, "bind")["state"] == "fresh");
+    }
+    // nomen update and nomen query show one, too.
+    fs::write(second.path("script"), "zone example\nupdate add up.example 60 A 192.0.2.78\nsend\n")
+        .expect("written");
+    let at = format!("{}@{}", first.tls.ip(), first.tls.port());
+    let certificate = [
+        "+tls-ca=ca.pem",
+        "+tls-hostname=ns1.example",
+        "+tls-certfile=server.pem",
+        "+tls-keyfile=server.key",
+    ];
+    let words = [&["update", "--server", &at, "script"][..], &certificate].concat();
+    let output = run(second.folder.path(), &words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let asked = format!("@{at}");
+    let words = [&["query", &asked, "example", "AXFR"][..], &certificate].concat();
+    let output = text(&run(second.folder.path(), &words).stdout);
+    assert!(output.contains("up.example.") && output.contains("192.0.2.78"), "{output}");
+    let words = [&["update", "--server", &at, "script"][..], &certificate[..2]].concat();
+    assert!(!run(second.folder.path(), &words).status.success(), "without a certificate");
+    // Another certificate, after a reload.
+    authority.write(second.folder.path(), &authority.sign("other.example", false));
+    second.reload();
+    second.ctl_json(&["zone", "retransfer", "example"]);
+    eventually("it is refused", &second, || fault(&second).contains("REFUSED"));
+}
+
+#[test]
+fn a_rule_about_certificates_that_no_client_is_asked_for_is_a_fault() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pin = "sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    for (rule, hint) in [("ns2.example", "set `client-ca-file`"), (pin, "set `client-certificates = true`")] {
+        let zone =
+            format!("[[zone]]\nname = \"example\"\nfile = \"e\"\nallow-transfer = [\"cert:{rule}\"]\n");
+        fs::write(folder.path().join("nomen.toml"), zone).expect("written");
+        let output = run(folder.path(), &["check", "--no-zones", "nomen.toml"]);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains("nomen.toml:4:19") && said.contains(hint),
+            "{said}"
+        );
+    }
 }
 
 fn bind(tls: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {

@@ -98,7 +98,8 @@ impl UpdateForwarding {
     fn peers(&self, asked: &Asked<'_>) -> Option<Arc<ZonePeers>> {
         let peers = read(&self.secondaries.rules).get(&asked.apex()).cloned()?;
         let key = asked.verified.map(|verified| &**verified.key());
-        let passes_on = !peers.primaries.is_empty() && peers.forwards(asked.client.peer.ip(), key);
+        let passes_on = !peers.primaries.is_empty()
+            && peers.forwards(asked.client.peer.ip(), key, asked.certificate().map(|shown| &**shown));
         passes_on.then_some(peers)
     }
 
