@@ -39,8 +39,9 @@ keys! {
         /// PEM file of the CA certificates that verify the names in certificates of clients, for `cert:NAME`
         /// in access rules. It is read at the start and at each reload.
         live "client-ca-file" ca_file: Option<AuthorityFile> = None, example "/etc/nomen/tls/clients-ca.pem";
-        /// Ask clients over TLS (`proto` "tls", not "https") for a certificate. Clients without one are served
-        /// like any others. Unset: yes with `client-ca-file`; rules with `cert:sha256/PIN` alone need `true`.
+        /// Ask clients over TLS (`proto` "tls", not "https") for a certificate. Clients without one are
+        /// served like any others. Unset: yes with `client-ca-file`; rules with `cert:sha256/PIN` alone need
+        /// `true`.
         live "client-certificates" asks: Option<bool> = None, example true;
     }
 }

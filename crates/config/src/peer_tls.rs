@@ -1,5 +1,5 @@
-//! TLS to other servers of zones (RFC 9103): reads the files that authenticate both ends, each once, and makes
-//! the encryption of their connections.
+//! TLS to other servers of zones (RFC 9103): reads the files that authenticate both ends, each once, and
+//! makes the encryption of their connections.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -155,8 +155,8 @@ pub struct TransferGrant {
 }
 
 impl TransferGrant {
-    /// Returns whether it matches a client at `address` whose request is signed with `key`, on a connection on
-    /// which it has shown `certificate`.
+    /// Returns whether it matches a client at `address` whose request is signed with `key`, on a connection
+    /// on which it has shown `certificate`.
     pub fn fits(
         &self,
         address: IpAddr,

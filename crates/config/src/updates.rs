@@ -45,9 +45,10 @@ keys! {
         live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None,
             example ["127.0.0.1", "key:dhcp.example.com"];
         /// Rules of which client may update what, in this order: `grant` or `deny`; `key:NAME`, a network,
-        /// `cert:NAME`, several of these, or `any`; `name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM` (`*` is any
-        /// label, and at the end any labels: `_acme-challenge.*`), `self`, `selfsub` or `zone`; types, of
-        /// which `ANY` is all. The first rule that matches decides; `allow-update` is tried last.
+        /// `cert:NAME`, several of these, or `any`; `name NAME`, `subdomain NAME`, `wildcard *.NAME`,
+        /// `pattern FORM` (`*` is any label, and at the end any labels: `_acme-challenge.*`), `self`,
+        /// `selfsub` or `zone`; types, of which `ANY` is all. The first rule that matches decides;
+        /// `allow-update` is tried last.
         live "update-policy" update_policy: Option<Vec<At<PolicyRule>>> = None,
             example ["grant key:dhcp.example.com subdomain dyn.example.com. A AAAA"];
         /// Serial number after a change: "increment" adds one, "unixtime" is the seconds since 1970, "date"

@@ -577,8 +577,8 @@ fn zone_key(work: &mut Work, statement: &Statement, secondary: bool, keys: &mut 
     }
 }
 
-/// Converts a `tls-auth` block. NSD verifies a certificate with `tls-cert-bundle`, or the CA certificates of the
-/// system.
+/// Converts a `tls-auth` block. NSD verifies a certificate with `tls-cert-bundle`, or the CA certificates of
+/// the system.
 fn tls_auth(work: &mut Work, block: &Statement, bundle: Option<&Statement>, folder: &Path) {
     work.ledger.open(block);
     let get = |key| block.find(key).map(Statement::value).filter(|value| !value.is_empty());
@@ -609,8 +609,8 @@ fn tls_auth(work: &mut Work, block: &Statement, bundle: Option<&Statement>, fold
     work.tls_auths.insert(name.to_owned(), TlsAuth { identity: host, files });
 }
 
-/// Parses `request-xfr: [AXFR|UDP] ADDRESS KEY [TLS-AUTH]`; also returns whether it is for AXFR only. Adds the
-/// keys with the files of TLS.
+/// Parses `request-xfr: [AXFR|UDP] ADDRESS KEY [TLS-AUTH]`; also returns whether it is for AXFR only. Adds
+/// the keys with the files of TLS.
 fn primary(work: &mut Work, statement: &Statement, keys: &mut Keys) -> Option<(String, bool)> {
     let kind = statement.value();
     let skip = usize::from(["AXFR", "UDP"].contains(&kind));

@@ -3,10 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{HttpCacheTime, ListenerConfig};
+use crate::config::{HttpCacheTime, IdentifyClient, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
 use crate::proxies::Proxies;
-use crate::running::IdentifyClient;
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
 

@@ -106,7 +106,7 @@ mod tcp;
 mod udp;
 mod xdp;
 
-pub use config::{HttpCacheTime, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
+pub use config::{HttpCacheTime, IdentifyClient, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
 pub use outgoing::{
@@ -115,7 +115,7 @@ pub use outgoing::{
 pub use passed::{PassedFault, PassedSocket};
 pub use proxies::Proxies;
 pub use refusal::{BindError, BindFault};
-pub use running::{Context, IdentifyClient, ListenerTls, Running};
+pub use running::{Context, ListenerTls, Running};
 pub use shutdown::Shutdown;
 pub use stats::{ListenerStats, Totals};
 pub use tcp::{TcpLimits, TcpTimes};

@@ -6,10 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-use rustls::pki_types::CertificateDer;
-use transport::{ClientCertificate, Transport};
+use transport::Transport;
 
-use crate::config::HttpCacheTime;
+use crate::config::{HttpCacheTime, IdentifyClient};
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::job::SocketSlot;
 use crate::proxies::Proxies;
@@ -28,9 +27,6 @@ pub struct ListenerTls {
     /// Identifies clients over TLS by the certificates that they show; `None`: no client is asked for one.
     pub identify: Option<IdentifyClient>,
 }
-
-/// Returns what is known of a client that has shown this chain of certificates.
-pub type IdentifyClient = Arc<dyn Fn(&[CertificateDer<'_>]) -> Option<Arc<ClientCertificate>> + Send + Sync>;
 
 impl ListenerTls {
     /// Returns the settings for a transport.

@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 use webpki::{EndEntityCert, KeyUsage};
 use wording::reason;
 
-use crate::client::KeyPin;
+use crate::pin::KeyPin;
 use crate::provider;
 
 /// Largest size of a file of certificates or of a key, in bytes.

@@ -7,6 +7,7 @@ mod authorities;
 mod certificate;
 pub mod client;
 mod clients;
+mod pin;
 mod server;
 
 use std::sync::{Arc, LazyLock};

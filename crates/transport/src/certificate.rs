@@ -23,8 +23,8 @@ pub struct ClientCertificate {
     pub fault: Option<Box<str>>,
 }
 
-/// A certificate as an access rule names it, behind `cert:`. As text a DNS name, or `sha256/` and the digest of
-/// the key in base64.
+/// A certificate as an access rule names it, behind `cert:`. As text a DNS name, or `sha256/` and the digest
+/// of the key in base64.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CertificateRule {
     /// One of a CA of this server's clients, for this name, in lower case.

@@ -62,9 +62,9 @@ pub enum RuleTypes {
 
 /// One rule of an [`UpdatePolicy`].
 ///
-/// In text form: `grant` or `deny`, the clients (`key:NAME`, `cert:NAME`, a network, several of these, or `any`), the names
-/// (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`), and the
-/// types, of which `ANY` means all:
+/// In text form: `grant` or `deny`, the clients (`key:NAME`, `cert:NAME`, a network, several of these, or
+/// `any`), the names (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`,
+/// `zone`), and the types, of which `ANY` means all:
 ///
 /// ```text
 /// deny  any                          name     www.example.

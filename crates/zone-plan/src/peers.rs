@@ -76,8 +76,8 @@ pub struct ZonePeers {
 }
 
 impl ZonePeers {
-    /// Whether a NOTIFY from `address`, signed by `key`, of a client with `certificate`, is accepted. `Some` has the sender's index among the
-    /// primaries, if it is one by its address.
+    /// Whether a NOTIFY from `address`, signed by `key`, of a client with `certificate`, is accepted. `Some`
+    /// has the sender's index among the primaries, if it is one by its address.
     pub fn takes_notify(
         &self,
         address: IpAddr,

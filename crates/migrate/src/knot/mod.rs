@@ -337,8 +337,8 @@ fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
     frame.remotes.insert(id, all);
 }
 
-/// Returns what authenticates a remote that is asked over TLS: its name and the pins of its key. `None` if it is
-/// asked in the clear, or has several names, of which nomen takes one.
+/// Returns what authenticates a remote that is asked over TLS: its name and the pins of its key. `None` if it
+/// is asked in the clear, or has several names, of which nomen takes one.
 fn over_tls(item: &Statement) -> Option<String> {
     item.find("tls").filter(|entry| is_on(entry))?;
     let all =

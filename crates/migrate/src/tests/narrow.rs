@@ -313,15 +313,21 @@ fn zones_over_tls_of_bind_are_taken_over_tls_or_not_at_all() {
                tls by-address { ca-file \"/other.pem\"; };\ntls bare { ciphers \"HIGH\"; };\n";
     let of = |list: &str| {
         let zone = format!("zone \"a\" {{ type secondary; primaries {list}; }};\n");
-        of(PeerProgram::Bind, &[("/etc/named.conf", &format!("options {{ directory \"/var/b\"; }};\n{tls}{zone}"))])
+        of(
+            PeerProgram::Bind,
+            &[("/etc/named.conf", &format!("options {{ directory \"/var/b\"; }};\n{tls}{zone}"))],
+        )
     };
     let named = of("{ 192.0.2.1 port 853 tls named; 2001:db8::1 tls named; 192.0.2.3 port 53 tls named; }");
-    has(&named, &[
-        "primaries = [\"192.0.2.1@853#ns1.example\", \"[2001:db8::1]@853#ns1.example\", \"192.0.2.3@53#ns1.example\"]",
-        "ca-file = \"/var/b/ca.pem\"",
-        "client-chain = \"/c.pem\"",
-        "client-key = \"/k.pem\"",
-    ]);
+    has(
+        &named,
+        &[
+            "primaries = [\"192.0.2.1@853#ns1.example\", \"[2001:db8::1]@853#ns1.example\", \"192.0.2.3@53#ns1.example\"]",
+            "ca-file = \"/var/b/ca.pem\"",
+            "client-chain = \"/c.pem\"",
+            "client-key = \"/k.pem\"",
+        ],
+    );
     assert_eq!(outcomes(&named, "remote-hostname"), [Coverage::Translated]);
     let address = of("{ 192.0.2.1 tls by-address; }");
     has(&address, &["primaries = [\"192.0.2.1@853#192.0.2.1\"]", "ca-file = \"/other.pem\""]);
@@ -341,18 +347,25 @@ fn zones_over_tls_of_bind_are_taken_over_tls_or_not_at_all() {
 fn zones_over_tls_of_nsd_and_knot_are_taken_over_tls_or_not_at_all() {
     let nsd = |xfr: &str| {
         let auth = "tls-auth:\n name: t\n auth-domain-name: NS1.example\n client-cert: /c.pem\n client-key: /k.pem\n";
-        let text = format!("server:\n zonesdir: /z\n tls-cert-bundle: ca.pem\n{auth}zone:\n name: a\n request-xfr: {xfr}\n");
+        let text = format!(
+            "server:\n zonesdir: /z\n tls-cert-bundle: ca.pem\n{auth}zone:\n name: a\n request-xfr: {xfr}\n"
+        );
         of(PeerProgram::Nsd, &[("/n", &text)])
     };
     let named = nsd("192.0.2.1 NOKEY t");
-    has(&named, &["primaries = [\"192.0.2.1#ns1.example\"]", "ca-file = \"/z/ca.pem\"", "client-key = \"/k.pem\""]);
+    has(
+        &named,
+        &["primaries = [\"192.0.2.1#ns1.example\"]", "ca-file = \"/z/ca.pem\"", "client-key = \"/k.pem\""],
+    );
     assert_eq!(outcomes(&named, "auth-domain-name"), [Coverage::Translated]);
     has(&nsd("AXFR 192.0.2.1@53 NOKEY t"), &["primaries = [\"192.0.2.1@53#ns1.example\"]"]);
     assert!(!nsd("192.0.2.1 NOKEY gone").toml.contains("192.0.2.1"));
 
     let pin = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     let knot = |entries: &str| {
-        let text = format!("remote:\n  - id: r\n    address: 192.0.2.1\n{entries}zone:\n  - domain: a\n    master: r\n");
+        let text = format!(
+            "remote:\n  - id: r\n    address: 192.0.2.1\n{entries}zone:\n  - domain: a\n    master: r\n"
+        );
         of(PeerProgram::Knot, &[("/k", &text)])
     };
     for (entries, server) in [
@@ -363,7 +376,11 @@ fn zones_over_tls_of_nsd_and_knot_are_taken_over_tls_or_not_at_all() {
     ] {
         has(&knot(&entries), &[&format!("primaries = [\"{server}\"]")]);
     }
-    for entries in ["    tls: on\n    cert-hostname: [a.example, b.example]\n", "    tls: on\n    cert-hostname: a..b\n", "    quic: on\n"] {
+    for entries in [
+        "    tls: on\n    cert-hostname: [a.example, b.example]\n",
+        "    tls: on\n    cert-hostname: a..b\n",
+        "    quic: on\n",
+    ] {
         assert!(!knot(entries).toml.contains("192.0.2.1"), "{entries}");
     }
 }

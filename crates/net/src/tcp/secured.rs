@@ -14,7 +14,7 @@ use tokio_rustls::{Accept, TlsAcceptor};
 use transport::{ClientCertificate, Counter};
 
 use super::connection::Bytes;
-use crate::running::IdentifyClient;
+use crate::config::IdentifyClient;
 use crate::stats::WorkerStats;
 
 /// The first byte of a PROXY header; a TLS record never begins with it.

@@ -260,8 +260,8 @@ fn a_handshake_that_does_not_end_is_a_fault_and_nothing_goes_in_the_clear() {
     assert!(silent.datagrams.recv(&mut [0; 512]).is_err(), "a query in the clear to {closed}");
 }
 
-/// Ends TLS in front of a server: passes queries on over TCP, and at most so many bytes of answers back, after
-/// which it resets the connection.
+/// Ends TLS in front of a server: passes queries on over TCP, and at most so many bytes of answers back,
+/// after which it resets the connection.
 fn relay(signed: &Signed, to: SocketAddr, most: usize) -> SocketAddr {
     let chain = vec![CertificateDer::from_pem_slice(signed.chain.as_bytes()).expect("a certificate")];
     let key = PrivateKeyDer::from_pem_slice(signed.key.as_bytes()).expect("a key");
@@ -591,13 +591,16 @@ fn knot_has_tls() -> bool {
     (number(), number()) >= (3, 5)
 }
 
+/// Returns the configuration of another server, at an address and with files in a folder.
+type Configure = dyn Fn(SocketAddr, &Path) -> String;
+
 #[test]
 fn zones_of_bind_nsd_and_knot_are_taken_over_tls() {
     let authority = Authority::new();
     let addresses = [(); 3]
         .map(|()| TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port"));
     let signed = authority.sign("ns1.example", false);
-    let with = |config: Box<dyn Fn(SocketAddr, &Path) -> String>| {
+    let with = |config: Box<Configure>| {
         let authority = &authority;
         let signed = &signed;
         move |own: SocketAddr, folder: &Path| {

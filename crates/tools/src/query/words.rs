@@ -160,7 +160,8 @@ impl Wanted {
         if self.tls.is_some() { Transport::Tls } else { Transport::Tcp }
     }
 
-    /// Takes the port of DNS over TLS (RFC 7858 §3.1) in place of that of DNS, if the server is asked over TLS.
+    /// Takes the port of DNS over TLS (RFC 7858 §3.1) in place of that of DNS, if the server is asked over
+    /// TLS.
     pub fn choose_port(&mut self) {
         if self.tls.is_some() && self.server.port() == DNS_PORT {
             self.server.set_port(TLS_PORT);

@@ -179,7 +179,7 @@ impl Sender {
             Some(server) => vec![server.clone()],
             None => {
                 let resolvers = server::resolvers().into_iter().map(|ip| SocketAddr::new(ip, 53));
-                // The resolvers of this machine are asked in the clear: the options of TLS are about the server.
+                // The options of TLS are about the server, not about the resolvers of this machine.
                 resolvers.map(|server| Wanted { server, tls: None, ..self.how.clone() }).collect()
             }
         };
