@@ -143,13 +143,7 @@ pub(super) fn read_files(blocks: &mut [At<CertificateBlock>]) -> Vec<Diagnostic>
         match ServerCertificate::read(&chain.value.path, &key.value) {
             Ok(read) => chain.value.read = Some(Arc::new(read)),
             Err(fault) => {
-                let about_key = matches!(
-                    fault,
-                    tls::CertificateFault::NoKey(_)
-                        | tls::CertificateFault::Key(..)
-                        | tls::CertificateFault::Mismatch(..)
-                );
-                let place = if about_key { &key.place } else { &chain.place };
+                let place = if fault.is_of_key() { &key.place } else { &chain.place };
                 faults.push(Diagnostic::at(place.as_ref(), fault.to_string()).outside());
             }
         }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{HttpCacheTime, KeepaliveCheck, ListenerConfig};
+use crate::config::{HttpCacheTime, IdentifyClient, KeepaliveCheck, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
 use crate::proxies::Proxies;
 use crate::shutdown::Shutdown;
@@ -19,6 +19,8 @@ pub(crate) struct Job {
     pub(crate) proxies: Proxies,
     /// Settings of TLS, for a worker whose connections have it.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    /// See [`crate::ListenerTls::identify`].
+    pub(crate) identify: Option<IdentifyClient>,
     /// How long HTTP caches may keep replies.
     pub(crate) fresh: Option<HttpCacheTime>,
     /// Finds the option edns-tcp-keepalive in queries over QUIC.

@@ -107,10 +107,14 @@ mod tcp;
 mod udp;
 mod xdp;
 
-pub use config::{HttpCacheTime, KeepaliveCheck, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
+pub use config::{
+    HttpCacheTime, IdentifyClient, KeepaliveCheck, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig,
+};
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
-pub use outgoing::{Outgoing, OutgoingConfig, OutgoingCounts, connect};
+pub use outgoing::{
+    EncryptedStream, Outgoing, OutgoingConfig, OutgoingCounts, PeerStream, connect, encryption_fault,
+};
 pub use passed::{PassedFault, PassedSocket};
 pub use proxies::Proxies;
 pub use refusal::{BindError, BindFault};

@@ -301,10 +301,9 @@ impl Bound {
     /// # Errors
     /// [`ServeError`] if the system refuses a thread or a resource it needs; workers already started stop.
     pub fn serve<F: HandlerFactory>(self, factory: F, context: &Context) -> Result<Running, ServeError> {
-        let (addr, transport) = (self.addr, self.transport());
+        let (addr, transport, passed) = (self.addr, self.transport(), self.passed);
         let workers = self.sockets.len();
         let factory = Arc::new(factory);
-        let passed = self.passed;
         // If a thread fails to start, dropping this stops the threads already started.
         let mut running = Running::new(addr, transport, workers, self.xdp_mode(), passed);
         let fail = |cause| ServeError { addr, transport, cause };
@@ -321,6 +320,7 @@ impl Bound {
                 reporter: context.reporter(id),
                 proxies: context.proxies.clone(),
                 tls: context.tls.as_ref().and_then(|tls| tls.of(transport)),
+                identify: context.tls.as_ref().and_then(|tls| tls.identify.clone()),
                 fresh: context.fresh,
                 keepalive: context.keepalive,
                 passed: passed.is_some(),

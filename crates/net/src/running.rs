@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use transport::Transport;
 
-use crate::config::{HttpCacheTime, KeepaliveCheck};
+use crate::config::{HttpCacheTime, IdentifyClient, KeepaliveCheck};
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::job::SocketSlot;
 use crate::proxies::Proxies;
@@ -26,6 +26,8 @@ pub struct ListenerTls {
     pub https: Arc<rustls::ServerConfig>,
     /// For DNS over QUIC.
     pub quic: Arc<rustls::ServerConfig>,
+    /// Identifies clients over TLS by the certificates that they show; `None`: no client is asked for one.
+    pub identify: Option<IdentifyClient>,
 }
 
 impl ListenerTls {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use config::exit_status::{EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
-use config::resolver::upstreams::UpstreamServer;
+use config::upstreams::UpstreamServer;
 use server::config_source::ConfigSource;
 use server::serve::{ServeOptions, trial};
 use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, UpdateArgs, ZoneVerb, forwarder};

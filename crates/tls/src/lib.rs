@@ -6,7 +6,9 @@
 mod authorities;
 mod certificate;
 pub mod client;
+mod clients;
 mod files;
+mod pin;
 pub mod quic;
 mod server;
 mod tickets;
@@ -15,6 +17,7 @@ use std::sync::{Arc, LazyLock};
 
 pub use authorities::{AuthoritiesFault, authorities};
 pub use certificate::{CertificateFault, ServerCertificate};
+pub use clients::ClientCertificates;
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
 pub use tickets::{TicketKeys, TicketKeysFault};

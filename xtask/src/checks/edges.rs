@@ -62,7 +62,7 @@ const ROWS: &[Row] = &[
     Row { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
     Row { name: "resolver", ours: &["wire", "transport"], theirs: Only(&["chacha20"]) },
     Row { name: "transfer", ours: &["wire", "transport", "zone"], theirs: Only(&["aws-lc-rs"]) },
-    Row { name: "update", ours: &["wire", "zone"], theirs: Only(&[]) },
+    Row { name: "update", ours: &["wire", "transport", "zone"], theirs: Only(&[]) },
     Row { name: "migrate", ours: &["wire"], theirs: Only(&["saphyr-parser", "toml"]) },
     Row {
         name: "query-path",
@@ -196,7 +196,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "zone-plan",
-        ours: &["wire", "zone", "journal", "transfer", "update", "config", "wording"],
+        ours: &["wire", "transport", "zone", "journal", "transfer", "update", "config", "wording"],
         theirs: Only(&[]),
     },
     Row {

@@ -1,5 +1,6 @@
 //! `options` of named.conf, and other statements outside zones.
 
+use super::encryption::TlsFiles;
 use super::{Frame, access, acl, logging, outgoing, zones};
 use crate::anchors;
 use crate::dnstap;
@@ -557,7 +558,8 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
     (work.anchors.public_root, work.anchors.root_followed) = (auto, auto);
     access::recursion(work, frame);
     if let Some(found) = frame.global("forwarders") {
-        let servers = zones::addresses(work, frame, found);
+        let mut files = TlsFiles::of_rule();
+        let servers = zones::addresses(work, frame, found, &mut files);
         let mode = frame.global("forward");
         match servers.is_empty() {
             true if found.block().is_empty() => work.ledger.unneeded(found, "it names no servers"),
@@ -572,6 +574,7 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
                 let mut rule = Keys::default();
                 rule.text("domain", ".");
                 rule.texts("servers", servers);
+                files.write(&mut rule);
                 work.ledger.translated(found, "[[resolver.forward]]");
                 zones::forward_mode(work, mode, &mut rule);
                 work.nomen.forwards.push(rule);

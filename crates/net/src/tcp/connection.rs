@@ -16,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use transport::{
-    Batch, Client, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome, ProxyHeader, Queries,
-    Replies, Transport,
+    Batch, Client, ClientCertificate, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome,
+    ProxyHeader, Queries, Replies, Transport,
 };
 
 use super::event::ConnectionEvent;
@@ -52,6 +52,11 @@ struct BatchTime {
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether no bytes are waiting to be read, as far as the system reports now.
     fn is_quiet(&self) -> bool;
+
+    /// Returns the certificate that the client has shown, if it has.
+    fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        None
+    }
 }
 
 impl Bytes for TcpStream {
@@ -381,6 +386,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             },
             clock,
         );
+        batch.set_certificate(self.stream.certificate());
         stats.batches.add(1);
         stats.queries.add(n as u64);
         stats.bytes_in.add(batch.bytes());

@@ -278,7 +278,8 @@ impl<F: HandlerFactory> Acceptor<F> {
         };
         let (ends, channel) = ((peer, local), (sender, receiver));
         let secured = |tls: &Arc<rustls::ServerConfig>, stream| {
-            TlsBytes::new(stream, Arc::clone(tls), header.is_some(), Arc::clone(&self.stats))
+            let identify = self.job.identify.clone();
+            TlsBytes::new(stream, Arc::clone(tls), identify, header.is_some(), Arc::clone(&self.stats))
         };
         match (&self.job.tls, self.job.id.transport) {
             (Some(tls), Transport::Https) => {

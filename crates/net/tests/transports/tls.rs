@@ -30,7 +30,8 @@ impl Identity {
     pub(crate) fn context(&self, times: TcpTimes) -> Context {
         let mut context = Context::new(TcpLimits::new(1000, 1000, &times));
         let server = &self.server;
-        context.tls = Some(ListenerTls { dot: server.dot(), https: server.https(), quic: server.quic() });
+        let (dot, https, quic) = (server.dot(), server.https(), server.quic());
+        context.tls = Some(ListenerTls { dot, https, quic, identify: None });
         context
     }
 

@@ -67,6 +67,7 @@ mod trial;
 mod update;
 mod validate;
 mod views;
+mod xot;
 mod zone_diff;
 mod zone_files;
 mod zone_transactions;

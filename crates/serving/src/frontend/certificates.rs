@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use config::Settings;
 use config::certificates::validity_warning;
-use net::ListenerTls;
+use net::{IdentifyClient, ListenerTls};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use tls::{ServerCertificate, ServerTls, TicketKeys};
@@ -50,12 +50,20 @@ impl Certificates {
 
     /// Returns the settings of TLS; `None` if no listener has it.
     pub(super) fn listener_tls(&self) -> Option<ListenerTls> {
-        self.tls.as_ref().map(|tls| ListenerTls { dot: tls.dot(), https: tls.https(), quic: tls.quic() })
+        self.tls.as_ref().map(|tls| ListenerTls {
+            dot: tls.dot(),
+            https: tls.https(),
+            quic: tls.quic(),
+            identify: Some(Arc::new(tls.identify()) as IdentifyClient),
+        })
     }
 
     /// Uses the certificates that were read with the configuration.
     pub(super) fn adopt(&self, settings: &Settings) {
         let Some(tls) = &self.tls else { return };
+        if let Err(fault) = tls.set_clients(settings.server.client_certificates.settings()) {
+            error!("the `client-ca-file` before stays in use: {fault}");
+        }
         *lock(&self.files) = WatchedFiles {
             pairs: settings.certificate_files(),
             tickets: settings.ticket_key_files(),

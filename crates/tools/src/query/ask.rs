@@ -5,12 +5,13 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use net::PeerStream;
 use socket2::{Domain, Socket, Type as Kind};
 use transport::Transport;
 use wire::message::{Header, Parser};
 
 use super::quic::QuicStream;
-use super::secured::SecuredStream;
+use super::secured::said;
 use super::words::Wanted;
 use wording::reason;
 
@@ -148,13 +149,12 @@ impl StreamLink {
             return Ok(Self { stream: Box::new(stream), server, transport });
         }
         let stream = connect(wanted)?;
-        stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
-        stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
-        let stream: Box<dyn Bytes> = match &wanted.tls {
-            None => Box::new(stream),
-            Some(tls) => Box::new(SecuredStream::begin(stream, tls, server)?),
-        };
-        Ok(Self { stream, server, transport })
+        let encryption = wanted.tls.as_ref().map(|tls| tls.encryption(server)).transpose()?;
+        let stream = PeerStream::begin(stream, encryption.as_ref(), wanted.time)
+            .map_err(|fault| format!("cannot ask {server} over {}: {}", shown(transport), said(fault)))?;
+        stream.socket().set_read_timeout(Some(wanted.time)).map_err(fault)?;
+        stream.socket().set_write_timeout(Some(wanted.time)).map_err(fault)?;
+        Ok(Self { stream: Box::new(stream), server, transport })
     }
 
     /// Returns its transport.
@@ -182,7 +182,9 @@ impl StreamLink {
 
 /// Returns the text of a network error.
 pub fn failure(what: &str, server: SocketAddr, transport: Transport, e: &io::Error) -> String {
+    let of_encryption = net::encryption_fault(e);
     let why = match e.kind() {
+        _ if of_encryption.is_some() => of_encryption.map(said).unwrap_or_default().into(),
         io::ErrorKind::ConnectionRefused => "connection refused, nothing listens there".into(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
         io::ErrorKind::UnexpectedEof => "the connection was closed before the answer came".into(),

@@ -166,6 +166,14 @@ impl Wanted {
             (true, true) => Transport::Quic,
         }
     }
+
+    /// Takes the port of DNS over TLS (RFC 7858 §3.1) in place of that of DNS, if the server is asked over
+    /// TLS.
+    pub fn choose_port(&mut self) {
+        if self.tls.is_some() && self.server.port() == DNS_PORT {
+            self.server.set_port(TLS_PORT);
+        }
+    }
 }
 
 /// Why a word is not accepted.
@@ -393,14 +401,16 @@ impl Reading {
             // RFC 9250 §4.2.1, §5.5.2.
             wanted.query.id.get_or_insert(0);
             wanted.query.keepalive = false;
+            if wanted.tls.as_ref().is_some_and(|tls| tls.certificate.is_some() || tls.key.is_some()) {
+                let instead = "servers ask for certificates over TLS only";
+                return Err(WordFault::Unsupported("tls-certfile with +quic".into(), instead));
+            }
         }
         if wanted.tls.is_some() && (wanted.trace || wanted.chase) {
             let instead = "--trace and --chase ask many servers, of which most have no TLS";
             return Err(WordFault::Unsupported(wanted.stream().label().into(), instead));
         }
-        if wanted.tls.is_some() && wanted.server.port() == DNS_PORT {
-            wanted.server.set_port(TLS_PORT);
-        }
+        wanted.choose_port();
         if (wanted.trace || wanted.chase) && is_transfer(wanted.query.qtype) {
             return Err(WordFault::Walked(wanted.query.qtype));
         }
