@@ -372,7 +372,7 @@ fn streams_and_bytes_of_a_connection_are_bounded() {
                 tokio::task::spawn_blocking(all).await.unwrap();
             }
             if answered == 100 {
-                // Further streams can be opened once some have ended: QUIC announces several at once.
+                // QUIC announces room for further streams once several have ended.
                 assert!(tokio::time::timeout(SILENCE, client.connection.open_bi()).await.is_err());
                 for _ in 0..20 {
                     let (promise, q) = server.next_held();
@@ -438,7 +438,7 @@ fn a_client_that_reads_no_answers_is_closed() {
             for order in orders {
                 unread.push(client.send(&framed(&[query(0, order, 30)])).await);
             }
-            // A client that acknowledges nothing either has no room for the close, and gets a stateless reset.
+            // A client that acknowledges nothing either has no room for the close: a stateless reset.
             match tokio::time::timeout(TEST_TIMEOUT, client.connection.closed()).await.expect("a close") {
                 ConnectionError::ApplicationClosed(close) => {
                     assert_eq!(code(close.error_code), EXCESSIVE_LOAD);
