@@ -326,8 +326,8 @@ fn is_audit(metadata: &Metadata<'_>) -> bool {
     metadata.target() == AUDIT
 }
 
-/// Whether a line is one of the library of QUIC, which warns of packets that clients send: they could fill the
-/// log. The listeners count and report what matters.
+/// Whether a line is one of the library of QUIC, which warns of packets that clients send: they could fill
+/// the log. The listeners count and report what matters.
 fn is_of_quic(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("quinn")
 }

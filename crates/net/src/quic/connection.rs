@@ -81,6 +81,9 @@ fn failed_handshake<'s>(stats: &'s WorkerStats, error: &ConnectionError) -> &'s 
 /// The end of a connection: why, and what the client gets as the reason.
 type End = (Close, DoqCode, &'static str);
 
+/// The end of a connection whose listener stops.
+const STOPPED: End = (Close::Stopped, DoqCode::NoError, "the server stops");
+
 /// Takes streams until the connection ends.
 async fn drive<F: HandlerFactory>(
     connection: &Connection,
@@ -92,6 +95,10 @@ async fn drive<F: HandlerFactory>(
     let mut ending: Option<Instant> = None;
     loop {
         let at = ending.unwrap_or_else(|| quic.deadline().0);
+        // Streams that are always ready must not keep the connection from its end.
+        if ending.is_some_and(|at| at <= Instant::now()) {
+            return STOPPED;
+        }
         let is_over = ending.is_some() && quic.is_quiet();
         tokio::select! {
             biased;
@@ -121,11 +128,11 @@ async fn drive<F: HandlerFactory>(
                 Some(error) => return (lost(&error), DoqCode::NoError, ""),
             },
             () = std::future::ready(()), if is_over => {
-                return (Close::Stopped, DoqCode::NoError, "the server stops");
+                return STOPPED;
             },
             () = quic.changed() => {}
             () = sleep_until(at.into()) => match (ending, quic.deadline()) {
-                (Some(_), _) => return (Close::Stopped, DoqCode::NoError, "the server stops"),
+                (Some(_), _) => return STOPPED,
                 (None, (at, close)) if at <= Instant::now() => return (close, DoqCode::NoError, "idle"),
                 (None, _) => {}
             },

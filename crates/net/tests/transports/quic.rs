@@ -372,7 +372,7 @@ fn streams_and_bytes_of_a_connection_are_bounded() {
                 tokio::task::spawn_blocking(all).await.unwrap();
             }
             if answered == 100 {
-                // Further streams can be opened once some have ended: QUIC announces several at once.
+                // QUIC announces room for further streams once several have ended.
                 assert!(tokio::time::timeout(SILENCE, client.connection.open_bi()).await.is_err());
                 for _ in 0..20 {
                     let (promise, q) = server.next_held();
@@ -438,7 +438,7 @@ fn a_client_that_reads_no_answers_is_closed() {
             for order in orders {
                 unread.push(client.send(&framed(&[query(0, order, 30)])).await);
             }
-            // A client that acknowledges nothing either has no room for the close, and gets a stateless reset.
+            // A client that acknowledges nothing either has no room for the close: a stateless reset.
             match tokio::time::timeout(TEST_TIMEOUT, client.connection.closed()).await.expect("a close") {
                 ConnectionError::ApplicationClosed(close) => {
                     assert_eq!(code(close.error_code), EXCESSIVE_LOAD);
@@ -546,13 +546,20 @@ fn connections_over_the_limits_are_refused() {
 #[test]
 fn an_idle_connection_makes_room_for_a_new_one() {
     let identity = Identity::new();
-    let server = start(&limited(&identity, 2, 100));
+    let context = limited(&identity, 2, 100);
+    let limits = context.tcp.clone();
+    let server = start(&context);
     runtime().block_on(async {
         let mut open = Vec::new();
         for _ in 0..3 {
             let client = Client::connect(server.addr(), &identity).await.unwrap();
             client.echo().await;
             open.push(client);
+            // A connection is idle once its answers are acknowledged, and the first one is so for longest.
+            while limits.waiting() > 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(open[0].closed().await, EXCESSIVE_LOAD);
         open[2].echo().await;
@@ -736,6 +743,39 @@ fn a_socket_of_another_process_is_served() {
             Client::connect(server.addr(), &identity).await.unwrap().echo().await;
         });
         server.stop();
+    }
+}
+
+#[test]
+fn a_wildcard_socket_answers_from_the_address_that_was_asked() {
+    let identity = Identity::new();
+    for (bound, addresses) in [("0.0.0.0:0", ["127.0.0.1", "127.0.0.2"]), ("[::]:0", ["::1", "::1"])] {
+        if std::net::UdpSocket::bind(bound).is_err() {
+            // There is no IPv6 on this machine.
+            continue;
+        }
+        let context = identity.context(TcpTimes::default());
+        let server =
+            Arc::new(ScriptedServer::start_with(bound, Transport::Quic, &crate::tls::config(), &context));
+        runtime().block_on(async {
+            for address in addresses {
+                let at = SocketAddr::new(address.parse().unwrap(), server.addr().port());
+                let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                let endpoint = Endpoint::client(any.parse().unwrap()).unwrap();
+                let connecting = endpoint.connect_with(settings(&identity, b"doq"), at, "dns.test").unwrap();
+                let client = Client { connection: connecting.await.unwrap(), endpoint };
+                let (_to, mut from) = client.send(&framed(&[query(0, Order::Hold, 30)])).await;
+                let held = {
+                    let server = Arc::clone(&server);
+                    move || server.next_held()
+                };
+                let (promise, q) = tokio::task::spawn_blocking(held).await.unwrap();
+                assert_eq!(promise.client().local, at);
+                promise.send(&q);
+                assert_eq!(messages(&from.read_to_end(100).await.unwrap()), [q]);
+            }
+        });
+        stop(server);
     }
 }
 
