@@ -1,6 +1,7 @@
-//! `tls` blocks of BIND: how servers that are asked over TLS are authenticated.
+//! `tls` and `http` blocks of BIND: how servers that are asked over TLS are authenticated, and listeners.
 
 use super::Frame;
+use crate::encrypted;
 use crate::files::join;
 use crate::model::Keys;
 use crate::tree::Statement;
@@ -93,12 +94,62 @@ impl TlsFiles {
     }
 }
 
+/// Returns the transport of a `listen-on`; `None` for UDP and TCP. Converts what its blocks name.
+///
+/// # Errors
+/// Why nomen cannot listen so.
+pub(super) fn listener(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    statement: &Statement,
+) -> Result<Option<&'static str>, &'static str> {
+    let tls = statement.word_after("tls").map(|word| word.text.as_str()).filter(|tls| *tls != "none");
+    let http = statement.word_after("http").map(|word| word.text.as_str());
+    let tls = match (tls, http) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return Err("nomen has no HTTP without TLS"),
+        (Some(tls), _) => tls,
+    };
+    match frame.tls.get(tls) {
+        None if BUILT_IN.contains(&tls) => encrypted::uncertified(work, statement),
+        None => return Err("there is no `tls` block of this name"),
+        // A listener without that would answer clients that BIND does not.
+        Some(block) if block.find("ca-file").is_some() => {
+            return Err("nomen's listeners do not need certificates of all clients");
+        }
+        Some(block) => {
+            let (Some(chain), Some(key)) = (block.find("cert-file"), block.find("key-file")) else {
+                return Err("its `tls` block has no certificate with a key");
+            };
+            encrypted::certificate(work, &frame.directory, chain, key);
+            report(work, block);
+        }
+    }
+    let Some(http) = http else { return Ok(Some("tls")) };
+    let endpoints = frame.http.get(http).and_then(|block| {
+        work.ledger.open(block);
+        block.find("endpoints")
+    });
+    match endpoints {
+        Some(endpoints) => {
+            if !work.ledger.is_seen(endpoints) {
+                work.ledger.translated(endpoints, "`https-paths` of [server], for all listeners");
+            }
+            let paths = endpoints.block().iter().map(Statement::key);
+            paths.for_each(|path| work.nomen.server.add("https-paths", path));
+        }
+        None => work.nomen.server.add("https-paths", "/dns-query"),
+    }
+    Ok(Some("https"))
+}
+
 fn report(work: &mut Work, block: &Statement) {
     work.ledger.open(block);
     for statement in block.block() {
         match statement.key() {
             "remote-hostname" => work.ledger.translated(statement, "the name after `#` of the servers"),
             "ca-file" => work.ledger.translated(statement, "`ca-file` of the zones and rules"),
+            "cert-file" | "key-file" if work.ledger.is_seen(statement) => {}
             "cert-file" => work.ledger.translated(statement, "`client-chain` of the zones"),
             "key-file" => work.ledger.translated(statement, "`client-key` of the zones"),
             _ => work.ledger.unneeded(statement, "nomen decides this by itself"),

@@ -515,3 +515,39 @@ fn encrypted_listeners_of_nsd_and_knot_stay() {
     has(&own, &[tls]);
     assert_eq!(outcomes(&own, "listen-tls"), [Coverage::Translated, Coverage::Differs]);
 }
+
+#[test]
+fn encrypted_listeners_of_bind_stay() {
+    let blocks = "tls t { cert-file \"/etc/tls/chain.pem\"; key-file \"key.pem\"; };\n\
+                  http h { endpoints { \"/q\"; \"/r\"; }; };\n\
+                  tls mutual { cert-file \"/c\"; key-file \"/k\"; ca-file \"/ca\"; };\n";
+    let with = |listens: &str| {
+        bind(&format!(
+            "{blocks}options {{ directory \"/etc/bind\"; listen-on {{ 192.0.2.1; }}; {listens} }};"
+        ))
+    };
+    let found = with(
+        "listen-on tls t { 192.0.2.1; }; listen-on port 8443 tls t http h { 192.0.2.1; }; \
+         listen-on-v6 tls t http default { 2001:db8::1; };",
+    );
+    has(
+        &found,
+        &[
+            "addr = [\"192.0.2.1@53\"]\n",
+            "[[listen]]\naddr = [\"192.0.2.1@853\"]\nproto = [\"tls\"]\n",
+            "[[listen]]\naddr = [\"192.0.2.1@8443\", \"[2001:db8::1]@443\"]\nproto = [\"https\"]\n",
+            "[[certificate]]\nchain = \"/etc/tls/chain.pem\"\nkey = \"/etc/bind/key.pem\"\n",
+            "https-paths = [\"/q\", \"/r\", \"/dns-query\"]",
+        ],
+    );
+    assert_eq!(found.toml.matches("[[certificate]]").count(), 1, "{}", found.toml);
+    assert_eq!(outcomes(&found, "cert-file"), [Coverage::Translated]);
+    has(&with("tls-port 8853; listen-on tls t { 192.0.2.1; };"), &["\"192.0.2.1@8853\"]\nproto = [\"tls\"]"]);
+    has(&with("listen-on tls ephemeral { 192.0.2.1; };"), &["\"192.0.2.1@853\"]\nproto = [\"tls\"]"]);
+    // What nomen would answer more clients of, or in another way, is left out.
+    for other in ["tls mutual", "tls none http h", "tls other"] {
+        let found = with(&format!("listen-on {other} {{ 192.0.2.1; }};"));
+        assert_eq!(found.toml.matches("[[listen]]").count(), 1, "{other}: {}", found.toml);
+        assert!(outcomes(&found, "listen-on").contains(&Coverage::Missing), "{other}");
+    }
+}
