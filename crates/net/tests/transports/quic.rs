@@ -750,7 +750,7 @@ fn a_socket_of_another_process_is_served() {
 fn a_wildcard_socket_answers_from_the_address_that_was_asked() {
     let identity = Identity::new();
     for (bound, addresses) in [("0.0.0.0:0", ["127.0.0.1", "127.0.0.2"]), ("[::]:0", ["::1", "::1"])] {
-        if std::net::UdpSocket::bind(bound).is_err() {
+        if UdpSocket::bind(bound).is_err() {
             // There is no IPv6 on this machine.
             continue;
         }
