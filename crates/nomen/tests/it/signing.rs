@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::support::{run, text};
+use crate::support::{Server, free_address, run, text};
 
 /// A zone with every kind of name: wildcards, empty non-terminals, secure and insecure delegations with glue,
 /// an insecure one below an empty non-terminal, DNAME, an alias, letters in both cases.
@@ -390,5 +390,35 @@ fn keys_of_powerdns_and_knot_have_the_same_ds_here() {
         let ds = imported(&format!("knot/keys/keys/{id}.pem"));
         let shown = keymgr(&["ds"]);
         assert!(shown.contains(&ds), "{ds}: {shown}");
+    }
+}
+
+/// A root zone signed here, served, and validated from its DS on: data, a wildcard, and both kinds of denial.
+#[test]
+fn our_own_validator_finds_served_zones_secure() {
+    for way in [&[][..], &["--nsec3"]] {
+        let address = free_address();
+        let folder = tempfile::tempdir().expect("a folder");
+        let zone = format!(
+            "$TTL 3600\n. SOA a.root. admin. 1 7200 3600 1209600 300\n. NS a.root.\na.root. A {}\n\
+             www.example. A 192.0.2.80\n*.wild.example. TXT \"x\"\n",
+            address.ip()
+        );
+        fs::write(folder.path().join("plain"), zone).expect("written");
+        let key = good(&folder, &["key", "generate", "."]).0;
+        let words = ["zone", "sign", ".", "plain", "-k", key.trim_end(), "-o", "signed"];
+        good(&folder, &[&words, way].concat());
+        let (anchor, _) = good(&folder, &["key", "export-ds", key.trim_end()]);
+        fs::write(folder.path().join("anchor"), anchor).expect("written");
+        let section = "[[zone]]\nname = \".\"\nfile = \"signed\"\n";
+        let server = Server::start_at(address, folder, "", section);
+        let port = address.port().to_string();
+        for question in
+            [["www.example", "A"], ["nx.example", "A"], ["a.wild.example", "TXT"], ["www.example", "MX"]]
+        {
+            let chase = ["-p", &port, "--chase", "--anchor-file", "anchor"];
+            let printed = server.query(&[&question[..], &chase].concat());
+            assert!(printed.contains("\n;; SECURITY: secure\n"), "{way:?} {question:?}: {printed}");
+        }
     }
 }
