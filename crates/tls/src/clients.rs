@@ -73,28 +73,31 @@ impl ClientIdentifier {
         let parsed = ParsedCertificate::try_from(own).ok()?;
         let mut pin = [0; 32];
         pin.copy_from_slice(digest(&SHA256, &parsed.subject_public_key_info()).as_ref());
-        let (names, fault) = match self.names(own, issuers) {
-            Ok(names) => (names, None),
-            Err(fault) => (Box::default(), Some(fault)),
+        let (names, fault) = match self.verifier.load_full() {
+            // Keys alone are of interest.
+            None => (Box::default(), None),
+            Some(verifier) => match names(&verifier, own, issuers) {
+                Ok(names) => (names, None),
+                Err(fault) => (Box::default(), Some(fault)),
+            },
         };
         Some(Arc::new(ClientCertificate { names, pin, fault }))
     }
+}
 
-    /// Returns the verified names of a certificate, or why there are none.
-    fn names(
-        &self,
-        own: &CertificateDer<'_>,
-        issuers: &[CertificateDer<'_>],
-    ) -> Result<Box<[Box<str>]>, Box<str>> {
-        let Some(verifier) = self.verifier.load_full() else { return Err("no `client-ca-file`".into()) };
-        if let Err(error) = verifier.0.verify_client_cert(own, issuers, UnixTime::now()) {
-            return Err(text(&error).into());
-        }
-        let parsed = EndEntityCert::try_from(own).map_err(|_| "the certificate is malformed")?;
-        let names: Box<[Box<str>]> =
-            parsed.valid_dns_names().map(|name| name.to_ascii_lowercase().into()).collect();
-        if names.is_empty() { Err("the certificate has no DNS name".into()) } else { Ok(names) }
+/// Returns the verified names of a certificate, or why there are none.
+fn names(
+    verifier: &VerifierBox,
+    own: &CertificateDer<'_>,
+    issuers: &[CertificateDer<'_>],
+) -> Result<Box<[Box<str>]>, Box<str>> {
+    if let Err(error) = verifier.0.verify_client_cert(own, issuers, UnixTime::now()) {
+        return Err(text(&error).into());
     }
+    let parsed = EndEntityCert::try_from(own).map_err(|_| "the certificate is malformed")?;
+    let names: Box<[Box<str>]> =
+        parsed.valid_dns_names().map(|name| name.to_ascii_lowercase().into()).collect();
+    if names.is_empty() { Err("the certificate has no DNS name".into()) } else { Ok(names) }
 }
 
 /// Returns the fault of a client's certificate.

@@ -480,7 +480,7 @@ fn nomen_shows_its_certificate_to_nomen_and_bind() {
     }
     let second = Server::start_in(authority.folder("secondary.example"), "state-dir = \"state\"\n", &zones);
     eventually("it is taken", &second, || known(&second, "example")["state"] == "fresh");
-    first.server.wait_for_log("cert=\"secondary.example\"", 1);
+    first.server.wait_for_log("transport=\"tls\" key=\"none\" cert=\"secondary.example\"", 1);
     if bind.is_some() {
         eventually("it is taken", &second, || known(&second, "bind")["state"] == "fresh");
     }

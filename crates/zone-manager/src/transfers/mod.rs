@@ -22,7 +22,7 @@ use tracing::{Level, debug, info, warn};
 use transfer::outgoing::{
     DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
 };
-use transport::{MessageStream, Next, unix_now};
+use transport::{MessageStream, Next, Transport, unix_now};
 use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type, ZoneName};
@@ -338,6 +338,7 @@ struct Report {
     peer: IpAddr,
     key: Option<String>,
     certificate: Option<String>,
+    transport: Transport,
     begun: Instant,
     messages: u64,
     bytes: u64,
@@ -380,6 +381,7 @@ impl Report {
             peer: asked.client.peer.ip(),
             key: asked.verified.map(|verified| verified.key().name().to_string()),
             certificate: asked.certificate().map(|certificate| certificate.to_string()),
+            transport: asked.client.transport,
             begun: Instant::now(),
             messages: 0,
             bytes: 0,
@@ -398,7 +400,7 @@ impl Drop for Report {
             return;
         }
         let Report { zone, serial, client, peer, key, messages, bytes, counts, .. } = self;
-        let cert = self.certificate.as_deref();
+        let (cert, transport) = (self.certificate.as_deref(), self.transport.label());
         let asked = if client.is_some() { "IXFR" } else { "AXFR" };
         let (kind, sent) = match self.answer {
             IxfrAnswer::Differences => ("IXFR", &counts.ixfr),
@@ -406,7 +408,7 @@ impl Drop for Report {
             IxfrAnswer::UpToDate if self.ended => {
                 counts.same.fetch_add(1, Relaxed);
                 let key = key.as_deref().unwrap_or("none");
-                debug!(zone, %serial, %peer, key, cert, "IXFR answered: nothing newer");
+                debug!(zone, %serial, %peer, transport, key, cert, "IXFR answered: nothing newer");
                 return;
             }
             IxfrAnswer::UpToDate => ("SOA", &counts.same),
@@ -417,10 +419,10 @@ impl Drop for Report {
         if self.ended {
             sent.fetch_add(1, Relaxed);
             info!(
-                zone, from, %serial, %peer, key, cert, asked, kind, messages, bytes, milliseconds, "transfer sent"
+                zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "transfer sent"
             );
             audit!(
-                zone, from, %serial, %peer, key, cert, asked, kind, messages, bytes, milliseconds, "transfer sent"
+                zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "transfer sent"
             );
         } else if let Some(why) = self.slot.evicted() {
             let was = match why {
@@ -430,17 +432,17 @@ impl Drop for Report {
             let text = format!("transfer broken off: it {was}, and another needed its place");
             let about = ("transfer evicted", &*format!("{zone} {peer}"));
             if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
-                warn!(zone, %serial, %peer, key, cert, kind, messages, bytes, milliseconds, "{text}");
+                warn!(zone, %serial, %peer, transport, key, cert, kind, messages, bytes, milliseconds, "{text}");
             }
-            audit!(zone, from, %serial, %peer, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
+            audit!(zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
         } else {
             counts.broken_off.fetch_add(1, Relaxed);
             let text = "transfer broken off";
             let about = ("transfer broken off", &*format!("{zone} {peer}"));
             if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
-                warn!(zone, from, %serial, %peer, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
+                warn!(zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
             }
-            audit!(zone, from, %serial, %peer, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
+            audit!(zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
         }
     }
 }
