@@ -12,7 +12,7 @@ use tls::client::{Authorities, ClientSettings, KeyPin, ServerIdentity};
 use transport::{EncryptedSession, Encryption, EncryptionFault, SessionState};
 
 /// Returns the encryption without other settings.
-fn encryption(identity: &ServerIdentity) -> Result<transport::Encryption, rustls::Error> {
+fn encryption(identity: &ServerIdentity) -> Result<Encryption, rustls::Error> {
     tls::client::encryption(identity, &ClientSettings::default())
 }
 
