@@ -68,7 +68,7 @@ fuzz_target!(|data: &[u8]| {
     let serial = [SerialPolicy::Increment, SerialPolicy::UnixTime, SerialPolicy::Date][usize::from(kind) % 3];
     let policy = UpdatePolicy::new(["grant any zone ANY".parse().expect("a rule")]);
     let address = [192, 0, 2, 9].into();
-    let permission = policy.permission(Requester { key: None, address });
+    let permission = policy.permission(Requester { key: None, address, certificate: None });
     let first = zone();
     let mut updater = Updater::new(&first);
     let mut one_by_one = Arc::clone(&first);

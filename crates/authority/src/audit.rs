@@ -101,23 +101,45 @@ pub fn is_meant_to_be_signed(zone: &Zone) -> bool {
 /// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of
 /// owners. A zone that is not [meant to be signed](is_meant_to_be_signed) has no faults.
 pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
-    if !is_meant_to_be_signed(zone) {
+    audit_signatures(zone, zone.iter(), now, found);
+    audit_chain(zone, now, found);
+}
+
+/// The part of [`audit`] that takes the time: the signatures at some of the zone's `nodes`. Several threads
+/// may take a part of them each.
+pub fn audit_signatures<'z>(
+    zone: &Zone,
+    nodes: impl Iterator<Item = Node<'z>>,
+    now: Serial,
+    found: &mut dyn FnMut(Finding),
+) {
+    // Without DNSKEY the whole zone has one fault, which `audit_chain` reports.
+    let Some(dnskeys) = zone.apex_node().rrset(Type::DNSKEY).filter(|_| is_meant_to_be_signed(zone)) else {
         return;
-    }
-    let mut report = |kind, owner: Name<'_>, rtype, expires| {
-        found(Finding { kind, owner: owner.to_buf(), rtype, expires });
-    };
-    let apex = zone.apex_node();
-    let Some(dnskeys) = apex.rrset(Type::DNSKEY) else {
-        return report(FindingKind::NoDnsKey, zone.apex().as_name(), Type::DNSKEY, None);
     };
     let rdatas = copies(dnskeys);
     let keys: Vec<Dnskey<'_>> = rdatas.iter().filter_map(|rdata| Dnskey::read(rdata).ok()).collect();
     let signatures = Signatures { zone, keys: &keys, now };
-    for node in zone.iter() {
-        signatures.node(node, &mut report);
+    for node in nodes {
+        signatures.node(node, &mut |kind, owner, rtype, expires| {
+            found(Finding { kind, owner: owner.to_buf(), rtype, expires });
+        });
     }
-    let mut report = |kind, owner: Name<'_>, rtype| report(kind, owner, rtype, None);
+}
+
+/// The rest of [`audit`]: the keys and the chain.
+pub fn audit_chain(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
+    if !is_meant_to_be_signed(zone) {
+        return;
+    }
+    let mut report = |kind, owner: Name<'_>, rtype| {
+        found(Finding { kind, owner: owner.to_buf(), rtype, expires: None });
+    };
+    let Some(dnskeys) = zone.apex_node().rrset(Type::DNSKEY) else {
+        return report(FindingKind::NoDnsKey, zone.apex().as_name(), Type::DNSKEY);
+    };
+    let rdatas = copies(dnskeys);
+    let keys: Vec<Dnskey<'_>> = rdatas.iter().filter_map(|rdata| Dnskey::read(rdata).ok()).collect();
     let seps: Vec<Dnskey<'_>> = keys.iter().copied().filter(|key| key.is_sep()).collect();
     if (Signatures { zone, keys: &seps, now }).verify(dnskeys).is_err() {
         report(FindingKind::NoSepSignature, zone.apex().as_name(), Type::DNSKEY);

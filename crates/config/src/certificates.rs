@@ -41,11 +41,11 @@ impl Value for ChainFile {
 }
 
 keys! {
-    /// A certificate of listeners with TLS (`proto` "tls" or "https"), in any number of blocks. A client gets
-    /// the first one for the server name that it sends, or else the first of all. The files are read again
-    /// at each reload, and when they have changed; if they are not valid then, the certificates before stay
-    /// in use. Without a block, nomen makes a self-signed certificate at each start, which clients cannot
-    /// verify. [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
+    /// A certificate of listeners with TLS (`proto` "tls", "https" or "quic"), in any number of blocks. A
+    /// client gets the first one for the server name that it sends, or else the first of all. The files are
+    /// read again at each reload, and when they have changed; if they are not valid then, the certificates
+    /// before stay in use. Without a block, nomen makes a self-signed certificate at each start, which
+    /// clients cannot verify. [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
     pub struct CertificateBlock in "[[certificate]]" {
         /// PEM file of the certificate, followed by the certificates that issued it, such as `fullchain.pem`.
         live "chain" chain: ChainFile, example "/etc/nomen/tls/fullchain.pem";
@@ -143,13 +143,7 @@ pub(super) fn read_files(blocks: &mut [At<CertificateBlock>]) -> Vec<Diagnostic>
         match ServerCertificate::read(&chain.value.path, &key.value) {
             Ok(read) => chain.value.read = Some(Arc::new(read)),
             Err(fault) => {
-                let about_key = matches!(
-                    fault,
-                    tls::CertificateFault::NoKey(_)
-                        | tls::CertificateFault::Key(..)
-                        | tls::CertificateFault::Mismatch(..)
-                );
-                let place = if about_key { &key.place } else { &chain.place };
+                let place = if fault.is_of_key() { &key.place } else { &chain.place };
                 faults.push(Diagnostic::at(place.as_ref(), fault.to_string()).outside());
             }
         }

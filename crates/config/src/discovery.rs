@@ -27,8 +27,8 @@ const MAX_HINTS: usize = 8;
 keys! {
     /// Keys about the discovery of encrypted listeners.
     pub struct Discovery {
-        /// Answer `_dns.resolver.arpa SVCB` with the listeners for TLS and HTTPS, so that clients that know
-        /// the address of this resolver find and use them (DDR, RFC 9462). Needs such a listener, and a
+        /// Answer `_dns.resolver.arpa SVCB` with the listeners for TLS, QUIC and HTTPS, so that clients that
+        /// know the address of this resolver find and use them (DDR, RFC 9462). Needs such a listener, and a
         /// name: `discovery-name`, or the first one in the first certificate, or else in `[acme]`. Records of
         /// `local-data` with this owner replace it.
         live "discovery" discovery: bool = true, example false;
@@ -97,6 +97,7 @@ impl Endpoint {
     fn new(transport: Transport, port: u16, https: &Https) -> Option<Self> {
         let protocol = match transport {
             Transport::Tls => "alpn=dot".to_owned(),
+            Transport::Quic => "alpn=doq".to_owned(),
             Transport::Https => format!("alpn=h2 dohpath=\"{}{{?dns}}\"", https.paths().first()?),
             Transport::Udp | Transport::Tcp => return None,
         };
@@ -181,8 +182,12 @@ pub(super) fn service(
         let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.value.0).collect();
         endpoints.iter_mut().for_each(|endpoint| endpoint.addresses.clone_from(&addresses));
     }
-    // TLS costs clients and server less than HTTPS.
-    endpoints.sort_by_key(|endpoint| endpoint.transport == Transport::Https);
+    // What costs clients and server least comes first.
+    endpoints.sort_by_key(|endpoint| match endpoint.transport {
+        Transport::Tls => 0,
+        Transport::Quic => 1,
+        _ => 2,
+    });
     (!endpoints.is_empty()).then_some(EncryptedService { name, endpoints })
 }
 
@@ -229,12 +234,14 @@ mod tests {
     fn clients_discover_each_encrypted_port_with_its_addresses() {
         let both = listen(r#""192.0.2.1@443", "[2001:db8::1]@443", "192.0.2.2@443""#, "https")
             + &listen(r#""0.0.0.0@853", "[::]@853""#, "tls")
+            + &listen(r#""[::]@853""#, "quic")
             + &listen(r#""192.0.2.1@53""#, "udp");
         assert_eq!(
             lines(&format!("{both}{NAMED}")),
             [
                 "_dns.resolver.arpa. 600 SVCB 1 dns.example.net. alpn=dot port=853",
-                "_dns.resolver.arpa. 600 SVCB 2 dns.example.net. alpn=h2 dohpath=\"/dns-query{?dns}\" port=443 \
+                "_dns.resolver.arpa. 600 SVCB 2 dns.example.net. alpn=doq port=853",
+                "_dns.resolver.arpa. 600 SVCB 3 dns.example.net. alpn=h2 dohpath=\"/dns-query{?dns}\" port=443 \
                  ipv4hint=192.0.2.1,192.0.2.2 ipv6hint=2001:db8::1",
             ]
         );
@@ -244,12 +251,13 @@ mod tests {
             lines(&format!("{paths}{both}{NAMED}{addresses}")),
             [
                 "_dns.resolver.arpa. 600 SVCB 1 dns.example.net. alpn=dot port=853 ipv4hint=192.0.2.9",
-                "_dns.resolver.arpa. 600 SVCB 2 dns.example.net. alpn=h2 dohpath=\"/a;b{?dns}\" port=443 \
+                "_dns.resolver.arpa. 600 SVCB 2 dns.example.net. alpn=doq port=853 ipv4hint=192.0.2.9",
+                "_dns.resolver.arpa. 600 SVCB 3 dns.example.net. alpn=h2 dohpath=\"/a;b{?dns}\" port=443 \
                  ipv4hint=192.0.2.9",
             ]
         );
         let service = settings(&format!("{paths}{both}{NAMED}")).encrypted_service().expect("a service");
-        assert_eq!(service.records().len(), 2, "every line is a record");
+        assert_eq!(service.records().len(), 3, "every line is a record");
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub mod addresses;
 pub mod answers;
 pub mod catalogs;
 pub mod certificates;
+pub mod client_certificates;
 pub mod confinement;
 pub mod control;
 pub mod discovery;
@@ -51,6 +52,7 @@ pub mod machine;
 pub mod metrics;
 pub mod named_paths;
 pub mod neighbours;
+pub mod peer_tls;
 pub mod peers;
 pub mod policy_groups;
 pub mod policy_zones;
@@ -70,6 +72,7 @@ pub mod tcp;
 pub mod threads;
 pub mod transfers;
 pub mod updates;
+pub mod upstreams;
 pub mod views;
 pub mod zone_name;
 pub mod zones;
@@ -445,8 +448,8 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` with its rules and `[[certificate]]` name, and those of session
-    /// tickets.
+    /// Reads the files that `[resolver]` with its rules, `[[certificate]]` and `client-ca-file` name, and
+    /// those of session tickets.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
@@ -458,6 +461,7 @@ impl Settings {
         }
         faults.extend(certificates::read_files(&mut self.certificates));
         faults.extend(self.server.value.tickets.read_files());
+        faults.extend(self.server.value.client_certificates.read_file());
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 

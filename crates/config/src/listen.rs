@@ -22,8 +22,10 @@ keys! {
         /// Addresses and ports, such as `0.0.0.0@53` or `[::]@53`.
         restart "addr" addr: Vec<At<AddrPort>> = builtin_addresses(),
             example ["192.0.2.1@53", "[2001:db8::1]@53"];
-        /// Transports to open on each address. "tls" is DNS over TLS (RFC 7858), whose usual port is 853, and
-        /// "https" DNS over HTTPS (RFC 8484), whose usual port is 443; each needs a port of its own.
+        /// Transports to open on each address. "tls" is DNS over TLS (RFC 7858), whose usual port is 853,
+        /// "https" DNS over HTTPS (RFC 8484), whose usual port is 443, and "quic" DNS over QUIC (RFC 9250),
+        /// whose usual port is 853 of UDP. A port has one of "tcp", "tls" and "https", and one of "udp" and
+        /// "quic".
         /// [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains them.
         restart "proto" proto: Vec<At<Transport>> =
             [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),

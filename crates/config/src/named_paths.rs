@@ -41,6 +41,7 @@ impl Settings {
         let of_forwards = forwards.iter().filter_map(|rule| rule.ca_file.value.clone());
         let of_stubs = stubs.iter().filter_map(|rule| rule.ca_file.value.clone());
         paths.read_files.extend(of_forwards.chain(of_stubs));
+        paths.read_files.extend(server.client_certificates.file());
         for list in lists {
             paths.read_files.extend(list.file.value.clone());
             paths.read_files.extend(list.ca_file.value.clone());

@@ -1,7 +1,7 @@
 //! Keys of `[[zone]]` and `[template.X]` about other servers of the zone: its primaries and NOTIFY targets.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -10,13 +10,14 @@ use wire::LowerNameBuf;
 use zone::Zone;
 use zone::zonemd::{self, ZonemdFault};
 
-use super::addresses::{ServerAddress, ServerFault, SourceAddress, check_sources};
+use super::addresses::{SourceAddress, check_sources};
 use super::report::Diagnostic;
 use super::table::Keys;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{AddrPort, Int, Seconds, Value, Word, quote};
+use super::table::value::{Int, Seconds, Value, Word, quote};
 use super::transfers::TransferGrant;
+use super::upstreams::{UpstreamFault, UpstreamServer, check_authorities};
 use super::zone_name::{ZoneNameFault, zone_name};
 
 /// A bound on a timer of an SOA record: 1 second to 68 years (RFC 2181 §8).
@@ -27,13 +28,25 @@ keys! {
     pub struct PeerKeys {
         /// Transfer the zone from these servers and keep it current (RFC 1034 §4.3.5); it then has no `file`.
         /// Each is an address, with a port and a TSIG key if needed: `192.0.2.1@53 key:NAME`. They are asked
-        /// in this order: the next one if one does not answer.
+        /// in this order: the next one if one does not answer. With `#` and what authenticates the server,
+        /// written as in `servers` of `[[resolver.forward]]`, it is asked over TLS alone (RFC 9103), on port
+        /// 853 by default. [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
         live "primaries" primaries: Option<Vec<At<Peer>>> = None,
-            example ["192.0.2.1 key:transfer.example.com", "2001:db8::1@5353"];
+            example ["192.0.2.1#ns1.example.net key:transfer.example.com", "2001:db8::1@5353"];
         /// Servers that receive a NOTIFY (RFC 1996) for each change of the zone, written as in `primaries`.
         /// The zone's NS records are not used for this.
         live "notify" notify: Option<Vec<At<Peer>>> = None,
             example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
+        /// PEM file of the CA certificates that authenticate the servers in `primaries` and `notify` that
+        /// have a name (`#ns1.example.net`). It is read at the start and at each reload. Unset: the CA
+        /// certificates of the system.
+        live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
+        /// PEM file of the certificate that nomen shows to the servers in `primaries` and `notify` that ask
+        /// for one (mutual TLS), followed by the certificates that issued it. With `client-key` beside it.
+        /// Both are read at the start and at each reload. Unset: none.
+        live "client-chain" client_chain: Option<PathBuf> = None, example "/etc/nomen/tls/client.pem";
+        /// PEM file of the private key of `client-chain`, without a passphrase.
+        live "client-key" client_key: Option<PathBuf> = None, example "/etc/nomen/tls/client-key.pem";
         /// Source addresses of messages to other servers of the zone, one of each family at most: SOA
         /// queries, transfers, NOTIFY, forwarded updates. Unset: the system chooses.
         live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.2", "2001:db8::2"];
@@ -119,8 +132,8 @@ impl Word for ZonemdPolicy {
 /// Another server of a zone: a primary or a NOTIFY target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its address.
-    pub address: SocketAddr,
+    /// Its address, and how it is authenticated over TLS.
+    pub server: UpstreamServer,
     /// The name of the key that signs messages between it and this server.
     pub key: Option<LowerNameBuf>,
 }
@@ -134,8 +147,8 @@ pub enum PeerFault {
     Twice,
     /// This is not the name of a key.
     Key(ZoneNameFault),
-    /// This is not the address of a server.
-    Address(ServerFault),
+    /// This is not the address of a server, or not the identity of one over TLS.
+    Server(UpstreamFault),
 }
 
 impl fmt::Display for PeerFault {
@@ -144,7 +157,7 @@ impl fmt::Display for PeerFault {
             Self::NoAddress => f.write_str("no address; write one, followed by \"key:NAME\" if it has a key"),
             Self::Twice => f.write_str("one address and one key at most; write further ones as list members"),
             Self::Key(fault) => write!(f, "the name of the key: {fault}"),
-            Self::Address(fault) => fault.fmt(f),
+            Self::Server(fault) => fault.fmt(f),
         }
     }
 }
@@ -153,35 +166,34 @@ impl std::str::FromStr for Peer {
     type Err = PeerFault;
 
     fn from_str(text: &str) -> Result<Self, PeerFault> {
-        let (mut address, mut key) = (None, None);
+        let (mut server, mut key) = (None, None);
         for word in text.split_whitespace() {
             let twice = match word.strip_prefix("key:") {
                 Some(name) => {
                     let name = zone_name(name).map_err(PeerFault::Key)?;
                     key.replace(name.as_name().to_lower()).is_some()
                 }
-                None => {
-                    address.replace(ServerAddress::parse(word).map_err(PeerFault::Address)?.0.0).is_some()
-                }
+                None => server.replace(UpstreamServer::parse(word).map_err(PeerFault::Server)?).is_some(),
             };
             if twice {
                 return Err(PeerFault::Twice);
             }
         }
-        address.map(|address| Peer { address, key }).ok_or(PeerFault::NoAddress)
+        server.map(|server| Peer { server, key }).ok_or(PeerFault::NoAddress)
     }
 }
 
 impl Value for Peer {
     fn kind() -> String {
-        "address `ip` or `ip@port`, with or without `key:NAME`".into()
+        "server `ip`, `ip@port`, `ip#name` or `ip@port#name`, with or without `key:NAME`".into()
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         reader.text(node, "an address such as \"192.0.2.1\"", str::parse)
     }
     fn render(&self) -> Option<String> {
         let key = self.key.as_ref().map(|key| format!(" key:{}", key.as_name())).unwrap_or_default();
-        Some(quote(&format!("{}{key}", AddrPort(self.address))))
+        // The port of a server in the clear is written, so that each is read again as it was.
+        Some(quote(&format!("{}{key}", self.server)))
     }
 }
 
@@ -225,9 +237,35 @@ impl PeerKeys {
         }
     }
 
-    /// Reports reversed bounds, and two sources of one family.
+    /// Reports a CA file that authenticates no server. `self` are all the keys that apply to a zone.
+    pub(super) fn check_authorities(&self, faults: &mut Vec<Diagnostic>) {
+        let servers = self.primaries.value.iter().chain(&self.notify.value).flatten();
+        check_authorities(servers.map(|peer| &peer.value.server), &self.ca_file, faults);
+    }
+
+    /// Returns the clients that these keys permit something.
+    pub fn grants(&self) -> impl Iterator<Item = &At<TransferGrant>> {
+        self.allow_notify.value.iter().chain(&self.forward_updates.value).flatten()
+    }
+
+    /// Returns the files that these keys name, for TLS.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let all = [&self.ca_file, &self.client_chain, &self.client_key];
+        all.into_iter().filter_map(|file| file.value.clone())
+    }
+
+    /// Reports reversed bounds, two sources of one family, and a certificate without its key.
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
         check_sources(&self.source, faults);
+        for (name, file, other_name, other) in [
+            ("client-chain", &self.client_chain, "client-key", &self.client_key),
+            ("client-key", &self.client_key, "client-chain", &self.client_chain),
+        ] {
+            if file.is_some() && other.is_none() {
+                let message = format!("`{name}` needs `{other_name}` beside it");
+                faults.push(Diagnostic::at(file.place.as_ref(), message));
+            }
+        }
         for (names, low, high) in [
             (["min-refresh", "max-refresh"], &self.min_refresh, &self.max_refresh),
             (["min-retry", "max-retry"], &self.min_retry, &self.max_retry),
@@ -270,6 +308,7 @@ impl PeerKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addresses::ServerFault;
     use crate::table::value::AddrPortFault;
 
     #[test]
@@ -282,8 +321,20 @@ mod tests {
             ("key:k.example 192.0.2.1", "192.0.2.1:53", Some("k.example.")),
         ] {
             let peer: Peer = text.parse().expect(text);
-            assert_eq!(peer.address, address.parse().expect("an address"), "{text}");
+            assert_eq!(peer.server.address.0, address.parse().expect("an address"), "{text}");
             assert_eq!(peer.key.map(|key| key.as_name().to_string()).as_deref(), key, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_peer_with_an_identity_is_asked_over_tls_on_port_853() {
+        for (text, shown) in [
+            ("192.0.2.1#ns1.example key:k", "\"192.0.2.1@853#ns1.example key:k.\""),
+            ("192.0.2.1@8853#opportunistic", "\"192.0.2.1@8853#opportunistic\""),
+        ] {
+            let peer: Peer = text.parse().expect(text);
+            assert!(peer.server.is_encrypted(), "{text}");
+            assert_eq!(peer.render().as_deref(), Some(shown), "{text}");
         }
     }
 
@@ -296,8 +347,10 @@ mod tests {
         assert!(matches!(fault("192.0.2.1 key:a..b"), PeerFault::Key(_)));
         assert!(matches!(
             fault("ns1"),
-            PeerFault::Address(ServerFault::AddrPort(AddrPortFault::NoAddress(_)))
+            PeerFault::Server(UpstreamFault::Address(ServerFault::AddrPort(AddrPortFault::NoAddress(_))))
         ));
-        assert!(matches!(fault("0.0.0.0"), PeerFault::Address(ServerFault::NoServer(_))));
+        let no_server = fault("0.0.0.0");
+        assert!(matches!(no_server, PeerFault::Server(UpstreamFault::Address(ServerFault::NoServer(_)))));
+        assert_eq!(fault("192.0.2.1#"), PeerFault::Server(UpstreamFault::NoIdentity));
     }
 }

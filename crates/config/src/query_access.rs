@@ -68,6 +68,8 @@ pub struct QueryGrant {
 pub enum QueryGrantFault {
     /// Its network or key.
     Client(GrantFault),
+    /// It names a certificate.
+    Certificate,
     /// A condition is written twice.
     Twice(&'static str),
     /// This is not a transport.
@@ -80,6 +82,9 @@ impl fmt::Display for QueryGrantFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Client(fault) => fault.fmt(f),
+            Self::Certificate => f.write_str(
+                "`cert:` goes with transfers, NOTIFY and updates alone; write a network, \"key:NAME\" or `proto:tls`",
+            ),
             Self::Twice(word) => write!(f, "one `{word}` at most; write further ones as list members"),
             Self::Proto(text) => write!(f, "`{text}` is not a transport; write `proto:udp` or `proto:tcp`"),
             Self::On(text) => write!(f, "`{text}` is not an address of this server; write `on:192.0.2.53`"),
@@ -146,7 +151,10 @@ impl std::str::FromStr for QueryGrant {
                 rest.push(word);
             }
         }
-        let client = rest.join(" ").parse().map_err(QueryGrantFault::Client)?;
+        let client: TransferGrant = rest.join(" ").parse().map_err(QueryGrantFault::Client)?;
+        if client.certificate().is_some() {
+            return Err(QueryGrantFault::Certificate);
+        }
         Ok(QueryGrant { refuses, client, proto, on })
     }
 }

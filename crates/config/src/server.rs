@@ -2,6 +2,7 @@
 
 use super::answers::Answers;
 use super::certificates::Tickets;
+use super::client_certificates::ClientCertificateKeys;
 use super::confinement::Confinement;
 use super::https::Https;
 use super::privileges::Privileges;
@@ -31,6 +32,8 @@ section! {
         https: Https;
         /// Sessions of TLS.
         tickets: Tickets;
+        /// Certificates of clients.
+        client_certificates: ClientCertificateKeys;
         /// Proxies that name their clients.
         proxies: ProxyProtocol;
         /// Answers and the server's identity.

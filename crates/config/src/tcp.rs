@@ -9,8 +9,9 @@ use super::table::value::{Int, Size, Time};
 keys! {
     /// Keys about TCP connections.
     pub struct Tcp {
-        /// Most open TCP connections, of all clients. When there are as many, a new one closes one of the
-        /// network with the most: that which has been idle for longest, or whose client reads nothing.
+        /// Most open connections of all clients, over TCP, TLS, HTTPS and QUIC. When there are as many, a new
+        /// one closes one of the network with the most: that which has been idle for longest, or whose
+        /// client reads nothing.
         live "tcp-connections" connections: Int<usize, 1, 1_000_000> = Int(10_000), example 20000;
         /// Most open TCP connections of one client: an IPv4 address or an IPv6 /64.
         live "tcp-connections-per-client" per_client: Int<usize, 1, 1_000_000> = Int(100), example 50;

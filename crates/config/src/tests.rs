@@ -58,8 +58,8 @@ fn each_fault_has_its_words() {
         ),
         ("[[server.access]]\naction = \"drop\"", "[[server.access]] needs the key `from`"),
         (
-            "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-query = [\"10.0.0.0/8 proto:quic\"]",
-            "`quic` is not a transport; write `proto:udp` or `proto:tcp`",
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-query = [\"10.0.0.0/8 proto:sctp\"]",
+            "`sctp` is not a transport; write `proto:udp` or `proto:tcp`",
         ),
         (
             "[template.t]\nfile = \"x{zone}\"\nallow-query = [\"!\"]",

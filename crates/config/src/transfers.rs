@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::DeValue;
 use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, read_keys};
+use transport::{CertificateRule, CertificateRuleFault, ClientCertificate};
 use wire::{LowerNameBuf, NameBuf, Prefix, PrefixFault};
 
 use super::report::{ConfigPlace, Diagnostic};
@@ -149,14 +150,28 @@ pub struct TransferGrant {
     from: Option<Prefix>,
     /// The key that signed the request; `None` for any, and for unsigned requests.
     key: Option<LowerNameBuf>,
+    /// The certificate that the client has shown over TLS; `None` for any, and for clients without one.
+    certificate: Option<CertificateRule>,
 }
 
 impl TransferGrant {
-    /// Returns whether it matches a client at `address` whose request is signed with `key`.
-    pub fn fits(&self, address: IpAddr, key: Option<&TsigKey>) -> bool {
+    /// Returns whether it matches a client at `address` whose request is signed with `key`, on a connection
+    /// on which it has shown `certificate`.
+    pub fn fits(
+        &self,
+        address: IpAddr,
+        key: Option<&TsigKey>,
+        certificate: Option<&ClientCertificate>,
+    ) -> bool {
         let here = self.from.is_none_or(|from| from.contains(address));
         let signed = |name: &LowerNameBuf| key.is_some_and(|key| key.name() == name.as_lower());
-        here && self.key.as_ref().is_none_or(signed)
+        let shown = |rule: &CertificateRule| rule.fits(certificate);
+        here && self.key.as_ref().is_none_or(signed) && self.certificate.as_ref().is_none_or(shown)
+    }
+
+    /// Returns the certificate of its clients.
+    pub fn certificate(&self) -> Option<&CertificateRule> {
+        self.certificate.as_ref()
     }
 
     /// Returns the network of its clients.
@@ -168,7 +183,8 @@ impl TransferGrant {
     pub(super) fn words(&self) -> String {
         let from = self.from.map(|from| from.to_string());
         let key = self.key.as_ref().map(|key| format!("key:{}", key.as_name()));
-        let words: Vec<String> = from.into_iter().chain(key).collect();
+        let certificate = self.certificate.as_ref().map(|rule| format!("cert:{rule}"));
+        let words: Vec<String> = from.into_iter().chain(key).chain(certificate).collect();
         if words.is_empty() { "any".to_owned() } else { words.join(" ") }
     }
 
@@ -183,10 +199,12 @@ impl TransferGrant {
 pub enum GrantFault {
     /// It is empty.
     Empty,
-    /// It has two networks, or two keys.
+    /// It has two networks, two keys, or two certificates.
     Twice,
     /// This is not the name of a key.
     Key(ZoneNameFault),
+    /// This names no certificate.
+    Certificate(CertificateRuleFault),
     /// This is not a network.
     Network(String, PrefixFault),
 }
@@ -195,8 +213,11 @@ impl fmt::Display for GrantFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("it names no client; write a network, \"key:NAME\", both, or \"any\""),
-            Self::Twice => f.write_str("one network and one key at most; write further ones as list members"),
+            Self::Twice => f.write_str(
+                "one network, one key and one certificate at most; write further ones as list members",
+            ),
             Self::Key(fault) => write!(f, "the name of the key: {fault}"),
+            Self::Certificate(fault) => write!(f, "the certificate: {fault}"),
             Self::Network(text, _) => {
                 write!(f, "`{text}` is neither a network such as 192.0.2.0/24, nor \"key:NAME\", nor \"any\"")
             }
@@ -208,8 +229,15 @@ impl std::str::FromStr for TransferGrant {
     type Err = GrantFault;
 
     fn from_str(text: &str) -> Result<Self, GrantFault> {
-        let (mut grant, mut any) = (TransferGrant { from: None, key: None }, false);
+        let (mut grant, mut any) = (TransferGrant { from: None, key: None, certificate: None }, false);
         for word in text.split_whitespace() {
+            if let Some(text) = word.strip_prefix("cert:") {
+                let rule = text.parse().map_err(GrantFault::Certificate)?;
+                if grant.certificate.replace(rule).is_some() {
+                    return Err(GrantFault::Twice);
+                }
+                continue;
+            }
             let twice = match word.strip_prefix("key:") {
                 Some(name) => {
                     let name = zone_name(name).map_err(GrantFault::Key)?;
@@ -226,13 +254,15 @@ impl std::str::FromStr for TransferGrant {
                 return Err(GrantFault::Twice);
             }
         }
-        if grant.from.is_none() && grant.key.is_none() && !any { Err(GrantFault::Empty) } else { Ok(grant) }
+        let TransferGrant { from, key, certificate } = &grant;
+        let is_empty = from.is_none() && key.is_none() && certificate.is_none();
+        if is_empty && !any { Err(GrantFault::Empty) } else { Ok(grant) }
     }
 }
 
 impl Value for TransferGrant {
     fn kind() -> String {
-        "client `network`, `key:NAME`, both, or `any`".into()
+        "client `network`, `key:NAME`, `cert:NAME`, several of them, or `any`".into()
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         reader.text(node, "a network such as \"192.0.2.0/24\", or \"key:NAME\"", str::parse)
@@ -337,7 +367,7 @@ mod tests {
             ("any key:k.example", [true, false, true, false]),
         ] {
             let grant = grant(text).expect(text);
-            let fits = |address, key| grant.fits(address, key);
+            let fits = |address, key| grant.fits(address, key, None);
             let found = [inside, outside].map(|address| [Some(&key), None].map(|key| fits(address, key)));
             assert_eq!(found.as_flattened(), expected, "{text}");
         }

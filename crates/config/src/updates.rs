@@ -45,9 +45,10 @@ keys! {
         live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None,
             example ["127.0.0.1", "key:dhcp.example.com"];
         /// Rules of which client may update what, in this order: `grant` or `deny`; `key:NAME`, a network,
-        /// both, or `any`; `name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM` (`*` is any
-        /// label, and at the end any labels: `_acme-challenge.*`), `self`, `selfsub` or `zone`; types, of
-        /// which `ANY` is all. The first rule that matches decides; `allow-update` is tried last.
+        /// `cert:NAME`, several of these, or `any`; `name NAME`, `subdomain NAME`, `wildcard *.NAME`,
+        /// `pattern FORM` (`*` is any label, and at the end any labels: `_acme-challenge.*`), `self`,
+        /// `selfsub` or `zone`; types, of which `ANY` is all. The first rule that matches decides;
+        /// `allow-update` is tried last.
         live "update-policy" update_policy: Option<Vec<At<PolicyRule>>> = None,
             example ["grant key:dhcp.example.com subdomain dyn.example.com. A AAAA"];
         /// Serial number after a change: "increment" adds one, "unixtime" is the seconds since 1970, "date"
@@ -95,6 +96,7 @@ impl Value for PolicyRule {
         let mut words = vec![action.to_owned()];
         words.extend(self.client.key.as_ref().map(|key| format!("key:{key}")));
         words.extend(self.client.network.map(|network| network.to_string()));
+        words.extend(self.client.certificate.as_ref().map(|rule| format!("cert:{rule}")));
         if words.len() == 1 {
             words.push("any".into());
         }
@@ -120,7 +122,11 @@ impl Value for PolicyRule {
 pub fn rule_of(grant: &TransferGrant) -> PolicyRule {
     PolicyRule {
         action: GrantOrDeny::Grant,
-        client: RuleClient { key: grant.key().map(|key| key.as_name().to_buf()), network: grant.from() },
+        client: RuleClient {
+            key: grant.key().map(|key| key.as_name().to_buf()),
+            network: grant.from(),
+            certificate: grant.certificate().cloned(),
+        },
         names: NameRelation::Zone,
         types: RuleTypes::Usual,
     }
@@ -130,6 +136,11 @@ impl UpdateKeys {
     /// Returns whether any client may change the zone.
     pub fn takes_any(&self) -> bool {
         self.allow_update.is_some() || self.update_policy.is_some()
+    }
+
+    /// Returns the clients of `allow-update`.
+    pub fn grants(&self) -> impl Iterator<Item = &At<TransferGrant>> {
+        self.allow_update.value.iter().flatten()
     }
 
     /// Returns every TSIG key that is named, with its place.

@@ -178,6 +178,8 @@ pub enum DnstapSocketProtocol {
     Dot = 3,
     /// DNS over HTTPS (RFC 8484).
     Doh = 4,
+    /// DNS over QUIC (RFC 9250).
+    Doq = 7,
 }
 
 #[cfg(test)]

@@ -44,7 +44,9 @@ pub(crate) fn certificate(work: &mut Work, base: &Path, chain: &Statement, key: 
     let mut block = Keys::default();
     for (name, found) in [("chain", chain), ("key", key)] {
         block.text(name, path_text(&join(base, found.value())));
-        work.ledger.translated(found, format!("`{name}` of [[certificate]]"));
+        if !work.ledger.is_seen(found) {
+            work.ledger.translated(found, format!("`{name}` of [[certificate]]"));
+        }
     }
     if !work.nomen.certificates.contains(&block) {
         work.nomen.certificates.push(block);

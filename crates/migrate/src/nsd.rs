@@ -9,13 +9,13 @@ use crate::dnstap;
 use crate::encrypted;
 use crate::files::join;
 use crate::ledger::Coverage;
-use crate::model::{Keys, Section, Zone};
+use crate::model::{Keys, Section, Setting, Zone};
 use crate::network::{Client, Member, Network, passes};
 use crate::nsd_unbound::{PortUse, listen, nsid, verbosity};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, last};
 use crate::units;
-use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, server};
+use crate::work::{NamedRule, Rule, SECOND, TlsAuth, Work, domain, path_text, rule, server};
 
 /// Keywords that begin a section.
 pub(crate) const SECTIONS: &[&str] =
@@ -131,7 +131,7 @@ const RULES: &[NamedRule] = &[
         "tls-auth-xfr-only",
         Rule::Same(&["no"], "nomen sends zones over TCP and TLS; `allow-transfer` does not tell them apart"),
     ),
-    ("tls-cert-bundle", Rule::Unneeded("nomen takes no zones over TLS")),
+    ("tls-cert-bundle", Rule::Unneeded("no zone comes over TLS from a server that is authenticated")),
     ("store-ixfr", Rule::Unneeded("nomen keeps changes of zones from primaries in `state-dir`")),
     ("notify-retry", TUNING),
     ("multi-master-check", TUNING),
@@ -177,6 +177,9 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         work.encrypted_transfers = true;
         work.ledger.narrower(found, "nomen speaks plain UDP and TCP alone: no client may transfer zones");
     }
+    of("tls-auth")
+        .into_iter()
+        .for_each(|block| tls_auth(work, block, last(&all, "tls-cert-bundle"), &zonesdir));
     let patterns = of("pattern");
     for zone in of("zone") {
         one_zone(work, zone, &patterns, &zonesdir);
@@ -191,7 +194,6 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
                     );
                 }
             }
-            "tls-auth" => work.ledger.missing(section, "nomen takes no zones over TLS"),
             "verify" => work.ledger.missing(section, "nomen runs no program to verify a zone"),
             "dnstap" => dnstap::of_section(work, section, &zonesdir),
             _ => {}
@@ -235,7 +237,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
     let (tls, mutual): (u16, Option<u16>) = (named("tls-port").unwrap_or(853), named("tls-auth-port"));
     listen(work, all, everywhere, |port: u16| match certificate.is_some() {
         true if mutual == Some(port) => PortUse::Missing(MUTUAL),
-        true if port == tls => PortUse::Encrypted("tls"),
+        true if port == tls => PortUse::Encrypted(&["tls"]),
         _ => PortUse::Plain,
     });
     encryption(work, all, certificate);
@@ -381,7 +383,7 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     let mut keys = Keys::default();
     let (mut whole, mut primaries) = (true, 0);
     for statement in all.iter().filter(|s| s.key() == "request-xfr") {
-        if let Some((server, axfr)) = primary(work, statement) {
+        if let Some((server, axfr)) = primary(work, statement, &mut keys) {
             keys.add("primaries", server);
             (whole, primaries) = (whole && axfr, primaries + 1);
         }
@@ -522,7 +524,7 @@ fn member_template(work: &mut Work, name: &str, patterns: &[&Statement], zonesdi
     flattened(work, pattern, patterns, 0, &mut all);
     let mut keys = Keys::default();
     for statement in all.iter().filter(|s| s.key() == "request-xfr") {
-        if let Some((server, _)) = primary(work, statement) {
+        if let Some((server, _)) = primary(work, statement, &mut keys) {
             keys.add("primaries", server);
         }
     }
@@ -598,16 +600,64 @@ fn zone_key(work: &mut Work, statement: &Statement, secondary: bool, keys: &mut 
     }
 }
 
-/// Parses `request-xfr: [AXFR|UDP] ADDRESS KEY`; also returns whether it is for AXFR only.
-fn primary(work: &mut Work, statement: &Statement) -> Option<(String, bool)> {
+/// Converts a `tls-auth` block. NSD verifies a certificate with `tls-cert-bundle`, or the CA certificates of
+/// the system.
+fn tls_auth(work: &mut Work, block: &Statement, bundle: Option<&Statement>, folder: &Path) {
+    work.ledger.open(block);
+    let get = |key| block.find(key).map(Statement::value).filter(|value| !value.is_empty());
+    let Some((name, host)) = get("name").zip(get("auth-domain-name").and_then(domain)) else {
+        return work.ledger.missing(block, "it has no `name`, or no `auth-domain-name` that is a name");
+    };
+    let path = |file: &str| path_text(&join(folder, file));
+    let mut files = Vec::new();
+    if let Some(bundle) = bundle.filter(|found| !found.value().is_empty()) {
+        files.push(("ca-file", path(bundle.value())));
+        work.ledger.translated(bundle, "`ca-file` of the zones");
+    }
+    if let Some((chain, key)) = get("client-cert").zip(get("client-key")) {
+        files.extend([("client-chain", path(chain)), ("client-key", path(key))]);
+    }
+    for statement in block.block() {
+        match statement.key() {
+            "name" => work.ledger.translated(statement, "wherever it is named"),
+            "auth-domain-name" => work.ledger.translated(statement, "the name after `#` of the servers"),
+            "client-cert" => work.ledger.translated(statement, "`client-chain` of the zones"),
+            "client-key" => work.ledger.translated(statement, "`client-key` of the zones"),
+            "client-key-pw" => {
+                work.ledger.missing(statement, "nomen takes keys without a passphrase: decrypt the file");
+            }
+            _ => {}
+        }
+    }
+    work.tls_auths.insert(name.to_owned(), TlsAuth { identity: host, files });
+}
+
+/// Parses `request-xfr: [AXFR|UDP] ADDRESS KEY [TLS-AUTH]`; also returns whether it is for AXFR only. Adds
+/// the keys with the files of TLS.
+fn primary(work: &mut Work, statement: &Statement, keys: &mut Keys) -> Option<(String, bool)> {
     let kind = statement.value();
     let skip = usize::from(["AXFR", "UDP"].contains(&kind));
-    // A third word is a TLS authentication name.
-    if statement.argument(skip + 2).is_some() {
-        work.ledger.missing(statement, "nomen takes no zones over TLS; the server is left out");
-        return None;
+    let mut server = peer(work, statement, skip)?;
+    if let Some(named) = statement.argument(skip + 2) {
+        let Some(auth) = work.tls_auths.get(&named.text).cloned() else {
+            work.ledger.missing(statement, "there is no such `tls-auth`; the server is left out");
+            return None;
+        };
+        let is_other = |(key, file): &(&'static str, String)| match keys.get(key) {
+            Some(Setting::Text(other)) => other != file,
+            _ => false,
+        };
+        if auth.files.iter().any(is_other) {
+            let why = "all servers of a zone have one certificate; the server is left out";
+            work.ledger.missing(statement, why);
+            return None;
+        }
+        auth.files.into_iter().for_each(|(key, file)| keys.text(key, file));
+        let (address, key) = server.split_once(' ').map_or((&*server, ""), |(address, key)| (address, key));
+        let text = statement.argument(skip).map_or("", |word| &word.text);
+        let port = if text.contains('@') && !address.contains('@') { "@53" } else { "" };
+        server = format!("{address}{port}#{} {key}", auth.identity).trim_end().to_owned();
     }
-    let server = peer(work, statement, skip)?;
     match kind {
         "UDP" => work.ledger.differs(statement, "nomen asks for transfers over TCP"),
         _ => work.ledger.translated(statement, "`primaries` of the zone"),

@@ -41,8 +41,8 @@ pub(crate) fn nsid(work: &mut Work, found: &Statement) {
 pub(crate) enum PortUse {
     /// UDP and TCP.
     Plain,
-    /// This transport.
-    Encrypted(&'static str),
+    /// These transports.
+    Encrypted(&'static [&'static str]),
     /// What nomen has not, for this reason.
     Missing(&'static str),
 }
@@ -69,7 +69,9 @@ pub(crate) fn listen(
             (Ok(ip), Some(port)) => {
                 match usage(port) {
                     PortUse::Plain => block.add("addr", with_port(ip, port)),
-                    PortUse::Encrypted(proto) => encrypted.add(proto, with_port(ip, port)),
+                    PortUse::Encrypted(all) => {
+                        all.iter().for_each(|proto| encrypted.add(proto, with_port(ip, port)));
+                    }
                     PortUse::Missing(why) => {
                         work.ledger.missing(statement, why);
                         continue;

@@ -1,6 +1,7 @@
 //! [`Work`]: a conversion in progress, with the outcome of each statement; and rules for statements with one
 //! key.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -160,8 +161,19 @@ pub(crate) struct Work {
     pub(crate) unknown_clients: bool,
     /// Whether the source sends zones only over TLS.
     pub(crate) encrypted_transfers: bool,
+    /// How NSD authenticates servers over TLS, by the names of its `tls-auth` blocks.
+    pub(crate) tls_auths: HashMap<String, TlsAuth>,
     /// Whether servers at port 853 are queried in the clear.
     pub(crate) plain_at_853: bool,
+}
+
+/// How a server of a zone is authenticated over TLS.
+#[derive(Debug, Clone)]
+pub(crate) struct TlsAuth {
+    /// What is written after the `#`.
+    pub(crate) identity: String,
+    /// The keys of the zone with files for it.
+    pub(crate) files: Vec<(&'static str, String)>,
 }
 
 /// The trust anchors found.

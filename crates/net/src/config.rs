@@ -1,7 +1,11 @@
 //! Settings of a listener: plain values with documented defaults. `server` reads them from its configuration
 //! file.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use transport::ClientCertificate;
 
 /// How the kernel selects the worker for a datagram or connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +35,12 @@ pub enum UdpBackend {
 
 /// Returns for how long HTTP caches may keep a reply, in seconds; `None` if they may not.
 pub type HttpCacheTime = fn(&[u8]) -> Option<u32>;
+
+/// Returns whether a query has the option edns-tcp-keepalive (RFC 7828).
+pub type KeepaliveCheck = fn(&[u8]) -> bool;
+
+/// Returns what is known of a client that has shown this chain of certificates.
+pub type IdentifyClient = Arc<dyn Fn(&[CertificateDer<'_>]) -> Option<Arc<ClientCertificate>> + Send + Sync>;
 
 /// Settings of one listener.
 #[derive(Clone, Debug, PartialEq)]

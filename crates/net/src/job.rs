@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{HttpCacheTime, ListenerConfig};
+use crate::config::{HttpCacheTime, IdentifyClient, KeepaliveCheck, ListenerConfig};
 use crate::fault::{Reporter, WorkerId};
 use crate::handshakes::HandshakeSettings;
 use crate::proxies::Proxies;
@@ -20,8 +20,12 @@ pub(crate) struct Job {
     pub(crate) proxies: Proxies,
     /// Settings of TLS, for a worker whose connections have it.
     pub(crate) tls: Option<HandshakeSettings>,
+    /// See [`crate::ListenerTls::identify`].
+    pub(crate) identify: Option<IdentifyClient>,
     /// How long HTTP caches may keep replies.
     pub(crate) fresh: Option<HttpCacheTime>,
+    /// Finds the option edns-tcp-keepalive in queries over QUIC.
+    pub(crate) keepalive: Option<KeepaliveCheck>,
     /// Its socket was opened by another process, which passes it to another server afterwards.
     pub(crate) passed: bool,
     /// Its socket, for [`crate::Running::sockets`].

@@ -47,14 +47,15 @@
 //! threads block in `recvmmsg`, answer the whole batch through the handler and send with `sendmmsg`. While
 //! late answers are pending they also wait for the waker of their [`transport::WorkerContext`], and send the
 //! answers that are ready in batches of their own. TCP threads each run a single-threaded tokio runtime; the
-//! complete messages found in one read are a batch.
+//! complete messages found in one read are a batch. So do QUIC threads, each with an endpoint of the crate
+//! `quinn`; the kernel selects among their sockets by addresses and ports.
 //!
 //! # Passed sockets
 //!
 //! [`PassedSocket`] takes over a socket opened by the process that started this one, and
-//! [`Listener::from_udp`] and [`Listener::from_tcp`] build listeners from such sockets. The socket stays open
-//! when the listener stops, and is passed to the process started next; so queries that a stopping worker has
-//! not read stay in it, and the next process answers them.
+//! [`Listener::from_udp`], [`Listener::from_quic`] and [`Listener::from_tcp`] build listeners from such
+//! sockets. The socket stays open when the listener stops, and is passed to the process started next; so
+//! queries that a stopping worker has not read stay in it, and the next process answers them.
 //!
 //! # AF_XDP
 //!
@@ -97,6 +98,7 @@ mod listener;
 mod outgoing;
 mod passed;
 mod proxies;
+mod quic;
 mod ready;
 mod refusal;
 mod running;
@@ -107,11 +109,15 @@ mod tcp;
 mod udp;
 mod xdp;
 
-pub use config::{HttpCacheTime, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
+pub use config::{
+    HttpCacheTime, IdentifyClient, KeepaliveCheck, ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig,
+};
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use handshakes::TlsChallenges;
 pub use listener::{Bound, Listener, ServeError};
-pub use outgoing::{Outgoing, OutgoingConfig, OutgoingCounts, connect};
+pub use outgoing::{
+    EncryptedStream, Outgoing, OutgoingConfig, OutgoingCounts, PeerStream, connect, encryption_fault,
+};
 pub use passed::{PassedFault, PassedSocket};
 pub use proxies::Proxies;
 pub use refusal::{BindError, BindFault};

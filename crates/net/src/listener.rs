@@ -12,10 +12,11 @@ use transport::{HandlerFactory, Transport};
 use crate::config::ListenerConfig;
 use crate::fault::{WorkerFaultKind, WorkerId};
 use crate::job::Job;
+use crate::quic::QuicShared;
 use crate::refusal::{BindError, BindFault, BindRefusal};
 use crate::running::{Context, Running};
 use crate::xdp::{XdpConfig, XdpListener, XdpMode};
-use crate::{tcp, udp, xdp};
+use crate::{quic, tcp, udp, xdp};
 
 /// Opens listening sockets.
 pub struct Listener;
@@ -39,6 +40,15 @@ impl Listener {
                         OpenError::Io(e) => fail(BindRefusal::from_io(e)),
                     })?;
                 Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed: None })
+            }
+            Transport::Quic => {
+                let open = |addr, shared| quic::open(addr, config, shared).map_err(fail);
+                let (addr, sockets) =
+                    open_all(addr, config, open, UdpSocket::local_addr).map_err(|e| match e {
+                        OpenError::Bind(e) => e,
+                        OpenError::Io(e) => fail(BindRefusal::from_io(e)),
+                    })?;
+                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Quic(sockets), passed: None })
             }
             Transport::Tcp | Transport::Tls | Transport::Https => {
                 let open = |addr, shared| tcp::open(addr, config, shared).map_err(fail);
@@ -73,6 +83,21 @@ impl Listener {
         let sockets = multiply(sockets, config.workers, UdpSocket::try_clone)
             .map_err(|e| fail(BindRefusal::from_io(e)))?;
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed })
+    }
+
+    /// Takes over datagram sockets that another process bound, for connections of QUIC; otherwise as
+    /// [`Listener::from_udp`]. Datagrams of connections are spread over workers that share a socket, so each
+    /// socket has one worker only.
+    ///
+    /// # Errors
+    /// [`BindError`] if there is no socket, or their addresses differ.
+    pub fn from_quic(sockets: Vec<UdpSocket>, config: &ListenerConfig) -> Result<Bound, BindError> {
+        let addr = common_address(&sockets, UdpSocket::local_addr, Transport::Quic)?;
+        for socket in &sockets {
+            quic::take_over(socket, config);
+        }
+        let passed = Some(sockets.len());
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Quic(sockets), passed })
     }
 
     /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that arrive on
@@ -199,9 +224,21 @@ pub struct Bound {
 
 enum Sockets {
     Udp(Vec<UdpSocket>),
+    Quic(Vec<UdpSocket>),
     /// And the transport of its connections: TCP, TLS or HTTPS.
     Tcp(Vec<TcpListener>, Transport),
     Xdp(XdpListener),
+}
+
+impl Sockets {
+    /// Returns the number of workers that serve them.
+    fn len(&self) -> usize {
+        match self {
+            Sockets::Udp(sockets) | Sockets::Quic(sockets) => sockets.len(),
+            Sockets::Tcp(sockets, _) => sockets.len(),
+            Sockets::Xdp(front) => front.len(),
+        }
+    }
 }
 
 /// Starting the workers failed: the system refused a thread or a per-thread resource.
@@ -237,6 +274,7 @@ impl Bound {
     pub fn transport(&self) -> Transport {
         match self.sockets {
             Sockets::Udp(_) | Sockets::Xdp(_) => Transport::Udp,
+            Sockets::Quic(_) => Transport::Quic,
             Sockets::Tcp(_, transport) => transport,
         }
     }
@@ -263,18 +301,13 @@ impl Bound {
     /// # Errors
     /// [`ServeError`] if the system refuses a thread or a resource it needs; workers already started stop.
     pub fn serve<F: HandlerFactory>(self, factory: F, context: &Context) -> Result<Running, ServeError> {
-        let (addr, transport) = (self.addr, self.transport());
-        let workers = match &self.sockets {
-            Sockets::Udp(sockets) => sockets.len(),
-            Sockets::Tcp(sockets, _) => sockets.len(),
-            Sockets::Xdp(front) => front.len(),
-        };
+        let (addr, transport, passed) = (self.addr, self.transport(), self.passed);
+        let workers = self.sockets.len();
         let factory = Arc::new(factory);
-        let passed = self.passed;
         // If a thread fails to start, dropping this stops the threads already started.
         let mut running = Running::new(addr, transport, workers, self.xdp_mode(), passed);
         let fail = |cause| ServeError { addr, transport, cause };
-        if matches!(transport, Transport::Tls | Transport::Https) && context.tls.is_none() {
+        if transport.is_encrypted() && context.tls.is_none() {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "there are no settings of TLS")));
         }
         let job = |index: usize, running: &Running| {
@@ -287,7 +320,9 @@ impl Bound {
                 reporter: context.reporter(id),
                 proxies: context.proxies.clone(),
                 tls: context.tls.as_ref().and_then(|tls| tls.of(transport)),
+                identify: context.tls.as_ref().and_then(|tls| tls.identify.clone()),
                 fresh: context.fresh,
+                keepalive: context.keepalive,
                 passed: passed.is_some(),
                 socket: Arc::default(),
             }
@@ -297,16 +332,24 @@ impl Bound {
                 // Workers that share a socket count as one for the kernel. Passed sockets may lack
                 // SO_REUSEPORT.
                 let apart = passed.unwrap_or(sockets.len());
-                if let Some(first) = sockets.first()
-                    && let Err(e) = udp::spread(first, self.config.spread, apart)
-                    && passed.is_none()
-                {
+                let spread = sockets.first().map(|first| udp::spread(first, self.config.spread, apart));
+                if let (Some(Err(e)), None) = (spread, passed) {
                     job(0, &running).reporter.report(WorkerFaultKind::Spread(e));
                 }
                 for (index, socket) in sockets.into_iter().enumerate() {
                     let job = job(index, &running);
                     running.keep_socket(index, &job.socket, &socket);
                     running.threads.push(udp::spawn(socket, Arc::clone(&factory), job).map_err(fail)?);
+                }
+            }
+            Sockets::Quic(sockets) => {
+                let shared = QuicShared::new(context.tls.as_ref()).map_err(fail)?;
+                for (index, socket) in sockets.into_iter().enumerate() {
+                    let job = job(index, &running);
+                    running.keep_socket(index, &job.socket, &socket);
+                    let shared = (context.tcp.clone(), shared.clone());
+                    let thread = quic::spawn(socket, Arc::clone(&factory), job, shared).map_err(fail)?;
+                    running.threads.push(thread);
                 }
             }
             Sockets::Tcp(sockets, _) => {

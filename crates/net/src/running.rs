@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use transport::Transport;
 
-use crate::config::HttpCacheTime;
+use crate::config::{HttpCacheTime, IdentifyClient, KeepaliveCheck};
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::handshakes::{HandshakeSettings, TlsChallenges};
 use crate::job::SocketSlot;
@@ -25,7 +25,11 @@ pub struct ListenerTls {
     pub dot: Arc<rustls::ServerConfig>,
     /// For DNS over HTTPS.
     pub https: Arc<rustls::ServerConfig>,
-    /// For the challenges of a CA, on both.
+    /// For DNS over QUIC.
+    pub quic: Arc<rustls::ServerConfig>,
+    /// Identifies clients over TLS by the certificates that they show; `None`: no client is asked for one.
+    pub identify: Option<IdentifyClient>,
+    /// For the challenges of a CA, on TLS and HTTPS.
     pub challenges: TlsChallenges,
 }
 
@@ -35,6 +39,7 @@ impl ListenerTls {
         let config = match transport {
             Transport::Tls => Arc::clone(&self.dot),
             Transport::Https => Arc::clone(&self.https),
+            Transport::Quic => Arc::clone(&self.quic),
             _ => return None,
         };
         Some(HandshakeSettings { config, challenges: self.challenges.clone() })
@@ -44,14 +49,17 @@ impl ListenerTls {
 /// State that listeners share: connection limits, proxies, and the callback for faults.
 #[derive(Clone, Default)]
 pub struct Context {
-    /// Limits of TCP connections, counted over all listeners with clones of them.
+    /// Limits of TCP and QUIC connections, counted over all listeners with clones of them.
     pub tcp: TcpLimits,
     /// The proxies that name their clients in headers.
     pub proxies: Proxies,
-    /// Settings of TLS for DNS over TLS and over HTTPS; listeners of these cannot serve without.
+    /// Settings of TLS for DNS over TLS, HTTPS and QUIC; listeners of these cannot serve without.
     pub tls: Option<ListenerTls>,
     /// For how long HTTP caches may keep replies. Without it they may not.
     pub fresh: Option<HttpCacheTime>,
+    /// Finds the option edns-tcp-keepalive, with which a query over QUIC is an error (RFC 9250 §4.3.3).
+    /// Without it the handler decides about such queries.
+    pub keepalive: Option<KeepaliveCheck>,
     on_fault: Option<OnFault>,
 }
 

@@ -146,6 +146,13 @@ counters! {
     tls_broken,
     /// HTTP requests without a usable DNS message, which get an HTTP status other than 200.
     https_bad_requests,
+    /// QUIC connections closed because the client broke the rules of DNS over QUIC (RFC 9250 §4.3.3).
+    quic_protocol_errors,
+    /// Queries over QUIC that the client cancelled; their answers are dropped.
+    quic_cancelled,
+    /// QUIC clients that had to show first that their address is their own (Retry), because many handshakes
+    /// were pending.
+    quic_retries,
     /// TCP connections refused because the limit was reached and no other could be closed for them.
     tcp_refused_full,
     /// TCP connections refused because their client had too many.

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use config::exit_status::{EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
-use config::resolver::upstreams::UpstreamServer;
+use config::upstreams::UpstreamServer;
 use server::config_source::ConfigSource;
 use server::serve::{ServeOptions, trial};
 use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, UpdateArgs, ZoneVerb, forwarder};
+use tools::key_args::KeyVerb;
 use tools::query::as_dig;
 use wording::reason;
 
@@ -54,6 +55,9 @@ pub(crate) enum Verb {
     /// Work on zone files.
     #[command(subcommand)]
     Zone(ZoneVerb),
+    /// Work on DNSSEC keys of zones.
+    #[command(subcommand)]
+    Key(KeyVerb),
     /// Query a server and print the answer.
     Query(QueryArgs),
     /// Change a zone by dynamic updates, with a script in the language of nsupdate.
@@ -144,7 +148,9 @@ pub(crate) fn run() -> ExitCode {
         Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),
         Verb::Zone(ZoneVerb::Diff(args)) => tools::zone_diff::run(&args),
         Verb::Zone(ZoneVerb::Digest(args)) => tools::zone_digest::run(&args),
+        Verb::Zone(ZoneVerb::Sign(args)) => tools::zone_sign::run(&args),
         Verb::Zone(ZoneVerb::Compile(args)) => tools::zone_compile::run(&args),
+        Verb::Key(verb) => tools::keys::run(&verb),
         Verb::Query(args) => tools::query::run(&args),
         Verb::Update(args) => tools::update::run(&args),
         Verb::Ctl(args) => tools::ctl::run(&args),

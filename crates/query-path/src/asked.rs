@@ -1,10 +1,11 @@
 //! The input of a source of answers.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Instant;
 
 use transfer::tsig::Verified;
-use transport::Client;
+use transport::{Client, ClientCertificate};
 use wire::hash::HashedName;
 use wire::{Name, ZoneName};
 
@@ -19,6 +20,9 @@ pub trait QueryFacts {
 
     /// See [`Asked::apex`].
     fn apex(&self) -> ZoneName;
+
+    /// See [`Asked::certificate`].
+    fn certificate(&self) -> Option<&Arc<ClientCertificate>>;
 }
 
 /// A query as memory and sources receive it.
@@ -52,6 +56,11 @@ impl<'a> Asked<'a> {
     /// of the name, else the one outside views, whether it exists or not.
     pub fn apex(&self) -> ZoneName {
         self.facts.apex()
+    }
+
+    /// The certificate that the client has shown over TLS.
+    pub fn certificate(&self) -> Option<&'a Arc<ClientCertificate>> {
+        self.facts.certificate()
     }
 
     /// QNAME as the client wrote it.

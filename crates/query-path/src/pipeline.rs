@@ -30,7 +30,8 @@ use std::time::Instant;
 
 use rate_limits::{PrefixHashes, Ticks};
 use transport::{
-    Batch, Client, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies, ReplyRoute, ReturnAddress,
+    Batch, Client, ClientCertificate, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies,
+    ReplyRoute, ReturnAddress,
 };
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
@@ -127,15 +128,15 @@ pub struct Worker<M: Memory> {
 
 impl<M: Memory> Handler for Worker<M> {
     fn batch(&mut self, batch: &mut Batch<'_>) {
-        let received = batch.received();
-        let may_put_off = batch.may_put_off();
+        let (received, may_put_off) = (batch.received(), batch.may_put_off());
+        let terms = BatchTerms { received, may_put_off, certificate: batch.certificate() };
         self.pin();
         let (queries, replies) = batch.split();
         for from in (0..queries.len()).step_by(BATCH) {
             let count = (queries.len() - from).min(BATCH);
             self.read(&queries, from, count);
             self.find(count);
-            self.answer(&queries, from, count, BatchTerms { received, may_put_off }, replies);
+            self.answer(&queries, from, count, terms, replies);
         }
         self.account.stats.batch(batch.elapsed(), batch.len());
     }
@@ -162,13 +163,12 @@ impl<M: Memory> Handler for Worker<M> {
             self.find(1);
             let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
             let ReturnAddress { connection, route, .. } = &to;
-            let (connection, routes) = (*connection, route.as_slice());
-            let (ticks, may_put_off) = (shared.config.ticks(received), false);
-            let round =
-                Round { shared, account, locations, received, ticks, may_put_off, connection, routes };
-            let outcome = round
-                .context((&cases[0], &limited_as[0]), &packet, &to.client, 0)
-                .answer(names, scratch, out);
+            let (connection, routes, ticks) = (*connection, route.as_slice(), shared.config.ticks(received));
+            // The answer to a query for a name depends on no certificate.
+            let terms = BatchTerms { received, may_put_off: false, certificate: None };
+            let round = Round { shared, account, locations, ticks, terms, connection, routes };
+            let line = round.context((&cases[0], &limited_as[0]), &packet, &to.client, 0);
+            let outcome = line.answer(names, scratch, out);
             if !matches!(outcome, Outcome::Pending) {
                 replies.push(to, outcome);
             }
@@ -294,13 +294,13 @@ impl<M: Memory> Worker<M> {
         queries: &Queries<'_>,
         from: usize,
         count: usize,
-        BatchTerms { received, may_put_off }: BatchTerms,
+        terms: BatchTerms<'_>,
         replies: &mut Replies<'_>,
     ) {
         let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
         let Queries { connection, routes, .. } = *queries;
-        let ticks = shared.config.ticks(received);
-        let round = Round { shared, account, locations, received, ticks, may_put_off, connection, routes };
+        let ticks = shared.config.ticks(terms.received);
+        let round = Round { shared, account, locations, ticks, terms, connection, routes };
         for (case, i) in cases[..count].iter().zip(&*limited_as).zip(from..) {
             let line = round.context(case, queries.packet(i), queries.client(i), i);
             let outcome = line.answer(names, scratch, replies.buffer(i));
@@ -393,10 +393,12 @@ fn prefetch<M: Memory>(
 
 /// Properties of a batch that its queries share.
 #[derive(Clone, Copy)]
-struct BatchTerms {
+struct BatchTerms<'a> {
     received: Instant,
     /// Whether queries that memory does not answer may be deferred.
     may_put_off: bool,
+    /// See [`Batch::certificate`].
+    certificate: Option<&'a Arc<ClientCertificate>>,
 }
 
 /// State that the queries of a batch share.
@@ -404,10 +406,9 @@ struct Round<'a, M: Memory> {
     shared: &'a Shared<M>,
     account: &'a Arc<WorkerState>,
     locations: &'a [LocatedCase<M::Location>],
-    received: Instant,
-    /// The same for the counters of limits, if there are limits.
+    terms: BatchTerms<'a>,
+    /// When it was received, for the counters of limits, if there are limits.
     ticks: Ticks,
-    may_put_off: bool,
     /// See [`ReturnAddress::connection`].
     connection: u64,
     /// See [`Queries::routes`].
@@ -471,6 +472,10 @@ enum Disposition {
 }
 
 impl<M: Memory> QueryFacts for QueryContext<'_, M> {
+    fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        self.round.terms.certificate
+    }
+
     #[cold]
     fn resolves(&self) -> bool {
         let Case { request, qname, may_recurse, view, .. } = self.case;
@@ -605,7 +610,7 @@ impl<M: Memory> QueryContext<'_, M> {
     fn asked(&self, question: QueryQuestion) -> Asked<'_> {
         let ReplyFrame { request, packet, client, may_recurse, .. } = self.frame;
         let verified = self.signed.and_then(Signature::verified);
-        let Round { account, received, .. } = *self.round;
+        let Round { account, terms: BatchTerms { received, .. }, .. } = *self.round;
         let (stats, qname, rule) = (&account.stats, &self.case.qname, &self.rule);
         Asked {
             packet,
@@ -626,12 +631,12 @@ impl<M: Memory> QueryContext<'_, M> {
     /// whether it is deferred.
     #[inline]
     fn waits(&self) -> bool {
-        self.round.may_put_off && self.put_off()
+        self.round.terms.may_put_off && self.put_off()
     }
 
     #[cold]
     fn put_off(&self) -> bool {
-        let (frame, received) = (&self.frame, self.round.received);
+        let (frame, received) = (&self.frame, self.round.terms.received);
         // Any other query is refused at once.
         let is_asked =
             frame.may_recurse && frame.request.header.recursion_desired() && frame.signed.is_none();
@@ -714,7 +719,7 @@ impl<M: Memory> QueryContext<'_, M> {
         let head = request.head_of(packet);
         let signature = self.frame.signed.cloned().map(Box::new);
         let (zone, to, received) =
-            (zone.map(|zone| Box::new(zone.to_buf())), self.way_back(), self.round.received);
+            (zone.map(|zone| Box::new(zone.to_buf())), self.way_back(), self.round.terms.received);
         let waiting = Waiting {
             request,
             head,
@@ -775,7 +780,7 @@ impl<M: Memory> QueryContext<'_, M> {
     /// Returns the query as logs take it.
     #[cold]
     fn logged(&self) -> LoggedQuery<'_> {
-        logged(&self.frame, self.round.received, self.served())
+        logged(&self.frame, self.round.terms.received, self.served())
     }
 
     /// Counts and logs a query that is refused with SERVFAIL or for its TSIG.

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use config::resolver::upstreams::UpstreamServer;
+use config::upstreams::UpstreamServer;
 use wire::Name;
 use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 

@@ -9,7 +9,7 @@ use zone_plan::WantedZones;
 use crate::builtin;
 use crate::outside;
 use config::report::{ConfigTexts, Diagnostic};
-use config::resolver::upstreams::UpstreamServer;
+use config::upstreams::UpstreamServer;
 use config::{AcceptedConfig, RejectedConfig, Settings};
 use control::in_force::InForce;
 use wording::reason;

@@ -18,7 +18,8 @@ pub(crate) fn warn_of(settings: &Settings, zones: &WantedZones) {
     let of_zones = zones.specs.iter().filter_map(|spec| spec.text.file());
     let mut seen: BTreeSet<&Path> = BTreeSet::new();
     let folder = |path: &Path| path.parent().map(Path::to_owned).unwrap_or_default();
-    let files: Vec<PathBuf> = read_files.iter().map(|path| folder(path)).chain(read).collect();
+    let files: Vec<PathBuf> =
+        read_files.iter().chain(&zones.tls_files).map(|path| folder(path)).chain(read).collect();
     let folders = zones.folders.iter().map(|folder| folder.path.as_path());
     let all = files.iter().map(PathBuf::as_path).chain(folders).chain(of_zones.filter_map(Path::parent));
     for path in all.filter(|path| !path.as_os_str().is_empty()) {

@@ -14,6 +14,7 @@ use recursion::FailureCause;
 use resolver::QueryKey;
 use tracing::{debug, info};
 use transfer::tsig::{TsigError, TsigKey};
+use transport::ClientCertificate;
 use wire::edns::ErrorInfo;
 use wire::{Name, Opcode, Serial};
 
@@ -87,6 +88,7 @@ struct Refused<'a> {
     zone: Option<Name<'a>>,
     client: IpAddr,
     key: Option<&'a TsigKey>,
+    certificate: Option<&'a ClientCertificate>,
     reason: &'a str,
     change: Option<AskedChange>,
 }
@@ -95,16 +97,18 @@ impl Refused<'_> {
     /// Writes the line to the log if `others` is the number of lines that were not logged, and to the audit
     /// file if `in_audit`.
     fn write(&self, others: Option<u64>, in_audit: bool) {
-        let Refused { what, zone, client, key, reason, change } = self;
+        let Refused { what, zone, client, key, certificate, reason, change } = self;
+        let certificate = certificate.map(ToString::to_string);
+        let cert = certificate.as_deref();
         let key = key.map_or_else(|| "none".to_owned(), |key| key.name().to_string());
         let (zone, key) = (zone.as_ref().map(tracing::field::display), key.as_str());
         let (prerequisites, updates) = (change.map(|of| of.prerequisites), change.map(|of| of.updates));
         let serial = change.and_then(|of| of.serial).map(|serial| serial.0);
         if let Some(others) = others {
-            info!(zone, %client, key, reason, prerequisites, updates, serial, not_logged = others, "{what} refused");
+            info!(zone, %client, key, cert, reason, prerequisites, updates, serial, not_logged = others, "{what} refused");
         }
         if in_audit {
-            audit!(zone, %client, key, reason, prerequisites, updates, serial, "{what} refused");
+            audit!(zone, %client, key, cert, reason, prerequisites, updates, serial, "{what} refused");
         }
     }
 }
@@ -150,7 +154,9 @@ impl RefusalLog {
         }
         let zone = asked.qname.as_lower();
         let key = asked.verified.map(|verified| &**verified.key());
-        let refused = Refused { what, zone: Some(zone.as_name()), client, key, reason, change: change() };
+        let certificate = asked.certificate().map(|certificate| &**certificate);
+        let (zone, change) = (Some(zone.as_name()), change());
+        let refused = Refused { what, zone, client, key, certificate, reason, change };
         refused.write(others, in_audit);
     }
 }
@@ -215,7 +221,8 @@ impl FailureLog for FailureLines {
             Refusal { rcode, .. } if rcode == Refusal::EDNS_VERSION.rcode => "the version of EDNS is not 0",
             _ => "the server does not take it",
         };
-        Refused { what, zone, client, key: query.key, reason, change: None }.write(others, in_audit);
+        let (key, certificate, change) = (query.key, None, None);
+        Refused { what, zone, client, key, certificate, reason, change }.write(others, in_audit);
     }
 
     /// Failures of recursive service are logged by cause instead: [`RecursionFailureLines`].

@@ -304,7 +304,9 @@ pub fn start(config: &LogSection) -> Result<(Logging, Vec<WorkerGuard>), LogFaul
     crate::repeated::set_interval(config.repeat_interval.0);
     crate::repeated::set_audit_refusals(config.audit_refusals.0);
     let apart = queries.is_some();
-    let others = filter_fn(move |metadata| !(apart && is_query(metadata) || is_audit(metadata)));
+    let others = filter_fn(move |metadata| {
+        !(apart && is_query(metadata) || is_audit(metadata) || is_of_quic(metadata))
+    });
     let lines = in_form(config, fmt::layer().with_writer(writer).with_ansi(colour))
         .with_filter(level.and(others.with_max_level_hint(LevelFilter::TRACE)));
     let query_lines = queries.clone().map(|file| {
@@ -322,6 +324,12 @@ fn is_query(metadata: &Metadata<'_>) -> bool {
 
 fn is_audit(metadata: &Metadata<'_>) -> bool {
     metadata.target() == AUDIT
+}
+
+/// Whether a line is one of the library of QUIC, which warns of packets that clients send: they could fill
+/// the log. The listeners count and report what matters.
+fn is_of_quic(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("quinn")
 }
 
 /// Returns a layer that writes lines in the configured format.

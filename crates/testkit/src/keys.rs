@@ -146,7 +146,9 @@ impl SigningKey {
         rdatas: &[Vec<u8>],
         validity: Validity,
     ) -> ModelRecord {
-        let labels = owner.as_name().labels().filter(|label| *label != b"*").count() as u8;
+        // RFC 4034 §3.1.3: an asterisk counts, unless it is the leftmost label.
+        let leftmost = owner.as_name().labels().take(1).filter(|label| *label == b"*").count();
+        let labels = (owner.as_name().labels().count() - leftmost) as u8;
         let mut rdata = covered.0.to_be_bytes().to_vec();
         rdata.extend([self.dnskey[3], labels]);
         rdata.extend(ttl.to_be_bytes());

@@ -15,8 +15,8 @@ use rustls::sign::CertifiedKey;
 use webpki::{EndEntityCert, KeyUsage};
 use wording::reason;
 
-use crate::client::KeyPin;
 use crate::files::{SecretFile, read_secret};
+use crate::pin::KeyPin;
 use crate::provider;
 
 /// How long a certificate that was made for a first try is valid.
@@ -86,6 +86,13 @@ impl fmt::Display for CertificateFault {
     }
 }
 impl std::error::Error for CertificateFault {}
+
+impl CertificateFault {
+    /// Whether the fault is one of the key or of its file.
+    pub fn is_of_key(&self) -> bool {
+        matches!(self, Self::NoKey(_) | Self::Key(..) | Self::Mismatch(..))
+    }
+}
 
 /// A certificate of this server.
 #[derive(Debug)]

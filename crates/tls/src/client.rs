@@ -10,80 +10,26 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{self, SHA256_OUTPUT_LEN};
+use aws_lc_rs::digest::SHA256_OUTPUT_LEN;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
+use rustls::sign::SingleCertAndKey;
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind,
     OtherError, RootCertStore, SignatureScheme,
 };
 use transport::{EncryptedSession, Encryption, EncryptionFault, SessionState};
-use wire::text::{Base64, write_base64};
+use wire::text::write_base64;
 
+use crate::certificate::ServerCertificate;
+use crate::pin::sha256;
+pub use crate::pin::{KeyPin, PinFault};
 use crate::provider;
 
 /// The name of DNS over TLS in the handshake, by which one port can serve several protocols (RFC 7301).
 const ALPN: &[u8] = b"dot";
-
-/// The SHA-256 digest of a certificate's SubjectPublicKeyInfo (RFC 7858 §4.2, RFC 7469 §2.4). As text it is
-/// in base64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KeyPin([u8; SHA256_OUTPUT_LEN]);
-
-/// What is wrong with the text of a [`KeyPin`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PinFault {
-    /// It is not base64.
-    NoBase64,
-    /// It has another length, in bytes.
-    Length(usize),
-}
-
-impl fmt::Display for PinFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoBase64 => f.write_str("it is not base64"),
-            Self::Length(bytes) => {
-                write!(
-                    f,
-                    "it has {bytes} bytes, and a SHA-256 digest has {SHA256_OUTPUT_LEN} (44 characters of base64)"
-                )
-            }
-        }
-    }
-}
-impl std::error::Error for PinFault {}
-
-impl KeyPin {
-    /// Returns the pin of the key in a certificate.
-    ///
-    /// # Errors
-    /// The certificate cannot be parsed.
-    pub fn of(certificate: &CertificateDer<'_>) -> Result<Self, Error> {
-        let parsed = ParsedCertificate::try_from(certificate)?;
-        Ok(KeyPin(sha256(&parsed.subject_public_key_info())))
-    }
-}
-
-impl FromStr for KeyPin {
-    type Err = PinFault;
-
-    fn from_str(text: &str) -> Result<Self, PinFault> {
-        let (mut decoder, mut bytes) = (Base64::default(), Vec::new());
-        decoder.feed(text.as_bytes(), &mut bytes).map_err(|_| PinFault::NoBase64)?;
-        decoder.finish().map_err(|_| PinFault::NoBase64)?;
-        Ok(KeyPin(bytes.as_slice().try_into().map_err(|_| PinFault::Length(bytes.len()))?))
-    }
-}
-
-impl fmt::Display for KeyPin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_base64(&self.0, f)
-    }
-}
 
 /// The name of a server, as in its certificate: of a host, or an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +82,10 @@ impl Authorities {
         all.sort_unstable();
         Authorities { digest: sha256(&all.concat()), roots: Arc::new(roots) }
     }
+
+    pub(crate) fn roots(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.roots)
+    }
 }
 
 /// How a server is authenticated.
@@ -153,15 +103,50 @@ pub enum ServerIdentity {
     Opportunistic,
 }
 
+/// Settings of connections to a server besides its identity.
+#[derive(Clone, Debug, Default)]
+pub struct ClientSettings {
+    /// TLS 1.3 alone, as zone transfers need it (RFC 9103 §7.1). Otherwise also TLS 1.2.
+    pub newest_only: bool,
+    /// The certificate for servers that ask for one (mutual TLS).
+    pub certificate: Option<Arc<ServerCertificate>>,
+}
+
+impl ClientSettings {
+    /// Returns all that decides what a server sees of this client, to tell encryptions apart.
+    fn described(&self) -> String {
+        let mut text = String::new();
+        if self.newest_only {
+            text.push_str(" with TLS 1.3");
+        }
+        if let Some(certificate) = &self.certificate {
+            text.push_str(" as ");
+            let own = certificate.chain().first().map(|own| sha256(own)).unwrap_or_default();
+            let _ = write_base64(&own, &mut text);
+        }
+        text
+    }
+}
+
 /// Returns the encryption of connections to a server.
 ///
 /// # Errors
 /// The authorities are of no use to the verifier.
-pub fn encryption(identity: &ServerIdentity) -> Result<Encryption, Error> {
+pub fn encryption(identity: &ServerIdentity, settings: &ClientSettings) -> Result<Encryption, Error> {
     let (verifier, name) = Verifier::new(identity)?;
-    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-    let mut config =
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    let builder = ClientConfig::builder_with_provider(provider());
+    let builder = match settings.newest_only {
+        true => builder.with_protocol_versions(&[&rustls::version::TLS13])?,
+        false => builder.with_safe_default_protocol_versions()?,
+    };
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &settings.certificate {
+        Some(own) => {
+            let resolver = SingleCertAndKey::from(Arc::clone(&own.certified));
+            builder.with_client_cert_resolver(Arc::new(resolver))
+        }
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS);
     let config = Arc::new(config);
@@ -173,7 +158,8 @@ pub fn encryption(identity: &ServerIdentity) -> Result<Encryption, Error> {
         connection.set_buffer_limit(None);
         Ok(Box::new(ClientSession { connection }) as Box<dyn EncryptedSession>)
     };
-    Ok(Encryption::new(identity.described(), identity.to_string(), begin))
+    let described = identity.described() + &settings.described();
+    Ok(Encryption::new(described, identity.to_string(), begin))
 }
 
 impl ServerIdentity {
@@ -212,15 +198,9 @@ impl fmt::Display for ServerIdentity {
 /// Sessions that can be resumed, of one server.
 const SESSIONS: usize = 8;
 
-fn sha256(bytes: &[u8]) -> [u8; SHA256_OUTPUT_LEN] {
-    let mut out = [0; SHA256_OUTPUT_LEN];
-    out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
-    out
-}
-
 /// Accepts the certificates of one server.
 #[derive(Debug)]
-struct Verifier {
+pub(crate) struct Verifier {
     by_name: Option<Arc<WebPkiServerVerifier>>,
     /// Empty: any key.
     pins: Vec<KeyPin>,
@@ -240,7 +220,7 @@ impl std::error::Error for OtherKey {}
 
 impl Verifier {
     /// Returns the verifier of an identity, and the name for the handshake.
-    fn new(identity: &ServerIdentity) -> Result<(Self, Option<ServerName<'static>>), Error> {
+    pub(crate) fn new(identity: &ServerIdentity) -> Result<(Self, Option<ServerName<'static>>), Error> {
         let algorithms = provider().signature_verification_algorithms;
         let mut verifier = Verifier { by_name: None, pins: Vec::new(), algorithms };
         let ServerIdentity::Authenticated { name, pins } = identity else { return Ok((verifier, None)) };
@@ -351,7 +331,7 @@ fn read_all(reader: &mut impl Read, plain: &mut Vec<u8>) -> bool {
 }
 
 /// Returns why a session failed.
-fn fault(error: &Error) -> EncryptionFault {
+pub(crate) fn fault(error: &Error) -> EncryptionFault {
     match error {
         Error::InvalidCertificate(error) => match error {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

@@ -1,14 +1,16 @@
-//! TLS settings: the certificates of this server, its session tickets, the
-//! challenges of a CA, the CA certificates that other servers
-//! are authenticated with, TLS to other DNS servers (`client`), and the cryptography of all TLS connections.
-//! Without sockets: `net` and `fetch` have the connections.
+//! TLS settings: the certificates of this server, its session tickets, the challenges of a CA, the CA
+//! certificates that other servers are authenticated with, TLS to other DNS servers (`client`, `quic`), and
+//! the cryptography of all TLS connections. Without sockets: `net` and `fetch` have the connections.
 #![forbid(unsafe_code)]
 
 mod authorities;
 mod certificate;
 mod challenge;
 pub mod client;
+mod clients;
 mod files;
+mod pin;
+pub mod quic;
 mod server;
 mod tickets;
 
@@ -17,6 +19,7 @@ use std::sync::{Arc, LazyLock};
 pub use authorities::{AuthoritiesFault, authorities};
 pub use certificate::{CertificateFault, ServerCertificate};
 pub use challenge::{ChallengeDigest, challenge_config};
+pub use clients::ClientCertificates;
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
 pub use tickets::{TicketKeys, TicketKeysFault};

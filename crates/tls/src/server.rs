@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use transport::ClientCertificate;
 
 use crate::certificate::ServerCertificate;
+use crate::clients::{ClientCertificates, ClientIdentifier};
 use crate::provider;
 use crate::tickets::{TicketKeys, Tickets};
 
@@ -18,6 +22,9 @@ const DOT: &[u8] = b"dot";
 
 /// The application protocols of DNS over HTTPS, the preferred one first.
 const HTTPS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The application protocol of DNS over QUIC (RFC 9250 §4.1.1).
+const DOQ: &[u8] = b"doq";
 
 /// The certificates in use.
 type Certificates = Arc<ArcSwap<Vec<Arc<ServerCertificate>>>>;
@@ -28,6 +35,8 @@ pub struct ServerTls {
     tickets: Arc<Tickets>,
     dot: Arc<ServerConfig>,
     https: Arc<ServerConfig>,
+    quic: Arc<ServerConfig>,
+    clients: Arc<ClientIdentifier>,
 }
 
 impl ServerTls {
@@ -49,7 +58,25 @@ impl ServerTls {
         config.alpn_protocols = vec![DOT.to_vec()];
         let mut https = config.clone();
         https.alpn_protocols = HTTPS.map(<[u8]>::to_vec).into();
-        Ok(ServerTls { certificates, tickets, dot: Arc::new(config), https: Arc::new(https) })
+        let mut quic = config.clone();
+        quic.alpn_protocols = vec![DOQ.to_vec()];
+        let clients = Arc::new(ClientIdentifier::new());
+        let [dot, https, quic] = [asking(&clients, config)?, https, quic].map(Arc::new);
+        Ok(ServerTls { certificates, tickets, dot, https, quic, clients })
+    }
+
+    /// Uses these settings of certificates of clients from now on.
+    ///
+    /// # Errors
+    /// The CA certificates are of no use to the verifier; the settings before stay.
+    pub fn set_clients(&self, settings: ClientCertificates) -> Result<(), rustls::Error> {
+        self.clients.set(settings)
+    }
+
+    /// Returns the function that identifies clients by the certificates that they show.
+    pub fn identify(&self) -> impl Fn(&[CertificateDer<'_>]) -> Option<Arc<ClientCertificate>> + use<> {
+        let clients = Arc::clone(&self.clients);
+        move |chain| clients.identify(chain)
     }
 
     /// Uses these certificates for handshakes from now on. The first is the one of clients that name no
@@ -83,6 +110,24 @@ impl ServerTls {
     pub fn https(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.https)
     }
+
+    /// Returns the settings of DNS over QUIC, which uses TLS 1.3 of them (RFC 9001 §4.2). Without early data
+    /// (0-RTT), which an attacker could send again.
+    pub fn quic(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.quic)
+    }
+}
+
+/// Returns the same settings for handshakes in which clients may be asked for a certificate.
+fn asking(clients: &Arc<ClientIdentifier>, settings: ServerConfig) -> Result<ServerConfig, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(Arc::clone(clients) as Arc<dyn ClientCertVerifier>)
+        .with_cert_resolver(Arc::clone(&settings.cert_resolver));
+    config.ticketer = settings.ticketer;
+    config.session_storage = settings.session_storage;
+    config.alpn_protocols = settings.alpn_protocols;
+    Ok(config)
 }
 
 /// Chooses the certificate of a handshake.

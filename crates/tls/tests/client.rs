@@ -8,8 +8,13 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
-use tls::client::{Authorities, KeyPin, ServerIdentity, encryption};
+use tls::client::{Authorities, ClientSettings, KeyPin, ServerIdentity};
 use transport::{EncryptedSession, Encryption, EncryptionFault, SessionState};
+
+/// Returns the encryption without other settings.
+fn encryption(identity: &ServerIdentity) -> Result<Encryption, rustls::Error> {
+    tls::client::encryption(identity, &ClientSettings::default())
+}
 
 /// The pins of the certificates, as openssl prints them:
 /// `openssl x509 -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64`.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use config::addresses::ServerAddress;
-use config::resolver::upstreams::UpstreamServer;
+use config::upstreams::UpstreamServer;
+
+use crate::key_args::ZoneSignArgs;
 
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
@@ -116,6 +118,8 @@ pub enum ZoneVerb {
     Diff(ZoneDiffArgs),
     /// Print a zone with its digest (ZONEMD) added or replaced.
     Digest(ZoneDigestArgs),
+    /// Sign a zone, and print it.
+    Sign(ZoneSignArgs),
     /// Write images of zones, which a server loads without parsing.
     ///
     /// A server with `images` on writes them itself; this command writes them beforehand, whether a server
@@ -338,9 +342,11 @@ show   send (or an empty line)   answer   quit\n\n\
 A script from a file or pipe is read to its end first, and nothing is sent if a line is wrong. Without `zone` \
 and `server`, both are found by SOA queries.")]
 pub struct UpdateArgs {
-    /// File with the script. Default: standard input.
-    #[arg(value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    /// File with the script, by default standard input; and options of TLS, as for `nomen query`: +tls,
+    /// +tls-ca[=FILE], +tls-hostname=NAME, +tls-pin=PIN, +tls-certfile=FILE with +tls-keyfile=FILE. Each of
+    /// them implies +tls, and then the update does not go in the clear.
+    #[arg(value_name = "FILE|+OPTION")]
+    pub words: Vec<String>,
     /// Server to send to, as HOST, HOST#PORT or HOST@PORT. Default: the primary in the zone's SOA.
     #[arg(short, long, value_name = "HOST")]
     pub server: Option<String>,

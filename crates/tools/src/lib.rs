@@ -4,11 +4,12 @@
 //! |---|---|
 //! | [`check`] | `nomen check` |
 //! | [`migrate`] | `nomen migrate` |
-//! | [`zone_check`], [`zone_dump`], [`zone_diff`], [`zone_digest`], [`zone_compile`] | `nomen zone` |
+//! | [`zone_check`], [`zone_dump`], [`zone_diff`], [`zone_digest`], [`zone_sign`], [`zone_compile`] | `nomen zone` |
+//! | [`keys`] | `nomen key` |
 //! | [`query`] | `nomen query`; [`query::as_dig`]: the same under the name `dig` |
 //! | [`update`] | `nomen update` |
 //! | [`ctl`] | `nomen ctl` |
-//! | [`args`] | the arguments of all of them |
+//! | [`args`], [`key_args`] | the arguments of all of them |
 //! | [`judge`], [`audited`], [`signing`] | shared: findings and exit statuses, DNSSEC checks, TSIG keys |
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has closed the pipe or the disk is full: use [`print_out`].
@@ -24,6 +25,8 @@ pub mod audited;
 pub mod check;
 pub mod ctl;
 pub mod judge;
+pub mod key_args;
+pub mod keys;
 pub mod migrate;
 pub mod query;
 pub mod signing;
@@ -33,6 +36,7 @@ pub mod zone_compile;
 pub mod zone_diff;
 pub mod zone_digest;
 pub mod zone_dump;
+pub mod zone_sign;
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! A batch of queries and the buffers for their replies. A transport fills it, a handler answers it; no I/O
 //! here.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{Client, Clock, Outcome, ReplyRoute, ReturnAddress, Transport};
+use crate::{Client, ClientCertificate, Clock, Outcome, ReplyRoute, ReturnAddress, Transport};
 
 /// The position of one query in the input, and its client.
 #[derive(Clone, Copy, Debug)]
@@ -134,12 +135,24 @@ pub struct Batch<'a> {
     clock: Clock,
     received: Option<Instant>,
     may_put_off: bool,
+    certificate: Option<&'a Arc<ClientCertificate>>,
 }
 
 impl<'a> Batch<'a> {
     /// Returns a batch that has just been received.
     pub fn new(queries: Queries<'a>, replies: Replies<'a>, clock: Clock) -> Self {
-        Batch { queries, replies, clock, received: None, may_put_off: false }
+        Batch { queries, replies, clock, received: None, may_put_off: false, certificate: None }
+    }
+
+    /// Sets the certificate of the client: all queries came on its connection.
+    pub fn set_certificate(&mut self, certificate: Option<&'a Arc<ClientCertificate>>) {
+        self.certificate = certificate;
+    }
+
+    /// Returns the certificate of the client; `None` if it has shown none.
+    #[inline]
+    pub fn certificate(&self) -> Option<&'a Arc<ClientCertificate>> {
+        self.certificate
     }
 
     /// Allows the handler to defer queries that take long: see [`Handler::resume`](crate::Handler::resume).
@@ -235,6 +248,7 @@ impl<'a> Batch<'a> {
             stride,
             room,
         };
-        Some(Batch { queries, replies, clock: self.clock, received: self.received, may_put_off: false })
+        let (clock, received, certificate) = (self.clock, self.received, self.certificate);
+        Some(Batch { queries, replies, clock, received, may_put_off: false, certificate })
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -167,6 +168,24 @@ faults! {
 pub const ENCRYPTION_FAULTS: usize = EncryptionFault::ALL.len();
 
 impl EncryptionFault {
+    /// Returns the fault of an encrypted connection that ended with this error before it was open; `None` if
+    /// the error is none of the network.
+    pub const fn before_open(error: io::ErrorKind) -> Option<Self> {
+        use io::ErrorKind::{
+            BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+            NetworkUnreachable, NotConnected, TimedOut, UnexpectedEof,
+        };
+        Some(match error {
+            ConnectionRefused => Self::ConnectionRefused,
+            HostUnreachable | NetworkUnreachable => Self::Unreachable,
+            TimedOut => Self::HandshakeTimeout,
+            BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof => {
+                Self::HandshakeClosed
+            }
+            _ => return None,
+        })
+    }
+
     /// Returns the fault's index in tables of [`ENCRYPTION_FAULTS`] entries.
     pub const fn index(self) -> usize {
         self as usize

@@ -31,6 +31,7 @@
 //! | `late.rs` | [`LateQueue`]: late answers on their way back to the worker |
 //! | `outgoing.rs` | [`Core`]: a state machine that decides which messages are sent to other servers |
 //! | `encryption.rs` | [`Encryption`] of connections to other servers |
+//! | `certificate.rs` | [`ClientCertificate`] of a connection, and rules about it |
 //! | `client.rs`, `packets.rs` | the client and the return address; batches without a transport |
 //! | `proxy_header.rs` | [`ProxyHeader`]: the client that a proxy names before a message or stream |
 //! | `suspect.rs` | the message that a worker panicked over: [`SuspectMessage`] |
@@ -40,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod certificate;
 mod client;
 mod clock;
 mod counter;
@@ -55,6 +57,7 @@ mod suspect;
 mod transport;
 
 pub use batch::{Batch, Envelope, Queries, Query, Replies};
+pub use certificate::{CertificateRule, CertificateRuleFault, ClientCertificate};
 pub use client::{Client, ReplyRoute, ReturnAddress};
 pub use clock::{Clock, unix_now};
 pub use counter::Counter;

@@ -32,6 +32,7 @@ transports! {
     Tcp "A TCP connection, two bytes of length before each message (RFC 7766)." { label: "tcp", stream: true }
     Tls "A TLS connection over TCP, framed as TCP is (RFC 7858)." { label: "tls", stream: true }
     Https "A request over HTTP/2 or HTTP/1.1 with TLS (RFC 8484)." { label: "https", stream: true }
+    Quic "A stream of QUIC, with one query and its answer (RFC 9250)." { label: "quic", stream: true }
     #[cfg(feature = "fictitious")]
     Pigeon "Avian carriers (RFC 1149): no listener has any; tests send queries by it." { label: "pigeon", stream: false }
 }
@@ -41,17 +42,18 @@ pub const TRANSPORTS: usize = Transport::ALL.len();
 
 impl Transport {
     /// Returns the transport that has the same kind of socket: a listening socket does not show whether its
-    /// connections have TLS.
+    /// messages are encrypted.
     pub const fn socket(self) -> Transport {
         match self {
             Transport::Tls | Transport::Https => Transport::Tcp,
+            Transport::Quic => Transport::Udp,
             other => other,
         }
     }
 
     /// Whether messages are encrypted, so that an observer sees their lengths and times alone.
     pub const fn is_encrypted(self) -> bool {
-        matches!(self, Transport::Tls | Transport::Https)
+        matches!(self, Transport::Tls | Transport::Https | Transport::Quic)
     }
 
     /// Returns the transport's index in tables of [`TRANSPORTS`] entries.

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use transport::{CertificateRule, CertificateRuleFault, ClientCertificate};
 use wire::{LowerName, Name, NameBuf, Prefix, PrefixFault, Type};
 
 /// The effect of a rule.
@@ -24,6 +25,8 @@ pub struct RuleClient {
     pub key: Option<NameBuf>,
     /// The network of the client's address. An IPv4-mapped IPv6 address counts as IPv4.
     pub network: Option<Prefix>,
+    /// The certificate that the client has shown over TLS.
+    pub certificate: Option<CertificateRule>,
 }
 
 /// The owner names that a rule matches.
@@ -59,9 +62,9 @@ pub enum RuleTypes {
 
 /// One rule of an [`UpdatePolicy`].
 ///
-/// In text form: `grant` or `deny`, the clients (`key:NAME`, a network, both, or `any`), the names
-/// (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, `zone`), and the
-/// types, of which `ANY` means all:
+/// In text form: `grant` or `deny`, the clients (`key:NAME`, `cert:NAME`, a network, several of these, or
+/// `any`), the names (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`,
+/// `zone`), and the types, of which `ANY` means all:
 ///
 /// ```text
 /// deny  any                          name     www.example.
@@ -88,6 +91,8 @@ pub struct Requester<'a> {
     pub key: Option<LowerName<'a>>,
     /// The client's address.
     pub address: IpAddr,
+    /// The certificate that the client has shown over TLS, if any.
+    pub certificate: Option<&'a ClientCertificate>,
 }
 
 /// The rules of a zone. Immutable; a lookup skips rules that name another key than the request's.
@@ -129,7 +134,9 @@ impl UpdatePolicy {
         numbers.sort_unstable();
         let address = requester.address.to_canonical();
         let from_there = |rule: &&PolicyRule| {
-            rule.client.network.is_none_or(|network| network.to_canonical().contains(address))
+            let RuleClient { network, certificate, .. } = &rule.client;
+            network.is_none_or(|network| network.to_canonical().contains(address))
+                && certificate.as_ref().is_none_or(|wanted| wanted.fits(requester.certificate))
         };
         let rules = numbers.into_iter().filter_map(|number| self.rules.get(number)).filter(from_there);
         Permission { rules: rules.collect(), key }
@@ -207,6 +214,8 @@ pub enum RuleFault {
     NoClient,
     /// The names are missing.
     NoNames,
+    /// It names no certificate.
+    Certificate(CertificateRuleFault),
     /// It is not a domain name.
     Name(String),
     /// It is not a record type.
@@ -223,15 +232,18 @@ impl fmt::Display for RuleFault {
             Self::Action(word) => write!(f, "`{word}`: a rule begins with `grant` or `deny`"),
             Self::Word(word) => write!(
                 f,
-                "`{word}` is neither a client (`key:NAME`, a network, `any`) nor which names are meant \
+                "`{word}` is neither a client (`key:NAME`, `cert:NAME`, a network, `any`) nor which names are meant \
                  (`name NAME`, `subdomain NAME`, `wildcard *.NAME`, `pattern FORM`, `self`, `selfsub`, \
                  `zone`)"
             ),
-            Self::NoClient => f.write_str("the rule does not say for whom: `key:NAME`, a network, or `any`"),
+            Self::NoClient => {
+                f.write_str("the rule does not say for whom: `key:NAME`, `cert:NAME`, a network, or `any`")
+            }
             Self::NoNames => f.write_str(
                 "the rule does not say which names: `name NAME`, `subdomain NAME`, `wildcard *.NAME`, \
                  `pattern FORM`, `self`, `selfsub` or `zone`",
             ),
+            Self::Certificate(fault) => fault.fmt(f),
             Self::Name(word) => write!(f, "`{word}` is not a domain name"),
             Self::Type(word) => write!(f, "`{word}` is no record type"),
             Self::NoWildcard(word) => {
@@ -268,6 +280,10 @@ impl FromStr for PolicyRule {
                 "any" => {}
                 _ => match word.strip_prefix("key:") {
                     Some(key) => client.key = Some(name(key)?),
+                    None if word.starts_with("cert:") => {
+                        let rule = word.trim_start_matches("cert:").parse();
+                        client.certificate = Some(rule.map_err(RuleFault::Certificate)?);
+                    }
                     None => client.network = Some(network(word).ok_or(RuleFault::Word(word.to_owned()))?),
                 },
             }
@@ -327,6 +343,7 @@ mod tests {
         let requester = Requester {
             key: key.as_ref().map(|key| key.as_lower()),
             address: address.parse().expect("an address"),
+            certificate: None,
         };
         policy.permission(requester).permits(owner.parse::<NameBuf>().expect("a name").as_name(), rtype)
     }
@@ -435,10 +452,12 @@ mod tests {
     fn a_requester_without_a_grant_may_do_nothing() {
         let rules = policy(&["grant key:a zone", "deny any zone"]);
         let address = "::1".parse().expect("an address");
-        assert!(rules.permission(Requester { key: None, address }).is_none());
+        assert!(rules.permission(Requester { key: None, address, certificate: None }).is_none());
         let key: NameBuf = "a.".parse().expect("a name");
         let key = key.as_name().to_lower();
-        assert!(!rules.permission(Requester { key: Some(key.as_lower()), address }).is_none());
+        assert!(
+            !rules.permission(Requester { key: Some(key.as_lower()), address, certificate: None }).is_none()
+        );
     }
 
     #[test]

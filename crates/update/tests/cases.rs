@@ -34,7 +34,8 @@ fn policy(rules: &[&str]) -> UpdatePolicy {
 
 fn apply(updater: &mut Updater, raws: &[Raw], rules: &[&str]) -> Result<Option<ChangeSet>, UpdateFault> {
     let policy = policy(rules);
-    let permission = policy.permission(Requester { key: None, address: [127, 0, 0, 1].into() });
+    let permission =
+        policy.permission(Requester { key: None, address: [127, 0, 0, 1].into(), certificate: None });
     updater.apply(&read(raws)?, &permission, SerialPolicy::Increment, UnixTime::EPOCH)
 }
 

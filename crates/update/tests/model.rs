@@ -289,7 +289,8 @@ fn raw(choices: &mut Choices<'_>, is_prerequisite: bool) -> Raw {
 fn run(choices: &mut Choices<'_>) -> BTreeMap<Rcode, usize> {
     let start = Arc::new(zone());
     let policy = UpdatePolicy::new(["grant any zone ANY".parse().expect("a rule")]);
-    let permission = policy.permission(Requester { key: None, address: [127, 0, 0, 1].into() });
+    let permission =
+        policy.permission(Requester { key: None, address: [127, 0, 0, 1].into(), certificate: None });
     let serials = pick(choices, &[SerialPolicy::Increment, SerialPolicy::UnixTime, SerialPolicy::Date]);
     let mut model = Model::of(&start);
     let (mut updater, mut stepwise, mut rcodes) = (Updater::new(&start), zone(), BTreeMap::new());

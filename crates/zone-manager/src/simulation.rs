@@ -20,6 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Receiver;
@@ -704,7 +705,7 @@ fn a_server_that_crashes_anywhere_loses_nothing_that_it_has_acknowledged() {
     let notes = tempfile::tempdir().expect("a folder");
     let shared = Shared::new(notes.path());
     for seed in seeds() {
-        let lived = std::panic::catch_unwind(|| life(&shared, seed, None));
+        let lived = std::panic::catch_unwind(AssertUnwindSafe(|| life(&shared, seed, None)));
         assert!(lived.is_ok(), "seed {seed}");
     }
     shared.check_coverage();
@@ -719,7 +720,7 @@ fn each_call_of_the_disk_may_be_the_last() {
         // The number of calls without a crash.
         let calls = life(&shared, seed, Some(u64::MAX / 2));
         for at in 1..=calls {
-            let lived = std::panic::catch_unwind(|| life(&shared, seed, Some(at)));
+            let lived = std::panic::catch_unwind(AssertUnwindSafe(|| life(&shared, seed, Some(at))));
             assert!(lived.is_ok(), "seed {seed}, the power goes at call {at}");
         }
     }

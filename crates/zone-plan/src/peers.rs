@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
+use transport::{ClientCertificate, Encryption, Transport};
 use wire::ZoneName;
 
 use config::addresses::SourceAddress;
+use config::peer_tls::{PeerFiles, PeerTls};
 use config::peers::{Peer, PeerKeys, ZonemdPolicy};
+use config::report::Diagnostic;
 use config::table::read::At;
 use config::table::value::AddrPort;
 use config::transfers::TransferGrant;
@@ -24,19 +27,32 @@ pub struct PeerServer {
     pub key: Option<Arc<TsigKey>>,
     /// Local address for connections to the server; `None`: any.
     pub source: Option<IpAddr>,
+    /// Encryption of connections to the server, which then gets no message in the clear.
+    pub encryption: Option<Encryption>,
+}
+
+impl PeerServer {
+    /// Returns the transport of connections to the server.
+    pub fn stream(&self) -> Transport {
+        if self.encryption.is_some() { Transport::Tls } else { Transport::Tcp }
+    }
 }
 
 impl PartialEq for PeerServer {
     fn eq(&self, other: &Self) -> bool {
         let name = |peer: &Self| peer.key.as_ref().map(|key| key.name().to_buf());
-        self.address == other.address && self.source == other.source && name(self) == name(other)
+        self.address == other.address
+            && self.source == other.source
+            && self.encryption == other.encryption
+            && name(self) == name(other)
     }
 }
 
 /// In the form of the configuration, without the key.
 impl fmt::Display for PeerServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&AddrPort(self.address), f)
+        fmt::Display::fmt(&AddrPort(self.address), f)?;
+        self.encryption.as_ref().map_or(Ok(()), |encryption| write!(f, "#{encryption}"))
     }
 }
 
@@ -60,9 +76,14 @@ pub struct ZonePeers {
 }
 
 impl ZonePeers {
-    /// Whether a NOTIFY from `address`, signed by `key`, is accepted. `Some` has the sender's index among the
-    /// primaries, if it is one by its address.
-    pub fn takes_notify(&self, address: IpAddr, key: Option<&TsigKey>) -> Option<Option<usize>> {
+    /// Whether a NOTIFY from `address`, signed by `key`, of a client with `certificate`, is accepted. `Some`
+    /// has the sender's index among the primaries, if it is one by its address.
+    pub fn takes_notify(
+        &self,
+        address: IpAddr,
+        key: Option<&TsigKey>,
+        certificate: Option<&ClientCertificate>,
+    ) -> Option<Option<usize>> {
         let address = address.to_canonical();
         let by_address = self.primaries.iter().position(|peer| peer.address.ip() == address);
         let signs = |peer: &PeerServer| {
@@ -70,14 +91,20 @@ impl ZonePeers {
         };
         let known = by_address.is_some()
             || self.primaries.iter().any(signs)
-            || self.allow_notify.iter().any(|grant| grant.fits(address, key));
+            || self.allow_notify.iter().any(|grant| grant.fits(address, key, certificate));
         known.then_some(by_address)
     }
 
-    /// Whether updates from `address`, signed by `key` if that is known here, are forwarded to the primaries.
-    pub fn forwards(&self, address: IpAddr, key: Option<&TsigKey>) -> bool {
+    /// Whether updates from `address`, signed by `key` if that is known here, of a client with `certificate`,
+    /// are forwarded to the primaries.
+    pub fn forwards(
+        &self,
+        address: IpAddr,
+        key: Option<&TsigKey>,
+        certificate: Option<&ClientCertificate>,
+    ) -> bool {
         let address = address.to_canonical();
-        self.forward_updates.iter().any(|grant| grant.fits(address, key))
+        self.forward_updates.iter().any(|grant| grant.fits(address, key, certificate))
     }
 }
 
@@ -117,16 +144,22 @@ impl PeerRules {
 }
 
 /// Makes the peers of zones.
-pub(crate) struct PeerMaker {
+pub(crate) struct PeerMaker<'t> {
     keys: Arc<TsigKeys>,
+    tls: &'t mut PeerTls,
     /// Peers shared by many zones: those of a template, by the address of the template's keys.
     made: HashMap<(*const PeerKeys, bool), Arc<ZonePeers>>,
 }
 
-impl PeerMaker {
+impl<'t> PeerMaker<'t> {
     /// Returns a maker with these keys. The caller has checked that all keys that are named exist.
-    pub(crate) fn new(keys: &Arc<TsigKeys>) -> PeerMaker {
-        PeerMaker { keys: Arc::clone(keys), made: HashMap::new() }
+    pub(crate) fn new(keys: &Arc<TsigKeys>, tls: &'t mut PeerTls) -> Self {
+        PeerMaker { keys: Arc::clone(keys), tls, made: HashMap::new() }
+    }
+
+    /// Returns the faults of the files that peers over TLS needed.
+    pub(crate) fn take_faults(&mut self) -> Vec<Diagnostic> {
+        self.tls.take_faults()
     }
 
     /// Returns the peers of a zone, if it has any; its template's apply where it has none of its own.
@@ -151,11 +184,12 @@ impl PeerMaker {
         (!peers.primaries.is_empty() || !peers.notify.is_empty()).then_some(peers)
     }
 
-    fn make(&self, own: &PeerKeys, template: &PeerKeys, taken: bool) -> Arc<ZonePeers> {
+    fn make(&mut self, own: &PeerKeys, template: &PeerKeys, taken: bool) -> Arc<ZonePeers> {
         let sources = own.source.value.as_ref().or(template.source.value.as_ref()).map_or(&[][..], |all| all);
-        let all = |list: &At<Option<Vec<At<Peer>>>>, other: &At<Option<Vec<At<Peer>>>>| {
+        let files = PeerFiles::of(own, template);
+        let mut all = |list: &At<Option<Vec<At<Peer>>>>, other: &At<Option<Vec<At<Peer>>>>| {
             let list = list.value.as_ref().or(other.value.as_ref());
-            list.into_iter().flatten().map(|peer| self.server(peer, sources)).collect()
+            list.into_iter().flatten().map(|peer| self.server(peer, sources, files)).collect()
         };
         let grants = |list: &At<Option<Vec<At<TransferGrant>>>>,
                       other: &At<Option<Vec<At<TransferGrant>>>>| {
@@ -176,10 +210,12 @@ impl PeerMaker {
         })
     }
 
-    fn server(&self, peer: &Peer, sources: &[At<SourceAddress>]) -> PeerServer {
-        let key = peer.key.as_ref().and_then(|name| self.keys.get(name.as_lower()));
-        let of_family = |source: &&At<SourceAddress>| source.value.0.is_ipv4() == peer.address.is_ipv4();
+    fn server(&mut self, at: &At<Peer>, sources: &[At<SourceAddress>], files: PeerFiles<'_>) -> PeerServer {
+        let Peer { server, key } = &at.value;
+        let address = server.address.0;
+        let key = key.as_ref().and_then(|name| self.keys.get(name.as_lower())).cloned();
+        let of_family = |source: &&At<SourceAddress>| source.value.0.is_ipv4() == address.is_ipv4();
         let source = sources.iter().find(of_family).map(|source| source.value.0);
-        PeerServer { address: peer.address, key: key.cloned(), source }
+        PeerServer { address, key, source, encryption: self.tls.encryption(at, files) }
     }
 }

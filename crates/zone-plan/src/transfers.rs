@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use transfer::tsig::{TsigKey, TsigKeys};
+use transport::{CertificateRule, ClientCertificate};
 use wire::{LowerNameBuf, ZoneName};
 
 use config::Configuration;
@@ -34,9 +35,17 @@ impl TransferRules {
         TransferRules { keys: Arc::clone(keys), zones: Arc::default() }
     }
 
-    /// Whether a client at `address` whose request `key` has signed may transfer the zone `apex`.
-    pub fn allow(&self, apex: &ZoneName, address: IpAddr, key: Option<&TsigKey>) -> bool {
-        self.zones.get(apex).is_some_and(|grants| grants.iter().any(|grant| grant.fits(address, key)))
+    /// Whether a client at `address` whose request `key` has signed, and that has shown `certificate`, may
+    /// transfer the zone `apex`.
+    pub fn allow(
+        &self,
+        apex: &ZoneName,
+        address: IpAddr,
+        key: Option<&TsigKey>,
+        certificate: Option<&ClientCertificate>,
+    ) -> bool {
+        let fits = |grant: &TransferGrant| grant.fits(address, key, certificate);
+        self.zones.get(apex).is_some_and(|grants| grants.iter().any(fits))
     }
 
     /// Sets the grants of a zone; `None`: no client may transfer it.
@@ -88,6 +97,36 @@ pub(crate) fn unknown_keys(config: &Configuration, keys: &TsigKeys) -> Vec<Diagn
     let of_groups = config.settings.group_keys().filter_map(|(key, place)| unknown_key(&key, place, keys));
     let of_access = config.settings.access_keys().filter_map(|(key, place)| unknown_key(key, place, keys));
     of_grants.chain(of_others).chain(of_views).chain(of_groups).chain(of_access).collect()
+}
+
+/// Returns a fault for each certificate that an access rule names and that clients are not asked for.
+pub(crate) fn unasked_certificates(config: &Configuration) -> Vec<Diagnostic> {
+    let keys = &config.settings.server.client_certificates;
+    let zones = config.zones.iter().chain(&config.added).map(|zone| &zone.value);
+    let of_zones = zones.map(|zone| (&zone.allow_transfer, &*zone.peers, &*zone.updates));
+    let templates = config.templates.values();
+    let of_templates = templates.map(|of| (&of.allow_transfer, &of.peers, &of.updates));
+    let mut faults = Vec::new();
+    for (transfers, peers, updates) in of_zones.chain(of_templates) {
+        let grants = transfers.value.iter().flatten().chain(peers.grants()).chain(updates.grants());
+        let of_grants = grants.map(|grant| (grant.value.certificate(), grant.place.as_ref()));
+        let rules = updates.update_policy.value.iter().flatten();
+        let of_rules = rules.map(|rule| (rule.value.client.certificate.as_ref(), rule.place.as_ref()));
+        for (certificate, place) in of_grants.chain(of_rules) {
+            let (message, hint) = match certificate {
+                Some(CertificateRule::Name(_)) if !keys.verifies_names() => {
+                    ("no name in a certificate is verified", "set `client-ca-file` in [server]")
+                }
+                Some(CertificateRule::Pin(_)) if !keys.asks() => (
+                    "clients are not asked for a certificate",
+                    "set `client-certificates = true` in [server]",
+                ),
+                _ => continue,
+            };
+            faults.push(Diagnostic::at(place, format!("`cert:` has no effect: {message}")).hint(hint));
+        }
+    }
+    faults
 }
 
 /// Returns a fault if a key does not exist.

@@ -2,8 +2,8 @@
 //!
 //! A fault of one file in a folder affects the zone of its name, and no other.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use transfer::tsig::TsigKeys;
 
 use config::Configuration;
 use config::catalogs::ListingKeys;
+use config::peer_tls::PeerTls;
 use config::peers::PeerKeys;
 use config::reloading::Reloading;
 use config::report::Diagnostic;
@@ -29,7 +30,7 @@ use crate::catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, Produce
 use crate::peers::{PeerMaker, PeerRules, ZonePeers};
 use crate::queries::{QueryGrantMaker, ZoneQueries};
 use crate::spec::{DifferenceRule, LEAST_RECORDS, Origin, TextRules, ZoneSpec, ZoneText};
-use crate::transfers::{GrantMaker, Grants, TransferRules, unknown_key, unknown_keys};
+use crate::transfers::{GrantMaker, Grants, TransferRules, unasked_certificates, unknown_key, unknown_keys};
 use crate::updates::{UpdateMaker, UpdateRules, ZoneUpdates};
 
 /// The zones and rules of a configuration.
@@ -57,6 +58,8 @@ pub struct WantedZones {
     pub produced: Vec<ProducedPlan>,
     /// Entries of zones in produced catalog zones.
     pub listings: HashMap<ZoneName, Arc<Listing>>,
+    /// The files of certificates and keys for TLS to other servers of zones.
+    pub tls_files: Vec<PathBuf>,
     /// The zones that were added at run time.
     pub added: Vec<ConfiguredZone>,
     /// The templates for zones that are added at run time.
@@ -144,7 +147,11 @@ impl NameDoubt {
 impl WantedZones {
     /// Returns all of a configuration except its zones, their rules and their entries in catalog zones.
     fn without_zones(config: &Configuration, keys: &Arc<TsigKeys>) -> Self {
+        let of_zones = config.zones.iter().chain(&config.added).map(|zone| &*zone.peers);
+        let peers = of_zones.chain(config.templates.values().map(|template| &template.peers));
+        let tls_files: BTreeSet<PathBuf> = peers.flat_map(PeerKeys::files).collect();
         WantedZones {
+            tls_files: tls_files.into_iter().collect(),
             transfers: TransferRules::new(keys),
             policy_zones: policy_zones(config),
             produced: produced(config),
@@ -218,19 +225,22 @@ pub type ZoneOfFile<'a> = dyn Fn(&str) -> Option<Result<NameBuf, ZoneNameFault>>
 pub type ListFolder<'a> = dyn Fn(&Path, &ZoneOfFile<'_>) -> Result<Vec<FolderFile>, String> + 'a;
 
 /// Returns the zones of a configuration: those that it names, and those of its templates' folders. If a zone
-/// is in both, the named one applies. `faults` has those of reading `keys`.
+/// is in both, the named one applies. `tls` reads the files that authenticate other servers; `faults` has
+/// those of reading `keys`.
 ///
 /// # Errors
-/// `faults`, folders that cannot be listed, and missing keys.
+/// `faults`, folders that cannot be listed, files that cannot be read, and missing keys.
 pub fn plan(
     config: &Configuration,
     keys: TsigKeys,
+    tls: &mut PeerTls,
     mut faults: Vec<Diagnostic>,
     list_folder: &ListFolder<'_>,
 ) -> Result<WantedZones, Vec<Diagnostic>> {
     let keys = Arc::new(keys);
     faults.extend(unknown_keys(config, &keys));
-    let mut makers = Makers::new(&keys);
+    faults.extend(unasked_certificates(config));
+    let mut makers = Makers::new(&keys, tls);
     let mut wanted = WantedZones::without_zones(config, &keys);
     let mut specs = HashMap::new();
     let configured = config.zones.iter().map(|zone| (zone, Origin::Configuration));
@@ -279,21 +289,22 @@ pub fn plan(
         specs.entry(apex.clone()).or_insert_with(spec);
     }
     wanted.specs = specs.into_values().collect();
+    faults.extend(makers.peers.take_faults());
     if faults.is_empty() { Ok(wanted) } else { Err(faults) }
 }
 
 /// Makes the rules of zones; zones of one template share them.
-struct Makers {
+struct Makers<'t> {
     grants: GrantMaker,
     queries: QueryGrantMaker,
-    peers: PeerMaker,
+    peers: PeerMaker<'t>,
     updates: UpdateMaker,
 }
 
-impl Makers {
-    fn new(keys: &Arc<TsigKeys>) -> Self {
+impl<'t> Makers<'t> {
+    fn new(keys: &Arc<TsigKeys>, tls: &'t mut PeerTls) -> Self {
         let (grants, queries) = (GrantMaker::default(), QueryGrantMaker::default());
-        Makers { grants, queries, peers: PeerMaker::new(keys), updates: UpdateMaker::default() }
+        Makers { grants, queries, peers: PeerMaker::new(keys, tls), updates: UpdateMaker::default() }
     }
 
     /// Returns a zone with its rules; its template's keys apply where it has none of its own.
@@ -469,11 +480,12 @@ fn text_of(zone: &ConfiguredZone, template: Option<&At<Template>>) -> ZoneText {
 /// Returns a zone that is added at run time, with these templates and keys.
 ///
 /// # Errors
-/// Missing keys.
+/// Missing keys, and files that cannot be read.
 pub fn added_zone(
     zone: &ConfiguredZone,
     templates: &Templates,
     keys: &Arc<TsigKeys>,
+    tls: &mut PeerTls,
 ) -> Result<PlannedZone, Vec<Diagnostic>> {
     let named =
         zone.peers.keys().chain(zone.access.keys()).chain(
@@ -485,7 +497,10 @@ pub fn added_zone(
     if !missing.is_empty() {
         return Err(missing);
     }
-    Ok(Makers::new(keys).zone(zone, Origin::Added, templates))
+    let mut makers = Makers::new(keys, tls);
+    let planned = makers.zone(zone, Origin::Added, templates);
+    let faults = makers.peers.take_faults();
+    if faults.is_empty() { Ok(planned) } else { Err(faults) }
 }
 
 /// Rules for the files of a folder: which differences are stored, and how files are checked.

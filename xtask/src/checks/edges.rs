@@ -45,6 +45,12 @@ const ROWS: &[Row] = &[
         // aws-lc-rs: SHA-384 and SHA-512 of a whole zone (ZONEMD).
         theirs: Only(&["memchr", "bytes", "libc", "memmap2", "xxhash-rust", "aws-lc-rs"]),
     },
+    Row {
+        name: "signer",
+        ours: &["wire", "dnssec", "zone", "wording"],
+        // zeroize: text and numbers of private keys.
+        theirs: Only(&["aws-lc-rs", "zeroize"]),
+    },
     // Patterns of block lists: wildcards and regular expressions.
     Row {
         name: "policy",
@@ -56,7 +62,7 @@ const ROWS: &[Row] = &[
     Row { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
     Row { name: "resolver", ours: &["wire", "transport"], theirs: Only(&["chacha20"]) },
     Row { name: "transfer", ours: &["wire", "transport", "zone"], theirs: Only(&["aws-lc-rs"]) },
-    Row { name: "update", ours: &["wire", "zone"], theirs: Only(&[]) },
+    Row { name: "update", ours: &["wire", "transport", "zone"], theirs: Only(&[]) },
     Row { name: "migrate", ours: &["wire"], theirs: Only(&["saphyr-parser", "toml"]) },
     Row {
         name: "query-path",
@@ -84,6 +90,7 @@ const ROWS: &[Row] = &[
             "hyper-util",
             "libc",
             "mio",
+            "quinn",
             "rustls",
             "socket2",
             "tokio",
@@ -207,7 +214,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "zone-plan",
-        ours: &["wire", "zone", "journal", "transfer", "update", "config", "wording"],
+        ours: &["wire", "transport", "zone", "journal", "transfer", "update", "config", "wording"],
         theirs: Only(&[]),
     },
     Row {
@@ -298,11 +305,13 @@ const ROWS: &[Row] = &[
             "dnssec",
             "validator",
             "zone",
+            "signer",
             "journal",
             "authority",
             "resolver",
             "recursion",
             "transfer",
+            "update",
             "migrate",
             "net",
             "fetch",

@@ -14,6 +14,7 @@ const CRATES: &[&str] = &[
     "dnssec",
     "validator",
     "zone",
+    "signer",
     "journal",
     "authority",
     "cache",

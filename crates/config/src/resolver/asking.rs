@@ -10,7 +10,6 @@ use recursion::Domain;
 use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateRule, Partition, Reach, Upstream};
 use wire::{Name, NameBuf};
 
-use super::upstreams::{self, UpstreamServer};
 use super::validating::Validating;
 use crate::addresses::{SourceAddress, check_sources};
 use crate::listen::Opened;
@@ -18,6 +17,7 @@ use crate::report::{ConfigPlace, Diagnostic};
 use crate::table::keys;
 use crate::table::read::At;
 use crate::table::value::{AddrPort, Int, Time};
+use crate::upstreams::{self, UpstreamServer};
 
 keys! {
     /// Keys about queries to other servers.
@@ -315,7 +315,7 @@ pub(super) fn check(
     }
     let of_forwards = forwards.iter().map(|rule| (&rule.servers, &rule.ca_file));
     for (servers, file) in of_forwards.chain(stubs.iter().map(|rule| (&rule.servers, &rule.ca_file))) {
-        upstreams::check_authorities(servers, file, faults);
+        upstreams::check_authorities(servers.value.iter().map(|server| &server.value), file, faults);
     }
     for rule in forwards.iter().filter(|rule| *rule.trust_ad && rule.validate.value == Some(true)) {
         let message =

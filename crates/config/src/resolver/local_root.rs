@@ -11,6 +11,7 @@ use crate::peers::{Peer, PeerKeys, ZonemdPolicy};
 use crate::report::Diagnostic;
 use crate::table::keys;
 use crate::table::read::At;
+use crate::upstreams::UpstreamServer;
 
 keys! {
     /// Keys about the local copy of the root zone.
@@ -131,6 +132,7 @@ impl RootCopy {
 fn public(ipv4: bool, ipv6: bool) -> Vec<At<Peer>> {
     let v4 = PUBLIC.iter().map(|(v4, _)| IpAddr::from(*v4)).filter(|_| ipv4);
     let v6 = PUBLIC.iter().map(|(_, v6)| IpAddr::from(*v6)).filter(|_| ipv6);
-    let peer = |ip| At::unwritten(Peer { address: SocketAddr::new(ip, 53), key: None });
+    let peer =
+        |ip| At::unwritten(Peer { server: UpstreamServer::in_clear(SocketAddr::new(ip, 53)), key: None });
     v4.chain(v6).map(peer).collect()
 }

@@ -11,7 +11,6 @@ pub mod local_root;
 pub mod networks;
 mod partitions;
 pub mod reporting;
-pub mod upstreams;
 pub mod validating;
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -8,10 +8,10 @@ use recursion::{AccessRule, PartitionedGroup, PartitionsConfig};
 use resolver::Partition;
 
 use super::asking::{Forward, Stub};
-use super::upstreams::UpstreamServer;
 use crate::interfaces::Interfaces;
 use crate::report::Diagnostic;
 use crate::table::read::At;
+use crate::upstreams::UpstreamServer;
 
 /// The groups of clients that rules may name.
 pub(crate) trait NamedGroups: Debug {

@@ -720,7 +720,7 @@ fn a_copy_of_the_root_comes_from_the_public_servers_from_others_or_from_a_file()
     let source = |keys: &str| settings(&format!("[resolver]\n{keys}")).recursive().expect("on").local_root();
     let addresses = |keys: &str| -> Vec<String> {
         let primaries = source(keys).expect("wanted").peers.primaries.value.unwrap_or_default();
-        primaries.iter().map(|peer| peer.value.address.to_string()).collect()
+        primaries.iter().map(|peer| peer.value.server.address.0.to_string()).collect()
     };
     assert_eq!(source(""), None);
     let public = addresses("local-root = true\n");

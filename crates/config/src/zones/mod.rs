@@ -124,6 +124,9 @@ pub(super) fn check<'a>(
             }
         }
         template.peers.check(faults);
+        if !of_members() {
+            template.peers.check_authorities(faults);
+        }
         template.access.check(faults);
         template.updates.check(has_state, primaries.is_some(), faults);
         let pattern = &template.pattern;
@@ -162,6 +165,9 @@ pub(super) fn check_zone(
         false => faults.extend(check_source(zone, templates)),
     }
     zone.peers.check(faults);
+    if zone.template.is_none() {
+        zone.peers.check_authorities(faults);
+    }
     zone.access.check(faults);
     let primaries = has_primaries(zone, templates);
     zone.updates.check(has_state, primaries, faults);

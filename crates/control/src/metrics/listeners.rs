@@ -22,15 +22,19 @@ impl Figures for ListenerFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         ListenerReport(self.frontend.listeners()).print(out)?;
         let open = self.frontend.tcp_limits.current();
-        out.gauge("tcp_connections", "Open TCP connections of all listeners", open as f64)?;
+        out.gauge(
+            "tcp_connections",
+            "Open connections of all listeners: TCP, TLS, HTTPS and QUIC",
+            open as f64,
+        )?;
         let waiting = self.frontend.tcp_limits.waiting();
         out.gauge(
             "tcp_waiting_bytes",
-            "Bytes that wait in all TCP connections: answers not read, and messages not complete (tcp-memory)",
+            "Bytes that wait in all connections: answers not read, and messages not complete (tcp-memory)",
             waiting as f64,
         )?;
         let limit = self.in_force.settings().server.tcp.connections.0;
-        out.gauge("tcp_connections_limit", "Limit of open TCP connections (tcp-connections)", limit as f64)?;
+        out.gauge("tcp_connections_limit", "Limit of open connections (tcp-connections)", limit as f64)?;
         let expiry = self.frontend.certificates.in_use().into_iter().map(|certificate| {
             let file = certificate
                 .file
@@ -91,10 +95,11 @@ fn proxy_fault(counter: &str) -> Option<&'static str> {
 
 /// Returns whether listeners of this kind count `counter` at all.
 fn is_counted(counter: &str, carrier: &str) -> bool {
-    const CARRIERS: [(&str, &[&str]); 4] = [
-        ("tcp", &["tcp", "tls", "https"]),
-        ("tls", &["tls", "https"]),
+    const CARRIERS: [(&str, &[&str]); 5] = [
+        ("tcp", &["tcp", "tls", "https", "quic"]),
+        ("tls", &["tls", "https", "quic"]),
         ("https", &["https"]),
+        ("quic", &["quic"]),
         ("xdp", &["xdp"]),
     ];
     let own = CARRIERS.into_iter().find(|(kind, _)| counter.starts_with(kind));

@@ -179,7 +179,11 @@ fn encryption(work: &mut Work, home: &Home<'_>, addresses: &[IpAddr]) {
     }
     work.ledger.open(section);
     let mut encrypted = EncryptedListens::default();
-    for (key, usual, proto) in [("port_dns_over_tls", 853u16, "tls"), ("port_https", 443, "https")] {
+    for (key, usual, proto) in [
+        ("port_dns_over_tls", 853u16, "tls"),
+        ("port_https", 443, "https"),
+        ("port_dns_over_quic", 853, "quic"),
+    ] {
         let found = section.find(key);
         let port = found.map_or(Ok(usual), |found| found.value().parse());
         match (port, found) {
@@ -215,8 +219,6 @@ fn encryption(work: &mut Work, home: &Home<'_>, addresses: &[IpAddr]) {
                 work.ledger.unneeded(statement, "nomen does so anyway");
             }
             "force_https" => work.ledger.missing(statement, "nomen's page is at `listen` of [metrics]"),
-            "port_dns_over_quic" if statement.value() == "0" => work.ledger.unneeded(statement, "it is off"),
-            "port_dns_over_quic" => work.ledger.missing(statement, "nomen does not listen for QUIC"),
             "port_dnscrypt" if statement.value() == "0" => work.ledger.unneeded(statement, "it is off"),
             "port_dnscrypt" | "dnscrypt_config_file" => {
                 work.ledger.missing(statement, "nomen does not speak DNSCrypt");

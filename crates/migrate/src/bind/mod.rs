@@ -2,6 +2,7 @@
 
 mod access;
 mod acl;
+mod encryption;
 mod logging;
 mod options;
 mod outgoing;
@@ -26,6 +27,10 @@ pub(crate) struct Frame<'t> {
     acls: Acls<'t>,
     /// Lists of servers by name.
     servers: HashMap<String, &'t Statement>,
+    /// `tls` blocks by name.
+    tls: HashMap<String, &'t Statement>,
+    /// `http` blocks by name.
+    http: HashMap<String, &'t Statement>,
     /// Key names by server.
     server_keys: HashMap<String, String>,
     /// Names of keys with several secrets.
@@ -89,6 +94,8 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
     let mut frame = Frame {
         acls: HashMap::new(),
         servers: HashMap::new(),
+        tls: HashMap::new(),
+        http: HashMap::new(),
         server_keys: HashMap::new(),
         unclear_keys: unclear_keys(all),
         directory,
@@ -185,6 +192,8 @@ fn collect<'t>(work: &mut Work, all: &'t [Statement], frame: &mut Frame<'t>) {
                 frame.servers.insert(statement.value().to_owned(), statement);
                 work.ledger.translated(statement, "its members, wherever it is named");
             }
+            "http" => drop(frame.http.insert(statement.value().to_owned(), statement)),
+            "tls" => drop(frame.tls.insert(statement.value().to_owned(), statement)),
             "key" => {
                 let get = |key| statement.find(key).map_or("", Statement::value);
                 let (algorithm, secret) = (get("algorithm"), get("secret"));

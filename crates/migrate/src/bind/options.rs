@@ -1,8 +1,10 @@
 //! `options` of named.conf, and other statements outside zones.
 
-use super::{Frame, access, acl, logging, outgoing, zones};
+use super::encryption::TlsFiles;
+use super::{Frame, access, acl, encryption, logging, outgoing, zones};
 use crate::anchors;
 use crate::dnstap;
+use crate::encrypted::EncryptedListens;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section};
 use crate::network::Network;
@@ -266,14 +268,8 @@ const TOP: &[NamedRule] = &[
     ("trusted-keys", UNANCHORED),
     ("dnssec-policy", SIGNS),
     ("parental-agents", SIGNS),
-    (
-        "tls",
-        Rule::Missing(
-            "listeners of TLS and HTTPS are not converted: write `proto` \"tls\" or \"https\" in [[listen]], and \
-             [[certificate]]",
-        ),
-    ),
-    ("http", Rule::Missing("nomen does not listen for HTTPS")),
+    ("tls", Rule::Unneeded("nothing refers to it")),
+    ("http", Rule::Unneeded("no listener refers to it")),
     ("dyndb", Rule::Missing("nomen loads no modules")),
     ("dlz", Rule::Missing("nomen takes zones from master files and from primaries")),
     ("plugin", Rule::Missing("nomen loads no modules")),
@@ -557,7 +553,8 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
     (work.anchors.public_root, work.anchors.root_followed) = (auto, auto);
     access::recursion(work, frame);
     if let Some(found) = frame.global("forwarders") {
-        let servers = zones::addresses(work, frame, found);
+        let mut files = TlsFiles::of_rule();
+        let servers = zones::addresses(work, frame, found, &mut files);
         let mode = frame.global("forward");
         match servers.is_empty() {
             true if found.block().is_empty() => work.ledger.unneeded(found, "it names no servers"),
@@ -572,6 +569,7 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
                 let mut rule = Keys::default();
                 rule.text("domain", ".");
                 rule.texts("servers", servers);
+                files.write(&mut rule);
                 work.ledger.translated(found, "[[resolver.forward]]");
                 zones::forward_mode(work, mode, &mut rule);
                 work.nomen.forwards.push(rule);
@@ -621,7 +619,7 @@ fn listen(work: &mut Work, frame: &Frame<'_>) {
     if let Some(port) = port {
         work.ledger.translated(port, "the port in `addr` of [[listen]]");
     }
-    let mut addresses = Vec::new();
+    let (mut addresses, mut encrypted) = (Vec::new(), EncryptedListens::default());
     for (key, all) in [("listen-on", "0.0.0.0"), ("listen-on-v6", "::")] {
         let blocks = frame.scopes.iter().flat_map(|scope| scope.block());
         let found: Vec<&Statement> = blocks.filter(|statement| statement.key() == key).collect();
@@ -629,18 +627,38 @@ fn listen(work: &mut Work, frame: &Frame<'_>) {
             addresses.extend(all.parse().ok().map(|ip| with_port(ip, usual)));
         }
         for statement in found {
-            if statement.word_after("tls").is_some_and(|tls| tls.text != "none")
-                || statement.word_after("http").is_some()
-            {
-                work.ledger.missing(statement, "nomen listens for plain UDP and TCP alone");
-                continue;
-            }
+            let proto = match encryption::listener(work, frame, statement) {
+                Ok(proto) => proto,
+                Err(why) => {
+                    work.ledger.missing(statement, why);
+                    continue;
+                }
+            };
+            let (setting, usual) = match proto {
+                Some("https") => ("https-port", 443),
+                Some(_) => ("tls-port", 853),
+                None => ("port", usual),
+            };
+            let usual = frame.global(setting).and_then(|port| port.value().parse().ok()).unwrap_or(usual);
             let port = statement.word_after("port").and_then(|port| port.text.parse().ok()).unwrap_or(usual);
+            let mut named = Vec::new();
             for member in statement.block() {
-                listen_on(work, member, all, port, &mut addresses);
+                listen_on(work, member, all, port, &mut named);
+            }
+            match proto {
+                Some(proto) => named.into_iter().for_each(|address| encrypted.add(proto, address)),
+                None => addresses.extend(named),
             }
             work.ledger.translated(statement, "`addr` of [[listen]]");
         }
+    }
+    for found in ["tls-port", "https-port"].iter().filter_map(|key| frame.global(key)) {
+        work.ledger.translated(found, "the port in `addr` of [[listen]]");
+    }
+    let has_encrypted = encrypted.blocks().next().is_some();
+    encrypted.finish(work);
+    if addresses.is_empty() && has_encrypted {
+        return;
     }
     if addresses.is_empty() {
         work.ledger.unwritten(

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::encryption::TlsFiles;
 use super::{Frame, access, acl};
 use crate::files::join;
 use crate::ledger::Coverage;
@@ -151,7 +152,7 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
         return Err(MASTERFILE);
     }
     let mut keys = Keys::default();
-    common(work, frame, zone, &mut keys);
+    common(work, frame, zone, &mut keys, TlsFiles::of_zone());
     for key in ["auto-dnssec", "inline-signing", "dnssec-policy"] {
         if let Some(found) = zone.find(key).filter(|found| !["off", "no", "none"].contains(&found.value())) {
             work.ledger.missing(found, SIGNING);
@@ -242,14 +243,15 @@ fn add(
 
 fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> Result<(), &'static str> {
     let list = zone.find("primaries").or_else(|| zone.find("masters")).ok_or("it has no primaries")?;
-    let primaries = servers(work, frame, list, 0);
+    let mut files = TlsFiles::of_zone();
+    let primaries = servers(work, frame, list, &mut files, 0);
     if primaries.is_empty() {
         return Err("none of its primaries can be asked by nomen");
     }
     work.ledger.translated(list, "`primaries` of the zone");
     let mut keys = Keys::default();
     keys.texts("primaries", primaries);
-    common(work, frame, zone, &mut keys);
+    common(work, frame, zone, &mut keys, files);
     if let Some(found) = frame.deciding(zone, "allow-notify") {
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("allow-notify", list);
@@ -308,14 +310,15 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
 }
 
 /// Converts the statements common to primaries and secondaries: outgoing transfers and NOTIFY.
-fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
+fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys, mut files: TlsFiles) {
     access::queries(work, frame, Some(zone), keys);
     if let Some(found) = frame.deciding(zone, "allow-transfer") {
         // Port and transport in it mean encrypted transfers.
         if found.words().count() > 1 {
             work.ledger.missing(
                 found,
-                "nomen sends zones over TCP alone, to any port; encrypted transfers are not there",
+                "`allow-transfer` is for any port and transport here; transfers over TLS alone are those of \
+                 clients with `cert:NAME`",
             );
         } else {
             let list = acl::grants(work, &frame.acls, found, found.block());
@@ -329,7 +332,7 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
         if silent {
             work.ledger.unneeded(found, "`notify` is off");
         } else {
-            let list = servers(work, frame, found, 0);
+            let list = servers(work, frame, found, &mut files, 0);
             keys.texts("notify", list);
             work.ledger.translated(found, "`notify` of the zone");
         }
@@ -344,6 +347,7 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
             ),
         }
     }
+    files.write(keys);
     source(work, frame, zone, keys);
 }
 
@@ -382,19 +386,22 @@ fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
 }
 
 /// Converts a list of servers with ports and keys, including named lists.
-pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, depth: usize) -> Vec<String> {
+pub(super) fn servers(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    list: &Statement,
+    files: &mut TlsFiles,
+    depth: usize,
+) -> Vec<String> {
     let port = list.word_after("port").map(|word| word.text.as_str());
-    if list.word_after("tls").is_some_and(|tls| tls.text != "none") {
-        work.ledger.missing(list, "nomen speaks plain UDP and TCP alone; these servers are left out");
-        return Vec::new();
-    }
+    let tls = list.word_after("tls").map(|word| word.text.as_str());
     let block = list.blocks().last().unwrap_or_default();
     let mut out = Vec::new();
     for member in block {
         let text = member.key();
         if let Some(named) = frame.servers.get(text) {
             match depth < 16 {
-                true => out.extend(servers(work, frame, named, depth + 1)),
+                true => out.extend(servers(work, frame, named, files, depth + 1)),
                 false => work.ledger.part(
                     &member.span,
                     text,
@@ -404,17 +411,25 @@ pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, dept
             }
             continue;
         }
-        if member.word_after("tls").is_some_and(|tls| tls.text != "none") {
-            let why = "nomen takes no zones over TLS; the server is left out";
-            work.ledger.part(&member.span, text, Coverage::Missing, why);
-            continue;
-        }
         let port = member.word_after("port").map(|word| word.text.as_str()).or(port);
-        let Some(address) = server(text, port) else {
+        let tls = member.word_after("tls").map(|word| word.text.as_str()).or(tls);
+        let encrypted = tls.filter(|tls| *tls != "none");
+        // BIND's port of TLS is 853, too.
+        let Some(mut address) = server(text, port.or(encrypted.map(|_| "853"))) else {
             let why = "there is no list of this name, and it is not the address of a server";
             work.ledger.part(&member.span, text, Coverage::Missing, why);
             continue;
         };
+        if let Some(tls) = encrypted {
+            match files.identity(work, frame, tls, text) {
+                Ok(identity) => address = format!("{}#{identity}", with_port_53(address)),
+                Err(why) => {
+                    let why = format!("{why}; the server is left out");
+                    work.ledger.part(&member.span, text, Coverage::Missing, why);
+                    continue;
+                }
+            }
+        }
         let own = member.word_after("key");
         let of_server =
             text.parse().ok().and_then(|ip: std::net::IpAddr| frame.server_keys.get(&ip.to_string()));
@@ -433,9 +448,19 @@ pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, dept
     out
 }
 
+/// Returns a server with its port, which is 53 if none is written: that is not the default of TLS.
+fn with_port_53(address: String) -> String {
+    if address.contains('@') { address } else { format!("{address}@53") }
+}
+
 /// Addresses and ports without keys.
-pub(super) fn addresses(work: &mut Work, frame: &Frame<'_>, list: &Statement) -> Vec<String> {
-    let all = servers(work, frame, list, 0);
+pub(super) fn addresses(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    list: &Statement,
+    files: &mut TlsFiles,
+) -> Vec<String> {
+    let all = servers(work, frame, list, files, 0);
     all.into_iter().map(|server| server.split(" key:").next().unwrap_or_default().to_owned()).collect()
 }
 
@@ -443,7 +468,8 @@ fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     const NONE: &str = "it names no servers; write a [[resolver.stub]] with the servers of this domain, to \
                         have it asked by itself";
     let list = zone.find("forwarders").ok_or(NONE)?;
-    let servers = addresses(work, frame, list);
+    let mut files = TlsFiles::of_rule();
+    let servers = addresses(work, frame, list, &mut files);
     if servers.is_empty() {
         return Err(if list.block().is_empty() {
             NONE
@@ -458,6 +484,7 @@ fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     let mut rule = Keys::default();
     rule.text("domain", name);
     rule.texts("servers", servers);
+    files.write(&mut rule);
     forward_mode(work, zone.find("forward"), &mut rule);
     work.nomen.forwards.push(rule);
     Ok(())
@@ -485,7 +512,8 @@ fn stub(
 ) -> Result<(), &'static str> {
     let list =
         zone.find(key).or_else(|| zone.find("masters")).ok_or("it names no servers by their addresses")?;
-    let servers = addresses(work, frame, list);
+    let mut files = TlsFiles::of_rule();
+    let servers = addresses(work, frame, list, &mut files);
     if servers.is_empty() {
         return Err("it names no servers by their addresses");
     }
@@ -504,6 +532,7 @@ fn stub(
     let mut rule = Keys::default();
     rule.text("domain", name);
     rule.texts("servers", servers);
+    files.write(&mut rule);
     work.nomen.stubs.push(rule);
     Ok(())
 }
@@ -514,7 +543,7 @@ fn mirror(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'
         return Err("recursion is off, and it is for nothing else");
     }
     if let Some(list) = zone.find("primaries").or_else(|| zone.find("masters")) {
-        let primaries = servers(work, frame, list, 0);
+        let primaries = servers(work, frame, list, &mut TlsFiles::default(), 0);
         if primaries.is_empty() {
             return Err("none of its primaries can be asked by nomen");
         }
@@ -614,7 +643,8 @@ pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
             matches!(part, Part::Word(word) if word.text == "default-primaries" || word.text == "default-masters")
         });
         let primaries = default.map(|at| Statement { parts: entry.parts[at..].to_vec(), ..entry.clone() });
-        let primaries = primaries.map(|list| servers(work, frame, &list, 0)).unwrap_or_default();
+        let mut files = TlsFiles::of_zone();
+        let primaries = primaries.map(|list| servers(work, frame, &list, &mut files, 0)).unwrap_or_default();
         let Some(plain) = domain(name) else {
             work.not_understood(entry);
             continue;
@@ -631,6 +661,13 @@ pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
         if keys.0.is_empty() {
             let own = zone.keys.members("primaries").to_vec();
             keys.texts("primaries", own);
+            for key in ["ca-file", "client-chain", "client-key"] {
+                if let Some(file) = zone.keys.get(key) {
+                    keys.0.push((key, file.clone()));
+                }
+            }
+        } else {
+            files.write(&mut keys);
         }
         if keys.0.is_empty() {
             zone.keys.remove("catalog-template");

@@ -15,7 +15,7 @@ use crate::network::{Client, Member, Network};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, last};
 use crate::units;
-use crate::work::{NamedRule, Rule, SECOND, Work, rule, server, with_port};
+use crate::work::{NamedRule, Rule, SECOND, Work, domain, rule, server, with_port};
 
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
@@ -53,9 +53,9 @@ const SERVER: &[NamedRule] = &[
         ),
     ),
     ("listen-xdp", Rule::Missing("write `xdp` into [[listen]]; see docs/AF_XDP.md")),
-    ("listen-quic", Rule::Missing("nomen does not listen for QUIC")),
     ("key-file", Rule::Unneeded("no listener has TLS")),
     ("cert-file", Rule::Unneeded("no listener has TLS")),
+    ("ca-file", Rule::Missing("nomen asks no client for a certificate")),
     ("quic-max-clients", TUNING),
     ("quic-outbuf-max-size", TUNING),
     ("quic-idle-close-timeout", TUNING),
@@ -222,13 +222,15 @@ fn listen(work: &mut Work, entry: &Statement, usual: &str, add: &mut dyn FnMut(S
     work.ledger.translated(entry, "`addr` of [[listen]]");
 }
 
-/// Converts the listeners for TLS and their certificate.
+/// Converts the listeners for TLS and QUIC and their certificate.
 fn encryption(work: &mut Work, all: &[&Statement]) {
     let mut encrypted = EncryptedListens::default();
-    for entry in all.iter().filter(|entry| entry.key() == "listen-tls") {
-        listen(work, entry, "853", &mut |address| encrypted.add("tls", address));
+    for (key, proto) in [("listen-tls", "tls"), ("listen-quic", "quic")] {
+        for entry in all.iter().filter(|entry| entry.key() == key) {
+            listen(work, entry, "853", &mut |address| encrypted.add(proto, address));
+        }
     }
-    let Some(first) = last(all, "listen-tls") else { return };
+    let Some(first) = last(all, "listen-tls").or_else(|| last(all, "listen-quic")) else { return };
     let file = |key: &str| last(all, key).filter(|found| !found.value().is_empty());
     match (file("cert-file"), file("key-file")) {
         // Relative paths are in its folder of settings.
@@ -294,6 +296,7 @@ fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
         usable = found.is_some();
         found
     });
+    let identity = over_tls(item);
     let mut all = Vec::new();
     for entry in item.block() {
         match entry.key() {
@@ -304,7 +307,9 @@ fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
                         .text
                         .split_once('@')
                         .map_or((value.text.as_str(), None), |(ip, port)| (ip, Some(port)));
-                    match server(ip, port) {
+                    let usual = identity.as_ref().map(|_| "853");
+                    match server(ip, port.or(usual)).map(|server| with_identity(server, identity.as_deref()))
+                    {
                         Some(server) => all.push(server),
                         None => work.ledger.part(
                             &value.span,
@@ -324,10 +329,18 @@ fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
                     .ledger
                     .missing(entry, "`source` of a zone is one address of each family, without a port"),
             },
-            "quic" | "tls" | "cert-key" | "cert-hostname" if units::switch(entry.value()) != Some(false) => {
+            "quic" if units::switch(entry.value()) != Some(false) => {
                 usable = false;
-                work.ledger.missing(entry, "nomen speaks plain UDP and TCP alone; the server is left out");
+                work.ledger.missing(entry, "nomen asks over UDP, TCP and TLS; the server is left out");
             }
+            "tls" | "cert-key" | "cert-hostname" if identity.is_some() => {
+                work.ledger.translated(entry, "what is after the `#` of the servers");
+            }
+            "cert-hostname" if item.find("tls").is_some_and(is_on) => {
+                usable = false;
+                work.ledger.missing(entry, "a server has one name here; the server is left out");
+            }
+            "cert-key" | "cert-hostname" => work.ledger.unneeded(entry, "the server is not asked over TLS"),
             "automatic-acl" => {
                 if units::switch(entry.value()) == Some(false) {
                     frame.without_automatic.insert(id.clone());
@@ -343,6 +356,35 @@ fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
     let with_key = |server: String| key.as_ref().map_or(server.clone(), |key| format!("{server} key:{key}"));
     let all = if usable { all.into_iter().map(with_key).collect() } else { Vec::new() };
     frame.remotes.insert(id, all);
+}
+
+/// Returns what authenticates a remote that is asked over TLS: its name and the pins of its key. `None` if it
+/// is asked in the clear, or has several names, of which nomen takes one.
+fn over_tls(item: &Statement) -> Option<String> {
+    item.find("tls").filter(|entry| is_on(entry))?;
+    let all =
+        |key| item.find(key).into_iter().flat_map(Statement::values).filter(|word| !word.text.is_empty());
+    let names: Vec<String> = all("cert-hostname").filter_map(|word| domain(&word.text)).collect();
+    if names.len() > 1 || names.len() < all("cert-hostname").count() {
+        return None;
+    }
+    let pins = all("cert-key").map(|word| format!("sha256/{}", word.text));
+    let identity: Vec<String> = names.into_iter().chain(pins).collect();
+    Some(if identity.is_empty() { "opportunistic".to_owned() } else { identity.join(",") })
+}
+
+fn is_on(entry: &Statement) -> bool {
+    units::switch(entry.value()) == Some(true)
+}
+
+/// Returns a server with its port and its identity, if it is asked over TLS.
+fn with_identity(server: String, identity: Option<&str>) -> String {
+    match identity {
+        None => server,
+        // The port 53 is not written, and not the default of TLS.
+        Some(identity) if server.contains('@') => format!("{server}#{identity}"),
+        Some(identity) => format!("{server}@53#{identity}"),
+    }
 }
 
 /// The source addresses in `via`: the first of each family.

@@ -387,7 +387,7 @@ fn encrypted_listeners_of_adguard_home_stay() {
     );
     assert!(!found.is_less(), "{}", found.toml);
     let inline = adguard(&format!(
-        "{hosts}  serve_plain_dns: false\ntls:\n  enabled: true\n  port_https: 0\n  certificate_chain: abc\n  private_key: abc\n"
+        "{hosts}  serve_plain_dns: false\ntls:\n  enabled: true\n  port_https: 0\n  port_dns_over_quic: 0\n  certificate_chain: abc\n  private_key: abc\n"
     ));
     assert_eq!(inline.toml.matches("[[listen]]").count(), 1, "{}", inline.toml);
     has(&inline, &["addr = [\"192.0.2.9@853\"]\nproto = [\"tls\"]"]);

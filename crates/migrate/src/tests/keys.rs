@@ -480,6 +480,11 @@ fn encrypted_listeners_of_unbound_stay() {
     has(&tcp, &["proto = [\"tcp\"]", "proto = [\"tls\"]", "proto = [\"https\"]"]);
     let v4 = unbound(&format!("  interface: 2001:db8::1@853\n{CERTIFICATE}  do-ip6: no\n"));
     assert!(!v4.toml.contains("2001:db8") && !v4.toml.contains("tls"), "{}", v4.toml);
+    let quic = unbound(&format!("{ports}{CERTIFICATE}  quic-port: 853\n"));
+    let line = "addr = [\"192.0.2.1@853\"]\nproto = ";
+    has(&quic, &[&format!("{line}[\"tls\"]"), &format!("{line}[\"quic\"]")]);
+    let udp = unbound(&format!("{ports}{CERTIFICATE}  quic-port: 853\n  do-tcp: no\n"));
+    assert!(udp.toml.contains("quic") && !udp.toml.contains("tls\""), "{}", udp.toml);
     let clear = unbound(&format!("{ports}{CERTIFICATE}  http-notls-downstream: yes\n"));
     assert!(!clear.toml.contains("https"), "{}", clear.toml);
     assert_eq!(outcomes(&clear, "http-notls-downstream"), [Coverage::Missing]);
@@ -504,7 +509,45 @@ fn encrypted_listeners_of_nsd_and_knot_stay() {
     };
     let found = knot("  cert-file: /etc/tls/chain.pem\n  key-file: /etc/tls/key.pem\n");
     has(&found, &["addr = [\"192.0.2.1@53\"]\n", tls, certificate]);
+    let quic = knot("  listen-quic: [192.0.2.1, 192.0.2.2@8853]\n");
+    has(&quic, &["addr = [\"192.0.2.1@853\", \"192.0.2.2@8853\"]\nproto = [\"quic\"]"]);
     let own = knot("");
     has(&own, &[tls]);
     assert_eq!(outcomes(&own, "listen-tls"), [Coverage::Translated, Coverage::Differs]);
+}
+
+#[test]
+fn encrypted_listeners_of_bind_stay() {
+    let blocks = "tls t { cert-file \"/etc/tls/chain.pem\"; key-file \"key.pem\"; };\n\
+                  http h { endpoints { \"/q\"; \"/r\"; }; };\n\
+                  tls mutual { cert-file \"/c\"; key-file \"/k\"; ca-file \"/ca\"; };\n";
+    let with = |listens: &str| {
+        bind(&format!(
+            "{blocks}options {{ directory \"/etc/bind\"; listen-on {{ 192.0.2.1; }}; {listens} }};"
+        ))
+    };
+    let found = with(
+        "listen-on tls t { 192.0.2.1; }; listen-on port 8443 tls t http h { 192.0.2.1; }; \
+         listen-on-v6 tls t http default { 2001:db8::1; };",
+    );
+    has(
+        &found,
+        &[
+            "addr = [\"192.0.2.1@53\"]\n",
+            "[[listen]]\naddr = [\"192.0.2.1@853\"]\nproto = [\"tls\"]\n",
+            "[[listen]]\naddr = [\"192.0.2.1@8443\", \"[2001:db8::1]@443\"]\nproto = [\"https\"]\n",
+            "[[certificate]]\nchain = \"/etc/tls/chain.pem\"\nkey = \"/etc/bind/key.pem\"\n",
+            "https-paths = [\"/q\", \"/r\", \"/dns-query\"]",
+        ],
+    );
+    assert_eq!(found.toml.matches("[[certificate]]").count(), 1, "{}", found.toml);
+    assert_eq!(outcomes(&found, "cert-file"), [Coverage::Translated]);
+    has(&with("tls-port 8853; listen-on tls t { 192.0.2.1; };"), &["\"192.0.2.1@8853\"]\nproto = [\"tls\"]"]);
+    has(&with("listen-on tls ephemeral { 192.0.2.1; };"), &["\"192.0.2.1@853\"]\nproto = [\"tls\"]"]);
+    // What nomen would answer more clients of, or in another way, is left out.
+    for other in ["tls mutual", "tls none http h", "tls other"] {
+        let found = with(&format!("listen-on {other} {{ 192.0.2.1; }};"));
+        assert_eq!(found.toml.matches("[[listen]]").count(), 1, "{other}: {}", found.toml);
+        assert!(outcomes(&found, "listen-on").contains(&Coverage::Missing), "{other}");
+    }
 }

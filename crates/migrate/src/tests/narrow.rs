@@ -308,6 +308,84 @@ fn clients_of_attached_networks_were_dropped_with_localhost_without_a_report() {
 }
 
 #[test]
+fn zones_over_tls_of_bind_are_taken_over_tls_or_not_at_all() {
+    let tls = "tls named { remote-hostname \"NS1.example.\"; ca-file \"ca.pem\"; cert-file \"/c.pem\"; key-file \"/k.pem\"; };\n\
+               tls by-address { ca-file \"/other.pem\"; };\ntls bare { ciphers \"HIGH\"; };\n";
+    let of = |list: &str| {
+        let zone = format!("zone \"a\" {{ type secondary; primaries {list}; }};\n");
+        of(
+            PeerProgram::Bind,
+            &[("/etc/named.conf", &format!("options {{ directory \"/var/b\"; }};\n{tls}{zone}"))],
+        )
+    };
+    let named = of("{ 192.0.2.1 port 853 tls named; 2001:db8::1 tls named; 192.0.2.3 port 53 tls named; }");
+    has(
+        &named,
+        &[
+            "primaries = [\"192.0.2.1@853#ns1.example\", \"[2001:db8::1]@853#ns1.example\", \"192.0.2.3@53#ns1.example\"]",
+            "ca-file = \"/var/b/ca.pem\"",
+            "client-chain = \"/c.pem\"",
+            "client-key = \"/k.pem\"",
+        ],
+    );
+    assert_eq!(outcomes(&named, "remote-hostname"), [Coverage::Translated]);
+    let address = of("{ 192.0.2.1 tls by-address; }");
+    has(&address, &["primaries = [\"192.0.2.1@853#192.0.2.1\"]", "ca-file = \"/other.pem\""]);
+    for (list, servers) in [
+        ("port 8853 tls bare { 192.0.2.1; }", "192.0.2.1@8853#opportunistic"),
+        ("{ 192.0.2.1 tls ephemeral; }", "192.0.2.1@853#opportunistic"),
+        ("tls bare { 192.0.2.1 tls none; }", "192.0.2.1"),
+        // A second file of CA certificates, and a block that is not there.
+        ("{ 192.0.2.1 tls by-address; 192.0.2.2 tls named; 192.0.2.3 tls gone; }", "192.0.2.1@853#192.0.2.1"),
+    ] {
+        has(&of(list), &[&format!("primaries = [\"{servers}\"]")]);
+    }
+    assert!(!of("{ 192.0.2.3 tls gone; }").toml.contains("192.0.2.3"));
+}
+
+#[test]
+fn zones_over_tls_of_nsd_and_knot_are_taken_over_tls_or_not_at_all() {
+    let nsd = |xfr: &str| {
+        let auth = "tls-auth:\n name: t\n auth-domain-name: NS1.example\n client-cert: /c.pem\n client-key: /k.pem\n";
+        let text = format!(
+            "server:\n zonesdir: /z\n tls-cert-bundle: ca.pem\n{auth}zone:\n name: a\n request-xfr: {xfr}\n"
+        );
+        of(PeerProgram::Nsd, &[("/n", &text)])
+    };
+    let named = nsd("192.0.2.1 NOKEY t");
+    has(
+        &named,
+        &["primaries = [\"192.0.2.1#ns1.example\"]", "ca-file = \"/z/ca.pem\"", "client-key = \"/k.pem\""],
+    );
+    assert_eq!(outcomes(&named, "auth-domain-name"), [Coverage::Translated]);
+    has(&nsd("AXFR 192.0.2.1@53 NOKEY t"), &["primaries = [\"192.0.2.1@53#ns1.example\"]"]);
+    assert!(!nsd("192.0.2.1 NOKEY gone").toml.contains("192.0.2.1"));
+
+    let pin = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let knot = |entries: &str| {
+        let text = format!(
+            "remote:\n  - id: r\n    address: 192.0.2.1\n{entries}zone:\n  - domain: a\n    master: r\n"
+        );
+        of(PeerProgram::Knot, &[("/k", &text)])
+    };
+    for (entries, server) in [
+        (format!("    tls: on\n    cert-key: {pin}\n"), format!("192.0.2.1@853#sha256/{pin}")),
+        ("    tls: on\n    cert-hostname: NS1.example\n".into(), "192.0.2.1@853#ns1.example".into()),
+        ("    tls: on\n".into(), "192.0.2.1@853#opportunistic".into()),
+        (format!("    cert-key: {pin}\n"), "192.0.2.1".into()),
+    ] {
+        has(&knot(&entries), &[&format!("primaries = [\"{server}\"]")]);
+    }
+    for entries in [
+        "    tls: on\n    cert-hostname: [a.example, b.example]\n",
+        "    tls: on\n    cert-hostname: a..b\n",
+        "    quic: on\n",
+    ] {
+        assert!(!knot(entries).toml.contains("192.0.2.1"), "{entries}");
+    }
+}
+
+#[test]
 fn what_unbound_asks_over_tls_is_asked_over_tls_or_not_at_all() {
     let unbound =
         |text: &str| of(PeerProgram::Unbound, &[("/u", &format!("server:\n  interface: 127.0.0.1\n{text}"))]);

@@ -250,17 +250,22 @@ fn listen(work: &mut Work, all: &[&Statement]) {
         named.map_or(Some(usual), |found| found.value().parse().ok())
     };
     let (tls, https) = (port(["tls-port", "ssl-port"], 853), port(["https-port"; 2], 443));
+    let quic: Option<u16> = last(all, "quic-port").and_then(|found| found.value().parse().ok());
     let more = all.iter().filter(|found| found.key() == "tls-additional-port");
     let more: Vec<u16> = more.filter_map(|found| found.value().parse().ok()).collect();
     let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
-    nsd_unbound::listen(work, all, here, |port: u16| match Some(port) {
-        port if port == https && is_on(all, "http-notls-downstream") => {
-            PortUse::Missing("nomen has no HTTP without TLS")
+    let in_clear = is_on(all, "http-notls-downstream");
+    nsd_unbound::listen(work, all, here, |port: u16| {
+        let is_tls = Some(port) == tls || more.contains(&port);
+        match (Some(port) == https, is_tls, Some(port) == quic) {
+            (true, _, _) if in_clear => PortUse::Missing("nomen has no HTTP without TLS"),
+            (true, _, true) => PortUse::Encrypted(&["https", "quic"]),
+            (true, _, false) => PortUse::Encrypted(&["https"]),
+            (_, true, true) => PortUse::Encrypted(&["tls", "quic"]),
+            (_, true, false) => PortUse::Encrypted(&["tls"]),
+            (_, _, true) => PortUse::Encrypted(&["quic"]),
+            _ => PortUse::Plain,
         }
-        port if port == https => PortUse::Encrypted("https"),
-        port if port == tls => PortUse::Encrypted("tls"),
-        _ if more.contains(&port) => PortUse::Encrypted("tls"),
-        _ => PortUse::Plain,
     });
 }
 
@@ -289,7 +294,7 @@ fn encryption(work: &mut Work, all: &[&Statement], directory: &Path) {
         work.nomen.server.texts("https-paths", vec![found.value().to_owned()]);
         work.in_key(found, Section::Server, "https-paths");
     }
-    for key in ["tls-port", "ssl-port", "https-port", "tls-additional-port"] {
+    for key in ["tls-port", "ssl-port", "https-port", "quic-port", "tls-additional-port"] {
         all.iter().filter(|found| found.key() == key).for_each(|found| {
             work.ledger.translated(found, "the port in `addr` of [[listen]]");
         });
@@ -305,6 +310,7 @@ const OF_ENCRYPTION: &[&str] = &[
     "tls-port",
     "ssl-port",
     "https-port",
+    "quic-port",
     "tls-additional-port",
     "http-endpoint",
     "tls-session-ticket-keys",
@@ -320,8 +326,12 @@ fn transports(work: &mut Work, all: &[&Statement]) {
         [(udp, "udp"), (tcp, "tcp")].iter().filter(|(off, _)| off.is_none()).map(|(_, word)| *word).collect();
     match left[..] {
         [only] => {
-            // Its listeners for TLS and HTTPS are TCP sockets.
-            work.nomen.listens.retain(|block| only == "tcp" || block.get("proto").is_none());
+            // Its listeners for TLS and HTTPS are TCP sockets, those for QUIC are UDP sockets.
+            let stays = |block: &Keys| match block.members("proto") {
+                [proto] => (proto == "quic") == (only == "udp"),
+                _ => true,
+            };
+            work.nomen.listens.retain(stays);
             let plain = work.nomen.listens.iter_mut().filter(|block| block.get("proto").is_none());
             plain.for_each(|block| block.texts("proto", vec![only.to_owned()]));
             let how = format!("`proto` of [[listen]] is {only} alone; other servers are asked over both");

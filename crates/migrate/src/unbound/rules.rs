@@ -17,7 +17,6 @@ const SPECIAL: Rule =
 /// Converted with the listeners.
 const TLS: Rule = Rule::Missing("nomen cannot use this value");
 const SUITES: Rule = Rule::Missing("nomen has the cipher suites of rustls; all have forward secrecy");
-const QUIC: Rule = Rule::Missing("nomen has no QUIC");
 const RATES: Rule = Rule::Same(&["0"], "nomen limits no rates of answers");
 const TAGS: Rule = Rule::Missing("nomen has no tags, and views are not migrated");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file");
@@ -147,7 +146,7 @@ pub(super) const RULES: &[NamedRule] = &[
     ("tls-ciphersuites", SUITES),
     ("tls-session-ticket-keys", TLS),
     ("http-notls-downstream", Rule::Same(&["no"], "nomen has no HTTP without TLS")),
-    ("quic-port", QUIC),
+    ("quic-port", TLS),
     (
         "proxy-protocol-port",
         Rule::Missing(

@@ -15,8 +15,9 @@ use transport::{Action, Core, Event, Link, NumberMap, wake_together};
 use super::client_queues::{ClientQueue, ClientQueues, Waiting};
 use super::links::{LinkEvent, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
+use super::secured::encryption_fault;
 use super::shared_driver::{OutgoingCounts, Queue, Shared, SharedDriver, Sleep, Turned};
-use super::socket::{BUFFER, LinkProgress, LinkSocket, OpeningStep, fault_of, is_exhausted};
+use super::socket::{BUFFER, LinkProgress, LinkSocket, OpeningStep, is_exhausted};
 
 /// The token of the waker; links have the other tokens.
 const WAKE: Token = Token(0);
@@ -569,7 +570,7 @@ impl<C: Core> Driver<C> {
 
     /// Reports to the core that a link has ended, by an error of the socket or of its encryption.
     fn fail(&mut self, link: Link, error: &io::Error, now: Instant) {
-        let Some(fault) = fault_of(error) else { return self.end(link, error.kind(), now) };
+        let Some(fault) = encryption_fault(error) else { return self.end(link, error.kind(), now) };
         if self.forget(link) {
             self.counts.ended.add(1);
         }

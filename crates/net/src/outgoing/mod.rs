@@ -64,6 +64,7 @@ mod links;
 mod outbound;
 mod port;
 mod predictor;
+mod secured;
 mod shared_driver;
 mod socket;
 mod stock;
@@ -77,6 +78,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 pub use driver::{Outgoing, OutgoingConfig};
 pub(crate) use outbound::WorkerOutbound;
+pub use secured::{EncryptedStream, PeerStream, encryption_fault};
 pub use shared_driver::OutgoingCounts;
 
 /// Opens a connection for a thread that may block, from the address `from` if set, with the timeout

@@ -255,11 +255,6 @@ fn insecure(fault: EncryptionFault) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, fault)
 }
 
-/// Returns the fault of the encryption that ended a link, if it is one.
-pub(super) fn fault_of(error: &io::Error) -> Option<EncryptionFault> {
-    error.get_ref()?.downcast_ref().copied()
-}
-
 impl Upstream {
     fn proceed(&mut self, buffer: &mut [u8]) -> io::Result<OpeningStep> {
         if !self.connected {

@@ -16,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 use transport::{
-    Batch, Client, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome, ProxyHeader, Queries,
-    Replies, Transport,
+    Batch, Client, ClientCertificate, Clock, Envelope, HandlerFactory, MAX_MESSAGE, Next, Outcome,
+    ProxyHeader, Queries, Replies, Transport,
 };
 
 use super::event::ConnectionEvent;
@@ -52,6 +52,11 @@ struct BatchTime {
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether no bytes are waiting to be read, as far as the system reports now.
     fn is_quiet(&self) -> bool;
+
+    /// Returns the certificate that the client has shown, if it has.
+    fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        None
+    }
 }
 
 impl Bytes for TcpStream {
@@ -74,8 +79,8 @@ pub(crate) struct SharedBuffers<F: HandlerFactory> {
 }
 
 /// The handler, and the buffers of a batch.
-pub(super) struct Stage<F: HandlerFactory> {
-    pub(super) guarded: Guarded<F>,
+pub(crate) struct Stage<F: HandlerFactory> {
+    pub(crate) guarded: Guarded<F>,
     envelopes: Vec<Envelope>,
     outcomes: [Option<Outcome>; BATCH],
     pub(super) output: Vec<u8>,
@@ -83,7 +88,7 @@ pub(super) struct Stage<F: HandlerFactory> {
 
 impl<F: HandlerFactory> Stage<F> {
     /// Passes one message to the handler. Returns the outcome, and the reply if that is one.
-    pub(super) fn answer_one(
+    pub(crate) fn answer_one(
         &mut self,
         message: &[u8],
         client: Client,
@@ -129,7 +134,7 @@ impl<F: HandlerFactory> SharedBuffers<F> {
         }
     }
 
-    pub(super) fn stage(&mut self) -> &mut Stage<F> {
+    pub(crate) fn stage(&mut self) -> &mut Stage<F> {
         &mut self.stage
     }
 }
@@ -381,6 +386,7 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             },
             clock,
         );
+        batch.set_certificate(self.stream.certificate());
         stats.batches.add(1);
         stats.queries.add(n as u64);
         stats.bytes_in.add(batch.bytes());

@@ -40,6 +40,8 @@ pub(crate) enum Close {
     Write,
     /// A message is shorter than a DNS header.
     Framing,
+    /// A client broke the rules of DNS over QUIC (RFC 9250 §4.3.3).
+    Protocol,
     /// A proxy sent no valid header.
     Header(ProxyHeaderFault),
     /// A proxy named a client that has too many connections.
@@ -327,7 +329,7 @@ impl Life {
 }
 
 /// Returns the idle timeout at this load: `idle` up to half full, then falling linearly.
-pub(super) fn idle_time(idle: Duration, least: Duration, load: f64) -> Duration {
+pub(crate) fn idle_time(idle: Duration, least: Duration, load: f64) -> Duration {
     let fullness = ((load - 0.5) * 2.0).clamp(0.0, 1.0);
     idle.mul_f64(1.0 - fullness).max(least.min(idle))
 }

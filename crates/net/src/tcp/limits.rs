@@ -256,6 +256,11 @@ impl TcpLimits {
         self.shared.max_per_client.store(max_per_client, Ordering::Relaxed);
     }
 
+    /// Returns the limit of connections of one client.
+    pub(crate) fn per_client(&self) -> usize {
+        self.shared.max_per_client.load(Ordering::Relaxed)
+    }
+
     /// Changes the limit of one network, an IPv4 /24 or an IPv6 /56. Unset, it is none.
     pub fn set_per_network(&self, max_per_network: usize) {
         self.shared.max_per_network.store(max_per_network, Ordering::Relaxed);

@@ -14,5 +14,10 @@ mod returns;
 mod secured;
 mod worker;
 
+pub(crate) use connection::SharedBuffers;
+pub(crate) use event::{ConnectionEvent, Late};
+pub(crate) use life::{Close, idle_time};
+pub(crate) use limits::{Activity, Permit};
 pub use limits::{TcpLimits, TcpTimes};
-pub(crate) use worker::{open, spawn, take_over};
+pub(crate) use returns::{Bell, Events, Returns};
+pub(crate) use worker::{count_close, open, refusal_counter, spawn, take_over};

@@ -18,13 +18,13 @@ use crate::stats::WorkerStats;
 const MAX_LATE_BATCH: usize = 16;
 
 /// The event sender of each connection of a worker, by its number.
-pub(super) type Events = Rc<RefCell<HashMap<u64, UnboundedSender<ConnectionEvent>>>>;
+pub(crate) type Events = Rc<RefCell<HashMap<u64, UnboundedSender<ConnectionEvent>>>>;
 
 /// The waker of a TCP worker, for late answers that are ready.
-pub(super) struct Bell(Notify);
+pub(crate) struct Bell(Notify);
 
 impl Bell {
-    pub(super) fn new() -> Arc<Bell> {
+    pub(crate) fn new() -> Arc<Bell> {
         Arc::new(Bell(Notify::new()))
     }
 }
@@ -40,7 +40,7 @@ impl Wake for Bell {
 }
 
 /// Calls the handler for late answers and passes them to their connections.
-pub(super) struct Returns<F: HandlerFactory> {
+pub(crate) struct Returns<F: HandlerFactory> {
     buffers: Rc<RefCell<SharedBuffers<F>>>,
     events: Events,
     stats: Arc<WorkerStats>,
@@ -48,7 +48,7 @@ pub(super) struct Returns<F: HandlerFactory> {
 }
 
 impl<F: HandlerFactory> Returns<F> {
-    pub(super) fn new(
+    pub(crate) fn new(
         buffers: Rc<RefCell<SharedBuffers<F>>>,
         events: Events,
         stats: Arc<WorkerStats>,
@@ -57,7 +57,7 @@ impl<F: HandlerFactory> Returns<F> {
     }
 
     /// Passes on late answers whenever the bell rings.
-    pub(super) async fn run(mut self, bell: Arc<Bell>) {
+    pub(crate) async fn run(mut self, bell: Arc<Bell>) {
         loop {
             bell.0.notified().await;
             while self.some() {

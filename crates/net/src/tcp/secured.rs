@@ -12,9 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, LazyConfigAcceptor, StartHandshake, TlsAcceptor};
-use transport::Counter;
+use transport::{ClientCertificate, Counter};
 
 use super::connection::Bytes;
+use crate::config::IdentifyClient;
 use crate::handshakes::HandshakeSettings;
 use crate::stats::WorkerStats;
 
@@ -33,6 +34,9 @@ pub(crate) struct TlsBytes {
     /// Bytes that were encrypted and that the system has not taken whole.
     unsent: usize,
     stats: Arc<WorkerStats>,
+    identify: Option<IdentifyClient>,
+    /// The certificate that the client has shown.
+    certificate: Option<Arc<ClientCertificate>>,
 }
 
 enum State {
@@ -108,6 +112,7 @@ impl TlsBytes {
     pub(crate) fn new(
         stream: TcpStream,
         settings: HandshakeSettings,
+        identify: Option<IdentifyClient>,
         from_proxy: bool,
         stats: Arc<WorkerStats>,
     ) -> Self {
@@ -115,7 +120,7 @@ impl TlsBytes {
             true => State::First { stream, settings },
             false => State::accept(stream, &settings),
         };
-        TlsBytes { state, unsent: 0, stats }
+        TlsBytes { state, unsent: 0, stats, identify, certificate: None }
     }
 
     /// Brings the handshake forward. `Ready(Ok(true))`: the connection is open; `Ready(Ok(false))`: bytes of
@@ -165,6 +170,8 @@ impl TlsBytes {
                         if kind == Some(HandshakeKind::Resumed) {
                             self.stats.tls_resumed.add(1);
                         }
+                        let chain = stream.get_ref().1.peer_certificates();
+                        self.certificate = chain.zip(self.identify.as_ref()).and_then(|(c, of)| of(c));
                         State::Open(Box::new(stream))
                     }
                     Poll::Ready(Err(error)) => return self.failed(error),
@@ -314,6 +321,10 @@ impl AsyncWrite for TlsBytes {
 }
 
 impl Bytes for TlsBytes {
+    fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        self.certificate.as_ref()
+    }
+
     fn is_quiet(&self) -> bool {
         match &self.state {
             State::First { stream, .. } | State::Header { stream, .. } => stream.is_quiet(),

@@ -279,7 +279,8 @@ impl<F: HandlerFactory> Acceptor<F> {
         };
         let (ends, channel) = ((peer, local), (sender, receiver));
         let secured = |tls: &HandshakeSettings, stream| {
-            TlsBytes::new(stream, tls.clone(), header.is_some(), Arc::clone(&self.stats))
+            let identify = self.job.identify.clone();
+            TlsBytes::new(stream, tls.clone(), identify, header.is_some(), Arc::clone(&self.stats))
         };
         match (&self.job.tls, self.job.id.transport) {
             (Some(tls), Transport::Https) => {
@@ -435,7 +436,7 @@ fn pause_after(error: io::Error, errors: u32) -> io::Result<Duration> {
     }
 }
 
-fn refusal_counter(stats: &WorkerStats, reason: TurnedAway) -> &Counter {
+pub(crate) fn refusal_counter(stats: &WorkerStats, reason: TurnedAway) -> &Counter {
     match reason {
         TurnedAway::Full => &stats.tcp_refused_full,
         TurnedAway::Client => &stats.tcp_refused_client,
@@ -443,7 +444,7 @@ fn refusal_counter(stats: &WorkerStats, reason: TurnedAway) -> &Counter {
     }
 }
 
-fn count_close(stats: &WorkerStats, close: Close) {
+pub(crate) fn count_close(stats: &WorkerStats, close: Close) {
     stats.tcp_closed.add(1);
     let counter = match close {
         Close::Peer => &stats.tcp_closed_by_peer,
@@ -453,6 +454,7 @@ fn count_close(stats: &WorkerStats, close: Close) {
         Close::Message => &stats.tcp_timeout_message,
         Close::Write => &stats.tcp_timeout_write,
         Close::Framing => &stats.tcp_bad_framing,
+        Close::Protocol => &stats.quic_protocol_errors,
         Close::Header(fault) => fault_counter(stats, fault),
         Close::Refused(reason) => refusal_counter(stats, reason),
         Close::Stream => &stats.tcp_stream_failed,

@@ -63,7 +63,7 @@ pub(crate) fn take_over(socket: &UdpSocket, config: &ListenerConfig) -> Result<(
 }
 
 /// Buffers smaller than requested still serve; the kernel caps them without an error anyway.
-fn set_buffers(socket: &Socket, config: &ListenerConfig) {
+pub(crate) fn set_buffers(socket: &Socket, config: &ListenerConfig) {
     if let Some(bytes) = config.udp.receive_buffer {
         let _ = socket.set_recv_buffer_size(bytes);
     }

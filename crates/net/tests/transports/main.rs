@@ -7,6 +7,7 @@ mod https;
 mod later;
 mod link;
 mod put_off;
+mod quic;
 mod script;
 mod tcp;
 mod tls;

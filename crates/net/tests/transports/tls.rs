@@ -30,11 +30,9 @@ impl Identity {
     /// Limits that no test reaches, with these timeouts.
     pub(crate) fn context(&self, times: TcpTimes) -> Context {
         let mut context = Context::new(TcpLimits::new(1000, 1000, &times));
-        context.tls = Some(ListenerTls {
-            dot: self.server.dot(),
-            https: self.server.https(),
-            challenges: self.challenges.clone(),
-        });
+        let (server, challenges) = (&self.server, self.challenges.clone());
+        let (dot, https, quic) = (server.dot(), server.https(), server.quic());
+        context.tls = Some(ListenerTls { dot, https, quic, identify: None, challenges });
         context
     }
 

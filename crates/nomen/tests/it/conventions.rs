@@ -245,7 +245,7 @@ fn everything_on() -> (Server, SocketAddr) {
     let more = format!(
         "[metrics]\nlisten = {}\nper-zone = true\n\
          [[listen]]\naddr = [{secure}]\nproto = [\"tls\"]\n\
-         [[listen]]\naddr = [{web}]\nproto = [\"https\"]\n\
+         [[listen]]\naddr = [{web}]\nproto = [\"https\", \"quic\"]\n\
          [template.members]\nfile = \"members/{{zone}}\"\n\
          [[zone]]\nname = \"cat\"\nfile = \"cat\"\ncatalog-template = \"members\"\n\
          [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\

@@ -170,7 +170,7 @@ fn yaml_has_the_keys_of_dig() {
 #[test]
 fn what_does_not_exist_here_is_refused_with_what_does() {
     for (word, instead) in [
-        ("+https", "UDP, TCP and TLS"),
+        ("+https", "UDP, TCP, TLS and QUIC"),
         ("+showsearch", "+search"),
         ("+sigchase", "+chase"),
         ("+ttl", "+ttlunits"),

@@ -18,11 +18,11 @@ use tempfile::TempDir;
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, nomen, run, text, written};
 
 /// The key `k.example`, and its block.
-const SECRET: &str = "3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=";
-const KEY: &str =
+pub(crate) const SECRET: &str = "3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=";
+pub(crate) const KEY: &str =
     "[[tsig-key]]\nname = \"k.example\"\nsecret = \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\"\n";
 
-const CERTIFICATE: &str = "[[certificate]]\nchain = \"chain.pem\"\nkey = \"key.pem\"\n";
+pub(crate) const CERTIFICATE: &str = "[[certificate]]\nchain = \"chain.pem\"\nkey = \"key.pem\"\n";
 
 /// A server with a TLS listener.
 struct TlsServer {
@@ -49,12 +49,12 @@ fn start(keys: &str, zone: &str, more: &str) -> TlsServer {
 }
 
 /// TXT data of 4,000 bytes.
-fn long() -> String {
+pub(crate) fn long() -> String {
     format!("\"{}\" ", "x".repeat(200)).repeat(20)
 }
 
 /// Writes a certificate for this name and its key as `chain.pem` and `key.pem`. Returns the certificate.
-fn write_certificate(folder: &Path, name: &str) -> String {
+pub(crate) fn write_certificate(folder: &Path, name: &str) -> String {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).expect("a key");
     let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
     let certificate = params.self_signed(&key).expect("signed");

@@ -410,19 +410,7 @@ pub(super) enum LinkLoss {
 impl LinkLoss {
     /// Returns the loss of an encrypted connection that was not open yet.
     pub(super) fn before_open(error: io::ErrorKind) -> Self {
-        use io::ErrorKind::{
-            BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
-            NetworkUnreachable, NotConnected, TimedOut, UnexpectedEof,
-        };
-        LinkLoss::Encryption(match error {
-            ConnectionRefused => EncryptionFault::ConnectionRefused,
-            HostUnreachable | NetworkUnreachable => EncryptionFault::Unreachable,
-            TimedOut => EncryptionFault::HandshakeTimeout,
-            BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof => {
-                EncryptionFault::HandshakeClosed
-            }
-            error => return LinkLoss::Io(error),
-        })
+        EncryptionFault::before_open(error).map_or(LinkLoss::Io(error), LinkLoss::Encryption)
     }
 
     /// Whether no link could be opened because of our own limit.

@@ -69,6 +69,9 @@ fn grants(
     let NamedPaths { mut read_files, mut read, mut written_files, mut written, appended } =
         settings.named_paths();
     read_files.extend(files.iter().cloned());
+    // They are often links that are replaced by others.
+    read_files.extend(zones.tls_files.iter().filter_map(|path| path.canonicalize().ok()));
+    read_files.extend(zones.tls_files.iter().cloned());
     read.extend(certificates());
     read.extend(zones.folders.iter().map(|folder| folder.path.clone()));
     let (templates, changed) = template_folders(&zones.templates);

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use acme::AcmeStore;
 use config::Settings;
 use config::certificates::validity_warning;
-use net::{ListenerTls, TlsChallenges};
+use net::{IdentifyClient, ListenerTls, TlsChallenges};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use tls::{ServerCertificate, ServerTls, TicketKeys};
@@ -65,13 +65,21 @@ impl Certificates {
 
     /// Returns the settings of TLS; `None` if no listener has it.
     pub(super) fn listener_tls(&self) -> Option<ListenerTls> {
-        let challenges = self.challenges.clone();
-        self.tls.as_ref().map(|tls| ListenerTls { dot: tls.dot(), https: tls.https(), challenges })
+        self.tls.as_ref().map(|tls| ListenerTls {
+            dot: tls.dot(),
+            https: tls.https(),
+            quic: tls.quic(),
+            challenges: self.challenges.clone(),
+            identify: Some(Arc::new(tls.identify()) as IdentifyClient),
+        })
     }
 
     /// Uses the certificates that were read with the configuration.
     pub(super) fn adopt(&self, settings: &Settings) {
         let Some(tls) = &self.tls else { return };
+        if let Err(fault) = tls.set_clients(settings.server.client_certificates.settings()) {
+            error!("the `client-ca-file` before stays in use: {fault}");
+        }
         tls.share_tickets(settings.ticket_keys());
         let mut files = lock(&self.files);
         let before = files.issued.take();

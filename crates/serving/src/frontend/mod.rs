@@ -4,6 +4,7 @@
 mod access_rules;
 pub mod certificates;
 mod freshness;
+mod keepalive;
 mod reply_counters;
 mod server_cookies;
 mod workers;
@@ -74,7 +75,7 @@ pub struct Frontend {
     pub certificates: Arc<Certificates>,
     /// The listeners; emptied when the server stops.
     listeners: Mutex<Vec<Running>>,
-    /// Limits over all TCP connections.
+    /// Limits over all TCP and QUIC connections.
     pub tcp_limits: TcpLimits,
     /// The proxies that name their clients.
     proxies: Proxies,
@@ -243,6 +244,7 @@ impl Frontend {
         context.proxies = self.proxies.clone();
         context.tls = self.certificates.listener_tls();
         context.fresh = Some(freshness::freshness);
+        context.keepalive = Some(keepalive::has_keepalive);
         for socket in bound {
             let (addr, transport) = (socket.local_addr(), socket.transport());
             let (front, passed) = (socket.xdp_mode(), socket.passed());

@@ -213,6 +213,7 @@ fn protocol(transport: Transport) -> DnstapSocketProtocol {
         Transport::Tcp => DnstapSocketProtocol::Tcp,
         Transport::Tls => DnstapSocketProtocol::Dot,
         Transport::Https => DnstapSocketProtocol::Doh,
+        Transport::Quic => DnstapSocketProtocol::Doq,
         _ => DnstapSocketProtocol::Udp,
     }
 }

@@ -1,15 +1,17 @@
-//! One exchange with a server: a query and its response, over UDP with retries, over TCP or over TLS. A
+//! One exchange with a server: a query and its response, over UDP with retries, over TCP, TLS or QUIC. A
 //! response is accepted only from the queried server, with the ID and question of the query (RFC 5452 §9).
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use net::PeerStream;
 use socket2::{Domain, Socket, Type as Kind};
 use transport::Transport;
 use wire::message::{Header, Parser};
 
-use super::secured::SecuredStream;
+use super::quic::QuicStream;
+use super::secured::said;
 use super::words::Wanted;
 use wording::reason;
 
@@ -127,7 +129,8 @@ fn over_stream(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
 trait Bytes: Read + Write {}
 impl<T: Read + Write> Bytes for T {}
 
-/// A TCP or TLS connection to a server. Each step may take as long as one try.
+/// A TCP or TLS connection to a server, or one over QUIC, which is for one message. Each step may take as
+/// long as one try.
 pub struct StreamLink {
     stream: Box<dyn Bytes>,
     server: SocketAddr,
@@ -140,14 +143,18 @@ impl StreamLink {
         let server = wanted.server;
         let transport = wanted.stream();
         let fault = |e: io::Error| failure("ask", server, transport, &e);
+        if let (Transport::Quic, Some(tls)) = (transport, &wanted.tls) {
+            let source = wanted.source.unwrap_or_else(|| any_source(server));
+            let stream = QuicStream::connect(server, source, tls, wanted.time).map_err(fault)?;
+            return Ok(Self { stream: Box::new(stream), server, transport });
+        }
         let stream = connect(wanted)?;
-        stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
-        stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
-        let stream: Box<dyn Bytes> = match &wanted.tls {
-            None => Box::new(stream),
-            Some(tls) => Box::new(SecuredStream::begin(stream, tls, server)?),
-        };
-        Ok(Self { stream, server, transport })
+        let encryption = wanted.tls.as_ref().map(|tls| tls.encryption(server)).transpose()?;
+        let stream = PeerStream::begin(stream, encryption.as_ref(), wanted.time)
+            .map_err(|fault| format!("cannot ask {server} over {}: {}", shown(transport), said(fault)))?;
+        stream.socket().set_read_timeout(Some(wanted.time)).map_err(fault)?;
+        stream.socket().set_write_timeout(Some(wanted.time)).map_err(fault)?;
+        Ok(Self { stream: Box::new(stream), server, transport })
     }
 
     /// Returns its transport.
@@ -159,7 +166,8 @@ impl StreamLink {
     pub fn send(&mut self, message: &[u8]) -> Result<(), String> {
         let length = u16::try_from(message.len()).map_err(|_| "the query is too long for TCP".to_owned())?;
         let framed = [&length.to_be_bytes(), message].concat();
-        self.stream.write_all(&framed).map_err(|e| failure("ask", self.server, self.transport, &e))
+        let sent = self.stream.write_all(&framed).and_then(|()| self.stream.flush());
+        sent.map_err(|e| failure("ask", self.server, self.transport, &e))
     }
 
     /// Waits for the next message.
@@ -174,7 +182,9 @@ impl StreamLink {
 
 /// Returns the text of a network error.
 pub fn failure(what: &str, server: SocketAddr, transport: Transport, e: &io::Error) -> String {
+    let of_encryption = net::encryption_fault(e);
     let why = match e.kind() {
+        _ if of_encryption.is_some() => of_encryption.map(said).unwrap_or_default().into(),
         io::ErrorKind::ConnectionRefused => "connection refused, nothing listens there".into(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
         io::ErrorKind::UnexpectedEof => "the connection was closed before the answer came".into(),

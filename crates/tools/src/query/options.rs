@@ -3,6 +3,7 @@
 //! alternative.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tls::client::KeyPin;
@@ -15,7 +16,7 @@ use message::{EdnsOption, Style};
 use wording::did_you_mean;
 
 /// The names of the options.
-const OPTIONS: [&str; 67] = [
+const OPTIONS: [&str; 70] = [
     "short",
     "dnssec",
     "do",
@@ -79,10 +80,13 @@ const OPTIONS: [&str; 67] = [
     "search",
     "domain",
     "ndots",
+    "quic",
     "tls",
     "tls-ca",
     "tls-hostname",
     "tls-pin",
+    "tls-certfile",
+    "tls-keyfile",
 ];
 
 /// Options of dig that have no effect here, on or off.
@@ -98,10 +102,10 @@ const OFF_ONLY: [(&str, &str); 11] = [
     ("dns64prefix", "ask for the AAAA records of ipv4only.arpa"),
     ("sigchase", "use +chase"),
     ("topdown", "use +chase"),
-    ("https", "queries go over UDP, TCP and TLS only"),
-    ("https-get", "queries go over UDP, TCP and TLS only"),
-    ("http-plain", "queries go over UDP, TCP and TLS only"),
-    ("http-plain-get", "queries go over UDP, TCP and TLS only"),
+    ("https", "queries go over UDP, TCP, TLS and QUIC only"),
+    ("https-get", "queries go over UDP, TCP, TLS and QUIC only"),
+    ("http-plain", "queries go over UDP, TCP, TLS and QUIC only"),
+    ("http-plain-get", "queries go over UDP, TCP, TLS and QUIC only"),
 ];
 
 /// EDNS options that `+ednsopt` accepts by name, as in dig.
@@ -154,6 +158,8 @@ fn secured(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Re
             // A name is of use only where it is verified.
             tls.by_name = true;
         }
+        "tls-certfile" => tls.certificate = path(name, on, value)?,
+        "tls-keyfile" => tls.key = path(name, on, value)?,
         _ if !on => tls.pins.clear(),
         _ => {
             let pin = need(name, value)?.parse::<KeyPin>();
@@ -161,6 +167,25 @@ fn secured(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Re
         }
     }
     Ok(())
+}
+
+/// Returns the file that an option names; `None` if the option is off.
+fn path(name: &str, on: bool, value: Option<&str>) -> Result<Option<PathBuf>, WordFault> {
+    on.then(|| need(name, value).map(PathBuf::from)).transpose()
+}
+
+/// Parses an option about TLS, without its `+`, for a verb that takes no others.
+///
+/// # Errors
+/// Another option, or a wrong value.
+pub fn read_tls(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
+    let word = text.split('=').next().unwrap_or_default();
+    let name = resolve(word.strip_prefix("no").unwrap_or(word))?;
+    if name.is_none_or(|name| !name.starts_with("tls")) {
+        let known = OPTIONS.iter().copied().filter(|name| name.starts_with("tls"));
+        return Err(WordFault::Option(word.to_owned(), did_you_mean(word, known)));
+    }
+    read(wanted, text)
 }
 
 fn unknown(word: &str) -> WordFault {
@@ -241,8 +266,11 @@ fn flag(wanted: &mut Wanted, name: &str, on: bool) -> bool {
         "search" => wanted.search = on,
         "trace" => trace(wanted, on),
         "chase" => chase(wanted, on),
-        "tls" if on => drop(wanted.tls.get_or_insert_default()),
-        "tls" => wanted.tls = None,
+        "tls" | "quic" if on => {
+            wanted.tls.get_or_insert_default();
+            wanted.quic = name == "quic";
+        }
+        "tls" | "quic" => (wanted.tls, wanted.quic) = (None, false),
         _ => return false,
     }
     true
@@ -274,7 +302,9 @@ fn edns(wanted: &mut Wanted, name: &str, on: bool, value: Option<&str>) -> Resul
         }
         "opcode" if !on => query.opcode = Opcode::QUERY,
         "opcode" => query.opcode = opcode(need(name, value)?)?,
-        "tls-ca" | "tls-hostname" | "tls-pin" => secured(wanted, name, on, value)?,
+        "tls-ca" | "tls-hostname" | "tls-pin" | "tls-certfile" | "tls-keyfile" => {
+            secured(wanted, name, on, value)?
+        }
         "domain" if !on => wanted.domain = None,
         "domain" => (wanted.domain, wanted.search) = (Some(name_of(need(name, value)?)?), true),
         "ndots" if !on => wanted.ndots = None,

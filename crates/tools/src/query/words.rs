@@ -17,7 +17,7 @@ use crate::args::QueryArgs;
 use message::QuerySpec;
 use message::print::MessageParts;
 
-/// The ports of DNS, and of DNS over TLS (RFC 7858 §3.1).
+/// The ports of DNS, and of DNS over TLS and QUIC (RFC 7858 §3.1, RFC 9250 §4.1.1).
 const DNS_PORT: u16 = 53;
 const TLS_PORT: u16 = 853;
 
@@ -91,6 +91,8 @@ pub struct Wanted {
     pub tcp: bool,
     /// Use TLS, with this authentication of the server.
     pub tls: Option<TlsWanted>,
+    /// With TLS: use QUIC, not TCP.
+    pub quic: bool,
     /// Keep a truncated answer instead of retrying over TCP.
     pub keep_truncated: bool,
     /// Show the query as well.
@@ -133,6 +135,7 @@ impl Default for Wanted {
             parts: MessageParts::ALL,
             tcp: false,
             tls: None,
+            quic: false,
             keep_truncated: false,
             show_query: false,
             time: Duration::from_secs(3),
@@ -157,7 +160,19 @@ impl Wanted {
 
     /// Returns the transport of its streams.
     pub fn stream(&self) -> Transport {
-        if self.tls.is_some() { Transport::Tls } else { Transport::Tcp }
+        match (self.tls.is_some(), self.quic) {
+            (false, _) => Transport::Tcp,
+            (true, false) => Transport::Tls,
+            (true, true) => Transport::Quic,
+        }
+    }
+
+    /// Takes the port of DNS over TLS (RFC 7858 §3.1) in place of that of DNS, if the server is asked over
+    /// TLS.
+    pub fn choose_port(&mut self) {
+        if self.tls.is_some() && self.server.port() == DNS_PORT {
+            self.server.set_port(TLS_PORT);
+        }
     }
 }
 
@@ -382,13 +397,20 @@ impl Reading {
         wanted.query.qtype = qtype.unwrap_or(default_type);
         // The option must not be sent over UDP (RFC 7828 §3.2.1).
         wanted.query.keepalive &= wanted.is_stream();
+        if wanted.stream() == Transport::Quic {
+            // RFC 9250 §4.2.1, §5.5.2.
+            wanted.query.id.get_or_insert(0);
+            wanted.query.keepalive = false;
+            if wanted.tls.as_ref().is_some_and(|tls| tls.certificate.is_some() || tls.key.is_some()) {
+                let instead = "servers ask for certificates over TLS only";
+                return Err(WordFault::Unsupported("tls-certfile with +quic".into(), instead));
+            }
+        }
         if wanted.tls.is_some() && (wanted.trace || wanted.chase) {
             let instead = "--trace and --chase ask many servers, of which most have no TLS";
-            return Err(WordFault::Unsupported("tls".into(), instead));
+            return Err(WordFault::Unsupported(wanted.stream().label().into(), instead));
         }
-        if wanted.tls.is_some() && wanted.server.port() == DNS_PORT {
-            wanted.server.set_port(TLS_PORT);
-        }
+        wanted.choose_port();
         if (wanted.trace || wanted.chase) && is_transfer(wanted.query.qtype) {
             return Err(WordFault::Walked(wanted.query.qtype));
         }

@@ -6,10 +6,12 @@ pub mod send;
 
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::args::UpdateArgs;
+use crate::query::options::read_tls;
+use crate::query::words::Wanted;
 use crate::signing;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::report::{ConfigTexts, Diagnostic};
@@ -27,28 +29,48 @@ pub fn run(args: &UpdateArgs) -> u8 {
             return fault.exit_code();
         }
     };
-    let time = Duration::from_secs(args.timeout);
-    let mut session = Session { sender: Sender::new(key, args.tcp, time), json: args.json, code: EXIT_OK };
+    let (file, how) = match words(args) {
+        Ok(read) => read,
+        Err(fault) => {
+            eprintln!("nomen: {fault}");
+            return EXIT_USAGE;
+        }
+    };
+    let mut session = Session { sender: Sender::new(key, how), json: args.json, code: EXIT_OK };
     if let Some(server) = &args.server
         && let Err(fault) = session.sender.set_server(server)
     {
         eprintln!("nomen: {fault}");
         return EXIT_USAGE;
     }
-    match &args.file {
+    match file {
         None if io::stdin().is_terminal() => interactive(session),
         None => match io::read_to_string(io::stdin()) {
             Ok(text) => whole(session, Path::new("standard input"), text),
             Err(e) => outside(&format!("cannot read standard input: {}", reason(&e))),
         },
-        Some(path) => match fs::File::open(path).and_then(|mut file| {
+        Some(path) => match fs::File::open(&path).and_then(|mut file| {
             let mut text = String::new();
             file.read_to_string(&mut text).map(|_| text)
         }) {
-            Ok(text) => whole(session, path, text),
+            Ok(text) => whole(session, &path, text),
             Err(e) => outside(&format!("cannot read {}: {}", path.display(), reason(&e))),
         },
     }
+}
+
+/// Returns the file of the script, if there is one, and the options of the exchange.
+fn words(args: &UpdateArgs) -> Result<(Option<PathBuf>, Wanted), String> {
+    let time = Duration::from_secs(args.timeout);
+    let (mut file, mut how) = (None, Wanted { tcp: args.tcp, time, ..Wanted::default() });
+    for word in &args.words {
+        match word.strip_prefix('+') {
+            Some(option) => read_tls(&mut how, option).map_err(|fault| fault.to_string())?,
+            None if file.is_some() => return Err(format!("`{word}`: there is one script at most")),
+            None => file = Some(PathBuf::from(word)),
+        }
+    }
+    Ok((file, how))
 }
 
 fn outside(message: &str) -> u8 {

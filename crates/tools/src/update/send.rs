@@ -5,7 +5,6 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use transfer::tsig::TsigKey;
@@ -111,9 +110,8 @@ impl fmt::Display for SendFault {
 }
 
 impl Sender {
-    /// Returns a sender without a zone, a server or records.
-    pub fn new(key: Option<Arc<TsigKey>>, tcp: bool, time: Duration) -> Self {
-        let how = Wanted { tcp, time, ..Wanted::default() };
+    /// Returns a sender without a zone, a server or records, with these options of the exchange.
+    pub fn new(key: Option<Arc<TsigKey>>, how: Wanted) -> Self {
         Self { zone: None, class: Class::IN, key, records: Vec::new(), answer: None, server: None, how }
     }
 
@@ -121,6 +119,7 @@ impl Sender {
     pub fn set_server(&mut self, text: &str) -> Result<(), WordFault> {
         let mut wanted = self.how.clone();
         read_server(&mut wanted, text)?;
+        wanted.choose_port();
         self.server = Some(wanted);
         Ok(())
     }
@@ -180,7 +179,8 @@ impl Sender {
             Some(server) => vec![server.clone()],
             None => {
                 let resolvers = server::resolvers().into_iter().map(|ip| SocketAddr::new(ip, 53));
-                resolvers.map(|server| Wanted { server, ..self.how.clone() }).collect()
+                // The options of TLS are about the server, not about the resolvers of this machine.
+                resolvers.map(|server| Wanted { server, tls: None, ..self.how.clone() }).collect()
             }
         };
         if asked.is_empty() {
@@ -195,6 +195,7 @@ impl Sender {
                 let mut primary = self.how.clone();
                 read_server(&mut primary, mname.to_string().trim_end_matches('.'))
                     .map_err(|fault| SendFault::Link(format!("the primary server of {zone}: {fault}")))?;
+                primary.choose_port();
                 Ok((zone, located(primary).map_err(SendFault::Link)?))
             }
         }

@@ -16,11 +16,22 @@ use crate::opt::ResponseOpt;
 /// UDP.
 const UDP_SIZE: u16 = 1232;
 
+/// Queries over TLS are padded to multiples of so many bytes (RFC 8467 §4.1).
+const PADDED_TO: usize = 128;
+/// Bytes of an option before its data.
+const OPTION_HEAD: usize = 4;
+
 /// Whether a query has an OPT record with EXPIRE, as a secondary's should (RFC 7314 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskExpire {
     /// It has.
     Yes,
+    /// It has, and is padded, for an encrypted connection (RFC 9103 §7.4). A signature of `signature` bytes
+    /// follows.
+    Padded {
+        /// Bytes of the TSIG record that the caller appends.
+        signature: usize,
+    },
     /// It has no OPT: the primary does not support EDNS.
     No,
 }
@@ -45,9 +56,14 @@ fn query(
     if let Some((section, rdata)) = soa {
         b.record(section, Owner::At(Offset::QNAME), Type::SOA, Class::IN, Ttl::ZERO, rdata)?;
     }
-    if expire == AskExpire::Yes {
+    if expire != AskExpire::No {
         let mut opt = OptWriter::begin(&mut b, UDP_SIZE, 0, false)?;
         opt.option(&mut b, OptionCode::EXPIRE, &[])?;
+        if let AskExpire::Padded { signature } = expire {
+            let used = b.len() + OPTION_HEAD + signature;
+            let padding = used.next_multiple_of(PADDED_TO) - used;
+            opt.option(&mut b, OptionCode::PADDING, &[&[0; PADDED_TO][..padding]])?;
+        }
     }
     Ok(b.finish())
 }

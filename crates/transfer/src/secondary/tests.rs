@@ -10,6 +10,7 @@ use wire::{Rcode, Serial, UnixTime};
 
 use super::*;
 use crate::incoming::{AskedFor, TransferFault};
+use crate::tsig::{TsigAlgorithm, TsigKey, sign_request, signature_len};
 
 const START: UnixTime = UnixTime::from_secs(1_700_000_000);
 
@@ -371,6 +372,24 @@ fn notify_is_sent_again_until_somebody_replies() {
     assert_eq!(sent, [(1, 2), (1, 6), (1, 14), (1, 30)], "five in all, each wait twice as long");
     sender.changed(at(500));
     assert_eq!(sender.poll(at(500), &mut random), Some(0), "a new change begins anew");
+}
+
+/// RFC 8467 §4.1: "Clients SHOULD pad queries to the closest multiple of 128 octets."
+#[test]
+fn padded_queries_are_multiples_of_128_bytes_with_their_signature() {
+    let (apex, mut buf) = (name("a-rather-long-name.of.a.zone.example."), [0; 1024]);
+    let rdata = testkit::random::soa(apex.as_name(), 77);
+    let key = TsigKey::new(apex.as_name(), TsigAlgorithm::HmacSha256, &[1]).expect("a key");
+    let key = std::sync::Arc::new(key);
+    for asked in [AskedFor::Axfr, AskedFor::Ixfr(Serial(77))] {
+        let plain = AskExpire::Padded { signature: 0 };
+        let len = transfer_query(&mut buf, 9, apex.as_name(), asked, &rdata, plain).expect("room");
+        assert!(len.is_multiple_of(128), "{len}");
+        let signed = AskExpire::Padded { signature: signature_len(&key) };
+        let len = transfer_query(&mut buf, 9, apex.as_name(), asked, &rdata, signed).expect("room");
+        let (len, _) = sign_request(&key, &mut buf, len, UnixTime::from_secs(1)).expect("room");
+        assert!(len.is_multiple_of(128), "{len}");
+    }
 }
 
 #[test]

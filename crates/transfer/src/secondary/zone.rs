@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use transport::EncryptionFault;
 use wire::rdata::view::SoaNumbers;
 use wire::{Rcode, Serial, UnixTime};
 
@@ -69,6 +70,8 @@ pub enum SecondaryFault {
     Unreachable,
     /// The primary refused the connection, or nothing listens on its port.
     Refused,
+    /// There is no encrypted connection to the primary, which is not asked in the clear.
+    Insecure(EncryptionFault),
     /// The primary closed the connection before the transfer was complete.
     BrokenOff,
     /// The primary has an older version than ours.
@@ -89,6 +92,7 @@ impl fmt::Display for SecondaryFault {
         match self {
             Self::Unreachable => f.write_str("no answer"),
             Self::Refused => f.write_str("connection refused"),
+            Self::Insecure(fault) => fault.fmt(f),
             Self::BrokenOff => f.write_str("it ended the connection before the transfer was over"),
             Self::Behind { theirs, ours } => write!(f, "its serial {theirs} is older than ours, {ours}"),
             Self::Transfer(fault) => fmt::Display::fmt(fault, f),

@@ -34,7 +34,7 @@ use wire::message::{Malformed, Offset, Parser};
 pub use key::{DuplicateKey, TsigAlgorithm, TsigKey, TsigKeyError, TsigKeys};
 pub use keyfile::{KeyFileFault, KeyFileFaultKind, read_keys};
 pub use request::{SignedId, TsigError, TsigRefusal, Verified, verify};
-pub use response::{ResponseSigner, sign_request};
+pub use response::{ResponseSigner, sign_request, signature_len};
 pub use verifier::{ResponseError, ResponseVerifier};
 
 /// Seconds that the clocks of both sides may differ, unless set for a key (RFC 8945 §10 recommends 300).

@@ -48,8 +48,7 @@ impl ResponseSigner {
 
     /// Bytes that [`sign`](Self::sign) adds to a message.
     pub fn reserve(&self) -> usize {
-        let algorithm = self.key.algorithm().wire_name();
-        record_len(self.key.name().len(), algorithm.len(), self.key.mac_len(), 0)
+        signature_len(&self.key)
     }
 
     /// Appends the TSIG record to the next message, the `len` bytes at the start of `buf`, and returns its
@@ -81,6 +80,11 @@ impl ResponseSigner {
         (self.prior, self.begun) = (Some(mac), true);
         Ok(end)
     }
+}
+
+/// Returns how many bytes the TSIG record of a request or response signed with `key` has.
+pub fn signature_len(key: &TsigKey) -> usize {
+    record_len(key.name().len(), key.algorithm().wire_name().len(), key.mac_len(), 0)
 }
 
 /// Signs a request, the `len` bytes at the start of `buf`, with `key`: appends the TSIG record and returns

@@ -76,7 +76,13 @@ pub(super) fn not_kept(fault: &str) -> TransactionFault {
 pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Option<Serial>) -> Settled {
     let (zone, client) = (&job.apex, job.client);
     let key = job.key.as_ref().map_or_else(|| "none".into(), |key| key.to_string());
+    let certificate = job.certificate.as_ref().map(ToString::to_string);
+    let cert = certificate.as_deref();
     let object = format!("{zone} {client} {key}");
+    let key_and_certificate = match cert {
+        Some(cert) => format!("{key} cert={cert:?}"),
+        None => key.clone(),
+    };
     let result = match outcome {
         Outcome::Refused(refusal, _) => Err(*refusal),
         Outcome::Unchanged | Outcome::Changed { .. } => Ok(()),
@@ -89,32 +95,32 @@ pub(super) fn answer(shared: &Shared, job: Job, outcome: &Outcome, serial: Optio
             info,
             INFO,
             ("update accepted", &object),
-            "zone {zone}: update accepted client={client} key={key} removed={removed} added={added} serial \
+            "zone {zone}: update accepted client={client} key={key_and_certificate} removed={removed} added={added} serial \
              {from} -> {to}"
         ),
         Outcome::Refused(refusal, why) => log_repeated!(
             info,
             INFO,
             ("update refused", &object),
-            "zone {zone}: update refused client={client} key={key} rcode={} reason={why:?} \
+            "zone {zone}: update refused client={client} key={key_and_certificate} rcode={} reason={why:?} \
              prerequisites={prerequisites} updates={updates} serial={}",
             refusal.rcode,
             serial.map_or("none".into(), |serial| serial.to_string())
         ),
-        Outcome::Unchanged => debug!(%zone, %client, key, "update changes nothing"),
+        Outcome::Unchanged => debug!(%zone, %client, key, cert, "update changes nothing"),
     }
     match outcome {
         Outcome::Changed { from, to, removed, added } => {
             audit!(
-                %zone, %client, key, removed, added, serial_before = %from, serial = %to, "update accepted"
+                %zone, %client, key, cert, removed, added, serial_before = %from, serial = %to, "update accepted"
             );
         }
         Outcome::Refused(refusal, reason) => {
             let rcode = refusal.rcode;
-            audit!(%zone, %client, key, %rcode, %reason, prerequisites, updates, serial, "update refused");
+            audit!(%zone, %client, key, cert, %rcode, %reason, prerequisites, updates, serial, "update refused");
         }
         Outcome::Unchanged => {
-            audit!(%zone, %client, key, prerequisites, updates, serial, "update changes nothing");
+            audit!(%zone, %client, key, cert, prerequisites, updates, serial, "update changes nothing");
         }
     }
     Settled::Update(job.answer, result)

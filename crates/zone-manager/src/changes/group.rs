@@ -108,7 +108,11 @@ impl Course {
             let decided = match job {
                 ChangeJob::Update(job) => {
                     let key = job.key.as_ref().map(|key| key.as_lower());
-                    let permission = job.rules.policy.permission(Requester { key, address: job.client });
+                    let permission = job.rules.policy.permission(Requester {
+                        key,
+                        address: job.client,
+                        certificate: job.certificate.as_deref(),
+                    });
                     let change = updater.apply(&job.request, &permission, job.rules.serial, now);
                     Decided::Update(change.map(|change| change.map(Arc::new)))
                 }

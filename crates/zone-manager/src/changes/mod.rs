@@ -59,7 +59,7 @@ use arc_swap::ArcSwap;
 use journal::{Disk, HeldStores, History, RealDisk, StoreFault, StoreFolders, StoreSize};
 use query_path::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use tracing::{debug, error, info, warn};
-use transport::unix_now;
+use transport::{ClientCertificate, unix_now};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
@@ -139,6 +139,8 @@ struct Job {
     /// The key that signed the request.
     key: Option<LowerNameBuf>,
     client: IpAddr,
+    /// The certificate that the client has shown.
+    certificate: Option<Arc<ClientCertificate>>,
     /// Sends the response; if dropped, SERVFAIL is sent.
     answer: SendAnswer,
     /// Counts the request as waiting.
@@ -607,7 +609,12 @@ impl Changes {
             return Err(if is_here { Refusal::PROHIBITED } else { Refusal::NOT_AUTH });
         };
         let key = asked.verified.map(|verified| verified.key().name().to_buf());
-        let requester = Requester { key: key.as_ref().map(|key| key.as_lower()), address: client };
+        let certificate = asked.certificate().cloned();
+        let requester = Requester {
+            key: key.as_ref().map(|key| key.as_lower()),
+            address: client,
+            certificate: certificate.as_deref(),
+        };
         if rules.policy.permission(requester).is_none() {
             refused("no rule of `allow-update` or `update-policy` names the client");
             return Err(Refusal::PROHIBITED);
@@ -626,7 +633,7 @@ impl Changes {
         let rules = Arc::clone(rules);
         let answer = self.answer_to(responder, once);
         let of = apex.clone();
-        let job = Job { apex, request, rules, key, client, answer, _waiting };
+        let job = Job { apex, request, rules, key, client, certificate, answer, _waiting };
         self.queue(&of, Entry::Change(ChangeJob::Update(Box::new(job))));
         Ok(SourceReply::Pending(promise))
     }

@@ -18,7 +18,7 @@ pub(crate) struct SimulatedChanges {
 
 /// Returns rules that allow each client every change.
 fn rules() -> ZoneUpdates {
-    let client = RuleClient { key: None, network: None };
+    let client = RuleClient::default();
     let rule =
         PolicyRule { action: GrantOrDeny::Grant, client, names: NameRelation::Zone, types: RuleTypes::Usual };
     ZoneUpdates {
@@ -63,6 +63,7 @@ impl SimulatedChanges {
             rules: Arc::clone(&self.rules),
             key: None,
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            certificate: None,
             answer: Box::new(move |result| answer(result.is_ok())),
             _waiting: Waiting::new(&self.shared),
         };

@@ -2,17 +2,17 @@
 //! and makes the version. The version in service stays untouched meanwhile.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use net::PeerStream;
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
 };
 use transfer::secondary::{AskExpire, SecondaryFault, transfer_query};
-use transfer::tsig::sign_request;
-use transport::unix_now;
+use transfer::tsig::{sign_request, signature_len};
+use transport::{EncryptionFault, unix_now};
 use wire::hash::HashKey;
 use wire::{NameBuf, Rcode, Type};
 use zone::Zone;
@@ -23,7 +23,7 @@ use super::memory::{MemoryShare, OutOfMemory};
 use config::peers::{ZonemdPolicy, too_many_iterations};
 use telemetry::repeated::log_repeated;
 
-/// Longest wait for a connection.
+/// Longest wait for a connection, and then for its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a waiting transfer checks its limits.
 const LIMIT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -111,12 +111,45 @@ pub(super) fn fetch(
     mut share: MemoryShare,
 ) -> Result<Fetched, SecondaryFault> {
     let begun = Instant::now();
-    let mut fetched = transfer(job, AskExpire::Yes, begun, figures, &mut share);
+    let mut fetched = transfer(job, expire_of(&job.primary), begun, figures, &mut share);
     if fetched.as_ref().is_err_and(takes_no_opt) {
         fetched = transfer(job, AskExpire::No, begun, figures, &mut share);
     }
     figures.took = begun.elapsed();
     fetched
+}
+
+/// Returns the OPT record of queries to a primary: over TLS they are padded.
+pub(super) fn expire_of(primary: &PeerServer) -> AskExpire {
+    match primary.encryption {
+        None => AskExpire::Yes,
+        Some(_) => AskExpire::Padded { signature: primary.key.as_deref().map_or(0, signature_len) },
+    }
+}
+
+/// Opens a connection to another server of a zone, encrypted if the server is asked over TLS. The handshake
+/// takes as long as the connection itself at most.
+///
+/// # Errors
+/// Why there is no connection.
+pub(super) fn connect(server: &PeerServer, timeout: Duration) -> Result<PeerStream, SecondaryFault> {
+    let encrypted = server.encryption.as_ref();
+    let unreachable = |error: io::Error| {
+        let of_encryption = encrypted.and_then(|_| EncryptionFault::before_open(error.kind()));
+        match (of_encryption, error.kind()) {
+            // There is no handshake yet.
+            (Some(EncryptionFault::HandshakeTimeout), _) => {
+                SecondaryFault::Insecure(EncryptionFault::Unreachable)
+            }
+            (Some(fault), _) => SecondaryFault::Insecure(fault),
+            (None, io::ErrorKind::ConnectionRefused) => SecondaryFault::Refused,
+            (None, _) => SecondaryFault::Unreachable,
+        }
+    };
+    let stream = net::connect(server.address, server.source, timeout).map_err(unreachable)?;
+    // If the system refuses it, messages are sent a little later.
+    let _ = stream.set_nodelay(true);
+    PeerStream::begin(stream, encrypted, timeout).map_err(SecondaryFault::Insecure)
 }
 
 /// Whether a primary may have refused a query because of its OPT (RFC 6891 §7).
@@ -131,17 +164,11 @@ fn transfer(
     figures: &mut FetchFigures,
     share: &mut MemoryShare,
 ) -> Result<Fetched, SecondaryFault> {
-    let unreachable = |error: io::Error| match error.kind() {
-        io::ErrorKind::ConnectionRefused => SecondaryFault::Refused,
-        _ => SecondaryFault::Unreachable,
-    };
+    let unreachable = |_| SecondaryFault::Unreachable;
     let (request, verifier) = request(job, expire)?;
-    let mut stream =
-        net::connect(job.primary.address, job.primary.source, CONNECT_TIMEOUT).map_err(unreachable)?;
-    // If the system refuses these, the request is sent a little later, or the limits are checked late.
-    let _ = stream.set_nodelay(true);
-    stream.set_write_timeout(Some(job.limits.idle)).map_err(unreachable)?;
-    stream.set_read_timeout(Some(LIMIT_CHECK_INTERVAL)).map_err(unreachable)?;
+    let mut stream = connect(&job.primary, CONNECT_TIMEOUT)?;
+    stream.socket().set_write_timeout(Some(job.limits.idle)).map_err(unreachable)?;
+    stream.socket().set_read_timeout(Some(LIMIT_CHECK_INTERVAL)).map_err(unreachable)?;
     stream.write_all(&request).map_err(unreachable)?;
     let sent = SentRequest { id: job.id, apex: job.apex, asked: job.asked, datagram: false };
     let mut limits = job.limits.transfer;
@@ -271,7 +298,7 @@ fn verified(job: &FetchJob, zone: &Zone) -> Result<(), SecondaryFault> {
 
 /// Reads the messages of a stream one by one, within the time limits.
 struct Messages<'j> {
-    stream: TcpStream,
+    stream: PeerStream,
     job: &'j FetchJob,
     buffer: Vec<u8>,
     /// The part of the buffer not consumed yet.
@@ -285,7 +312,7 @@ struct Messages<'j> {
 }
 
 impl<'j> Messages<'j> {
-    fn new(stream: TcpStream, job: &'j FetchJob, begun: Instant) -> Self {
+    fn new(stream: PeerStream, job: &'j FetchJob, begun: Instant) -> Self {
         let now = Instant::now();
         Messages {
             stream,
@@ -328,7 +355,10 @@ impl<'j> Messages<'j> {
                     self.counted.1 += read as u64;
                 }
                 Err(e) if is_wait(&e) => {}
-                Err(_) => return Err(SecondaryFault::BrokenOff),
+                Err(e) => {
+                    let fault = net::encryption_fault(&e);
+                    return Err(fault.map_or(SecondaryFault::BrokenOff, SecondaryFault::Insecure));
+                }
             }
             if share.is_given_up() {
                 return Err(out_of_memory(OutOfMemory));
@@ -366,7 +396,7 @@ fn is_wait(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -380,7 +410,12 @@ mod tests {
         FetchJob {
             number: 1,
             apex: "example.".parse().expect("a name"),
-            primary: PeerServer { address: listener.local_addr().expect("bound"), key: None, source: None },
+            primary: PeerServer {
+                address: listener.local_addr().expect("bound"),
+                key: None,
+                source: None,
+                encryption: None,
+            },
             asked: AskedFor::Axfr,
             any_serial: true,
             id: 7,
@@ -399,7 +434,7 @@ mod tests {
         let job = job(&listener);
         let stream = TcpStream::connect(job.primary.address).expect("a connection");
         let begun = Instant::now();
-        let mut messages = Messages::new(stream, &job, begun);
+        let mut messages = Messages::new(PeerStream::Plain(stream), &job, begun);
         let start = messages.heard;
         let after = |seconds| start + Duration::from_secs(seconds);
         let limit = |limit| Err(SecondaryFault::Transfer(TransferFault::Limit(limit)));
@@ -443,7 +478,7 @@ mod tests {
                 peer.write_all(&message).expect("sent");
             }
         });
-        let mut messages = Messages::new(stream, &job, Instant::now());
+        let mut messages = Messages::new(PeerStream::Plain(stream), &job, Instant::now());
         let share = Arc::<crate::secondaries::IncomingMemory>::default().begin();
         for size in sizes {
             assert_eq!(messages.next(&share).expect("a message"), vec![size as u8; size]);

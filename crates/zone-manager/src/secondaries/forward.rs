@@ -3,11 +3,12 @@
 //! a thread of its own; their number is limited.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use net::PeerStream;
 use query_path::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Header, Parser};
@@ -16,6 +17,7 @@ use zone_plan::ZonePeers;
 
 use super::Secondaries;
 use super::counts::SecondaryCounts;
+use super::fetch::connect;
 use serving::frontend::Served;
 use telemetry::audit::{AskedChange, RefusalLog};
 use telemetry::repeated::log_repeated;
@@ -23,7 +25,7 @@ use telemetry::trail::audit;
 use threads::sync::read;
 use wording::reason;
 
-/// Longest wait for a connection to a primary.
+/// Longest wait for a connection to a primary, and then for its handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest wait for the response, which may have to wait for a disk.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -96,7 +98,8 @@ impl UpdateForwarding {
     fn peers(&self, asked: &Asked<'_>) -> Option<Arc<ZonePeers>> {
         let peers = read(&self.secondaries.rules).get(&asked.apex()).cloned()?;
         let key = asked.verified.map(|verified| &**verified.key());
-        let passes_on = !peers.primaries.is_empty() && peers.forwards(asked.client.peer.ip(), key);
+        let passes_on = !peers.primaries.is_empty()
+            && peers.forwards(asked.client.peer.ip(), key, asked.certificate().map(|shown| &**shown));
         passes_on.then_some(peers)
     }
 
@@ -203,10 +206,10 @@ fn unverified_key(asked: &Asked<'_>) -> Option<String> {
 fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder: Responder, place: &Place) {
     let mut why = "the zone has no primaries".to_owned();
     for primary in &peers.primaries {
-        let stream = match net::connect(primary.address, primary.source, CONNECT_TIMEOUT) {
+        let stream = match connect(primary, CONNECT_TIMEOUT) {
             Ok(stream) => stream,
             Err(fault) => {
-                why = format!("no connection to {primary}: {}", reason(&fault));
+                why = format!("no connection to {primary}: {fault}");
                 continue;
             }
         };
@@ -230,10 +233,10 @@ fn settle(update: &ForwardedUpdate, peers: &ZonePeers, message: &[u8], responder
 }
 
 /// Sends a request, and waits for its response. The ID is unchanged: the connection carries nothing else.
-fn exchange(mut stream: TcpStream, message: &[u8]) -> io::Result<Vec<u8>> {
+fn exchange(mut stream: PeerStream, message: &[u8]) -> io::Result<Vec<u8>> {
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
-    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
-    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.socket().set_write_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.socket().set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     stream.write_all(&[&length.to_be_bytes()[..], message].concat())?;
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;

@@ -64,7 +64,7 @@ impl Secondaries {
             return Err(refusal);
         };
         let (peer, key) = (asked.client.peer.ip(), asked.verified.map(|verified| &**verified.key()));
-        let Some(primary) = peers.takes_notify(peer, key) else {
+        let Some(primary) = peers.takes_notify(peer, key, asked.certificate().map(|shown| &**shown)) else {
             counts.notify_refused.fetch_add(1, Relaxed);
             REFUSED.refused(asked, "neither `primaries` nor `allow-notify` names the client");
             return Err(Refusal::PROHIBITED);

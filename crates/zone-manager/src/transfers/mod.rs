@@ -22,7 +22,7 @@ use tracing::{Level, debug, info, warn};
 use transfer::outgoing::{
     DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
 };
-use transport::{MessageStream, Next, unix_now};
+use transport::{MessageStream, Next, Transport, unix_now};
 use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type, ZoneName};
@@ -143,7 +143,8 @@ impl Transfers {
             REFUSED.refused(asked, "the class is not IN");
             return Err(Refusal::CLASS);
         }
-        if !read(&self.rules).allow(&apex, peer, key) {
+        let certificate = asked.certificate().map(|certificate| &**certificate);
+        if !read(&self.rules).allow(&apex, peer, key, certificate) {
             self.counts.refused.fetch_add(1, Relaxed);
             REFUSED.refused(asked, "`allow-transfer` does not name the client");
             return Err(Refusal::PROHIBITED);
@@ -336,6 +337,8 @@ struct Report {
     client: Option<Serial>,
     peer: IpAddr,
     key: Option<String>,
+    certificate: Option<String>,
+    transport: Transport,
     begun: Instant,
     messages: u64,
     bytes: u64,
@@ -377,6 +380,8 @@ impl Report {
             client,
             peer: asked.client.peer.ip(),
             key: asked.verified.map(|verified| verified.key().name().to_string()),
+            certificate: asked.certificate().map(|certificate| certificate.to_string()),
+            transport: asked.client.transport,
             begun: Instant::now(),
             messages: 0,
             bytes: 0,
@@ -395,6 +400,7 @@ impl Drop for Report {
             return;
         }
         let Report { zone, serial, client, peer, key, messages, bytes, counts, .. } = self;
+        let (cert, transport) = (self.certificate.as_deref(), self.transport.label());
         let asked = if client.is_some() { "IXFR" } else { "AXFR" };
         let (kind, sent) = match self.answer {
             IxfrAnswer::Differences => ("IXFR", &counts.ixfr),
@@ -402,7 +408,7 @@ impl Drop for Report {
             IxfrAnswer::UpToDate if self.ended => {
                 counts.same.fetch_add(1, Relaxed);
                 let key = key.as_deref().unwrap_or("none");
-                debug!(zone, %serial, %peer, key, "IXFR answered: nothing newer");
+                debug!(zone, %serial, %peer, transport, key, cert, "IXFR answered: nothing newer");
                 return;
             }
             IxfrAnswer::UpToDate => ("SOA", &counts.same),
@@ -413,10 +419,10 @@ impl Drop for Report {
         if self.ended {
             sent.fetch_add(1, Relaxed);
             info!(
-                zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent"
+                zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "transfer sent"
             );
             audit!(
-                zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "transfer sent"
+                zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "transfer sent"
             );
         } else if let Some(why) = self.slot.evicted() {
             let was = match why {
@@ -426,17 +432,17 @@ impl Drop for Report {
             let text = format!("transfer broken off: it {was}, and another needed its place");
             let about = ("transfer evicted", &*format!("{zone} {peer}"));
             if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
-                warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "{text}");
+                warn!(zone, %serial, %peer, transport, key, cert, kind, messages, bytes, milliseconds, "{text}");
             }
-            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
+            audit!(zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
         } else {
             counts.broken_off.fetch_add(1, Relaxed);
             let text = "transfer broken off";
             let about = ("transfer broken off", &*format!("{zone} {peer}"));
             if repeated::admit(about, Level::WARN, format!("zone {zone}: {text}, peer {peer}")).is_some() {
-                warn!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
+                warn!(zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
             }
-            audit!(zone, from, %serial, %peer, key, asked, kind, messages, bytes, milliseconds, "{text}");
+            audit!(zone, from, %serial, %peer, transport, key, cert, asked, kind, messages, bytes, milliseconds, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The zones of a configuration: reads the keys and lists the folders for [`zone_plan::plan`].
+//! The zones of a configuration: reads keys and certificates and lists the folders for [`zone_plan::plan`].
 //!
 //! A fault of one file in a folder affects the zone of its name, and no other.
 
@@ -11,6 +11,7 @@ use zone_plan::{FolderFile, WantedZones, ZoneOfFile};
 
 use config::Configuration;
 use config::interfaces::Interfaces;
+use config::peer_tls::PeerTls;
 use config::report::Diagnostic;
 use config::transfers::load_keys;
 use wording::reason;
@@ -19,11 +20,11 @@ use wording::reason;
 /// is in both, the named one applies.
 ///
 /// # Errors
-/// Folders and key files that cannot be read, and missing keys.
+/// Folders and files of keys and certificates that cannot be read, and missing keys.
 pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut faults = Vec::new();
     let keys = load_keys(&config.settings.tsig_keys, &config.settings.transfers, &mut faults);
-    let mut wanted = zone_plan::plan(config, keys, faults, &list_folder)?;
+    let mut wanted = zone_plan::plan(config, keys, &mut PeerTls::default(), faults, &list_folder)?;
     if !config.settings.views.is_empty() {
         let interfaces = Interfaces::of_this_machine().unwrap_or_else(|e| {
             warn!("no view has clients by `interface` or \"attached\": the system does not list them: {e}");

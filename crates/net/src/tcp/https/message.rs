@@ -121,6 +121,7 @@ pub(super) fn response(reply: ReplyBody, fresh: Option<u32>) -> Response<ReplyBo
 #[cfg(test)]
 mod tests {
     use hyper::Request;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -178,6 +179,45 @@ mod tests {
         assert_eq!(checked(&[0; 11]), Err(BadRequest::NoMessage));
         assert_eq!((checked(&[0; 12]), checked(&[0; 65_535])), (Ok(()), Ok(())));
         assert_eq!(checked(&[0; 65_536]), Err(BadRequest::TooLong));
+    }
+
+    /// Decodes base64url bit by bit; `None` if a character is none of it, or the length or the last bits are
+    /// those of no bytes.
+    fn decoded(text: &str) -> Option<Vec<u8>> {
+        const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut bits = Vec::new();
+        for digit in text.chars() {
+            let value = DIGITS.find(digit)?;
+            bits.extend((0..6).rev().map(|bit| (value >> bit & 1) as u8));
+        }
+        let (bytes, rest) = bits.as_chunks::<8>();
+        let is_whole = rest.len() < 6 && rest.iter().all(|&bit| bit == 0);
+        is_whole.then(|| bytes.iter().map(|bits| bits.iter().fold(0, |byte, bit| byte << 1 | bit)).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn any_url_has_the_message_of_its_first_parameter_or_a_status(
+            path in prop_oneof![Just("/dns-query"), Just("/other"), Just("/dns"), Just("/")],
+            before in "([a-z]{1,4}=[A-Za-z0-9]{0,4}&){0,2}",
+            name in prop_oneof![4 => Just("dns"), 1 => Just("Dns"), 1 => Just("xdns")],
+            text in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..60).prop_map(|bytes| BASE64URL_NOPAD.encode(&bytes)),
+                "[A-Za-z0-9_=%+.-]{0,40}",
+            ],
+            after in "(&[a-z]{1,4}){0,2}",
+        ) {
+            let found = read("GET", &format!("{path}?{before}{name}={text}{after}"), "");
+            let first = format!("{before}{name}={text}{after}");
+            let first = first.split('&').find_map(|pair| pair.strip_prefix("dns="));
+            let message = first.and_then(|text| decoded(text.trim_end_matches('=')));
+            let expected = match message.filter(|message| message.len() >= 12) {
+                _ if !["/dns-query", "/other"].contains(&path) => Err(BadRequest::Path),
+                Some(message) => Ok(MessageSource::Url(message)),
+                None => Err(BadRequest::NoMessage),
+            };
+            prop_assert_eq!(found, expected);
+        }
     }
 
     #[test]

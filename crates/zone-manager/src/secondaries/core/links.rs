@@ -13,18 +13,18 @@ use transfer::secondary::{
     soa_query,
 };
 use transfer::tsig::{self, ResponseVerifier, sign_request};
-use transport::{Action, Link, Transport};
+use transport::{Action, EncryptionFault, Link, Transport};
 use wire::{Rcode, UnixTime, ZoneName};
 use zone_plan::PeerServer;
 
 use super::targets::PeerReply;
 use super::{CoreHost, Moment, PeeredZone, SecondaryCore};
-use crate::secondaries::fetch::takes_no_opt;
+use crate::secondaries::fetch::{expire_of, takes_no_opt};
 use telemetry::repeated::log_repeated;
 
 /// Timeouts of an SOA query over UDP, one per try.
 const PROBE_WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-/// Timeout of an SOA query over TCP.
+/// Timeout of an SOA query over TCP or TLS, with the handshake.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
 /// Timeout of a NOTIFY. The next one may be sent earlier: a reply to either is accepted.
 const NOTIFY_WAIT: Duration = Duration::from_secs(5);
@@ -38,6 +38,8 @@ pub(super) struct Exchange {
     id: u16,
     verifier: Option<ResponseVerifier>,
     deadline: Instant,
+    /// Whether the link is encrypted, and the handshake not complete.
+    in_handshake: bool,
 }
 
 /// The purpose of a message.
@@ -52,8 +54,10 @@ enum Purpose {
 impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
     /// Sends an SOA query to a primary.
     pub(super) fn send_probe(&mut self, apex: &ZoneName, primary: usize, at: &mut Moment<'_>) {
-        let expire = AskExpire::Yes;
-        self.probe(apex, Purpose::Probe { primary, tries: 0, stream: false, expire }, at);
+        let server = self.zones.get(apex).and_then(|zone| zone.peers.primaries.get(primary));
+        let expire = server.map_or(AskExpire::Yes, expire_of);
+        let stream = server.is_some_and(|server| server.encryption.is_some());
+        self.probe(apex, Purpose::Probe { primary, tries: 0, stream, expire }, at);
     }
 
     fn probe(&mut self, apex: &ZoneName, purpose: Purpose, at: &mut Moment<'_>) {
@@ -107,17 +111,23 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         }
         self.last_link += 1;
         let (link, deadline) = (Link(self.last_link), at.now + wait);
-        let stream = matches!(purpose, Purpose::Probe { stream: true, .. });
-        let transport = if stream { Transport::Tcp } else { Transport::Udp };
+        let encryption = server.encryption.clone();
+        let transport = match (&encryption, purpose) {
+            (Some(_), _) => Transport::Tls,
+            (None, Purpose::Probe { stream: true, .. }) => Transport::Tcp,
+            (None, _) => Transport::Udp,
+        };
+        let in_handshake = encryption.is_some();
         at.actions.push(Action::Open {
             link,
             transport,
             to: server.address,
             from: server.source,
-            encryption: None,
+            encryption,
         });
         at.actions.push(Action::Send { link, message: buf.get(..len)?.to_vec() });
-        self.links.insert(link, Exchange { apex: apex.clone(), purpose, id, verifier, deadline });
+        let apex = apex.clone();
+        self.links.insert(link, Exchange { apex, purpose, id, verifier, deadline, in_handshake });
         self.deadlines.insert((deadline, link));
         Some(link)
     }
@@ -174,7 +184,7 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
             Err(SecondaryFault::Transfer(TransferFault::Truncated)) if !stream => {
                 self.probe(&apex, Purpose::Probe { primary, tries: 0, stream: true, expire }, at);
             }
-            Err(fault) if expire == AskExpire::Yes && takes_no_opt(&fault) => {
+            Err(fault) if expire != AskExpire::No && takes_no_opt(&fault) => {
                 let expire = AskExpire::No;
                 self.probe(&apex, Purpose::Probe { primary, tries: 0, stream, expire }, at);
             }
@@ -218,18 +228,41 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         self.see_to(apex);
     }
 
+    /// Handles the end of a handshake.
+    pub(super) fn secured(&mut self, link: Link) {
+        if let Some(exchange) = self.links.get_mut(&link) {
+            exchange.in_handshake = false;
+        }
+    }
+
     /// Handles a link that ended before its reply arrived.
     pub(super) fn lost(&mut self, link: Link, error: ErrorKind, at: &mut Moment<'_>) {
-        let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
+        let Some(Exchange { apex, purpose, in_handshake, .. }) = self.end(link) else { return };
+        let of_encryption = EncryptionFault::before_open(error).filter(|_| in_handshake);
         match purpose {
             Purpose::Probe { .. } => {
-                let fault = match error {
-                    ErrorKind::ConnectionRefused => SecondaryFault::Refused,
-                    _ => SecondaryFault::Unreachable,
+                let fault = match (of_encryption, error) {
+                    (Some(fault), _) => SecondaryFault::Insecure(fault),
+                    (None, ErrorKind::ConnectionRefused) => SecondaryFault::Refused,
+                    (None, _) => SecondaryFault::Unreachable,
                 };
                 self.happened(&apex, SecondaryEvent::Failed(fault), at);
             }
-            Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, Some(error)),
+            Purpose::Notify { peer, .. } => match of_encryption {
+                Some(fault) => self.not_notified(&apex, peer, fault),
+                None => self.unanswered(&apex, peer, &error.to_string()),
+            },
+        }
+    }
+
+    /// Handles a link that could not be encrypted, or whose server ended the session with an alert.
+    pub(super) fn insecure(&mut self, link: Link, fault: EncryptionFault, at: &mut Moment<'_>) {
+        let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
+        match purpose {
+            Purpose::Probe { .. } => {
+                self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Insecure(fault)), at);
+            }
+            Purpose::Notify { peer, .. } => self.not_notified(&apex, peer, fault),
         }
     }
 
@@ -238,27 +271,42 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         while let Some((deadline, link)) = self.deadlines.first().copied()
             && deadline <= at.now
         {
-            let Some(Exchange { apex, purpose, .. }) = self.end(link) else { continue };
+            let Some(Exchange { apex, purpose, in_handshake, .. }) = self.end(link) else { continue };
             at.actions.push(Action::Close { link });
+            let timeout = EncryptionFault::HandshakeTimeout;
             match purpose {
                 Purpose::Probe { primary, tries, stream: false, expire } if tries + 1 < PROBE_WAITS.len() => {
                     let tries = tries + 1;
                     self.probe(&apex, Purpose::Probe { primary, tries, stream: false, expire }, at);
                 }
                 Purpose::Probe { .. } => {
-                    self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Unreachable), at);
+                    let fault = match in_handshake {
+                        true => SecondaryFault::Insecure(timeout),
+                        false => SecondaryFault::Unreachable,
+                    };
+                    self.happened(&apex, SecondaryEvent::Failed(fault), at);
                 }
-                Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, None),
+                Purpose::Notify { peer, .. } if in_handshake => self.not_notified(&apex, peer, timeout),
+                Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, "no answer in time"),
             }
         }
     }
 
-    fn unanswered(&self, apex: &ZoneName, peer: usize, error: Option<ErrorKind>) {
+    fn unanswered(&self, apex: &ZoneName, peer: usize, reason: &str) {
         self.counts.notify_unanswered.fetch_add(1, Relaxed);
         let server = self.zones.get(apex).and_then(|zone| zone.peers.notify.get(peer));
         if let Some(server) = server {
-            let reason = error.map_or_else(|| "no answer in time".to_owned(), |kind| kind.to_string());
             debug!(zone = %apex, peer = %server, reason, "NOTIFY not answered");
+        }
+    }
+
+    /// Handles a NOTIFY that was not sent: there is no encrypted connection.
+    fn not_notified(&self, apex: &ZoneName, peer: usize, fault: EncryptionFault) {
+        self.unanswered(apex, peer, fault.text());
+        let server = self.zones.get(apex).and_then(|zone| zone.peers.notify.get(peer));
+        if let Some(server) = server {
+            let about = ("NOTIFY not sent", &*server.to_string());
+            log_repeated!(warn, WARN, about, "zone {apex}: NOTIFY not sent to {server}: {fault}");
         }
     }
 }

@@ -345,11 +345,11 @@ impl<S: CoreHost, R: Random> Core for SecondaryCore<S, R> {
     fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
         let at = &mut Moment { now, actions };
         match event {
-            Event::Opened { .. } | Event::Secured { .. } => {}
+            Event::Opened { .. } => {}
+            Event::Secured { link, .. } => self.secured(link),
             Event::Message { link, message } => self.message(link, message, at),
             Event::Ended { link, error } => self.lost(link, error, at),
-            // Its links are in the clear.
-            Event::Insecure { link, .. } => self.lost(link, std::io::ErrorKind::InvalidData, at),
+            Event::Insecure { link, fault } => self.insecure(link, fault, at),
         }
         self.go_on(at);
     }

@@ -353,12 +353,13 @@ impl<S: CoreHost, R: Random> SecondaryCore<S, R> {
         let from = refresh.version.replace(Arc::clone(&zone)).map(|before| before.serial());
         let (milliseconds, FetchFigures { records, bytes, .. }) = (figures.took.as_millis() as u64, figures);
         let primary = server.to_string();
+        let transport = server.stream().label();
         let key = server.key.as_ref().map_or("none".into(), |key| key.name().to_string());
         let (to, asked) = (soa.serial, if fetch.asked == AskedFor::Axfr { "AXFR" } else { "IXFR" });
         let before = from.map_or("none".into(), |from| from.to_string());
         info!(
-            zone = apex.to_string(), from = before, serial = %to, primary, key, asked, kind, records, bytes,
-            milliseconds, "transfer received"
+            zone = apex.to_string(), from = before, serial = %to, primary, transport, key, asked, kind,
+            records, bytes, milliseconds, "transfer received"
         );
         let primary = fetch.primary as u32;
         refresh.last_transfer =

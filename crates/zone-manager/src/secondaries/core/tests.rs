@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use transfer::incoming::{AskedFor, TransferFault, TransferLimit};
+use transport::EncryptionFault;
 use wire::edns::{OPT_LEN, OptionCode, opt_with_options};
 use wire::message::Header;
 use wire::{NameBuf, Rcode, Ttl, Type};
@@ -115,6 +116,58 @@ fn each_server_is_asked_from_the_source_of_its_family() {
     assert_eq!(sources, ["192.0.2.2", "2001:db8::2", "2001:db8::2"]);
     let peers = example("primaries = [\"192.0.2.1\"]\nsource = [\"2001:db8::2\"]\n");
     assert_eq!(peers.get(&apex()).expect("peers").primaries[0].source, None);
+}
+
+const OVER_TLS: &str = "primaries = [\"192.0.2.1#opportunistic\", \"192.0.2.2#opportunistic\"]\n\
+                        notify = [\"192.0.2.3#opportunistic\"]\n";
+
+fn last_fault(rig: &Rig) -> Option<String> {
+    rig.core.status(&apex(), rig.now).and_then(|status| status.fault).map(|fault| fault.fault)
+}
+
+#[test]
+fn a_primary_over_tls_is_asked_by_no_other_transport_and_its_queries_are_padded() {
+    let mut rig = Rig::loaded(OVER_TLS);
+    rig.pass(1000);
+    assert_eq!(rig.asked(), ["tls 192.0.2.1"]);
+    assert_eq!(rig.open.values().map(|(_, _, message)| message.len()).collect::<Vec<_>>(), [128]);
+    // The padding is left out with OPT: it is not an answer of another transport.
+    rig.reply(|reply| reply[3] |= 1);
+    assert_eq!(rig.asked(), ["tls 192.0.2.1"]);
+    // A truncated response is a fault.
+    rig.reply(|reply| reply[2] |= 2);
+    assert_eq!(rig.asked(), ["tls 192.0.2.2"]);
+}
+
+#[test]
+fn each_end_of_a_connection_over_tls_has_its_fault() {
+    let mut rig = Rig::loaded(OVER_TLS);
+    rig.pass(1000);
+    let link = |rig: &Rig| *rig.open.keys().next().expect("a link");
+    let event = |rig: &mut Rig, event: Event<'_>| {
+        let mut actions = Vec::new();
+        rig.core.event(event, rig.now, &mut actions);
+        rig.act(actions);
+    };
+    let first = link(&rig);
+    rig.open.clear();
+    event(&mut rig, Event::Ended { link: first, error: std::io::ErrorKind::UnexpectedEof });
+    let closed = "TLS: the server closed the connection during the handshake";
+    assert_eq!(last_fault(&rig).as_deref(), Some(closed));
+    assert_eq!(rig.asked(), ["tls 192.0.2.2"]);
+    rig.pass(10);
+    assert_eq!(last_fault(&rig).as_deref(), Some("TLS: handshake timeout"));
+    rig.pass(100);
+    let third = link(&rig);
+    rig.open.clear();
+    event(&mut rig, Event::Insecure { link: third, fault: EncryptionFault::WrongName });
+    let wrong = "TLS: the server's certificate does not match its name";
+    assert_eq!(last_fault(&rig).as_deref(), Some(wrong));
+    // After the handshake the primary is late.
+    let fourth = link(&rig);
+    event(&mut rig, Event::Secured { link: fourth, resumed: false });
+    rig.pass(10);
+    assert_eq!(last_fault(&rig).as_deref(), Some("no answer"));
 }
 
 /// Returns a version with so many hosts: refresh after 1000 seconds, retry after 100, expire after 5000.

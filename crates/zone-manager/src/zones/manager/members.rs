@@ -17,6 +17,7 @@ use crate::managed::table::ManagedZone;
 use crate::zones::added;
 use crate::zones::membership::{MemberSteps, Membership};
 use crate::zones::produce::{Produced, Producer, ProducerEvent};
+use config::peer_tls::PeerTls;
 use config::zones::{ConfiguredZone, Templates};
 use config::{RejectedConfig, read_zone};
 use serving::recursive::LocalRoot;
@@ -432,7 +433,7 @@ impl ZoneManager {
         if let Some(view) = zone.view.value.as_ref().filter(|view| !joining.views.contains(view)) {
             return Err(unfit([format!("there is no [[view]] named `{view}`")].into_iter()));
         }
-        let planned = added_zone(&zone, &joining.templates, &joining.keys)
+        let planned = added_zone(&zone, &joining.templates, &joining.keys, &mut PeerTls::default())
             .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
         if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {
             let message = format!("there is no zone {} with `catalog-produce`", listing.catalog);

@@ -1,10 +1,11 @@
-//! Servers of forward and stub rules: an address, and for TLS how the server is authenticated.
+//! Servers of forward and stub rules and of zones: an address, and for TLS how the server is authenticated.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use resolver::{Reach, Upstream};
-use tls::client::{Authorities, HostName, KeyPin, PinFault, ServerIdentity};
+use tls::client::{Authorities, ClientSettings, HostName, KeyPin, PinFault, ServerIdentity};
 use toml::Spanned;
 use toml::de::DeValue;
 use transport::{Encryption, EncryptionFault};
@@ -19,7 +20,7 @@ const PIN: &str = "sha256/";
 /// Stands in the place of a name where any server is accepted.
 const OPPORTUNISTIC: &str = "opportunistic";
 
-/// A server of a rule, written `ip`, `ip@port`, or for TLS `ip#identity` or `ip@port#identity`.
+/// Another server, written `ip`, `ip@port`, or for TLS `ip#identity` or `ip@port#identity`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamServer {
     /// Its address and port.
@@ -81,6 +82,11 @@ impl UpstreamServer {
     /// The default port of DNS over TLS (RFC 7858 §3.1).
     const TLS_PORT: u16 = 853;
 
+    /// Returns the server at an address that is asked in the clear.
+    pub fn in_clear(address: SocketAddr) -> Self {
+        UpstreamServer { address: AddrPort(address), tls: None }
+    }
+
     /// Parses the text of a server.
     ///
     /// # Errors
@@ -108,13 +114,19 @@ impl UpstreamServer {
     }
 
     /// Returns how it is queried; `in_clear` if not over TLS.
-    pub(super) fn upstream(&self, in_clear: &Reach) -> Upstream {
-        let reach = self.tls.as_ref().map_or_else(|| in_clear.clone(), |tls| Reach::Tls(tls.encryption()));
+    pub(crate) fn upstream(&self, in_clear: &Reach) -> Upstream {
+        let encryption = self.encryption(&ClientSettings::default());
+        let reach = encryption.map_or_else(|| in_clear.clone(), Reach::Tls);
         Upstream { address: self.address.0, reach }
     }
 
+    /// Returns the encryption of connections to it, with these settings; `None` in the clear.
+    pub(crate) fn encryption(&self, settings: &ClientSettings) -> Option<Encryption> {
+        self.tls.as_ref().map(|tls| tls.encryption(settings))
+    }
+
     /// Sets the CA certificates that verify its name, if it has one.
-    pub(super) fn set_authorities(&mut self, authorities: &Authorities) {
+    pub(crate) fn set_authorities(&mut self, authorities: &Authorities) {
         if let Some(tls) = self.tls.as_mut().filter(|tls| tls.name.is_some()) {
             tls.authorities = Some(authorities.clone());
         }
@@ -148,7 +160,7 @@ impl TlsServer {
         Ok(server)
     }
 
-    fn encryption(&self) -> Encryption {
+    fn encryption(&self, settings: &ClientSettings) -> Encryption {
         let TlsServer { name, pins, authorities } = self;
         let identity = match (name, authorities) {
             (None, _) if pins.is_empty() => ServerIdentity::Opportunistic,
@@ -159,7 +171,7 @@ impl TlsServer {
             }
             (Some(_), None) => return self.nothing(),
         };
-        tls::client::encryption(&identity).unwrap_or_else(|_| self.nothing())
+        tls::client::encryption(&identity, settings).unwrap_or_else(|_| self.nothing())
     }
 
     /// Returns an encryption that accepts no server: there is no authority for its name.
@@ -198,7 +210,7 @@ impl Value for UpstreamServer {
 }
 
 /// Reads the authorities of a rule's servers: those of its `ca-file`, or of the system.
-pub(super) fn read_authorities(
+pub(crate) fn read_authorities(
     servers: &mut [At<UpstreamServer>],
     file: &At<Option<PathBuf>>,
     faults: &mut Vec<Diagnostic>,
@@ -214,20 +226,20 @@ pub(super) fn read_authorities(
     }
 }
 
-/// Reports a file of authorities that authenticate no server of the rule.
-pub(super) fn check_authorities(
-    servers: &[At<UpstreamServer>],
+/// Reports a file of authorities that authenticate none of these servers.
+pub(crate) fn check_authorities<'s>(
+    mut servers: impl Iterator<Item = &'s UpstreamServer>,
     file: &At<Option<PathBuf>>,
     faults: &mut Vec<Diagnostic>,
 ) {
-    if file.value.is_some() && !servers.iter().any(|server| server.value.is_named()) {
+    if file.value.is_some() && !servers.any(UpstreamServer::is_named) {
         let fault = Diagnostic::at(file.place.as_ref(), "`ca-file` has no effect: no server has a name");
         faults.push(fault.hint("write the name in the server's certificate: \"192.0.2.53#dns.example.net\""));
     }
 }
 
 /// Returns a warning for a rule whose queries are sent in the clear as well as over TLS.
-pub(super) fn in_clear(
+pub(crate) fn in_clear(
     servers: &[At<UpstreamServer>],
     first: Option<&ConfigPlace>,
 ) -> impl Iterator<Item = Diagnostic> {
