@@ -216,7 +216,9 @@ fn a_datagram_has_what_changed_if_it_fits_and_the_serial_if_not() {
     // A serial alone is no transfer: the second log line is that of the last difference.
     server.wait_for_log("kind=\"IXFR\" messages=1", 2);
     assert!(
-        server.log().contains("serial=4 peer=127.0.0.1 key=\"none\" asked=\"IXFR\" kind=\"IXFR\""),
+        server
+            .log()
+            .contains("serial=4 peer=127.0.0.1 transport=\"udp\" key=\"none\" asked=\"IXFR\" kind=\"IXFR\""),
         "{}",
         server.log()
     );

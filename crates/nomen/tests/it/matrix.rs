@@ -9,7 +9,7 @@ use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, run, 
 
 /// The transports, each with the type that its clients must not ask for.
 const TRANSPORTS: [(&str, &str); 5] =
-    [("udp", "LOC"), ("tcp", "RP"), ("tls", "AFSDB"), ("https", "X25"), ("quic", "ISDN")];
+    [("udp", "LOC"), ("tcp", "RP"), ("tls", "AFSDB"), ("https", "CERT"), ("quic", "DHCID")];
 
 /// A server with all transports, and one that it asks.
 struct Matrix {
@@ -112,7 +112,7 @@ fn each_transport_has_all_that_it_can_have() {
         });
         // Each transport has a type of its own that is refused.
         for (other, refused) in TRANSPORTS {
-            let said = of(&["www.example", refused]);
+            let said = of(&["www.example", refused, "+edns"]);
             assert_eq!(said.contains("REFUSED"), other == transport, "{transport} {refused}: {said}");
             assert_eq!(said.contains("EDE: 18"), other == transport, "{transport} {refused}: {said}");
         }
