@@ -29,7 +29,7 @@ keys! {
     /// name (challenge tls-alpn-01, RFC 8737), where a listener with `proto` "https" or "tls" must be. The
     /// account and the certificate are stored in `state-dir` of `[server]`. The certificate is used after
     /// those of `[[certificate]]`; until there is one, nomen uses a self-signed one.
-    /// [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
+    /// [CERTIFICATES.md](CERTIFICATES.md) explains it.
     pub struct AcmeSection in "[acme]" {
         /// Host names of this server, all in one certificate: at most 100. A change orders a new certificate;
         /// the one before stays in use until then.

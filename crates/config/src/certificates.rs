@@ -45,7 +45,7 @@ keys! {
     /// client gets the first one for the server name that it sends, or else the first of all. The files are
     /// read again at each reload, and when they have changed; if they are not valid then, the certificates
     /// before stay in use. Without a block, nomen makes a self-signed certificate at each start, which
-    /// clients cannot verify. [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
+    /// clients cannot verify. [CERTIFICATES.md](CERTIFICATES.md) explains it.
     pub struct CertificateBlock in "[[certificate]]" {
         /// PEM file of the certificate, followed by the certificates that issued it, such as `fullchain.pem`.
         live "chain" chain: ChainFile, example "/etc/nomen/tls/fullchain.pem";
