@@ -151,10 +151,11 @@ async fn drive<F: HandlerFactory, C: Future<Output = hyper::Result<()>>>(
                 }
             },
             ended = connection.as_mut() => return match (ended, ending) {
-                (Ok(()), Some((_, close))) => close,
+                // After GOAWAY a client may close TCP without close_notify of TLS.
+                (_, Some((_, close))) => close,
                 (Ok(()), None) => Close::Peer,
-                (Err(error), _) if error.is_parse() => Close::Framing,
-                (Err(_), _) => Close::Error,
+                (Err(error), None) if error.is_parse() => Close::Framing,
+                (Err(_), None) => Close::Error,
             },
             () = client.changed() => {}
             () = sleep_until(at.into()) => {
