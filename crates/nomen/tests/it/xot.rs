@@ -608,13 +608,9 @@ fn zones_of_bind_nsd_and_knot_are_taken_over_tls() {
             config(own, folder)
         }
     };
-    let knot = match knot_has_tls() {
-        true => other("Knot", "knotd", &["-c"], with(Box::new(knot(addresses[2])))),
-        false => {
-            testkit::left_out("knotd is missing or older than 3.5, and with it Knot over TLS");
-            None
-        }
-    };
+    // Before version 3.5, which Debian 12 does not have, Knot sends no zones over TLS.
+    let knot =
+        knot_has_tls().then(|| other("Knot", "knotd", &["-c"], with(Box::new(knot(addresses[2]))))).flatten();
     let peers = [
         ("bind", addresses[0], other("BIND", "named", &["-g", "-c"], with(Box::new(bind(addresses[0]))))),
         ("nsd", addresses[1], other("NSD", "nsd", &["-d", "-c"], with(Box::new(nsd(addresses[1]))))),
