@@ -30,8 +30,8 @@ pub(super) fn discovery(parts: &ServerParts) -> CommandResult {
         "answered": service.lines(DISCOVERY_NAME),
         "records": service.lines(&format!("_dns.{name}")),
         "dhcpv4": hex(&dhcpv4(&service)),
-        "dhcpv6": service.endpoints.iter().zip(1..).map(|(e, n)| hex(&dhcpv6(&service, e, n))).collect::<Vec<_>>(),
-        "router": service.endpoints.iter().zip(1..).map(|(e, n)| hex(&router(&service, e, n))).collect::<Vec<_>>(),
+        "dhcpv6": dhcpv6(&service).iter().map(|option| hex(option)).collect::<Vec<_>>(),
+        "router": router(&service).iter().map(|option| hex(option)).collect::<Vec<_>>(),
         "addresses": resolvers(&settings, &parts.frontend.certificates.in_use()),
     }))
 }
@@ -55,76 +55,94 @@ fn resolvers(settings: &Settings, certificates: &[std::sync::Arc<ServerCertifica
     addresses.into_iter().map(about).collect()
 }
 
+/// A listener in an option.
+struct Listed<'s> {
+    priority: u16,
+    /// With its addresses of one family; `None`: the name without a listener.
+    listener: Option<(&'s Endpoint, Vec<u8>)>,
+}
+
+/// Returns the listeners that have addresses of one family. If there are none, the name alone, of which
+/// clients look up addresses and SVCB records (RFC 9463 §3.1.6).
+fn listed(service: &EncryptedService, addresses: fn(&Endpoint) -> Vec<u8>) -> Vec<Listed<'_>> {
+    let with = service.endpoints.iter().map(|endpoint| (endpoint, addresses(endpoint)));
+    let with = with.filter(|(_, addresses)| !addresses.is_empty());
+    let mut all: Vec<Listed<'_>> =
+        (1..).zip(with).map(|(priority, of)| Listed { priority, listener: Some(of) }).collect();
+    if all.is_empty() {
+        all.push(Listed { priority: 1, listener: None });
+    }
+    all
+}
+
 /// Returns the data of option 162 of DHCPv4 with all listeners (RFC 9463 §5.1).
 fn dhcpv4(service: &EncryptedService) -> Vec<u8> {
+    let name = service.name.as_name().as_wire();
     let mut data = Vec::new();
-    for (endpoint, priority) in service.endpoints.iter().zip(1u16..) {
-        let name = service.name.as_name().as_wire();
+    for Listed { priority, listener } in listed(service, v4) {
         let mut instance = priority.to_be_bytes().to_vec();
         instance.push(name.len() as u8);
         instance.extend(name);
-        let addresses: Vec<[u8; 4]> = endpoint.addresses.iter().filter_map(v4).take(MAX_ADDRESSES).collect();
-        // Without addresses, clients look up the name, and its SVCB records for the rest (RFC 9463 §3.1.6).
-        if !addresses.is_empty() {
-            instance.push((addresses.len() * 4) as u8);
-            instance.extend(addresses.as_flattened());
+        if let Some((endpoint, addresses)) = listener {
+            instance.push(addresses.len() as u8);
+            instance.extend(addresses);
             instance.extend(endpoint.svc_params());
         }
         data.extend((instance.len() as u16).to_be_bytes());
         data.extend(instance);
-        if addresses.is_empty() {
-            break;
+    }
+    data
+}
+
+/// Returns the data of each option 144 of DHCPv6 (RFC 9463 §4.1).
+fn dhcpv6(service: &EncryptedService) -> Vec<Vec<u8>> {
+    let name = service.name.as_name().as_wire();
+    let option = |Listed { priority, listener }: Listed<'_>| {
+        let mut data = priority.to_be_bytes().to_vec();
+        push_counted(&mut data, name);
+        if let Some((endpoint, addresses)) = listener {
+            push_counted(&mut data, &addresses);
+            data.extend(endpoint.svc_params());
         }
-    }
-    data
+        data
+    };
+    listed(service, v6).into_iter().map(option).collect()
 }
 
-/// Returns the data of an option 144 of DHCPv6 (RFC 9463 §4.1).
-fn dhcpv6(service: &EncryptedService, endpoint: &Endpoint, priority: u16) -> Vec<u8> {
+/// Returns each option of router advertisements, with its type and length (RFC 9463 §6.1).
+fn router(service: &EncryptedService) -> Vec<Vec<u8>> {
     let name = service.name.as_name().as_wire();
-    let mut data = priority.to_be_bytes().to_vec();
-    data.extend((name.len() as u16).to_be_bytes());
-    data.extend(name);
-    let addresses = v6(endpoint);
-    if !addresses.is_empty() {
-        data.extend((addresses.len() as u16).to_be_bytes());
-        data.extend(addresses);
-        data.extend(endpoint.svc_params());
-    }
-    data
+    let option = |Listed { priority, listener }: Listed<'_>| {
+        let mut option = vec![OPTION_V6, 0];
+        option.extend(priority.to_be_bytes());
+        option.extend(LIFETIME.to_be_bytes());
+        push_counted(&mut option, name);
+        if let Some((endpoint, addresses)) = listener {
+            push_counted(&mut option, &addresses);
+            push_counted(&mut option, &endpoint.svc_params());
+        }
+        option.resize(option.len().next_multiple_of(8), 0);
+        option[1] = u8::try_from(option.len() / 8).unwrap_or(u8::MAX);
+        option
+    };
+    listed(service, v6).into_iter().map(option).collect()
 }
 
-/// Returns an option of router advertisements, with its type and length (RFC 9463 §6.1).
-fn router(service: &EncryptedService, endpoint: &Endpoint, priority: u16) -> Vec<u8> {
-    let name = service.name.as_name().as_wire();
-    let mut option = vec![OPTION_V6, 0];
-    option.extend(priority.to_be_bytes());
-    option.extend(LIFETIME.to_be_bytes());
-    option.extend((name.len() as u16).to_be_bytes());
-    option.extend(name);
-    let (addresses, parameters) = (v6(endpoint), endpoint.svc_params());
-    if !addresses.is_empty() {
-        option.extend((addresses.len() as u16).to_be_bytes());
-        option.extend(addresses);
-        option.extend((parameters.len() as u16).to_be_bytes());
-        option.extend(parameters);
-    }
-    option.resize(option.len().next_multiple_of(8), 0);
-    let units = u8::try_from(option.len() / 8).unwrap_or(u8::MAX);
-    if let Some(length) = option.get_mut(1) {
-        *length = units;
-    }
-    option
+/// Appends bytes behind their number, of two bytes.
+fn push_counted(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend((bytes.len() as u16).to_be_bytes());
+    out.extend(bytes);
 }
 
 /// Most addresses in an option.
 const MAX_ADDRESSES: usize = 8;
 
-fn v4(address: &IpAddr) -> Option<[u8; 4]> {
-    match address {
+fn v4(endpoint: &Endpoint) -> Vec<u8> {
+    let octets = |address: &IpAddr| match address {
         IpAddr::V4(v4) => Some(v4.octets()),
         IpAddr::V6(_) => None,
-    }
+    };
+    endpoint.addresses.iter().filter_map(octets).take(MAX_ADDRESSES).flatten().collect()
 }
 
 fn v6(endpoint: &Endpoint) -> Vec<u8> {
@@ -164,13 +182,13 @@ mod tests {
     fn options_have_priority_name_addresses_and_parameters() {
         let tls = "[[listen]]\naddr = [\"192.0.2.1@853\", \"[2001:db8::1]@853\"]\nproto = [\"tls\"]\n";
         let service = service(tls);
-        let endpoint = &service.endpoints[0];
         assert_eq!(hex(&dhcpv4(&service)), format!("00:23:00:01:0d:{NAME}:04:c0:00:02:01:{DOT}"));
         let v6 = "20:01:0d:b8:00:00:00:00:00:00:00:00:00:00:00:01";
-        assert_eq!(hex(&dhcpv6(&service, endpoint, 1)), format!("00:01:00:0d:{NAME}:00:10:{v6}:{DOT}"));
+        let all = |options: Vec<Vec<u8>>| options.iter().map(|option| hex(option)).collect::<Vec<_>>();
+        assert_eq!(all(dhcpv6(&service)), [format!("00:01:00:0d:{NAME}:00:10:{v6}:{DOT}")]);
         assert_eq!(
-            hex(&router(&service, endpoint, 1)),
-            format!("90:08:00:01:00:00:07:08:00:0d:{NAME}:00:10:{v6}:00:0e:{DOT}:00:00:00:00:00:00:00")
+            all(router(&service)),
+            [format!("90:08:00:01:00:00:07:08:00:0d:{NAME}:00:10:{v6}:00:0e:{DOT}:00:00:00:00:00:00:00")]
         );
     }
 
@@ -179,11 +197,27 @@ mod tests {
         let service = service("[[listen]]\naddr = [\"0.0.0.0@853\", \"0.0.0.0@443\"]\nproto = [\"tls\"]\n");
         assert_eq!(service.endpoints.len(), 2);
         assert_eq!(hex(&dhcpv4(&service)), format!("00:10:00:01:0d:{NAME}"));
-        assert_eq!(hex(&dhcpv6(&service, &service.endpoints[0], 1)), format!("00:01:00:0d:{NAME}"));
         assert_eq!(
-            hex(&router(&service, &service.endpoints[0], 1)),
-            format!("90:03:00:01:00:00:07:08:00:0d:{NAME}:00")
+            dhcpv6(&service).iter().map(|o| hex(o)).collect::<Vec<_>>(),
+            [format!("00:01:00:0d:{NAME}")]
         );
+        let routers = router(&service);
+        assert_eq!(
+            (routers.len(), hex(&routers[0])),
+            (1, format!("90:03:00:01:00:00:07:08:00:0d:{NAME}:00"))
+        );
+    }
+
+    #[test]
+    fn an_option_of_one_family_leaves_out_listeners_of_the_other() {
+        let service = service(
+            "[[listen]]\naddr = [\"[2001:db8::1]@853\"]\nproto = [\"tls\"]\n\
+             [[listen]]\naddr = [\"192.0.2.1@853\"]\nproto = [\"quic\"]\n",
+        );
+        let doq = DOT.replace("64:6f:74", "64:6f:71");
+        assert_eq!(hex(&dhcpv4(&service)), format!("00:23:00:01:0d:{NAME}:04:c0:00:02:01:{doq}"));
+        assert_eq!(dhcpv6(&service).len(), 1);
+        assert!(hex(&dhcpv6(&service)[0]).ends_with(DOT));
     }
 
     #[test]
