@@ -90,11 +90,11 @@ impl Listener {
     /// socket has one worker only.
     ///
     /// # Errors
-    /// [`BindError`] if there is no socket, or their addresses differ.
+    /// [`BindError`] if there is no socket, or their addresses differ, or an option cannot be set.
     pub fn from_quic(sockets: Vec<UdpSocket>, config: &ListenerConfig) -> Result<Bound, BindError> {
         let addr = common_address(&sockets, UdpSocket::local_addr, Transport::Quic)?;
         for socket in &sockets {
-            quic::take_over(socket, config);
+            quic::take_over(socket, config).map_err(|refusal| refusal.at(addr, Transport::Quic))?;
         }
         let passed = Some(sockets.len());
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Quic(sockets), passed })

@@ -18,6 +18,7 @@ const HELPERS: &[(&str, &str)] = &[
     ("Starter::spawn", "Starter::start"),
     ("TopThread::resize", "TopThread::new"),
     ("WriterThread::start", "WriterThread::start"),
+    ("on_thread", "on_thread"),
 ];
 
 /// Threads and locks of one file.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use quinn::{Endpoint, Incoming, ServerConfig, TokioRuntime};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 use transport::{Client, HandlerFactory};
 
@@ -22,13 +22,11 @@ use super::settings::QuicShared;
 use super::socket;
 use crate::config::ListenerConfig;
 use crate::fault::WorkerFaultKind;
-use crate::guard::Guarded;
 use crate::job::Job;
 use crate::proxies::ProxyView;
 use crate::stats::WorkerStats;
-use crate::sys;
 use crate::tcp::{
-    Bell, ConnectionEvent, Events, Returns, SharedBuffers, TcpLimits, count_close, refusal_counter,
+    ConnectionEvent, Events, SharedBuffers, TcpLimits, count_close, on_thread, refusal_counter,
 };
 
 /// Interval of [`transport::Handler::idle`].
@@ -45,41 +43,29 @@ pub(crate) fn spawn<F: HandlerFactory>(
     job: Job,
     (limits, shared): (TcpLimits, QuicShared),
 ) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let tls = job.tls.clone().ok_or(io::ErrorKind::InvalidInput)?;
     let server = shared.server(&tls.config, &job.config.tcp, &job.stats).map_err(io::Error::other)?;
-    let name = format!("quic-{}-{}", job.id.local.port(), job.id.index);
-    std::thread::Builder::new().name(name).spawn(move || {
-        if job.config.pin_cpus
-            && let Err(e) = sys::pin_thread(job.id.index)
-        {
-            job.reporter.report(WorkerFaultKind::Pin(e));
-        }
-        let bell = Bell::new();
-        let worker_context = job.id.worker_context(Arc::clone(&bell).into());
-        let guarded = Guarded::new(factory, worker_context, Arc::clone(&job.stats), job.reporter.clone());
-        let buffers = Rc::new(RefCell::new(SharedBuffers::new(guarded)));
-        let events = Events::default();
-        let returns = Returns::new(Rc::clone(&buffers), Rc::clone(&events), Arc::clone(&job.stats));
-        let worker = Worker {
-            buffers,
-            config: Rc::new(job.config.clone()),
-            stats: Arc::clone(&job.stats),
-            connections: JoinSet::new(),
-            events,
-            next_id: Rc::new(Cell::new(1)),
-            limits,
-            proxies: job.proxies.view(),
-            shared,
-            server,
-            job,
-        };
-        LocalSet::new().block_on(&runtime, async {
-            // Ends with the set, when all connections of the worker have ended.
-            tokio::task::spawn_local(returns.run(bell));
-            worker.run(socket).await;
-        });
-    })
+    on_thread(
+        format!("quic-{}-{}", job.id.local.port(), job.id.index),
+        factory,
+        job,
+        move |job, buffers, events| {
+            let worker = Worker {
+                buffers,
+                config: Rc::new(job.config.clone()),
+                stats: Arc::clone(&job.stats),
+                connections: JoinSet::new(),
+                events,
+                next_id: Rc::new(Cell::new(1)),
+                limits,
+                proxies: job.proxies.view(),
+                shared,
+                server,
+                job,
+            };
+            worker.run(socket)
+        },
+    )
 }
 
 /// Admits connections and keeps track of them.

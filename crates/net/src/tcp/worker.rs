@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior};
 use transport::{Client, Counter, HandlerFactory, Transport};
 
@@ -23,11 +23,11 @@ use super::event::ConnectionEvent;
 use super::https::{self, HttpClient, HttpState};
 use super::life::{Close, Life};
 use super::limits::{Permit, TcpLimits, TurnedAway};
-use super::returns::{Bell, Events, Returns};
+use super::returns::Events;
 use super::secured::TlsBytes;
+use super::thread::on_thread;
 use crate::config::ListenerConfig;
 use crate::fault::WorkerFaultKind;
-use crate::guard::Guarded;
 use crate::handshakes::HandshakeSettings;
 use crate::job::Job;
 use crate::proxies::{ProxyRules, ProxyView, fault_counter};
@@ -93,39 +93,27 @@ pub(crate) fn spawn<F: HandlerFactory>(
     job: Job,
     limits: TcpLimits,
 ) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    let name = format!("tcp-{}-{}", job.id.local.port(), job.id.index);
-    std::thread::Builder::new().name(name).spawn(move || {
-        if job.config.pin_cpus
-            && let Err(e) = sys::pin_thread(job.id.index)
-        {
-            job.reporter.report(WorkerFaultKind::Pin(e));
-        }
-        let bell = Bell::new();
-        let worker_context = job.id.worker_context(Arc::clone(&bell).into());
-        let guarded = Guarded::new(factory, worker_context, Arc::clone(&job.stats), job.reporter.clone());
-        let buffers = Rc::new(RefCell::new(SharedBuffers::new(guarded)));
-        let events = Events::default();
-        let returns = Returns::new(Rc::clone(&buffers), Rc::clone(&events), Arc::clone(&job.stats));
-        let acceptor = Acceptor {
-            buffers,
-            config: Rc::new(job.config.clone()),
-            stats: Arc::clone(&job.stats),
-            connections: JoinSet::new(),
-            events,
-            next_id: Rc::new(Cell::new(1)),
-            reserve: reserve(),
-            shortage: None,
-            limits,
-            proxies: job.proxies.view(),
-            job,
-        };
-        LocalSet::new().block_on(&runtime, async {
-            // Ends with the set, when all connections of the acceptor have ended.
-            tokio::task::spawn_local(returns.run(bell));
-            acceptor.run(socket).await;
-        });
-    })
+    on_thread(
+        format!("tcp-{}-{}", job.id.local.port(), job.id.index),
+        factory,
+        job,
+        move |job, buffers, events| {
+            let acceptor = Acceptor {
+                buffers,
+                config: Rc::new(job.config.clone()),
+                stats: Arc::clone(&job.stats),
+                connections: JoinSet::new(),
+                events,
+                next_id: Rc::new(Cell::new(1)),
+                reserve: reserve(),
+                shortage: None,
+                limits,
+                proxies: job.proxies.view(),
+                job,
+            };
+            acceptor.run(socket)
+        },
+    )
 }
 
 /// Opens a spare descriptor, so that one connection can still be accepted, and closed, when there are no

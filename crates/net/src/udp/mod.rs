@@ -21,5 +21,5 @@ pub(crate) use datagrams::{Datagrams, QueueFill, stride};
 pub(crate) use endpoint::{Endpoint, Tally, count_send_error};
 pub(crate) use proxied::ProxiedDatagrams;
 pub(crate) use service::DatagramService;
-pub(crate) use socket::{open, set_buffers, spread, take_over};
+pub(crate) use socket::{open, open_by, set_buffers, spread, take_over, take_over_by};
 pub(crate) use worker::spawn;

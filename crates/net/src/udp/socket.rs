@@ -22,11 +22,24 @@ const IPV6_MIN_MTU: c_int = 1280;
 /// The port of the discard service (RFC 863), from which no client sends queries.
 const DISCARD: u16 = 9;
 
+/// Sets the options of a datagram socket that do not require it to be unbound.
+pub(crate) type Prepare = fn(&Socket, SocketAddr, &ListenerConfig) -> Result<(), BindRefusal>;
+
 /// Opens, configures and binds one datagram socket. Several `shared` sockets can be bound to one address.
 pub(crate) fn open(
     addr: SocketAddr,
     config: &ListenerConfig,
     shared: bool,
+) -> Result<UdpSocket, BindRefusal> {
+    open_by(addr, config, shared, prepare)
+}
+
+/// [`open`] with other options.
+pub(crate) fn open_by(
+    addr: SocketAddr,
+    config: &ListenerConfig,
+    shared: bool,
+    prepare: Prepare,
 ) -> Result<UdpSocket, BindRefusal> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))
         .map_err(BindRefusal::from_io)?;
@@ -46,6 +59,15 @@ pub(crate) fn open(
 
 /// Takes over a socket bound by another process, such as systemd, and sets its options.
 pub(crate) fn take_over(socket: &UdpSocket, config: &ListenerConfig) -> Result<(), BindRefusal> {
+    take_over_by(socket, config, prepare)
+}
+
+/// [`take_over`] with other options.
+pub(crate) fn take_over_by(
+    socket: &UdpSocket,
+    config: &ListenerConfig,
+    prepare: Prepare,
+) -> Result<(), BindRefusal> {
     let addr = socket.local_addr().map_err(BindRefusal::from_io)?;
     socket.set_nonblocking(false).map_err(BindRefusal::from_io)?;
     let socket = SockRef::from(socket);
@@ -72,7 +94,7 @@ pub(crate) fn set_buffers(socket: &Socket, config: &ListenerConfig) {
     }
 }
 
-/// Sets the options that do not require an unbound socket.
+/// The options of sockets for messages in datagrams.
 fn prepare(socket: &Socket, addr: SocketAddr, config: &ListenerConfig) -> Result<(), BindRefusal> {
     set_buffers(socket, config);
     let wildcard = addr.ip().is_unspecified();
