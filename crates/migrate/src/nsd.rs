@@ -175,7 +175,10 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         last(&all, "tls-auth-xfr-only").filter(|found| units::switch(found.value()) != Some(false))
     {
         work.encrypted_transfers = true;
-        work.ledger.narrower(found, "nomen speaks plain UDP and TCP alone: no client may transfer zones");
+        work.ledger.narrower(
+            found,
+            "no client may transfer zones: name their certificates in `allow-transfer` (`cert:`)",
+        );
     }
     of("tls-auth")
         .into_iter()

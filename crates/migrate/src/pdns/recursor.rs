@@ -187,7 +187,7 @@ const RULES: &[NamedRule] = &[
     ("allow-notify-for-file", TUNING),
     ("gettag-needs-edns-options", TUNING),
     ("proxy-protocol-from", Rule::Networks(Section::Server, "proxy-protocol-from")),
-    ("dot-to-auth-names", Rule::Same(&[""], "nomen asks over plain UDP and TCP alone")),
+    ("dot-to-auth-names", Rule::Same(&[""], "nomen asks authoritative servers over UDP and TCP alone")),
     ("dot-to-port-853", TUNING),
     ("etc-hosts-file", TUNING),
     ("export-etc-hosts", Rule::Same(&["off"], "write the names into `local-data` of [resolver]")),
