@@ -192,7 +192,7 @@ fn a_certificate_is_renewed_and_other_names_are_ordered_at_once() {
         let second = server.ctl_json(&["status"])["certificates"][0].clone();
         second["expires"].as_u64() > first["expires"].as_u64() && second["pin"] != first["pin"]
     });
-    assert!(server.log().contains("a third of the lifetime of the one in use is left"), "{}", server.log());
+    server.wait_for_log("a third of the lifetime of the one in use is left", 1);
     server.reconfigure("\"dns.example\"", "\"dns.example\", \"other.example\"");
     server.reload();
     eventually("a certificate with both names", &server, || {

@@ -31,17 +31,38 @@ struct TlsServer {
     at: SocketAddr,
 }
 
-/// Starts a server of `example.` in this folder.
-fn start_in(folder: TempDir, keys: &str, zone: &str, more: &str) -> TlsServer {
+/// Starts a server of `example.` in this folder, with a listener of these transports, whose address it
+/// returns.
+pub(crate) fn start_over(
+    proto: &str,
+    folder: TempDir,
+    keys: &str,
+    zone: &str,
+    more: &str,
+) -> (Server, SocketAddr) {
     let address = free_address();
     fs::write(folder.path().join("example.zone"), format!("{APEX}www A 192.0.2.1\nlong TXT {}\n", long()))
         .expect("written");
     let sections = format!(
-        "[[listen]]\naddr = [{}]\nproto = [\"tls\"]\n[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n{zone}{more}",
+        "[[listen]]\naddr = [{}]\nproto = [{proto}]\n[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n{zone}{more}",
         written(address)
     );
     // The folder of other tests has a template that would serve the file as well.
-    TlsServer { server: Server::start_in(folder, keys, &sections), at: address }
+    (Server::start_in(folder, keys, &sections), address)
+}
+
+/// Runs kdig and returns its output.
+pub(crate) fn kdig(at: SocketAddr, words: &[&str]) -> String {
+    let mut command = Command::new("kdig");
+    command.arg(format!("@{}", at.ip())).args(["-p", &at.port().to_string(), "+retry=0"]);
+    command.arg(format!("+timeout={}", TEST_TIMEOUT.as_secs()));
+    let output = command.args(words).output().expect("kdig runs");
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+fn start_in(folder: TempDir, keys: &str, zone: &str, more: &str) -> TlsServer {
+    let (server, at) = start_over("\"tls\"", folder, keys, zone, more);
+    TlsServer { server, at }
 }
 
 fn start(keys: &str, zone: &str, more: &str) -> TlsServer {
@@ -81,16 +102,7 @@ fn trusting(certificate: &str) -> Arc<ClientConfig> {
 impl TlsServer {
     /// Runs kdig over TLS and returns its output. These words are of its command line.
     fn kdig(&self, words: &[&str]) -> String {
-        let mut command = Command::new("kdig");
-        command.arg(format!("@{}", self.at.ip())).args([
-            "-p",
-            &self.at.port().to_string(),
-            "+tls",
-            "+retry=0",
-        ]);
-        command.arg(format!("+timeout={}", TEST_TIMEOUT.as_secs()));
-        let output = command.args(words).output().expect("kdig runs");
-        text(&output.stdout) + &text(&output.stderr)
+        kdig(self.at, &[&["+tls"], words].concat())
     }
 
     /// Sends a message over TLS and returns the reply.
@@ -211,13 +223,7 @@ fn kdig_and_curl_are_answered_over_https() {
     let web = free_address();
     let more = format!("[[listen]]\naddr = [{}]\nproto = [\"https\"]\n[log]\nqueries = true\n", written(web));
     let tls = start("https-paths = [\"/dns-query\", \"/other\"]\n", "", &more);
-    let kdig = |words: &[&str]| {
-        let mut command = Command::new("kdig");
-        command.arg(format!("@{}", web.ip())).args(["-p", &web.port().to_string(), "+retry=0"]);
-        command.arg(format!("+timeout={}", TEST_TIMEOUT.as_secs()));
-        let output = command.args(words).output().expect("kdig runs");
-        text(&output.stdout) + &text(&output.stderr)
-    };
+    let kdig = |words: &[&str]| kdig(web, words);
     for method in ["+https", "+https-get", "+https=/other"] {
         assert_eq!(kdig(&[method, "www.example", "A", "+short"]), "192.0.2.1\n", "{method}");
     }
@@ -326,7 +332,8 @@ fn the_log_names_tls_and_the_status_the_certificate() {
         certificate["file"].is_null() && certificate["expires"].as_u64() > Some(1_700_000_000),
         "{status}"
     );
-    assert!(tls.server.log().contains(pin), "the start names the pin of a self-signed certificate");
+    // The start names the pin of a self-signed certificate.
+    tls.server.wait_for_log(pin, 1);
     let pinned = tls.kdig(&[&format!("+tls-pin={pin}"), "www.example", "A", "+short"]);
     assert_eq!(pinned, "192.0.2.1\n");
     let other = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";

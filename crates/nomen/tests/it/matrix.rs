@@ -1,10 +1,10 @@
 //! Every transport with everything that clients can ask of a server: what differs between transports, and
 //! what does not.
 
-use std::process::Command;
-use std::{fs, net::SocketAddr};
+use std::fs;
+use std::net::SocketAddr;
 
-use crate::encrypted::{KEY, SECRET, long};
+use crate::encrypted::{KEY, SECRET, kdig, long};
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, run, text, written};
 
 /// The transports, each with the type that its clients must not ask for.
@@ -58,13 +58,8 @@ impl Matrix {
 
     /// Runs kdig over a transport and returns its output.
     fn kdig(&self, transport: &str, words: &[&str]) -> String {
-        let at = self.address(transport);
         let over = if transport == "udp" { "+ignore".to_owned() } else { format!("+{transport}") };
-        let mut command = Command::new("kdig");
-        command.arg(format!("@{}", at.ip())).args(["-p", &at.port().to_string(), &over, "+retry=0"]);
-        command.arg(format!("+timeout={}", TEST_TIMEOUT.as_secs()));
-        let output = command.args(words).output().expect("kdig runs");
-        text(&output.stdout) + &text(&output.stderr)
+        kdig(self.address(transport), &[&[&*over], words].concat())
     }
 
     /// Sends an UPDATE without changes, and returns the response code as text. There is no such client for

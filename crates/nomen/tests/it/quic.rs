@@ -4,11 +4,11 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use tempfile::TempDir;
 
-use crate::encrypted::{CERTIFICATE, KEY, SECRET, long, write_certificate};
+use crate::encrypted::{CERTIFICATE, KEY, SECRET, kdig, long, start_over, write_certificate};
 use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, nomen, run, text, written};
 
 /// A server that is asked over QUIC and TLS at one port number.
@@ -18,17 +18,9 @@ struct QuicServer {
     at: SocketAddr,
 }
 
-/// Starts a server of `example.` in this folder.
 fn start_in(folder: TempDir, keys: &str, zone: &str, more: &str) -> QuicServer {
-    let address = free_address();
-    fs::write(folder.path().join("example.zone"), format!("{APEX}www A 192.0.2.1\nlong TXT {}\n", long()))
-        .expect("written");
-    let sections = format!(
-        "[[listen]]\naddr = [{}]\nproto = [\"quic\", \"tls\"]\n[[zone]]\nname = \"example\"\n\
-         file = \"example.zone\"\n{zone}{more}",
-        written(address)
-    );
-    QuicServer { server: Server::start_in(folder, keys, &sections), at: address }
+    let (server, at) = start_over("\"quic\", \"tls\"", folder, keys, zone, more);
+    QuicServer { server, at }
 }
 
 fn start(keys: &str, zone: &str, more: &str) -> QuicServer {
@@ -48,13 +40,8 @@ impl QuicServer {
         query(self.server.folder.path(), self.at, words).1
     }
 
-    /// Runs kdig and returns its output.
     fn kdig(&self, words: &[&str]) -> String {
-        let mut command = Command::new("kdig");
-        command.arg(format!("@{}", self.at.ip())).args(["-p", &self.at.port().to_string(), "+retry=0"]);
-        command.arg(format!("+timeout={}", TEST_TIMEOUT.as_secs()));
-        let output = command.args(words).output().expect("kdig runs");
-        text(&output.stdout) + &text(&output.stderr)
+        kdig(self.at, words)
     }
 
     /// Returns a counter of the listener.
@@ -177,6 +164,7 @@ fn rules_views_and_the_log_know_quic() {
 fn packets_make_no_lines_in_the_log() {
     let quic = start("", "", "[log]\nlevel = \"trace\"\n");
     assert_eq!(quic.query(&["www.example", "+short"]), "192.0.2.1\n");
+    quic.server.wait_for_log("TRACE", 1);
     let log = quic.server.log();
     assert!(log.contains("TRACE") && !log.contains("packet") && !log.contains("drive{"), "{log}");
 }
@@ -263,8 +251,9 @@ fn a_server_that_takes_over_continues_with_the_quic_socket() {
     command.stdin(Stdio::null()).stdout(log.try_clone().expect("the log")).stderr(log);
     let quic = QuicServer { server: server.taken_over_by(command), at };
     assert!(quic.is_trusted(&certificate, "one.example"));
-    let log = quic.server.log();
-    assert!(log.lines().any(|line| line.contains("quic") && line.contains("passed")), "{log}");
+    eventually("a line of the passed socket", &quic.server, || {
+        quic.server.log().lines().any(|line| line.contains("quic") && line.contains("passed"))
+    });
 }
 
 #[test]
