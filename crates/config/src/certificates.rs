@@ -61,8 +61,8 @@ keys! {
         /// of them the session that it began at another, which costs less than a new one. Each key has 80
         /// random bytes, as those of nginx, Unbound and dnsdist, and a file can have several. The first key
         /// makes tickets; tickets of all are accepted. The files are read again at each reload, and when they
-        /// have changed. Who has a key can read the sessions of TLS 1.2 that used it: replace it daily.
-        /// Unset: random keys of this process, which it replaces every six hours.
+        /// have changed. With a key, recorded sessions of TLS 1.2 that used it can be decrypted: replace it
+        /// daily. Unset: random keys of this process, which it replaces every six hours.
         live "tls-ticket-keys" files: Option<Vec<At<TicketFile>>> = None,
             example ["/run/nomen/tickets/new.key", "/run/nomen/tickets/old.key"];
     }

@@ -199,8 +199,8 @@ fn name_of(certificates: &[At<CertificateBlock>]) -> Option<NameBuf> {
     names.into_iter().find(|name| !name.as_name().is_wildcard() && !name.as_name().is_root())
 }
 
-/// Returns warnings about these keys.
-pub(super) fn warnings(keys: &Discovery, has_tls: bool) -> Option<Diagnostic> {
+/// Returns the warning about keys without effect.
+pub(super) fn warning(keys: &Discovery, has_tls: bool) -> Option<Diagnostic> {
     let written = keys.name.place.as_ref().or(keys.addresses.place.as_ref());
     let text = match (*keys.discovery, has_tls) {
         (false, _) => "clients cannot discover the listeners: `discovery` is false",

@@ -396,7 +396,7 @@ impl Settings {
 
     /// Returns the warning about keys of the discovery that have no effect.
     fn discovery_warning(&self) -> Option<Diagnostic> {
-        discovery::warnings(&self.resolver.as_ref()?.value.discovery, self.has_tls())
+        discovery::warning(&self.resolver.as_ref()?.value.discovery, self.has_tls())
     }
 
     /// Returns the settings of block lists.
