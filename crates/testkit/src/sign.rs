@@ -31,7 +31,7 @@ impl Chain {
 }
 
 /// Types that signing adds.
-const MADE: [Type; 4] = [Type::RRSIG, Type::NSEC, Type::NSEC3, Type::NSEC3PARAM];
+pub(crate) const MADE: [Type; 4] = [Type::RRSIG, Type::NSEC, Type::NSEC3, Type::NSEC3PARAM];
 
 /// A name's authoritative types, each with the TTL of its RRset. At a cut these are NS and DS.
 #[derive(Default)]

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use wire::hash::HashedName;
-use wire::{NameBuf, Serial, Ttl, Type};
+use wire::{LowerName, NameBuf, Serial, Ttl, Type};
 use zone::store::{ChangeError, ChangeSet, Node, NodeFlags, Zone, ZoneBuilder, diff};
 
 use crate::choices::Choices;
 use crate::data::{HASHES, HOUR, soa};
+use crate::sign::MADE;
 use crate::zones::{APEXES, chain, record, settle};
 use crate::{Chain, ModelRecord, build, key, name};
 
@@ -31,21 +32,7 @@ struct Step {
 pub fn change_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(&Arc<Zone>, &Arc<Zone>)) {
     let apex = name(choices.pick(&APEXES)[0]);
     let mut chain = chain(choices);
-    let mut unsigned = vec![
-        ModelRecord { owner: apex, rtype: Type::SOA, ttl: HOUR, rdata: soa(apex.as_name(), 1) },
-        ModelRecord {
-            owner: apex,
-            rtype: Type::NS,
-            ttl: HOUR,
-            rdata: name("ns.elsewhere.").as_name().as_wire().to_vec(),
-        },
-    ];
-    for _ in 0..choices.below(MAX_RECORDS) {
-        let new = record(choices, apex);
-        if is_sound(apex, [&unsigned[..], std::slice::from_ref(&new)].concat()) {
-            unsigned.push(new);
-        }
-    }
+    let mut unsigned = first_records(choices, apex);
     let served = settle(apex, unsigned.clone(), chain.as_ref());
     let mut whole = Arc::new(build(apex.as_name(), &key(), &served));
     let mut version = Arc::clone(&whole);
@@ -73,6 +60,52 @@ pub fn change_step_by_step(choices: &mut Choices<'_>, check: &mut dyn FnMut(&Arc
         }
         check(&version, &whole);
     }
+}
+
+/// Makes the records of a zone, unsigned ones and others.
+fn first_records(choices: &mut Choices<'_>, apex: NameBuf) -> Vec<ModelRecord> {
+    let mut records = vec![
+        ModelRecord { owner: apex, rtype: Type::SOA, ttl: HOUR, rdata: soa(apex.as_name(), 1) },
+        ModelRecord {
+            owner: apex,
+            rtype: Type::NS,
+            ttl: HOUR,
+            rdata: name("ns.elsewhere.").as_name().as_wire().to_vec(),
+        },
+    ];
+    for _ in 0..choices.below(MAX_RECORDS) {
+        let new = record(choices, apex);
+        if is_sound(apex, [&records[..], std::slice::from_ref(&new)].concat()) {
+            records.push(new);
+        }
+    }
+    records
+}
+
+/// Makes a zone without the records that signing makes.
+pub fn unsigned_zone(choices: &mut Choices<'_>) -> Zone {
+    let apex = name(choices.pick(&APEXES)[0]);
+    let mut records = first_records(choices, apex);
+    records.retain(|record| !MADE.contains(&record.rtype));
+    build(apex.as_name(), &key(), &records)
+}
+
+/// Makes a change of an unsigned zone, which may add records that signing makes. Returns it with the version
+/// that it leads to without these; `None` if there is none.
+pub fn unsigned_change(choices: &mut Choices<'_>, zone: &Zone) -> Option<(ChangeSet, Zone)> {
+    let apex = zone.apex_node().written_owner();
+    let mut step = random_step(choices, apex, &records(zone));
+    let (odd, other_minimum) = (choices.one_in(10), choices.one_in(2));
+    for soa in step.added.iter_mut().filter(|record| odd && record.rtype == Type::SOA) {
+        match soa.rdata.last_mut() {
+            Some(minimum) if other_minimum => *minimum ^= 1,
+            _ => soa.ttl = Ttl::from_secs(soa.ttl.as_secs() ^ 4000),
+        }
+    }
+    let change = step.change(zone.serial());
+    step.added.retain(|record| !MADE.contains(&record.rtype));
+    let next = zone.apply(&step.change(zone.serial())).ok()?;
+    Some((change, next))
 }
 
 /// Returns the version after a step, and the zone built whole; `None` if the step makes no valid zone.
@@ -275,6 +308,7 @@ pub fn assert_same(version: &Zone, whole: &Zone) {
         (counts, zone.soa(), zone.negative_ttl(), zone.is_signed(), zone.has_wildcards())
     };
     assert_eq!(numbers(version), numbers(whole));
+    let owners: Vec<LowerName<'_>> = whole.iter().map(Node::owner).collect();
     let mut hashed = HashedName::new();
     for (node, other) in version.iter().zip(whole) {
         assert_same_node(version, node, other);
@@ -289,6 +323,11 @@ pub fn assert_same(version: &Zone, whole: &Zone) {
                 zone.nsec().map(|chain| chain.covering(hashed.as_lower()).map(|node| node.owner()))
             });
             assert_eq!(ours, theirs, "{name}");
+            // A few of the names that follow: all of them for each name would take the square of their
+            // number.
+            let at = owners.partition_point(|owner| owner.as_name() < name.as_name());
+            let rest = owners[at..].iter().copied().take(3);
+            assert!(version.iter_from(name.as_name()).map(Node::owner).take(3).eq(rest), "from {name} on");
         }
     }
     assert_same_hashes(version, whole);

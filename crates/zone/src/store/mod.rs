@@ -314,6 +314,12 @@ impl Zone {
         Iter::new(self)
     }
 
+    /// Returns the nodes of [`iter`](Self::iter) from the one of `name` on, or from the first after it.
+    pub fn iter_from<'a>(&'a self, name: Name<'_>) -> impl Iterator<Item = Node<'a>> + use<'a> {
+        let mut nodes = Iter::starting(self, name);
+        std::iter::from_fn(move || nodes.next())
+    }
+
     /// Returns the order of the base's nodes.
     fn order(&self) -> &Order {
         if let Some(order) = self.all.get() {

@@ -153,6 +153,11 @@ impl<'a> Nsec3Chain<'a> {
         &self.chain.salt
     }
 
+    /// Returns the hash that the first label of an NSEC3 owner encodes.
+    pub fn owner_hash(owner: LowerName<'_>) -> Option<[u8; HASH]> {
+        hash_of(owner)
+    }
+
     /// Starts a search for the record that matches or covers `hash`.
     #[inline]
     pub fn search(self, hash: &[u8; HASH]) -> Search {

@@ -3,7 +3,7 @@
 //! Each node is stored with the first eight bytes of its name in a form that sorts in canonical order, so
 //! that a search seldom has to read a node.
 
-use wire::LowerName;
+use wire::{LowerName, Name};
 
 use super::arena::{Arena, NodeAddress};
 use super::node::{DEAD, NodeFlags};
@@ -145,6 +145,17 @@ impl<'a> Iter<'a> {
         };
         let left = zone.nodes as usize;
         Iter { zone, rest, left, changed: zone.overlay().map(Merge::new) }
+    }
+
+    /// Returns the iteration without the nodes before `name`. It does not know how many nodes are left.
+    pub(super) fn starting(zone: &'a Zone, name: Name<'_>) -> Self {
+        let nodes = zone.order().nodes();
+        let start = nodes.partition_point(|&at| zone.node(at).owner().as_name() < name);
+        let lower = name.to_lower();
+        let merge =
+            |overlay| Merge::starting(overlay, key(lower.as_lower(), zone.apex().len()), lower.as_name());
+        let rest = Ordered::Kept(nodes[start..].iter());
+        Iter { zone, rest, left: 0, changed: zone.overlay().map(merge) }
     }
 }
 

@@ -266,6 +266,12 @@ impl<'a> Merge<'a> {
         Merge { overlay, came: overlay.all.came.iter().peekable(), next: None }
     }
 
+    /// As [`new`](Self::new), without the added nodes before `name`, whose key is `key`.
+    pub(super) fn starting(overlay: &'a Overlay, key: u64, name: Name<'_>) -> Self {
+        let came = overlay.all.came.iter_from(by_name(&overlay.slots, key, name));
+        Merge { overlay, came: came.peekable(), next: None }
+    }
+
     /// Returns the next node; `base` yields the remaining nodes of the base.
     pub(super) fn next(
         &mut self,

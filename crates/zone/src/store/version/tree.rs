@@ -146,6 +146,28 @@ impl Tree {
         entries
     }
 
+    /// The entries in order, from the wanted one or the first above it on.
+    pub(super) fn iter_from(&self, order: impl Fn(Entry) -> Ordering) -> Entries<'_> {
+        let mut entries = Entries { leaf: [].iter(), above: Vec::new() };
+        let mut page = self.root.as_deref();
+        while let Some(here) = page {
+            page = match here {
+                Page::Leaf(leaf) => {
+                    entries.leaf = leaf[leaf.partition_point(|entry| order(*entry).is_lt())..].iter();
+                    None
+                }
+                Page::Inner(pages) => {
+                    let at = pages.partition_point(|(first, _)| order(*first).is_le()).saturating_sub(1);
+                    let mut rest = pages[at..].iter();
+                    let child = rest.next().map(|(_, page)| &**page);
+                    entries.above.push(rest);
+                    child
+                }
+            };
+        }
+        entries
+    }
+
     /// Calls `each` with the entries of this tree in pages that `other` does not share: those that only this
     /// one has, and others beside them.
     pub(super) fn beyond(&self, other: &Tree, each: &mut impl FnMut(Entry)) {
@@ -346,6 +368,8 @@ mod tests {
                     prop_assert_eq!(plain(tree.floor(order())), floor);
                     let above = set.range((key, value + 1)..).next().copied();
                     prop_assert_eq!(plain(tree.above(order())), above);
+                    let from: Vec<_> = tree.iter_from(order()).map(|entry| (entry.key, entry.value)).collect();
+                    prop_assert_eq!(from, set.range((key, value)..).copied().collect::<Vec<_>>());
                 }
             }
         }
