@@ -1,5 +1,5 @@
 //! Files of keys: any text is a key, or has a fault with a line of the text. A key comes back from the files
-//! that are written of it.
+//! that are written of it. So do states of keys.
 //!
 //! The key tag depends on all of the RDATA (RFC 4034 appendix B), so the REVOKE bit (RFC 5011) changes it.
 
@@ -11,6 +11,7 @@ use signer::key::pem::{self, PemFault};
 use signer::key::text::{PrivateText, PublicText};
 use signer::key::times::KeyTimes;
 use signer::key::{KeyRole, ZoneKey};
+use signer::rollover::text::StateText;
 use wire::Name;
 use wire::rdata::view::SigAlgorithm;
 
@@ -29,6 +30,13 @@ fuzz_target!(|data: &[u8]| {
     match PublicText::parse(text) {
         Err(fault) => assert!((1..=lines).contains(&fault.line), "{fault}"),
         Ok(public) => assert!(public.dnskey().ends_with(&public.public_key)),
+    }
+    match StateText::parse(text) {
+        Err(fault) => assert!((1..=lines).contains(&fault.line), "{fault}"),
+        Ok(state) => {
+            let written = state.write(Name::ROOT, 1);
+            assert_eq!(StateText::parse(&written).expect("our own text"), state);
+        }
     }
     match pem::parse(text, SigAlgorithm::RSASHA256) {
         Err(fault) => {

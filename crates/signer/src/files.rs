@@ -1,7 +1,8 @@
 //! Files of keys on disk: the only module that opens files.
 //!
 //! A key is two files with the names of BIND's tools, `.private` and `.key`. Both are new files, synced
-//! before they get their name; none replaces another. That with the private key has mode 0600.
+//! before they get their name; none replaces another. That with the private key has mode 0600. A third file,
+//! `.state`, has the state of its rollovers, and is replaced at once when that changes.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -21,12 +22,14 @@ use crate::key::pair::BadKey;
 use crate::key::pem::{self, PemFault};
 use crate::key::text::{KeyTextFault, PrivateText, PublicText};
 use crate::key::times::KeyTimes;
+use crate::rollover::text::{StateText, StateTextFault};
 
 /// Largest file that is read as a key, in bytes. An RSA key of 4096 bits takes 4 KiB.
 pub const MAX_KEY_FILE: u64 = 64 * 1024;
 
 const PRIVATE: &str = ".private";
 const PUBLIC: &str = ".key";
+const STATE: &str = ".state";
 
 /// Why a key was not read from its files, or not written to them.
 #[derive(Debug)]
@@ -48,6 +51,10 @@ pub enum KeyFolderFaultKind {
     NotText,
     /// The text has this fault.
     Text(KeyTextFault),
+    /// The text of a `.state` file has this fault.
+    State(StateTextFault),
+    /// The `.state` file is that of a key of another algorithm.
+    OtherAlgorithm(SigAlgorithm),
     /// The text in PEM has this fault.
     Pem(PemFault),
     /// The key is wrong.
@@ -66,6 +73,10 @@ impl fmt::Display for KeyFolderFault {
             }
             KeyFolderFaultKind::NotText => write!(f, "{path}: not a key, it is not UTF-8 text"),
             KeyFolderFaultKind::Text(fault) => write!(f, "{path}:{fault}"),
+            KeyFolderFaultKind::State(fault) => write!(f, "{path}:{fault}"),
+            KeyFolderFaultKind::OtherAlgorithm(algorithm) => {
+                write!(f, "{path}: the state of a key of another algorithm, {algorithm}")
+            }
             KeyFolderFaultKind::Pem(fault) => match fault.line() {
                 Some(line) => write!(f, "{path}:{line}: {fault}"),
                 None => write!(f, "{path}: {fault}"),
@@ -106,7 +117,7 @@ pub fn read_secret_text(path: &Path) -> Result<Zeroizing<String>, KeyFolderFault
 /// Returns the path of a key's files without `.key` or `.private`.
 fn stem(path: &Path) -> PathBuf {
     let text = path.as_os_str().as_encoded_bytes();
-    let ends = [PRIVATE, PUBLIC].into_iter().find(|end| text.ends_with(end.as_bytes()));
+    let ends = [PRIVATE, PUBLIC, STATE].into_iter().find(|end| text.ends_with(end.as_bytes()));
     match (ends, path.file_name().and_then(|name| name.to_str())) {
         (Some(end), Some(name)) => path.with_file_name(&name[..name.len() - end.len()]),
         _ => path.into(),
@@ -221,6 +232,68 @@ pub fn write_key(folder: &Path, key: &ZoneKey) -> Result<PathBuf, KeyFolderFault
     Ok(stem)
 }
 
+/// Reads the `.state` file of a key in a folder; `None` if there is none.
+///
+/// # Errors
+/// The first fault of the file.
+pub fn read_state(folder: &Path, key: &ZoneKey) -> Result<Option<StateText>, KeyFolderFault> {
+    let path = with_end(&folder.join(key.plain_file_stem()), STATE);
+    let text = match read_secret_text(&path) {
+        Ok(text) => text,
+        Err(KeyFolderFault { kind: KeyFolderFaultKind::Io(error), .. })
+            if error.kind() == io::ErrorKind::NotFound =>
+        {
+            return Ok(None);
+        }
+        Err(other) => return Err(other),
+    };
+    let state = StateText::parse(&text).map_err(|text| fault(&path, KeyFolderFaultKind::State(text)))?;
+    match state.algorithm == key.algorithm() {
+        true => Ok(Some(state)),
+        false => Err(fault(&path, KeyFolderFaultKind::OtherAlgorithm(state.algorithm))),
+    }
+}
+
+/// Writes the `.state` file of a key to a folder, in place of the one that is there. After an error, one of
+/// the two is there, whole.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_state(folder: &Path, key: &ZoneKey, state: &StateText) -> Result<(), KeyFolderFault> {
+    let path = with_end(&folder.join(key.plain_file_stem()), STATE);
+    let beside = with_end(&path, ".new");
+    // What a crash has left.
+    let _ = fs::remove_file(&beside);
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.write(true).create_new(true).mode(0o600).open(&beside).map_err(io_fault(&beside))?;
+    let text = state.write(key.zone(), key.tags()[0]);
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let named = written.and_then(|()| fs::rename(&beside, &path));
+    if named.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    named.map_err(io_fault(&path))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_fault(folder))
+}
+
+/// Removes the files of a key from a folder: the private key first, so that a crash between two of them
+/// leaves no key that seems to be new.
+///
+/// # Errors
+/// A file is there and cannot be removed.
+pub fn remove_key(folder: &Path, key: &ZoneKey) -> Result<(), KeyFolderFault> {
+    let stem = folder.join(key.plain_file_stem());
+    for end in [PRIVATE, PUBLIC, STATE] {
+        let path = with_end(&stem, end);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_fault(&path)(error)),
+            _ => {}
+        }
+    }
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_fault(folder))
+}
+
 /// Writes a new file beside its place, syncs it and gives it its name.
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), KeyFolderFault> {
     let beside = with_end(path, ".new");
@@ -249,6 +322,7 @@ mod tests {
     use super::*;
     use crate::key::KeyRole;
     use crate::key::pair::PrivateKey;
+    use crate::rollover::{KeyGoal, KeyPurpose, KeyState};
 
     fn key(zone: &str) -> ZoneKey {
         let zone: NameBuf = zone.parse().expect("a name");
@@ -279,6 +353,39 @@ mod tests {
         assert_eq!(of("."), Vec::<String>::new());
         let again = write_key(folder.path(), &one).expect_err("a fault");
         assert!(matches!(again.kind, KeyFolderFaultKind::Exists), "{again}");
+    }
+
+    #[test]
+    fn states_are_replaced_whole_and_private() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = key("example.");
+        write_key(folder.path(), &key).expect("written");
+        assert!(read_state(folder.path(), &key).expect("no fault").is_none());
+        let mut text = StateText {
+            algorithm: key.algorithm(),
+            state: KeyState::new(KeyPurpose::Csk, key.bits()),
+            unknown: vec!["Colour: blue".into()],
+        };
+        let path = folder.path().join(key.file_stem() + STATE);
+        // A crash may have left a file.
+        fs::write(folder.path().join(key.file_stem() + ".state.new"), "x").expect("written");
+        for goal in [KeyGoal::Omnipresent, KeyGoal::Hidden] {
+            text.state.goal = goal;
+            write_state(folder.path(), &key, &text).expect("written");
+            assert_eq!(read_state(folder.path(), &key).expect("no fault").as_ref(), Some(&text));
+            assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 3, "nothing else is left there");
+        let shown = || read_state(folder.path(), &key).expect_err("a fault").to_string();
+        let good = fs::read_to_string(&path).expect("text");
+        fs::write(&path, good.replace("Length: ", "Length: x")).expect("written");
+        let place = path.display();
+        assert_eq!(shown(), format!("{place}:3: the value of `Length` is not a number, or too great"));
+        fs::write(&path, good.replace("Algorithm: 15", "Algorithm: 13")).expect("written");
+        assert_eq!(shown(), format!("{place}: the state of a key of another algorithm, ECDSAP256SHA256"));
+        remove_key(folder.path(), &key).expect("removed");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+        remove_key(folder.path(), &key).expect("nothing to remove");
     }
 
     #[test]

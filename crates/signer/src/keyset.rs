@@ -9,6 +9,11 @@ use wire::{Name, NameBuf, Type, UnixTime};
 use crate::key::times::KeyTimes;
 use crate::key::{KeyRole, ZoneKey};
 
+/// RDATA of the CDS record that asks the parent to delete the DS RRset (RFC 8078 §4, erratum 5049).
+pub const CDS_DELETE: [u8; 5] = [0; 5];
+/// The same of CDNSKEY.
+pub const CDNSKEY_DELETE: [u8; 5] = [0, 0, 3, 0, 0];
+
 /// What a key does in its zone. A plan of rollovers (RFC 7583) decides it, or the times in the key's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUse {
@@ -77,6 +82,8 @@ pub struct ZoneKeys {
     keys: Vec<(ZoneKey, KeyUse)>,
     /// RDATA of DNSKEY records whose private keys others have (RFC 8901).
     foreign: Vec<Vec<u8>>,
+    /// CDS and CDNSKEY ask the parent to delete the DS RRset.
+    deletes_ds: bool,
 }
 
 impl ZoneKeys {
@@ -137,12 +144,30 @@ impl ZoneKeys {
         if !keys.iter().any(|(_, used)| used.sign_zone) {
             return Err(KeySetFault::NoActiveKey);
         }
-        // A key of ours has the record that its use says, also if that of the zone is revoked, or is not.
-        let is_ours = |rdata: &[u8]| keys.iter().any(|(key, _)| rdata.get(3..) == key.dnskey().get(3..));
-        let foreign = present.into_iter().filter(|rdata| !is_ours(rdata)).collect();
-        let keys = ZoneKeys { keys, foreign };
-        keys.check_complete()?;
+        let mut keys = ZoneKeys { keys, foreign: Vec::new(), deletes_ds: false };
+        keys.set_present(present)?;
         Ok(keys)
+    }
+
+    /// Sets the RDATA of the DNSKEY records that the zone has: those of other keys stay.
+    ///
+    /// # Errors
+    /// [`KeySetFault::Incomplete`].
+    pub fn set_present(&mut self, present: Vec<Vec<u8>>) -> Result<(), KeySetFault> {
+        self.foreign = present.into_iter().filter(|rdata| !self.is_ours(rdata)).collect();
+        self.check_complete()
+    }
+
+    /// Whether a DNSKEY record is that of a key here. A key of ours has the record that its use says, also if
+    /// that of the zone is revoked, or is not.
+    pub fn is_ours(&self, rdata: &[u8]) -> bool {
+        self.keys.iter().any(|(key, _)| rdata.get(3..) == key.dnskey().get(3..))
+    }
+
+    /// Returns the keys with CDS and CDNSKEY records that ask the parent to delete the DS RRset (RFC 8078
+    /// §4), if `deletes_ds`, in place of those of the keys.
+    pub fn deleting_ds(self, deletes_ds: bool) -> ZoneKeys {
+        ZoneKeys { deletes_ds, ..self }
     }
 
     /// Checks that each algorithm in DNSKEY signs (RFC 4035 §2.2, RFC 6840 §5.11).
@@ -181,11 +206,17 @@ impl ZoneKeys {
 
     /// Returns the RDATA of the CDNSKEY records (RFC 7344 §3.2).
     pub fn cdnskeys(&self) -> Vec<Vec<u8>> {
+        if self.deletes_ds {
+            return vec![CDNSKEY_DELETE.to_vec()];
+        }
         self.synced().map(|key| key.dnskey().to_vec()).collect()
     }
 
     /// Returns the RDATA of the CDS records with this digest (RFC 7344 §3.1).
     pub fn cds(&self, digest_type: u8) -> Vec<Vec<u8>> {
+        if self.deletes_ds {
+            return vec![CDS_DELETE.to_vec()];
+        }
         self.synced().filter_map(|key| key.ds(digest_type)).collect()
     }
 

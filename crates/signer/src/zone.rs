@@ -14,7 +14,7 @@ use wire::hash::HashKey;
 use wire::rdata::canonical;
 use wire::rdata::view::{Ds, Soa};
 use wire::{Name, NameBuf, Serial, Ttl, Type};
-use zone::store::{AddError, BuildError, Node, NodeFlags, RrSet};
+use zone::store::{AddError, BuildError, ChangeError, Node, NodeFlags, RrSet};
 use zone::zonemd::{self, ZonemdHash};
 use zone::{Zone, ZoneBuilder};
 
@@ -64,6 +64,8 @@ pub enum SignFault {
     Record(AddError),
     /// The zone was not built.
     Build(BuildError),
+    /// The change does not fit the zone.
+    Change(ChangeError),
 }
 
 impl fmt::Display for SignFault {
@@ -78,6 +80,7 @@ impl fmt::Display for SignFault {
             Self::NoSignature => f.write_str("the cryptography library made no signature"),
             Self::Record(fault) => fault.fmt(f),
             Self::Build(fault) => fault.fmt(f),
+            Self::Change(fault) => fault.fmt(f),
         }
     }
 }
@@ -98,6 +101,12 @@ impl From<AddError> for SignFault {
 impl From<BuildError> for SignFault {
     fn from(fault: BuildError) -> Self {
         Self::Build(fault)
+    }
+}
+
+impl From<ChangeError> for SignFault {
+    fn from(fault: ChangeError) -> Self {
+        Self::Change(fault)
     }
 }
 
@@ -168,8 +177,14 @@ fn part_of(part: usize, all: usize) -> Range<usize> {
 }
 
 /// Whether signing makes records of this type, so that those of the zone are dropped.
-fn is_made(rtype: Type) -> bool {
+pub(crate) fn is_made(rtype: Type) -> bool {
     matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM)
+}
+
+/// Whether signing replaces the records of this type at the apex.
+pub(crate) fn is_renewed(policy: &SigningPolicy, rtype: Type) -> bool {
+    let sync = policy.sync && matches!(rtype, Type::CDS | Type::CDNSKEY);
+    sync || matches!(rtype, Type::DNSKEY | Type::ZONEMD)
 }
 
 /// Returns the zone that is signed: see the docs of this module.
@@ -182,10 +197,7 @@ fn base(
     let apex = zone.apex().as_name();
     let mut builder = ZoneBuilder::new(apex, &HashKey::random());
     let mut rdata = Vec::new();
-    let renewed = |rtype| {
-        let sync = policy.sync && matches!(rtype, Type::CDS | Type::CDNSKEY);
-        sync || matches!(rtype, Type::DNSKEY | Type::ZONEMD)
-    };
+    let soa_ttl = zone.apex_node().rrset(Type::SOA).map_or(Ttl::ZERO, |soa| soa.ttl());
     for node in zone {
         let (owner, is_apex) = (node.written_owner(), node.flags().contains(NodeFlags::APEX));
         for set in node.rrsets() {
@@ -194,7 +206,7 @@ fn base(
                 counts.dropped += u64::from(set.count());
                 continue;
             }
-            if is_apex && renewed(set.rtype()) {
+            if is_apex && is_renewed(policy, set.rtype()) {
                 continue;
             }
             for record in set.rdatas() {
@@ -207,7 +219,7 @@ fn base(
             }
         }
         if is_apex {
-            for (rtype, ttl, rdata) in apex_records(zone, keys, policy) {
+            for (rtype, ttl, rdata) in apex_records(zone, soa_ttl, keys, policy) {
                 builder.add(owner.as_name(), rtype, ttl, &rdata)?;
             }
         }
@@ -215,20 +227,23 @@ fn base(
     Ok(builder.finish()?)
 }
 
-fn set_serial(soa: &mut [u8], Serial(serial): Serial) -> Result<(), SignFault> {
+pub(crate) fn set_serial(soa: &mut [u8], Serial(serial): Serial) -> Result<(), SignFault> {
     Soa::read(soa).map_err(|_| SignFault::BadSoa)?;
     let at = soa.len().checked_sub(SOA_NUMBERS).ok_or(SignFault::BadSoa)?;
     soa[at..at + 4].copy_from_slice(&serial.to_be_bytes());
     Ok(())
 }
 
-/// Returns the records that signing adds at the apex.
-fn apex_records(zone: &Zone, keys: &ZoneKeys, policy: &SigningPolicy) -> Vec<(Type, Ttl, Vec<u8>)> {
-    let apex = zone.apex_node();
-    let ttl_of = |rtype| apex.rrset(rtype).map(|set| set.ttl());
-    let soa = ttl_of(Type::SOA).unwrap_or_default();
+/// Returns the records that signing adds at the apex. `soa` is the TTL that the SOA will have.
+pub(crate) fn apex_records(
+    zone: &Zone,
+    soa: Ttl,
+    keys: &ZoneKeys,
+    policy: &SigningPolicy,
+) -> Vec<(Type, Ttl, Vec<u8>)> {
+    let of_zone = zone.apex_node().rrset(Type::DNSKEY).map(|set| set.ttl());
     let of_files = || keys.keys().iter().find_map(|(key, _)| key.ttl());
-    let ttl = policy.dnskey_ttl.or(ttl_of(Type::DNSKEY)).or_else(of_files).unwrap_or(soa);
+    let ttl = policy.dnskey_ttl.or(of_zone).or_else(of_files).unwrap_or(soa);
     let mut out: Vec<(Type, Ttl, Vec<u8>)> = Vec::new();
     out.extend(keys.dnskeys().into_iter().map(|rdata| (Type::DNSKEY, ttl, rdata)));
     if policy.sync {
@@ -304,33 +319,56 @@ struct Job<'a> {
     proof_ttl: Ttl,
 }
 
-fn is_cut(node: &Node<'_>) -> bool {
+pub(crate) fn is_cut(node: &Node<'_>) -> bool {
     node.flags().contains(NodeFlags::CUT)
 }
 
+/// Whether records of this type are the zone's data, or parameters of its chain, and not signatures or a
+/// chain.
+pub(crate) fn is_data(rtype: Type) -> bool {
+    !matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3)
+}
+
 /// Whether the zone is authoritative for the name: it is not below a cut or a DNAME.
-fn is_visible(node: &Node<'_>) -> bool {
+pub(crate) fn is_visible(node: &Node<'_>) -> bool {
     !node.flags().contains(NodeFlags::OCCLUDED)
 }
 
-/// The RRsets of a name that are signed: at a cut, DS alone (RFC 4035 §2.2).
+/// The RRsets of a name that are signed, without NSEC and NSEC3: at a cut, DS alone (RFC 4035 §2.2).
 fn signed_sets<'a>(node: Node<'a>) -> impl Iterator<Item = RrSet<'a>> {
-    let (visible, cut) = (is_visible(&node), is_cut(&node));
-    node.rrsets().filter(move |set| visible && (!cut || set.rtype() == Type::DS))
+    node.rrsets().filter(move |set| is_signed_data(&node, set.rtype()))
+}
+
+/// Whether RRsets of this type are signed at a name, as data: NSEC and NSEC3 are none.
+pub(crate) fn is_signed_data(node: &Node<'_>, rtype: Type) -> bool {
+    is_visible(node) && is_data(rtype) && (!is_cut(node) || rtype == Type::DS)
 }
 
 /// The types in the bitmap of a name, ascending, `own` included: at a cut those of the parent's side only
 /// (RFC 4035 §2.3, RFC 5155 §7.1).
-fn listed_types(node: Node<'_>, own: Option<Type>) -> Vec<Type> {
+pub(crate) fn listed_types(node: Node<'_>, own: Option<Type>) -> Vec<Type> {
     let cut = is_cut(&node);
-    let of_parent = |t: &Type| !cut || matches!(*t, Type::NS | Type::DS);
-    let mut types: Vec<Type> = node.rrsets().map(|set| set.rtype()).filter(of_parent).collect();
+    let is_listed = |t: &Type| is_data(*t) && (!cut || matches!(*t, Type::NS | Type::DS));
+    let mut types: Vec<Type> = node.rrsets().map(|set| set.rtype()).filter(is_listed).collect();
     if own.is_some() || signed_sets(node).next().is_some() {
         types.push(Type::RRSIG);
     }
     types.extend(own);
     types.sort_unstable();
     types
+}
+
+/// Returns the RDATA of a set in canonical form and order (RFC 4034 §6.2, §6.3).
+pub(crate) fn canonical_rdatas(set: RrSet<'_>) -> Vec<Vec<u8>> {
+    let mut rdatas = Vec::with_capacity(set.count().into());
+    for record in set.rdatas() {
+        let mut rdata = Vec::new();
+        record.copy_to(&mut rdata);
+        canonical(set.rtype(), &mut rdata);
+        rdatas.push(rdata);
+    }
+    rdatas.sort_unstable();
+    rdatas
 }
 
 impl<'a> Job<'a> {
@@ -408,14 +446,7 @@ impl<'a> Job<'a> {
                 if is_apex && set.rtype() == Type::ZONEMD {
                     continue;
                 }
-                let mut rdatas = Vec::with_capacity(set.count().into());
-                for record in set.rdatas() {
-                    let mut rdata = Vec::new();
-                    record.copy_to(&mut rdata);
-                    canonical(set.rtype(), &mut rdata);
-                    rdatas.push(rdata);
-                }
-                rdatas.sort_unstable();
+                let rdatas = canonical_rdatas(set);
                 let (rtype, ttl) = (set.rtype(), set.ttl());
                 self.sign(
                     UnsignedSet { owner: node.owner(), rtype, ttl, rdatas: &rdatas },

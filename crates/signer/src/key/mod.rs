@@ -201,6 +201,11 @@ impl ZoneKey {
         format!("{}{:03}+{:05}", file_prefix(self.zone()), self.algorithm().0, self.tag)
     }
 
+    /// Returns the same of the key without the REVOKE bit, whose files keep their names.
+    pub(crate) fn plain_file_stem(&self) -> String {
+        format!("{}{:03}+{:05}", file_prefix(self.zone()), self.algorithm().0, self.tags()[0])
+    }
+
     /// Returns the text of the `.private` file.
     ///
     /// # Errors
