@@ -54,6 +54,7 @@ pub use policy::{
     GrantOrDeny, NameRelation, Permission, PolicyRule, Requester, RuleClient, RuleFault, RuleTypes,
     UpdatePolicy,
 };
+pub use records::is_signers;
 pub use request::{Prerequisite, Update, UpdateLimits, UpdateRequest};
 pub use serial::SerialPolicy;
-pub use updater::{Updater, is_signed, is_signers};
+pub use updater::{Updater, is_signed};

@@ -126,6 +126,11 @@ impl UpdatePolicy {
         policy
     }
 
+    /// Whether there are no rules: no client may change anything.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Returns the permissions of a client.
     pub fn permission(&self, requester: Requester<'_>) -> Permission<'_> {
         let key = requester.key.map(|key| key.as_name().to_buf());

@@ -16,6 +16,11 @@ use crate::fault::{UpdateFault, UpdateFaultKind};
 /// Most bytes of records per name; together with a node's other data they fit a node.
 const MOST_AT_NAME: usize = 8 << 20;
 
+/// Whether records of a type belong to the signer of a zone.
+pub fn is_signers(rtype: Type) -> bool {
+    matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM)
+}
+
 /// A record's TTL and RDATA.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Datum {
@@ -38,8 +43,8 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// The records of a node in a snapshot.
-    pub(crate) fn of(owner: &Arc<NameBuf>, node: Option<Node<'_>>) -> Records {
+    /// The records of a node in a snapshot; `plain`: without those that the signer of a zone makes.
+    pub(crate) fn of(owner: &Arc<NameBuf>, node: Option<Node<'_>>, plain: bool) -> Records {
         let mut records = Records { owner: Arc::clone(owner), sets: Vec::new() };
         let Some(node) = node.filter(|node| node.rrsets().next().is_some()) else { return records };
         let written = node.written_owner();
@@ -49,7 +54,8 @@ impl Records {
         for set in node.rrsets() {
             let with_type = |rtype| move |data| (rtype, data);
             let sigs = set.sig_rdatas().map(with_type(Type::RRSIG));
-            for (rtype, data) in set.rdatas().map(with_type(set.rtype())).chain(sigs) {
+            let all = set.rdatas().map(with_type(set.rtype())).chain(sigs);
+            for (rtype, data) in all.filter(|(rtype, _)| !(plain && is_signers(*rtype))) {
                 let mut rdata = Vec::new();
                 data.copy_to(&mut rdata);
                 Arc::make_mut(records.entry(rtype)).push(Datum { rdata, ttl: data.ttl() });

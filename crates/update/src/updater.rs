@@ -14,7 +14,7 @@ use zone::store::{ChangeError, ChangeSet};
 
 use crate::fault::{UpdateFault, UpdateFaultKind as Kind};
 use crate::policy::Permission;
-use crate::records::Records;
+use crate::records::{Records, is_signers};
 use crate::request::{Prerequisite, Update, UpdateRequest};
 use crate::serial::SerialPolicy;
 
@@ -29,6 +29,8 @@ pub struct Updater {
     zone: Arc<Zone>,
     /// Whether the zone is signed elsewhere.
     signed: bool,
+    /// Whether the zone is signed here: the records that the signer makes are not seen.
+    plain: bool,
     /// The serial after the requests so far.
     serial: Serial,
     apex: Arc<NameBuf>,
@@ -50,10 +52,17 @@ impl Updater {
         Updater {
             zone: zone.clone(),
             signed: is_signed(zone),
+            plain: false,
             serial: zone.serial(),
             apex: Arc::new(zone.apex().as_name().to_buf()),
             names: BTreeMap::new(),
         }
+    }
+
+    /// Starts with a version of a zone that is signed here: requests see and change its data without the
+    /// records that the signer makes, which the caller renews for [`into_change`](Self::into_change).
+    pub fn of_signed_here(zone: &Arc<Zone>) -> Updater {
+        Updater { signed: false, plain: true, ..Updater::new(zone) }
     }
 
     /// The serial after the requests so far.
@@ -101,12 +110,16 @@ impl Updater {
     /// Why the zone cannot be built; all requests are lost. No single request causes this: it takes a zone of
     /// more than 32 GiB, or one that had faults before.
     pub fn finish(self) -> Result<Option<(Zone, ChangeSet)>, ChangeError> {
+        let zone = Arc::clone(&self.zone);
+        let Some(change) = self.into_change() else { return Ok(None) };
+        Ok(Some((zone.apply(&change)?, change)))
+    }
+
+    /// Returns all changes, or `None` if nothing changed.
+    pub fn into_change(self) -> Option<ChangeSet> {
         let mut change = ChangeSet { before: self.zone.serial(), after: self.serial, ..ChangeSet::default() };
         self.names.values().for_each(|name| name.now.difference(&name.before, &mut change));
-        if change.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some((self.zone.apply(&change)?, change)))
+        (!change.is_empty()).then_some(change)
     }
 
     /// Returns a name as it was first written here, and its records.
@@ -115,7 +128,7 @@ impl Updater {
             return (Arc::clone(key), known.now.clone());
         }
         let key = Arc::new(*name);
-        let now = Records::of(&key, self.zone.find_name(name.as_name()));
+        let now = Records::of(&key, self.zone.find_name(name.as_name()), self.plain);
         self.names.insert(Arc::clone(&key), Known { before: now.clone(), now: now.clone() });
         (key, now)
     }
@@ -275,11 +288,6 @@ impl Step<'_> {
 pub fn is_signed(zone: &Zone) -> bool {
     let mut sets = zone.apex_node().rrsets();
     sets.any(|set| set.sig_count() > 0 || is_signers(set.rtype()))
-}
-
-/// Whether records of a type belong to the signer of a zone.
-pub fn is_signers(rtype: Type) -> bool {
-    matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM)
 }
 
 /// Whether deleting all RRsets of a name deletes this one (RFC 2136 §3.4.2.3).

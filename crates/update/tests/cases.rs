@@ -173,6 +173,24 @@ fn a_zone_signed_by_others_takes_nothing() {
     assert_eq!(fault.map_err(|fault| fault.kind), Err(Kind::SignedZone));
 }
 
+/// Deleting all RRsets of a name leaves no name behind, although its signatures go only when the zone is
+/// signed again.
+#[test]
+fn requests_do_not_see_what_the_signer_of_this_server_has_made() {
+    let signed = sign(apex().as_name(), &records(&zone()), &Chain::Nsec);
+    let signed = Arc::new(build(apex().as_name(), &key(), &signed));
+    let mut updater = Updater::of_signed_here(&signed);
+    let free = Raw { is_prerequisite: true, ..raw("a.example.", Type::ANY, Class::NONE, vec![]) };
+    let again = [free, add("a.example.", Type::A, 9)];
+    assert_eq!(apply(&mut updater, &again, ALL).map_err(|fault| fault.kind), Err(Kind::NameInUse));
+    let gone = apply(&mut updater, &[raw("a.example.", Type::ANY, Class::ANY, vec![])], ALL);
+    let gone = gone.expect("done").expect("a change");
+    assert!(gone.removed.iter().all(|record| !update::is_signers(record.rtype)));
+    assert!(apply(&mut updater, &again, ALL).expect("the name is free").is_some());
+    let change = updater.into_change().expect("a change");
+    assert_eq!((change.before, change.after), (Serial(5), Serial(7)));
+}
+
 #[test]
 fn what_signers_make_is_refused_in_every_zone_and_keys_are_not() {
     for rtype in [Type::RRSIG, Type::NSEC, Type::NSEC3, Type::NSEC3PARAM] {
