@@ -1,8 +1,9 @@
-//! Background work: folding and compacting zones, writing them to disk, reading stored changes. A bounded
-//! number of threads runs all of it, so that zones that change at once do not each start a thread.
+//! Background work: folding and compacting zones, writing them to disk, reading stored changes, signing. A
+//! bounded number of threads runs all of it, so that zones that change at once do not each start a thread.
 //!
-//! Two lanes never wait for each other: the disk lane has reads and writes that clients or acknowledgements
-//! wait for, the spare lane has work that saves memory or disk space and runs at low priority.
+//! The lanes never wait for each other: the disk lane has reads and writes that clients or acknowledgements
+//! wait for, the signing lane changes of signed zones that they wait for, the spare lane work that nothing
+//! waits for and that runs at low priority.
 //!
 //! Metrics count the jobs by kind.
 
@@ -38,11 +39,16 @@ pub enum JobKind {
     Fold,
     /// Writes a new base of a zone's store.
     Compaction,
+    /// Decides and signs changes of a zone.
+    Sign,
+    /// Renews signatures of a zone.
+    Renew,
 }
 
 impl JobKind {
     /// Every kind.
-    pub const ALL: [JobKind; 4] = [Self::History, Self::Store, Self::Fold, Self::Compaction];
+    pub const ALL: [JobKind; 6] =
+        [Self::History, Self::Store, Self::Fold, Self::Compaction, Self::Sign, Self::Renew];
 
     /// Returns the name of the kind in metrics.
     pub fn word(self) -> &'static str {
@@ -51,13 +57,16 @@ impl JobKind {
             Self::Store => "store",
             Self::Fold => "fold",
             Self::Compaction => "compaction",
+            Self::Sign => "sign",
+            Self::Renew => "renew",
         }
     }
 
     fn lane(self) -> usize {
         match self {
             Self::History | Self::Store => 0,
-            Self::Fold | Self::Compaction => 1,
+            Self::Fold | Self::Compaction | Self::Renew => 1,
+            Self::Sign => 2,
         }
     }
 }
@@ -77,8 +86,8 @@ type Job = (JobKind, Box<dyn FnOnce() + Send>);
 
 /// The threads and their jobs.
 pub struct Background {
-    lanes: [Lane; 2],
-    counts: [JobCounts; 4],
+    lanes: [Lane; 3],
+    counts: [JobCounts; JobKind::ALL.len()],
 }
 
 struct Lane {
@@ -105,8 +114,8 @@ impl Lane {
 
 impl Default for Background {
     fn default() -> Self {
-        let spare = thread::available_parallelism().map_or(1, |cpus| cpus.get().div_ceil(2));
-        Background::limited(DISK_THREADS, spare)
+        let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Background::limited(DISK_THREADS, cpus.div_ceil(2), cpus)
     }
 }
 
@@ -119,7 +128,7 @@ impl Background {
     /// One that starts no thread: jobs wait until [`run_waiting`](Self::run_waiting) runs them. For
     /// simulations, which decide in which order jobs end.
     pub fn without_threads() -> Arc<Background> {
-        Arc::new(Background::limited(0, 0))
+        Arc::new(Background::limited(0, 0, 0))
     }
 
     /// Runs one of the waiting jobs on this thread. `choose` gets their number, and returns one from 0.
@@ -130,15 +139,24 @@ impl Background {
         if all == 0 {
             return false;
         }
-        let chosen = choose(all);
-        let (lane, at) = if chosen < waiting[0] { (0, chosen) } else { (1, chosen - waiting[0]) };
-        let job = lock(&self.lanes[lane].queue).jobs.remove(at);
-        job.into_iter().for_each(|job| self.run_now(job));
+        let mut chosen = choose(all);
+        for (lane, waiting) in self.lanes.iter().zip(waiting) {
+            if chosen < waiting {
+                let job = lock(&lane.queue).jobs.remove(chosen);
+                job.into_iter().for_each(|job| self.run_now(job));
+                break;
+            }
+            chosen -= waiting;
+        }
         true
     }
 
-    fn limited(disk: usize, spare: usize) -> Background {
-        let lanes = [Lane::new("disk", disk, None), Lane::new("spare", spare, Some(SPARE_NICE))];
+    fn limited(disk: usize, spare: usize, signing: usize) -> Background {
+        let lanes = [
+            Lane::new("disk", disk, None),
+            Lane::new("spare", spare, Some(SPARE_NICE)),
+            Lane::new("signing", signing, None),
+        ];
         Background { lanes, counts: Default::default() }
     }
 
@@ -219,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_thousand_zones_that_fold_at_once_share_the_threads_of_their_lane() {
-        let background = Arc::new(Background::limited(1, 3));
+        let background = Arc::new(Background::limited(1, 3, 1));
         let (ended, all_ended) = channel();
         for _ in 0..1000 {
             let ended = ended.clone();
@@ -236,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_read_does_not_wait_for_compactions() {
-        let background = Arc::new(Background::limited(1, 1));
+        let background = Arc::new(Background::limited(1, 1, 1));
         let (go, wait) = sync_channel::<()>(0);
         background.run(JobKind::Compaction, move || wait.recv().unwrap_or_default());
         while background.counts(JobKind::Compaction).running.load(Relaxed) == 0 {
@@ -252,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_job_that_panics_costs_no_other_and_spare_work_has_a_lower_priority() {
-        let background = Arc::new(Background::limited(1, 1));
+        let background = Arc::new(Background::limited(1, 1, 1));
         background.run(JobKind::Fold, || panic!("a bug"));
         let (sender, nice) = channel();
         background.run(JobKind::Fold, move || {
