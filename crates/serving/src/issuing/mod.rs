@@ -1,10 +1,6 @@
 //! The certificate that this server orders from a CA by ACME, and renews: `[acme]`. The task [`run`] waits
 //! until an order is due, shows the CA that the server has the names, and puts the certificate into use. What
 //! is stored is in `state-dir`; a failure leaves the certificate before in use.
-//!
-//! `hosts` resolves the name of the CA's server.
-
-mod hosts;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -25,8 +21,8 @@ use transport::Counter;
 use wire::UnixTime;
 
 use crate::frontend::certificates::Certificates;
+use crate::hosts::ServerHosts;
 use crate::recursive::Recursive;
-use hosts::IssuingHosts;
 
 /// Longest sleep of the task, since the wall clock may be set.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -34,7 +30,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 /// The certificate that a CA issues.
 pub struct Issuing {
     certificates: Arc<Certificates>,
-    hosts: Arc<IssuingHosts>,
+    hosts: Arc<ServerHosts>,
     /// `None` without a state folder.
     store: Option<AcmeStore>,
     state: Mutex<IssuingState>,
@@ -92,7 +88,7 @@ impl Issuing {
         };
         Arc::new(Issuing {
             certificates: Arc::clone(certificates),
-            hosts: Arc::new(IssuingHosts::new(recursive)),
+            hosts: Arc::new(ServerHosts::new(recursive.map(|recursive| recursive.hosts()))),
             store,
             state: Mutex::new(state),
             changed: Notify::new(),

@@ -15,8 +15,8 @@ use transport::unix_now;
 
 use super::Recursive;
 use super::fetched_lists::{DueFetch, FetchedText};
-use super::list_hosts::ListHosts;
 use super::lists::{Lists, RefreshedLists};
+use crate::hosts::ServerHosts;
 use config::lists::{ListFetching, ListSource};
 use threads::sync::lock;
 use wording::reason;
@@ -57,7 +57,7 @@ struct InFlight {
 /// The state of the thread.
 struct ListFetcher {
     recursive: Weak<Recursive>,
-    hosts: Arc<ListHosts>,
+    hosts: Arc<ServerHosts>,
     tasks: JoinSet<Result<Fetched, FetchFault>>,
     in_flight: HashMap<Id, InFlight>,
     /// Texts that wait to be compiled; `None` for files that are read again.
@@ -70,7 +70,11 @@ struct ListFetcher {
 }
 
 /// Runs the thread.
-pub(super) fn work(recursive: Weak<Recursive>, hosts: ListHosts, orders: mpsc::UnboundedReceiver<ListOrder>) {
+pub(super) fn work(
+    recursive: Weak<Recursive>,
+    hosts: ServerHosts,
+    orders: mpsc::UnboundedReceiver<ListOrder>,
+) {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(fault) => return error!("lists are not fetched: {}", reason(&fault)),

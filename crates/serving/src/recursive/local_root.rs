@@ -24,7 +24,7 @@ use wire::{Name, Rcode, Serial, Type, UnixTime};
 use zone::Zone;
 use zone::catalog::{Catalog, Change};
 
-use super::own_zones;
+use crate::own_zones;
 use config::peers::ZonemdPolicy;
 use telemetry::repeated::log_repeated;
 use threads::sync::{lock, read, write};

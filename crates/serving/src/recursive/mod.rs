@@ -6,12 +6,11 @@
 //! | `store` | the cache in a file |
 //! | `anchors` | the thread that queries for keys of followed trust anchors, and ends negative ones |
 //! | `local_root` | the copy of the root zone |
-//! | `own_zones` | the zones served here, as the resolver sees them |
 //! | `policy_zones` | response policy zones |
 //! | `groups` | groups of clients, schedules and pauses |
 //! | `lists` | block lists: what is read; the rules from them and from zones |
 //! | `fetched_lists`, `list_fetches` | lists with a URL: what is stored and known of each; when it is due |
-//! | `list_fetcher`, `list_hosts` | the thread that fetches lists, and the addresses of their servers |
+//! | `list_fetcher` | the thread that fetches lists |
 //! | `kept` | text files on disk, for `anchors` |
 //! | `figures` | counters |
 //!
@@ -24,10 +23,8 @@ mod groups;
 mod kept;
 mod list_fetcher;
 mod list_fetches;
-mod list_hosts;
 mod lists;
 mod local_root;
-mod own_zones;
 mod policy_zones;
 pub mod store;
 
@@ -56,6 +53,8 @@ use wire::{Name, NameBuf};
 
 use crate::descriptors::DescriptorShares;
 use crate::frontend::Served;
+use crate::hosts::ServerHosts;
+use crate::own_zones::OfEngine;
 use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
 pub use anchors::{FollowedZone, LONGEST_NEGATIVE, ShownAnchor};
 use config::Adopt;
@@ -66,10 +65,8 @@ use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
 use list_fetcher::ListOrder;
 pub use list_fetches::{FetchCounts, ListFetches};
-pub use list_hosts::{ListHosts, addresses_in};
 pub use lists::{ListStatus, Lists, RefreshedLists, RulesConfig};
 pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
-use own_zones::OfEngine;
 use policy_zones::Due;
 pub use policy_zones::{PolicyZoneStatus, PolicyZones};
 use store::CacheFile;
@@ -370,8 +367,8 @@ impl Recursive {
     }
 
     /// Returns what resolves the names of other servers, from zones served here and by this resolver.
-    pub fn hosts(&self) -> ListHosts {
-        ListHosts { service: Arc::clone(&self.service), engine: Arc::downgrade(&self.engine) }
+    pub fn hosts(&self) -> ServerHosts {
+        ServerHosts::of_resolver(Arc::clone(&self.service), &self.engine)
     }
 
     /// Starts the thread that fetches lists.

@@ -18,7 +18,7 @@ use crate::frontend::Served;
 const MAX_CHAIN: u8 = 16;
 
 /// The zones of an engine, as long as it exists.
-pub(super) struct OfEngine(pub(super) Weak<Engine<Served>>);
+pub(crate) struct OfEngine(pub(crate) Weak<Engine<Served>>);
 
 impl ServedZones for OfEngine {
     fn refer(&self, name: LowerName<'_>, message: &mut Vec<u8>) -> Option<LowerNameBuf> {
@@ -32,7 +32,7 @@ impl ServedZones for OfEngine {
 }
 
 /// Writes the response of these zones to a query into `message`. Returns whether it is complete.
-pub(super) fn respond(
+pub(crate) fn respond(
     catalog: &Catalog,
     name: Name<'_>,
     qtype: Type,
