@@ -45,6 +45,7 @@ mod nsd_unbound;
 mod pdns;
 mod pihole;
 mod policy;
+mod signing;
 mod text;
 mod toml;
 mod tree;
@@ -62,6 +63,7 @@ pub use files::{Files, OsFiles};
 pub use ledger::{Account, Coverage};
 pub use lists::ListFile;
 pub use model::{BOUNDS, Measure, NumberLimits};
+pub use signing::POLICY_TIMES;
 pub use text::{SourceSpan, SourceText, SyntaxFault, SyntaxFaultKind};
 pub use work::is_special;
 

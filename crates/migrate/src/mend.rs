@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::ledger::Coverage;
 use crate::local_root;
-use crate::model::{Keys, Nomen, Setting, bounded};
+use crate::model::{Keys, Nomen, Setting, Zone, bounded};
 use crate::units;
 use crate::work::Work;
 
@@ -26,6 +26,7 @@ pub(crate) fn mend(work: &mut Work) {
     }
     policies(nomen, &mut words);
     listings(nomen, &mut words);
+    unsigned(nomen, &mut words);
     let zones = nomen.zones.iter_mut().map(|zone| &mut zone.keys);
     for keys in zones.chain(nomen.templates.iter_mut().map(|(_, keys)| keys)) {
         for (low, high) in ORDERS {
@@ -60,6 +61,26 @@ fn policies(nomen: &mut Nomen, words: &mut Vec<String>) {
                     lists.retain(|list| list != name);
                 }
             }
+        }
+    }
+}
+
+/// Removes the policies of response policy zones, which nomen does not sign.
+fn unsigned(nomen: &mut Nomen, words: &mut Vec<String>) {
+    let rules: HashSet<&str> = nomen
+        .policy_zones
+        .iter()
+        .filter_map(|zone| match zone.get("name") {
+            Some(Setting::Text(name)) => Some(name.trim_end_matches('.')),
+            _ => None,
+        })
+        .collect();
+    let is_rules = |zone: &&mut Zone| rules.contains(&*zone.name) && zone.view().is_none();
+    for zone in nomen.zones.iter_mut().filter(is_rules) {
+        if zone.keys.get("dnssec-policy").is_some() {
+            words.push(format!("the policy zone {} is not signed", zone.name));
+            zone.keys.remove("dnssec-policy");
+            zone.keys.remove("parental-servers");
         }
     }
 }

@@ -140,6 +140,8 @@ pub(crate) struct Nomen {
     pub(crate) tsig_keys: Vec<Keys>,
     /// Templates by name, beside those generated for common keys.
     pub(crate) templates: Vec<(String, Keys)>,
+    /// Policies of signing by name.
+    pub(crate) dnssec_policies: Vec<(String, Keys)>,
     pub(crate) zones: Vec<Zone>,
     pub(crate) resolver: Option<Keys>,
     pub(crate) forwards: Vec<Keys>,
@@ -306,6 +308,19 @@ pub const BOUNDS: &[NumberLimits] = &[
     ("[resolver]", "connection-idle-timeout", Measure::Millis, 100, 600_000),
     ("[resolver]", "records-per-set", Measure::Count, 1, 10_000),
     ("[policy]", "block-ttl", Measure::Millis, 0, 7 * DAY),
+    ("[dnssec-policy.X]", "ksk-lifetime", Measure::Millis, 60_000, 2_147_483_647_000),
+    ("[dnssec-policy.X]", "zsk-lifetime", Measure::Millis, 60_000, 2_147_483_647_000),
+    ("[dnssec-policy.X]", "nsec3-iterations", Measure::Count, 0, 50),
+    ("[dnssec-policy.X]", "signature-validity", Measure::Millis, 60_000, 365 * DAY),
+    ("[dnssec-policy.X]", "signature-refresh", Measure::Millis, 1_000, 365 * DAY),
+    ("[dnssec-policy.X]", "signature-jitter", Measure::Millis, 0, 365 * DAY),
+    ("[dnssec-policy.X]", "dnskey-ttl", Measure::Millis, 1_000, 7 * DAY),
+    ("[dnssec-policy.X]", "publish-safety", Measure::Millis, 0, 28 * DAY),
+    ("[dnssec-policy.X]", "retire-safety", Measure::Millis, 0, 28 * DAY),
+    ("[dnssec-policy.X]", "zone-propagation-delay", Measure::Millis, 0, 28 * DAY),
+    ("[dnssec-policy.X]", "parent-propagation-delay", Measure::Millis, 0, 28 * DAY),
+    ("[dnssec-policy.X]", "parent-ds-ttl", Measure::Millis, 1_000, 28 * DAY),
+    ("[dnssec-policy.X]", "purge-keys", Measure::Millis, 0, 2_147_483_647_000),
     ("[dnstap]", "sample", Measure::Count, 1, 1_000_000),
 ];
 

@@ -13,6 +13,7 @@ mod keys;
 mod narrow;
 mod policy;
 mod reference;
+mod signing;
 mod views;
 
 /// Files in memory.
@@ -148,11 +149,11 @@ zone "ad.example" { type static-stub; server-addresses { 10.0.0.2; }; };"#,
 fn what_bind_has_and_nomen_does_not_is_reported() {
     let found = bind(
         r#"options { recursion no; rate-limit { responses-per-second 5; }; frobnicate yes; };
-zone "signed.example" { type master; file "s"; dnssec-policy default; };
+zone "signed.example" { type master; file "s"; auto-dnssec maintain; };
 key old { algorithm hmac-md5; secret "c2VjcmV0"; };
 zone "b.example" { type master; file "b"; allow-transfer { key old; }; };"#,
     );
-    for statement in ["rate-limit", "frobnicate yes", "dnssec-policy", "key old", "old"] {
+    for statement in ["rate-limit", "frobnicate yes", "auto-dnssec", "key old", "old"] {
         assert_eq!(outcomes(&found, statement), [Coverage::Missing], "{statement}");
     }
     // A rule for a missing key permits no client.

@@ -43,6 +43,9 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
             Some('h') => 3600,
             Some('d') => 86_400,
             Some('w') => 604_800,
+            // As BIND counts them.
+            Some('m') if iso => 31 * 86_400,
+            Some('y') if iso && !in_time => 365 * 86_400,
             _ => return None,
         };
         total = total.checked_add(number.checked_mul(factor)?)?;
@@ -97,7 +100,9 @@ mod tests {
         assert_eq!(seconds("1w2d3h4m5s"), Some(604_800 + 2 * 86_400 + 3 * 3600 + 4 * 60 + 5));
         assert_eq!(seconds("P1DT2H"), Some(86_400 + 7200));
         assert_eq!(seconds("pt5m"), Some(300));
-        assert_eq!(seconds("p5m"), None, "months have no length");
+        assert_eq!(seconds("p5m"), Some(5 * 31 * 86_400));
+        assert_eq!(seconds("P1YT1M"), Some(365 * 86_400 + 60));
+        assert_eq!(seconds("1y"), None);
         assert_eq!(seconds(""), None);
         assert_eq!(seconds("1é"), None);
         assert_eq!(duration(90_000), "90s");

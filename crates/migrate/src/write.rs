@@ -135,6 +135,10 @@ fn zones(out: &mut String, nomen: &Nomen) {
         members.push(at);
     }
     let names = names(&groups, &nomen.templates);
+    for (name, keys) in &nomen.dnssec_policies {
+        let _ = writeln!(out, "\n[dnssec-policy.{}]", bare(name));
+        lines(out, keys);
+    }
     for (name, keys) in &nomen.templates {
         let _ = writeln!(out, "\n[template.{}]", bare(name));
         lines(out, keys);

@@ -7,6 +7,7 @@ mod logging;
 mod options;
 mod outgoing;
 mod policy;
+mod signing;
 mod views;
 mod zones;
 
@@ -27,6 +28,10 @@ pub(crate) struct Frame<'t> {
     acls: Acls<'t>,
     /// Lists of servers by name.
     servers: HashMap<String, &'t Statement>,
+    /// Lists of servers of parents by name.
+    agents: HashMap<String, &'t Statement>,
+    /// `dnssec-policy` clauses by name.
+    policies: HashMap<String, &'t Statement>,
     /// `tls` blocks by name.
     tls: HashMap<String, &'t Statement>,
     /// `http` blocks by name.
@@ -94,6 +99,8 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
     let mut frame = Frame {
         acls: HashMap::new(),
         servers: HashMap::new(),
+        agents: HashMap::new(),
+        policies: HashMap::new(),
         tls: HashMap::new(),
         http: HashMap::new(),
         server_keys: HashMap::new(),
@@ -191,6 +198,13 @@ fn collect<'t>(work: &mut Work, all: &'t [Statement], frame: &mut Frame<'t>) {
             "masters" | "primaries" | "remote-servers" => {
                 frame.servers.insert(statement.value().to_owned(), statement);
                 work.ledger.translated(statement, "its members, wherever it is named");
+            }
+            "parental-agents" if !statement.value().is_empty() => {
+                frame.agents.insert(statement.value().to_owned(), statement);
+                work.ledger.translated(statement, "its members, wherever it is named");
+            }
+            "dnssec-policy" if statement.blocks().next().is_some() => {
+                frame.policies.insert(statement.value().to_owned(), statement);
             }
             "http" => drop(frame.http.insert(statement.value().to_owned(), statement)),
             "tls" => drop(frame.tls.insert(statement.value().to_owned(), statement)),

@@ -13,7 +13,7 @@ use crate::units;
 use crate::work::{NamedRule, Rule, SECOND, Work, domain, is_special, rule, with_port};
 
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
-const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
+const SIGNS: Rule = Rule::Missing("nomen signs zones with `dnssec-policy`, which has nothing for it");
 const BOUNDED: Rule = Rule::Missing(
     "nomen bounds what validating takes for one query of a client: see `validate-…` of [resolver]",
 );
@@ -103,22 +103,17 @@ const RULES: &[NamedRule] = &[
     ("new-zones-directory", FILES),
     ("lmdb-mapsize", FILES),
     ("bindkeys-file", FILES),
-    ("key-directory", SIGNS),
-    ("dnssec-policy", Rule::Same(&["none"], "nomen does not sign zones")),
     ("dnssec-update-mode", SIGNS),
     ("dnssec-secure-to-insecure", SIGNS),
     ("dnssec-dnskey-kskonly", SIGNS),
     ("update-check-ksk", SIGNS),
     ("sig-validity-interval", SIGNS),
-    ("sig-signing-nodes", SIGNS),
-    ("sig-signing-signatures", SIGNS),
+    ("sig-signing-nodes", TUNING),
+    ("sig-signing-signatures", TUNING),
     ("sig-signing-type", SIGNS),
     ("dnskey-sig-validity", SIGNS),
-    ("dnssec-loadkeys-interval", SIGNS),
-    ("checkds", SIGNS),
-    ("parental-agents", SIGNS),
-    ("auto-dnssec", Rule::Same(&["off"], "nomen does not sign zones")),
-    ("inline-signing", Rule::Same(&["no"], "nomen does not sign zones")),
+    ("dnssec-loadkeys-interval", TUNING),
+    ("auto-dnssec", Rule::Same(&["off"], "nomen signs zones with `dnssec-policy` alone")),
     ("dnssec-validation", Rule::Unneeded("recursion is off, and so is validation")),
     ("trust-anchors", UNANCHORED),
     ("managed-keys", UNANCHORED),
@@ -229,8 +224,8 @@ const RULES: &[NamedRule] = &[
     ("random-device", TUNING),
     ("dns64-contact", TUNING),
     ("dns64-server", TUNING),
-    ("parental-source", SIGNS),
-    ("parental-source-v6", SIGNS),
+    ("parental-source", Rule::Missing("the system chooses the address that parents are asked from")),
+    ("parental-source-v6", Rule::Missing("the system chooses the address that parents are asked from")),
     ("deny-answer-aliases", Rule::Missing("nomen does not look at the targets of aliases")),
     ("filter-aaaa", Rule::Missing("nomen drops no AAAA records")),
     ("root-delegation-only", Rule::Missing("nomen has no delegation-only zones")),
@@ -266,8 +261,7 @@ const TOP: &[NamedRule] = &[
     ("trust-anchors", UNANCHORED),
     ("managed-keys", UNANCHORED),
     ("trusted-keys", UNANCHORED),
-    ("dnssec-policy", SIGNS),
-    ("parental-agents", SIGNS),
+    ("dnssec-policy", Rule::Unneeded("no zone has this policy")),
     ("tls", Rule::Unneeded("nothing refers to it")),
     ("http", Rule::Unneeded("no listener refers to it")),
     ("dyndb", Rule::Missing("nomen loads no modules")),

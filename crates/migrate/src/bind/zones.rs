@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::encryption::TlsFiles;
-use super::{Frame, access, acl};
+use super::{Frame, access, acl, signing};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting, Zone};
+use crate::signing::{parents, report_parents};
 use crate::text::SourceSpan;
 use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
@@ -35,11 +36,13 @@ pub(super) const INHERITED: &[&str] = &[
     "transfer-source-v6",
     "notify-source",
     "notify-source-v6",
+    "dnssec-policy",
+    "inline-signing",
+    "key-directory",
+    "parental-agents",
+    "checkds",
 ];
 
-/// Why a zone that BIND signs cannot be migrated unchanged.
-const SIGNING: &str = "nomen does not sign: the zone would be served as its file has it, unsigned, and fail \
-                       for clients that validate if its parent has DS records";
 /// Why zone files in other formats than text are not migrated.
 const MASTERFILE: &str = "nomen reads zones as text; write it with named-compilezone -F text";
 
@@ -153,11 +156,8 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     }
     let mut keys = Keys::default();
     common(work, frame, zone, &mut keys, TlsFiles::of_zone());
-    for key in ["auto-dnssec", "inline-signing", "dnssec-policy"] {
-        if let Some(found) = zone.find(key).filter(|found| !["off", "no", "none"].contains(&found.value())) {
-            work.ledger.missing(found, SIGNING);
-        }
-    }
+    signing::zone(work, frame, zone, &mut keys, false);
+    parental_servers(work, frame, zone, &mut keys);
     // If both are set, the policy counts.
     let policy = zone.find("update-policy");
     if let Some(found) = frame.deciding(zone, "allow-update").filter(|_| policy.is_none()) {
@@ -212,7 +212,9 @@ fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, key
             None => work.not_understood(found),
         }
     }
-    let journal = updated || keys.get("ixfr-from-differences") == Some(&Setting::Switch(true));
+    let journal = updated
+        || keys.get("ixfr-from-differences") == Some(&Setting::Switch(true))
+        || keys.get("dnssec-policy").is_some();
     if journal {
         work.keep_state();
     }
@@ -252,6 +254,8 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
     let mut keys = Keys::default();
     keys.texts("primaries", primaries);
     common(work, frame, zone, &mut keys, files);
+    signing::zone(work, frame, zone, &mut keys, true);
+    parental_servers(work, frame, zone, &mut keys);
     if let Some(found) = frame.deciding(zone, "allow-notify") {
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("allow-notify", list);
@@ -349,6 +353,34 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys,
     }
     files.write(keys);
     source(work, frame, zone, keys);
+}
+
+/// Converts the servers of the parent of a zone that is signed.
+fn parental_servers(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
+    if keys.get("dnssec-policy").is_none() {
+        return;
+    }
+    let checks = frame.deciding(zone, "checkds");
+    let is_off = checks.is_some_and(|found| units::switch(found.value()) == Some(false));
+    if let Some(found) = checks {
+        match is_off {
+            true => work.ledger.differs(found, "nomen asks the servers of the parent for the DS records"),
+            false => work.ledger.unneeded(found, "nomen does so anyway"),
+        }
+    }
+    let Some(found) = frame.deciding(zone, "parental-agents") else { return };
+    // Lists of `parental-agents` have names of their own.
+    let mut lists = frame.servers.clone();
+    lists.extend(frame.agents.iter().map(|(name, list)| (name.clone(), *list)));
+    let all = servers(work, &Frame { servers: lists, ..frame.clone() }, found, &mut TlsFiles::default(), 0);
+    let (all, is_less) = parents(&all);
+    if all.is_empty() {
+        return work
+            .ledger
+            .differs(found, "none of them can be asked by nomen: it asks the name servers of the parent");
+    }
+    keys.texts("parental-servers", all);
+    report_parents(work, found, is_less);
 }
 
 /// Converts the source addresses for queries and NOTIFY to other servers of the zone.

@@ -1,6 +1,7 @@
 //! knot.conf, of Knot DNS 3.0 to 3.5.
 
 mod queries;
+mod signing;
 pub(crate) mod yaml;
 mod zones;
 
@@ -19,7 +20,6 @@ use crate::work::{NamedRule, Rule, SECOND, Work, domain, rule, server, with_port
 
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
-const SIGNS: &str = "nomen does not sign zones";
 
 /// Keys of `server`.
 const SERVER: &[NamedRule] = &[
@@ -71,6 +71,10 @@ pub(crate) struct Frame<'t> {
     acls: HashMap<String, &'t Statement>,
     /// Items of `template`.
     templates: HashMap<String, &'t Statement>,
+    /// Items of `policy`.
+    policies: HashMap<String, &'t Statement>,
+    /// Items of `submission`.
+    submissions: HashMap<String, &'t Statement>,
     /// Items of `mod-queryacl`.
     query_modules: HashMap<String, &'t Statement>,
     /// Ids of servers with `automatic-acl` off.
@@ -111,6 +115,8 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         acls: by_id("acl"),
         query_modules: by_id("mod-queryacl"),
         templates: by_id("template"),
+        policies: by_id("policy"),
+        submissions: by_id("submission"),
         without_automatic: HashSet::new(),
         automatic: items("server").into_iter().find(|entry| entry.key() == "automatic-acl"),
         base: "/var/lib/knot".into(),
@@ -170,7 +176,12 @@ fn explain(sections: &[Statement], statement: &Statement) -> (Coverage, String) 
         }
         "statistics" => (Coverage::Unneeded, "[metrics] has figures at any time"),
         "database" => (Coverage::Unneeded, "nomen keeps what it must in `state-dir`"),
-        "policy" | "keystore" | "submission" | "dnskey-sync" => (Coverage::Missing, SIGNS),
+        "policy" | "submission" => (Coverage::Unneeded, "no zone of this configuration is signed under it"),
+        "keystore" => (
+            Coverage::Missing,
+            "nomen has the keys in the folder `keys` of `state-dir`: `nomen key import` takes over PEM files",
+        ),
+        "dnskey-sync" => (Coverage::Missing, "nomen does not exchange keys with other signers"),
         "xdp" => (Coverage::Missing, "write `xdp` into [[listen]]; see docs/AF_XDP.md"),
         "mod-rrl" => (Coverage::Missing, "nomen limits no rates of answers"),
         "mod-cookies" => {

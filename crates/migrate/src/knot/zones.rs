@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::queries::{self, has_action, is_conditional, is_deny};
+use super::signing;
 use super::{Frame, client_of, members, named_servers, refused};
 use crate::files::join;
 use crate::ledger::Coverage;
@@ -39,6 +40,8 @@ pub(super) const KEYS: &[&str] = &[
     "zonefile-sync",
     "ddns-master",
     "dnssec-signing",
+    "dnssec-policy",
+    "zonemd-generate",
     "comment",
 ];
 
@@ -48,11 +51,11 @@ pub(super) fn explain(statement: &Statement) -> (Coverage, &'static str) {
     match statement.key() {
         "semantic-checks" => (Coverage::Unneeded, "nomen checks every zone; see `nomen check`"),
         "dnssec-signing" | "dnssec-validation" if off => (Coverage::Unneeded, "nomen does so anyway"),
-        "dnssec-policy" | "dnssec-signing" | "ds-push" | "dnskey-sync" => (
+        "ds-push" => (
             Coverage::Missing,
-            "nomen does not sign: the zone would be served as its file has it, and fail for clients that \
-             validate if it is unsigned and its parent has DS records",
+            "nomen does not update the parent: it publishes CDS and CDNSKEY records, or you write the DS record",
         ),
+        "dnskey-sync" => (Coverage::Missing, "nomen does not exchange keys with other signers"),
         "dnssec-validation" => (Coverage::Missing, "nomen does not validate zones that it takes"),
         "journal-content" | "journal-max-depth" | "adjust-threads" | "include-from" | "zonefile-skip" => {
             (Coverage::Unneeded, "nomen keeps changes in `state-dir`, as many as `journal-size` says")
@@ -254,6 +257,11 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
             (None, _) => {}
         }
     }
+    signing::zone(work, frame, &|key| entries.get(key), keys);
+    if let Some(found) = entries.get("zonemd-generate").filter(|_| keys.get("dnssec-policy").is_none()) {
+        let (outcome, why) = explain(found);
+        work.ledger.add(found, outcome, why.to_owned());
+    }
     let updated = keys.get("allow-update").is_some() || keys.get("update-policy").is_some();
     contents(work, entries, secondary, keys);
     history(work, entries, updated, secondary, keys);
@@ -261,13 +269,14 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
 
 /// Converts the handling of changes: serials, the zone file, stored differences.
 fn history(work: &mut Work, entries: &Entries<'_>, updated: bool, secondary: bool, keys: &mut Keys) {
-    let journal = updated || secondary || keys.get("ixfr-from-differences").is_some();
+    let signed = keys.get("dnssec-policy").is_some();
+    let journal = updated || secondary || signed || keys.get("ixfr-from-differences").is_some();
     if let Some(found) = entries.get("serial-policy") {
         let word = match found.value() {
             "dateserial" => "date",
             other => other,
         };
-        match (["increment", "unixtime", "date"].contains(&word), updated) {
+        match (["increment", "unixtime", "date"].contains(&word), updated || signed) {
             (true, true) => {
                 keys.text("serial-policy", word);
                 work.ledger.translated(found, "`serial-policy` of the zone");
@@ -280,6 +289,9 @@ fn history(work: &mut Work, entries: &Entries<'_>, updated: bool, secondary: boo
         match (updated, found.value()) {
             (false, _) => {
                 work.ledger.unneeded(found, "nothing changes the zone but its file or its primaries")
+            }
+            (true, value) if signed && value != "-1" => {
+                work.ledger.differs(found, "nomen does not write the file of a zone that it signs");
             }
             (true, "-1") => work.ledger.unneeded(found, "nomen does so anyway"),
             (true, value) => {

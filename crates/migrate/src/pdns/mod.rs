@@ -28,7 +28,10 @@ const BACKENDS: Rule = Rule::Missing(
     "nomen takes zones from master files and from primaries; write them with `pdnsutil list-zone`, or have \
      nomen take them by AXFR",
 );
-const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
+const SIGNS: Rule = Rule::Missing(
+    "keys and settings of signed zones are in the database: `pdnsutil export-zone-key` and `nomen key import` take \
+     the keys over, and `dnssec-policy` signs the zone",
+);
 const SCRIPTS: Rule = Rule::Missing("nomen runs no scripts");
 const LOG: Rule = Rule::Missing("nomen's log has queries, and lines up to a level; see [log]");
 const API: Rule = Rule::Missing("[metrics] has figures and no API; `nomen ctl` changes zones");
@@ -67,7 +70,13 @@ const RULES: &[NamedRule] = &[
     ("load-modules", BACKENDS),
     ("module-dir", BACKENDS),
     ("bind-check-interval", Rule::Same(&["0"], "zones are read again at a reload; see `nomen ctl reload`")),
-    ("bind-dnssec-db", Rule::Same(&[""], "keys and metadata in it are not read; nomen does not sign zones")),
+    (
+        "bind-dnssec-db",
+        Rule::Same(
+            &[""],
+            "keys and metadata in it are not read: `pdnsutil export-zone-key` and `nomen key import` take keys over, and `dnssec-policy` signs zones",
+        ),
+    ),
     ("bind-hybrid", SIGNS),
     ("bind-ignore-broken-records", TUNING),
     (
