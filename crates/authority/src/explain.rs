@@ -7,9 +7,11 @@ mod proof;
 use std::fmt;
 
 use wire::hash::{HashKey, HashedName};
+use wire::rdata::view::{Rrsig, SigAlgorithm};
+use wire::text::write_time;
 use wire::{Name, NameBuf, Serial, Ttl, Type};
 use zone::catalog::{Catalog, ZoneEntry};
-use zone::store::{Node, NodeFlags, Zone};
+use zone::store::{Node, NodeFlags, Rdata, Zone};
 
 use crate::lookup::{self, LookupResult, zone_for};
 use proof::Prover;
@@ -22,6 +24,24 @@ pub struct Step {
     pub name: NameBuf,
     /// The result or action.
     pub kind: StepKind,
+}
+
+/// A signature in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignatureUse {
+    /// The tag of its key.
+    pub tag: u16,
+    /// The algorithm of its key.
+    pub algorithm: SigAlgorithm,
+    /// When it expires, in seconds since 1970 modulo 2^32.
+    pub expiration: Serial,
+}
+
+impl fmt::Display for SignatureUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key {}/{} until ", self.tag, self.algorithm)?;
+        write_time(self.expiration.0, f)
+    }
 }
 
 /// A result for a name, or an action.
@@ -72,8 +92,8 @@ pub enum StepKind {
         count: u16,
         /// Their TTL.
         ttl: Ttl,
-        /// Number of its signatures.
-        signatures: u16,
+        /// Its signatures.
+        signatures: Vec<SignatureUse>,
     },
     /// The answer is all signatures at the name; their number.
     Signatures(u64),
@@ -184,7 +204,8 @@ fn write_step(name: NameBuf, kind: &StepKind, f: &mut fmt::Formatter<'_>) -> fmt
         }
         StepKind::NxDomain(ttl) => write!(f, "NXDOMAIN, negative TTL {ttl} s"),
         StepKind::Answer { rtype, count, ttl, signatures } => {
-            write!(f, "answer: {count} {rtype}, TTL {ttl}, signatures {signatures}")
+            write!(f, "answer: {count} {rtype}, TTL {ttl}, signatures {}", signatures.len())?;
+            signatures.iter().try_for_each(|signature| write!(f, ", {signature}"))
         }
         StepKind::Signatures(count) => write!(f, "answer: {count} signatures"),
         StepKind::AnyOne => f.write_str("answer: one RRset of those there"),
@@ -364,7 +385,7 @@ impl Asked<'_> {
                     rtype: qtype,
                     count: set.count(),
                     ttl: set.ttl(),
-                    signatures: set.sig_count(),
+                    signatures: set.sig_rdatas().filter_map(|sig| signature_use(&sig)).collect(),
                 },
                 None => StepKind::Cname(first_name(node, Type::CNAME)?),
             },
@@ -377,6 +398,12 @@ impl Asked<'_> {
 
 fn say(steps: &mut Vec<Step>, name: Name<'_>, kind: StepKind) {
     steps.push(Step { name: name.to_buf(), kind });
+}
+
+/// Returns key and expiration of a signature; `None` if it is malformed.
+fn signature_use(sig: &Rdata<'_>) -> Option<SignatureUse> {
+    let Rrsig { key_tag: tag, algorithm, expiration, .. } = Rrsig::read(sig.compiled()).ok()?;
+    Some(SignatureUse { tag, algorithm, expiration })
 }
 
 /// Returns the number of signatures at a node.

@@ -14,7 +14,7 @@ use super::table::read::{At, Reader};
 use super::table::slot::read_section;
 use super::table::value::Value;
 use super::views;
-use super::zones::{self, ConfiguredZone, Templates};
+use super::zones::{self, ConfiguredZone, SharedKeys};
 use super::{Configuration, Settings};
 use wording::{bounded_list, did_you_mean, reason};
 
@@ -84,20 +84,14 @@ pub fn read_service(
     draft.finish()
 }
 
-/// Parses a `[[zone]]` block to be added to a configuration with these templates. `has_state`: there is a
-/// state folder.
-pub fn read_zone(
-    name: &str,
-    text: String,
-    templates: &Templates,
-    has_state: bool,
-) -> Result<ConfiguredZone, RejectedConfig> {
+/// Parses a `[[zone]]` block to be added to a configuration with these templates and policies.
+pub fn read_zone(name: &str, text: String, shared: SharedKeys<'_>) -> Result<ConfiguredZone, RejectedConfig> {
     let mut draft = Draft::default();
     draft.read_text(PathBuf::from(name), text, Path::new("/"));
     let mut zones = std::mem::take(&mut draft.config.zones);
     for zone in &zones {
-        zones::check_zone(zone, templates, has_state, &mut draft.faults);
-        draft.faults.extend(views::check_zone(zone, templates));
+        zones::check_zone(zone, shared, &mut draft.faults);
+        draft.faults.extend(views::check_zone(zone, shared.templates));
     }
     let Draft { sources, mut faults, .. } = draft;
     match zones.pop() {

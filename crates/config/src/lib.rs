@@ -14,6 +14,7 @@
 //! | `peers` | `[[zone]]`, `[template.X]` | `secondaries` of `zone-manager` |
 //! | `catalogs` | `[[zone]]` | `zones::membership` of `zone-manager` |
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `changes` of `zone-manager` |
+//! | `dnssec_policy`, `signing` | `[dnssec-policy.X]`, `[[zone]]`, `[template.X]` | `zone-plan` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `transfers` and `secondaries` of `zone-manager` |
 //! | `discovery` | `[resolver]` | `recursion` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
@@ -40,6 +41,7 @@ pub mod client_certificates;
 pub mod confinement;
 pub mod control;
 pub mod discovery;
+pub mod dnssec_policy;
 pub mod dnstap;
 pub mod exit_status;
 pub mod files;
@@ -66,6 +68,7 @@ pub mod report;
 pub mod resolver;
 pub mod server;
 pub mod server_access;
+pub mod signing;
 pub mod storage;
 pub mod table;
 pub mod tcp;
@@ -88,6 +91,7 @@ pub use table::pending::PendingKey;
 use acme::AcmeSection;
 use certificates::CertificateBlock;
 use control::ControlSection;
+use dnssec_policy::DnssecPolicies;
 use dnstap::DnstapSection;
 use listen::Listen;
 use lists::{ListsConfig, PolicyList, PolicySection};
@@ -108,7 +112,7 @@ use transfers::{TransfersSection, TsigKeyBlock};
 use updates::UpdatesSection;
 use views::{ViewBlock, ViewRules};
 use wire::Name;
-use zones::{ConfiguredZone, Templates};
+use zones::{ConfiguredZone, SharedKeys, Templates};
 
 /// A configuration that was read and checked.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -121,6 +125,8 @@ pub struct Configuration {
     pub added: Vec<At<ConfiguredZone>>,
     /// Every `[template.X]` by its name.
     pub templates: Templates,
+    /// Every `[dnssec-policy.X]` by its name.
+    pub dnssec_policies: DnssecPolicies,
 }
 
 /// The configuration without its zones, of which there may be a million.
@@ -207,8 +213,8 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 25] {
-        let Configuration { settings, zones, templates, .. } = self;
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 26] {
+        let Configuration { settings, zones, templates, dnssec_policies, .. } = self;
         let Settings {
             server,
             query_access,
@@ -242,6 +248,7 @@ impl Configuration {
             acme,
             zones,
             templates,
+            dnssec_policies,
             views,
             rate_limits,
             transfers,
@@ -297,7 +304,7 @@ impl Configuration {
         }
         lists::check(lists, resolver.is_some(), faults);
         let served = self.zones.iter().chain(&self.added);
-        policy_zones::check(policy_zones, served, resolver.is_some(), faults);
+        policy_zones::check(policy_zones, served, &self.templates, resolver.is_some(), faults);
         let known = policy_groups::Known {
             lists: lists.iter().map(|list| list.name.value.as_str()).collect(),
             zones: policy_zones.iter().map(|zone| zone.name.value).collect(),
@@ -311,7 +318,9 @@ impl Configuration {
         if let Some(acme) = &self.settings.acme {
             AcmeSection::check(acme, has_state, faults);
         }
-        zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
+        dnssec_policy::check(&self.dnssec_policies, faults);
+        let shared = SharedKeys { templates: &self.templates, policies: &self.dnssec_policies, has_state };
+        zones::check(self.zones.iter().chain(&self.added), shared, faults);
     }
 }
 

@@ -22,7 +22,7 @@ keys! {
         /// does for queries.
         restart "freebind" freebind: bool = true, example false;
         /// Also export, for each zone, the number of queries, its state, its serial, the time its version was
-        /// loaded, and when its first signature expires: at most nine series for each zone.
+        /// loaded, and when its first signature expires: at most eleven series for each zone.
         live "per-zone" per_zone: bool = false, example true;
         /// Most connections at a time. One more replaces the connection that has been idle longest; a
         /// connection with an incomplete request is idle, one whose response is being built is not.

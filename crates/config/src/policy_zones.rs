@@ -12,11 +12,12 @@ use wire::{LowerName, NameBuf, Ttl, Type, ZoneName};
 use zone::{Node, Zone};
 
 use super::report::Diagnostic;
+use super::signing::effective;
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Int, Seconds, Value, Word, list as quoted, quote};
 use super::zone_name::zone_name;
-use super::zones::ConfiguredZone;
+use super::zones::{ConfiguredZone, Templates};
 
 keys! {
     /// Keys about all response policy zones.
@@ -241,10 +242,12 @@ pub(super) fn config(options: &PolicyZoneOptions, zones: &[At<PolicyZoneBlock>])
 /// Most response policy zones.
 const MAX_ZONES: usize = 64;
 
-/// Reports zones that are no zones of this server, zones that are named twice, and too many zones.
+/// Reports zones that are no zones of this server, zones that are signed, zones that are named twice, and too
+/// many zones.
 pub(super) fn check<'z>(
     zones: &[At<PolicyZoneBlock>],
     served: impl Iterator<Item = &'z At<ConfiguredZone>>,
+    templates: &Templates,
     is_recursive: bool,
     faults: &mut Vec<Diagnostic>,
 ) {
@@ -257,14 +260,17 @@ pub(super) fn check<'z>(
         let message = format!("{} response policy zones, and there can be {MAX_ZONES}", zones.len());
         faults.push(Diagnostic::at(more.place.as_ref(), message));
     }
-    let served: std::collections::HashSet<ZoneName> =
-        served.filter(|zone| zone.view.is_none()).map(|zone| zone.apex()).collect();
+    let served: HashMap<ZoneName, &ConfiguredZone> =
+        served.filter(|zone| zone.view.is_none()).map(|zone| (zone.apex(), &zone.value)).collect();
     let mut seen: HashMap<ZoneName, &At<NameBuf>> = HashMap::new();
     for zone in zones {
         let apex = ZoneName::from(&zone.name.value);
-        if !served.contains(&apex) {
-            let message = format!("there is no [[zone]] named `{}`", zone.name.value);
-            faults.push(Diagnostic::at(zone.name.place.as_ref(), message));
+        match served.get(&apex) {
+            Some(served) => faults.extend(signed(served, templates, zone)),
+            None => {
+                let message = format!("there is no [[zone]] named `{}`", zone.name.value);
+                faults.push(Diagnostic::at(zone.name.place.as_ref(), message));
+            }
         }
         let first = *seen.entry(apex).or_insert(&zone.name);
         if !std::ptr::eq(first, &zone.name) {
@@ -273,6 +279,15 @@ pub(super) fn check<'z>(
             faults.push(fault.also(first.place.as_ref(), "first here"));
         }
     }
+}
+
+/// Reports a response policy zone that would be signed: its records are rules, which clients do not look up.
+fn signed(zone: &ConfiguredZone, templates: &Templates, rules: &PolicyZoneBlock) -> Option<Diagnostic> {
+    let template = zone.template.as_deref().and_then(|name| templates.get(name));
+    let (_, place) = effective(&zone.signing, template.map(|template| &template.signing))?;
+    let message = format!("the response policy zone {} has `dnssec-policy`", zone.name.value);
+    let fault = Diagnostic::at(place, message).also(rules.name.place.as_ref(), "it is used here");
+    Some(fault.hint("`dnssec-policy = \"none\"` in [[zone]] leaves it unsigned"))
 }
 
 #[cfg(test)]

@@ -166,8 +166,8 @@ mod tests {
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
 
     /// Keys that exclude others: a zone has files and possibly updates, or primaries, or is produced here;
-    /// dnstap frames go into a file or to a socket.
-    const FILES: [&str; 8] = [
+    /// the file of a signed zone is not written; dnstap frames go into a file or to a socket.
+    const FILES: [&str; 9] = [
         "file",
         "directory",
         "pattern",
@@ -175,9 +175,10 @@ mod tests {
         "allow-update",
         "update-policy",
         "ixfr-from-differences",
+        "write-file-every",
         "catalog-produce",
     ];
-    const PRIMARIES: [&str; 13] = [
+    const PRIMARIES: [&str; 15] = [
         "socket",
         "primaries",
         "catalog-produce",
@@ -191,6 +192,8 @@ mod tests {
         "max-retry",
         "min-expire",
         "max-expire",
+        "dnssec-policy",
+        "parental-servers",
     ];
 
     /// Returns a section with the examples of all keys except these.
@@ -241,6 +244,8 @@ mod tests {
             let of_zone = [&without[..], &["view"]].concat();
             let without = |header: &str| match header {
                 "[[policy.list]]" => of_list,
+                // Only RSA keys have a choice of sizes.
+                "[dnssec-policy.X]" => &["ksk-size", "zsk-size"],
                 "[[zone]]" => &of_zone[..],
                 _ => &without[..],
             };

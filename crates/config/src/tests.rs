@@ -396,7 +396,7 @@ const LEFT_OUT: [(&str, &str); 6] = [
 /// Every section of [`Settings`] with the example of every key but those that are left out.
 fn examples() -> String {
     let mut config = Configuration::default();
-    let of_zones = ["[[zone]]", "[template.X]"];
+    let of_zones = ["[[zone]]", "[template.X]", "[dnssec-policy.X]"];
     let sections = config.slots().map(|slot| slot.describe());
     let sections = sections.into_iter().filter(|section| !of_zones.contains(&section.header));
     let text = |section: SectionDoc| {

@@ -10,6 +10,7 @@ use cache::LoadFault;
 use message::QueryTooLong;
 use recursion::PolicyFault;
 use serde_json::{Value, json};
+use signer::rollover::KeyId;
 use wire::message::Malformed;
 use wire::name::BadViewName;
 use zone::scan::Fault;
@@ -39,6 +40,10 @@ pub(crate) enum ArgumentFault {
     View(String, BadViewName),
     /// This is not a record type.
     Type(String),
+    /// This is not a key tag, with or without an algorithm.
+    KeyTag(String),
+    /// Neither a key nor a role says which key is meant.
+    NoKeyGiven,
     /// This is not a log level.
     Level(String),
     /// This is not a share of all queries.
@@ -65,6 +70,10 @@ impl fmt::Display for ArgumentFault {
             Self::Name(fault) => fault.fmt(f),
             Self::View(text, fault) => write!(f, "`{text}`: {fault}; an `@` in the name of a zone is `\\@`"),
             Self::Type(text) => write!(f, "`{text}` is no record type"),
+            Self::KeyTag(text) => {
+                write!(f, "`{text}` is no key: expected its tag, such as 12345, or 12345/ECDSAP256SHA256")
+            }
+            Self::NoKeyGiven => f.write_str("name the key by its tag, or its role: ksk, zsk or csk"),
             Self::Level(text) => {
                 let known: Vec<&str> = LogLevel::WORDS.iter().map(|(word, _)| *word).collect();
                 write!(f, "`{text}` is no level: there are {}", known.join(", "))
@@ -105,6 +114,38 @@ impl fmt::Display for ThawFault {
             Self::Reload(fault) => fault.fmt(f),
             Self::NotTaken(fault) => fault.fmt(f),
             Self::File(fault) => fault.fmt(f),
+        }
+    }
+}
+
+/// Why a command on the keys or signatures of a zone is not executed.
+#[derive(Debug)]
+pub(crate) enum SigningCommandFault {
+    /// This zone is not signed here.
+    NotSigned(String),
+    /// This zone is being signed for the first time, or its keys cannot be read for this reason.
+    Unknown(String, Option<String>),
+    /// The zone has no key of this tag, but these.
+    NoSuchKey(String, Vec<KeyId>),
+    /// Several keys of the zone have this tag.
+    Several(String, Vec<KeyId>),
+    /// The signer refuses it, for this reason.
+    Refused(String),
+}
+
+impl fmt::Display for SigningCommandFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSigned(zone) => write!(f, "zone {zone} is not signed here: it has no `dnssec-policy`"),
+            Self::Unknown(zone, None) => {
+                write!(f, "zone {zone} is being signed for the first time: try again later")
+            }
+            Self::Unknown(zone, Some(fault)) => {
+                write!(f, "the keys of zone {zone} cannot be read: {fault}")
+            }
+            Self::NoSuchKey(key, others) => write!(f, "there is no key {key} here; keys: {}", listed(others)),
+            Self::Several(key, ids) => write!(f, "several keys have the tag {key}: {}", listed(ids)),
+            Self::Refused(reason) => f.write_str(reason),
         }
     }
 }
@@ -191,6 +232,8 @@ pub(crate) enum CommandFault {
     UnfitFile(Arc<ZoneFault>),
     /// No version is accepted in place of the journal.
     NotAccepted(AcceptFault),
+    /// A command on the keys or signatures of a zone.
+    Signing(SigningCommandFault),
     /// A step of a transaction fails.
     Transaction {
         /// The zone.
@@ -239,9 +282,9 @@ impl fmt::Display for CommandFault {
             Self::NoSuchGroup(name) => write!(f, "there is no group {name}"),
             Self::NoSuchList(name) => write!(f, "there is no list {name}"),
             Self::NotRefreshed { failed, .. } => write!(f, "lists that cannot be refreshed: {failed}"),
-            Self::NoSuchZone { name, near: None } => write!(f, "there is no zone {name} here"),
-            Self::NoSuchZone { name, near: Some(near) } => {
-                write!(f, "there is no zone {name} here; did you mean \"{near}\"?")
+            Self::NoSuchZone { name, near } => {
+                write!(f, "there is no zone {name} here")?;
+                near.iter().try_for_each(|near| write!(f, "; did you mean \"{near}\"?"))
             }
             Self::NotLoaded(name) => write!(f, "zone {name} is not loaded"),
             Self::NoTransactions => {
@@ -265,6 +308,7 @@ impl fmt::Display for CommandFault {
             Self::UnfitFile(fault) => write!(f, "the zone's file cannot be accepted: {fault}"),
             Self::NotAccepted(fault) => write!(f, "nothing is accepted: {fault}"),
             Self::Transaction { fault, .. } => fault.fmt(f),
+            Self::Signing(fault) => fault.fmt(f),
             Self::Policy(fault) => fault.fmt(f),
             Self::CacheSave(path, error) => {
                 write!(f, "cannot write {}: {}", path.display(), reason(error))
@@ -287,6 +331,14 @@ impl fmt::Display for CommandFault {
     }
 }
 
+/// Returns keys as a list.
+fn listed(keys: &[KeyId]) -> String {
+    match keys {
+        [] => "none".into(),
+        keys => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
 impl CommandFault {
     /// Returns what was done nevertheless, or the fault in detail, if there is more than the text.
     fn data(&self) -> Option<Value> {
@@ -304,6 +356,12 @@ impl CommandFault {
 impl From<ArgumentFault> for CommandFault {
     fn from(fault: ArgumentFault) -> Self {
         Self::Argument(fault)
+    }
+}
+
+impl From<SigningCommandFault> for CommandFault {
+    fn from(fault: SigningCommandFault) -> Self {
+        Self::Signing(fault)
     }
 }
 

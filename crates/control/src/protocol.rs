@@ -30,6 +30,18 @@ pub enum TopKind {
     RuleSource,
 }
 
+/// The role of a key to be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolledRole {
+    /// Key-signing key.
+    Ksk,
+    /// Zone-signing key.
+    Zsk,
+    /// Combined signing key.
+    Csk,
+}
+
 /// A command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
@@ -164,6 +176,60 @@ pub enum ControlCommand {
     ZoneRemove {
         /// Its name.
         name: String,
+    },
+    /// Make all signatures of a zone again.
+    ZoneSign {
+        /// Its name.
+        name: String,
+    },
+    /// List the keys of a zone that is signed here.
+    KeyList {
+        /// The zone's name.
+        name: String,
+    },
+    /// Predict the events of the zone's keys.
+    KeyTimeline {
+        /// The zone's name.
+        name: String,
+    },
+    /// Start to replace a key.
+    KeyRoll {
+        /// The zone's name.
+        name: String,
+        /// The key, as `TAG` or `TAG/ALGORITHM`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+        /// The role of the key, if no key is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        role: Option<RolledRole>,
+    },
+    /// Remove a key as soon as no cache needs it.
+    KeyRetire {
+        /// The zone's name.
+        name: String,
+        /// The key, as `TAG` or `TAG/ALGORITHM`.
+        key: String,
+    },
+    /// Take it as given that all servers of the parent have the DS record of a key.
+    KeyDsPublished {
+        /// The zone's name.
+        name: String,
+        /// The key, as `TAG` or `TAG/ALGORITHM`.
+        key: String,
+    },
+    /// Take it as given that no server of the parent has the DS record of a key.
+    KeyDsWithdrawn {
+        /// The zone's name.
+        name: String,
+        /// The key, as `TAG` or `TAG/ALGORITHM`.
+        key: String,
+    },
+    /// Return the DS records that the parent is to have.
+    KeyExportDs {
+        /// The zone's name.
+        name: String,
+        /// Digest types of the records, as numbers.
+        digests: Vec<u8>,
     },
     /// Return the records of one zone.
     ZoneDump {
@@ -419,6 +485,15 @@ mod tests {
             },
             Verb::ZoneRemove { name: name() },
             Verb::ZoneDump { name: name() },
+            Verb::ZoneSign { name: name() },
+            Verb::KeyList { name: name() },
+            Verb::KeyTimeline { name: name() },
+            Verb::KeyRoll { name: name(), key: None, role: Some(RolledRole::Zsk) },
+            Verb::KeyRoll { name: name(), key: Some("7/ED25519".into()), role: None },
+            Verb::KeyRetire { name: name(), key: "7".into() },
+            Verb::KeyDsPublished { name: name(), key: "7".into() },
+            Verb::KeyDsWithdrawn { name: name(), key: "7".into() },
+            Verb::KeyExportDs { name: name(), digests: vec![2, 4] },
             Verb::Explain { name: name(), rtype: "A".into(), dnssec: false, client: None },
             Verb::Explain {
                 name: name(),

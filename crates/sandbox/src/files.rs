@@ -38,7 +38,7 @@ const SYSTEM_FILES: [&str; 25] = [
     "/etc/zoneinfo",
     "/usr/share/zoneinfo",
     "/usr/lib/zoneinfo",
-    // The resolvers of the system, for the name of a CA's server.
+    // The resolvers of the system, for the names of a CA's server and of parental servers.
     "/etc/resolv.conf",
     // Certificates of servers that lists are fetched from, and of a CA's.
     "/etc/ssl/certs",

@@ -19,6 +19,7 @@ pub fn zones() -> Vec<ZoneSpec> {
         origin: Origin::Configuration,
         differences: DifferenceRule::default(),
         rules: TextRules::default(),
+        signed: false,
     }]
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use config::addresses::ServerAddress;
 use config::upstreams::UpstreamServer;
 
-use crate::key_args::ZoneSignArgs;
+use crate::key_args::{CtlKey, ZoneSignArgs};
 
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
@@ -406,6 +406,9 @@ pub enum CtlVerb {
     /// Zones of the running server. A zone in a view is named ZONE@VIEW.
     #[command(subcommand)]
     Zone(CtlZone),
+    /// Keys of zones that the server signs. A key is named by its tag, or as TAG/ALGORITHM.
+    #[command(subcommand)]
+    Key(CtlKey),
     /// The cache of recursive service.
     #[command(subcommand)]
     Cache(CtlCache),
@@ -778,6 +781,11 @@ pub enum CtlZone {
     },
     /// Send NOTIFY for the version in service to the zone's secondaries.
     Notify {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Make all signatures of a zone again that the server signs.
+    Sign {
         /// Name of the zone.
         name: String,
     },

@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use transport::unix_now;
 
 use crate::args::{
     CtlArgs, CtlCache, CtlCookies, CtlForward, CtlLimits, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone,
     TopWord,
 };
+use crate::ctl_keys::{about_keys, ds_text, key_list_text, timeline_text};
+use crate::ctl_values::{flat, in_days, value_text};
+use crate::key_args::CtlKey;
 use config::PendingKey;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use control::protocol::{self, AcceptedVersion, AnswerLine, ControlCommand, TopKind};
 use control::socket::default_paths;
-use wire::UnixTime;
-use wording::{moment, reason};
+use wording::reason;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &CtlArgs) -> u8 {
@@ -89,7 +90,9 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         CtlVerb::Zone(CtlZone::Refresh { name }) => ControlCommand::ZoneRefresh { name: name.clone() },
         CtlVerb::Zone(CtlZone::Retransfer { name }) => ControlCommand::ZoneRetransfer { name: name.clone() },
         CtlVerb::Zone(CtlZone::Notify { name }) => ControlCommand::ZoneNotify { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Sign { name }) => ControlCommand::ZoneSign { name: name.clone() },
         CtlVerb::Zone(CtlZone::Dump { name }) => ControlCommand::ZoneDump { name: name.clone() },
+        CtlVerb::Key(key) => about_keys(key),
         CtlVerb::Explain { name, rtype, dnssec, client } => ControlCommand::Explain {
             name: name.clone(),
             rtype: rtype.clone(),
@@ -281,6 +284,13 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             "no zones are served\n".into()
         }
         (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
+        (CtlVerb::Key(CtlKey::List { .. }), list @ Value::Object(_)) => key_list_text(list),
+        (CtlVerb::Key(CtlKey::Timeline { .. }), timeline @ Value::Object(_)) => timeline_text(timeline),
+        (CtlVerb::Key(CtlKey::ExportDs { .. }), records @ Value::Object(_)) => ds_text(records),
+        (CtlVerb::Key(_) | CtlVerb::Zone(CtlZone::Sign { .. }), Value::Object(map)) => {
+            let line = |key| map.get(key).map(flat).unwrap_or_default();
+            format!("zone {}: {}\n", line("zone"), line("result"))
+        }
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
         (CtlVerb::Nta(CtlNta::List), Value::Array(anchors)) => anchors.iter().map(anchor_text).collect(),
         (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) if lists.is_empty() => {
@@ -343,37 +353,6 @@ fn pairs(map: &Map<String, Value>) -> String {
         }
     }
     out
-}
-
-/// Keys of times in seconds since 1970, anywhere in an answer.
-const TIMES: [&str; 12] = [
-    "loaded",
-    "signatures_end",
-    "signed_until",
-    "started",
-    "confirmed",
-    "attempted",
-    "next_refresh",
-    "next_attempt",
-    "expires",
-    "at",
-    "last",
-    "paused_until",
-];
-
-/// Returns the value of a key on one line: times as date, time and age.
-fn value_text(key: &str, value: &Value) -> String {
-    match value.as_u64().filter(|_| TIMES.contains(&key)) {
-        Some(seconds) => moment_and_age(UnixTime::from_secs(seconds), unix_now()),
-        None => flat(value),
-    }
-}
-
-/// Returns a time as text, with its age at `now`.
-fn moment_and_age(time: UnixTime, now: UnixTime) -> String {
-    let age = in_days(time.abs_diff(now).as_secs());
-    let age = if time > now { format!("in {age}") } else { format!("{age} ago") };
-    format!("{} ({age})", moment(time))
 }
 
 /// Returns the state of a response policy zone or a block list as text.
@@ -587,20 +566,6 @@ fn pair(key: &str, value: &str, width: usize) -> String {
     format!("{key:width$}  {}\n", value.trim_end().replace('\n', &format!("\n{:width$}  ", "")))
 }
 
-/// Returns a value on one line: objects as `key value, key value`.
-fn flat(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".into(),
-        Value::Object(map) => {
-            let parts: Vec<String> = map.iter().map(|(k, v)| format!("{k} {}", value_text(k, v))).collect();
-            parts.join(", ")
-        }
-        Value::Array(all) => all.iter().map(flat).collect::<Vec<_>>().join(", "),
-        other => other.to_string(),
-    }
-}
-
 /// Returns a forwarding rule, with a line for each of its servers.
 fn rule_text(rule: &Value) -> String {
     let field = |value: &Value, key: &str| flat(value.get(key).unwrap_or(&Value::Null));
@@ -652,15 +617,6 @@ fn trust_anchor_text(anchor: &Value) -> String {
     out
 }
 
-/// Returns a duration in its two largest units.
-fn in_days(seconds: u64) -> String {
-    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60) {
-        (0, 0, minutes) => format!("{minutes}m{}s", seconds % 60),
-        (0, hours, minutes) => format!("{hours}h{minutes}m"),
-        (days, hours, _) => format!("{days}d{hours}h"),
-    }
-}
-
 fn zone_table(rows: &[Value]) -> String {
     let cell = |row: &Value, key: &str| flat(row.get(key).unwrap_or(&Value::Null));
     let width = rows.iter().map(|row| cell(row, "name").chars().count()).max().unwrap_or(0).max(4);
@@ -675,7 +631,10 @@ fn zone_table(rows: &[Value]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wire::UnixTime;
+
     use super::*;
+    use crate::ctl_values::moment_and_age;
 
     #[test]
     fn times_inside_an_answer_were_seconds_since_1970() {

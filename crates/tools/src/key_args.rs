@@ -1,4 +1,4 @@
-//! Arguments of `nomen zone sign` and `nomen key`.
+//! Arguments of `nomen zone sign`, `nomen key` and `nomen ctl key`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -125,7 +125,7 @@ pub struct KeyGenerateArgs {
         ignore_case = true,
         default_value = "ecdsap256sha256"
     )]
-    pub algorithm: KeyAlgorithm,
+    pub algorithm: KeyAlgorithmArg,
     /// What the key signs.
     #[arg(long, value_name = "ROLE", value_enum, default_value_t = KeyRoleArg::Csk)]
     pub role: KeyRoleArg,
@@ -191,7 +191,7 @@ pub struct KeyImportArgs {
     pub role: KeyRoleArg,
     /// Algorithm of an RSA key in PEM, which does not name its hash: rsasha256 or rsasha512.
     #[arg(short, long, value_name = "NAME", value_enum, ignore_case = true, default_value = "rsasha256")]
-    pub algorithm: KeyAlgorithm,
+    pub algorithm: KeyAlgorithmArg,
     /// Folder to write the files to.
     #[arg(short = 'K', long, value_name = "FOLDER", default_value = ".")]
     pub folder: PathBuf,
@@ -200,9 +200,70 @@ pub struct KeyImportArgs {
     pub json: bool,
 }
 
+/// Commands on keys of zones that the server signs.
+#[derive(Debug, Subcommand)]
+pub enum CtlKey {
+    /// The keys of a zone: what caches have of their records (RFC 7583), and what each key waits for.
+    List {
+        /// Name of the zone.
+        zone: String,
+    },
+    /// Predict the events of the keys, if the parent stays as it is.
+    Timeline {
+        /// Name of the zone.
+        zone: String,
+    },
+    /// Replace a key by a new one.
+    ///
+    /// Refused while records of the key, or of the one before it, are not in all caches, or still in some.
+    /// The error has the earliest time.
+    Roll {
+        /// Name of the zone.
+        zone: String,
+        /// The key, by its tag.
+        #[arg(long, value_name = "TAG", required_unless_present = "role")]
+        key: Option<String>,
+        /// The key of this role.
+        #[arg(long, value_name = "ROLE", value_enum, conflicts_with = "key")]
+        role: Option<KeyRoleArg>,
+    },
+    /// Remove a key as soon as no cache needs it. Refused unless another key can take over.
+    Retire {
+        /// Name of the zone.
+        zone: String,
+        /// The key, by its tag.
+        #[arg(long, value_name = "TAG")]
+        key: String,
+    },
+    /// State that all servers of the parent have the DS record of a key, if nomen cannot ask them.
+    DsPublished {
+        /// Name of the zone.
+        zone: String,
+        /// The key, by its tag.
+        #[arg(long, value_name = "TAG")]
+        key: String,
+    },
+    /// State that no server of the parent has the DS record of a key, if nomen cannot ask them.
+    DsWithdrawn {
+        /// Name of the zone.
+        zone: String,
+        /// The key, by its tag.
+        #[arg(long, value_name = "TAG")]
+        key: String,
+    },
+    /// Print the DS records that the parent is to have now.
+    ExportDs {
+        /// Name of the zone.
+        zone: String,
+        /// Digest of the DS records; may be given twice.
+        #[arg(long, value_name = "DIGEST", value_enum, default_values = ["sha256"])]
+        digest: Vec<DsDigest>,
+    },
+}
+
 /// An algorithm that nomen signs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum KeyAlgorithm {
+pub enum KeyAlgorithmArg {
     /// RSA with SHA-256, 8.
     #[value(alias = "8")]
     Rsasha256,
@@ -220,14 +281,14 @@ pub enum KeyAlgorithm {
     Ed25519,
 }
 
-impl From<KeyAlgorithm> for SigAlgorithm {
-    fn from(algorithm: KeyAlgorithm) -> Self {
+impl From<KeyAlgorithmArg> for SigAlgorithm {
+    fn from(algorithm: KeyAlgorithmArg) -> Self {
         match algorithm {
-            KeyAlgorithm::Rsasha256 => SigAlgorithm::RSASHA256,
-            KeyAlgorithm::Rsasha512 => SigAlgorithm::RSASHA512,
-            KeyAlgorithm::Ecdsap256sha256 => SigAlgorithm::ECDSAP256SHA256,
-            KeyAlgorithm::Ecdsap384sha384 => SigAlgorithm::ECDSAP384SHA384,
-            KeyAlgorithm::Ed25519 => SigAlgorithm::ED25519,
+            KeyAlgorithmArg::Rsasha256 => SigAlgorithm::RSASHA256,
+            KeyAlgorithmArg::Rsasha512 => SigAlgorithm::RSASHA512,
+            KeyAlgorithmArg::Ecdsap256sha256 => SigAlgorithm::ECDSAP256SHA256,
+            KeyAlgorithmArg::Ecdsap384sha384 => SigAlgorithm::ECDSAP384SHA384,
+            KeyAlgorithmArg::Ed25519 => SigAlgorithm::ED25519,
         }
     }
 }
@@ -320,7 +381,19 @@ fn ttl(text: &str) -> Result<Ttl, String> {
 
 #[cfg(test)]
 mod tests {
+    use config::dnssec_policy::PolicyAlgorithm;
+    use config::table::value::Word;
+
     use super::*;
+
+    #[test]
+    fn algorithms_have_the_words_of_the_configuration() {
+        let ours = KeyAlgorithmArg::value_variants().iter();
+        let ours: Vec<String> =
+            ours.filter_map(|algorithm| Some(algorithm.to_possible_value()?.get_name().to_owned())).collect();
+        let theirs: Vec<&str> = PolicyAlgorithm::WORDS.iter().map(|(word, _)| *word).collect();
+        assert_eq!(ours, theirs);
+    }
 
     #[test]
     fn times_are_dates_or_have_units() {

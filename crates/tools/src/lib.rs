@@ -24,6 +24,8 @@ pub mod args;
 pub mod audited;
 pub mod check;
 pub mod ctl;
+mod ctl_keys;
+mod ctl_values;
 pub mod judge;
 pub mod key_args;
 pub mod keys;
@@ -70,7 +72,8 @@ pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
     let (apex, text) = (ZoneName::from(&name), ZoneText::File(file.into()));
     let (origin, differences) = (Origin::Configuration, DifferenceRule::default());
-    Ok(ZoneSpec { apex, text, origin, differences, rules: TextRules::of_command_line() })
+    let rules = TextRules::of_command_line();
+    Ok(ZoneSpec { apex, text, origin, differences, rules, signed: false })
 }
 
 /// Reads a zone for a verb that prints it. Prints faults to standard error.

@@ -200,6 +200,8 @@ fn json_of(account: &Account, texts: &ConfigTexts) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use migrate::{BOUNDS, Measure};
     use recursion::SpecialName;
 
@@ -232,6 +234,65 @@ mod tests {
             };
             let bounds = format!("({} to {})", shown(*least), shown(*most));
             assert!(key.kind.ends_with(&bounds), "{header} {name}: {} is not {bounds}", key.kind);
+        }
+    }
+
+    /// Defaults of times are those of the keys.
+    #[test]
+    fn times_of_policies_are_those_of_the_keys() {
+        let all = sections();
+        let policy = all.iter().find(|section| section.header == "[dnssec-policy.X]").expect("the section");
+        for (name, seconds) in migrate::POLICY_TIMES {
+            let key = policy.keys.iter().find(|key| key.name == *name).expect(name);
+            let usual = key.default.as_deref().expect(name).trim_matches('"');
+            let wanted = std::time::Duration::from_secs(*seconds);
+            assert_eq!(config::table::value::parse_duration(usual), Ok(wanted), "{name}");
+        }
+    }
+
+    /// One file in memory.
+    struct OneFile(String);
+
+    impl migrate::Files for OneFile {
+        fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+            match path == Path::new("/conf") {
+                true => Ok(self.0.clone().into_bytes()),
+                false => Err(std::io::ErrorKind::NotFound.into()),
+            }
+        }
+        fn names(&self, _: &Path) -> std::io::Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+    }
+
+    proptest::proptest! {
+        /// A policy of any times is a good one in nomen's configuration.
+        #[test]
+        fn policies_are_accepted(
+            times in proptest::collection::vec((0..9usize, 0..4_000_000u64), 0..9),
+            lifetimes in [0..40_000_000u64, 0..40_000_000u64],
+            split in proptest::bool::ANY,
+        ) {
+            const NAMES: [&str; 9] = [
+                "signatures-validity", "signatures-refresh", "signatures-jitter", "dnskey-ttl",
+                "publish-safety", "retire-safety", "zone-propagation-delay", "parent-ds-ttl", "purge-keys",
+            ];
+            let [ksk, zsk] = lifetimes;
+            let keys = match split {
+                true => format!("ksk lifetime {ksk} algorithm 13; zsk lifetime {zsk} algorithm 13;"),
+                false => format!("csk lifetime {ksk} algorithm 8 4096;"),
+            };
+            let times: String =
+                times.iter().map(|(at, seconds)| format!("{} {seconds}; ", NAMES[*at])).collect();
+            let text = format!(
+                "options {{ recursion no; }}; dnssec-policy p {{ keys {{ {keys} }}; {times} }};\n\
+                 zone a.example {{ type primary; file \"a\"; dnssec-policy p; }};"
+            );
+            let program = Some(migrate::PeerProgram::Bind);
+            let made = migrate::convert(Path::new("/conf"), program, &OneFile(text), Path::new("/lists"));
+            let toml = made.expect("it is read").toml;
+            let read = config::read_text("made", toml.clone(), Path::new("/"));
+            proptest::prop_assert!(read.is_ok(), "{toml}{}", read.err().map_or(String::new(), |e| e.to_string()));
         }
     }
 }

@@ -107,6 +107,7 @@ fn read(args: &ZoneDiffArgs, apex: Name<'_>, source: &str, key: &HashKey) -> Res
             let spec = ZoneSpec {
                 differences: DifferenceRule::default(),
                 rules: TextRules::of_command_line(),
+                signed: false,
                 apex: apex.into(),
                 text: ZoneText::File(PathBuf::from(path).into()),
                 origin: Origin::Configuration,

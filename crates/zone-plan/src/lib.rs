@@ -4,7 +4,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `spec` | one zone: its name, the source of its records, how they are checked |
-//! | `updates` | who may change a zone, and how its next serial number is chosen |
+//! | `signing` | which zones are signed, under which policy |
+//! | `updates` | how a zone changes: who may change it, its next serial number, whether it is signed |
 //! | `peers` | other servers of a zone: primaries, targets of NOTIFY |
 //! | `transfers` | who may transfer a zone |
 //! | `queries` | who may query a zone |
@@ -17,6 +18,7 @@
 mod catalogs;
 mod peers;
 mod queries;
+mod signing;
 mod spec;
 mod transfers;
 mod updates;
@@ -25,6 +27,7 @@ mod zones;
 pub use catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
 pub use peers::{PeerRules, PeerServer, ZonePeers};
 pub use queries::{QueryGrants, ZoneQueries};
+pub use signing::ZoneSigning;
 pub use spec::{DifferenceRule, LEAST_RECORDS, MOST_TEXT, Origin, TextRules, ZoneFault, ZoneSpec, ZoneText};
 pub use transfers::{Grants, TransferRules};
 pub use updates::{UpdateRules, ZoneUpdates};

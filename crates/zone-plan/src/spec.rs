@@ -126,6 +126,8 @@ pub struct ZoneSpec {
     pub differences: DifferenceRule,
     /// How its file is checked.
     pub rules: TextRules,
+    /// Whether nomen signs it: its records from `text` are then not what is served.
+    pub signed: bool,
 }
 
 /// How the text of a zone is checked.

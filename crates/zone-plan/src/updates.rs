@@ -1,4 +1,4 @@
-//! Rules of who may change which zone, from the configuration.
+//! Rules of how zones change, from the configuration: who may change which zone, and which ones are signed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,17 @@ use journal::DEFAULT_HISTORY;
 use update::{SerialPolicy, UpdatePolicy};
 use wire::ZoneName;
 
+use config::dnssec_policy::DnssecPolicies;
+use config::signing::ZoneSigningKeys;
 use config::updates::{UpdateKeys, rule_of};
 
-/// Rules for updates of one zone, or of all zones of a folder.
+use crate::signing::{SigningMaker, ZoneSigning};
+
+/// Rules for changes of one zone, or of all zones of a folder: zones that clients may update, and zones that
+/// nomen signs.
 #[derive(Debug, Default)]
 pub struct ZoneUpdates {
-    /// Who may change which records.
+    /// Who may change which records; without rules for a zone that is signed and takes no updates.
     pub policy: UpdatePolicy,
     /// How the serial number of the next version is chosen.
     pub serial: SerialPolicy,
@@ -22,21 +27,35 @@ pub struct ZoneUpdates {
     /// Longest time from a change to writing the zone file; `None`: it is written only when an operator asks
     /// for it.
     pub write_file_every: Option<Duration>,
+    /// How the zone is signed; `None`: it is served as it is.
+    pub signing: Option<Arc<ZoneSigning>>,
 }
 
-/// Rules of all zones that may be changed.
+impl ZoneUpdates {
+    /// Whether any client may update the zone.
+    pub fn takes_any(&self) -> bool {
+        !self.policy.is_empty()
+    }
+
+    /// Whether nomen signs the zone.
+    pub fn is_signed(&self) -> bool {
+        self.signing.is_some()
+    }
+}
+
+/// Rules of all zones that may be updated or are signed.
 #[derive(Debug, Clone, Default)]
 pub struct UpdateRules {
     zones: Arc<HashMap<ZoneName, Arc<ZoneUpdates>>>,
 }
 
 impl UpdateRules {
-    /// Whether no zone may be changed.
+    /// Whether no zone has rules.
     pub fn is_empty(&self) -> bool {
         self.zones.is_empty()
     }
 
-    /// Sets the rules of a zone; `None`: the zone may not be changed.
+    /// Sets the rules of a zone; `None`: it is neither updated nor signed.
     pub fn set(&mut self, apex: &ZoneName, updates: Option<Arc<ZoneUpdates>>) {
         let zones = Arc::make_mut(&mut self.zones);
         match updates {
@@ -45,7 +64,7 @@ impl UpdateRules {
         };
     }
 
-    /// Returns the zones that may be changed, with their rules.
+    /// Returns the zones that may be updated or are signed, with their rules.
     pub fn iter(&self) -> impl Iterator<Item = (&ZoneName, &Arc<ZoneUpdates>)> {
         self.zones.iter()
     }
@@ -56,49 +75,71 @@ impl UpdateRules {
     }
 }
 
-/// Makes the rules of zones.
-#[derive(Default)]
-pub(crate) struct UpdateMaker {
-    /// Rules shared by the zones of a template, by the address of the template's keys.
-    made: HashMap<*const UpdateKeys, Arc<ZoneUpdates>>,
+/// The keys of a zone or of a template about changes.
+#[derive(Clone, Copy)]
+pub(crate) struct ChangeKeys<'k> {
+    /// Who may change it.
+    pub(crate) updates: &'k UpdateKeys,
+    /// How it is signed.
+    pub(crate) signing: &'k ZoneSigningKeys,
 }
 
-impl UpdateMaker {
-    /// Returns the rules of zones with these keys and those of this template; `None` if they may not be
-    /// changed.
+/// Makes the rules of zones.
+pub(crate) struct UpdateMaker<'c> {
+    signing: SigningMaker<'c>,
+    /// Rules shared by the zones of a template, by the address of the template's keys and whether the zones
+    /// are secondary zones.
+    made: HashMap<(*const UpdateKeys, bool), Option<Arc<ZoneUpdates>>>,
+}
+
+impl<'c> UpdateMaker<'c> {
+    /// Returns a maker with these policies.
+    pub(crate) fn new(policies: &'c DnssecPolicies) -> Self {
+        UpdateMaker { signing: SigningMaker::new(policies), made: HashMap::new() }
+    }
+
+    /// Returns the rules of zones with these keys and those of this template; `None` if they are neither
+    /// updated nor signed. `taken`: they are secondary zones, which no client may update.
     pub(crate) fn updates(
         &mut self,
-        own: Option<&UpdateKeys>,
-        template: Option<&UpdateKeys>,
+        own: Option<ChangeKeys<'_>>,
+        template: Option<ChangeKeys<'_>>,
+        taken: bool,
     ) -> Option<Arc<ZoneUpdates>> {
-        let nothing = UpdateKeys::default();
-        let silent = own.is_none_or(|own| *own == nothing);
-        let shared = template.filter(|_| silent).map(std::ptr::from_ref);
-        let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
-        if !own.takes_any() && !template.takes_any() {
+        let (updates, signing) = (UpdateKeys::default(), ZoneSigningKeys::default());
+        let nothing = ChangeKeys { updates: &updates, signing: &signing };
+        let silent = own.is_none_or(|own| *own.updates == updates && *own.signing == signing);
+        let at = template.filter(|_| silent).map(|template| (std::ptr::from_ref(template.updates), taken));
+        if let Some(made) = at.and_then(|at| self.made.get(&at)) {
+            return made.clone();
+        }
+        let made = self.make(own.unwrap_or(nothing), template.unwrap_or(nothing), taken).map(Arc::new);
+        at.and_then(|at| self.made.insert(at, made.clone()));
+        made
+    }
+
+    fn make(&mut self, own: ChangeKeys<'_>, template: ChangeKeys<'_>, taken: bool) -> Option<ZoneUpdates> {
+        let signing = self.signing.signing(own.signing, template.signing);
+        let (own, template) = (own.updates, template.updates);
+        let takes_any = !taken && (own.takes_any() || template.takes_any());
+        if !takes_any && signing.is_none() {
             return None;
         }
-        Some(match shared.and_then(|at| self.made.get(&at)) {
-            Some(made) => Arc::clone(made),
-            None => {
-                let made = Arc::new(make(own, template));
-                shared.and_then(|at| self.made.insert(at, Arc::clone(&made)));
-                made
-            }
+        let rules = own.update_policy.value.as_ref().or(template.update_policy.value.as_ref());
+        let grants = own.allow_update.value.as_ref().or(template.allow_update.value.as_ref());
+        let rules = rules.into_iter().flatten().map(|rule| rule.value.clone());
+        let grants = grants.into_iter().flatten().map(|grant| rule_of(&grant.value));
+        let size = own.journal_size.value.as_ref().or(template.journal_size.value.as_ref());
+        Some(ZoneUpdates {
+            policy: UpdatePolicy::new(rules.chain(grants).filter(|_| takes_any)),
+            serial: own.serial_policy.value.or(template.serial_policy.value).unwrap_or_default(),
+            history: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64),
+            write_file_every: own
+                .write_file_every
+                .value
+                .or(template.write_file_every.value)
+                .map(|every| every.0),
+            signing,
         })
-    }
-}
-
-fn make(own: &UpdateKeys, template: &UpdateKeys) -> ZoneUpdates {
-    let rules = own.update_policy.value.as_ref().or(template.update_policy.value.as_ref());
-    let grants = own.allow_update.value.as_ref().or(template.allow_update.value.as_ref());
-    let rules = rules.into_iter().flatten().map(|rule| rule.value.clone());
-    let grants = grants.into_iter().flatten().map(|grant| rule_of(&grant.value));
-    let size = own.journal_size.value.as_ref().or(template.journal_size.value.as_ref());
-    ZoneUpdates {
-        policy: UpdatePolicy::new(rules.chain(grants)),
-        serial: own.serial_policy.value.or(template.serial_policy.value).unwrap_or_default(),
-        history: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64),
-        write_file_every: own.write_file_every.value.or(template.write_file_every.value).map(|every| every.0),
     }
 }

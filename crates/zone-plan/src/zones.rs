@@ -16,6 +16,7 @@ use transfer::tsig::TsigKeys;
 
 use config::Configuration;
 use config::catalogs::ListingKeys;
+use config::dnssec_policy::DnssecPolicies;
 use config::peer_tls::PeerTls;
 use config::peers::PeerKeys;
 use config::reloading::Reloading;
@@ -24,14 +25,14 @@ use config::table::read::At;
 use config::updates::UpdateKeys;
 use config::views::ViewRules;
 use config::zone_name::ZoneNameFault;
-use config::zones::{ConfiguredZone, Template, Templates};
+use config::zones::{ConfiguredZone, SharedKeys, Template, Templates};
 
 use crate::catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
 use crate::peers::{PeerMaker, PeerRules, ZonePeers};
 use crate::queries::{QueryGrantMaker, ZoneQueries};
 use crate::spec::{DifferenceRule, LEAST_RECORDS, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::transfers::{GrantMaker, Grants, TransferRules, unasked_certificates, unknown_key, unknown_keys};
-use crate::updates::{UpdateMaker, UpdateRules, ZoneUpdates};
+use crate::updates::{ChangeKeys, UpdateMaker, UpdateRules, ZoneUpdates};
 
 /// The zones and rules of a configuration.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +49,7 @@ pub struct WantedZones {
     pub queries: ZoneQueries,
     /// The other servers of each zone.
     pub peers: PeerRules,
-    /// Who may change which zone.
+    /// Who may change which zone, and which zones are signed.
     pub updates: UpdateRules,
     /// The catalog zones whose members are served, in the order of the configuration.
     pub catalogs: Vec<CatalogPlan>,
@@ -64,6 +65,8 @@ pub struct WantedZones {
     pub added: Vec<ConfiguredZone>,
     /// The templates for zones that are added at run time.
     pub templates: Arc<Templates>,
+    /// The policies of zones that are added at run time and signed.
+    pub policies: Arc<DnssecPolicies>,
     /// Limits of a reload of these zones.
     pub bounds: ReloadBounds,
     /// Which clients are in which view, in the order of the configuration.
@@ -157,6 +160,7 @@ impl WantedZones {
             produced: produced(config),
             added: config.added.iter().map(|zone| zone.value.clone()).collect(),
             templates: Arc::new(config.templates.clone()),
+            policies: Arc::new(config.dnssec_policies.clone()),
             bounds: ReloadBounds::of(&config.settings.server.reloading),
             ..WantedZones::default()
         }
@@ -240,7 +244,7 @@ pub fn plan(
     let keys = Arc::new(keys);
     faults.extend(unknown_keys(config, &keys));
     faults.extend(unasked_certificates(config));
-    let mut makers = Makers::new(&keys, tls);
+    let mut makers = Makers::new(&keys, tls, &config.dnssec_policies);
     let mut wanted = WantedZones::without_zones(config, &keys);
     let mut specs = HashMap::new();
     let configured = config.zones.iter().map(|zone| (zone, Origin::Configuration));
@@ -263,13 +267,15 @@ pub fn plan(
                 let (transfer, notify) = (&template.allow_transfer, &template.peers.notify);
                 let is_listed = template.listing.catalog.is_some();
                 let is_limited = template.access.allow_query.is_some();
-                let has_rules = transfer.is_some() || notify.is_some() || template.updates.takes_any();
+                let updates = makers.updates.updates(None, Some(change_keys(template)), false);
+                let has_rules = transfer.is_some() || notify.is_some() || updates.is_some();
                 if has_rules || is_listed || is_limited {
                     let names = found.iter().filter_map(|file| file.zone.as_ref().ok());
                     shared.extend(names.map(|name| (ZoneName::clone(name), template)));
                 }
-                let differences = difference_rule(None, Some(&template.updates), transfer.is_some());
-                let rules = (differences, text_rules(None, Some(template)));
+                let signed = is_signed(updates.as_ref());
+                let differences = difference_rule(None, Some(&template.updates), transfer.is_some(), signed);
+                let rules = FileRules { differences, rules: text_rules(None, Some(template)), signed };
                 found.into_iter().for_each(|at| sort_in(at, rules, &mut from_folders, &mut wanted));
             }
             Err(fault) => faults.push(Diagnostic::at(template.directory.place.as_ref(), fault).outside()),
@@ -280,12 +286,14 @@ pub fn plan(
     for (apex, template) in &shared {
         let grants = makers.grants.grants(template.allow_transfer.value.as_ref());
         let peers = makers.peers.peers(None, Some(&template.peers), false);
-        let updates = makers.updates.updates(None, Some(&template.updates));
+        let updates = makers.updates.updates(None, Some(change_keys(template)), false);
         wanted.queries.set(apex, makers.queries.grants(None, Some(&template.access)));
         wanted.set_rules(apex, grants, peers, updates);
     }
-    for (apex, (text, (differences, rules))) in from_folders {
-        let spec = || ZoneSpec { apex: apex.clone(), text, origin: Origin::Folder, differences, rules };
+    for (apex, (text, of_file)) in from_folders {
+        let FileRules { differences, rules, signed } = of_file;
+        let origin = Origin::Folder;
+        let spec = || ZoneSpec { apex: apex.clone(), text, origin, differences, rules, signed };
         specs.entry(apex.clone()).or_insert_with(spec);
     }
     wanted.specs = specs.into_values().collect();
@@ -298,13 +306,13 @@ struct Makers<'t> {
     grants: GrantMaker,
     queries: QueryGrantMaker,
     peers: PeerMaker<'t>,
-    updates: UpdateMaker,
+    updates: UpdateMaker<'t>,
 }
 
 impl<'t> Makers<'t> {
-    fn new(keys: &Arc<TsigKeys>, tls: &'t mut PeerTls) -> Self {
+    fn new(keys: &Arc<TsigKeys>, tls: &'t mut PeerTls, policies: &'t DnssecPolicies) -> Self {
         let (grants, queries) = (GrantMaker::default(), QueryGrantMaker::default());
-        Makers { grants, queries, peers: PeerMaker::new(keys, tls), updates: UpdateMaker::default() }
+        Makers { grants, queries, peers: PeerMaker::new(keys, tls), updates: UpdateMaker::new(policies) }
     }
 
     /// Returns a zone with its rules; its template's keys apply where it has none of its own.
@@ -314,13 +322,15 @@ impl<'t> Makers<'t> {
         let taken = text == ZoneText::Primaries;
         let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
         let grants = self.grants.grants(zone.allow_transfer.value.as_ref().or(of_template));
-        let own = Some(&*zone.updates);
+        let own = ChangeKeys { updates: &zone.updates, signing: &zone.signing };
+        // A catalog zone that nomen produces has no template, and is not signed.
+        let updates = self.updates.updates(Some(own), template.map(change_keys), taken);
+        let signed = is_signed(updates.as_ref());
         let of_template = template.map(|template| &template.updates);
-        let updates = self.updates.updates(own, of_template).filter(|_| !taken);
-        let differences = difference_rule(own, of_template, grants.is_some());
+        let differences = difference_rule(Some(own.updates), of_template, grants.is_some(), signed);
         let rules = text_rules(Some(zone), template);
         PlannedZone {
-            spec: ZoneSpec { apex, text, origin, differences, rules },
+            spec: ZoneSpec { apex, text, origin, differences, rules, signed },
             peers: self.peers.peers(Some(&*zone.peers), template.map(|template| &template.peers), taken),
             grants,
             queries: self.queries.grants(Some(&*zone.access), template.map(|template| &template.access)),
@@ -337,8 +347,8 @@ impl<'t> Makers<'t> {
         let text = source.file.map_or(ZoneText::Primaries, |file| ZoneText::File(file.into()));
         let peers = self.peers.peers(Some(&source.peers), None, text == ZoneText::Primaries);
         let rules = TextRules { zonemd: source.peers.zonemd.value, ..TextRules::default() };
-        let differences = difference_rule(None, None, false);
-        let spec = ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules };
+        let differences = difference_rule(None, None, false, false);
+        let spec = ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules, signed: false };
         Some(PlannedZone { spec, peers, grants: None, queries: None, updates: None, listing: None })
     }
 
@@ -365,6 +375,7 @@ impl<'t> Makers<'t> {
                 ),
                 ..PeerKeys::default()
             };
+            let updates = self.updates.updates(None, Some(change_keys(template)), file.is_none());
             Some(Arc::new(MemberTemplate {
                 peers: self.peers.peers(Some(&of_catalog), Some(&template.peers), file.is_none()),
                 grants: self.grants.grants(template.allow_transfer.value.as_ref()),
@@ -373,8 +384,9 @@ impl<'t> Makers<'t> {
                     None,
                     Some(&template.updates),
                     template.allow_transfer.value.is_some(),
+                    is_signed(updates.as_ref()),
                 ),
-                updates: self.updates.updates(None, Some(&template.updates)).filter(|_| file.is_some()),
+                updates,
                 listing: listing(None, Some(&template.listing)),
                 rules: text_rules(None, Some(template)),
                 file,
@@ -394,20 +406,33 @@ impl<'t> Makers<'t> {
 }
 
 /// Returns whether changes of the files of zones with these keys, and those of this template, are stored. By
-/// default they are if clients may transfer the zone and it is so large that a difference saves much.
+/// default they are if clients may transfer the zone and it is so large that a difference saves much. Of a
+/// signed zone, the changes of its served versions are stored instead.
 fn difference_rule(
     own: Option<&UpdateKeys>,
     template: Option<&UpdateKeys>,
     is_shared: bool,
+    signed: bool,
 ) -> DifferenceRule {
     let both = || own.into_iter().chain(template);
     let from_records = match both().find_map(|keys| keys.ixfr_from_differences.value) {
+        _ if signed => None,
         Some(true) => Some(0),
         Some(false) => None,
         None => is_shared.then_some(LEAST_RECORDS),
     };
     let size = both().find_map(|keys| keys.journal_size.value.as_ref());
     DifferenceRule { from_records, bytes: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64) }
+}
+
+/// Returns the keys of a template about changes.
+fn change_keys(template: &At<Template>) -> ChangeKeys<'_> {
+    ChangeKeys { updates: &template.updates, signing: &template.signing }
+}
+
+/// Whether a zone with these rules is signed.
+fn is_signed(updates: Option<&Arc<ZoneUpdates>>) -> bool {
+    updates.is_some_and(|updates| updates.is_signed())
 }
 
 /// Returns how the file of a zone is checked: the zone's own keys take precedence over those of its template.
@@ -477,13 +502,13 @@ fn text_of(zone: &ConfiguredZone, template: Option<&At<Template>>) -> ZoneText {
     file.map_or(ZoneText::Primaries, |path| ZoneText::File(path.into()))
 }
 
-/// Returns a zone that is added at run time, with these templates and keys.
+/// Returns a zone that is added at run time, with these templates, policies and keys.
 ///
 /// # Errors
 /// Missing keys, and files that cannot be read.
 pub fn added_zone(
     zone: &ConfiguredZone,
-    templates: &Templates,
+    shared: SharedKeys<'_>,
     keys: &Arc<TsigKeys>,
     tls: &mut PeerTls,
 ) -> Result<PlannedZone, Vec<Diagnostic>> {
@@ -497,14 +522,22 @@ pub fn added_zone(
     if !missing.is_empty() {
         return Err(missing);
     }
-    let mut makers = Makers::new(keys, tls);
-    let planned = makers.zone(zone, Origin::Added, templates);
+    let mut makers = Makers::new(keys, tls, shared.policies);
+    let planned = makers.zone(zone, Origin::Added, shared.templates);
     let faults = makers.peers.take_faults();
     if faults.is_empty() { Ok(planned) } else { Err(faults) }
 }
 
-/// Rules for the files of a folder: which differences are stored, and how files are checked.
-type FileRules = (DifferenceRule, TextRules);
+/// Rules for the files of a folder.
+#[derive(Clone, Copy)]
+struct FileRules {
+    /// Which differences are stored.
+    differences: DifferenceRule,
+    /// How files are checked.
+    rules: TextRules,
+    /// Whether the zones are signed.
+    signed: bool,
+}
 
 /// Adds a file to the zone of its name, or to the refused files.
 fn sort_in(
@@ -537,6 +570,66 @@ fn sort_in(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the plan of a configuration; its folders have one file, of the zone `folder.example.`
+    fn planned(text: &str) -> WantedZones {
+        let text = format!("[server]\nstate-dir = \"/state\"\n{text}");
+        let config = config::read_text("test", text, Path::new("/")).expect("good").config;
+        let list = |folder: &Path, _: &ZoneOfFile<'_>| {
+            let name: NameBuf = "folder.example".parse().expect("a name");
+            Ok(vec![FolderFile { path: folder.join("f").into(), zone: Ok(ZoneName::from(&name)) }])
+        };
+        plan(&config, TsigKeys::default(), &mut PeerTls::default(), Vec::new(), &list).expect("a plan")
+    }
+
+    #[test]
+    fn a_signed_zone_has_rules_for_changes_even_if_it_takes_no_updates() {
+        let wanted = planned(
+            "[template.t]\ndirectory = \"d\"\ndnssec-policy = \"default\"\n\
+            allow-transfer = [\"any\"]\nixfr-from-differences = true\n\
+            [[zone]]\nname = \"file.example\"\nfile = \"f\"\ntemplate = \"t\"\n\
+            [[zone]]\nname = \"updated.example\"\nfile = \"f\"\ntemplate = \"t\"\nallow-update = [\"any\"]\n\
+            [[zone]]\nname = \"taken.example\"\nprimaries = [\"192.0.2.1\"]\ndnssec-policy = \"insecure\"\n\
+            [[zone]]\nname = \"plain.example\"\nfile = \"f\"\ntemplate = \"t\"\ndnssec-policy = \"none\"\n\
+            [[zone]]\nname = \"secondary.example\"\nprimaries = [\"192.0.2.1\"]\n",
+        );
+        let signed = |policy| Some((policy, false));
+        for (zone, expected) in [
+            ("folder.example", signed("default")),
+            ("file.example", signed("default")),
+            ("updated.example", Some(("default", true))),
+            ("taken.example", signed("insecure")),
+            ("plain.example", None),
+            ("secondary.example", None),
+        ] {
+            let name: NameBuf = zone.parse().expect("a name");
+            let apex = ZoneName::from(&name);
+            let spec = wanted.specs.iter().find(|spec| spec.apex == apex).expect(zone);
+            let rules = wanted.updates.get(&apex);
+            let found = rules.map(|rules| {
+                let signing = rules.signing.as_ref().expect("signed");
+                (&*signing.policy.name, rules.takes_any())
+            });
+            assert_eq!((found, spec.signed), (expected, expected.is_some()), "{zone}");
+            // The changes of the served versions of a signed zone are stored instead.
+            let stores = zone == "plain.example";
+            assert_eq!(spec.differences.from_records, stores.then_some(0), "{zone}");
+        }
+    }
+
+    #[test]
+    fn a_secondary_zone_takes_no_updates_that_its_template_would_allow() {
+        let wanted = planned(
+            "[template.t]\nfile = \"{zone}\"\ndnssec-policy = \"default\"\nallow-update = [\"any\"]\n\
+            [[zone]]\nname = \"taken.example\"\nprimaries = [\"192.0.2.1\"]\ntemplate = \"t\"\n\
+            [[zone]]\nname = \"updated.example\"\ntemplate = \"t\"\n",
+        );
+        let takes_any = |zone: &str| {
+            let name: NameBuf = zone.parse().expect("a name");
+            wanted.updates.get(&ZoneName::from(&name)).map(|rules| rules.takes_any())
+        };
+        assert_eq!([takes_any("taken.example"), takes_any("updated.example")], [Some(false), Some(true)]);
+    }
 
     #[test]
     fn doubtful_names() {

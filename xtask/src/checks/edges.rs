@@ -214,7 +214,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "zone-plan",
-        ours: &["wire", "transport", "zone", "journal", "transfer", "update", "config", "wording"],
+        ours: &["wire", "transport", "zone", "signer", "journal", "transfer", "update", "config", "wording"],
         theirs: Only(&[]),
     },
     Row {
@@ -223,6 +223,7 @@ const ROWS: &[Row] = &[
             "wire",
             "transport",
             "zone",
+            "signer",
             "journal",
             "resolver",
             "transfer",
@@ -254,8 +255,10 @@ const ROWS: &[Row] = &[
         ours: &[
             "wire",
             "transport",
+            "dnssec",
             "validator",
             "zone",
+            "signer",
             "authority",
             "cache",
             "policy",

@@ -3,6 +3,7 @@
 
 mod catalogs;
 pub mod pattern;
+mod signing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -10,9 +11,11 @@ use std::path::PathBuf;
 use wire::{NameBuf, ViewName, ZoneName};
 
 use super::catalogs::{CatalogKeys, ListingKeys};
+use super::dnssec_policy::DnssecPolicies;
 use super::peers::PeerKeys;
 use super::query_access::ZoneAccessKeys;
 use super::report::Diagnostic;
+use super::signing::ZoneSigningKeys;
 use super::table::keys;
 use super::table::rare::Rare;
 use super::table::read::At;
@@ -52,6 +55,8 @@ keys! {
         listing: Rare<ListingKeys>;
         /// Updates of the zone.
         updates: Rare<UpdateKeys>;
+        /// Signing of the zone.
+        signing: Rare<ZoneSigningKeys>;
     }
 }
 
@@ -86,6 +91,8 @@ keys! {
         listing: ListingKeys;
         /// Updates of the zones.
         updates: UpdateKeys;
+        /// Signing of the zones.
+        signing: ZoneSigningKeys;
     }
 }
 
@@ -100,14 +107,25 @@ impl ConfiguredZone {
 /// Every `[template.X]` by its name.
 pub type Templates = BTreeMap<String, At<Template>>;
 
+/// What the keys of a zone may refer to.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedKeys<'c> {
+    /// Every `[template.X]`.
+    pub templates: &'c Templates,
+    /// Every `[dnssec-policy.X]`.
+    pub policies: &'c DnssecPolicies,
+    /// Whether there is a state folder.
+    pub has_state: bool,
+}
+
 /// Reports templates without a source, zones defined twice or without a source, and updates that cannot be
 /// stored.
 pub(super) fn check<'a>(
     zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
-    templates: &Templates,
-    has_state: bool,
+    shared: SharedKeys<'_>,
     faults: &mut Vec<Diagnostic>,
 ) {
+    let SharedKeys { templates, has_state, .. } = shared;
     for (name, template) in templates {
         let primaries = &template.peers.primaries;
         let of_members =
@@ -129,6 +147,7 @@ pub(super) fn check<'a>(
         }
         template.access.check(faults);
         template.updates.check(has_state, primaries.is_some(), faults);
+        signing::check_template(template, shared, faults);
         let pattern = &template.pattern;
         if template.directory.is_none() && pattern.place.is_some() {
             let message = "`pattern` has no effect without `directory`";
@@ -149,17 +168,13 @@ pub(super) fn check<'a>(
             let fault = Diagnostic::at(zone.name.place.as_ref(), message);
             faults.push(fault.also(first.place.as_ref(), "first here"));
         }
-        check_zone(zone, templates, has_state, faults);
+        check_zone(zone, shared, faults);
     }
 }
 
 /// Reports the faults of one zone that do not depend on other zones.
-pub(super) fn check_zone(
-    zone: &ConfiguredZone,
-    templates: &Templates,
-    has_state: bool,
-    faults: &mut Vec<Diagnostic>,
-) {
+pub(super) fn check_zone(zone: &ConfiguredZone, shared: SharedKeys<'_>, faults: &mut Vec<Diagnostic>) {
+    let SharedKeys { templates, has_state, .. } = shared;
     match zone.catalog.is_produced() {
         true => faults.extend(check_produced(zone, has_state)),
         false => faults.extend(check_source(zone, templates)),
@@ -174,6 +189,8 @@ pub(super) fn check_zone(
     if !primaries {
         zone.peers.check_without_primaries(faults);
     }
+    let template = zone.template.as_deref().and_then(|name| templates.get(name));
+    signing::check_zone(zone, template.map(|template| &template.value), shared, faults);
     faults.extend(catalogs::check(zone, templates, primaries));
 }
 
@@ -195,6 +212,7 @@ fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> 
         ("allow-update", updates.allow_update.is_some(), &updates.allow_update.place),
         ("update-policy", updates.update_policy.is_some(), &updates.update_policy.place),
         ("zonemd", zone.peers.zonemd.is_some(), &zone.peers.zonemd.place),
+        ("dnssec-policy", zone.signing.policy.is_some(), &zone.signing.policy.place),
     ];
     let place = zone.catalog.produce.place.as_ref();
     if let Some((key, _, other)) = others.into_iter().find(|(_, is_set, _)| *is_set) {

@@ -6,14 +6,14 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use authority::explain::{DenialClaim, Proof, Step, StepKind};
+use authority::explain::{DenialClaim, Proof, SignatureUse, Step, StepKind};
 use cache::Freshness;
 
 use query_path::{Engine, Worker, WorkerState};
 use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
 use resolver::{LookupFailure, LookupOutcome, Partition, QueryKey, Trace};
 use serde_json::{Value, json};
-use transport::{Client, MAX_MESSAGE, Outcome, Packets, Transport};
+use transport::{Client, MAX_MESSAGE, Outcome, Packets, Transport, unix_now};
 use validator::{Need, Security};
 use wire::hash::HashedName;
 use wire::name::NameBuf;
@@ -378,7 +378,8 @@ fn json_of(step: &Step) -> Value {
             put("type", rtype.to_string().into());
             put("count", (*count).into());
             put("ttl", ttl.as_secs().into());
-            put("signatures", (*signatures).into());
+            put("signatures", signatures.len().into());
+            put("signed_by", signatures.iter().map(signature_json).collect());
         }
         StepKind::Signatures(count) => put("signatures", (*count).into()),
         StepKind::NoData(qtype, ttl) => {
@@ -398,6 +399,12 @@ fn json_of(step: &Step) -> Value {
         | StepKind::Loop => {}
     }
     out
+}
+
+fn signature_json(signature: &SignatureUse) -> Value {
+    let SignatureUse { tag, algorithm, expiration } = signature;
+    let expiration = unix_now().nearest(*expiration).as_secs();
+    json!({"tag": tag, "algorithm": algorithm.to_string(), "expiration": expiration})
 }
 
 fn json_of_proof(Proof { owner, rtype, claim }: &Proof) -> Value {

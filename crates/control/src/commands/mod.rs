@@ -4,6 +4,7 @@ mod access;
 mod block_lists;
 mod discovery;
 mod explain;
+mod keys;
 mod limits;
 mod log;
 mod record_text;
@@ -80,25 +81,26 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
             add_zone(parts, &NewZone { name, template, file, primaries, catalog, group }).await
         }
         Verb::ZoneRemove { name } => remove_zone(parts, zones::apex(&name)?).await,
+        verb @ (Verb::ZoneSign { .. }
+        | Verb::KeyList { .. }
+        | Verb::KeyTimeline { .. }
+        | Verb::KeyRoll { .. }
+        | Verb::KeyRetire { .. }
+        | Verb::KeyDsPublished { .. }
+        | Verb::KeyDsWithdrawn { .. }
+        | Verb::KeyExportDs { .. }) => blocking(parts, move |parts| keys::act(parts, &verb)).await,
         Verb::ZoneDump { name } => blocking(parts, move |parts| zones::dump(parts, &name, pieces)).await,
         Verb::Explain { name, rtype, dnssec, client } => {
             let question = ExplainedQuery::read(&name, &rtype, dnssec, client)?;
             blocking(parts, move |parts| explain::explain(parts, question)).await
         }
-        Verb::CacheStats => recursive(parts, recursion::cache_stats).await,
-        Verb::CacheFlush { name, tree, rtype } => {
-            recursive(parts, move |service| recursion::flush(service, &name, tree, rtype.as_deref())).await
-        }
-        Verb::CacheDump => recursive(parts, |service| recursion::dump(service, pieces)).await,
-        Verb::CacheSave { file } => recursive(parts, |service| recursion::save(service, file)).await,
-        Verb::CacheLoad { file } => recursive(parts, |service| recursion::load(service, file)).await,
-        Verb::ForwardList => recursive(parts, recursion::forward_list).await,
-        Verb::ForwardAdd { domain, servers, stub } => {
-            let rule = NewRule { domain, servers, stub };
-            recursive(parts, move |service| recursion::forward_add(service, &rule)).await
-        }
-        Verb::ForwardRemove { domain } => {
-            recursive(parts, move |service| recursion::forward_remove(service, &domain)).await
+        verb @ (Verb::CacheStats
+        | Verb::CacheFlush { .. }
+        | Verb::CacheDump
+        | Verb::CacheSave { .. }
+        | Verb::CacheLoad { .. }) => about_cache(parts, verb, pieces).await,
+        verb @ (Verb::ForwardList | Verb::ForwardAdd { .. } | Verb::ForwardRemove { .. }) => {
+            about_forwarding(parts, verb).await
         }
         Verb::TrustAnchorList => recursive(parts, recursion::trust_anchor_list).await,
         verb @ (Verb::NtaList | Verb::NtaAdd { .. } | Verb::NtaRemove { .. }) => {
@@ -182,6 +184,35 @@ pub(crate) fn policy_test(
     let service = RecursiveParts { recursive, frontend: &parts.frontend };
     let found = block_lists::test(service, name, client, rtype)?;
     Ok(found["text"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Executes a command on the cache.
+async fn about_cache(parts: &Arc<ServerParts>, verb: ControlCommand, pieces: Pieces) -> CommandResult {
+    use ControlCommand as Verb;
+    match verb {
+        Verb::CacheFlush { name, tree, rtype } => {
+            recursive(parts, move |service| recursion::flush(service, &name, tree, rtype.as_deref())).await
+        }
+        Verb::CacheDump => recursive(parts, |service| recursion::dump(service, pieces)).await,
+        Verb::CacheSave { file } => recursive(parts, |service| recursion::save(service, file)).await,
+        Verb::CacheLoad { file } => recursive(parts, |service| recursion::load(service, file)).await,
+        _ => recursive(parts, recursion::cache_stats).await,
+    }
+}
+
+/// Executes a command on forwarding rules.
+async fn about_forwarding(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
+    use ControlCommand as Verb;
+    match verb {
+        Verb::ForwardAdd { domain, servers, stub } => {
+            let rule = NewRule { domain, servers, stub };
+            recursive(parts, move |service| recursion::forward_add(service, &rule)).await
+        }
+        Verb::ForwardRemove { domain } => {
+            recursive(parts, move |service| recursion::forward_remove(service, &domain)).await
+        }
+        _ => recursive(parts, recursion::forward_list).await,
+    }
 }
 
 /// Executes a command on negative trust anchors.

@@ -9,6 +9,7 @@ use transport::unix_now;
 use wire::{Serial, UnixTime, ViewName, ZoneName};
 use zone_plan::{Origin, ZoneText};
 
+use super::keys::SigningSummary;
 use super::{CommandResult, Pieces, ended};
 use crate::fault::{ArgumentFault, CommandFault, ThawFault};
 use crate::parts::ServerParts;
@@ -107,6 +108,8 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
     let file = state.spec.text.file();
     let known = changes.zip(file).and_then(|(changes, file)| changes.file_state(&state.spec.apex, file));
     let Standing { word, serial, fault } = standing(parts, &state);
+    let summary = changes.and_then(|changes| changes.signing(name)).map(|of| SigningSummary::of(&of));
+    let SigningSummary { signing, keys, waits } = summary.unwrap_or_default();
     Ok(json!({
         "name": name.to_string(),
         "view": name.view(),
@@ -134,6 +137,9 @@ pub(super) fn status(parts: &ServerParts, name: &str) -> CommandResult {
         "more_findings": examined.map(|found| found.more).filter(|more| *more > 0),
         "signatures": first.map(|first| first.age(unix_now()).word()),
         "signatures_end": first.map(|first| first.at.as_secs()),
+        "signing": signing,
+        "signing_keys": keys,
+        "signing_waits": waits,
         "catalog": catalog,
         "transfers": secondaries.status(&state.spec.apex),
         "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),

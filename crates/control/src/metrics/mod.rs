@@ -8,6 +8,7 @@ mod process;
 mod queries;
 mod recursion;
 mod secondaries;
+mod signing;
 mod text;
 mod transfers;
 mod updates;
@@ -25,6 +26,7 @@ pub use process::ProcessFigures;
 pub use queries::QueryFigures;
 pub use recursion::RecursionFigures;
 pub use secondaries::SecondaryFigures;
+pub use signing::SigningFigures;
 pub use text::{Bucket, Buckets, Format, MetricType, Printer};
 pub use transfers::TransferFigures;
 pub use updates::UpdateFigures;
@@ -68,12 +70,15 @@ pub fn figures(parts: &ServerParts) -> AllFigures {
     let all: [Box<dyn Figures>; 6] = [
         Box::new(QueryFigures(Arc::clone(&frontend))),
         Box::new(ListenerFigures { frontend, issuing, in_force: Arc::clone(&in_force) }),
-        Box::new(ZoneFigures { table, engine, in_force, images }),
+        Box::new(ZoneFigures { table, engine, in_force: Arc::clone(&in_force), images }),
         Box::new(TransferFigures { transfers, differences }),
         Box::new(SecondaryFigures(secondaries)),
         Box::new(ProcessFigures { process, logging, connections, background }),
     ];
-    let changes = changes.map(|changes| -> Box<dyn Figures> { Box::new(UpdateFigures(changes)) });
+    let changes = changes.into_iter().flat_map(|changes| -> [Box<dyn Figures>; 2] {
+        let updates = UpdateFigures(Arc::clone(&changes));
+        [Box::new(updates), Box::new(SigningFigures { changes, in_force: Arc::clone(&in_force) })]
+    });
     all.into_iter().chain(changes).chain(recursion).collect()
 }
 

@@ -150,7 +150,7 @@ impl ZoneFigures {
 }
 
 /// Returns the labels of a zone: its name, and its view, which is empty outside views and then not printed.
-fn zone_labels(apex: &ZoneName) -> SeriesLabels<'static, 2> {
+pub(super) fn zone_labels(apex: &ZoneName) -> SeriesLabels<'static, 2> {
     let view = apex.view().map_or_else(String::new, str::to_owned);
     [("zone", apex.as_name().to_string().into()), ("view", view.into())]
 }

@@ -128,7 +128,12 @@ impl StatusPage {
             .pending()
             .into_iter()
             .map(|key| format!("{} {}: a change waits for the next start", key.section, key.key));
-        let notes = folders.held.iter().map(ToString::to_string).chain(broken).chain(refused);
+        let signing = self.parts.changes.iter().flat_map(|changes| changes.all_signing());
+        let unsigned = signing.filter_map(|(apex, status)| {
+            let fault = status.fault.as_ref()?;
+            Some(format!("zone {apex}: its keys and signatures are not maintained: {fault}"))
+        });
+        let notes = unsigned.chain(folders.held.iter().map(ToString::to_string)).chain(broken).chain(refused);
         let listeners = frontend.listeners();
         let of_primaries = || {
             let worst = secondaries.worst(MAX_ZONES).into_iter();

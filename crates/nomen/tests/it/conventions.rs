@@ -234,6 +234,7 @@ fn everything_on() -> (Server, SocketAddr) {
     let files = [
         ("example.zone", signed(now() + 86_400)),
         ("updated.zone", APEX.into()),
+        ("own.zone", APEX.into()),
         ("cat", catalog.into()),
         ("ads.txt", "ads.test\n".into()),
         ("rpz", format!("{APEX}bad.test CNAME .\n")),
@@ -251,6 +252,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"taken.test\"\nprimaries = [{closed}]\nnotify = [{closed}]\n\
          [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
          [[zone]]\nname = \"hashed.test\"\nfile = \"hashed.zone\"\n\
+         [[zone]]\nname = \"own.test\"\nfile = \"own.zone\"\ndnssec-policy = \"default\"\n\
          [resolver]\n[[resolver.forward]]\nservers = [{closed}, \"127.0.0.1@1#opportunistic\"]\n[dnstap]\nfile = \"tap\"\n\
          [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\
          [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n\
@@ -267,7 +269,10 @@ fn everything_on() -> (Server, SocketAddr) {
         server.query(&words);
     }
     crate::support::eventually("signatures are looked at", &server, || {
-        scraped(at, "").contains("nomen_zone_signature_expiry_timestamp_seconds")
+        let figures = scraped(at, "");
+        let is_there = |name| figures.contains(name);
+        is_there("nomen_zone_signature_expiry_timestamp_seconds")
+            && is_there("nomen_signing_expiry_timestamp_seconds")
     });
     (server, at)
 }
@@ -378,7 +383,7 @@ fn what_is_off_has_no_series() {
 }
 
 /// Headings of the page, each with when its series exist, and the beginnings of their names after `nomen_`.
-const PARTS: [(&str, &str, &[&str]); 13] = [
+const PARTS: [(&str, &str, &[&str]); 14] = [
     (
         "Queries and replies",
         "Always.",
@@ -424,7 +429,7 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
             "background_",
         ],
     ),
-    ("Each zone", "With `per-zone` in `[metrics]`: at most nine series for each zone.", &["zone_"]),
+    ("Each zone", "With `per-zone` in `[metrics]`: at most eleven series for each zone.", &["zone_"]),
     ("Images of zones", "With a state folder and `images`.", &["image_"]),
     ("Catalog zones", "Where there are any; see [CATALOGS.md](CATALOGS.md).", &["catalog_"]),
     (
@@ -449,6 +454,11 @@ const PARTS: [(&str, &str, &[&str]); 13] = [
         "Dynamic updates",
         "With a state folder; see [UPDATES.md](UPDATES.md).",
         &["updates", "journal_", "zone_file_"],
+    ),
+    (
+        "Zones that are signed here",
+        "Where a zone has a `dnssec-policy`; see [SIGNING.md](SIGNING.md).",
+        &["signing_"],
     ),
     (
         "Recursive service",

@@ -72,5 +72,6 @@ mod views;
 mod xot;
 mod zone_diff;
 mod zone_files;
+mod zone_signing;
 mod zone_transactions;
 mod zonemd;

@@ -15,6 +15,7 @@ use control::in_force::InForce;
 use control::parts::ServerParts;
 use serving::frontend::Frontend;
 use serving::issuing::Issuing;
+use serving::parental::ParentalHosts;
 use serving::recursive::{LocalRoot, PolicyZones, Recursive, plan};
 use telemetry::dnstap::Dnstap;
 use telemetry::logging::Logging;
@@ -64,6 +65,9 @@ pub(super) fn assemble(
     let secondaries = basis.start_secondaries()?;
     let changes = basis.start_changes()?;
     secondaries.forward_updates(&frontend.engine);
+    if let Some(changes) = &changes {
+        changes.ask_parents_by(ParentalHosts::new(recursive.as_ref()));
+    }
     let differences = basis.open_differences();
     let Basis { manager, table, local_root, policy_zones, background, .. } = basis;
     let produced = Arc::<ProducedStores>::default();

@@ -6,6 +6,7 @@ use transport::wake_together;
 use wire::{Rcode, Serial, ZoneName};
 
 use super::group::{Decided, TakenStep};
+use super::signing::SignEnd;
 use super::transactions::{CommitEnd, TransactionFault};
 use super::{Job, NOT_KEPT, Reply, SendAnswer, Shared, refusal};
 use telemetry::repeated::log_repeated;
@@ -15,6 +16,7 @@ use telemetry::trail::audit;
 pub(super) enum Settled {
     Update(SendAnswer, Result<(), Refusal>),
     Commit(Reply<CommitEnd>, CommitEnd),
+    Sign(Reply<SignEnd>, SignEnd),
 }
 
 /// Sends responses. Those that are ready together are sent together.
@@ -23,6 +25,7 @@ pub(super) fn send_answers(settled: Vec<Settled>) {
         Settled::Update(answer, result) => answer(result),
         // The requester may have timed out.
         Settled::Commit(reply, end) => drop(reply.try_send(end)),
+        Settled::Sign(reply, end) => drop(reply.try_send(end)),
     };
     wake_together(|| settled.into_iter().for_each(each));
 }
@@ -49,7 +52,7 @@ impl Outcome {
                 added: change.added.len(),
             },
             Some(Decided::Update(Err(fault))) => Self::Refused(refusal(&fault), fault.to_string()),
-            Some(Decided::Commit(_) | Decided::File(_)) | None => {
+            Some(Decided::Commit(_) | Decided::File(_) | Decided::Sign(_)) | None => {
                 Self::Refused(NOT_KEPT, "it cannot be kept".into())
             }
         }

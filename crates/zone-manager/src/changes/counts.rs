@@ -46,6 +46,8 @@ pub struct UpdateCounts {
     pub files: AtomicU64,
     /// Zone files that could not be written.
     pub files_failed: AtomicU64,
+    /// Signatures made.
+    pub signatures: AtomicU64,
 }
 
 impl UpdateCounts {

@@ -14,6 +14,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use signer::incremental::unsign;
+use signer::zone::SignFault;
 use tracing::info;
 use wire::{Serial, ZoneName};
 use zone::{Stamp, Zone};
@@ -53,6 +55,8 @@ pub enum FileFault {
     Edited(PathBuf),
     /// The file cannot be written.
     Write(WriteFault),
+    /// The data of a signed zone cannot be separated from what its signer has made.
+    Unsigned(SignFault),
     /// The notes of zones cannot be written.
     Notes(io::Error),
     /// The thread that changes zones does not reply.
@@ -73,6 +77,7 @@ impl fmt::Display for FileFault {
                 path.display()
             ),
             Self::Write(fault) => write!(f, "the zone's file is not written: {fault}"),
+            Self::Unsigned(fault) => write!(f, "the zone's file is not written: {fault}"),
             Self::Notes(error) => write!(f, "the state folder cannot be written: {}", reason(error)),
             Self::Busy => f.write_str("the thread that changes zones does not answer"),
             Self::Stopping => f.write_str("the server is stopping"),
@@ -228,6 +233,12 @@ impl ZoneFiles {
         let state = self.shared.states.get(apex).ok_or(FileFault::NotLoaded)?;
         let ZoneText::File(path) = &state.spec.text else { return Err(FileFault::NoFile) };
         let newest = self.newest(apex)?.or_else(|| state.zone.clone()).ok_or(FileFault::NotLoaded)?;
+        let is_signed = self.shared.signing_of(apex).is_some();
+        // The file of a zone that is signed here has its data alone.
+        let newest = match is_signed {
+            true => Arc::new(unsign(&newest, newest.serial()).map_err(FileFault::Unsigned)?.zone),
+            false => newest,
+        };
         let current = |written| CurrentFile {
             path: path.to_path_buf(),
             serial: newest.serial(),
@@ -254,6 +265,10 @@ impl ZoneFiles {
         match (written, fault) {
             (Err(_), Some(fault)) => return Err(fault),
             (written, _) => written.map_err(FileFault::Write)?,
+        }
+        if is_signed {
+            // The file has all that updates have changed.
+            self.shared.note_for_signing(apex, |note| note.changed = false);
         }
         self.shared.publishing.wrote(apex.clone(), FileStamp::of(Arc::clone(path)));
         Ok(current(true))
@@ -344,7 +359,8 @@ mod tests {
         let (orders, taken) = std::sync::mpsc::channel();
         drop(taken);
         let (publishing, _published) = std::sync::mpsc::channel();
-        let shared = Shared::new(notes, HashSet::new(), PublishHandle(publishing), Arc::default());
+        let shared =
+            Shared::new(notes, HashSet::new(), PublishHandle(publishing), Arc::default(), PathBuf::new());
         let files = ZoneFiles { shared: Arc::new(shared), orders };
         let newest = files.newest(&ZoneName::from(wire::Name::of_checked(b"\x01a\0")));
         assert!(matches!(newest, Err(FileFault::Stopping)), "{newest:?}");

@@ -20,8 +20,12 @@
 //! | `transactions` | changes that operators make step by step and commit as one |
 //! | `damage` | unusable journals, and the versions that operators accept in their place |
 //! | `files` | writing the zone files of zones that change |
+//! | `signing` | keys and signatures of one zone that is signed here |
+//! | `signed_zones` | the same, for other parts of the server |
+//! | `maintenance` | what the thread does for such zones |
 //! | `notes` | state of zones that is kept from one run to the next |
 //! | `signed` | signed requests that were decided, so that none is executed twice |
+//! | `parents` | the thread that asks parents for DS sets, and notifies them of new CDS records |
 //! | `counts` | counters and states for operators |
 //!
 //! The thread claims a zone once to get the version in service; from then on only the thread changes the
@@ -33,10 +37,14 @@ mod counts;
 mod damage;
 mod files;
 mod group;
+mod maintenance;
 mod notes;
+mod parents;
 mod queue;
 mod serials;
 mod signed;
+mod signed_zones;
+mod signing;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod transactions;
@@ -51,7 +59,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use telemetry::audit::RefusalLog;
 
@@ -60,17 +68,18 @@ use journal::{Disk, HeldStores, History, RealDisk, StoreFault, StoreFolders, Sto
 use query_path::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use tracing::{debug, error, info, warn};
 use transport::{ClientCertificate, unix_now};
-use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
+use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest, is_signed};
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
 use wire::message::Builder;
 use wire::{LowerNameBuf, Rcode, Serial, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
-use zone_plan::{UpdateRules, ZoneUpdates};
+use zone_plan::{UpdateRules, ZoneSpec, ZoneUpdates};
 
 use crate::managed::FileStamp;
 use crate::managed::publishing::PublishHandle;
+use crate::managed::state::TakeWhen;
 use crate::managed::table::ZoneStates;
 use crate::stores::ZoneStores;
 use config::Adopt;
@@ -83,10 +92,12 @@ use files::{Schedule, ZoneFiles};
 use group::{ChangeJob, FileJob};
 pub use group::{TakeEnd, TakeFault, TakenFile, TakenStep};
 use notes::Notes;
+pub use parents::{ParentCounts, Parents};
 use queue::Entry;
 use serving::frontend::Served;
 pub use signed::RepeatedCounts;
 use signed::{Admitted, DecidedOnce, SignedRequests, respond};
+pub use signing::{SignCommand, SignEnd, SignReply, SigningStatus, ZoneKeyEvent, ZoneKeyStatus};
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
 use threads::sync::lock;
@@ -206,6 +217,12 @@ struct Shared {
     schedule: Schedule,
     /// Held while a file is written.
     writing: Mutex<()>,
+    /// The state folder, which has the keys of zones that are signed here.
+    state: PathBuf,
+    /// Keys and signatures of zones that are signed here, for operators.
+    signing: Mutex<HashMap<ZoneName, Arc<SigningStatus>>>,
+    /// Asks the parents of zones that are signed here, once it was made.
+    parents: OnceLock<Arc<Parents>>,
 }
 
 impl Shared {
@@ -214,8 +231,12 @@ impl Shared {
         stored: HashSet<ZoneName>,
         publishing: PublishHandle,
         states: Arc<ZoneStates>,
+        state: PathBuf,
     ) -> Shared {
         Shared {
+            state,
+            signing: Mutex::default(),
+            parents: OnceLock::new(),
             rules: ArcSwap::default(),
             publishing,
             states,
@@ -287,7 +308,7 @@ impl Changes {
         let (folders, held) = open_folders(Arc::new(RealDisk), state).map_err(ChangesFault::Folder)?;
         let (stored, unclear) = (held.zones.into_iter().collect(), UnclearFiles(held.unclear));
         let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
-        let shared = Arc::new(Shared::new(notes, stored, publishing, states));
+        let shared = Arc::new(Shared::new(notes, stored, publishing, states, state.to_owned()));
         let stores = open_stores(folders, &shared, background);
         let (orders, taken) = channel();
         let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));
@@ -324,18 +345,23 @@ impl Changes {
 
     /// Replaces the rules of all zones.
     pub fn allow(&self, rules: &UpdateRules) {
-        self.shared.rules.store(Arc::new(rules.clone()));
+        let before = self.shared.rules.swap(Arc::new(rules.clone()));
         rules.iter().for_each(|(apex, rules)| self.schedule(apex, rules));
+        let signing = |rules: &UpdateRules, apex| rules.get(apex).and_then(|rules| rules.signing.clone());
+        let changed = rules.iter().filter(|(apex, _)| signing(rules, apex) != signing(&before, apex));
+        changed.for_each(|(apex, _)| self.maintain(apex));
     }
 
     /// Replaces the rules of some zones.
     pub fn change(&self, zones: impl IntoIterator<Item = (ZoneName, Option<Arc<ZoneUpdates>>)>) {
-        let mut rules = UpdateRules::clone(&self.shared.rules.load());
+        let (mut rules, mut changed) = (UpdateRules::clone(&self.shared.rules.load()), Vec::new());
         for (apex, updates) in zones {
+            changed.push(apex.clone());
             updates.iter().for_each(|updates| self.schedule(&apex, updates));
             rules.set(&apex, updates);
         }
         self.shared.rules.store(Arc::new(rules));
+        changed.iter().for_each(|apex| self.maintain(apex));
     }
 
     /// Schedules writing the file of a zone that updates have changed before, in case it does not have that
@@ -355,7 +381,8 @@ impl Changes {
     ///
     /// # Errors
     /// Why it cannot be used, and how to mend that.
-    pub fn load(&self, apex: &ZoneName, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, String>> {
+    pub fn load(&self, spec: &ZoneSpec, key: &HashKey) -> Option<Result<Arc<Zone>, String>> {
+        let (apex, file) = (&spec.apex, spec.text.file());
         if !self.is_stored(apex) {
             if !self.unclear.contains(self.stores.folders(), apex) {
                 return None;
@@ -365,8 +392,20 @@ impl Changes {
         self.release(apex);
         let loaded = read_stored(&self.stores, apex, key).map(|stored| {
             let (zone, path) = stored?;
+            if !spec.signed && self.shared.was_signed(apex) {
+                match zone.is_signed() {
+                    true => warn!(
+                        "zone {apex}: it was signed here, and `dnssec-policy` is gone: its signatures are not \
+                        renewed; set it to \"insecure\" until the zone is unsigned"
+                    ),
+                    false if self.leave_signing(apex) => return None,
+                    false => {}
+                }
+            }
+            let Some(file) = file else { return Some(zone) };
             self.adopt_file(apex, file, &path, zone.serial());
-            if self.files.state(apex, file) == FileState::Edited {
+            let is_taken = spec.signed && !self.shared.has_changed(apex);
+            if !is_taken && self.files.state(apex, file) == FileState::Edited {
                 warn!(
                     "zone {apex}: its file {} was changed since nomen read or wrote it, and is not read: \
                     `nomen ctl zone reload --force` applies it",
@@ -404,11 +443,12 @@ impl Changes {
         }
     }
 
-    /// Queues changing a zone to the version in its file, as it was when read.
-    pub fn take(&self, apex: ZoneName, zone: Arc<Zone>, file: Option<FileStamp>) {
+    /// Queues changing a zone to the version in its file, as it was when read, or of its primaries.
+    pub fn take(&self, apex: ZoneName, zone: Arc<Zone>, file: Option<FileStamp>, when: TakeWhen) {
         let rules = self.shared.rules.load().get(&apex).cloned().unwrap_or_default();
-        let of = apex.clone();
-        self.queue(&of, Entry::Change(ChangeJob::File(Box::new(FileJob { apex, zone, file, rules }))));
+        let (of, is_new) = (apex.clone(), true);
+        let job = FileJob { apex, zone, file, rules, when, is_new };
+        self.queue(&of, Entry::Change(ChangeJob::File(Box::new(job))));
     }
 
     /// Announces that the file of a zone will be taken, whether updates have changed the zone before or not.
@@ -485,6 +525,9 @@ impl Changes {
         if self.is_frozen(apex) {
             return Err(TransactionFault::Frozen);
         }
+        if is_signed(served) && self.shared.signing_of(apex).is_none() {
+            return Err(TransactionFault::Signed);
+        }
         if self.transactions.begin(apex, served, **self.bounds.load(), Instant::now())? {
             let theirs = Arc::clone(self);
             let watch = move || theirs.transactions.watch(|| theirs.bounds.load().idle);
@@ -549,9 +592,9 @@ impl Changes {
         self.transactions.status(apex, Instant::now())
     }
 
-    /// Whether the configuration allows changes of a zone.
+    /// Whether the configuration allows clients and operators to change a zone.
     pub fn takes_any(&self, apex: &ZoneName) -> bool {
-        self.shared.rules.load().get(apex).is_some()
+        self.shared.rules.load().get(apex).is_some_and(|rules| rules.takes_any())
     }
 
     /// State of a zone that has changed or is stored.
@@ -602,7 +645,7 @@ impl Changes {
             refusal(&fault)
         })?;
         let rules = self.shared.rules.load();
-        let Some(rules) = rules.get(&apex) else {
+        let Some(rules) = rules.get(&apex).filter(|rules| rules.takes_any()) else {
             let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
             let is_here = engine.zone_entry(&apex).is_some();
             refused(if is_here { "the zone takes no updates" } else { "the zone is not served here" });

@@ -27,6 +27,13 @@ pub(super) struct ZoneNote {
     /// The zone takes no updates.
     #[serde(default)]
     pub frozen: bool,
+    /// Updates or transactions have changed the zone, which is signed here, since its file was taken.
+    #[serde(default)]
+    pub changed: bool,
+    /// The largest TTLs of DNSKEY and of all other RRsets of versions that caches may have, in seconds, of a
+    /// zone that is signed here.
+    #[serde(default)]
+    pub ttls: Option<(u32, u32)>,
     /// The zone file as last read or written. While it is being replaced there are two entries: the new one
     /// and the old.
     #[serde(default)]

@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wire::{Serial, UnixTime};
+use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 
 use super::Reply;
-use super::group::{ChangeJob, Course, TakeEnd};
+use super::group::{ChangeJob, Course, KeepFault, TakeEnd};
+use super::signing::ZoneSigner;
 use crate::fold::{FoldNumber, Folding};
 use crate::managed::FileStamp;
-use crate::managed::publishing::Claim;
+use crate::managed::publishing::{Claim, ClaimedZone};
 
 /// An entry in the queue of a zone.
 pub(super) enum Entry {
@@ -48,6 +49,8 @@ pub(super) enum Phase {
     Claiming,
     /// The zone takes jobs.
     Open(Box<UpdatableZone>),
+    /// Changes of the zone, which is signed here, are being decided and signed.
+    Signing(Box<UpdatableZone>),
     /// Changes of the zone are being stored.
     Storing(Box<UpdatableZone>, Box<Group>),
 }
@@ -55,7 +58,7 @@ pub(super) enum Phase {
 impl Phase {
     /// Whether jobs wait for another thread.
     pub(super) fn is_waiting(&self) -> bool {
-        matches!(self, Self::Claiming | Self::Storing(..))
+        matches!(self, Self::Claiming | Self::Signing(_) | Self::Storing(..))
     }
 }
 
@@ -63,6 +66,15 @@ impl Phase {
 pub(super) struct Group {
     pub(super) jobs: Vec<ChangeJob>,
     pub(super) course: Course,
+    /// When they were decided.
+    pub(super) now: UnixTime,
+}
+
+/// Jobs of a zone that is signed here, decided and signed.
+pub(super) struct SignedGroup {
+    pub(super) jobs: Vec<ChangeJob>,
+    pub(super) course: Result<Course, KeepFault>,
+    pub(super) signer: Option<Box<ZoneSigner>>,
     /// When they were decided.
     pub(super) now: UnixTime,
 }
@@ -84,6 +96,8 @@ pub(super) struct UpdatableZone {
     pub(super) file_serial: Serial,
     /// Ends when dropped, unless the zone has a store on disk.
     pub(super) claim: Claim,
+    /// Its keys and signatures, if it is signed here and has been signed since it was claimed.
+    pub(super) signer: Option<Box<ZoneSigner>>,
 }
 
 impl ZoneQueue {
@@ -96,8 +110,20 @@ impl ZoneQueue {
     pub(super) fn open(&mut self) -> Option<&mut UpdatableZone> {
         match &mut self.phase {
             Phase::Open(zone) => Some(zone),
-            Phase::Closed | Phase::Claiming | Phase::Storing(..) => None,
+            Phase::Closed | Phase::Claiming | Phase::Signing(_) | Phase::Storing(..) => None,
         }
+    }
+
+    /// Returns a zone of which no version is in service, to be signed for the first time: the version that
+    /// waits to be taken.
+    pub(super) fn unsigned(&self, apex: &ZoneName) -> Option<ClaimedZone> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::Change(ChangeJob::File(job)) if job.rules.signing.is_some() => {
+                let (version, file) = (Arc::clone(&job.zone), job.file.clone());
+                Some(ClaimedZone { version, file, claim: Claim::new(apex.clone(), None) })
+            }
+            _ => None,
+        })
     }
 
     /// Removes and returns the change jobs at the front of the queue, at most `most`.

@@ -26,6 +26,7 @@ fn rules() -> ZoneUpdates {
         serial: SerialPolicy::Increment,
         history: 1000,
         write_file_every: None,
+        signing: None,
     }
 }
 
@@ -40,8 +41,9 @@ impl SimulatedChanges {
     ) -> Result<SimulatedChanges, StoreFault> {
         let (folders, held) = open_folders(disk, Path::new("/"))?;
         let stored = held.zones.into_iter().collect();
+        let state = notes.to_owned();
         let notes = Notes::open(notes).expect("notes");
-        let shared = Arc::new(Shared::new(notes, stored, publishing, states));
+        let shared = Arc::new(Shared::new(notes, stored, publishing, states, state));
         let stores = open_stores(folders, &shared, background);
         let (orders, taken) = channel();
         let (of_worker, background) = (Arc::clone(&shared), Arc::clone(background));
@@ -75,7 +77,8 @@ impl SimulatedChanges {
         let (hold, _) = sync_channel(1);
         self.order(apex, Entry::Hold(hold));
         let rules = Arc::clone(&self.rules);
-        let job = FileJob { apex: apex.clone(), zone, file: None, rules };
+        let job =
+            FileJob { apex: apex.clone(), zone, file: None, rules, when: TakeWhen::Anyway, is_new: true };
         self.order(apex, Entry::Change(ChangeJob::File(Box::new(job))));
     }
 

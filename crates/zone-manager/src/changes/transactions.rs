@@ -157,9 +157,11 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Returns the difference to the version that the transaction began with.
+    /// Returns the difference to the version that the transaction began with. Of a signed zone, it has no
+    /// records that signing makes.
     pub(super) fn difference(&self) -> ChangeSet {
-        diff_names(&self.base, &self.version, self.names.iter().map(NameBuf::as_name))
+        let change = diff_names(&self.base, &self.version, self.names.iter().map(NameBuf::as_name));
+        IgnoredParts { serial: false, dnssec: is_signed(&self.base) }.without(&change)
     }
 
     /// Returns the change that the transaction makes to the newest version, with the next serial number;
@@ -173,8 +175,8 @@ impl Work {
         rules: &ZoneUpdates,
         now: UnixTime,
     ) -> Result<Option<ChangeSet>, TransactionFault> {
-        // Each change has a new serial number, which is no conflict.
-        let ignored = IgnoredParts { serial: true, dnssec: false };
+        // Each change has a new serial number, and signatures are renewed, which is no conflict.
+        let ignored = IgnoredParts { serial: true, dnssec: is_signed(&self.base) };
         let names = self.names.iter().map(NameBuf::as_name);
         let meanwhile = ignored.without(&diff_names(&self.base, newest, names));
         if !meanwhile.is_empty() {
@@ -312,9 +314,6 @@ impl Transactions {
         bounds: TransactionBounds,
         now: Instant,
     ) -> Result<bool, TransactionFault> {
-        if is_signed(base) {
-            return Err(TransactionFault::Signed);
-        }
         let mut open = lock(&self.open);
         drop_idle(&mut open, bounds.idle, now);
         if open.zones.contains_key(apex) {
@@ -583,7 +582,7 @@ mod tests {
                 ChangeJob::Commit(Box::new(CommitOrder { work, rules: Arc::default(), reply }))
             })
             .collect();
-        let course = Course::of(&base, &jobs, UnixTime::EPOCH).expect("a version");
+        let course = Course::of(&base, &jobs, None, UnixTime::EPOCH).expect("a version");
         let ends: Vec<String> = course.decided.iter().map(in_words).collect();
         assert_eq!(ends, ["7 to 8", "conflict", "8 to 9"]);
         assert_eq!((course.zone.serial().0, course.steps.len(), course.changes().count()), (9, 2, 2));
@@ -601,10 +600,16 @@ mod tests {
     }
 
     #[test]
-    fn a_signed_zone_takes_none() {
-        let signed = zone("@ RRSIG SOA 13 1 60 20300101000000 20200101000000 1 @ c2ln\n");
-        let begun = Transactions::default().begin(&apex("a."), &signed, BOUNDS, Instant::now());
-        assert!(matches!(begun, Err(TransactionFault::Signed)));
+    fn the_difference_of_a_signed_zone_has_no_records_of_the_signer() {
+        let signed =
+            zone("@ RRSIG SOA 13 1 60 20300101000000 20200101000000 1 @ c2ln\na A 192.0.2.1\na NSEC @ A\n");
+        let (all, now, of) = (Transactions::default(), Instant::now(), apex("example."));
+        all.begin(&of, &signed, BOUNDS, now).expect("opened");
+        let owner: NameBuf = "a.example.".parse().expect("a name");
+        all.unset(&of, &UnsetRecords { owner, rtype: None, rdata: None }, BOUNDS, now).expect("unset");
+        let change = all.work(&of, BOUNDS, now).expect("work").difference();
+        let removed: Vec<Type> = change.removed.iter().map(|record| record.rtype).collect();
+        assert_eq!((removed, change.added.len()), (vec![Type::A], 0));
     }
 
     proptest! {

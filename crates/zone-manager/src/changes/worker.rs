@@ -7,6 +7,7 @@
 //! several have, background threads do, side by side.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,11 +26,13 @@ use super::files::ZoneFiles;
 use super::group::{
     ChangeJob, Course, Decided, FileJob, KeepFault, TakeEnd, TakeFault, TakenFile, TakenStep,
 };
-use super::queue::{Entry, Group, Phase, UpdatableZone, ZoneQueue};
+use super::queue::{Entry, Group, Phase, SignedGroup, UpdatableZone, ZoneQueue};
+use super::signing::SignSchedule;
 use super::transactions::TransactionFault;
 use super::{Reply, Shared};
 use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
 use crate::managed::publishing::ClaimedZone;
+use crate::managed::state::TakeWhen;
 use crate::stores::{Append, Appended, OnThread, ZoneStores};
 use telemetry::repeated::log_repeated;
 use telemetry::trail::audit;
@@ -47,6 +50,9 @@ pub(super) enum Order {
     Zone(ZoneName, Entry),
     /// The reply to a claim: the version in service, if any.
     Claimed(ZoneName, Option<ClaimedZone>),
+    /// Changes of a zone that is signed here are signed; `None`: that failed inside nomen. With the number of
+    /// the zone.
+    Signed(ZoneName, u64, Option<Box<SignedGroup>>),
     /// Changes of a zone are stored, or have failed; with the number of the zone.
     Stored(ZoneName, u64, Appended),
     /// A fold has ended: the number of the zone, the number of the job, and the version.
@@ -59,13 +65,13 @@ pub(super) enum Order {
 
 /// Sends one order. If dropped before that, it sends the order `otherwise`, so that the thread always gets a
 /// reply.
-struct OneOrder {
+pub(super) struct OneOrder {
     orders: Sender<Order>,
     otherwise: Option<Order>,
 }
 
 impl OneOrder {
-    fn send(mut self, order: Order) {
+    pub(super) fn send(mut self, order: Order) {
         self.otherwise = None;
         // A send error means that the server is stopping.
         let _ = self.orders.send(order);
@@ -86,10 +92,10 @@ pub(super) struct Worker {
     stores: ZoneStores,
     pub(super) orders: Receiver<Order>,
     own: Sender<Order>,
-    shared: Arc<Shared>,
-    background: Arc<Background>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) background: Arc<Background>,
     files: ZoneFiles,
-    zones: HashMap<ZoneName, ZoneQueue>,
+    pub(super) zones: HashMap<ZoneName, ZoneQueue>,
     /// The last number given to a zone or a job.
     number: u64,
     /// Groups of changes that are being stored.
@@ -99,6 +105,12 @@ pub(super) struct Worker {
     /// When the marks were last synced, and whether a sync is in progress.
     marks_synced: Instant,
     marks_syncing: bool,
+    /// When zones that are signed here are due for maintenance.
+    pub(super) due: SignSchedule,
+    /// Versions of files and primaries that could not be signed, to be tried again.
+    pub(super) retries: HashMap<ZoneName, Box<FileJob>>,
+    /// Zones whose parents are being asked, with the configured servers.
+    pub(super) watched: HashMap<ZoneName, Arc<[SocketAddr]>>,
     stopping: Option<Reply<()>>,
 }
 
@@ -124,6 +136,9 @@ impl Worker {
             others: false,
             marks_synced: Instant::now(),
             marks_syncing: false,
+            due: SignSchedule::default(),
+            retries: HashMap::new(),
+            watched: HashMap::new(),
             stopping: None,
         }
     }
@@ -151,21 +166,28 @@ impl Worker {
         !self.has_stopped()
     }
 
-    /// Waits for the next order. Syncs the marks meanwhile, and also when orders arrive without a pause.
+    /// Waits for the next order, or until a zone is due for maintenance. Syncs the marks meanwhile, and also
+    /// when orders arrive without a pause.
     fn next(&mut self) -> Option<Order> {
-        while !self.marks_syncing && self.stores.folders().has_unsynced_marks() {
-            let due = self.marks_synced + MARKS_SYNC_INTERVAL;
-            let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+        loop {
+            let now = Instant::now();
+            let marks = !self.marks_syncing && self.stores.folders().has_unsynced_marks();
+            let marks = marks.then(|| self.marks_synced + MARKS_SYNC_INTERVAL);
+            if marks.is_some_and(|due| due <= now) {
                 self.sync_marks();
-                break;
+                continue;
             }
-            match self.orders.recv_timeout(left) {
+            if let Some(order) = self.due_order(now) {
+                return Some(order);
+            }
+            let Some(due) = [marks, self.due.first()].into_iter().flatten().min() else {
+                return self.orders.recv().ok();
+            };
+            match self.orders.recv_timeout(due.saturating_duration_since(now)) {
                 Err(RecvTimeoutError::Timeout) => {}
                 order => return order.ok(),
             }
         }
-        self.orders.recv().ok()
     }
 
     pub(super) fn sync_marks(&mut self) {
@@ -200,6 +222,10 @@ impl Worker {
                 self.guarded(&apex, |worker| worker.claimed(&apex, claimed));
                 Some(apex)
             }
+            Order::Signed(apex, number, group) => {
+                self.guarded(&apex, |worker| worker.signed(&apex, number, group));
+                Some(apex)
+            }
             Order::Stored(apex, number, appended) => {
                 self.storing -= 1;
                 self.guarded(&apex, |worker| worker.stored(&apex, number, appended));
@@ -220,7 +246,7 @@ impl Worker {
         }
     }
 
-    fn one_order(&self, otherwise: Order) -> OneOrder {
+    pub(super) fn one_order(&self, otherwise: Order) -> OneOrder {
         OneOrder { orders: self.own.clone(), otherwise: Some(otherwise) }
     }
 
@@ -308,7 +334,9 @@ impl Worker {
             return;
         }
         queue.phase = Phase::Closed;
-        let Some(ClaimedZone { version, file, mut claim }) = claimed else { return self.not_loaded(apex) };
+        let Some(ClaimedZone { version, file, mut claim }) = claimed.or_else(|| queue.unsigned(apex)) else {
+            return self.not_loaded(apex);
+        };
         if is_stored {
             claim.keep();
         }
@@ -322,6 +350,7 @@ impl Worker {
             is_stored,
             file,
             claim,
+            signer: None,
         }));
     }
 
@@ -363,6 +392,7 @@ impl Worker {
                     let fault = fault.take().unwrap_or_else(|| not_kept(reason));
                     settled.push(Settled::Commit(order.reply, Err(fault)));
                 }
+                ChangeJob::Sign(order) => order.end(Err(reason.to_owned())),
                 // Freezing a zone refuses no file, so no version is in service.
                 ChangeJob::File(_) => {
                     if let Some(queue) = self.zones.get_mut(apex) {
@@ -382,16 +412,36 @@ impl Worker {
         }
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let Some(zone) = queue.open() else { return self.claim(apex) };
-        let (version, number) = (Arc::clone(&zone.version), zone.number);
+        let version = Arc::clone(&zone.version);
         // Syncs of several zones run side by side. For one zone alone, waking another thread only costs time;
         // the first change of a zone has the zone written as a whole.
         let is_alone = zone.is_stored && self.storing == 0 && !self.others;
         let on_thread = if is_alone { OnThread::This } else { OnThread::Background };
         let (jobs, now) = (queue.take_jobs(MAX_GROUP_JOBS), unix_now());
-        let course = match Course::of(&version, &jobs, now) {
+        if let Some(signing) = self.shared.signing_of(apex) {
+            let jobs = self.without_old_files(apex, jobs);
+            return self.sign_group(apex, signing, jobs, now);
+        }
+        let course = Course::of(&version, &jobs, None, now);
+        self.store_group(apex, jobs, course, on_thread, now)
+    }
+
+    /// Has the changes of decided jobs stored. Returns false if the zone waits for that.
+    pub(super) fn store_group(
+        &mut self,
+        apex: &ZoneName,
+        jobs: Vec<ChangeJob>,
+        course: Result<Course, KeepFault>,
+        on_thread: OnThread,
+        now: UnixTime,
+    ) -> bool {
+        let Some(queue) = self.zones.get_mut(apex) else { return false };
+        let Some(zone) = queue.open() else { return false };
+        let (version, number) = (Arc::clone(&zone.version), zone.number);
+        let course = match course {
             Ok(course) => course,
-            Err(error) => {
-                self.settle(apex, jobs, None, Some(KeepFault::Zone(error)), now);
+            Err(fault) => {
+                self.settle(apex, jobs, None, Some(fault), now);
                 return true;
             }
         };
@@ -463,7 +513,14 @@ impl Worker {
             Some(fault) => {
                 // Changes before the fault are on disk; nothing else has happened.
                 let kept = course.jobs_before_change(stored);
-                let course = Course::of(&version, &jobs[..kept], now).ok();
+                let course = match self.zones.get_mut(apex).and_then(ZoneQueue::open) {
+                    // Its steps are stored, or not, as they are; the next turn looks at what there is.
+                    Some(UpdatableZone { signer: Some(signer), .. }) => {
+                        signer.begin_again();
+                        Course::of(&version, &jobs[..kept], Some(signer), now).ok()
+                    }
+                    _ => Course::of(&version, &jobs[..kept], None, now).ok(),
+                };
                 self.settle(apex, jobs, course, Some(KeepFault::Store(fault)), now);
             }
         }
@@ -486,7 +543,7 @@ impl Worker {
         let before = zone.version.serial();
         let (decided, steps) = match course {
             None => (Vec::new(), 0),
-            Some(Course { decided, zone: newest, steps }) => {
+            Some(Course { decided, zone: newest, steps, .. }) => {
                 zone.version = newest;
                 zone.folding.changed(&steps);
                 let changes = decided.iter().filter(|decided| decided.change().is_some()).count();
@@ -495,13 +552,13 @@ impl Worker {
         };
         let version = Arc::clone(&zone.version);
         let every = jobs.iter().find_map(|job| match job {
-            ChangeJob::File(_) => None,
+            ChangeJob::File(_) | ChangeJob::Sign(_) => None,
             job => job.rules().write_file_every,
         });
         let fault = fault.map(|fault| fault.to_string());
         if let Some(fault) = &fault {
             self.shared.counts.failed.fetch_add(1, Relaxed);
-            let of_clients = |job: &&ChangeJob| !matches!(job, ChangeJob::File(_));
+            let of_clients = |job: &&ChangeJob| matches!(job, ChangeJob::Update(_) | ChangeJob::Commit(_));
             let lost = jobs.iter().skip(decided.len()).filter(of_clients).count();
             let about = ("updates not kept", &*apex.to_string());
             if lost > 0 {
@@ -516,6 +573,8 @@ impl Worker {
         }
         self.shared.note(apex, steps, now, fault.clone());
         let settled = self.answers(apex, jobs, decided, before, fault.as_deref().unwrap_or_default());
+        // Operators who get a reply see the state that it is about.
+        self.plan_maintenance(apex, fault.as_deref(), now);
         if steps == 0 {
             send_answers(settled);
         } else {
@@ -548,6 +607,9 @@ impl Worker {
                 ChangeJob::Commit(order) => {
                     settled.push(Settled::Commit(order.reply, commit_end(apex, decided, fault)));
                 }
+                ChangeJob::Sign(order) => {
+                    settled.extend(self.maintained(apex, *order, decided.as_ref(), fault));
+                }
                 ChangeJob::File(job) => {
                     let end = self.file_taken(*job, decided, fault);
                     if let Some(queue) = self.zones.get_mut(apex) {
@@ -562,9 +624,24 @@ impl Worker {
 
     /// Logs the result of taking a zone file, and returns it.
     fn file_taken(&mut self, job: FileJob, decided: Option<Decided>, fault: &str) -> TakeEnd {
-        let FileJob { apex, zone: read, file, rules } = job;
+        let is_signed = job.rules.signing.is_some();
+        if is_signed && !matches!(decided, Some(Decided::File(_))) {
+            let again = FileJob {
+                apex: job.apex.clone(),
+                zone: Arc::clone(&job.zone),
+                file: job.file.clone(),
+                rules: Arc::clone(&job.rules),
+                when: job.when,
+                is_new: false,
+            };
+            self.retries.insert(job.apex.clone(), Box::new(again));
+        }
+        let FileJob { apex, zone: read, file, rules, when, is_new } = job;
         let name = &apex;
         let Some(Decided::File(decided)) = decided else {
+            if !is_new {
+                return Err(TakeFault::NotStored(fault.into()));
+            }
             let fault = TakeFault::NotStored(fault.into());
             let about = ("file not taken", &*name.to_string());
             log_repeated!(error, ERROR, about, "zone {name}: {fault}");
@@ -572,8 +649,14 @@ impl Worker {
             return Err(fault);
         };
         self.files.note_read(&apex, file.as_ref(), read.serial());
+        self.retries.remove(&apex);
+        if is_signed && when == TakeWhen::Anyway && file.is_some() {
+            // A failure is found again at the next edit, which is not taken then.
+            let _ = lock(&self.shared.notes).change(&apex, |note| note.changed = false);
+        }
+        let source = if file.is_some() || !is_signed { "its file" } else { "the version of its primaries" };
         let Some((change, records)) = decided else {
-            info!("zone {name}: it equals its file");
+            info!("zone {name}: it equals {source}");
             return Ok(None);
         };
         if let Some(zone) = self.zones.get_mut(&apex).and_then(ZoneQueue::open) {
@@ -581,7 +664,7 @@ impl Worker {
         }
         let step = TakenStep::of(&change, records);
         let TakenStep { from, to, removed, added, .. } = step;
-        info!(removed, added, "zone {name}: its file is applied, serial {from} -> {to}");
+        info!(removed, added, "zone {name}: {source} is applied, serial {from} -> {to}");
         audit!(zone = %name, removed, added, serial_before = %from, serial = %to, "zone file taken");
         if let Some(every) = rules.write_file_every.filter(|_| to != read.serial()) {
             self.shared.schedule.within(&apex, every);
@@ -600,7 +683,7 @@ impl Worker {
 
     /// Makes the claim permanent if the zone has a store on disk. Otherwise drops the zone's version, unless
     /// its file is about to be taken, and the zone loads from its file as before.
-    fn close_unless_stored(&mut self, apex: &ZoneName) {
+    pub(super) fn close_unless_stored(&mut self, apex: &ZoneName) {
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let is_held = queue.is_held;
         let Some(zone) = queue.open() else { return };
@@ -612,7 +695,12 @@ impl Worker {
         }
         zone.claim.keep();
         if lock(&self.shared.stored).insert(apex.clone()) {
-            info!("zone {}: from now on it is stored in the state folder, its file is not read", apex);
+            match self.shared.signing_of(apex) {
+                Some(_) => info!("zone {apex}: it is signed, and stored in the state folder"),
+                None => {
+                    info!("zone {apex}: from now on it is stored in the state folder, its file is not read")
+                }
+            }
             self.files.note_read(apex, zone.file.as_ref(), zone.file_serial);
         }
     }
@@ -633,11 +721,17 @@ impl Worker {
     }
 
     /// Handles the end of a fold.
-    fn folded(&mut self, apex: &ZoneName, number: u64, job: FoldNumber, folded: Option<Arc<Zone>>) {
+    pub(super) fn folded(
+        &mut self,
+        apex: &ZoneName,
+        number: u64,
+        job: FoldNumber,
+        folded: Option<Arc<Zone>>,
+    ) {
         let zone = match self.zones.get_mut(apex).map(|queue| &mut queue.phase) {
             Some(Phase::Open(zone)) if zone.number == number => zone,
             // The changes being stored are applied to the folded version afterwards.
-            Some(Phase::Storing(zone, _)) if zone.number == number => {
+            Some(Phase::Storing(zone, _) | Phase::Signing(zone)) if zone.number == number => {
                 zone.fold_end = Some((job, folded));
                 return;
             }

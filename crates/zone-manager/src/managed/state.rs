@@ -18,6 +18,11 @@
 //!                          Looked: Loaded ──▶ Report, or Take if that was wanted
 //!  Wrote ──▶ its file is known to hold the version that updates have made
 //!
+//!  of a zone that is signed here, which is claimed from the start:
+//!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Stored ──▶ Publish, Examine, Maintain; Load if its file was edited
+//!                          Looked: Loaded ──▶ Take         News: Received ──▶ Take
+//!  Changed ──▶ Publish, Examine
+//!
 //!  of a catalog zone that nomen produces:
 //!  Produced ──▶ Publish, Examine, or Report      Wanted ──▶ nothing: there are no files
 //! ```
@@ -75,8 +80,8 @@ pub enum Looked {
     Unchanged,
     /// The files hold a valid zone.
     Loaded(Box<Reading>),
-    /// Updates have changed the zone; this is the version that they have made.
-    Stored(Box<Reading>),
+    /// Updates have changed the zone, or it is signed here; this is the version that they have made.
+    Stored(Box<Reading>, FileEdit),
     /// The files do not hold a valid zone, or cannot be read.
     Bad {
         /// Why.
@@ -84,8 +89,18 @@ pub enum Looked {
         /// The files as they were.
         stamps: Arc<[FileStamp]>,
     },
-    /// The zone is a secondary zone; the version is the stored one, if any.
-    Kept(Option<KeptVersion>),
+    /// The zone is a secondary zone; the version is the stored one, if any. The other one is the version with
+    /// signatures of this server, if it is signed here.
+    Kept(Option<KeptVersion>, Option<Box<Reading>>),
+}
+
+/// Whether the file of a stored zone was edited since nomen read or wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileEdit {
+    /// It was not, or there is none.
+    Known,
+    /// It was.
+    Edited,
 }
 
 /// A version stored in an earlier run.
@@ -184,8 +199,10 @@ pub enum ZoneAction {
     /// Start to refresh the zone from its primaries, which have this version or a later one. Its events come
     /// as [`ZoneEvent::News`].
     Begin(Option<KeptVersion>),
-    /// Change the zone to the version in its file, as it was when read.
-    Take(Arc<Zone>, Option<FileStamp>),
+    /// Change the zone to this version: that of its file, as it was when read, or of its primaries.
+    Take(Arc<Zone>, Option<FileStamp>, TakeWhen),
+    /// Look at the keys and signatures of the zone.
+    Maintain,
     /// Store the change, and at least so many bytes of earlier changes.
     KeepDifference(Arc<ChangeSet>, u64),
     /// Store the change only if the stored changes lead up to it. They alone show that the change's first
@@ -201,6 +218,15 @@ pub enum ZoneAction {
     Examine(Arc<Zone>),
     /// Log this for the operator.
     Report(Notice),
+}
+
+/// When to change a zone to a version of its file or its primaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeWhen {
+    /// In any case.
+    Anyway,
+    /// Unless updates or transactions have changed the zone since the last time.
+    Unchanged,
 }
 
 /// A log message for the operator.
@@ -290,11 +316,12 @@ struct TextSource {
 }
 
 impl Source {
-    /// Returns the source of a zone with this text, before anything is read.
-    fn of(text: &ZoneText) -> Self {
-        match text {
+    /// Returns the source of a zone, before anything is read.
+    fn of(spec: &ZoneSpec) -> Self {
+        match spec.text {
             ZoneText::Primaries => Self::Primaries { begun: false },
             ZoneText::Produced => Self::Producer,
+            ZoneText::File(_) if spec.signed => Self::Updates(TextSource::default()),
             ZoneText::File(_) | ZoneText::BuiltIn(_) | ZoneText::Disputed(_) => {
                 Self::Text(TextSource::default())
             }
@@ -366,7 +393,7 @@ impl ZoneState {
             warnings: 0,
             examined: None,
         };
-        let source = Source::of(&status.spec.text);
+        let source = Source::of(&status.spec);
         ZoneState { status: Arc::new(status), source, loading: None, number: 0 }
     }
 
@@ -413,9 +440,20 @@ impl ZoneState {
             // The text is checked again under the new rules.
             self.source.set_stamps(None);
         }
+        let signed = wanted.signed;
+        if signed && wanted.text.file().is_some() {
+            // The version in service stays until the signed one is there.
+            self.source.claim(true);
+        } else if spec.signed && !signed {
+            // The stored version, or the file, comes next.
+            self.source.claim(false);
+            self.source.set_stamps(None);
+        }
+        let spec = &self.status.spec;
         if spec.origin != wanted.origin
             || spec.differences != wanted.differences
             || spec.rules != wanted.rules
+            || spec.signed != signed
         {
             self.change(|state| {
                 let spec = ZoneSpec { text: state.spec.text.clone(), ..wanted.clone() };
@@ -440,7 +478,7 @@ impl ZoneState {
             // The zone has a file now.
             ZoneEvent::News(..) => Vec::new(),
             ZoneEvent::Claimed(claimed) => {
-                self.source.claim(claimed);
+                self.source.claim(claimed || self.status.spec.signed);
                 Vec::new()
             }
             ZoneEvent::Wrote(file) => {
@@ -450,7 +488,12 @@ impl ZoneState {
                 }
                 Vec::new()
             }
-            ZoneEvent::Changed(zone, at) if self.is_claimed() => {
+            // The version that is served once a primary confirms the zone.
+            ZoneEvent::Changed(zone, _) if self.is_signed_transfer() && self.status.expired.is_some() => {
+                self.change(|state| state.expired = Some(zone));
+                Vec::new()
+            }
+            ZoneEvent::Changed(zone, at) if self.is_claimed() || self.is_signed_transfer() => {
                 self.change(|state| (state.zone, state.loaded) = (Some(Arc::clone(&zone)), Some(at)));
                 let examine = ZoneAction::Examine(Arc::clone(&zone));
                 vec![ZoneAction::PublishNow(Change::Serve(zone)), examine]
@@ -485,9 +528,11 @@ impl ZoneState {
     fn wanted(&mut self, text: ZoneText, when: ReadWhen) -> Vec<ZoneAction> {
         if self.status.spec.text != text {
             let is_claimed = self.is_claimed() && text.file().is_some();
-            self.source = Source::of(&text);
-            self.source.claim(is_claimed);
             self.change(|state| state.spec.text = text);
+            self.source = Source::of(&self.status.spec);
+            if is_claimed {
+                self.source.claim(true);
+            }
         }
         match self.source {
             Source::Producer => {
@@ -518,7 +563,7 @@ impl ZoneState {
             .filter(|_| when == ReadWhen::IfChanged && self.status.fault.is_none());
         let image = when == ReadWhen::IfChanged;
         let (spec, serving) = (self.status.spec.clone(), self.status.zone.clone());
-        let stored = !self.is_claimed();
+        let stored = !self.is_claimed() || self.status.spec.signed && serving.is_none();
         ZoneAction::Load(Load { number: self.number, spec, known, image, stored, serving })
     }
 
@@ -532,16 +577,18 @@ impl ZoneState {
             Looked::Loaded(reading) if self.is_claimed() => self.set_aside(*reading),
             Looked::Loaded(reading) => self.accept(*reading),
             // Updates have made newer versions since this one was read.
-            Looked::Stored(_) if self.is_claimed() => Vec::new(),
-            Looked::Stored(reading) => {
+            Looked::Stored(..) if self.is_claimed() && self.status.zone.is_some() => Vec::new(),
+            Looked::Stored(reading, edit) => {
                 self.source.claim(true);
-                self.accept(*reading)
+                self.stored(*reading, edit)
             }
             Looked::Bad { fault, stamps } => self.reject(fault, stamps),
             // The zone has a file now; the next load reads it.
-            Looked::Kept(_) if self.source.text().is_some() => Vec::new(),
-            Looked::Kept(kept) => {
-                let actions = self.begin(kept);
+            Looked::Kept(..) if self.source.text().is_some() => Vec::new(),
+            Looked::Kept(kept, signed) => {
+                let mut actions =
+                    signed.map_or_else(Vec::new, |signed| self.stored(*signed, FileEdit::Known));
+                actions.extend(self.begin(kept));
                 self.loading.iter_mut().for_each(|loading| loading.again = None);
                 actions
             }
@@ -549,6 +596,26 @@ impl ZoneState {
         if let Some(when) = self.loading.take().and_then(|loading| loading.again) {
             actions.push(self.load(when));
         }
+        actions
+    }
+
+    /// Whether the zone is transferred from its primaries, and signed here.
+    fn is_signed_transfer(&self) -> bool {
+        self.status.spec.signed && matches!(self.source, Source::Primaries { .. })
+    }
+
+    /// Serves the stored version of a zone that updates have changed, or that is signed here.
+    fn stored(&mut self, reading: Reading, edit: FileEdit) -> Vec<ZoneAction> {
+        if !self.status.spec.signed {
+            return self.accept(reading);
+        }
+        if edit == FileEdit::Edited
+            && let Some(loading) = &mut self.loading
+        {
+            loading.again = loading.again.max(Some(ReadWhen::Anyway));
+        }
+        let mut actions = self.accept(reading);
+        actions.push(ZoneAction::Maintain);
         actions
     }
 
@@ -624,9 +691,16 @@ impl ZoneState {
         self.source.set_stamps(Some(reading.stamps));
         self.change(|state| state.fault = None);
         let is_wanted = self.loading.as_ref().is_some_and(|loading| loading.when == ReadWhen::Take);
-        let same = reading.step.is_some_and(|step| step.is_empty());
+        let same = reading.step.as_ref().is_some_and(|step| step.is_empty());
         match (is_wanted, same) {
-            (true, _) => vec![ZoneAction::Take(reading.zone, file)],
+            (true, _) => vec![ZoneAction::Take(reading.zone, file, TakeWhen::Anyway)],
+            (false, _) if self.status.spec.signed => {
+                let warning = |text| ZoneAction::Report(Notice::Warning(text));
+                let take = ZoneAction::Take(reading.zone, file, TakeWhen::Unchanged);
+                // Until it is signed for the first time, clients get SERVFAIL.
+                let unload = self.status.zone.is_none().then(|| ZoneAction::Publish(self.unload()));
+                reading.warnings.into_iter().map(warning).chain(unload).chain([take]).collect()
+            }
             (false, true) => Vec::new(),
             (false, false) => vec![ZoneAction::Report(Notice::FileNotTaken(reading.zone.serial()))],
         }
@@ -676,7 +750,10 @@ impl ZoneState {
                 actions.extend(self.news(SecondaryNews::Received(zone), confirmed.into()));
             }
             Some(KeptVersion { zone, .. }) => {
-                self.change(|state| (state.zone, state.expired) = (None, Some(zone)));
+                self.change(|state| {
+                    let signed = state.spec.signed.then(|| state.zone.take()).flatten();
+                    (state.zone, state.expired) = (None, signed.or(Some(zone)));
+                });
                 actions.push(ZoneAction::Publish(self.unload()));
             }
             None if self.status.zone.is_none() => {
@@ -690,6 +767,11 @@ impl ZoneState {
     fn news(&mut self, news: SecondaryNews, at: SystemTime) -> Vec<ZoneAction> {
         let serve = |zone: &Arc<Zone>| ZoneAction::PublishNow(Change::Serve(Arc::clone(zone)));
         match news {
+            // The version in service is the signed one.
+            SecondaryNews::Received(zone) if self.status.spec.signed => {
+                vec![ZoneAction::Take(zone, None, TakeWhen::Anyway)]
+            }
+            SecondaryNews::Folded(_) if self.status.spec.signed => Vec::new(),
             SecondaryNews::Received(zone) => {
                 self.change(|state| {
                     (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
@@ -707,6 +789,10 @@ impl ZoneState {
             }
             SecondaryNews::Confirmed => {
                 let Some(zone) = self.status.expired.clone() else { return Vec::new() };
+                if self.status.spec.signed && !zone.is_signed() {
+                    self.change(|state| state.expired = None);
+                    return vec![ZoneAction::Take(zone, None, TakeWhen::Anyway)];
+                }
                 self.change(|state| state.zone = state.expired.take());
                 vec![serve(&zone)]
             }
@@ -751,6 +837,7 @@ mod tests {
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
             rules: zone_plan::TextRules::default(),
+            signed: false,
         };
         ZoneState::new(spec)
     }
@@ -789,7 +876,11 @@ mod tests {
             ZoneAction::PublishNow(_) => "unload now".into(),
             ZoneAction::Begin(kept) => format!("begin with {}", kept.is_some()),
             ZoneAction::WriteImage(_) => "image".into(),
-            ZoneAction::Take(zone, _) => format!("take {}", zone.serial()),
+            ZoneAction::Maintain => "maintain".into(),
+            ZoneAction::Take(zone, _, TakeWhen::Anyway) => format!("take {}", zone.serial()),
+            ZoneAction::Take(zone, _, TakeWhen::Unchanged) => {
+                format!("take {} unless changed", zone.serial())
+            }
             ZoneAction::KeepDifference(change, _) => format!("keep {} to {}", change.before, change.after),
             ZoneAction::ContinueDifferences(change, _) => {
                 format!("continue {} to {}", change.before, change.after)
@@ -1045,7 +1136,10 @@ mod tests {
     }
 
     fn kept(expired: bool) -> Looked {
-        Looked::Kept(Some(KeptVersion { zone: snapshot(7), confirmed: UnixTime::from_secs(1), expired }))
+        Looked::Kept(
+            Some(KeptVersion { zone: snapshot(7), confirmed: UnixTime::from_secs(1), expired }),
+            None,
+        )
     }
 
     /// Returns the state of a secondary zone after its stored version was read, and the actions of that.
@@ -1056,6 +1150,7 @@ mod tests {
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
             rules: zone_plan::TextRules::default(),
+            signed: false,
         };
         let mut state = ZoneState::new(spec);
         let wanted = words(&state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));
@@ -1070,7 +1165,7 @@ mod tests {
 
     #[test]
     fn a_zone_from_primaries_is_ours_before_it_has_come_and_served_at_once_when_it_has() {
-        let (mut state, begun) = secondary(Looked::Kept(None));
+        let (mut state, begun) = secondary(Looked::Kept(None, None));
         assert_eq!(
             (begun, state.status().word()),
             (vec!["begin with false".into(), "unload".into()], "empty")
@@ -1106,7 +1201,7 @@ mod tests {
         look(&mut state, 1, reading(7));
         let moved = state.handle(ZoneEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
         assert_eq!(words(&moved), ["load 2 known false image true"]);
-        assert_eq!(look(&mut state, 2, Looked::Kept(None)), ["begin with false"]);
+        assert_eq!(look(&mut state, 2, Looked::Kept(None, None)), ["begin with false"]);
         assert_eq!(state.status().word(), "ok");
         assert_eq!(want(&mut state, ReadWhen::IfChanged), ["load 3 known false image true"]);
         assert!(news(&mut state, SecondaryNews::Received(snapshot(9))).is_empty(), "it has a file now");
@@ -1132,7 +1227,7 @@ mod tests {
         state.handle(ZoneEvent::Claimed(true));
         state.handle(ZoneEvent::Changed(snapshot(8), SystemTime::UNIX_EPOCH));
         let Looked::Loaded(stored) = reading(7) else { return };
-        assert!(look(&mut state, 2, Looked::Stored(stored)).is_empty());
+        assert!(look(&mut state, 2, Looked::Stored(stored, FileEdit::Known)).is_empty());
         assert_eq!(state.status().zone.as_ref().map(|zone| zone.serial()), Some(Serial(8)));
     }
 
@@ -1159,12 +1254,86 @@ mod tests {
         );
     }
 
+    /// Returns the same with or without a policy for signing.
+    fn signed(state: &mut ZoneState, signed: bool) {
+        let spec = ZoneSpec { signed, ..state.status().spec.clone() };
+        state.wanted_as(&spec);
+    }
+
+    fn changed(state: &mut ZoneState, serial: u8) -> Vec<String> {
+        words(&state.handle(ZoneEvent::Changed(snapshot(serial), SystemTime::UNIX_EPOCH)))
+    }
+
+    #[test]
+    fn a_zone_that_is_signed_here_is_served_only_with_its_signatures() {
+        let spec = ZoneSpec { signed: true, ..state().status().spec.clone() };
+        let mut state = ZoneState::new(spec);
+        assert_eq!(want(&mut state, ReadWhen::IfChanged), ["load 1 known false image true"]);
+        assert_eq!(look(&mut state, 1, reading(7)), ["warn odd", "unload", "take 7 unless changed"]);
+        assert_eq!(state.status().word(), "failed");
+        assert_eq!(changed(&mut state, 8), ["serve 8 now", "examine"]);
+        assert_eq!(state.status().word(), "ok");
+        // The end of a claim does not end this one.
+        state.handle(ZoneEvent::Claimed(false));
+        want(&mut state, ReadWhen::Anyway);
+        assert_eq!(look(&mut state, 2, reading(9)), ["warn odd", "take 9 unless changed"]);
+        want(&mut state, ReadWhen::Take);
+        assert_eq!(look(&mut state, 3, reading(9)), ["take 9"]);
+        assert_eq!(state.status().zone.as_ref().map(|zone| zone.serial()), Some(Serial(8)));
+    }
+
+    #[test]
+    fn the_stored_version_of_a_signed_zone_is_served_at_the_start_and_an_edited_file_read_after_it() {
+        let spec = ZoneSpec { signed: true, ..state().status().spec.clone() };
+        for (edit, then) in
+            [(FileEdit::Known, None), (FileEdit::Edited, Some("load 2 known false image false"))]
+        {
+            let mut state = ZoneState::new(spec.clone());
+            let load = state.handle(ZoneEvent::Wanted(file("a"), ReadWhen::IfChanged));
+            assert!(matches!(&load[..], [ZoneAction::Load(load)] if load.stored));
+            let Looked::Loaded(stored) = reading(9) else { return };
+            let begun = look(&mut state, 1, Looked::Stored(stored, edit));
+            let mut expected = vec!["warn odd", "new 9", "serve 9", "examine", "image", "maintain"];
+            expected.extend(then);
+            assert_eq!(begun, expected);
+        }
+    }
+
+    #[test]
+    fn a_zone_keeps_its_version_while_it_becomes_signed_and_comes_from_its_store_when_it_no_longer_is() {
+        let mut state = state();
+        want(&mut state, ReadWhen::IfChanged);
+        look(&mut state, 1, reading(7));
+        signed(&mut state, true);
+        assert!(state.is_claimed() && state.status().word() == "ok");
+        assert_eq!(changed(&mut state, 8), ["serve 8 now", "examine"]);
+        signed(&mut state, false);
+        let load = state.handle(ZoneEvent::Wanted(file("a"), ReadWhen::IfChanged));
+        assert!(matches!(&load[..], [ZoneAction::Load(load)] if load.stored && load.known.is_none()));
+    }
+
+    #[test]
+    fn a_zone_of_primaries_that_is_signed_here_is_served_only_with_its_signatures() {
+        let (mut state, _) = secondary(Looked::Kept(None, None));
+        signed(&mut state, true);
+        assert_eq!(news(&mut state, SecondaryNews::Received(snapshot(7))), ["take 7"]);
+        assert_eq!(state.status().word(), "empty");
+        assert_eq!(changed(&mut state, 8), ["serve 8 now", "examine"]);
+        assert!(news(&mut state, SecondaryNews::Folded(snapshot(7))).is_empty());
+        // An expired zone is not served because its signatures were renewed.
+        assert_eq!(news(&mut state, SecondaryNews::Expired), ["unload now"]);
+        assert!(changed(&mut state, 9).is_empty());
+        assert_eq!(state.status().word(), "expired");
+        // Versions of these tests have no signatures.
+        assert_eq!(news(&mut state, SecondaryNews::Confirmed), ["take 9"]);
+    }
+
     #[test]
     fn what_updates_have_made_comes_before_the_file_at_the_start() {
         let mut state = state();
         want(&mut state, ReadWhen::IfChanged);
         let Looked::Loaded(stored) = reading(9) else { return };
-        let served = look(&mut state, 1, Looked::Stored(stored));
+        let served = look(&mut state, 1, Looked::Stored(stored, FileEdit::Known));
         assert_eq!(served, ["warn odd", "new 9", "serve 9", "examine", "image"]);
         want(&mut state, ReadWhen::Anyway);
         assert_eq!(look(&mut state, 2, reading(7)), ["not taken 7"]);

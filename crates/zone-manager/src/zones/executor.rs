@@ -89,9 +89,14 @@ impl Executor {
                         secondaries.begin(apex.clone(), kept);
                     }
                 }
-                ZoneAction::Take(zone, file) => {
+                ZoneAction::Take(zone, file, when) => {
                     if let Some(changes) = &self.changes {
-                        changes.take(apex.clone(), zone, file);
+                        changes.take(apex.clone(), zone, file, when);
+                    }
+                }
+                ZoneAction::Maintain => {
+                    if let Some(changes) = &self.changes {
+                        changes.maintain(apex);
                     }
                 }
                 ZoneAction::KeepDifference(change, bytes) => {

@@ -454,6 +454,7 @@ mod tests {
             origin: Origin::Configuration,
             differences: zone_plan::DifferenceRule::default(),
             rules: zone_plan::TextRules::default(),
+            signed: false,
         }
     }
 

@@ -19,9 +19,9 @@ use zone_plan::{ZoneFault, ZoneSpec, ZoneText};
 
 use super::images::Images;
 use super::text::{self, Meter};
-use crate::changes::Changes;
+use crate::changes::{Changes, FileState};
 use crate::managed::FileStamp;
-use crate::managed::state::{KeptVersion, Load, Looked, Reading};
+use crate::managed::state::{FileEdit, KeptVersion, Load, Looked, Reading};
 use crate::secondaries::SecondaryStore;
 use threads::sync::lock;
 
@@ -397,39 +397,60 @@ impl ZoneReader {
 
     /// Loads the version that updates have made, if there is one.
     fn stored(&self, load: &Load, begun: Instant) -> Option<Looked> {
-        let ZoneText::File(path) = &load.spec.text else { return None };
+        let file = match &load.spec.text {
+            ZoneText::File(path) => Some(path),
+            ZoneText::Primaries if load.spec.signed => None,
+            _ => return None,
+        };
         let changes = self.elsewhere.changes.as_ref().filter(|_| load.stored)?;
-        let stamps: Arc<[FileStamp]> = [FileStamp::of(Arc::clone(path))].into();
-        let loaded = changes.load(&load.spec.apex, &self.key, path)?;
+        let stamps: Arc<[FileStamp]> = file.map(|path| FileStamp::of(Arc::clone(path))).into_iter().collect();
+        let loaded = changes.load(&load.spec, &self.key)?;
         let refusal = loaded.as_ref().ok().and_then(|zone| load.spec.refusal(zone));
         if let Some(fault) = refusal {
             return Some(Looked::Bad { fault, stamps });
         }
+        let is_edited =
+            file.is_some_and(|path| changes.file_state(&load.spec.apex, path) == Some(FileState::Edited));
+        let edit = if is_edited { FileEdit::Edited } else { FileEdit::Known };
         Some(match loaded {
-            Ok(zone) => Looked::Stored(Box::new(Reading {
-                stamps,
-                at: SystemTime::now(),
-                took: begun.elapsed(),
-                step: None,
-                zone,
-                warnings: Vec::new(),
-                warning_count: 0,
-                provenance: None,
-            })),
+            Ok(zone) => {
+                let reading = Reading {
+                    stamps,
+                    at: SystemTime::now(),
+                    took: begun.elapsed(),
+                    // That no record has changed, if the version is in service.
+                    step: load.step(load.serving.as_deref(), &zone).map(Arc::new),
+                    zone,
+                    warnings: Vec::new(),
+                    warning_count: 0,
+                    provenance: None,
+                };
+                Looked::Stored(Box::new(reading), edit)
+            }
             Err(fault) => Looked::Bad { fault: Arc::new(ZoneFault::without_place(fault)), stamps },
         })
+    }
+
+    /// Loads the stored version of a secondary zone, and the one with signatures of this server.
+    fn kept(&self, load: &Load, begun: Instant) -> Looked {
+        let store = self.elsewhere.secondaries.as_ref();
+        let kept = store.and_then(|store| store.load(&load.spec.apex, &self.key));
+        let kept = kept.filter(|kept| may_be_served(&load.spec, kept));
+        match self.stored(load, begun) {
+            Some(Looked::Stored(signed, _)) => Looked::Kept(kept, Some(signed)),
+            Some(bad) => bad,
+            None => Looked::Kept(kept, None),
+        }
     }
 
     fn read(&self, load: &Load, threads: usize, progress: &AtomicU64) -> Looked {
         if load.known.as_ref().is_some_and(|known| known.iter().all(FileStamp::is_current)) {
             return Looked::Unchanged;
         }
-        if load.spec.text == ZoneText::Primaries {
-            let store = self.elsewhere.secondaries.as_ref();
-            let kept = store.and_then(|store| store.load(&load.spec.apex, &self.key));
-            return Looked::Kept(kept.filter(|kept| may_be_served(&load.spec, kept)));
-        }
         let begun = Instant::now();
+        if load.spec.text == ZoneText::Primaries {
+            return self.kept(load, begun);
+        }
         if let Some(looked) = self.stored(load, begun) {
             return looked;
         }

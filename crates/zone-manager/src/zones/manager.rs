@@ -506,10 +506,10 @@ impl ZoneManager {
     /// version may have expired.
     fn fit_to_serve(&self, apex: &ZoneName, looked: Looked) -> Looked {
         match looked {
-            Looked::Kept(Some(kept)) => {
+            Looked::Kept(Some(kept), signed) => {
                 let secondaries = self.executor.secondaries.as_ref();
                 let expired = secondaries.is_some_and(|of| of.has_expired(apex, &kept));
-                Looked::Kept(Some(KeptVersion { expired, ..kept }))
+                Looked::Kept(Some(KeptVersion { expired, ..kept }), signed)
             }
             Looked::Loaded(reading) if *reading.zone.key() != self.key => Looked::Bad {
                 fault: Arc::new(ZoneFault::without_place(

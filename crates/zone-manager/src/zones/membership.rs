@@ -227,8 +227,9 @@ impl Membership {
         let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(zone.as_name()).into()));
         let text = file.unwrap_or(ZoneText::Primaries);
         let (apex, origin) = (zone.clone(), Origin::Catalog(of.catalog.clone()));
-        let spec = ZoneSpec { apex, text, origin, differences: template.differences, rules: template.rules };
-        let MemberTemplate { peers, grants, queries, updates, listing, .. } = template;
+        let MemberTemplate { peers, grants, queries, updates, listing, differences, rules, .. } = template;
+        let signed = updates.as_ref().is_some_and(|updates| updates.is_signed());
+        let spec = ZoneSpec { apex, text, origin, differences: *differences, rules: *rules, signed };
         let (peers, grants, queries) = (peers.clone(), grants.clone(), queries.clone());
         Some(PlannedZone { spec, peers, grants, queries, updates: updates.clone(), listing: listing.clone() })
     }

@@ -17,8 +17,9 @@ use crate::managed::table::ManagedZone;
 use crate::zones::added;
 use crate::zones::membership::{MemberSteps, Membership};
 use crate::zones::produce::{Produced, Producer, ProducerEvent};
+use config::dnssec_policy::DnssecPolicies;
 use config::peer_tls::PeerTls;
-use config::zones::{ConfiguredZone, Templates};
+use config::zones::{ConfiguredZone, SharedKeys, Templates};
 use config::{RejectedConfig, read_zone};
 use serving::recursive::LocalRoot;
 use telemetry::repeated::log_repeated;
@@ -53,6 +54,7 @@ pub(super) struct Joining {
     /// The zones that operators added.
     added: Vec<ConfiguredZone>,
     templates: Arc<Templates>,
+    policies: Arc<DnssecPolicies>,
     /// The views of the configuration.
     views: Vec<ViewName>,
     keys: Arc<TsigKeys>,
@@ -80,6 +82,7 @@ impl Joining {
             versions: Vec::new(),
             added: Vec::new(),
             templates: Arc::default(),
+            policies: Arc::default(),
             views: Vec::new(),
             keys: Arc::default(),
             state,
@@ -175,6 +178,7 @@ impl ZoneManager {
         joining.added = std::mem::take(&mut wanted.added);
         (joining.templates, joining.keys) =
             (Arc::clone(&wanted.templates), Arc::clone(&wanted.transfers.keys));
+        joining.policies = Arc::clone(&wanted.policies);
         joining.views = wanted.views.iter().map(|rule| rule.name.clone()).collect();
         let hidden: HashSet<ZoneName> = wanted
             .specs
@@ -426,14 +430,15 @@ impl ZoneManager {
         if joining.state.is_none() {
             return Err(ReloadFault::NoState);
         }
-        let has_state = joining.state.is_some();
-        let zone = read_zone("zone add", text, &joining.templates, has_state).map_err(
-            |RejectedConfig { faults, .. }| unfit(faults.iter().map(|fault| fault.message.clone())),
-        )?;
+        let (templates, policies) = (&*joining.templates, &*joining.policies);
+        let shared = SharedKeys { templates, policies, has_state: joining.state.is_some() };
+        let zone = read_zone("zone add", text, shared).map_err(|RejectedConfig { faults, .. }| {
+            unfit(faults.iter().map(|fault| fault.message.clone()))
+        })?;
         if let Some(view) = zone.view.value.as_ref().filter(|view| !joining.views.contains(view)) {
             return Err(unfit([format!("there is no [[view]] named `{view}`")].into_iter()));
         }
-        let planned = added_zone(&zone, &joining.templates, &joining.keys, &mut PeerTls::default())
+        let planned = added_zone(&zone, shared, &joining.keys, &mut PeerTls::default())
             .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
         if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {
             let message = format!("there is no zone {} with `catalog-produce`", listing.catalog);

@@ -136,8 +136,8 @@ impl ZoneManager {
     pub(super) fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
         let looked = self.fit_to_serve(&apex, looked);
         let came_to = match &looked {
-            Looked::Unchanged | Looked::Kept(None) => |summary: &mut Summary| summary.unchanged += 1,
-            Looked::Loaded(_) | Looked::Stored(_) | Looked::Kept(Some(_)) => {
+            Looked::Unchanged | Looked::Kept(None, None) => |summary: &mut Summary| summary.unchanged += 1,
+            Looked::Loaded(_) | Looked::Stored(..) | Looked::Kept(..) => {
                 |summary: &mut Summary| summary.loaded += 1
             }
             Looked::Bad { .. } => |summary: &mut Summary| summary.failed += 1,

@@ -41,6 +41,7 @@ fn wanted(folder: &Path) -> WantedZones {
         origin: Origin::Folder,
         differences: DifferenceRule::default(),
         rules: TextRules::default(),
+        signed: false,
     };
     WantedZones { specs: files.map(spec).collect(), ..WantedZones::default() }
 }

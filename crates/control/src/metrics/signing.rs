@@ -1,0 +1,83 @@
+//! Zones that are signed here, and what their parents are asked.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::zones::zone_labels;
+use super::{Figures, MetricType, Printer, labelled};
+use crate::in_force::InForce;
+use wire::{UnixTime, ZoneName};
+use zone_manager::changes::{Changes, ParentCounts, SigningStatus};
+
+/// Metrics of zones that are signed here.
+pub struct SigningFigures {
+    /// Signs zones.
+    pub changes: Arc<Changes>,
+    /// Whether each zone has its own series.
+    pub in_force: Arc<InForce>,
+}
+
+impl Figures for SigningFigures {
+    fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
+        let all = self.changes.all_signing();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let failed = all.iter().filter(|(_, status)| status.fault.is_some()).count();
+        let states = [("ok", all.len() - failed), ("failed", failed)];
+        let states = states.map(|(word, count)| (word, count as u64));
+        out.family(
+            "signing_zones",
+            "Zones that are signed here, by the last look at their keys and signatures: ok, failed",
+            MetricType::Gauge,
+            labelled("state", states),
+        )?;
+        let first = |of: fn(&SigningStatus) -> Option<UnixTime>| all.iter().filter_map(|(_, z)| of(z)).min();
+        if let Some(expiry) = first(|status| status.earliest) {
+            let help =
+                "When the first signature of all zones that are signed here expires, in seconds since 1970";
+            out.gauge("signing_expiry_timestamp_seconds", help, expiry.as_secs() as f64)?;
+        }
+        if let Some(next) = first(|status| Some(status.next)) {
+            let help = "When the next look at keys and signatures of a zone is due, in seconds since 1970";
+            out.gauge("signing_next_timestamp_seconds", help, next.as_secs() as f64)?;
+        }
+        let made = self.changes.counts().signatures.load(Relaxed);
+        out.counter("signing_signatures", "Signatures made", made)?;
+        if let Some(parents) = self.changes.parents() {
+            parental(parents.counts(), out)?;
+        }
+        if self.in_force.settings().counts_per_zone() { each_zone(&all, out) } else { Ok(()) }
+    }
+}
+
+/// Prints what parents were asked.
+fn parental(counts: &ParentCounts, out: &mut Printer<'_>) -> fmt::Result {
+    let words = |results: [(&'static str, &AtomicU64); 2]| {
+        labelled("result", results.map(|(word, count)| (word, count.load(Relaxed))))
+    };
+    let unknown = counts.unknown.load(Relaxed);
+    let known = counts.rounds.load(Relaxed).saturating_sub(unknown);
+    let help = "Rounds in which the servers of a zone's parent were asked for its DS records, by result: asked, or \
+        failed (not all servers of the parent are known)";
+    let rounds = labelled("result", [("asked", known), ("failed", unknown)]);
+    out.family("signing_parent_rounds", help, MetricType::Counter, rounds)?;
+    let help = "Servers of parents asked for DS records, by result: answered, or failed";
+    let replies = words([("answered", &counts.answers), ("failed", &counts.faults)]);
+    out.family("signing_parent_replies", help, MetricType::Counter, replies)?;
+    let help = "Zones whose parent was sent a NOTIFY of new CDS records (RFC 9859), by result: acknowledged, or \
+        failed (no target, or none acknowledged)";
+    let notified = words([("acknowledged", &counts.notified), ("failed", &counts.not_notified)]);
+    out.family("signing_parent_notify", help, MetricType::Counter, notified)
+}
+
+/// Prints the series of each zone.
+fn each_zone(all: &[(ZoneName, Arc<SigningStatus>)], out: &mut Printer<'_>) -> fmt::Result {
+    let next = all.iter().map(|(apex, status)| (zone_labels(apex), status.next.as_secs()));
+    let help = "When the next look at keys and signatures of this zone is due, in seconds since 1970";
+    out.family("zone_signing_next_timestamp_seconds", help, MetricType::Gauge, next)?;
+    let failed = all.iter().map(|(apex, status)| (zone_labels(apex), u64::from(status.fault.is_some())));
+    let help = "1 if the last look at keys and signatures of this zone failed";
+    out.family("zone_signing_failed", help, MetricType::Gauge, failed)
+}
