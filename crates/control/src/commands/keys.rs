@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use signer::rollover::{KeyGoal, KeyId, KeyPurpose, KeyState, RecordState, RecordTrack, RollTarget};
+use signer::rollover::{KeyGoal, KeyId, KeyPurpose, KeyState, RecordTrack, RollTarget};
 use wire::rdata::view::Dnskey;
 use wire::rdata::write_text;
 use wire::{Type, UnixTime, ZoneName};
@@ -183,7 +183,7 @@ fn key_json(key: &ZoneKeyStatus) -> Value {
 /// The states of the records of a key, without those that a key of its role has not.
 fn records(key: &ZoneKeyStatus) -> Value {
     let row = |(record, track): (&str, &RecordTrack)| {
-        let mut row = json!({"record": record, "state": word(track.state)});
+        let mut row = json!({"record": record, "state": track.state.word()});
         put(&mut row, "since", track.since.map(UnixTime::as_secs));
         row
     };
@@ -211,16 +211,6 @@ fn dates(state: &KeyState) -> Value {
     ];
     let known = all.into_iter().filter_map(|(name, date)| Some((name.to_owned(), date?.as_secs().into())));
     Value::Object(known.collect::<Map<String, Value>>())
-}
-
-/// The word of RFC 7583 for a state.
-fn word(state: RecordState) -> &'static str {
-    match state {
-        RecordState::Hidden => "hidden",
-        RecordState::Rumoured => "rumoured",
-        RecordState::Omnipresent => "omnipresent",
-        RecordState::Unretentive => "unretentive",
-    }
 }
 
 /// How a zone is signed here, for `zone status`; null if it is not.

@@ -103,6 +103,18 @@ pub enum RecordState {
     Unretentive,
 }
 
+impl RecordState {
+    /// Its word in RFC 7583 §3.1 and in `.state` files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Hidden => "hidden",
+            Self::Rumoured => "rumoured",
+            Self::Omnipresent => "omnipresent",
+            Self::Unretentive => "unretentive",
+        }
+    }
+}
+
 /// The state of one record of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordTrack {

@@ -189,21 +189,11 @@ impl StateText {
         for ((name, state), is_kept) in STATES.into_iter().zip(states).zip(is_kept) {
             // BIND has no states of records that keys of this role do not have.
             if is_kept || state != RecordState::Hidden {
-                line(name, &word(state));
+                line(name, &state.word());
             }
         }
         self.unknown.iter().for_each(|text| out.extend([text, "\n"]));
         out
-    }
-}
-
-/// The word of a state in the file.
-fn word(state: RecordState) -> &'static str {
-    match state {
-        RecordState::Hidden => "hidden",
-        RecordState::Rumoured => "rumoured",
-        RecordState::Omnipresent => "omnipresent",
-        RecordState::Unretentive => "unretentive",
     }
 }
 
@@ -243,7 +233,7 @@ impl Fields {
         if let Some((at, name)) = find(&STATES, name) {
             use RecordState::{Hidden, Omnipresent, Rumoured, Unretentive};
             let all = [Hidden, Rumoured, Omnipresent, Unretentive];
-            let state = all.into_iter().find(|state| word(*state) == value);
+            let state = all.into_iter().find(|state| state.word() == value);
             return once(self.states.get_mut(at), state.ok_or(StateTextFaultKind::BadState(name))?, name);
         }
         Ok(false)
