@@ -174,15 +174,20 @@ impl ZoneKeys {
     fn check_complete(&self) -> Result<(), KeySetFault> {
         for rdata in self.dnskeys() {
             let Ok(key) = Dnskey::read(&rdata) else { continue };
-            let signs = |signs: fn(&KeyUse) -> bool| {
-                let is_same = |signer: &ZoneKey| signer.algorithm() == key.algorithm && !signer.is_revoked();
-                self.keys.iter().any(|(signer, used)| is_same(signer) && used.publish && signs(used))
-            };
-            if key.is_zone_key() && !(signs(|used| used.sign_zone) && signs(|used| used.sign_keys)) {
+            if key.is_zone_key() && !self.signs_with(key.algorithm) {
                 return Err(KeySetFault::Incomplete(key.algorithm, dnssec::key::tag(&key)));
             }
         }
         Ok(())
+    }
+
+    /// Whether keys of an algorithm are in the zone, and sign its keys and all its data.
+    pub fn signs_with(&self, algorithm: SigAlgorithm) -> bool {
+        let signs = |signs: fn(&KeyUse) -> bool| {
+            let is_same = |signer: &ZoneKey| signer.algorithm() == algorithm && !signer.is_revoked();
+            self.keys.iter().any(|(signer, used)| is_same(signer) && used.publish && signs(used))
+        };
+        signs(|used| used.sign_zone) && signs(|used| used.sign_keys)
     }
 
     /// Returns all keys with their use.

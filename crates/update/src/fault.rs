@@ -53,6 +53,8 @@ pub enum UpdateFaultKind {
     SignedZone,
     /// Records of this type belong to the zone's signer: REFUSED.
     SignersType,
+    /// A DNSKEY record of an algorithm with which the zone is not signed (RFC 4035 §2.2): REFUSED.
+    UnusedAlgorithm,
     /// The RRset would exceed the size of a message: REFUSED.
     RrsetTooLarge,
     /// A name would have more records than a zone can hold: REFUSED.
@@ -80,6 +82,7 @@ impl UpdateFaultKind {
             | Self::NotPermitted
             | Self::SignedZone
             | Self::SignersType
+            | Self::UnusedAlgorithm
             | Self::RrsetTooLarge
             | Self::NameTooLarge => Rcode::REFUSED,
         }
@@ -130,6 +133,7 @@ impl fmt::Display for UpdateFaultKind {
             Self::NotPermitted => "the policy does not permit it",
             Self::SignedZone => "the zone is signed elsewhere",
             Self::SignersType => "records of this type are made by the zone's signer",
+            Self::UnusedAlgorithm => "the zone is not signed with the algorithm of this key",
             Self::RrsetTooLarge => "the RRset would not fit into a message",
             Self::NameTooLarge => "there would be too many records at the name",
         })

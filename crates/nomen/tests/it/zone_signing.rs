@@ -252,6 +252,23 @@ fn an_update_of_what_the_signer_makes_is_refused() {
     verify(&server, "example");
 }
 
+/// It made all requests that were signed with it fail, and put off the renewal of signatures.
+#[test]
+fn a_key_of_an_algorithm_that_does_not_sign_is_refused_and_one_that_does_is_not() {
+    let server = start("", OPEN);
+    wait_settled(&server, "example");
+    let socket = socket(server.address);
+    let dnskey = |algorithm| [vec![1, 0, 3, algorithm], vec![7; 64]].concat();
+    let add = |algorithm| {
+        answer(&socket, &update_message(9, "example", &[record("example", 48, 1, 3600, &dnskey(algorithm))]))
+    };
+    let before = serial(&server, "example");
+    assert_eq!(add(8), Some(5));
+    assert_eq!(serial(&server, "example"), before);
+    assert_eq!(add(13), Some(0));
+    assert_eq!(serial(&server, "example"), before + 1);
+}
+
 #[test]
 fn an_edit_of_the_file_is_signed_at_a_reload() {
     let server = start("", OPEN);

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use journal::StoreFault;
-use update::{Requester, SerialPolicy, UpdateFault, Updater, is_signed, is_signers};
+use update::{
+    Requester, SerialPolicy, Update, UpdateFault, UpdateFaultKind, UpdateRequest, Updater, is_signed,
+    is_signers,
+};
 use wire::{Serial, Type, UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, diff};
@@ -172,6 +175,10 @@ impl Course {
                 deciding.course.open_from = deciding.course.decided.len();
                 continue;
             };
+            if !deciding.has_usable_keys(&job.request) {
+                deciding.add(Decided::Update(Err(UpdateFaultKind::UnusedAlgorithm.into())));
+                continue;
+            }
             let key = job.key.as_ref().map(|key| key.as_lower());
             let permission = job.rules.policy.permission(Requester {
                 key,
@@ -204,6 +211,20 @@ impl Deciding<'_> {
             Some(_) => Updater::of_signed_here(&self.course.zone),
             None => Updater::new(&self.course.zone),
         }
+    }
+
+    /// Whether the zone may have the DNSKEY records that a request adds. One request that adds another must
+    /// not fail those that are signed with it.
+    fn has_usable_keys(&self, request: &UpdateRequest) -> bool {
+        let Some(signer) = &self.signer else { return true };
+        request.updates().iter().all(|update| match update {
+            Update::Add { owner, rtype: Type::DNSKEY, rdata, .. }
+                if owner.as_name() == request.zone().as_name() =>
+            {
+                signer.may_have_key(rdata)
+            }
+            _ => true,
+        })
     }
 
     /// Decides a job that is no request.
@@ -279,7 +300,7 @@ impl Deciding<'_> {
         match self.step(change) {
             Ok(step) => Ok(Ok(Some(step))),
             Err(KeepFault::Zone(fault)) => Ok(Err(TransactionFault::Unfit(fault))),
-            Err(fault) => Err(fault),
+            Err(fault) => Ok(Err(TransactionFault::NotKept(fault.to_string()))),
         }
     }
 

@@ -11,10 +11,12 @@ use transport::unix_now;
 use wire::{Type, UnixTime, ZoneName};
 use zone_plan::ZoneSigning;
 
+use super::NOT_KEPT;
 use super::answers::Settled;
 use super::group::{ChangeJob, Course, Decided};
 use super::queue::{Entry, Phase, SignedGroup, ZoneQueue};
 use super::signing::{SignOrder, SignReply, ZoneSigner, log_command};
+use super::transactions::TransactionFault;
 use super::worker::{Order, Worker};
 use crate::managed::state::TakeWhen;
 use crate::stores::OnThread;
@@ -45,7 +47,7 @@ impl Worker {
     /// change is noted before it is stored: a crash must not have the file take its place.
     pub(super) fn without_old_files(&mut self, apex: &ZoneName, jobs: Vec<ChangeJob>) -> Vec<ChangeJob> {
         let mut has_changed = self.shared.has_changed(apex);
-        let mut kept = Vec::with_capacity(jobs.len());
+        let (mut kept, mut refused) = (Vec::with_capacity(jobs.len()), Vec::new());
         for job in jobs {
             match &job {
                 ChangeJob::File(file) if has_changed && file.when == TakeWhen::Unchanged => {
@@ -57,12 +59,19 @@ impl Worker {
                     continue;
                 }
                 ChangeJob::Update(_) | ChangeJob::Commit(_) if !has_changed => {
-                    has_changed = true;
-                    self.shared.note_for_signing(apex, |note| note.changed = true);
+                    has_changed = self.shared.note_for_signing(apex, |note| note.changed = true);
+                    if !has_changed {
+                        refused.push(job);
+                        continue;
+                    }
                 }
                 ChangeJob::Update(_) | ChangeJob::Commit(_) | ChangeJob::File(_) | ChangeJob::Sign(_) => {}
             }
             kept.push(job);
+        }
+        if !refused.is_empty() {
+            let reason = "the notes of zones cannot be written";
+            self.refuse(apex, refused, NOT_KEPT, reason, TransactionFault::NotKept(reason.into()));
         }
         kept
     }
@@ -139,17 +148,16 @@ impl Worker {
     pub(super) fn plan_maintenance(&mut self, apex: &ZoneName, fault: Option<&str>, now: UnixTime) {
         let Some(signing) = self.shared.signing_of(apex) else { return };
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
-        let wake = match (&mut zone.signer, fault) {
-            (Some(signer), Some(_)) => {
-                signer.begin_again();
-                now.saturating_add(RETRY_INTERVAL)
-            }
-            (None, Some(_)) => now.saturating_add(RETRY_INTERVAL),
-            (Some(signer), None) => signer.wake(),
-            // It is opened in the next turn.
-            (None, None) => now,
-        };
-        self.due.set(apex, wake, now, Instant::now());
+        // A signer that is not there is opened in the next turn.
+        let mut wake = zone.signer.as_ref().map_or(now, |signer| signer.wake());
+        if fault.is_some() {
+            zone.signer.iter_mut().for_each(|signer| signer.begin_again());
+            wake = now.saturating_add(RETRY_INTERVAL);
+            // Changes that fail again and again must not put off the renewal of signatures.
+            self.due.set_no_later(apex, wake, now, Instant::now());
+        } else {
+            self.due.set(apex, wake, now, Instant::now());
+        }
         let made = zone.signer.as_mut().map_or(0, |signer| signer.take_made());
         self.shared.counts.signatures.fetch_add(made, Relaxed);
         let status = zone.signer.as_ref().map(|signer| signer.status(fault, wake));

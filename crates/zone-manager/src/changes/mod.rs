@@ -815,7 +815,7 @@ fn refusal(fault: &UpdateFault) -> Refusal {
     match fault.kind {
         UpdateFaultKind::NotPermitted => Refusal::PROHIBITED,
         UpdateFaultKind::OtherZone => Refusal::NOT_AUTH,
-        UpdateFaultKind::SignedZone | UpdateFaultKind::SignersType => {
+        UpdateFaultKind::SignedZone | UpdateFaultKind::SignersType | UpdateFaultKind::UnusedAlgorithm => {
             Refusal::because(fault.rcode(), ErrorInfo::NOT_SUPPORTED)
         }
         _ => Refusal::plain(fault.rcode()),

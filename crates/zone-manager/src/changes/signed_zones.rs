@@ -30,12 +30,14 @@ impl Shared {
         self.rules.load().get(apex)?.signing.clone()
     }
 
-    /// Changes the note of a zone that is signed here. A failure is logged.
-    pub(super) fn note_for_signing(&self, apex: &ZoneName, change: impl FnOnce(&mut ZoneNote)) {
-        if let Err(fault) = lock(&self.notes).change(apex, change) {
-            let (about, fault) = (("not noted", &*apex.to_string()), reason(&fault));
+    /// Changes the note of a zone that is signed here. Returns false, and logs that, if it cannot be written.
+    pub(super) fn note_for_signing(&self, apex: &ZoneName, change: impl FnOnce(&mut ZoneNote)) -> bool {
+        let noted = lock(&self.notes).change(apex, change);
+        if let Err(fault) = &noted {
+            let (about, fault) = (("not noted", &*apex.to_string()), reason(fault));
             log_repeated!(error, ERROR, about, "zone {apex}: the notes of zones cannot be written: {fault}");
         }
+        noted.is_ok()
     }
 
     /// Returns the TTLs of versions of a zone that an earlier run has served.
@@ -92,9 +94,13 @@ impl Changes {
         let report = move |apex: &ZoneName, report| {
             let Some(changes) = changes.upgrade() else { return };
             let rules = changes.shared.rules.load();
-            if let Some(rules) = rules.get(apex).filter(|rules| rules.signing.is_some()) {
-                let order = SignOrder { parent: Some(report), ..SignOrder::of(Arc::clone(rules)) };
-                changes.sign(apex, order);
+            match rules.get(apex).filter(|rules| rules.signing.is_some()) {
+                Some(rules) => {
+                    let order = SignOrder { parent: Some(report), ..SignOrder::of(Arc::clone(rules)) };
+                    changes.sign(apex, order);
+                }
+                // The zone is gone, or no longer signed here.
+                None => changes.parents().into_iter().for_each(|parents| parents.forget(apex)),
             }
         };
         // The second of two calls has no effect.

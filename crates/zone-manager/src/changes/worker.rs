@@ -372,7 +372,7 @@ impl Worker {
     }
 
     /// Refuses jobs of a zone.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         apex: &ZoneName,
         jobs: Vec<ChangeJob>,

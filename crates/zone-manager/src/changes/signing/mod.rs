@@ -343,6 +343,15 @@ impl ZoneSigner {
         self.pass = None;
     }
 
+    /// Whether the zone may have a DNSKEY record of another signer: its data have signatures of each
+    /// algorithm of its keys (RFC 4035 §2.2).
+    pub(super) fn may_have_key(&self, dnskey: &[u8]) -> bool {
+        match (&self.keys, Dnskey::read(dnskey)) {
+            (Some(keys), Ok(key)) => !key.is_zone_key() || keys.signs_with(key.algorithm),
+            _ => true,
+        }
+    }
+
     /// Whether the next version has signatures.
     fn signs(&self) -> bool {
         !self.plan.unsign

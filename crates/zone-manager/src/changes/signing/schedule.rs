@@ -27,6 +27,19 @@ impl SignSchedule {
         self.order.insert((due, apex.clone()));
     }
 
+    /// Makes a zone due at a time, unless it is due before.
+    pub(in super::super) fn set_no_later(
+        &mut self,
+        apex: &ZoneName,
+        at: UnixTime,
+        now: UnixTime,
+        clock: Instant,
+    ) {
+        if self.zones.get(apex).is_none_or(|(_, known)| at < *known) {
+            self.set(apex, at, now, clock);
+        }
+    }
+
     /// Returns when to look again, by the monotonic clock.
     pub(in super::super) fn first(&self) -> Option<Instant> {
         self.order.first().map(|(due, _)| *due)
@@ -63,14 +76,19 @@ mod tests {
         schedule.set(&a, later(50).0, zero, begun);
         schedule.set(&b, later(20).0, zero, begun);
         schedule.set(&a, later(10).0, zero, begun);
-        let mut at = |seconds| {
+        let at = |schedule: &mut SignSchedule, seconds| {
             let (now, clock) = later(seconds);
             schedule.next(now, clock)
         };
         assert_eq!(
-            (at(9), at(10), at(19), at(20), at(90)),
-            (None, Some(a.clone()), None, Some(b.clone()), None)
+            [9, 10, 19, 20, 90].map(|seconds| at(&mut schedule, seconds)),
+            [None, Some(a.clone()), None, Some(b.clone()), None]
         );
+        schedule.set(&a, later(100).0, zero, begun);
+        schedule.set_no_later(&a, later(300).0, zero, begun);
+        schedule.set_no_later(&b, later(120).0, zero, begun);
+        assert_eq!(schedule.next(later(100).0, later(100).1), Some(a.clone()));
+        assert_eq!(schedule.next(later(120).0, later(120).1), Some(b.clone()));
         // The wait of two days is cut to an hour, after which the zone is not due yet.
         schedule.set(&a, later(2 * 86_400).0, zero, begun);
         assert_eq!(schedule.first(), Some(later(3600).1));
