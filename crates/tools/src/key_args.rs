@@ -78,6 +78,10 @@ pub struct ZoneSignArgs {
     /// Add a digest of the zone (ZONEMD, SHA-384). One that the zone has is always renewed.
     #[arg(long)]
     pub zonemd: bool,
+    /// Do not verify the signed zone, which takes more CPU time than to sign it: nothing then checks that the
+    /// result validates.
+    #[arg(long)]
+    pub no_verify: bool,
     /// Time of signing, in seconds since 1970, for repeatable results. Default: now.
     #[arg(long, value_name = "SECONDS")]
     pub at: Option<u32>,

@@ -155,6 +155,20 @@ fn other_records_stay_and_a_signed_zone_is_signed_again() {
 }
 
 #[test]
+fn the_verification_can_be_left_to_other_programs() {
+    if !testkit::has_programs(&["dnssec-verify", "ldns-verify-zone", "kzonecheck"]) {
+        return;
+    }
+    let folder = folder();
+    generate(&folder, "ecdsap256sha256", "ksk");
+    generate(&folder, "ecdsap256sha256", "zsk");
+    assert!(!sign(&folder, &[]).contains("verified"));
+    let said = sign(&folder, &["--no-verify", "--nsec3"]);
+    assert!(said.trim_end().ends_with("; not verified"), "{said}");
+    verify(&folder);
+}
+
+#[test]
 fn an_output_file_is_replaced_whole_and_keeps_its_mode() {
     let folder = folder();
     generate(&folder, "ed25519", "csk");
