@@ -20,6 +20,7 @@
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `lists`, `policy_zones`, `policy_groups` | `[policy]` and its blocks | `recursive` of `serving` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
+//! | `api` | `[api]`, `[[api.token]]` | `api` |
 //!
 //! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
 //! `named_paths` has the paths in them, and `reference` prints the page of all keys. `zone_name` and
@@ -35,6 +36,7 @@
 pub mod acme;
 pub mod addresses;
 pub mod answers;
+pub mod api;
 pub mod catalogs;
 pub mod certificates;
 pub mod client_certificates;
@@ -89,6 +91,7 @@ pub use storage::Storage;
 pub use table::pending::PendingKey;
 
 use acme::AcmeSection;
+use api::{ApiSection, ApiTokenBlock};
 use certificates::CertificateBlock;
 use control::ControlSection;
 use dnssec_policy::DnssecPolicies;
@@ -174,6 +177,10 @@ pub struct Settings {
     pub control: At<ControlSection>,
     /// `[metrics]`, if present.
     pub metrics: Option<At<MetricsSection>>,
+    /// `[api]`, if present.
+    pub api: Option<At<ApiSection>>,
+    /// Every `[[api.token]]`.
+    pub api_tokens: Vec<At<ApiTokenBlock>>,
     /// `[log]`.
     pub log: At<LogSection>,
     /// `[dnstap]`, if present.
@@ -205,6 +212,8 @@ impl Default for Settings {
             schedules: Vec::new(),
             control: At::default(),
             metrics: None,
+            api: None,
+            api_tokens: Vec::new(),
             log: At::default(),
             dnstap: None,
         }
@@ -213,7 +222,7 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 26] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 28] {
         let Configuration { settings, zones, templates, dnssec_policies, .. } = self;
         let Settings {
             server,
@@ -237,6 +246,8 @@ impl Configuration {
             schedules,
             control,
             metrics,
+            api,
+            api_tokens,
             log,
             dnstap,
         } = settings;
@@ -265,6 +276,8 @@ impl Configuration {
             schedules,
             control,
             metrics,
+            api,
+            api_tokens,
             log,
             dnstap,
         ]
@@ -294,6 +307,9 @@ impl Configuration {
         if let Some(metrics) = metrics {
             metrics.check(&opened, faults);
         }
+        let of_metrics = metrics.as_ref().map(|metrics| &metrics.listen);
+        let Settings { api, api_tokens, .. } = &self.settings;
+        api::check(api.as_ref(), api_tokens, (&opened, of_metrics), &self.templates, faults);
         if let Some(dnstap) = &self.settings.dnstap {
             dnstap::check(dnstap, faults);
         }
@@ -351,6 +367,8 @@ impl Settings {
             schedules,
             control,
             metrics,
+            api,
+            api_tokens,
             log,
             dnstap,
         } = new;
@@ -378,6 +396,9 @@ impl Settings {
         adopt_option(&mut self.resolver, resolver, &mut pending);
         adopt(&mut self.control, control, &mut pending);
         adopt_option(&mut self.metrics, metrics, &mut pending);
+        adopt_option(&mut self.api, api, &mut pending);
+        // Even if the section is gone and the listeners stay until the next start: its tokens are refused.
+        adopt_blocks(&mut self.api_tokens, api_tokens, &mut pending);
         adopt(&mut self.log, log, &mut pending);
         adopt_option(&mut self.dnstap, dnstap, &mut pending);
         pending
@@ -405,7 +426,8 @@ impl Settings {
 
     /// Returns the warning about keys of the discovery that have no effect.
     fn discovery_warning(&self) -> Option<Diagnostic> {
-        discovery::warning(&self.resolver.as_ref()?.value.discovery, self.has_tls())
+        let has_tls = self.listens.iter().any(|listen| listen.has_tls());
+        discovery::warning(&self.resolver.as_ref()?.value.discovery, has_tls)
     }
 
     /// Returns the settings of block lists.
@@ -457,8 +479,8 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` with its rules, `[[certificate]]` and `client-ca-file` name, and
-    /// those of session tickets.
+    /// Reads the files that `[resolver]` with its rules, `[[certificate]]`, `client-ca-file` and
+    /// `[[api.token]]` name, and those of session tickets.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
@@ -471,6 +493,7 @@ impl Settings {
         faults.extend(certificates::read_files(&mut self.certificates));
         faults.extend(self.server.value.tickets.read_files());
         faults.extend(self.server.value.client_certificates.read_file());
+        faults.extend(api::read_hash_files(&mut self.api_tokens));
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
@@ -494,9 +517,9 @@ impl Settings {
         self.server.tickets.paths()
     }
 
-    /// Whether a listener has TLS.
+    /// Whether a listener of DNS or of the API has TLS.
     pub fn has_tls(&self) -> bool {
-        self.listens.iter().any(|listen| listen.has_tls())
+        self.listens.iter().any(|listen| listen.has_tls()) || self.api.iter().any(|api| api.has_tls())
     }
 
     /// Returns a warning for each certificate that has expired or soon will, is not valid yet, or has a key

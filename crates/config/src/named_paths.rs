@@ -25,7 +25,8 @@ pub struct NamedPaths {
 impl Settings {
     /// Returns the files and folders that these settings name.
     pub fn named_paths(&self) -> NamedPaths {
-        let Settings { server, resolver, forwards, stubs, transfers, lists, log, dnstap, .. } = self;
+        let Settings { server, resolver, forwards, stubs, transfers, lists, api_tokens, log, dnstap, .. } =
+            self;
         let folders = |keys: &At<Option<Vec<At<PathBuf>>>>| -> Vec<PathBuf> {
             keys.value.iter().flatten().map(|path| path.value.clone()).collect()
         };
@@ -47,6 +48,7 @@ impl Settings {
             paths.read_files.extend(list.ca_file.value.clone());
         }
         paths.read_files.extend(self.acme.iter().filter_map(|acme| acme.ca_file.value.clone()));
+        paths.read_files.extend(super::api::hash_files(api_tokens));
         let certificates = self.certificate_files().into_iter().flat_map(|(chain, key)| [chain, key]);
         for path in certificates.chain(self.ticket_key_files()) {
             // ACME clients replace links to files in another folder.

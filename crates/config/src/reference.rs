@@ -167,13 +167,14 @@ mod tests {
 
     /// Keys that exclude others: a zone has files and possibly updates, or primaries, or is produced here;
     /// the file of a signed zone is not written; dnstap frames go into a file or to a socket.
-    const FILES: [&str; 9] = [
+    const FILES: [&str; 10] = [
         "file",
         "directory",
         "pattern",
         "max-removed",
         "allow-update",
         "update-policy",
+        "api",
         "ixfr-from-differences",
         "write-file-every",
         "catalog-produce",
@@ -244,6 +245,10 @@ mod tests {
             let of_zone = [&without[..], &["view"]].concat();
             let without = |header: &str| match header {
                 "[[policy.list]]" => of_list,
+                // There is no such template.
+                "[api]" => &["template"],
+                // A token has one hash.
+                "[[api.token]]" => &["hash-file"],
                 // Only RSA keys have a choice of sizes.
                 "[dnssec-policy.X]" => &["ksk-size", "zsk-size"],
                 "[[zone]]" => &of_zone[..],

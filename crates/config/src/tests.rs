@@ -120,6 +120,15 @@ fn each_fault_has_its_words() {
              update-policy = [\"grant any zone\"]",
             "a zone with `primaries` takes no updates: `update-policy` has no effect",
         ),
+        ("[[zone]]\nname = \"a\"\nfile = \"a\"\napi = true", "`api` needs a state folder"),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\napi = true",
+            "a zone with `primaries` is not changed here: `api` has no effect",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\ncatalog-produce = true\napi = true",
+            "zone a. has `api` and `catalog-produce`",
+        ),
         (
             "[[zone]]\nname = \"a\"\nfile = \"a\"\nixfr-from-differences = true",
             "`ixfr-from-differences` needs a state folder",
@@ -355,6 +364,8 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         schedules,
         control,
         metrics,
+        api,
+        api_tokens,
         log,
         dnstap,
     } = settings;
@@ -377,14 +388,18 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(groups.iter().flat_map(|group| of(&**group)));
     all.extend(schedules.iter().flat_map(|schedule| of(&**schedule)));
     all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
+    all.extend(api.iter().flat_map(|api| of(&**api)));
+    all.extend(api_tokens.iter().flat_map(|token| of(&**token)));
     all.extend(dnstap.iter().flat_map(|dnstap| of(&**dnstap)));
     all
 }
 
 /// Keys that exclude others: frames and the copy of the root zone each have one destination or source, and
 /// the copy requires iteration from the root down, over some address family; a list that blocks nothing has
-/// no answer.
-const LEFT_OUT: [(&str, &str); 6] = [
+/// no answer; a token has one hash; there is no template.
+const LEFT_OUT: [(&str, &str); 8] = [
+    ("[api]", "template"),
+    ("[[api.token]]", "hash-file"),
     ("[dnstap]", "file"),
     ("[[policy.list]]", "kind"),
     ("[[policy.list]]", "file"),
@@ -419,7 +434,9 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
          [[policy.schedule]]\ngroup = \"g\"\nstart = \"08:00\"\nend = \"09:00\"\n\
          [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n[dnstap]\nsocket = \"s\"\n\
          [[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\n\
-         [[certificate]]\nchain = \"c\"\nkey = \"k\"\n",
+         [[certificate]]\nchain = \"c\"\nkey = \"k\"\n[api]\n[[api.token]]\nname = \"t\"\n\
+         hash = \"sha256:0000000000000000000000000000000000000000000000000000000000000000\"\n\
+         rights = [{ right = \"read\" }]\n",
     );
     let zone = "[[zone]]\nname = \"rpz.example.com\"\nfile = \"f\"\n";
     let new = settings(&(examples() + zone));

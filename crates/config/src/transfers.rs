@@ -119,6 +119,13 @@ impl Word for TsigAlgorithm {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
+impl Secret {
+    /// Returns the secret, for clients that may read all secrets.
+    pub fn base64(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
@@ -180,7 +187,7 @@ impl TransferGrant {
     }
 
     /// Returns the text that it is read from.
-    pub(super) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let from = self.from.map(|from| from.to_string());
         let key = self.key.as_ref().map(|key| format!("key:{}", key.as_name()));
         let certificate = self.certificate.as_ref().map(|rule| format!("cert:{rule}"));

@@ -28,7 +28,7 @@ keys! {
         live "forward-in-flight" forward_in_flight: Int<u64, 1, 10_000> = Int(64), example 200;
         /// Most transactions (`nomen ctl zone begin`) that are open at a time.
         live "transactions" transactions: Int<usize, 1, 10_000> = Int(16), example 4;
-        /// Most bytes of records set and unset in one transaction.
+        /// Most bytes of records set and unset in one transaction, or in one edit of a program.
         live "transaction-size" transaction_size: Size<1_024, 1_073_741_824> = Size(4 << 20), example "64MiB";
         /// Time without a command after which a transaction is dropped.
         live "transaction-timeout" transaction_timeout: Time<1_000, 86_400_000> = Time::secs(600),
@@ -51,6 +51,9 @@ keys! {
         /// `allow-update` is tried last.
         live "update-policy" update_policy: Option<Vec<At<PolicyRule>>> = None,
             example ["grant key:dhcp.example.com subdomain dyn.example.com. A AAAA"];
+        /// Programs may change the zone through the HTTP API, and operators in transactions (`nomen ctl zone
+        /// begin`). Needs `state-dir` of `[server]`; a zone with `primaries` is not changed here. Unset: no.
+        live "api" api: Option<bool> = None, example true;
         /// Serial number after a change: "increment" adds one, "unixtime" is the seconds since 1970, "date"
         /// is the day and two digits; where these are not greater, one is added. Unset: `increment`.
         live "serial-policy" serial_policy: Option<SerialPolicy> = None, example "unixtime";
@@ -133,8 +136,13 @@ pub fn rule_of(grant: &TransferGrant) -> PolicyRule {
 }
 
 impl UpdateKeys {
-    /// Returns whether any client may change the zone.
+    /// Returns whether any client or program may change the zone.
     pub fn takes_any(&self) -> bool {
+        self.has_rules() || self.api.value == Some(true)
+    }
+
+    /// Returns whether there are rules of which client may change what.
+    pub fn has_rules(&self) -> bool {
         self.allow_update.is_some() || self.update_policy.is_some()
     }
 
@@ -158,14 +166,16 @@ impl UpdateKeys {
         let (allow, policy) = (&self.allow_update, &self.update_policy);
         let of_allow = allow.value.as_ref().map(|_| ("allow-update", allow.place.as_ref()));
         let of_policy = policy.value.as_ref().map(|_| ("update-policy", policy.place.as_ref()));
-        let kept = &self.ixfr_from_differences;
+        let (kept, api) = (&self.ixfr_from_differences, &self.api);
         let of_kept = (kept.value == Some(true)).then_some(("ixfr-from-differences", kept.place.as_ref()));
-        for (name, place) in of_allow.into_iter().chain(of_policy).chain(of_kept) {
+        let of_api = (api.value == Some(true)).then_some(("api", api.place.as_ref()));
+        for (name, place) in of_allow.into_iter().chain(of_policy).chain(of_api).chain(of_kept) {
             if has_primaries {
                 let message = match name {
                     "ixfr-from-differences" => {
                         format!("a zone with `primaries` has no file: `{name}` has no effect")
                     }
+                    "api" => format!("a zone with `primaries` is not changed here: `{name}` has no effect"),
                     _ => format!("a zone with `primaries` takes no updates: `{name}` has no effect"),
                 };
                 faults.push(Diagnostic::at(place, message));

@@ -54,6 +54,7 @@ pub use fault::StoreFault;
 pub use folder::StoreFolder;
 pub use folders::{HeldStores, StoreFolders};
 pub use history::History;
+pub use names::{apex_of as zone_of_file_name, file_name as zone_file_name};
 pub use replace::Replacement;
 pub use store::{DEFAULT_HISTORY, StoreSize, ZoneStore};
 pub use stored::{StoreContents, TornTail};

@@ -34,8 +34,9 @@ pub(crate) struct Paths {
     pub(crate) aside: PathBuf,
 }
 
-/// The zone that a file name encodes; `None` if the name was cut or is not that of a store.
-pub(crate) fn apex_of(file: &str) -> Option<LowerNameBuf> {
+/// The zone that the file name of a store encodes, which ends in `.zone`; `None` if the name was cut or is
+/// not that of a store.
+pub fn apex_of(file: &str) -> Option<LowerNameBuf> {
     let name = file.strip_suffix(STORE)?;
     let mut wire = Vec::new();
     for label in name.split('.').filter(|_| name != "@") {
@@ -74,7 +75,8 @@ pub(crate) fn shard(number: u8) -> String {
     format!("{number:02x}")
 }
 
-fn file_name(apex: LowerName<'_>) -> String {
+/// The file name of a zone, without the extension of a store.
+pub fn file_name(apex: LowerName<'_>) -> String {
     let mut name = String::new();
     for (number, label) in apex.labels().enumerate() {
         if number > 0 {

@@ -136,6 +136,10 @@ impl Contents {
         Mark { nonce: self.header.nonce, end, serial }
     }
 
+    fn acknowledged_steps(&self) -> &[Step] {
+        self.steps.get(..self.acknowledged.steps).unwrap_or_default()
+    }
+
     fn has_pending(&self) -> bool {
         self.end != self.acknowledged.end
     }
@@ -310,18 +314,34 @@ impl ZoneStore {
     /// [`StoreFault::Io`] if the file cannot be opened.
     pub fn history(&self, from: Serial) -> Result<Option<History>, StoreFault> {
         let Some(contents) = &self.contents else { return Ok(None) };
-        let Acknowledged { steps, end, serial } = contents.acknowledged;
-        let header = contents.header;
-        let known = contents.steps.get(..steps).unwrap_or_default();
-        let start = match known.iter().rfind(|step| step.before == from) {
+        let Acknowledged { end, serial, .. } = contents.acknowledged;
+        let start = match contents.acknowledged_steps().iter().rfind(|step| step.before == from) {
             Some(step) => step.at,
             None if from == serial => end,
             None => return Ok(None),
         };
-        let path = self.open.paths().store;
+        self.history_of(contents, start, from).map(Some)
+    }
+
+    /// The newest acknowledged changes, at most `most`, in order; `None` if nothing is stored.
+    ///
+    /// # Errors
+    /// As for [`history`](Self::history).
+    pub fn last_changes(&self, most: usize) -> Result<Option<History>, StoreFault> {
+        let Some(contents) = &self.contents else { return Ok(None) };
+        let Acknowledged { end, serial, .. } = contents.acknowledged;
+        let steps = contents.acknowledged_steps();
+        let first = steps.get(steps.len().saturating_sub(most));
+        let (start, from) = first.map_or((end, serial), |step| (step.at, step.before));
+        self.history_of(contents, start, from).map(Some)
+    }
+
+    /// The acknowledged changes from an offset on, where version `from` is.
+    fn history_of(&self, contents: &Contents, start: u64, from: Serial) -> Result<History, StoreFault> {
+        let (header, end, path) = (contents.header, contents.acknowledged.end, self.open.paths().store);
         let file = contents.file(&*self.open.shared.disk, &path)?;
         let reader = FrameReader::new(&file, &path.into(), header.nonce);
-        Ok(Some(History::new(reader, start..end, header.base_range(), from)))
+        Ok(History::new(reader, start..end, header.base_range(), from))
     }
 
     /// Bytes of the store on the disk, without the 512 bytes of its header and the preallocated zeros, which

@@ -157,19 +157,20 @@ impl Permission<'_> {
     /// Whether records of this type may be added to a name and deleted from it.
     pub fn permits(&self, owner: Name<'_>, rtype: Type) -> bool {
         let key = self.key.as_ref().map(NameBuf::as_name);
-        let fits = |rule: &&&PolicyRule| rule.names.has(owner, key) && rule.types.has(rtype);
+        let fits = |rule: &&&PolicyRule| rule.names.covers(owner, key) && rule.types.has(rtype);
         self.rules.iter().find(fits).is_some_and(|rule| rule.action == GrantOrDeny::Grant)
     }
 
     /// Whether some rule grants a type at the name. Ignores deny rules.
     pub(crate) fn permits_some(&self, owner: Name<'_>) -> bool {
         let key = self.key.as_ref().map(NameBuf::as_name);
-        self.rules.iter().any(|rule| rule.action == GrantOrDeny::Grant && rule.names.has(owner, key))
+        self.rules.iter().any(|rule| rule.action == GrantOrDeny::Grant && rule.names.covers(owner, key))
     }
 }
 
 impl NameRelation {
-    fn has(&self, owner: Name<'_>, key: Option<Name<'_>>) -> bool {
+    /// Returns whether it covers a name; `key`: the name of the client's TSIG key.
+    pub fn covers(&self, owner: Name<'_>, key: Option<Name<'_>>) -> bool {
         match self {
             Self::Name(name) => owner == name.as_name(),
             Self::Subdomain(name) => owner.is_at_or_below(name.as_name()),

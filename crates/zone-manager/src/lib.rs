@@ -6,7 +6,7 @@
 //! | [`managed`] | one zone: its state, messages about its versions |
 //! | [`dump`], [`written`], [`shown_change`] | zones as text, in files, and the difference of two versions |
 //! | [`stores`] | stores of zones on disk: the one writer for all sources |
-//! | [`changes`] | dynamic updates |
+//! | [`changes`] | dynamic updates, edits of programs, transactions |
 //! | [`secondaries`] | secondary zones, and NOTIFY both ways |
 //! | [`transfers`] | outgoing transfers |
 //! | [`zones`] | all zones: configuration, loading, reloading, publishing |

@@ -1,11 +1,11 @@
-//! Simulation of zones over their whole life: updates, zone files, transfers, produced catalog zones,
+//! Simulation of zones over their whole life: updates, edits, zone files, transfers, produced catalog zones,
 //! folding, compaction, publishing and the stores run on one thread, in an order that a seed decides, over a
 //! disk that fails and loses power.
 //!
 //! Invariants, for any order and any time of the power loss:
 //!
-//! - after the crash, each update answered with NOERROR is still there, and so is each version that was in
-//!   service;
+//! - after the crash, each update answered with NOERROR and each edit that was made is still there, and so
+//!   is each version that was in service;
 //! - after the crash, a zone holds the result of updates that were sent, and nothing else;
 //! - each stored zone can be read, without an operator;
 //! - versions go into service in the order of their serial numbers, and the changes read for IXFR form a
@@ -19,6 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -37,8 +38,8 @@ use zone::store::diff;
 use zone::{Zone, ZoneBuilder};
 use zone_plan::{DifferenceRule, Origin, PeerRules, TextRules, ZoneSpec, ZoneText};
 
-use crate::changes::TakeEnd;
 use crate::changes::simulated::SimulatedChanges;
+use crate::changes::{ChangeAuthor, RrsetEdit, RrsetEditKind, TakeEnd, ZoneEdit};
 use crate::managed::state::{FileEdit, Looked, Reading};
 use crate::secondaries::simulated::SimulatedSecondaries;
 use crate::stores::differences::Differences;
@@ -455,20 +456,31 @@ impl World {
             }
         };
         let owner = host_name(UPDATED, host);
-        let update = match adds {
-            true => Update::Add { owner, rtype: Type::TXT, ttl: Ttl::from_secs(60), rdata: text(self.bytes) },
-            false => Update::DeleteName(owner),
-        };
-        let request =
-            UpdateRequest::of(name(UPDATED).as_name().to_lower().as_lower(), Vec::new(), vec![update]);
+        let (ttl, rtype) = (Ttl::from_secs(60), Type::TXT);
         let answer = Arc::new(Mutex::new(Answer::None));
         let (of, disk) = (Arc::clone(&answer), run.disk.clone());
-        run.changes.update(request, move |is_ok| {
+        let answered = move |is_ok| {
             // Once the power is off, no response is sent.
             if !disk.is_off() {
                 *lock(&of) = if is_ok { Answer::Accepted } else { Answer::Refused };
             }
-        });
+        };
+        if host % 3 == 0 {
+            let kind = match adds {
+                true => RrsetEditKind::Replace { ttl, rdatas: vec![text(self.bytes)] },
+                false => RrsetEditKind::Delete,
+            };
+            let by = ChangeAuthor { token: "test".into(), address: Ipv4Addr::LOCALHOST.into() };
+            let edit = ZoneEdit { edits: vec![RrsetEdit { owner, rtype, kind }], at_serial: None, by };
+            run.changes.edit(&apex(UPDATED), edit, answered);
+        } else {
+            let update = match adds {
+                true => Update::Add { owner, rtype, ttl, rdata: text(self.bytes) },
+                false => Update::DeleteName(owner),
+            };
+            let zone = name(UPDATED).as_name().to_lower();
+            run.changes.update(UpdateRequest::of(zone.as_lower(), Vec::new(), vec![update]), answered);
+        }
         self.sent.push(Sent { host, adds, answer });
     }
 

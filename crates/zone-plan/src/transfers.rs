@@ -48,6 +48,11 @@ impl TransferRules {
         self.zones.get(apex).is_some_and(|grants| grants.iter().any(fits))
     }
 
+    /// Returns the grants of a zone.
+    pub fn get(&self, apex: &ZoneName) -> Option<&Grants> {
+        self.zones.get(apex)
+    }
+
     /// Sets the grants of a zone; `None`: no client may transfer it.
     pub fn set(&mut self, apex: &ZoneName, grants: Option<Grants>) {
         match grants {

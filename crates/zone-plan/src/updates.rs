@@ -27,14 +27,16 @@ pub struct ZoneUpdates {
     /// Longest time from a change to writing the zone file; `None`: it is written only when an operator asks
     /// for it.
     pub write_file_every: Option<Duration>,
+    /// Whether programs may change the zone through the HTTP API.
+    pub api: bool,
     /// How the zone is signed; `None`: it is served as it is.
     pub signing: Option<Arc<ZoneSigning>>,
 }
 
 impl ZoneUpdates {
-    /// Whether any client may update the zone.
+    /// Whether any client or program may change the zone.
     pub fn takes_any(&self) -> bool {
-        !self.policy.is_empty()
+        self.api || !self.policy.is_empty()
     }
 
     /// Whether nomen signs the zone.
@@ -121,8 +123,9 @@ impl<'c> UpdateMaker<'c> {
     fn make(&mut self, own: ChangeKeys<'_>, template: ChangeKeys<'_>, taken: bool) -> Option<ZoneUpdates> {
         let signing = self.signing.signing(own.signing, template.signing);
         let (own, template) = (own.updates, template.updates);
-        let takes_any = !taken && (own.takes_any() || template.takes_any());
-        if !takes_any && signing.is_none() {
+        let has_rules = !taken && (own.has_rules() || template.has_rules());
+        let api = !taken && own.api.value.or(template.api.value).unwrap_or(false);
+        if !has_rules && !api && signing.is_none() {
             return None;
         }
         let rules = own.update_policy.value.as_ref().or(template.update_policy.value.as_ref());
@@ -131,7 +134,7 @@ impl<'c> UpdateMaker<'c> {
         let grants = grants.into_iter().flatten().map(|grant| rule_of(&grant.value));
         let size = own.journal_size.value.as_ref().or(template.journal_size.value.as_ref());
         Some(ZoneUpdates {
-            policy: UpdatePolicy::new(rules.chain(grants).filter(|_| takes_any)),
+            policy: UpdatePolicy::new(rules.chain(grants).filter(|_| has_rules)),
             serial: own.serial_policy.value.or(template.serial_policy.value).unwrap_or_default(),
             history: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64),
             write_file_every: own
@@ -139,6 +142,7 @@ impl<'c> UpdateMaker<'c> {
                 .value
                 .or(template.write_file_every.value)
                 .map(|every| every.0),
+            api,
             signing,
         })
     }

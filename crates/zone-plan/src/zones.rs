@@ -632,6 +632,31 @@ mod tests {
     }
 
     #[test]
+    fn a_zone_is_changed_by_programs_if_it_or_its_template_says_so() {
+        let wanted = planned(
+            "[template.t]\nfile = \"{zone}\"\ndirectory = \"d\"\napi = true\n\
+            [[zone]]\nname = \"of-template.example\"\ntemplate = \"t\"\n\
+            [[zone]]\nname = \"not.example\"\ntemplate = \"t\"\napi = false\n\
+            [[zone]]\nname = \"updated.example\"\ntemplate = \"t\"\napi = false\nallow-update = [\"any\"]\n\
+            [[zone]]\nname = \"own.example\"\nfile = \"f\"\napi = true\n\
+            [[zone]]\nname = \"taken.example\"\ntemplate = \"t\"\nprimaries = [\"192.0.2.1\"]\n",
+        );
+        for (zone, expected) in [
+            ("folder.example", Some((true, true, true))),
+            ("of-template.example", Some((true, true, true))),
+            ("not.example", None),
+            ("updated.example", Some((true, false, false))),
+            ("own.example", Some((true, true, true))),
+            ("taken.example", None),
+        ] {
+            let name: NameBuf = zone.parse().expect("a name");
+            let rules = wanted.updates.get(&ZoneName::from(&name));
+            let found = rules.map(|rules| (rules.takes_any(), rules.api, rules.policy.is_empty()));
+            assert_eq!(found, expected, "{zone}");
+        }
+    }
+
+    #[test]
     fn doubtful_names() {
         let doubt = |text: &str| NameDoubt::of(text.parse::<NameBuf>().expect("a name").as_name());
         for (name, expected) in [

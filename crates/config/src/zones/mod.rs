@@ -211,6 +211,7 @@ fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> 
         ("catalog-template", zone.catalog.template.is_some(), &zone.catalog.template.place),
         ("allow-update", updates.allow_update.is_some(), &updates.allow_update.place),
         ("update-policy", updates.update_policy.is_some(), &updates.update_policy.place),
+        ("api", updates.api.value == Some(true), &updates.api.place),
         ("zonemd", zone.peers.zonemd.is_some(), &zone.peers.zonemd.place),
         ("dnssec-policy", zone.signing.policy.is_some(), &zone.signing.policy.place),
     ];

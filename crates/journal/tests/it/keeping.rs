@@ -98,6 +98,10 @@ fn a_compaction_takes_along_what_is_appended_meanwhile() {
     assert_eq!(serials(store.history(serial(4)).expect("read").expect("known")), steps(4, 6));
     assert_eq!(serials(store.history(serial(6)).expect("read").expect("known")), []);
     assert!(store.history(serial(7)).expect("read").is_none());
+    for (most, from) in [(0, 6), (1, 5), (2, 4), (5, 1), (100, 1)] {
+        let last = store.last_changes(most).expect("read").expect("a zone");
+        assert_eq!(serials(last), steps(from, 6), "{most}");
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Results of jobs that may change a zone: the response, and the lines in the log and the audit file.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use query_path::Refusal;
 use tracing::{debug, info};
 use transport::wake_together;
 use wire::{Rcode, Serial, ZoneName};
 
+use super::edits::{EditEnd, EditFault, EditOrder, SendEnd, ZoneEdit};
 use super::group::{Decided, TakenStep};
 use super::signing::SignEnd;
 use super::transactions::{CommitEnd, TransactionFault};
@@ -16,6 +19,7 @@ use telemetry::trail::audit;
 pub(super) enum Settled {
     Update(SendAnswer, Result<(), Refusal>),
     Commit(Reply<CommitEnd>, CommitEnd),
+    Edit(SendEnd, EditEnd),
     Sign(Reply<SignEnd>, SignEnd),
 }
 
@@ -25,6 +29,7 @@ pub(super) fn send_answers(settled: Vec<Settled>) {
         Settled::Update(answer, result) => answer(result),
         // The requester may have timed out.
         Settled::Commit(reply, end) => drop(reply.try_send(end)),
+        Settled::Edit(reply, end) => reply(end),
         Settled::Sign(reply, end) => drop(reply.try_send(end)),
     };
     wake_together(|| settled.into_iter().for_each(each));
@@ -52,7 +57,7 @@ impl Outcome {
                 added: change.added.len(),
             },
             Some(Decided::Update(Err(fault))) => Self::Refused(refusal(&fault), fault.to_string()),
-            Some(Decided::Commit(_) | Decided::File(_) | Decided::Sign(_)) | None => {
+            Some(Decided::Commit(_) | Decided::Edit(_) | Decided::File(_) | Decided::Sign(_)) | None => {
                 Self::Refused(NOT_KEPT, "it cannot be kept".into())
             }
         }
@@ -68,6 +73,86 @@ pub(super) fn commit_end(apex: &ZoneName, decided: Option<Decided>, fault: &str)
     info!(removed, added, "zone {zone}: a transaction is committed, serial {from} -> {to}");
     audit!(%zone, removed, added, serial_before = %from, serial = %to, "transaction committed");
     Ok(Some(step))
+}
+
+/// Returns the fault of an edit that is refused like an update.
+pub(super) fn edit_fault(refusal: Refusal, reason: &str) -> EditFault {
+    match refusal {
+        Refusal::PROHIBITED => EditFault::Frozen,
+        Refusal::NOT_LOADED => EditFault::NotInService,
+        _ => EditFault::NotKept(reason.to_owned()),
+    }
+}
+
+/// Logs and counts the end of an edit, and returns its reply. `decided` is `None` if its change is not
+/// stored, for this fault; `serial` is the zone's serial number before the edit.
+pub(super) fn edited(
+    shared: &Shared,
+    apex: &ZoneName,
+    order: EditOrder,
+    decided: Option<Decided>,
+    fault: &str,
+    serial: Serial,
+) -> Settled {
+    let end = match decided {
+        Some(Decided::Edit(decided)) => decided,
+        _ => Err(EditFault::NotKept(format!("the change cannot be kept: {fault}"))),
+    };
+    let end = end.map(|change| change.map(|(change, records)| TakenStep::of(&change, records)));
+    let step = match end {
+        Ok(Some(step)) => step,
+        Ok(None) => {
+            shared.counts.edits_unchanged.fetch_add(1, Relaxed);
+            let (zone, by) = (apex, &order.edit.by);
+            debug!(%zone, %by, "edit changes nothing");
+            return Settled::Edit(order.reply, Ok(None));
+        }
+        Err(fault) => return edit_refused(shared, apex, order, fault, Some(serial)),
+    };
+    shared.counts.edits_made.fetch_add(1, Relaxed);
+    let (zone, by, TakenStep { from, to, removed, added, .. }) = (apex, &order.edit.by, step);
+    log_repeated!(
+        info,
+        INFO,
+        ("zone edited", &format!("{zone} {by}")),
+        "zone {zone}: edited by {by}, removed={removed} added={added} serial {from} -> {to}"
+    );
+    let (token, client) = (&*by.token, by.address);
+    audit!(%zone, %client, token, removed, added, serial_before = %from, serial = %to, "zone edited");
+    Settled::Edit(order.reply, Ok(Some(step)))
+}
+
+/// Logs and counts a refused edit, and returns its reply.
+pub(super) fn edit_refused(
+    shared: &Shared,
+    apex: &ZoneName,
+    order: EditOrder,
+    fault: EditFault,
+    serial: Option<Serial>,
+) -> Settled {
+    note_refused(shared, apex, &order.edit, &fault, serial);
+    Settled::Edit(order.reply, Err(fault))
+}
+
+/// Logs and counts a refused edit.
+pub(super) fn note_refused(
+    shared: &Shared,
+    apex: &ZoneName,
+    edit: &ZoneEdit,
+    fault: &EditFault,
+    serial: Option<Serial>,
+) {
+    shared.counts.edits_refused.fetch_add(1, Relaxed);
+    let (zone, by, edits) = (apex, &edit.by, edit.edits.len());
+    let reason = fault.to_string();
+    log_repeated!(
+        info,
+        INFO,
+        ("edit refused", &format!("{zone} {by}")),
+        "zone {zone}: edit refused, by {by}, reason={reason:?} edits={edits}"
+    );
+    let (token, client, serial) = (&*by.token, by.address, serial.map(|serial| serial.0));
+    audit!(%zone, %client, token, %reason, edits, serial, "edit refused");
 }
 
 pub(super) fn not_kept(fault: &str) -> TransactionFault {

@@ -30,9 +30,15 @@ pub const SYNC_BOUNDS: [u64; 12] =
 pub struct UpdateCounts {
     /// Requests answered, in the order of [`RCODES`].
     pub answered: [AtomicU64; RCODES.len()],
-    /// Requests that currently wait.
+    /// Edits that changed a zone.
+    pub edits_made: AtomicU64,
+    /// Edits that changed nothing.
+    pub edits_unchanged: AtomicU64,
+    /// Edits that were refused.
+    pub edits_refused: AtomicU64,
+    /// Requests and edits that currently wait.
     pub waiting: AtomicUsize,
-    /// Requests answered with SERVFAIL because too many waited.
+    /// Requests answered with SERVFAIL, and edits refused, because too many waited.
     pub too_many: AtomicU64,
     /// Changes stored on disk.
     pub journalled: AtomicU64,

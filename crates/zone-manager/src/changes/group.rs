@@ -4,16 +4,19 @@
 use std::sync::Arc;
 
 use journal::StoreFault;
+use signer::zone::SignFault;
 use update::{
     Requester, SerialPolicy, Update, UpdateFault, UpdateFaultKind, UpdateRequest, Updater, is_signed,
     is_signers,
 };
 use wire::{Serial, Type, UnixTime, ZoneName};
 use zone::Zone;
-use zone::store::{ChangeError, ChangeSet, diff};
+use zone::store::{ChangeError, ChangeSet, ChangedRecord, diff};
 use zone_plan::ZoneUpdates;
 
 use super::Job;
+use super::edits::{EditFault, EditOrder, EditRules};
+use super::origins::ChangeOrigin;
 use super::serials::with_serial;
 use super::signing::{Maintenance, SignOrder, SigningFault, ZoneSigner};
 use super::transactions::{CommitOrder, TransactionFault};
@@ -60,6 +63,8 @@ pub(super) enum ChangeJob {
     Update(Box<Job>),
     /// A transaction to commit.
     Commit(Box<CommitOrder>),
+    /// An edit to make.
+    Edit(Box<EditOrder>),
     /// A zone file to take: the zone is changed to what its file holds.
     File(Box<FileJob>),
     /// Keys and signatures of a zone that is signed here are due for a look.
@@ -85,8 +90,31 @@ impl ChangeJob {
         match self {
             Self::Update(job) => &job.rules,
             Self::Commit(order) => &order.rules,
+            Self::Edit(order) => &order.rules,
             Self::File(job) => &job.rules,
             Self::Sign(order) => &order.rules,
+        }
+    }
+
+    /// Whether a client, an operator or a program asks for it: the zone then has data that its file has not.
+    pub(super) fn is_asked(&self) -> bool {
+        match self {
+            Self::Update(_) | Self::Commit(_) | Self::Edit(_) => true,
+            Self::File(_) | Self::Sign(_) => false,
+        }
+    }
+
+    /// What its change comes from.
+    pub(super) fn origin(&self) -> ChangeOrigin {
+        match self {
+            Self::Update(job) => {
+                let key = job.key.as_ref().map(|key| key.to_string().into());
+                ChangeOrigin::Update { client: job.client, key }
+            }
+            Self::Commit(_) => ChangeOrigin::Transaction,
+            Self::Edit(order) => ChangeOrigin::Edit(order.edit.by.clone()),
+            Self::File(_) => ChangeOrigin::File,
+            Self::Sign(_) => ChangeOrigin::Signer,
         }
     }
 
@@ -105,6 +133,8 @@ pub(super) enum Decided {
     Update(Result<Option<Arc<ChangeSet>>, UpdateFault>),
     /// A transaction.
     Commit(Result<Option<CountedChange>, TransactionFault>),
+    /// An edit.
+    Edit(Result<Option<CountedChange>, EditFault>),
     /// A zone file.
     File(Option<CountedChange>),
     /// Maintenance of keys and signatures.
@@ -117,6 +147,7 @@ impl Decided {
         match self {
             Self::Update(decided) => decided.as_ref().ok()?.as_ref(),
             Self::Commit(decided) => decided.as_ref().ok()?.as_ref().map(|(change, _)| change),
+            Self::Edit(decided) => decided.as_ref().ok()?.as_ref().map(|(change, _)| change),
             Self::File(decided) => decided.as_ref().map(|(change, _)| change),
             Self::Sign(change) => change.as_ref(),
         }
@@ -232,6 +263,7 @@ impl Deciding<'_> {
         Ok(match job {
             ChangeJob::Update(_) => Decided::Update(Ok(None)),
             ChangeJob::Commit(order) => Decided::Commit(self.commit(order)?),
+            ChangeJob::Edit(order) => Decided::Edit(self.edit(order)),
             ChangeJob::File(job) => Decided::File(self.file(job)?),
             ChangeJob::Sign(order) => Decided::Sign(self.maintain(order)?),
         })
@@ -302,6 +334,25 @@ impl Deciding<'_> {
             Err(KeepFault::Zone(fault)) => Ok(Err(TransactionFault::Unfit(fault))),
             Err(fault) => Ok(Err(TransactionFault::NotKept(fault.to_string()))),
         }
+    }
+
+    /// A fault of an edit leaves the other jobs as they are.
+    fn edit(&mut self, order: &EditOrder) -> Result<Option<CountedChange>, EditFault> {
+        let (signed_here, now) = (self.signer.is_some(), self.now);
+        let rules = EditRules { updates: &order.rules, signed_here, now };
+        let Some(change) = order.edit.change_of(&self.course.zone, rules)? else { return Ok(None) };
+        let apex = self.course.zone.apex().as_name();
+        let is_key = |record: &ChangedRecord<'_>| record.rtype == Type::DNSKEY && record.owner == apex;
+        let may_have = |key: &[u8]| self.signer.as_ref().is_none_or(|signer| signer.may_have_key(key));
+        if change.added.iter().any(|record| is_key(&record) && !may_have(record.rdata)) {
+            return Err(EditFault::UnusedAlgorithm);
+        }
+        self.step(change).map(Some).map_err(|fault| match fault {
+            KeepFault::Zone(fault) | KeepFault::Signing(SigningFault::Sign(SignFault::Change(fault))) => {
+                EditFault::Unfit(fault)
+            }
+            fault => EditFault::NotKept(fault.to_string()),
+        })
     }
 
     fn file(&mut self, job: &FileJob) -> Result<Option<CountedChange>, KeepFault> {

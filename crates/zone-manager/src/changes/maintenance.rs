@@ -58,14 +58,14 @@ impl Worker {
                     );
                     continue;
                 }
-                ChangeJob::Update(_) | ChangeJob::Commit(_) if !has_changed => {
+                asked if asked.is_asked() && !has_changed => {
                     has_changed = self.shared.note_for_signing(apex, |note| note.changed = true);
                     if !has_changed {
                         refused.push(job);
                         continue;
                     }
                 }
-                ChangeJob::Update(_) | ChangeJob::Commit(_) | ChangeJob::File(_) | ChangeJob::Sign(_) => {}
+                _ => {}
             }
             kept.push(job);
         }
@@ -169,16 +169,18 @@ impl Worker {
     /// Has the servers of a zone's parent asked while a rollover waits for them.
     fn watch_parent(&mut self, apex: &ZoneName, asked: Option<(&[SocketAddr], Duration)>) {
         let Some(parents) = self.shared.parents.get() else { return };
-        let Some((servers, every)) = asked else {
-            if self.watched.remove(apex).is_some() {
-                parents.forget(apex);
-            }
-            return;
-        };
+        let Some((servers, every)) = asked else { return self.unwatch_parent(apex) };
         if self.watched.get(apex).is_none_or(|watched| &**watched != servers) {
             let servers: Arc<[SocketAddr]> = servers.into();
             self.watched.insert(apex.clone(), Arc::clone(&servers));
             parents.watch(apex, servers, every);
+        }
+    }
+
+    /// Ends asking the servers of a zone's parent.
+    pub(super) fn unwatch_parent(&mut self, apex: &ZoneName) {
+        if self.watched.remove(apex).is_some() {
+            self.shared.parents.get().into_iter().for_each(|parents| parents.forget(apex));
         }
     }
 

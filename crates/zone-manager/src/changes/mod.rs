@@ -1,4 +1,6 @@
-//! Dynamic updates (RFC 2136). `update` reads and applies requests; `journal` has the format on disk.
+//! Dynamic updates (RFC 2136), and what changes zones beside them: edits of programs, transactions of
+//! operators, zone files that are taken, and signing. `update` reads and applies requests; `journal` has the
+//! format on disk.
 //!
 //! A worker reads a request and queues it. One thread takes all queued requests, zone by zone: it decides
 //! them in order on the newest version and has the changes stored ([`stores`](crate::stores)). Once the
@@ -15,16 +17,20 @@
 //! | `queue` | one zone that changes, and the jobs that wait for it |
 //! | `group` | the jobs of a zone that are stored together, and their changes |
 //! | `serials` | the serial number of the next version |
+//! | `rrsets` | RRsets of a version, and what transactions and edits make of them |
 //! | `answers` | responses, and their lines in the log |
 //! | `worker` | the thread that changes zones |
 //! | `transactions` | changes that operators make step by step and commit as one |
+//! | `edits` | changes of RRsets that programs ask for |
 //! | `damage` | unusable journals, and the versions that operators accept in their place |
 //! | `files` | writing the zone files of zones that change |
 //! | `signing` | keys and signatures of one zone that is signed here |
 //! | `signed_zones` | the same, for other parts of the server |
 //! | `maintenance` | what the thread does for such zones |
+//! | `forget` | removing what is stored of zones that do not exist any more |
 //! | `notes` | state of zones that is kept from one run to the next |
 //! | `signed` | signed requests that were decided, so that none is executed twice |
+//! | `origins` | when versions were made, and by whom |
 //! | `parents` | the thread that asks parents for DS sets, and notifies them of new CDS records |
 //! | `counts` | counters and states for operators |
 //!
@@ -35,12 +41,16 @@
 mod answers;
 mod counts;
 mod damage;
+mod edits;
 mod files;
+mod forget;
 mod group;
 mod maintenance;
 mod notes;
+mod origins;
 mod parents;
 mod queue;
+mod rrsets;
 mod serials;
 mod signed;
 mod signed_zones;
@@ -68,7 +78,7 @@ use journal::{Disk, HeldStores, History, RealDisk, StoreFault, StoreFolders, Sto
 use query_path::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use tracing::{debug, error, info, warn};
 use transport::{ClientCertificate, unix_now};
-use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest, is_signed};
+use update::{Requester, SerialPolicy, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest, is_signed};
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
 use wire::message::Builder;
@@ -81,17 +91,21 @@ use crate::managed::FileStamp;
 use crate::managed::publishing::PublishHandle;
 use crate::managed::state::TakeWhen;
 use crate::managed::table::ZoneStates;
-use crate::stores::ZoneStores;
+use crate::stores::{HistoryStart, ZoneStores};
 use config::Adopt;
 use config::Settings;
 pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
 use damage::UnclearFiles;
 pub use damage::{AcceptFault, Accepted, Damage};
+pub use edits::{ChangeAuthor, EditEnd, EditFault, RrsetEdit, RrsetEditKind, ZoneEdit};
 pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};
+pub use forget::Leavings;
 use group::{ChangeJob, FileJob};
 pub use group::{TakeEnd, TakeFault, TakenFile, TakenStep};
 use notes::Notes;
+use origins::VersionOrigins;
+pub use origins::{ChangeOrigin, VersionOrigin};
 pub use parents::{ParentCounts, Parents};
 use queue::Entry;
 use serving::frontend::Served;
@@ -155,7 +169,7 @@ struct Job {
     /// Sends the response; if dropped, SERVFAIL is sent.
     answer: SendAnswer,
     /// Counts the request as waiting.
-    _waiting: Waiting,
+    _waiting: Option<Waiting>,
 }
 
 /// Sends the response to a request: success, or a refusal.
@@ -213,6 +227,8 @@ struct Shared {
     /// Zones that currently take no updates. Workers read this set, because the notes wait for the disk.
     frozen: Mutex<HashSet<ZoneName>>,
     notes: Mutex<Notes>,
+    /// When recent versions were made, and by whom.
+    origins: Mutex<VersionOrigins>,
     /// When files are due to be written.
     schedule: Schedule,
     /// Held while a file is written.
@@ -246,6 +262,7 @@ impl Shared {
             zones: Mutex::default(),
             frozen: Mutex::new(notes.frozen().cloned().collect()),
             notes: Mutex::new(notes),
+            origins: Mutex::default(),
             schedule: Schedule::default(),
             writing: Mutex::default(),
         }
@@ -481,13 +498,18 @@ impl Changes {
 
     /// Returns the changes of a zone since a version; `None` if they are no longer stored. Waits for the
     /// disk.
-    pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
+    pub fn history(&self, apex: &ZoneName, from: impl Into<HistoryStart>) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             let name = apex.to_string();
             let about = ("history", &*name);
             log_repeated!(warn, WARN, about, "zone {name}: its history cannot be read: {fault}");
             None
         })
+    }
+
+    /// Returns when and by whom a version of a zone was made, if that is remembered.
+    pub fn origin_of(&self, apex: &ZoneName, serial: Serial) -> Option<VersionOrigin> {
+        lock(&self.shared.origins).of(apex, serial)
     }
 
     /// Stops updates of a zone, also after a restart, and writes its newest version to its file so that the
@@ -592,9 +614,14 @@ impl Changes {
         self.transactions.status(apex, Instant::now())
     }
 
-    /// Whether the configuration allows clients and operators to change a zone.
+    /// Whether the configuration allows clients, programs and operators to change a zone.
     pub fn takes_any(&self, apex: &ZoneName) -> bool {
         self.shared.rules.load().get(apex).is_some_and(|rules| rules.takes_any())
+    }
+
+    /// How the serial number of the next version of a zone is chosen, if the zone may change.
+    pub fn serial_policy(&self, apex: &ZoneName) -> Option<SerialPolicy> {
+        self.shared.rules.load().get(apex).map(|rules| rules.serial)
     }
 
     /// State of a zone that has changed or is stored.
@@ -671,12 +698,12 @@ impl Changes {
             once.map(|once| once.settle(Err(refusal)));
             return Err(refusal);
         }
-        let _waiting = Waiting::new(&self.shared);
+        let waiting = Waiting::new(&self.shared);
         let (responder, promise) = responders.take();
         let rules = Arc::clone(rules);
         let answer = self.answer_to(responder, once);
         let of = apex.clone();
-        let job = Job { apex, request, rules, key, client, certificate, answer, _waiting };
+        let job = Job { apex, request, rules, key, client, certificate, answer, _waiting: Some(waiting) };
         self.queue(&of, Entry::Change(ChangeJob::Update(Box::new(job))));
         Ok(SourceReply::Pending(promise))
     }

@@ -102,7 +102,10 @@ impl Notes {
             lines += 1;
             let Ok(Line { zone, note }) = serde_json::from_slice(line) else { continue };
             let Some(apex) = zone_of(&zone) else { continue };
-            zones.insert(apex, note);
+            match note == ZoneNote::default() {
+                true => drop(zones.remove(&apex)),
+                false => drop(zones.insert(apex, note)),
+            }
         }
         let mut notes = Notes { path, zones, lines };
         // The next line would be appended to a torn one.
@@ -146,6 +149,18 @@ impl Notes {
         self.lines += 1;
         if self.lines > 2 * self.zones.len() + MIN_OUTDATED_LINES {
             self.write_anew()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a zone, on disk first.
+    ///
+    /// # Errors
+    /// Those of the system; then nothing has changed.
+    pub(super) fn forget(&mut self, apex: &ZoneName) -> io::Result<()> {
+        if self.zones.contains_key(apex) {
+            self.change(apex, |note| *note = ZoneNote::default())?;
+            self.zones.remove(apex);
         }
         Ok(())
     }

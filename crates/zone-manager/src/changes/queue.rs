@@ -26,6 +26,8 @@ pub(super) enum Entry {
     Newest(Reply<Option<Arc<Zone>>>),
     /// Drops the version: the next job begins with the version in service.
     Release(Reply<()>),
+    /// Drops all that the thread has of the zone, which does not exist any more.
+    Forget(Reply<()>),
 }
 
 /// The queue of a zone, and its version.

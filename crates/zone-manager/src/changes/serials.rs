@@ -8,6 +8,8 @@ use wire::{Serial, Type, UnixTime};
 use zone::Zone;
 use zone::store::{ChangeSet, ChangedRecords};
 
+use super::rrsets::{RecordData, records};
+
 /// Returns `change` with the SOA change from `old` to the SOA of `new`. The new serial number is `wanted` if
 /// that is later than the one of `old`, else the next one by `policy`. Returns an empty change if nothing
 /// else changes and `wanted` is not later.
@@ -19,17 +21,25 @@ pub(super) fn with_serial(
     policy: SerialPolicy,
     now: UnixTime,
 ) -> ChangeSet {
+    match soa_of(new) {
+        Some(soa) => with_soa(change, old, soa, wanted, policy, now),
+        None => change,
+    }
+}
+
+/// As [`with_serial`], with this SOA.
+pub(super) fn with_soa(
+    change: ChangeSet,
+    old: &Zone,
+    (ttl, mut soa): RecordData,
+    wanted: Serial,
+    policy: SerialPolicy,
+    now: UnixTime,
+) -> ChangeSet {
     let before = old.serial();
     let own = Some(wanted).filter(|wanted| before.compare(*wanted) == Some(Ordering::Less));
     let others = |records: &ChangedRecords| records.iter().any(|record| record.rtype != Type::SOA);
-    let soa_of = |zone: &Zone| {
-        let set = zone.apex_node().rrset(Type::SOA)?;
-        let record = set.rdatas().next()?;
-        let mut rdata = Vec::new();
-        record.copy_to(&mut rdata);
-        Some((record.ttl(), rdata))
-    };
-    let (Some((old_ttl, old_soa)), Some((ttl, mut soa))) = (soa_of(old), soa_of(new)) else { return change };
+    let Some((old_ttl, old_soa)) = soa_of(old) else { return change };
     let same_soa = Soa::read(&old_soa).ok().zip(Soa::read(&soa).ok()).is_some_and(|(old, new)| {
         let numbers =
             |soa: &Soa<'_>| (soa.numbers.refresh, soa.numbers.retry, soa.numbers.expire, soa.numbers.minimum);
@@ -52,4 +62,9 @@ pub(super) fn with_serial(
         }
     }
     made
+}
+
+/// Returns the SOA record of a version.
+pub(super) fn soa_of(zone: &Zone) -> Option<RecordData> {
+    records(zone, zone.apex().as_name(), Type::SOA).pop()
 }

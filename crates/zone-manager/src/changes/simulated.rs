@@ -5,6 +5,7 @@ use std::sync::mpsc::Receiver;
 
 use update::{GrantOrDeny, NameRelation, PolicyRule, RuleClient, RuleTypes, SerialPolicy, UpdatePolicy};
 
+use super::edits::EditOrder;
 use super::*;
 
 /// Dynamic updates on a simulated disk.
@@ -16,16 +17,22 @@ pub(crate) struct SimulatedChanges {
     rules: Arc<ZoneUpdates>,
 }
 
-/// Returns rules that allow each client every change.
-fn rules() -> ZoneUpdates {
+/// Returns a policy that allows each client every change.
+pub(super) fn everything() -> UpdatePolicy {
     let client = RuleClient::default();
     let rule =
         PolicyRule { action: GrantOrDeny::Grant, client, names: NameRelation::Zone, types: RuleTypes::Usual };
+    UpdatePolicy::new([rule])
+}
+
+/// Returns rules that allow each client every change.
+fn rules() -> ZoneUpdates {
     ZoneUpdates {
-        policy: UpdatePolicy::new([rule]),
+        policy: everything(),
         serial: SerialPolicy::Increment,
         history: 1000,
         write_file_every: None,
+        api: true,
         signing: None,
     }
 }
@@ -67,9 +74,17 @@ impl SimulatedChanges {
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             certificate: None,
             answer: Box::new(move |result| answer(result.is_ok())),
-            _waiting: Waiting::new(&self.shared),
+            _waiting: Some(Waiting::new(&self.shared)),
         };
         self.order(&apex, Entry::Change(ChangeJob::Update(Box::new(job))));
+    }
+
+    /// Sends an edit. `answer` gets whether it was made; it is dropped if there is no result.
+    pub(crate) fn edit(&self, apex: &ZoneName, edit: ZoneEdit, answer: impl FnOnce(bool) + Send + 'static) {
+        let (rules, reply) = (Arc::clone(&self.rules), Box::new(move |end: EditEnd| answer(end.is_ok())));
+        let waiting = Some(Waiting::new(&self.shared));
+        let order = EditOrder { edit, rules, reply, _waiting: waiting };
+        self.order(apex, Entry::Change(ChangeJob::Edit(Box::new(order))));
     }
 
     /// Changes a zone to the version in its file, `zone`.
@@ -95,7 +110,7 @@ impl SimulatedChanges {
         apex: &ZoneName,
         from: Serial,
     ) -> Receiver<Result<Option<History>, StoreFault>> {
-        self.stores.read_history(apex, from)
+        self.stores.read_history(apex, from.into())
     }
 
     /// Stops the thread. The reply arrives once all jobs have ended.

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use update::{is_signed, is_signers};
-use wire::rdata::is_same;
 use wire::rdata::view::Soa;
-use wire::{Name, NameBuf, Ttl, Type, UnixTime, ZoneName};
+use wire::{NameBuf, Ttl, Type, UnixTime, ZoneName};
 use zone::Zone;
-use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
+use zone::store::{ChangeError, ChangeSet, diff_names};
 use zone_plan::ZoneUpdates;
 
 use super::group::TakenStep;
+use super::rrsets::{extended, put_difference, records, ttl_beside, without};
 use super::serials::with_serial;
 use crate::shown_change::IgnoredParts;
 use telemetry::repeated::log_repeated;
@@ -197,26 +197,14 @@ impl Work {
             return Err(TransactionFault::SignersType(*rtype));
         }
         let old = records(&self.version, owner.as_name(), *rtype);
-        let of_soa =
-            || records(&self.version, self.version.apex().as_name(), Type::SOA).first().map(|soa| soa.0);
-        let ttl = ttl.or_else(|| old.first().map(|record| record.0)).or_else(of_soa).unwrap_or(Ttl::ZERO);
-        let is_single = matches!(*rtype, Type::CNAME | Type::DNAME | Type::SOA);
-        let is_there = |rdata: &Vec<u8>| is_same(*rtype, rdata, &record.rdata);
-        let mut new: Vec<(Ttl, Vec<u8>)> = old
-            .iter()
-            .filter(|(_, rdata)| !is_single || is_there(rdata))
-            .map(|(_, rdata)| (ttl, rdata.clone()))
-            .collect();
-        if !new.iter().any(|(_, rdata)| is_there(rdata)) {
-            new.push((ttl, rdata.clone()));
-        }
+        let ttl = ttl.unwrap_or_else(|| ttl_beside(&self.version, &old));
+        let new = extended(*rtype, &old, ttl, [rdata]);
         let mut change = self.nothing();
         if let (Type::SOA, Some((_, soa))) = (*rtype, new.last()) {
             // The zone refuses a malformed SOA.
             change.after = Soa::read(soa).map_or(change.after, |soa| soa.numbers.serial);
         }
-        put(&mut change.removed, owner, *rtype, old.iter().filter(|record| !new.contains(record)));
-        put(&mut change.added, owner, *rtype, new.iter().filter(|record| !old.contains(record)));
+        put_difference(&mut change, owner, *rtype, &old, &new);
         Ok(change)
     }
 
@@ -236,9 +224,9 @@ impl Work {
         };
         let mut change = self.nothing();
         for of_type in types {
-            let goes = |old: &Vec<u8>| rdata.as_ref().is_none_or(|rdata| is_same(of_type, old, rdata));
             let old = records(&self.version, owner.as_name(), of_type);
-            put(&mut change.removed, owner, of_type, old.iter().filter(|(_, rdata)| goes(rdata)));
+            let left = rdata.as_ref().map(|rdata| without(of_type, &old, std::slice::from_ref(rdata)));
+            put_difference(&mut change, owner, of_type, &old, &left.unwrap_or_default());
         }
         if change.removed.is_empty() {
             return Err(TransactionFault::NotThere(Box::new(*owner), *rtype));
@@ -257,24 +245,15 @@ impl Work {
     }
 }
 
-/// Returns the records of one type at a name.
-fn records(zone: &Zone, owner: Name<'_>, rtype: Type) -> Vec<(Ttl, Vec<u8>)> {
-    let set = zone.find_name(owner).and_then(|node| node.rrset(rtype));
-    let copied = |record: zone::store::Rdata<'_>| {
-        let mut rdata = Vec::new();
-        record.copy_to(&mut rdata);
-        (record.ttl(), rdata)
-    };
-    set.iter().flat_map(|set| set.rdatas()).map(copied).collect()
-}
-
-fn put<'r>(
-    to: &mut ChangedRecords,
-    owner: &NameBuf,
-    rtype: Type,
-    records: impl Iterator<Item = &'r (Ttl, Vec<u8>)>,
-) {
-    records.for_each(|(ttl, rdata)| to.push(owner.as_name(), rtype, *ttl, rdata));
+/// Returns the result of a transaction that sets an address.
+#[cfg(test)]
+pub(super) fn work_with(base: &Arc<Zone>, owner: &str, address: [u8; 4]) -> Work {
+    let owner: NameBuf = owner.parse().expect("a name");
+    let mut work = Work { base: Arc::clone(base), version: Arc::clone(base), names: BTreeSet::from([owner]) };
+    let record = SetRecord { owner, rtype: Type::A, ttl: None, rdata: address.to_vec() };
+    let change = work.setting(&record).expect("a change");
+    work.version = Arc::new(base.apply(&change).expect("a version"));
+    work
 }
 
 /// Returns the size of the records of a change in bytes.
@@ -441,6 +420,11 @@ impl Transactions {
                 Ok(())
             }
         }
+    }
+
+    /// Drops the transaction of a zone that does not exist any more.
+    pub(super) fn forget(&self, apex: &ZoneName) {
+        lock(&self.open).zones.remove(apex);
     }
 
     /// State of a transaction, for operators.

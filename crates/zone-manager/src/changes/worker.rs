@@ -21,11 +21,14 @@ use transport::unix_now;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 
-use super::answers::{Outcome, Settled, answer, commit_end, not_kept, send_answers};
+use super::answers::{
+    Outcome, Settled, answer, commit_end, edit_fault, edit_refused, edited, not_kept, send_answers,
+};
 use super::files::ZoneFiles;
 use super::group::{
     ChangeJob, Course, Decided, FileJob, KeepFault, TakeEnd, TakeFault, TakenFile, TakenStep,
 };
+use super::origins::VersionOrigin;
 use super::queue::{Entry, Group, Phase, SignedGroup, UpdatableZone, ZoneQueue};
 use super::signing::SignSchedule;
 use super::transactions::TransactionFault;
@@ -310,6 +313,12 @@ impl Worker {
                 (queue.phase, queue.is_held) = (Phase::Closed, false);
                 let _ = reply.try_send(());
             }
+            Some(Entry::Forget(reply)) => {
+                (queue.phase, queue.is_held) = (Phase::Closed, false);
+                self.retries.remove(apex);
+                self.unwatch_parent(apex);
+                let _ = reply.try_send(());
+            }
             Some(Entry::Change(_)) | None => {}
         }
         true
@@ -392,6 +401,15 @@ impl Worker {
                     let fault = fault.take().unwrap_or_else(|| not_kept(reason));
                     settled.push(Settled::Commit(order.reply, Err(fault)));
                 }
+                ChangeJob::Edit(order) => {
+                    settled.push(edit_refused(
+                        &self.shared,
+                        apex,
+                        *order,
+                        edit_fault(refusal, reason),
+                        serial,
+                    ));
+                }
                 ChangeJob::Sign(order) => order.end(Err(reason.to_owned())),
                 // Freezing a zone refuses no file, so no version is in service.
                 ChangeJob::File(_) => {
@@ -472,7 +490,7 @@ impl Worker {
         }
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let refused: Vec<ChangeJob> = std::iter::from_fn(|| match queue.entries.front() {
-            Some(Entry::Change(ChangeJob::Update(_) | ChangeJob::Commit(_))) => {
+            Some(Entry::Change(job)) if job.is_asked() => {
                 queue.entries.pop_front().and_then(|entry| match entry {
                     Entry::Change(job) => Some(job),
                     _ => None,
@@ -551,15 +569,12 @@ impl Worker {
             }
         };
         let version = Arc::clone(&zone.version);
-        let every = jobs.iter().find_map(|job| match job {
-            ChangeJob::File(_) | ChangeJob::Sign(_) => None,
-            job => job.rules().write_file_every,
-        });
+        let mut asked = jobs.iter().filter(|job| job.is_asked());
+        let every = asked.find_map(|job| job.rules().write_file_every);
         let fault = fault.map(|fault| fault.to_string());
         if let Some(fault) = &fault {
             self.shared.counts.failed.fetch_add(1, Relaxed);
-            let of_clients = |job: &&ChangeJob| matches!(job, ChangeJob::Update(_) | ChangeJob::Commit(_));
-            let lost = jobs.iter().skip(decided.len()).filter(of_clients).count();
+            let lost = jobs.iter().skip(decided.len()).filter(|job| job.is_asked()).count();
             let about = ("updates not kept", &*apex.to_string());
             if lost > 0 {
                 log_repeated!(
@@ -572,6 +587,7 @@ impl Worker {
             }
         }
         self.shared.note(apex, steps, now, fault.clone());
+        self.note_origins(apex, &jobs, &decided, now);
         let settled = self.answers(apex, jobs, decided, before, fault.as_deref().unwrap_or_default());
         // Operators who get a reply see the state that it is about.
         self.plan_maintenance(apex, fault.as_deref(), now);
@@ -584,6 +600,16 @@ impl Worker {
             every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
         }
         self.close_unless_stored(apex);
+    }
+
+    /// Remembers who has made which version.
+    fn note_origins(&self, apex: &ZoneName, jobs: &[ChangeJob], decided: &[Decided], now: UnixTime) {
+        let mut origins = lock(&self.shared.origins);
+        for (job, decided) in jobs.iter().zip(decided) {
+            if let Some(change) = decided.change() {
+                origins.note(apex, change.after, VersionOrigin { at: now, origin: job.origin() });
+            }
+        }
     }
 
     /// Ends jobs, each with its decision. Returns the responses to send.
@@ -606,6 +632,9 @@ impl Worker {
                 }
                 ChangeJob::Commit(order) => {
                     settled.push(Settled::Commit(order.reply, commit_end(apex, decided, fault)));
+                }
+                ChangeJob::Edit(order) => {
+                    settled.push(edited(&self.shared, apex, *order, decided, fault, serial));
                 }
                 ChangeJob::Sign(order) => {
                     settled.extend(self.maintained(apex, *order, decided.as_ref(), fault));

@@ -41,13 +41,14 @@ use tracing::warn;
 use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
 use transport::unix_now;
-use wire::{Serial, UnixTime, ZoneName};
+use wire::{UnixTime, ZoneName};
 use zone::Zone;
 use zone_plan::{PeerRules, ZonePeers};
 
 use crate::fold::FoldJob;
 use crate::managed::publishing::PublishHandle;
 use crate::managed::state::{KeptVersion, SecondaryNews};
+use crate::stores::HistoryStart;
 use config::Adopt;
 use config::Settings;
 use core::{CoreHost, CoreLimits, Epoch, Published, SecondaryCore, SecondaryRequest};
@@ -364,6 +365,11 @@ impl Secondaries {
         read(&self.rules).iter().next().is_some()
     }
 
+    /// Returns the primaries and NOTIFY targets of a zone, if it has any.
+    pub fn peers(&self, apex: &ZoneName) -> Option<Arc<ZonePeers>> {
+        read(&self.rules).get(apex).cloned()
+    }
+
     /// Returns the status of a zone that has peers.
     pub fn status(&self, apex: &ZoneName) -> Option<SecondaryStatus> {
         read(&self.rules).get(apex)?;
@@ -405,7 +411,7 @@ impl Secondaries {
 
     /// Returns the changes of a secondary zone since a version; `None` if they are not stored. Waits for the
     /// disk.
-    pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
+    pub fn history(&self, apex: &ZoneName, from: impl Into<HistoryStart>) -> Option<History> {
         self.keeps(apex).then(|| self.store()?.history(apex, from)).flatten()
     }
 

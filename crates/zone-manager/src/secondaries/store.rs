@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use journal::{Disk, History, RealDisk, StoreFault, StoreFolder};
 use tracing::{info, warn};
 use wire::hash::HashKey;
-use wire::{Serial, UnixTime, ZoneName};
+use wire::{UnixTime, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::counts::SecondaryCounts;
 use crate::managed::state::KeptVersion;
-use crate::stores::{StoreOrder, ZoneStores};
+use crate::stores::{HistoryStart, StoreOrder, ZoneStores};
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
 use threads::sync::lock;
@@ -106,7 +106,7 @@ impl SecondaryStore {
 
     /// Returns the changes of a zone since a version; `None` if the store does not reach back to it. Waits
     /// for the disk.
-    pub(super) fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
+    pub(super) fn history(&self, apex: &ZoneName, from: impl Into<HistoryStart>) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             self.counts.unread.fetch_add(1, Relaxed);
             let name = apex.to_string();

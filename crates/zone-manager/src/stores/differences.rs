@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 
 use journal::{Disk, History, RealDisk, StoreFault};
 use tracing::debug;
-use wire::{Serial, ZoneName};
+use wire::ZoneName;
 use zone::store::ChangeSet;
 
-use crate::stores::{StoreOrder, ZoneStores};
+use crate::stores::{HistoryStart, StoreOrder, ZoneStores};
 use telemetry::repeated::log_repeated;
 use threads::background::Background;
 use threads::sync::lock;
@@ -96,7 +96,7 @@ impl Differences {
     }
 
     /// Returns the changes of a zone since a version; `None` if they are not stored. Waits for the disk.
-    pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
+    pub fn history(&self, apex: &ZoneName, from: impl Into<HistoryStart>) -> Option<History> {
         self.stores.history(apex, from).unwrap_or_else(|fault| {
             let name = apex.to_string();
             let about = ("differences not read", &*name);
@@ -135,7 +135,7 @@ impl Differences {
 mod tests {
     use journal::DEFAULT_HISTORY;
     use wire::hash::HashKey;
-    use wire::{NameBuf, Ttl, Type};
+    use wire::{NameBuf, Serial, Ttl, Type};
     use zone::store::diff;
     use zone::{Zone, ZoneBuilder};
 

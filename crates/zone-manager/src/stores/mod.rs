@@ -10,6 +10,7 @@
 //! unless the version in service is the acknowledged one and can be stored again (`heal`). In other folders
 //! such a file is renamed, and the store starts again.
 
+pub mod composed;
 pub mod differences;
 pub mod produced;
 
@@ -107,10 +108,25 @@ pub type OnAppended = Box<dyn FnOnce(Appended) + Send>;
 /// Receives the size of a store after a compaction, or `None` if the compaction failed.
 pub type OnCompacted = Box<dyn Fn(&ZoneName, Option<StoreSize>) + Send + Sync>;
 
+/// Where the changes begin that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HistoryStart {
+    /// At this version.
+    Version(Serial),
+    /// So many changes before the newest version, or as many as there are.
+    Last(usize),
+}
+
+impl From<Serial> for HistoryStart {
+    fn from(version: Serial) -> Self {
+        Self::Version(version)
+    }
+}
+
 enum Task {
     Order(StoreOrder, OnStored),
     Append(Box<Append>, OnAppended),
-    History(Serial, SyncSender<Result<Option<History>, StoreFault>>),
+    History(HistoryStart, SyncSender<Result<Option<History>, StoreFault>>),
     Finish(Box<Finish>),
 }
 
@@ -274,15 +290,19 @@ impl ZoneStores {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn history(&self, apex: &ZoneName, from: Serial) -> Result<Option<History>, StoreFault> {
-        self.read_history(apex, from).recv_timeout(HISTORY_TIMEOUT).unwrap_or(Ok(None))
+    pub fn history(
+        &self,
+        apex: &ZoneName,
+        from: impl Into<HistoryStart>,
+    ) -> Result<Option<History>, StoreFault> {
+        self.read_history(apex, from.into()).recv_timeout(HISTORY_TIMEOUT).unwrap_or(Ok(None))
     }
 
     /// Queues the read of [`history`](Self::history) without waiting.
     pub fn read_history(
         &self,
         apex: &ZoneName,
-        from: Serial,
+        from: HistoryStart,
     ) -> Receiver<Result<Option<History>, StoreFault>> {
         let (reply, replied) = sync_channel(1);
         self.0.submit(apex, Task::History(from, reply));
@@ -447,7 +467,10 @@ impl Inner {
             }
             (Ok(store), Task::History(from, reply)) => {
                 // The client may have timed out.
-                let _ = reply.try_send(store.history(from));
+                let _ = reply.try_send(match from {
+                    HistoryStart::Version(from) => store.history(from),
+                    HistoryStart::Last(most) => store.last_changes(most),
+                });
                 Some(store)
             }
             (Err(fault), Task::History(_, reply)) => {

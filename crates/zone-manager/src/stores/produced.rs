@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::sync::{OnceLock, RwLock};
 
 use journal::History;
-use wire::{Serial, ZoneName};
+use wire::ZoneName;
 
-use super::ZoneStores;
+use super::{HistoryStart, ZoneStores};
 use telemetry::repeated::log_repeated;
 use threads::sync::{read, write};
 
@@ -28,7 +28,7 @@ impl ProducedStores {
 
     /// Returns the changes of a zone since a version; `None` if they are no longer stored. Waits for the
     /// disk.
-    pub fn history(&self, apex: &ZoneName, from: Serial) -> Option<History> {
+    pub fn history(&self, apex: &ZoneName, from: impl Into<HistoryStart>) -> Option<History> {
         self.stores.get()?.history(apex, from).unwrap_or_else(|fault| {
             let name = apex.to_string();
             let about = ("history", &*name);

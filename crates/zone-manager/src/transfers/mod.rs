@@ -22,6 +22,7 @@ use tracing::{Level, debug, info, warn};
 use transfer::outgoing::{
     DEFAULT_LIMIT, IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_answer, ixfr_datagram,
 };
+use transfer::tsig::TsigKeys;
 use transport::{MessageStream, Next, Transport, unix_now};
 use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
@@ -31,7 +32,7 @@ use zone_plan::{Grants, TransferRules};
 
 use config::Adopt;
 use config::Settings;
-pub use histories::Histories;
+pub use histories::{Histories, KeptStep};
 use limits::{Eviction, Slot, SlotLimits, Slots};
 use serving::frontend::Served;
 use telemetry::audit::RefusalLog;
@@ -123,6 +124,21 @@ impl Transfers {
     pub fn change(&self, zones: impl IntoIterator<Item = (ZoneName, Option<Grants>)>) {
         let mut rules = write(&self.rules);
         zones.into_iter().for_each(|(apex, grants)| rules.set(&apex, grants));
+    }
+
+    /// The stored changes of all zones.
+    pub fn histories(&self) -> &Histories {
+        &self.histories
+    }
+
+    /// The TSIG keys of the configuration.
+    pub fn keys(&self) -> Arc<TsigKeys> {
+        Arc::clone(&read(&self.rules).keys)
+    }
+
+    /// Who may transfer a zone; `None`: no client may.
+    pub fn grants(&self, apex: &ZoneName) -> Option<Grants> {
+        read(&self.rules).get(apex).cloned()
     }
 
     /// The counters.

@@ -25,6 +25,7 @@ use zone::Zone;
 use zone::catalog::Change;
 use zone_plan::{ReloadBounds, WantedZones, ZoneFault, ZoneSpec};
 
+use super::created::ZoneCreation;
 use super::examiner::Examiner;
 use super::executor::{Executor, log};
 use super::images::Images;
@@ -129,7 +130,14 @@ impl ZoneManagerHandle {
         self.ask(|reply| Message::Ask(ZoneChange::Add(text), reply))
     }
 
-    /// Requests to stop serving a zone that was added at run time.
+    /// Requests to create a zone with its first records, or one that comes from its primaries. The result
+    /// comes once the zone is in service, and stays after a crash.
+    pub fn create_zone(&self, zone: ZoneCreation) -> oneshot::Receiver<Reloaded> {
+        self.ask(|reply| Message::Ask(ZoneChange::Create(Box::new(zone)), reply))
+    }
+
+    /// Requests to stop serving a zone that was added at run time. Of one that was created, everything that
+    /// is stored is removed, its keys included.
     pub fn remove_zone(&self, apex: ZoneName) -> oneshot::Receiver<Reloaded> {
         self.ask(|reply| Message::Ask(ZoneChange::Remove(apex), reply))
     }
@@ -298,6 +306,7 @@ impl ZoneManager {
 
     /// Loads these zones and puts them into service at the start, produced catalog zones too.
     pub fn load_first(&mut self, wanted: WantedZones) -> Summary {
+        self.clean_up_after_crash(&wanted);
         self.look_at_all(wanted, Purpose::Start, Vec::new());
         while (self.round.is_some() || self.joining.is_storing()) && self.handle_messages() {}
         self.last

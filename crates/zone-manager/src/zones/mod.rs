@@ -6,6 +6,7 @@
 //! | `membership` | the zones of catalog zones |
 //! | `produce` | catalog zones that nomen produces |
 //! | `added` | the file of the zones that were added at run time |
+//! | `created` | zones that programs create at run time, and the files of their first records |
 //! | `manager` | the thread that reports the configuration's zones and the results of loads to zones |
 //! | `publishing` | the thread that reports new versions to zones and puts zones into service |
 //! | `executor` | carries out the actions of zone states for both threads |
@@ -34,6 +35,7 @@
 //! refuses a thread for a write, the caller writes while it holds the lock.)
 
 pub mod added;
+pub mod created;
 pub mod examiner;
 mod executor;
 pub mod images;

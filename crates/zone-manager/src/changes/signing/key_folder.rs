@@ -139,6 +139,14 @@ impl KeyFolder {
         }
     }
 
+    /// Deletes the files of all keys of the zone.
+    ///
+    /// # Errors
+    /// A file that cannot be deleted.
+    pub(super) fn remove_all(&self) -> Result<(), KeyFolderFault> {
+        self.keys()?.iter().try_for_each(|key| remove_key(&self.path, key))
+    }
+
     /// Reads the keys, each with its use, beside the DNSKEY records that the zone has. `None`: there are
     /// none.
     ///

@@ -648,6 +648,14 @@ impl ZoneSigner {
     }
 }
 
+/// Deletes the files of all keys of a zone.
+///
+/// # Errors
+/// A file that cannot be deleted.
+pub(super) fn remove_keys(state: &Path, apex: &ZoneName) -> Result<(), KeyFolderFault> {
+    KeyFolder::of(state, apex).remove_all()
+}
+
 /// Writes an operator's command to the log and the audit file, if it changes something.
 pub(super) fn log_command(apex: &ZoneName, command: &SignCommand, end: &SignEnd) {
     if !command.changes() {

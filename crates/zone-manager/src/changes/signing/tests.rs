@@ -14,6 +14,8 @@ use wire::rdata::view::{Ds, SigAlgorithm};
 use zone::ZoneBuilder;
 
 use super::*;
+use crate::changes::edits::{ChangeAuthor, EditFault, EditOrder, RrsetEdit, RrsetEditKind, ZoneEdit};
+use crate::changes::group::{ChangeJob, Course, Decided};
 
 const DAY: u64 = 86_400;
 const START: u64 = 1_800_000_000;
@@ -78,7 +80,7 @@ struct World {
     signer: Option<ZoneSigner>,
     /// What is noted for a later run.
     ttls: ZoneTtls,
-    zone: Zone,
+    zone: Arc<Zone>,
     now: UnixTime,
     caches: Caches,
     /// The parent's DS set, and when it takes the next one from the zone.
@@ -114,7 +116,7 @@ impl World {
             updates: Arc::new(updates),
             signer: None,
             ttls: ZoneTtls::default(),
-            zone: builder.finish().expect("a zone"),
+            zone: Arc::new(builder.finish().expect("a zone")),
             now: UnixTime::from_secs(START),
             caches: Caches::default(),
             ds: Vec::new(),
@@ -180,7 +182,8 @@ impl World {
         said
     }
 
-    fn take(&mut self, zone: Zone, change: &ChangeSet) {
+    fn take(&mut self, zone: impl Into<Arc<Zone>>, change: &ChangeSet) {
+        let zone = zone.into();
         let applied = self.zone.apply(change).expect("a zone");
         assert!(zone::store::diff(&applied, &zone).is_empty(), "the change leads to another version");
         (self.zone, self.versions) = (zone, self.versions + 1);
@@ -207,6 +210,36 @@ impl World {
         self.ttls = signer.ttls().expect("a look");
         self.signer = Some(signer);
         self.take(step.zone, &step.change);
+    }
+
+    /// Edits some names, as a program does.
+    fn edit(&mut self) {
+        let mut signer = self.signer();
+        let mut edits = Vec::new();
+        for _ in 0..3 {
+            let owner: NameBuf = format!("e{}.example.", self.random(8)).parse().expect("a name");
+            let kind = match self.random(3) {
+                0 => RrsetEditKind::Delete,
+                number => RrsetEditKind::Replace {
+                    ttl: Ttl::from_secs(7200),
+                    rdatas: vec![vec![192, 0, 2, number as u8]],
+                },
+            };
+            edits.push(RrsetEdit { owner, rtype: Type::A, kind });
+        }
+        let by = ChangeAuthor { token: "test".into(), address: std::net::Ipv4Addr::LOCALHOST.into() };
+        let edit = ZoneEdit { edits, at_serial: Some(self.zone.serial()), by };
+        let (rules, reply) = (Arc::clone(&self.updates), Box::new(|_| ()));
+        let order = EditOrder { edit, rules, reply, _waiting: None };
+        let jobs = [ChangeJob::Edit(Box::new(order))];
+        let course = Course::of(&self.zone, &jobs, Some(&mut signer), self.now);
+        let course = course.expect("signed");
+        assert!(matches!(course.decided[..], [Decided::Edit(Ok(_))]), "decided");
+        self.ttls = signer.ttls().expect("a look");
+        self.signer = Some(signer);
+        if let [step] = &course.steps[..] {
+            self.take(course.zone, step);
+        }
     }
 
     /// Audits the version, and checks each combination of versions that caches may have.
@@ -275,7 +308,8 @@ impl World {
             self.check();
             match self.random(10) {
                 0 if self.now == event => self.signer = None,
-                1..4 if self.now == event && self.signer.is_some() => self.update(),
+                1..3 if self.now == event && self.signer.is_some() => self.update(),
+                3 if self.now == event && self.signer.is_some() => self.edit(),
                 _ => {}
             }
             self.maintain(None);
@@ -434,4 +468,54 @@ fn all_signatures_are_made_again_once_whatever_the_jitter_is() {
         }
         assert_eq!(made(&world) - before, renewed, "jitter {jitter}");
     }
+}
+
+/// What the signer makes stays, and contents that make no zone are refused before anything is signed.
+#[test]
+fn edits_change_the_data_of_a_signed_zone_and_nothing_that_the_signer_makes() {
+    let mut world = World::new(policy(), 8);
+    (0..10).for_each(|_| drop(world.maintain(None)));
+    let name = |text: &str| text.parse::<NameBuf>().expect("a name");
+    let keys = rdatas_at_apex(&world.zone, Type::DNSKEY);
+    let replace = |owner: &str, rtype, rdatas: Vec<Vec<u8>>| RrsetEdit {
+        owner: name(owner),
+        rtype,
+        kind: RrsetEditKind::Replace { ttl: Ttl::from_secs(60), rdatas },
+    };
+    let (address, alias) = (vec![vec![192, 0, 2, 9]], vec![b"\x01x\0".to_vec()]);
+    let other_key = [&[1, 0, 3, 8][..], &[7; 64]].concat();
+    let all = [
+        (replace("www.example.", Type::A, address.clone()), Ok(())),
+        (replace("www.example.", Type::CNAME, alias), Err("CNAME")),
+        (replace("example.", Type::CDS, Vec::new()), Err("type CDS are made by the signer")),
+        (replace("example.", Type::NSEC, Vec::new()), Err("type NSEC are made by the signer")),
+        (replace("example.", Type::DNSKEY, vec![other_key]), Err("not signed with the algorithm")),
+        (replace("example.", Type::DNSKEY, Vec::new()), Ok(())),
+        (replace("example.net.", Type::A, address), Err("not in the zone")),
+    ];
+    let by = ChangeAuthor { token: "test".into(), address: std::net::Ipv4Addr::LOCALHOST.into() };
+    let job = |(edit, _): &(RrsetEdit, _)| {
+        let edit = ZoneEdit { edits: vec![edit.clone()], at_serial: None, by: by.clone() };
+        let (reply, rules) = (Box::new(|_| ()), Arc::clone(&world.updates));
+        ChangeJob::Edit(Box::new(EditOrder { edit, rules, reply, _waiting: None }))
+    };
+    let jobs: Vec<ChangeJob> = all.iter().map(job).collect();
+    let mut signer = world.signer.take().expect("a signer");
+    let course = Course::of(&world.zone, &jobs, Some(&mut signer), world.now).expect("a course");
+    for ((edit, expected), decided) in all.iter().zip(&course.decided) {
+        match (expected, decided) {
+            (Ok(()), Decided::Edit(Ok(Some(_)))) => {}
+            (Err(reason), Decided::Edit(Err(fault))) => {
+                assert!(fault.to_string().contains(reason), "{edit:?}: {fault}");
+                assert!(!matches!(fault, EditFault::NotKept(_)), "{edit:?}: {fault}");
+            }
+            (_, decided) => panic!("{edit:?}: {:?}", decided.change()),
+        }
+    }
+    let zone = course.zone;
+    assert_eq!(rdatas_at_apex(&zone, Type::DNSKEY), keys);
+    world.signer = Some(signer);
+    assert_eq!(zone.serial().0, world.zone.serial().0 + 2);
+    let change = zone::store::diff(&world.zone, &zone);
+    world.take(zone, &change);
 }

@@ -6,15 +6,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tracing::info;
-use wire::{Name, ViewName, ZoneName};
+use journal::RealDisk;
+use tracing::{info, warn};
+use transport::unix_now;
+use wire::{Name, Serial, ViewName, ZoneName};
+use wording::reason;
 use zone::catalog::Change;
 
 use super::{Asker, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, ZoneManager, answer, log};
+use crate::changes::Leavings;
 use crate::managed::publishing::Publishing;
 use crate::managed::state::{ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
 use crate::zones::added;
+use crate::zones::created::{CreatedFiles, Leftover, ZoneCreation};
 use crate::zones::membership::{MemberSteps, Membership};
 use crate::zones::produce::{Produced, Producer, ProducerEvent};
 use config::dnssec_policy::DnssecPolicies;
@@ -31,6 +36,8 @@ use zone_plan::{Listing, Origin, PlannedZone, WantedZones, ZoneFault, ZoneText, 
 pub(in crate::zones) enum ZoneChange {
     /// Serve a zone, given its `[[zone]]` block.
     Add(String),
+    /// Create a zone.
+    Create(Box<ZoneCreation>),
     /// Stop serving a zone.
     Remove(ZoneName),
 }
@@ -60,6 +67,8 @@ pub(super) struct Joining {
     keys: Arc<TsigKeys>,
     /// The state folder.
     state: Option<PathBuf>,
+    /// The files of created zones in it.
+    created: Option<CreatedFiles>,
     /// The resolver's copy of the root zone, if the server has one.
     pub(super) local_root: Option<Arc<LocalRoot>>,
     /// Whether the root zone is that copy.
@@ -85,6 +94,7 @@ impl Joining {
             policies: Arc::default(),
             views: Vec::new(),
             keys: Arc::default(),
+            created: state.as_deref().map(|state| CreatedFiles::of(Arc::new(RealDisk), state)),
             state,
             local_root,
             copies_root: false,
@@ -410,16 +420,19 @@ impl ZoneManager {
     /// Carries out an operator's request about one zone.
     pub(super) fn change(&mut self, change: ZoneChange, reply: Asker) {
         let done = match change {
-            ZoneChange::Add(text) => match self.to_be_added(text) {
-                Ok((zone, mut planned)) => {
-                    // The zone is listed in a catalog zone once it is in service.
-                    let purpose = Purpose::Add(Box::new(zone), planned.listing.take());
-                    self.begin_single(&planned.spec.apex, purpose, vec![reply]);
-                    return self.want(vec![planned]);
-                }
-                Err(fault) => Err(fault),
-            },
-            ZoneChange::Remove(apex) => self.remove_added(&apex),
+            ZoneChange::Add(text) => self.to_be_added(text).map(Some),
+            ZoneChange::Create(zone) => self.to_be_created(&zone).map(Some),
+            ZoneChange::Remove(apex) => self.remove_added(&apex).map(|()| None),
+        };
+        let done = match done {
+            Ok(Some((zone, mut planned))) => {
+                // The zone is listed in a catalog zone once it is in service.
+                let purpose = Purpose::Add(Box::new(zone), planned.listing.take());
+                self.begin_single(&planned.spec.apex, purpose, vec![reply]);
+                return self.want(vec![planned]);
+            }
+            Ok(None) => Ok(()),
+            Err(fault) => Err(fault),
         };
         let summary = Summary { removed: 1, ..Summary::default() };
         self.reply(vec![reply], done.map(|()| Arc::new(RoundReport { summary, ..RoundReport::default() })));
@@ -462,10 +475,12 @@ impl ZoneManager {
         listing: Option<Arc<Listing>>,
         round: Reloaded,
     ) -> Reloaded {
-        let apex = zone.apex();
+        let (apex, is_created) = (zone.apex(), self.is_created(&zone));
         let state = self.table.get(&apex);
         if let Some(state) = state.as_ref().filter(|state| state.spec.origin != Origin::Added) {
-            // A reload found the zone in another source in the meantime.
+            // A reload found the zone in another source in the meantime, whose journal must stay.
+            let files = self.joining.created.as_ref().filter(|_| is_created);
+            files.iter().for_each(|files| _ = files.remove(&apex));
             return Err(ReloadFault::Served(state.spec.origin.clone()));
         }
         let fault = state.and_then(|state| state.fault.clone());
@@ -489,6 +504,10 @@ impl ZoneManager {
                 log_repeated!(warn, WARN, about, "zone {} is not added: {fault}", apex);
                 self.leave([&apex].into_iter());
                 self.publish();
+                if is_created {
+                    // A key may be one that was there before.
+                    self.clean_up(&apex, Leavings::Remove);
+                }
             }
         }
         kept
@@ -499,30 +518,99 @@ impl ZoneManager {
         if state.spec.origin != Origin::Added {
             return Err(ReloadFault::NotAdded(state.spec.origin.clone()));
         }
+        // It may not be in the list of added zones yet.
+        let file = state.spec.text.file();
+        let files = self.joining.created.clone();
+        let files = files.filter(|files| file.is_some_and(|file| files.has(apex, file)));
+        files.iter().try_for_each(|files| files.begin_removal(apex)).map_err(|fault| unsaved(&fault))?;
         let stay = |zone: &ConfiguredZone| zone.apex() != *apex;
         let before = self.joining.added.clone();
         self.joining.added.retain(stay);
         if let Err(fault) = self.save_added() {
             self.joining.added = before;
+            files.iter().for_each(|files| files.cancel_removal(apex));
             return Err(fault);
         }
         self.leave([apex].into_iter());
+        if files.is_some() {
+            self.clean_up(apex, Leavings::RemoveWithKeys);
+        }
         // A catalog zone may list the zone, and now become its owner.
         self.settle();
         self.publish();
         Ok(())
     }
 
+    /// Prepares the creation of a zone: writes the file of its first records.
+    fn to_be_created(&self, zone: &ZoneCreation) -> Result<(ConfiguredZone, PlannedZone), ReloadFault> {
+        let files = self.joining.created.as_ref().ok_or(ReloadFault::NoState)?;
+        let added = self.to_be_added(zone.block(&files.path(&zone.apex)))?;
+        let policy = added.1.updates.as_ref().map(|updates| updates.serial).unwrap_or_default();
+        let text = zone.text(policy.next(Serial(0), unix_now()));
+        let Some(text) = text.map_err(|why| unfit([why].into_iter()))? else { return Ok(added) };
+        let changes = self.executor.changes.as_ref().ok_or(ReloadFault::NoState)?;
+        let apex = &zone.apex;
+        let aside =
+            changes.forget(apex, Leavings::SetAside).map_err(|why| ReloadFault::Unsaved(why.into()))?;
+        if let Some(aside) = aside {
+            let shown = aside.display();
+            warn!(
+                "zone {apex}: it is created, and the journal of an earlier zone of this name is now {shown}"
+            );
+        }
+        files.write(apex, &text).map_err(|fault| {
+            // What is there is removed at the next start, or replaced.
+            let _ = files.remove(apex);
+            unsaved(&fault)
+        })?;
+        Ok(added)
+    }
+
+    /// Whether a zone was created by a program, with its first records.
+    fn is_created(&self, zone: &ConfiguredZone) -> bool {
+        let files = self.joining.created.as_ref();
+        let file = zone.file.value.as_ref();
+        files.zip(file).is_some_and(|(files, file)| files.has(&zone.apex(), file))
+    }
+
+    /// Removes what is stored of a created zone that does not exist any more.
+    fn clean_up(&self, apex: &ZoneName, leavings: Leavings) {
+        let Some(files) = &self.joining.created else { return };
+        let forgotten =
+            self.executor.changes.as_ref().map_or(Ok(None), |changes| changes.forget(apex, leavings));
+        let removed = forgotten.and_then(|_| files.remove(apex).map_err(|fault| reason(&fault)));
+        if let Err(fault) = removed {
+            warn!("zone {apex}: what is stored of it is not removed before the next start: {fault}");
+        }
+    }
+
+    /// Removes what a crash has left of zones that were being created or removed.
+    pub(super) fn clean_up_after_crash(&self, wanted: &WantedZones) {
+        let Some(files) = &self.joining.created else { return };
+        let exist: HashSet<&ZoneName> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+        match files.leftovers(|apex| exist.contains(apex)) {
+            Err(fault) => warn!("the folder of created zones cannot be read: {}", reason(&fault)),
+            Ok(leftovers) => leftovers.iter().for_each(|Leftover { apex, was_removed }| {
+                info!("zone {apex}: it was not created or removed completely, and the rest of it is removed");
+                let leavings = if *was_removed { Leavings::RemoveWithKeys } else { Leavings::Remove };
+                self.clean_up(apex, leavings);
+            }),
+        }
+    }
+
     fn save_added(&self) -> Result<(), ReloadFault> {
         let folder = self.joining.state.as_ref().ok_or(ReloadFault::NoState)?;
-        added::save(folder, &self.joining.added)
-            .map_err(|fault| ReloadFault::Unsaved(fault.to_string().into()))
+        added::save(folder, &self.joining.added).map_err(|fault| unsaved(&fault))
     }
 }
 
 /// Returns the step that ends the service of a zone.
 fn removal_of(apex: &ZoneName) -> Change {
     Change::Remove(Box::new(apex.as_name().to_buf()))
+}
+
+fn unsaved(fault: &std::io::Error) -> ReloadFault {
+    ReloadFault::Unsaved(fault.to_string().into())
 }
 
 fn unfit(messages: impl Iterator<Item = String>) -> ReloadFault {
