@@ -1,4 +1,4 @@
-//! Connections of operators: those of the control socket and those of the HTTP listener.
+//! Connections of operators: those of the control socket, of the HTTP listener for metrics, and of the API.
 //!
 //! Each set has a limit. When a set is full, a new connection replaces the one that has been idle for
 //! longest, so that connections that are only held open lock no operator out. A connection with a command or
@@ -12,19 +12,21 @@ use tokio::sync::Notify;
 
 use threads::sync::lock;
 
-/// The connections of the control socket and of the HTTP listener.
+/// The connections of the control socket, of the HTTP listener for metrics, and of the API.
 #[derive(Debug, Default)]
 pub struct AdminConnections {
     /// Connections of the control socket.
     pub control: Arc<ConnectionSet>,
-    /// Connections of the HTTP listener.
+    /// Connections of the HTTP listener for metrics.
     pub metrics: Arc<ConnectionSet>,
+    /// Connections of the HTTP API.
+    pub api: Arc<ConnectionSet>,
 }
 
 impl AdminConnections {
-    /// Returns both sets, each with its label.
-    pub fn sets(&self) -> [(&'static str, &ConnectionSet); 2] {
-        [("control", &self.control), ("metrics", &self.metrics)]
+    /// Returns all sets, each with its label.
+    pub fn sets(&self) -> [(&'static str, &ConnectionSet); 3] {
+        [("control", &self.control), ("metrics", &self.metrics), ("api", &self.api)]
     }
 }
 
@@ -125,6 +127,11 @@ impl ConnectionPlace {
             }
         }
         self.set.changed.notify_one();
+    }
+
+    /// Returns whether the connection is marked as busy.
+    pub fn is_busy(&self) -> bool {
+        lock(&self.set.open).all.get(&self.id).is_some_and(|one| one.idle_since.is_none())
     }
 
     /// Waits until the connection is to be closed to make room for another.

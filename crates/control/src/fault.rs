@@ -33,7 +33,7 @@ use zone_manager::zones::report::RoundReport;
 
 /// An argument of a command that is not accepted.
 #[derive(Debug)]
-pub(crate) enum ArgumentFault {
+pub enum ArgumentFault {
     /// This is not the name of a zone or a domain.
     Name(ZoneNameFault),
     /// This has no name of a view after the `@`.
@@ -96,7 +96,7 @@ impl fmt::Display for ArgumentFault {
 
 /// Why a frozen zone stays frozen.
 #[derive(Debug)]
-pub(crate) enum ThawFault {
+pub enum ThawFault {
     /// The thread of updates does not hold the zone.
     NotHeld,
     /// The zone is not reloaded.
@@ -120,7 +120,7 @@ impl fmt::Display for ThawFault {
 
 /// Why a command on the keys or signatures of a zone is not executed.
 #[derive(Debug)]
-pub(crate) enum SigningCommandFault {
+pub enum SigningCommandFault {
     /// This zone is not signed here.
     NotSigned(String),
     /// This zone is being signed for the first time, or its keys cannot be read for this reason.
@@ -152,7 +152,7 @@ impl fmt::Display for SigningCommandFault {
 
 /// Why a command is not executed, or only in part.
 #[derive(Debug)]
-pub(crate) enum CommandFault {
+pub enum CommandFault {
     /// The line is not a command.
     NotACommand(serde_json::Error),
     /// The line is longer than this many bytes, or has no end.
@@ -288,10 +288,10 @@ impl fmt::Display for CommandFault {
             }
             Self::NotLoaded(name) => write!(f, "zone {name} is not loaded"),
             Self::NoTransactions => {
-                f.write_str("the zone takes no changes: it has neither `allow-update` nor `update-policy`")
+                f.write_str("the zone takes no changes: it has no `allow-update`, no `update-policy` and no `api`")
             }
             Self::NoUpdates => {
-                f.write_str("the zone takes no updates: it has neither `allow-update` nor `update-policy`")
+                f.write_str("the zone takes no updates: it has no `allow-update`, no `update-policy` and no `api`")
             }
             Self::NoRule(domain) => write!(f, "there is no rule for {domain}"),
             Self::NoNegativeAnchor(domain) => write!(f, "no negative trust anchor was added for {domain}"),
@@ -341,7 +341,7 @@ fn listed(keys: &[KeyId]) -> String {
 
 impl CommandFault {
     /// Returns what was done nevertheless, or the fault in detail, if there is more than the text.
-    fn data(&self) -> Option<Value> {
+    pub fn data(&self) -> Option<Value> {
         match self {
             Self::Incomplete(report) => Some(json!(**report)),
             Self::NotRefreshed { outcomes, .. } => Some(outcomes.clone()),

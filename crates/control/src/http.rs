@@ -2,27 +2,25 @@
 //! `/healthz` and `/readyz` for load balancers and orchestrators.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderValue,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use wire::NameBuf;
 
 use crate::connections::ConnectionSet;
+use crate::hosts::may_ask;
 use crate::in_force::InForce;
 use crate::metrics::{AllFigures, Format, render};
 use crate::page::StatusPage;
 use config::metrics::MetricsSection;
-use config::table::read::At;
 
 /// Longest lifetime of a connection, busy or not.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);
@@ -122,7 +120,7 @@ async fn respond(
                 }
             })
         }
-        "/" | "/why" if !may_ask(&request, &shown.bounds()) => {
+        "/" | "/why" if !may_ask(&request, shown.bounds().hosts.value.as_deref().unwrap_or_default()) => {
             return Ok(plain(
                 StatusCode::MISDIRECTED_REQUEST,
                 "This page is not available under this host name: use an IP address, or add the name to \
@@ -145,37 +143,6 @@ async fn respond(
     };
     let failed = || plain(StatusCode::INTERNAL_SERVER_ERROR, "The page cannot be generated.\n");
     Ok(made.unwrap_or_else(failed))
-}
-
-/// Returns whether the page is served for the host named in the request (RFC 9110 §7.2). A request without a
-/// host does not come from a browser.
-fn may_ask<B>(request: &Request<B>, bounds: &MetricsSection) -> bool {
-    let named = request.headers().get_all(HOST).iter().map(|host| host.to_str().ok());
-    let mut hosts = named.chain(request.uri().authority().map(|authority| Some(authority.as_str())));
-    hosts.all(|host| host.is_some_and(|host| is_own(host, bounds.hosts.value.as_deref().unwrap_or_default())))
-}
-
-/// Returns whether a host, with or without port, is an address, `localhost`, this machine's name or one of
-/// `names`: none of these can be pointed here by the owner of another domain.
-fn is_own(host: &str, names: &[At<NameBuf>]) -> bool {
-    if host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() {
-        return true;
-    }
-    let without_port = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
-    if is_address(
-        without_port.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(without_port),
-    ) {
-        return true;
-    }
-    let same = |a: &str, b: &str| a.trim_end_matches('.').eq_ignore_ascii_case(b.trim_end_matches('.'));
-    let of_machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    same(without_port, "localhost")
-        || !of_machine.trim().is_empty() && same(without_port, of_machine.trim())
-        || names.iter().any(|name| same(without_port, &name.value.to_string()))
 }
 
 /// Returns the status page with the headers that restrict a browser to showing it.
@@ -246,39 +213,6 @@ fn negotiated<'a>(headers: impl Iterator<Item = &'a str>) -> Format {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn any_name_in_its_address_had_the_page() {
-        let names = [At::unwritten("dns.example.com.".parse().expect("a name"))];
-        for host in [
-            "127.0.0.1",
-            "127.0.0.1:9153",
-            "[::1]",
-            "[::1]:9153",
-            "localhost",
-            "LocalHost.:9153",
-            "dns.example.com",
-            "DNS.example.com:9153",
-        ] {
-            assert!(is_own(host, &names), "{host}");
-        }
-        for host in [
-            "",
-            ":9153",
-            "attacker.example",
-            "attacker.example:9153",
-            "127.0.0.1.attacker.example",
-            "example.com",
-        ] {
-            assert!(!is_own(host, &names), "{host}");
-        }
-        let asked = |host: Option<&str>| {
-            let request = Request::get("/");
-            let request = host.into_iter().fold(request, |request, host| request.header(HOST, host));
-            may_ask(&request.body(()).expect("a request"), &MetricsSection::default())
-        };
-        assert!(asked(None) && asked(Some("[::1]:9153")) && !asked(Some("attacker.example")));
-    }
 
     #[test]
     fn the_format_is_the_one_that_the_client_prefers() {

@@ -6,19 +6,23 @@
 //! | [`in_force`] | the configuration in force, and which parts take over what a reload changes |
 //! | [`connections`] | operators' connections, and which of them is evicted for a new one |
 //! | [`socket`], [`protocol`] | the control socket; the commands on it and their answers |
-//! | [`listener`], `commands` | reads commands from the control socket; executes them |
-//! | `fault` | why a command is not executed |
+//! | [`listener`], [`commands`] | reads commands from the control socket; executes them |
+//! | [`fault`] | why a command is not executed |
+//! | [`tokens`], [`api_figures`] | the tokens of the HTTP API, and its counters |
 //! | [`hand_over`] | the listening sockets, sent to the next server on the control socket |
 //! | [`metrics`], [`page`] | metrics, and the status page |
-//! | [`http`] | the HTTP listener for both |
+//! | [`rates`] | counts of the last minutes |
+//! | [`http`], [`hosts`] | the HTTP listener for both; which host names requests may have |
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has closed the pipe or the disk is full.
 #![deny(clippy::print_stdout)]
 
-mod commands;
+pub mod api_figures;
+pub mod commands;
 pub mod connections;
-mod fault;
+pub mod fault;
 pub mod hand_over;
+pub mod hosts;
 pub mod http;
 pub mod in_force;
 pub mod listener;
@@ -26,4 +30,6 @@ pub mod metrics;
 pub mod page;
 pub mod parts;
 pub mod protocol;
+pub mod rates;
 pub mod socket;
+pub mod tokens;

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::api_figures::ApiFigures;
 use crate::connections::AdminConnections;
 use crate::in_force::InForce;
+use crate::rates::RateHistory;
+use crate::tokens::TokenTable;
 use serving::frontend::Frontend;
 use serving::issuing::Issuing;
 use serving::recursive::Recursive;
@@ -48,6 +51,12 @@ pub struct ServerParts {
     pub process: Process,
     /// Background work.
     pub background: Arc<Background>,
+    /// Counts of the last minutes.
+    pub rates: Arc<RateHistory>,
+    /// Tokens of the HTTP API.
+    pub tokens: Arc<TokenTable>,
+    /// Counters of the HTTP API.
+    pub api_figures: Arc<ApiFigures>,
     /// Operators' connections.
     pub connections: Arc<AdminConnections>,
 }

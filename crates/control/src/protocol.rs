@@ -50,6 +50,8 @@ pub enum ControlCommand {
     Status,
     /// Report every counter.
     Stats,
+    /// List the tokens of the HTTP API.
+    TokenList,
     /// Read the configuration and changed zones again.
     Reload {
         /// Remove zones that are no longer configured, however many they are.
@@ -448,6 +450,7 @@ mod tests {
         let all = [
             Verb::Status,
             Verb::Stats,
+            Verb::TokenList,
             Verb::Reload { force: true },
             Verb::ZoneList { failed: true },
             Verb::ZoneStatus { name: name() },

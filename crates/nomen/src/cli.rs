@@ -9,7 +9,7 @@ use config::exit_status::{EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::upstreams::UpstreamServer;
 use server::config_source::ConfigSource;
 use server::serve::{ServeOptions, trial};
-use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, UpdateArgs, ZoneVerb, forwarder};
+use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, TokenArgs, UpdateArgs, ZoneVerb, forwarder};
 use tools::key_args::KeyVerb;
 use tools::query::as_dig;
 use wording::reason;
@@ -64,6 +64,11 @@ pub(crate) enum Verb {
     Update(UpdateArgs),
     /// Control the running server.
     Ctl(CtlArgs),
+    /// Make a token of the HTTP API.
+    ///
+    /// Prints its secret on standard error, and the block for the configuration, which has only the hash of
+    /// the secret, on standard output. docs/API.md explains tokens.
+    Token(TokenArgs),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -154,6 +159,7 @@ pub(crate) fn run() -> ExitCode {
         Verb::Query(args) => tools::query::run(&args),
         Verb::Update(args) => tools::update::run(&args),
         Verb::Ctl(args) => tools::ctl::run(&args),
+        Verb::Token(args) => tools::token::run(&args),
         Verb::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "nomen", &mut text);

@@ -1,9 +1,11 @@
 //! The query log: workers put short records into a queue and never block; a thread formats them as log lines.
-//! Records that find the queue full are dropped and counted.
+//! Records that find the queue full are dropped and counted. While there are observers, such as the streams
+//! of the HTTP API, the thread passes all queries to them, too.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use query_path::{LoggedQuery, LoggedReply, QueryLog, RuleNote, SourceKind};
@@ -14,12 +16,15 @@ use wire::{Class, Opcode, Rcode, Type};
 
 use crate::logging::{QUERIES, QueryFile};
 use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
+use threads::sync::lock;
 
 /// Approximate size of the queue, in bytes.
 const QUEUE_BYTES: usize = 4 << 20;
 
 /// One answered query; its bytes are QNAME and the names of the zone and of the TSIG key.
 struct LogRecord {
+    /// Whether it is in the sample of the log.
+    logged: bool,
     client: Client,
     opcode: Opcode,
     qtype: Option<Type>,
@@ -41,11 +46,50 @@ struct LogRecord {
     zone_len: usize,
 }
 
+/// An answered query, as observers see it.
+#[derive(Debug, Clone, Copy)]
+pub struct ObservedQuery<'a> {
+    /// The client.
+    pub client: &'a Client,
+    /// The query name, as the client wrote it.
+    pub name: Name<'a>,
+    /// The query type, if there was a question.
+    pub qtype: Option<Type>,
+    /// The zone here that the name is in.
+    pub zone: Option<Name<'a>>,
+    /// The response code; `None`: the query got no reply, by a rule.
+    pub rcode: Option<Rcode>,
+    /// Whether TC is set.
+    pub truncated: bool,
+    /// Whether the client set DO.
+    pub dnssec_ok: bool,
+    /// Bytes of the reply.
+    pub bytes: usize,
+    /// From the query's arrival to its reply.
+    pub took: Duration,
+    /// The server that the newest part of the answer came from.
+    pub upstream: Option<SocketAddr>,
+    /// The rule of a policy that decided the query.
+    pub rule: Option<&'a RuleNote>,
+}
+
+/// Sees every answered query, on the thread of the query log. Must neither block nor fail.
+pub trait QueryObserver: Send + Sync {
+    /// Sees a query.
+    fn observe(&self, query: &ObservedQuery<'_>);
+}
+
+/// The observers, with their numbers.
+type Observers = Arc<Mutex<Vec<(u64, Arc<dyn QueryObserver>)>>>;
+
 /// The queue and the writer.
 pub struct QueryLogger {
     queue: Arc<WorkerQueue<LogRecord>>,
     thread: WriterThread<LogRecord, Lines>,
     file: Option<QueryFile>,
+    observers: Observers,
+    /// The number of observers.
+    observing: AtomicUsize,
 }
 
 impl QueryLogger {
@@ -54,15 +98,39 @@ impl QueryLogger {
     /// # Errors
     /// The system's error if it refuses the thread.
     pub fn start(file: Option<QueryFile>) -> std::io::Result<Self> {
-        let (queue, thread) = WriterThread::start("query-log", QUEUE_BYTES, Lines(file.clone()))?;
-        Ok(Self { queue, thread, file })
+        let observers = Observers::default();
+        let lines = Lines { file: file.clone(), observers: Arc::clone(&observers) };
+        let (queue, thread) = WriterThread::start("query-log", QUEUE_BYTES, lines)?;
+        Ok(Self { queue, thread, file, observers, observing: AtomicUsize::new(0) })
     }
 
-    /// Returns the engine's end of the queue, which samples a share of the queries.
-    pub fn tap(&self, share: f64) -> QueryLogTap {
+    /// Returns the engine's end of the queue, which samples a share of the queries for the log, and has all
+    /// for the observers there are now; `None` if there is nothing to do.
+    pub fn tap(&self, share: f64) -> Option<QueryLogTap> {
         // The share as a threshold for 32 random bits; 1.0 passes all.
         let threshold = (share.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
-        QueryLogTap { queue: Arc::clone(&self.queue), threshold }
+        let observed = self.observing.load(Relaxed) > 0;
+        (threshold > 0 || observed).then(|| QueryLogTap {
+            queue: Arc::clone(&self.queue),
+            threshold,
+            observed,
+        })
+    }
+
+    /// Adds an observer, and returns its number. It sees queries from the next [`tap`](Self::tap) on.
+    pub fn add_observer(&self, observer: Arc<dyn QueryObserver>) -> u64 {
+        let mut observers = lock(&self.observers);
+        let number = observers.last().map_or(0, |(last, _)| last + 1);
+        observers.push((number, observer));
+        self.observing.store(observers.len(), Relaxed);
+        number
+    }
+
+    /// Removes an observer.
+    pub fn remove_observer(&self, number: u64) {
+        let mut observers = lock(&self.observers);
+        observers.retain(|(own, _)| *own != number);
+        self.observing.store(observers.len(), Relaxed);
     }
 
     /// Waits until the records queued so far are written, but no longer than `patience`.
@@ -81,6 +149,8 @@ impl QueryLogger {
 pub struct QueryLogTap {
     queue: Arc<WorkerQueue<LogRecord>>,
     threshold: u64,
+    /// Whether observers see all queries.
+    observed: bool,
 }
 
 thread_local! {
@@ -114,9 +184,10 @@ impl QueryLog for QueryLogTap {
 }
 
 impl QueryLogTap {
-    /// Puts a record about a query into the queue, if it is in the sample.
+    /// Puts a record about a query into the queue, if it is in the sample or observed.
     fn put(&self, query: &LoggedQuery<'_>, reply: Option<&LoggedReply<'_>>, rule: Option<RuleNote>) {
-        if dice() >= self.threshold {
+        let logged = dice() < self.threshold;
+        if !logged && !self.observed {
             return;
         }
         let question = query.request.question;
@@ -124,6 +195,7 @@ impl QueryLogTap {
         let zone = query.zone.map_or(&[][..], |zone| zone.as_wire());
         let key = query.key.map_or(&[][..], |key| key.name().as_wire());
         let record = || LogRecord {
+            logged,
             client: query.client,
             opcode: query.request.header.opcode(),
             qtype: question.map(|q| q.qtype),
@@ -145,8 +217,35 @@ impl QueryLogTap {
     }
 }
 
-/// Formats records as lines.
-struct Lines(Option<QueryFile>);
+/// Formats records as lines, and passes them to observers.
+struct Lines {
+    file: Option<QueryFile>,
+    observers: Observers,
+}
+
+impl Lines {
+    /// Passes a query to the observers.
+    fn observe(&self, record: &LogRecord, name: Name<'_>, zone: Option<Name<'_>>) {
+        let observers = lock(&self.observers);
+        if observers.is_empty() {
+            return;
+        }
+        let query = ObservedQuery {
+            client: &record.client,
+            name,
+            qtype: record.qtype,
+            zone,
+            rcode: record.rcode,
+            truncated: record.truncated,
+            dnssec_ok: record.dnssec_ok,
+            bytes: record.bytes,
+            took: record.took,
+            upstream: record.upstream,
+            rule: record.rule.as_ref(),
+        };
+        observers.iter().for_each(|(_, observer)| observer.observe(&query));
+    }
+}
 
 impl RecordWriter<LogRecord> for Lines {
     fn write(&mut self, record: &LogRecord, bytes: &[u8]) {
@@ -154,6 +253,10 @@ impl RecordWriter<LogRecord> for Lines {
         let (zone, key) = rest.split_at(record.zone_len);
         let name = Name::from_wire(name).unwrap_or(Name::ROOT);
         let (zone, key) = (Name::from_wire(zone).ok(), Name::from_wire(key).ok());
+        self.observe(record, name, zone);
+        if !record.logged {
+            return;
+        }
         let of = |kind, rule: RuleNote| (rule.kind == kind).then(|| rule.source.as_str());
         tracing::info!(
             target: QUERIES,
@@ -184,7 +287,7 @@ impl RecordWriter<LogRecord> for Lines {
     }
 
     fn settle(&mut self) {
-        if let Some(file) = &self.0 {
+        if let Some(file) = &self.file {
             file.flush();
         }
     }

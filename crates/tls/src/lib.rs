@@ -20,6 +20,7 @@ pub use authorities::{AuthoritiesFault, authorities};
 pub use certificate::{CertificateFault, ServerCertificate};
 pub use challenge::{ChallengeDigest, challenge_config};
 pub use clients::ClientCertificates;
+pub use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
 pub use tickets::{TicketKeys, TicketKeysFault};

@@ -23,6 +23,9 @@ const DOT: &[u8] = b"dot";
 /// The application protocols of DNS over HTTPS, the preferred one first.
 const HTTPS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
+/// The application protocol of the HTTP API.
+const API: &[u8] = b"http/1.1";
+
 /// The application protocol of DNS over QUIC (RFC 9250 §4.1.1).
 const DOQ: &[u8] = b"doq";
 
@@ -36,6 +39,7 @@ pub struct ServerTls {
     dot: Arc<ServerConfig>,
     https: Arc<ServerConfig>,
     quic: Arc<ServerConfig>,
+    api: Arc<ServerConfig>,
     clients: Arc<ClientIdentifier>,
 }
 
@@ -60,9 +64,11 @@ impl ServerTls {
         https.alpn_protocols = HTTPS.map(<[u8]>::to_vec).into();
         let mut quic = config.clone();
         quic.alpn_protocols = vec![DOQ.to_vec()];
+        let mut api = config.clone();
+        api.alpn_protocols = vec![API.to_vec()];
         let clients = Arc::new(ClientIdentifier::new());
-        let [dot, https, quic] = [asking(&clients, config)?, https, quic].map(Arc::new);
-        Ok(ServerTls { certificates, tickets, dot, https, quic, clients })
+        let [dot, https, quic, api] = [asking(&clients, config)?, https, quic, api].map(Arc::new);
+        Ok(ServerTls { certificates, tickets, dot, https, quic, api, clients })
     }
 
     /// Uses these settings of certificates of clients from now on.
@@ -115,6 +121,11 @@ impl ServerTls {
     /// (0-RTT), which an attacker could send again.
     pub fn quic(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.quic)
+    }
+
+    /// Returns the settings of the HTTP API.
+    pub fn api(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.api)
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use config::addresses::ServerAddress;
+use config::api::{ApiRight, Expiry, TokenName, ZonePattern};
+use config::table::value::Word;
 use config::upstreams::UpstreamServer;
 
 use crate::key_args::{CtlKey, ZoneSignArgs};
@@ -50,6 +52,30 @@ pub struct CheckArgs {
     /// Least severe fault that makes the exit status 1.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = FailOn::Error)]
     pub fail_on: FailOn,
+}
+
+/// `nomen token`.
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    /// Its name, for log lines and the audit file.
+    #[arg(value_name = "NAME")]
+    pub name: TokenName,
+    /// What it may do: read, change, manage, policy, server or all.
+    #[arg(long, value_name = "RIGHT", default_value = "read", value_parser = right)]
+    pub right: ApiRight,
+    /// A zone that the right is limited to, or `*.NAME` for those below a name; may be given several times.
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Vec<ZonePattern>,
+    /// The date from which on it is refused, such as 2030-01-01.
+    #[arg(long, value_name = "DATE")]
+    pub expires: Option<Expiry>,
+}
+
+/// Parses the word of a right.
+fn right(text: &str) -> Result<ApiRight, String> {
+    let found = ApiRight::WORDS.iter().find(|(word, _)| *word == text).map(|(_, right)| *right);
+    let words = || ApiRight::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| format!("not one of {}", words()))
 }
 
 /// `nomen migrate`.
@@ -400,6 +426,9 @@ pub enum CtlVerb {
     /// Log level, query log, log files.
     #[command(subcommand)]
     Log(CtlLog),
+    /// Tokens of the HTTP API.
+    #[command(subcommand)]
+    Token(CtlToken),
     /// DNS cookies.
     #[command(subcommand)]
     Cookies(CtlCookies),
@@ -445,6 +474,13 @@ pub enum CtlVerb {
     },
     /// Stop the server.
     Stop,
+}
+
+/// `nomen ctl token`.
+#[derive(Debug, Subcommand)]
+pub enum CtlToken {
+    /// Every token: its rights, when it expires, and when it was used last.
+    List,
 }
 
 /// `nomen ctl cookies`.

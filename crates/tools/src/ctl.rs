@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::args::{
-    CtlArgs, CtlCache, CtlCookies, CtlForward, CtlLimits, CtlLog, CtlNta, CtlPolicy, CtlVerb, CtlZone,
-    TopWord,
+    CtlArgs, CtlCache, CtlCookies, CtlForward, CtlLimits, CtlLog, CtlNta, CtlPolicy, CtlToken, CtlVerb,
+    CtlZone, TopWord,
 };
 use crate::ctl_keys::{about_keys, ds_text, key_list_text, timeline_text};
 use crate::ctl_values::{flat, in_days, value_text};
@@ -45,6 +45,7 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         CtlVerb::Status => ControlCommand::Status,
         CtlVerb::Stats => ControlCommand::Stats,
         CtlVerb::Reload { force } => ControlCommand::Reload { force: *force },
+        CtlVerb::Token(CtlToken::List) => ControlCommand::TokenList,
         CtlVerb::Cookies(CtlCookies::Rotate) => ControlCommand::CookiesRotate,
         CtlVerb::Log(CtlLog::Reopen) => ControlCommand::LogReopen,
         CtlVerb::Log(CtlLog::Level { level }) => ControlCommand::LogLevel { level: level.clone() },
@@ -292,6 +293,10 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             format!("zone {}: {}\n", line("zone"), line("result"))
         }
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
+        (CtlVerb::Token(CtlToken::List), Value::Array(tokens)) if tokens.is_empty() => {
+            "there are no tokens of the HTTP API\n".into()
+        }
+        (CtlVerb::Token(CtlToken::List), Value::Array(tokens)) => tokens.iter().map(token_text).collect(),
         (CtlVerb::Nta(CtlNta::List), Value::Array(anchors)) => anchors.iter().map(anchor_text).collect(),
         (CtlVerb::Policy(CtlPolicy::Status), Value::Array(lists)) if lists.is_empty() => {
             "there are no block lists\n".into()
@@ -351,6 +356,33 @@ fn pairs(map: &Map<String, Value>) -> String {
             Value::Array(rows) => rows.iter().for_each(|row| out += &pair(key, &row_text(row), width)),
             _ => out += &pair(key, &value_text(key, value), width),
         }
+    }
+    out
+}
+
+/// Returns a token of the HTTP API as text.
+fn token_text(token: &Value) -> String {
+    let mut out = flat(&token["name"]);
+    match (&token["expires"], token["expired"] == Value::Bool(true)) {
+        (Value::Null, _) => {}
+        (expires, true) => out += &format!(", expired on {}", flat(expires)),
+        (expires, false) => out += &format!(", expires on {}", flat(expires)),
+    }
+    match &token["last_used"] {
+        Value::Null => out += ", not used since the start",
+        used => {
+            let [requests, client] = ["requests", "last_client"].map(|key| flat(&token[key]));
+            out += &format!(", {requests} requests, last {} from {client}", value_text("last_used", used));
+        }
+    }
+    out.push('\n');
+    for right in token["rights"].as_array().into_iter().flatten() {
+        let list = |key: &str| -> Option<String> {
+            let words = right[key].as_array()?.iter().map(flat);
+            Some(format!("; {key}: {}", words.collect::<Vec<_>>().join(", ")))
+        };
+        let limits = ["zones", "names", "types"].map(|key| list(key).unwrap_or_default());
+        out += &format!("    {}{}\n", flat(&right["right"]), limits.concat());
     }
     out
 }

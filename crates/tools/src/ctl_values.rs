@@ -6,7 +6,8 @@ use wire::UnixTime;
 use wording::moment;
 
 /// Keys of times in seconds since 1970, anywhere in an answer.
-const TIMES: [&str; 16] = [
+const TIMES: [&str; 17] = [
+    "last_used",
     "loaded",
     "signatures_end",
     "signed_until",

@@ -8,6 +8,7 @@
 //! | [`keys`] | `nomen key` |
 //! | [`query`] | `nomen query`; [`query::as_dig`]: the same under the name `dig` |
 //! | [`update`] | `nomen update` |
+//! | [`token`] | `nomen token` |
 //! | [`ctl`] | `nomen ctl` |
 //! | [`args`], [`key_args`] | the arguments of all of them |
 //! | [`judge`], [`audited`], [`signing`] | shared: findings and exit statuses, DNSSEC checks, TSIG keys |
@@ -32,6 +33,7 @@ pub mod keys;
 pub mod migrate;
 pub mod query;
 pub mod signing;
+pub mod token;
 pub mod update;
 pub mod zone_check;
 pub mod zone_compile;

@@ -7,7 +7,7 @@ mod explain;
 mod keys;
 mod limits;
 mod log;
-mod record_text;
+pub mod record_text;
 mod recursion;
 mod stats;
 mod status;
@@ -29,6 +29,7 @@ use explain::ExplainedQuery;
 use recursion::{NewRule, RecursiveParts};
 use transactions::TransactionVerb;
 use zone_manager::secondaries::ZoneOrder;
+use zone_manager::zones::created::ZoneCreation;
 use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 use zones::NewZone;
 
@@ -36,13 +37,13 @@ use zones::NewZone;
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// The result of a command.
-type CommandResult = Result<Value, CommandFault>;
+pub type CommandResult = Result<Value, CommandFault>;
 
 /// Starts answering a command; the channel closes after the last line.
 pub(crate) fn answer(parts: &Arc<ServerParts>, command: ControlCommand, lines: mpsc::Sender<AnswerLine>) {
     let parts = Arc::clone(parts);
     drop(tokio::spawn(async move {
-        let last = match execute(&parts, command, Pieces::new(&lines)).await {
+        let last = match execute(&parts, command, &lines).await {
             Ok(data) => AnswerLine::Done { ok: True, data },
             Err(fault) => fault.into(),
         };
@@ -51,8 +52,17 @@ pub(crate) fn answer(parts: &Arc<ServerParts>, command: ControlCommand, lines: m
     }));
 }
 
-/// Executes a command; sends a long output in pieces.
-async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Pieces) -> CommandResult {
+/// Executes a command and returns its result as JSON. Sends a long output in pieces, as
+/// [`AnswerLine::Text`], before it returns; waits while they are not received, and omits the rest if the
+/// channel is closed.
+///
+/// # Errors
+/// [`CommandFault`]; [`CommandFault::data`] has what was done nevertheless.
+pub async fn execute(
+    parts: &Arc<ServerParts>,
+    command: ControlCommand,
+    lines: &mpsc::Sender<AnswerLine>,
+) -> CommandResult {
     use ControlCommand as Verb;
     match command {
         Verb::Status => blocking(parts, |parts| Ok(status::status(parts))).await,
@@ -68,12 +78,12 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         Verb::ZoneWrite { name, to, force } => {
             blocking(parts, move |parts| zones::write(parts, &name, to.as_deref(), force)).await
         }
-        Verb::ZoneBegin { name } => transact(parts, name, TransactionVerb::Begin).await,
-        Verb::ZoneSet { name, record } => transact(parts, name, TransactionVerb::Set(record)).await,
-        Verb::ZoneUnset { name, record } => transact(parts, name, TransactionVerb::Unset(record)).await,
-        Verb::ZoneDiff { name } => transact(parts, name, TransactionVerb::Diff).await,
-        Verb::ZoneCommit { name } => transact(parts, name, TransactionVerb::Commit).await,
-        Verb::ZoneAbort { name } => transact(parts, name, TransactionVerb::Abort).await,
+        verb @ (Verb::ZoneBegin { .. }
+        | Verb::ZoneSet { .. }
+        | Verb::ZoneUnset { .. }
+        | Verb::ZoneDiff { .. }
+        | Verb::ZoneCommit { .. }
+        | Verb::ZoneAbort { .. }) => about_transaction(parts, verb).await,
         Verb::ZoneRefresh { name } => order(parts, name, ZoneOrder::Refresh).await,
         Verb::ZoneRetransfer { name } => order(parts, name, ZoneOrder::Retransfer).await,
         Verb::ZoneNotify { name } => order(parts, name, ZoneOrder::Notify).await,
@@ -89,16 +99,13 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         | Verb::KeyDsPublished { .. }
         | Verb::KeyDsWithdrawn { .. }
         | Verb::KeyExportDs { .. }) => blocking(parts, move |parts| keys::act(parts, &verb)).await,
-        Verb::ZoneDump { name } => blocking(parts, move |parts| zones::dump(parts, &name, pieces)).await,
-        Verb::Explain { name, rtype, dnssec, client } => {
-            let question = ExplainedQuery::read(&name, &rtype, dnssec, client)?;
-            blocking(parts, move |parts| explain::explain(parts, question)).await
-        }
+        Verb::ZoneDump { name } => dump(parts, name, Pieces::new(lines)).await,
+        verb @ Verb::Explain { .. } => explained(parts, verb).await,
         verb @ (Verb::CacheStats
         | Verb::CacheFlush { .. }
         | Verb::CacheDump
         | Verb::CacheSave { .. }
-        | Verb::CacheLoad { .. }) => about_cache(parts, verb, pieces).await,
+        | Verb::CacheLoad { .. }) => about_cache(parts, verb, Pieces::new(lines)).await,
         verb @ (Verb::ForwardList | Verb::ForwardAdd { .. } | Verb::ForwardRemove { .. }) => {
             about_forwarding(parts, verb).await
         }
@@ -117,6 +124,7 @@ async fn execute(parts: &Arc<ServerParts>, command: ControlCommand, pieces: Piec
         | Verb::LogReopen
         | Verb::LogLevel { .. }
         | Verb::LogQueries { .. }) => blocking(parts, move |parts| frontend(parts, &verb)).await,
+        Verb::TokenList => Ok(parts.tokens.list()),
         Verb::HandOver | Verb::Stop => Ok(json!("stopping")),
     }
 }
@@ -184,6 +192,20 @@ pub(crate) fn policy_test(
     let service = RecursiveParts { recursive, frontend: &parts.frontend };
     let found = block_lists::test(service, name, client, rtype)?;
     Ok(found["text"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Sends the records of a zone.
+async fn dump(parts: &Arc<ServerParts>, name: String, pieces: Pieces) -> CommandResult {
+    blocking(parts, move |parts| zones::dump(parts, &name, pieces)).await
+}
+
+/// Explains how a query would be answered.
+async fn explained(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
+    let ControlCommand::Explain { name, rtype, dnssec, client } = verb else {
+        return Err(CommandFault::Stopping);
+    };
+    let question = ExplainedQuery::read(&name, &rtype, dnssec, client)?;
+    blocking(parts, move |parts| explain::explain(parts, question)).await
 }
 
 /// Executes a command on the cache.
@@ -258,7 +280,17 @@ async fn policy(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult
 }
 
 /// Executes a command on a transaction.
-async fn transact(parts: &Arc<ServerParts>, name: String, verb: TransactionVerb) -> CommandResult {
+async fn about_transaction(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
+    use ControlCommand as Verb;
+    let (name, verb) = match verb {
+        Verb::ZoneBegin { name } => (name, TransactionVerb::Begin),
+        Verb::ZoneSet { name, record } => (name, TransactionVerb::Set(record)),
+        Verb::ZoneUnset { name, record } => (name, TransactionVerb::Unset(record)),
+        Verb::ZoneCommit { name } => (name, TransactionVerb::Commit),
+        Verb::ZoneAbort { name } => (name, TransactionVerb::Abort),
+        Verb::ZoneDiff { name } => (name, TransactionVerb::Diff),
+        _ => return Err(CommandFault::NoTransactions),
+    };
     blocking(parts, move |parts| transactions::transact(parts, &name, &verb)).await
 }
 
@@ -282,6 +314,14 @@ async fn reload(parts: &ServerParts, force: bool) -> CommandResult {
 /// Adds a zone.
 async fn add_zone(parts: &ServerParts, new: &NewZone) -> CommandResult {
     report(ended(parts.manager.add_zone(new.block())).await)
+}
+
+/// Creates a zone, and returns what was done as JSON.
+///
+/// # Errors
+/// [`CommandFault`].
+pub async fn create_zone(parts: &ServerParts, zone: ZoneCreation) -> CommandResult {
+    report(ended(parts.manager.create_zone(zone)).await)
 }
 
 /// Reads one zone again.

@@ -29,16 +29,18 @@ impl Sink for OneRecord {
 }
 
 /// What the text of a record says.
-pub(super) struct RecordText {
-    pub(super) record: SetRecord,
-    pub(super) warnings: Vec<String>,
+pub struct RecordText {
+    /// The record.
+    pub record: SetRecord,
+    /// Warnings about it.
+    pub warnings: Vec<String>,
 }
 
 /// Parses `OWNER [TTL] [CLASS] TYPE DATA`; a relative owner name is below `apex`.
 ///
 /// # Errors
 /// The first fault of the text.
-pub(super) fn set_record(text: &str, apex: Name<'_>) -> Result<RecordText, ArgumentFault> {
+pub fn set_record(text: &str, apex: Name<'_>) -> Result<RecordText, ArgumentFault> {
     match scan_one(text, apex, None) {
         Ok(Scanned { mut record, mut warnings }) => {
             // In a zone file, an SOA without a TTL gets its MINIMUM; here it keeps its current TTL.

@@ -12,6 +12,8 @@ use telemetry::process::resident_memory;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 
+/// Largest number of faults of the last reload, and of signing, that are shown.
+const MAX_FAULTS: usize = 20;
 /// Largest number of files shown whose names are not zone names.
 const MAX_REFUSED_FILES: usize = 20;
 
@@ -34,7 +36,12 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         })
         .collect();
     let last = table.last_reload().map(|last| match last.result {
-        Ok(report) => json!({"at": UnixTime::from(last.at).as_secs(), "summary": report.summary}),
+        Ok(report) => json!({
+            "at": UnixTime::from(last.at).as_secs(),
+            "summary": report.summary,
+            "complaint": report.complaint(),
+            "faults": report.faults.iter().take(MAX_FAULTS).collect::<Vec<_>>(),
+        }),
         Err(error) => json!({"at": UnixTime::from(last.at).as_secs(), "error": error.to_string()}),
     });
     let local_root = recursive.as_ref().and_then(|recursive| recursive.local_root.status());
@@ -63,6 +70,7 @@ pub(super) fn status(parts: &ServerParts) -> Value {
             "expiring": aged(SignatureAge::Expiring),
             "expired": aged(SignatureAge::Expired),
         },
+        "signing_faults": signing_faults(parts),
         "catalogs": table.catalogs(),
         "local_root": local_root,
         "held_back": folders.held.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -73,6 +81,16 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         "pending_keys": in_force.pending(),
         "sandbox": sandbox(),
     })
+}
+
+/// Returns zones whose keys and signatures are not maintained, each with the reason.
+fn signing_faults(parts: &ServerParts) -> Vec<Value> {
+    let all = parts.changes.iter().flat_map(|changes| changes.all_signing());
+    let faults = all.filter_map(|(apex, status)| {
+        let fault = status.fault.as_ref()?;
+        Some(json!({"zone": apex.to_string(), "fault": fault}))
+    });
+    faults.take(MAX_FAULTS).collect()
 }
 
 /// Returns the certificates of TLS listeners.

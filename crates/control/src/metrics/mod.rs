@@ -3,6 +3,7 @@
 //!
 //! The test `conventions` checks the naming conventions of every series and generates docs/METRICS.md.
 
+mod api;
 mod listeners;
 mod process;
 mod queries;
@@ -21,6 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::parts::ServerParts;
 use text::SeriesLabels;
 
+pub use api::ApiMetrics;
 pub use listeners::{ListenerFigures, ListenerReport};
 pub use process::ProcessFigures;
 pub use queries::QueryFigures;
@@ -61,6 +63,7 @@ pub fn figures(parts: &ServerParts) -> AllFigures {
         process,
         background,
         connections,
+        api_figures,
         ..
     } = parts.clone();
     let engine = Arc::clone(&frontend.engine);
@@ -79,7 +82,9 @@ pub fn figures(parts: &ServerParts) -> AllFigures {
         let updates = UpdateFigures(Arc::clone(&changes));
         [Box::new(updates), Box::new(SigningFigures { changes, in_force: Arc::clone(&in_force) })]
     });
-    all.into_iter().chain(changes).chain(recursion).collect()
+    let api =
+        in_force.settings().api.as_ref().map(|_| -> Box<dyn Figures> { Box::new(ApiMetrics(api_figures)) });
+    all.into_iter().chain(changes).chain(recursion).chain(api).collect()
 }
 
 /// Returns all metrics as text.

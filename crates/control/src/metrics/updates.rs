@@ -18,9 +18,17 @@ impl Figures for UpdateFigures {
         let answered = answered.map(|((_, word), count)| (*word, count.load(Relaxed)));
         let help = "Dynamic updates answered, by response code";
         out.family("updates", help, MetricType::Counter, labelled("rcode", answered))?;
-        let help = "Dynamic updates that wait for the disk";
+        let help = "Edits of zones by programs, by result";
+        let results = [
+            ("changed", &counts.edits_made),
+            ("unchanged", &counts.edits_unchanged),
+            ("refused", &counts.edits_refused),
+        ];
+        let edits = results.map(|(result, count)| (result, count.load(Relaxed)));
+        out.family("zone_edits", help, MetricType::Counter, labelled("result", edits))?;
+        let help = "Dynamic updates and edits that wait for the disk";
         out.gauge("updates_waiting", help, counts.waiting.load(Relaxed) as f64)?;
-        let help = "Dynamic updates answered with SERVFAIL because too many waited";
+        let help = "Dynamic updates and edits refused because too many waited";
         out.counter("updates_too_many", help, counts.too_many.load(Relaxed))?;
         repeated(&self.0, out)?;
         let help = "Changes of zones written to disk";

@@ -1,56 +1,38 @@
 //! The status page for operators: one page of HTML without scripts and without resources from elsewhere.
-//! `crate::http` serves it. `rates` has the last minute, `html` ensures that no outside text becomes
-//! markup.
+//! `crate::http` serves it. `crate::rates` has the last minute, `html` ensures that no outside text
+//! becomes markup.
 
 mod html;
-mod rates;
 mod view;
 mod why;
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use query_path::stats::RCODES;
-use transport::{Transport, unix_now};
+use transport::unix_now;
 
 use crate::commands::policy_test;
 use crate::parts::ServerParts;
-use rates::{QueryTotals, Samples};
 use telemetry::process::resident_memory;
-use threads::sync::lock;
 use view::{SecondaryRow, Snapshot, StateCount, ZoneRow};
 use wire::UnixTime;
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 
-/// Interval between samples of the counters.
-const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
 /// Largest number of zones shown, faults first.
 const MAX_ZONES: usize = 100;
 /// Largest number of other faults shown, and of faults of the last reload.
 const MAX_FAULTS: usize = 20;
 
-/// The page, with the samples it needs for the last minute.
+/// The page.
 pub struct StatusPage {
     parts: ServerParts,
-    samples: Mutex<Samples>,
 }
 
 impl StatusPage {
     /// Returns a page on these parts.
     pub fn new(parts: ServerParts) -> Arc<StatusPage> {
-        let samples = Mutex::new(Samples::new(parts.process.since));
-        Arc::new(StatusPage { parts, samples })
-    }
-
-    /// Samples the counters for as long as the runtime runs.
-    pub async fn watch(self: Arc<Self>) {
-        let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
-        loop {
-            ticks.tick().await;
-            let totals = self.totals();
-            lock(&self.samples).take(Instant::now(), totals);
-        }
+        Arc::new(StatusPage { parts })
     }
 
     /// Returns the page as of now. Takes long where there are many zones.
@@ -96,26 +78,9 @@ impl StatusPage {
         view::POLICY.replace("form-action 'none'", "form-action 'self'")
     }
 
-    fn totals(&self) -> QueryTotals {
-        let accounts = &self.parts.frontend.accounts;
-        let of_all = |figure: &dyn Fn(&query_path::QueryStats, usize) -> u64| {
-            accounts.sum(|stats| (0..Transport::ALL.len()).map(|transport| figure(stats, transport)).sum())
-        };
-        let recursive = self.parts.recursive.as_ref();
-        QueryTotals {
-            queries: of_all(&|stats, t| stats.queries[t].iter().map(|count| count.get()).sum()),
-            replies: std::array::from_fn::<u64, RCODES, _>(|code| {
-                of_all(&|stats, t| stats.replies[t][code].get())
-            }),
-            hits: accounts.sum(|stats| stats.cache_hits.get()),
-            misses: recursive.map_or(0, |recursive| recursive.service.stats().misses.get()),
-        }
-    }
-
     fn snapshot(&self) -> Snapshot {
         let ServerParts { frontend, table, secondaries, recursive, in_force, process, .. } = &self.parts;
-        let (totals, now) = (self.totals(), Instant::now());
-        let rates = lock(&self.samples).stretches(now, &totals);
+        let rates = self.parts.rates.stretches();
         let zones = table.all();
         let count = |word| zones.iter().filter(|zone| zone.word() == word).count();
         let folders = table.folders();

@@ -8,8 +8,8 @@ use wire::{Rcode, UnixTime, ZoneName};
 use zone_plan::ZoneText;
 
 use super::html::Html;
-use super::rates::{Stretch, Stretches};
 use super::{MAX_FAULTS, MAX_ZONES, urgency};
+use crate::rates::{Stretch, Stretches};
 use zone_manager::managed::ZoneStatus;
 use zone_manager::managed::examination::SignatureAge;
 use zone_manager::secondaries::SecondaryStatus;
@@ -283,7 +283,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::page::rates::QueryTotals;
+    use crate::rates::QueryTotals;
     use zone_manager::secondaries::PrimaryFault;
     use zone_manager::zones::manager::ReloadFault;
     use zone_manager::zones::report::{BadFile, RoundReport};

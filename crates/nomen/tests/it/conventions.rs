@@ -226,7 +226,7 @@ fn faults(text: &str, format: Format) -> Vec<String> {
 
 /// Starts a server with all features on, and returns it with the address of its metrics.
 fn everything_on() -> (Server, SocketAddr) {
-    let [at, closed, secure, web] = std::array::from_fn(|_| free_address());
+    let [at, closed, secure, web, api] = std::array::from_fn(|_| free_address());
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("members")).expect("made");
     let catalog =
@@ -244,7 +244,7 @@ fn everything_on() -> (Server, SocketAddr) {
     ];
     files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).expect("written"));
     let more = format!(
-        "[metrics]\nlisten = {}\nper-zone = true\n\
+        "[metrics]\nlisten = {}\nper-zone = true\n[api]\nlisten = [{api}]\n\
          [[listen]]\naddr = [{secure}]\nproto = [\"tls\"]\n\
          [[listen]]\naddr = [{web}]\nproto = [\"https\", \"quic\"]\n\
          [template.members]\nfile = \"members/{{zone}}\"\n\
@@ -258,6 +258,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n\
          [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n",
         written(at),
+        api = written(api),
         secure = written(secure),
         web = written(web),
         closed = written(closed),
@@ -369,7 +370,8 @@ fn what_is_off_has_no_series() {
     let (families, _) = read(&scraped(at, ""), Format::Prometheus);
     let off =
         ["cache", "recursion", "forward", "upstream", "secondary", "notify", "updates", "journal", "image"];
-    let more = ["catalog_members", "zone_serial", "zone_state", "zone_queries", "net_xdp", "last_reload"];
+    let more =
+        ["api_", "catalog_members", "zone_serial", "zone_state", "zone_queries", "net_xdp", "last_reload"];
     for name in off.iter().chain(&more) {
         let prefix = format!("nomen_{name}");
         let found = families.iter().find(|family| family.name.starts_with(&prefix));
@@ -383,7 +385,7 @@ fn what_is_off_has_no_series() {
 }
 
 /// Headings of the page, each with when its series exist, and the beginnings of their names after `nomen_`.
-const PARTS: [(&str, &str, &[&str]); 14] = [
+const PARTS: [(&str, &str, &[&str]); 15] = [
     (
         "Queries and replies",
         "Always.",
@@ -455,6 +457,7 @@ const PARTS: [(&str, &str, &[&str]); 14] = [
         "With a state folder; see [UPDATES.md](UPDATES.md).",
         &["updates", "journal_", "zone_file_"],
     ),
+    ("HTTP API", "With `[api]`; see [API.md](API.md).", &["api_"]),
     (
         "Zones that are signed here",
         "Where a zone has a `dnssec-policy`; see [SIGNING.md](SIGNING.md).",

@@ -4,6 +4,8 @@
 mod access;
 mod acme;
 mod activation;
+mod api;
+mod api_powerdns;
 mod attempts;
 mod audit;
 mod blocking;
@@ -38,6 +40,7 @@ mod metrics;
 mod migrate;
 mod migrate_access;
 mod odd_files;
+mod page;
 mod peers;
 mod policy_zones;
 mod primary;

@@ -232,7 +232,10 @@ fn the_summary_lists_every_page() {
 /// As a book, and in packages, the manual exists without the source tree.
 #[test]
 fn links_of_the_manual_lead_to_its_pages() {
-    let all: Vec<String> = pages().iter().map(|path| name(path)).chain(["status.png".into()]).collect();
+    let mut all: Vec<String> = pages().iter().map(|path| name(path)).chain(["status.png".into()]).collect();
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+    let images = fs::read_dir(images).expect("the pictures").flatten();
+    all.extend(images.map(|image| format!("images/{}", name(&image.path()))));
     for path in pages() {
         let text = fs::read_to_string(&path).expect("a page");
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {

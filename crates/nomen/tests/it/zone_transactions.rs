@@ -159,6 +159,30 @@ fn a_commit_goes_with_changes_elsewhere_and_not_with_changes_of_the_same_names()
 }
 
 #[test]
+fn a_zone_that_programs_change_takes_transactions_and_no_updates() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    let server = Server::start_in(folder, "state-dir = \"state\"\n", "api = true\n");
+    zone(&server, &["begin", "example"]);
+    zone(&server, &["set", "example", "mail", "A", "192.0.2.25"]);
+    assert_eq!(server.ctl_json(&["zone", "commit", "example"])["changed"], true);
+    assert!(server.query(&["mail.example", "A"]).contains("192.0.2.25"));
+    let (ip, port) = (server.address.ip(), server.address.port());
+    let script = format!("server {ip} {port}\nzone example\nupdate add a.example. 5 A 192.0.2.1\nsend\n");
+    fs::write(server.path("script"), script).expect("written");
+    let output = run(server.folder.path(), &["update", "script"]);
+    assert!(text(&output.stderr).contains("REFUSED"), "{}", text(&output.stderr));
+    // A zone with neither of the keys takes no transaction.
+    server.reconfigure("api = true", "api = false");
+    server.reload();
+    assert!(
+        refused(&server, &["begin", "example"])
+            .contains("no `allow-update`, no `update-policy` and no `api`")
+    );
+    assert!(server.query(&["mail.example", "A"]).contains("192.0.2.25"), "it is still stored");
+}
+
+#[test]
 fn transactions_are_bounded() {
     let bounds = "[updates]\ntransactions = 1\ntransaction-size = \"1KiB\"\ntransaction-timeout = \"1s\"\n";
     let folder = tempfile::tempdir().expect("a folder");

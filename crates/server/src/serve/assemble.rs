@@ -13,6 +13,8 @@ use config::Adopt;
 use config::Settings;
 use control::in_force::InForce;
 use control::parts::ServerParts;
+use control::rates::RateHistory;
+use control::tokens::TokenTable;
 use serving::frontend::Frontend;
 use serving::issuing::Issuing;
 use serving::parental::ParentalHosts;
@@ -71,18 +73,17 @@ pub(super) fn assemble(
     let differences = basis.open_differences();
     let Basis { manager, table, local_root, policy_zones, background, .. } = basis;
     let produced = Arc::<ProducedStores>::default();
-    let histories = Histories {
-        changes: changes.clone(),
-        differences: differences.clone(),
-        secondaries: Arc::clone(&secondaries),
-        produced: Arc::clone(&produced),
-    };
+    let histories = histories(changes.as_ref(), differences.as_ref(), &secondaries, &produced);
     let transfers = Transfers::start(&frontend.engine, &settings, histories);
     let logging = Arc::new(logging);
     let issuing = Issuing::new(&settings, &frontend.certificates, recursive.as_ref());
     // The frontend reads the stored certificate before its renewal is planned.
-    let always: [Arc<dyn Adopt>; 5] =
-        [frontend.clone(), issuing.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
+    let (tokens, rates) = (
+        TokenTable::new(&settings),
+        RateHistory::new(process.since, Arc::clone(&frontend), recursive.clone()),
+    );
+    let always: [Arc<dyn Adopt>; 4] = [frontend.clone(), issuing.clone(), logging.clone(), transfers.clone()];
+    let always = always.into_iter().chain([secondaries.clone() as Arc<dyn Adopt>, tokens.clone()]);
     let adopting = adopting(always, changes.as_ref(), frontend.dnstap.as_ref(), recursive.as_ref());
     let in_force = Arc::new(InForce::new(source.to_string(), settings, adopting));
     let parts = ServerParts {
@@ -98,12 +99,30 @@ pub(super) fn assemble(
         differences,
         in_force,
         logging,
+        rates,
         process,
         background,
+        tokens,
+        api_figures: Arc::default(),
         connections: Arc::default(),
     };
     let zones = start_manager(&parts, source.clone(), inbox, (local_root, policy_zones), produced, state)?;
     Ok(Assembled { zones, wanted, parts })
+}
+
+/// Returns where changes of zones are stored.
+fn histories(
+    changes: Option<&Arc<Changes>>,
+    differences: Option<&Arc<Differences>>,
+    secondaries: &Arc<Secondaries>,
+    produced: &Arc<ProducedStores>,
+) -> Histories {
+    Histories {
+        changes: changes.cloned(),
+        differences: differences.cloned(),
+        secondaries: Arc::clone(secondaries),
+        produced: Arc::clone(produced),
+    }
 }
 
 /// What several parts of the server are made with.
@@ -203,12 +222,12 @@ fn start_manager(
 
 /// Returns the parts that a reload updates.
 fn adopting(
-    always: [Arc<dyn Adopt>; 5],
+    always: impl Iterator<Item = Arc<dyn Adopt>>,
     changes: Option<&Arc<Changes>>,
     dnstap: Option<&Arc<Dnstap>>,
     recursive: Option<&Arc<Recursive>>,
 ) -> Vec<Arc<dyn Adopt>> {
-    let mut all = always.to_vec();
+    let mut all: Vec<_> = always.collect();
     all.extend(changes.map(|part| Arc::clone(part) as Arc<dyn Adopt>));
     all.extend(dnstap.map(|part| Arc::clone(part) as Arc<dyn Adopt>));
     all.extend(recursive.map(|part| Arc::clone(part) as Arc<dyn Adopt>));

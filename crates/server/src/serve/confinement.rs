@@ -112,5 +112,6 @@ fn tcp_ports(settings: &Settings) -> Vec<u16> {
         .filter(|listen| listen.proto.iter().any(|p| p.value.socket() == Transport::Tcp));
     let dns = of_dns.flat_map(|listen| listen.addr.iter().map(|addr| addr.value.0.port()));
     let metrics = settings.metrics.iter().map(|metrics| metrics.listen.0.port());
-    dns.chain(metrics).collect()
+    let api = settings.api.iter().flat_map(|api| api.addresses().map(|addr| addr.port()));
+    dns.chain(metrics).chain(api).collect()
 }

@@ -27,11 +27,13 @@ use crate::builtin;
 use crate::config_source::ConfigSource;
 use crate::heap;
 use crate::signals::{self, Signals};
+use api::parts::ApiParts;
 use assemble::{Assembled, assemble};
 use config::Settings;
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use config::report::exit_code;
 use config::resolver::InnerRules;
+use config::table::value::AddrPort;
 use control::http::{self, HttpService};
 use control::listener;
 use control::metrics::figures;
@@ -113,7 +115,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     let passed = passed_sockets(options, &prepared.settings)?;
     let stores_sockets = options.store_sockets && !passed.by_manager();
     let sockets = Sockets::open(&prepared, source.is_built_in(), passed);
-    let sockets = sockets.map_err(|fault| outside(fault.to_string()))?;
+    let mut sockets = sockets.map_err(|fault| outside(fault.to_string()))?;
     // Dropped at the end of this function, so that the last log lines are written.
     let (logging, _log_writers) =
         logging::start(&prepared.settings.log).map_err(|fault| outside(fault.to_string()))?;
@@ -133,7 +135,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     warn_of_idle_rules(&frontend.engine, &inner_rules);
     // From the first query on, a stop is in order: clients that wait are answered, sockets are stored.
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
-    frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
+    frontend.serve(std::mem::take(&mut sockets.dns)).map_err(|e| outside(e.to_string()))?;
     if stores_sockets {
         store_sockets(frontend);
     }
@@ -141,7 +143,8 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     telemetry::systemd::notify_ready(&parts.table.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     greet(source, &frontend.addresses());
-    attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+    let Sockets { control, metrics, api, .. } = sockets;
+    attend(parts, (runtime, signals), control, metrics, api).map_err(outside)
 }
 
 /// Returns the runtime for control, metrics and signals.
@@ -215,13 +218,32 @@ fn load_first(zones: &mut ZoneManager, wanted: WantedZones, strict: bool) -> Res
     }
 }
 
+/// Serves the HTTP API, if there are listening sockets for it, and samples the counters of the last minutes.
+fn serve_api(parts: &ServerParts, sockets: Vec<TcpListener>) -> Result<(), String> {
+    tokio::spawn(Arc::clone(&parts.rates).watch());
+    if sockets.is_empty() {
+        return Ok(());
+    }
+    let api = ApiParts::new(Arc::new(parts.clone()));
+    for socket in sockets {
+        let address = socket.local_addr().map(AddrPort);
+        let listener = tokio::net::TcpListener::from_std(socket);
+        let listener = listener.map_err(|e| format!("cannot use a socket of the API: {e}"))?;
+        if let Ok(address) = address {
+            info!("listening on {address} for the API");
+        }
+        tokio::spawn(api::listener::serve(api.clone(), listener));
+    }
+    Ok(())
+}
+
 /// Serves control and metrics, handles signals, and shuts the service down in order.
 fn attend(
     parts: ServerParts,
-    runtime: Runtime,
-    signals: Signals,
+    (runtime, signals): (Runtime, Signals),
     control: Option<Socket>,
     metrics: Option<TcpListener>,
+    api: Vec<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
     let ServerParts { frontend, manager, recursive, secondaries, changes, differences, logging, .. } =
@@ -232,11 +254,11 @@ fn attend(
             let listener = tokio::net::TcpListener::from_std(socket)
                 .map_err(|e| format!("cannot use the metrics socket: {e}"))?;
             let page = StatusPage::new(parts.clone());
-            tokio::spawn(Arc::clone(&page).watch());
             let (figures, in_force) = (figures(&parts), Arc::clone(&parts.in_force));
             let connections = Arc::clone(&parts.connections.metrics);
             tokio::spawn(http::serve(HttpService { figures, page, in_force, connections }, listener));
         }
+        serve_api(&parts, api)?;
         tokio::spawn(issuing::run(Arc::clone(&parts.issuing)));
         if let Some(socket) = control {
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;

@@ -11,7 +11,6 @@ use transport::Transport;
 
 use config::Settings;
 use config::listen::Listen;
-use config::metrics::MetricsSection;
 use config::table::value::AddrPort;
 
 /// The number of the first passed descriptor.
@@ -233,14 +232,17 @@ impl PassedSockets {
         }
     }
 
-    /// Checks that each socket of a socket unit is configured, and that at most one is for metrics.
+    /// Checks that each socket of a socket unit is configured, and that at most one is for each address of
+    /// metrics and of the API.
     fn check(&self, settings: &Settings) -> Result<(), PassingFault> {
-        let mut metrics = 0;
+        let mut left: Vec<SocketAddr> = settings.metrics.iter().map(|metrics| metrics.listen.0).collect();
+        left.extend(settings.api.iter().flat_map(|api| api.addresses()));
+        let for_http = left.clone();
         for waiting in self.waiting.iter().filter(|waiting| !waiting.inherited) {
-            let for_metrics = |metrics: &MetricsSection| waiting.is_for(metrics.listen.0, Transport::Tcp);
-            let is_wanted = if settings.metrics.as_deref().is_some_and(for_metrics) {
-                metrics += 1;
-                metrics == 1
+            let is_for = |addr: &SocketAddr| waiting.is_for(*addr, Transport::Tcp);
+            let is_wanted = if for_http.iter().any(is_for) {
+                let at = left.iter().position(is_for);
+                at.map(|at| left.swap_remove(at)).is_some()
             } else {
                 let mut listens = settings.listens.iter();
                 !settings.names_addresses() || listens.any(|listen| waiting.is_listened_on(listen))

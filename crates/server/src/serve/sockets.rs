@@ -14,15 +14,14 @@ use super::passed::PassedSockets;
 use crate::config_source::Prepared;
 use crate::privileges::{self, UserFault};
 use config::Settings;
-use config::metrics::MetricsSection;
 use config::table::value::AddrPort;
 use control::socket::{Socket, SocketFault};
 use sandbox::PrivilegeFault;
 use telemetry::process::{UserIds, is_root};
 use zone_manager::zones::images;
 
-/// Connections for metrics that the kernel queues until they are accepted.
-const METRICS_BACKLOG: i32 = 128;
+/// Connections for metrics or the API that the kernel queues until they are accepted.
+const HTTP_BACKLOG: i32 = 128;
 
 /// Why the start ends while sockets are opened and privileges given up.
 #[derive(Debug)]
@@ -35,8 +34,8 @@ pub(super) enum OpenFault {
     Passed(BindError),
     /// There is no address to listen on.
     NoAddress,
-    /// The address for metrics cannot be listened on.
-    MetricsSection(AddrPort, io::Error),
+    /// An address for metrics or the API cannot be listened on.
+    Http(HttpUse, AddrPort, io::Error),
     /// There is no control socket.
     Control(SocketFault),
     /// The process runs as root, and cannot become another user.
@@ -45,6 +44,31 @@ pub(super) enum OpenFault {
     Privileges(PrivilegeFault),
     /// The process does not get into its sandbox.
     Sandbox(ConfinementFault),
+}
+
+/// What a listener for HTTP serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HttpUse {
+    Metrics,
+    Api,
+}
+
+impl HttpUse {
+    fn section(self) -> &'static str {
+        match self {
+            Self::Metrics => "[metrics]",
+            Self::Api => "[api]",
+        }
+    }
+}
+
+impl fmt::Display for HttpUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Metrics => "metrics",
+            Self::Api => "the API",
+        })
+    }
 }
 
 impl fmt::Display for OpenFault {
@@ -57,12 +81,14 @@ impl fmt::Display for OpenFault {
             },
             Self::Passed(e) => e.fmt(f),
             Self::NoAddress => f.write_str("there is no address to listen on"),
-            Self::MetricsSection(addr, e) => {
-                write!(f, "cannot listen on {addr} for metrics: {}", wording::reason(e))?;
+            Self::Http(wanted, addr, e) => {
+                write!(f, "cannot listen on {addr} for {wanted}: {}", wording::reason(e))?;
                 match e.kind() {
-                    io::ErrorKind::AddrNotAvailable => f.write_str(
+                    io::ErrorKind::AddrNotAvailable => write!(
+                        f,
                         "\n  hint: see this machine's addresses with `ip address`, or set `freebind = true` \
-                        in [metrics]",
+                        in {}",
+                        wanted.section()
                     ),
                     _ => Ok(()),
                 }
@@ -81,6 +107,7 @@ impl fmt::Display for OpenFault {
 pub(super) struct Sockets {
     pub(super) dns: Vec<Bound>,
     pub(super) metrics: Option<TcpListener>,
+    pub(super) api: Vec<TcpListener>,
     pub(super) control: Option<Socket>,
     /// Whether a socket unit passed sockets.
     pub(super) are_passed: bool,
@@ -103,13 +130,14 @@ impl Sockets {
         };
         let (mut notes, are_passed) = (passed.notes(), !passed.is_empty());
         let metrics = bind_metrics(settings, &mut passed, &mut notes)?;
+        let api = bind_api(settings, &mut passed, &mut notes)?;
         let dns = bind(settings, built_in, &mut passed, &mut notes)?;
         let control = bind_control(settings, built_in, ids, &mut notes)?;
         make_state_folder(settings, built_in, ids, &mut notes);
         give_up_privileges(ids, &mut notes)?;
         let at = control.as_ref().map(|control| control.path.as_path());
         notes.extend(confinement::enter(prepared, at).map_err(OpenFault::Sandbox)?);
-        Ok(Self { dns, metrics, control, are_passed, notes })
+        Ok(Self { dns, metrics, api, control, are_passed, notes })
     }
 }
 
@@ -259,16 +287,17 @@ pub(super) fn hint(e: &BindError) -> Option<String> {
     })
 }
 
-/// Returns the metrics listener, passed or bound.
-pub(super) fn open_metrics(
-    metrics: &MetricsSection,
+/// Returns a listener for HTTP, passed or bound.
+pub(super) fn open_http(
+    wanted: HttpUse,
+    addr: AddrPort,
+    freebind: bool,
     passed: &mut PassedSockets,
 ) -> io::Result<OpenSocket<TcpListener>> {
-    let addr = metrics.listen.value;
     match passed.stream(addr.0).map_or_else(|| TcpListener::bind(addr.0), Ok) {
-        Err(e) if *metrics.freebind && e.kind() == io::ErrorKind::AddrNotAvailable => {
+        Err(e) if freebind && e.kind() == io::ErrorKind::AddrNotAvailable => {
             let note = format!(
-                "listening on {addr} for metrics, which no interface has yet: requests are answered as soon \
+                "listening on {addr} for {wanted}, which no interface has yet: requests are answered as soon \
                 as one has it"
             );
             Ok(OpenSocket { socket: bind_early(addr.0)?, note: Some(note) })
@@ -283,7 +312,7 @@ fn bind_early(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     if addr.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) }?;
     socket.bind(&addr.into())?;
-    socket.listen(METRICS_BACKLOG)?;
+    socket.listen(HTTP_BACKLOG)?;
     Ok(socket.into())
 }
 
@@ -293,11 +322,31 @@ fn bind_metrics(
     notes: &mut Vec<String>,
 ) -> Result<Option<TcpListener>, OpenFault> {
     let Some(metrics) = &settings.metrics else { return Ok(None) };
-    let opened = open_metrics(metrics, passed).and_then(|OpenSocket { socket, note }| {
+    bind_http(HttpUse::Metrics, metrics.listen.value, *metrics.freebind, (passed, notes)).map(Some)
+}
+
+fn bind_api(
+    settings: &Settings,
+    passed: &mut PassedSockets,
+    notes: &mut Vec<String>,
+) -> Result<Vec<TcpListener>, OpenFault> {
+    let addresses =
+        settings.api.iter().flat_map(|api| api.listen.iter().map(|addr| (addr.value, *api.freebind)));
+    addresses.map(|(addr, freebind)| bind_http(HttpUse::Api, addr, freebind, (passed, notes))).collect()
+}
+
+/// Returns a listener for HTTP that does not block.
+fn bind_http(
+    wanted: HttpUse,
+    addr: AddrPort,
+    freebind: bool,
+    (passed, notes): (&mut PassedSockets, &mut Vec<String>),
+) -> Result<TcpListener, OpenFault> {
+    let opened = open_http(wanted, addr, freebind, passed).and_then(|OpenSocket { socket, note }| {
         notes.extend(note);
-        socket.set_nonblocking(true).map(|()| Some(socket))
+        socket.set_nonblocking(true).map(|()| socket)
     });
-    opened.map_err(|e| OpenFault::MetricsSection(metrics.listen.value, e))
+    opened.map_err(|e| OpenFault::Http(wanted, addr, e))
 }
 
 fn bind_control(

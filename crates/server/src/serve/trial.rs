@@ -10,7 +10,7 @@ use net::BindFault;
 use nix::unistd::{Gid, Uid};
 
 use super::passed::PassedSockets;
-use super::sockets::{hint, open_early, open_metrics};
+use super::sockets::{HttpUse, hint, open_early, open_http};
 use crate::privileges;
 use config::Settings;
 use config::log::LogTarget;
@@ -72,18 +72,22 @@ fn is_running(settings: &Settings) -> bool {
     paths.iter().any(|path| UnixStream::connect(path).is_ok())
 }
 
-/// Checks the sockets of metrics and listeners, passed or new.
+/// Checks the sockets of metrics, of the API and of listeners, passed or new.
 fn sockets(settings: &Settings, faults: &mut Vec<Diagnostic>) {
     let running = is_running(settings);
     let mut passed = match PassedSockets::take(settings, None) {
         Ok(passed) => passed,
         Err(fault) => return faults.push(Diagnostic::whole(fault.to_string()).hint(fault.hint())),
     };
-    if let Some(metrics) = &settings.metrics {
-        let addr = &metrics.listen;
-        match open_metrics(metrics, &mut passed) {
+    let of_metrics = settings.metrics.iter().map(|of| (HttpUse::Metrics, &of.listen, *of.freebind));
+    let of_api = settings.api.iter().flat_map(|of| {
+        let freebind = *of.freebind;
+        of.listen.iter().map(move |addr| (HttpUse::Api, addr, freebind))
+    });
+    for (wanted, addr, freebind) in of_metrics.chain(of_api) {
+        match open_http(wanted, addr.value, freebind, &mut passed) {
             Err(e) if !(running && e.kind() == std::io::ErrorKind::AddrInUse) => {
-                let message = format!("cannot listen on {} for metrics: {}", addr.value, reason(&e));
+                let message = format!("cannot listen on {} for {wanted}: {}", addr.value, reason(&e));
                 faults.push(Diagnostic::at(addr.place.as_ref(), message));
             }
             _ => {}

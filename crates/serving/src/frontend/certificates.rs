@@ -74,6 +74,11 @@ impl Certificates {
         })
     }
 
+    /// Returns the settings of TLS of the HTTP API; `None` if no listener has TLS.
+    pub fn api_tls(&self) -> Option<Arc<tls::ServerConfig>> {
+        self.tls.as_ref().map(ServerTls::api)
+    }
+
     /// Uses the certificates that were read with the configuration.
     pub(super) fn adopt(&self, settings: &Settings) {
         let Some(tls) = &self.tls else { return };

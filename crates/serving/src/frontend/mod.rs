@@ -38,7 +38,7 @@ use telemetry::dnstap::Dnstap;
 use telemetry::limits_top::LimitsTop;
 use telemetry::logging::QueryFile;
 use telemetry::policy_top::PolicyTop;
-use telemetry::querylog::QueryLogger;
+use telemetry::querylog::{QueryLogger, QueryObserver};
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 
@@ -83,6 +83,8 @@ pub struct Frontend {
     panic_messages: Arc<AtomicBool>,
     /// The query log's writer.
     pub query_logger: QueryLogger,
+    /// Which queries are logged. Locked while the engine's log is replaced.
+    logged: Mutex<LoggedQueries>,
     /// What rules of policies block most.
     pub policy_top: PolicyTop,
     /// The counters of the limits on replies.
@@ -129,6 +131,20 @@ impl QueryLog for BothLogs {
     }
 }
 
+/// An observer of queries, which sees no more of them when this is dropped.
+pub struct Observation {
+    frontend: Arc<Frontend>,
+    number: u64,
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        self.frontend.query_logger.remove_observer(self.number);
+        let logged = lock(&self.frontend.logged);
+        self.frontend.put_log(*logged);
+    }
+}
+
 /// Counters of one listener.
 pub struct ListenerTotals {
     /// Its address.
@@ -171,6 +187,7 @@ impl Frontend {
             proxies,
             panic_messages: Arc::new(AtomicBool::new(*settings.log.panic_messages)),
             query_logger: QueryLogger::start(query_file)?,
+            logged: Mutex::new(LoggedQueries::None),
             policy_top: PolicyTop::default(),
             counters: ReplyCounters::new(settings)?,
             limits_top: LimitsTop::default(),
@@ -201,11 +218,28 @@ impl Frontend {
 
     /// Turns the query log on or off.
     pub fn log_queries(&self, queries: LoggedQueries) {
-        let log: Option<Arc<dyn QueryLog>> = match queries {
-            LoggedQueries::None => None,
-            LoggedQueries::All => Some(Arc::new(self.query_logger.tap(1.0))),
-            LoggedQueries::Share(share) => Some(Arc::new(self.query_logger.tap(share))),
+        let mut logged = lock(&self.logged);
+        *logged = queries;
+        self.put_log(queries);
+    }
+
+    /// Passes every query to an observer from now on, until the result is dropped. Without observers, the
+    /// query path does nothing for them.
+    pub fn observe_queries(self: &Arc<Self>, observer: Arc<dyn QueryObserver>) -> Observation {
+        let number = self.query_logger.add_observer(observer);
+        let logged = lock(&self.logged);
+        self.put_log(*logged);
+        Observation { frontend: Arc::clone(self), number }
+    }
+
+    /// Sets the engine's query log, with these queries logged.
+    fn put_log(&self, queries: LoggedQueries) {
+        let share = match queries {
+            LoggedQueries::None => 0.0,
+            LoggedQueries::All => 1.0,
+            LoggedQueries::Share(share) => share,
         };
+        let log = self.query_logger.tap(share).map(|tap| Arc::new(tap) as Arc<dyn QueryLog>);
         let dnstap = self.dnstap.clone().map(|dnstap| dnstap as Arc<dyn QueryLog>);
         self.engine.set_query_log(match (log, dnstap) {
             (Some(log), Some(dnstap)) => Some(Arc::new(BothLogs(log, dnstap))),

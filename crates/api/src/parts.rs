@@ -1,0 +1,50 @@
+//! The parts of the server that requests reach.
+
+use std::sync::Arc;
+
+use config::api::ApiSection;
+use control::parts::ServerParts;
+use tokio::sync::Semaphore;
+
+use crate::documents::ZoneDocuments;
+use crate::limits::ClientLimits;
+
+/// The parts of the server that requests reach. Clones share them.
+#[derive(Clone)]
+pub struct ApiParts {
+    /// The running server.
+    pub server: Arc<ServerParts>,
+    /// What the API of PowerDNS stores about zones.
+    pub documents: Arc<ZoneDocuments>,
+    /// Settings of TLS; `None` for plain HTTP.
+    pub(crate) tls: Option<Arc<tls::ServerConfig>>,
+    /// The requests of each client address.
+    pub(crate) limits: Arc<ClientLimits>,
+    /// Places of lists that are made at a time.
+    pub(crate) lists: Arc<Semaphore>,
+    /// Places of dumps that are sent at a time.
+    pub(crate) dumps: Arc<Semaphore>,
+}
+
+/// Most lists that are made at a time. Further requests wait: the threads for them also execute commands of
+/// the control socket.
+const MAX_LISTS: usize = 3;
+/// Most dumps that are sent at a time: each occupies such a thread until its client has read it.
+const MAX_DUMPS: usize = 2;
+
+impl ApiParts {
+    /// Returns the parts of the API of a running server.
+    pub fn new(server: Arc<ServerParts>) -> ApiParts {
+        let has_tls = server.in_force.settings().api.as_ref().is_some_and(|api| api.has_tls());
+        let tls = server.frontend.certificates.api_tls().filter(|_| has_tls);
+        let state = server.in_force.settings().server.storage.dir.value.clone();
+        let documents = Arc::new(ZoneDocuments::new(state.as_deref()));
+        let [lists, dumps] = [MAX_LISTS, MAX_DUMPS].map(|most| Arc::new(Semaphore::new(most)));
+        ApiParts { server, documents, tls, limits: Arc::default(), lists, dumps }
+    }
+
+    /// Returns the values of `[api]` in force.
+    pub fn bounds(&self) -> ApiSection {
+        self.server.in_force.settings().api.as_ref().map(|api| api.value.clone()).unwrap_or_default()
+    }
+}
