@@ -109,7 +109,7 @@ async fn decide(api: &ApiParts, client: IpAddr, request: Request<Incoming>) -> R
     }
 }
 
-/// Executes a request, and writes its line to the audit file if it may change something.
+/// Executes a request, and writes its line to the audit file if it may change something and has none yet.
 async fn execute(
     api: ApiParts,
     request: ApiRequest,
@@ -122,7 +122,7 @@ async fn execute(
     {
         api.server.api_figures.forbidden.fetch_add(1, Relaxed);
     }
-    if method != Method::GET && method != Method::HEAD {
+    if method != Method::GET && method != Method::HEAD && !note.noted().is_logged {
         let (status, reason) = match &outcome {
             Ok(reply) => (reply.status(), None),
             Err(fault) => (fault.status, Some(fault.message.as_str())),
@@ -196,7 +196,7 @@ fn caller<B>(
         }
         found => {
             figures.wrong_tokens.fetch_add(1, Relaxed);
-            api.limits.wrong_token(client, now);
+            api.limits.wrong_token(client, secret, now);
             token_refused(client, request.uri().path(), found.as_ref().map(|token| &*token.name));
             Err(unauthorized(if found.is_some() { "the token has expired" } else { "the token is wrong" }))
         }

@@ -8,7 +8,22 @@ use telemetry::repeated::{admit_refusal, log_repeated};
 use telemetry::trail::{audit, has_audit_file};
 use tracing::info;
 
+use wire::ZoneName;
+use zone_manager::changes::{Changes, EditEnd, EditFault, ZoneEdit};
+
 use crate::request::ChangeNote;
+
+/// Makes an edit of a zone. The part that makes or refuses it also logs it, so the request needs no line.
+pub(crate) async fn edit_zone(
+    changes: &Changes,
+    apex: &ZoneName,
+    edit: ZoneEdit,
+    note: &ChangeNote,
+) -> EditEnd {
+    let Ok(end) = changes.edit(apex, edit).await else { return Err(EditFault::Stopping) };
+    note.logged();
+    end
+}
 
 /// A request that may change something.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
-//! Limits of each client address: requests in a second, and wrong tokens in a minute. The table is bounded;
-//! addresses that find it full share one entry.
+//! Limits of each client address: requests in a second, and different wrong tokens in a minute. The table is
+//! bounded; addresses that find it full share one entry.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -26,22 +27,39 @@ struct ClientTable {
     clients: HashMap<IpAddr, ClientRequests>,
     /// The addresses that find the table full.
     others: ClientRequests,
+    /// Hashes wrong tokens, with a key of its own.
+    hasher: RandomState,
 }
 
 /// The requests of one address.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct ClientRequests {
     /// When the requests of the past would have been admitted at the limit: a time ahead of now by at most
     /// [`RATE_PERIOD`].
     admitted_until: Option<Instant>,
-    /// The first wrong token of the current minute, and the number since.
-    wrong: Option<(Instant, u32)>,
+    /// The wrong tokens of the current minute.
+    wrong: Option<WrongTokens>,
+}
+
+/// The wrong tokens of one address in one minute.
+#[derive(Debug)]
+struct WrongTokens {
+    /// When the first of them came.
+    since: Instant,
+    /// Their hashes, each once.
+    hashes: Vec<u64>,
+}
+
+impl WrongTokens {
+    fn has_ended(&self, now: Instant) -> bool {
+        self.since + WRONG_PERIOD <= now
+    }
 }
 
 impl ClientRequests {
     fn is_idle(&self, now: Instant) -> bool {
         self.admitted_until.is_none_or(|until| until <= now)
-            && self.wrong.is_none_or(|(since, _)| since + WRONG_PERIOD <= now)
+            && self.wrong.as_ref().is_none_or(|wrong| wrong.has_ended(now))
     }
 }
 
@@ -91,23 +109,26 @@ impl ClientLimits {
         }
     }
 
-    /// Returns the seconds after which tokens of the address are looked at again, if it had `most` wrong ones
-    /// within a minute.
+    /// Returns the seconds after which tokens of the address are looked at again, if it had `most` different
+    /// wrong ones within a minute.
     pub(crate) fn locked_out(&self, client: IpAddr, most: u32, now: Instant) -> Option<u64> {
         let mut table = lock(&self.0);
-        let (since, wrong) = table.entry(client, now).wrong?;
-        let left = (since + WRONG_PERIOD).checked_duration_since(now).filter(|left| !left.is_zero())?;
-        (wrong >= most).then_some(seconds(left))
+        let wrong = table.entry(client, now).wrong.as_ref()?;
+        let left = (wrong.since + WRONG_PERIOD).checked_duration_since(now).filter(|left| !left.is_zero())?;
+        (wrong.hashes.len() >= most as usize).then_some(seconds(left))
     }
 
-    /// Counts a wrong token.
-    pub(crate) fn wrong_token(&self, client: IpAddr, now: Instant) {
+    /// Counts a wrong token. One that is sent again is not counted again: a program that still has a token
+    /// which is withdrawn guesses nothing, and does not lock out others behind its address.
+    pub(crate) fn wrong_token(&self, client: IpAddr, secret: &[u8], now: Instant) {
         let mut table = lock(&self.0);
+        let hash = table.hasher.hash_one(secret);
         let requests = table.entry(client, now);
-        requests.wrong = Some(match requests.wrong {
-            Some((since, wrong)) if now < since + WRONG_PERIOD => (since, wrong.saturating_add(1)),
-            _ => (now, 1),
-        });
+        match requests.wrong.as_mut().filter(|wrong| !wrong.has_ended(now)) {
+            Some(wrong) if wrong.hashes.contains(&hash) => {}
+            Some(wrong) => wrong.hashes.push(hash),
+            None => requests.wrong = Some(WrongTokens { since: now, hashes: vec![hash] }),
+        }
     }
 }
 
@@ -131,29 +152,40 @@ mod tests {
     }
 
     #[test]
-    fn an_address_with_wrong_tokens_is_refused_for_the_rest_of_a_minute() {
+    fn an_address_with_different_wrong_tokens_is_refused_for_the_rest_of_a_minute() {
         let (limits, begun) = (ClientLimits::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         for second in 0..3 {
             assert_eq!(limits.locked_out(client(1), 3, at(second)), None);
-            limits.wrong_token(client(1), at(second));
+            limits.wrong_token(client(1), &[second as u8], at(second));
         }
         assert_eq!(limits.locked_out(client(1), 3, at(10)), Some(50));
         assert_eq!(limits.locked_out(client(2), 3, at(10)), None);
         assert_eq!(limits.locked_out(client(1), 3, at(60)), None);
-        limits.wrong_token(client(1), at(61));
+        limits.wrong_token(client(1), b"another", at(61));
         assert_eq!(limits.locked_out(client(1), 3, at(62)), None, "a new minute");
+    }
+
+    #[test]
+    fn a_program_with_a_token_of_before_locked_out_all_others_of_its_address() {
+        let (limits, now) = (ClientLimits::default(), Instant::now());
+        for _ in 0..100 {
+            limits.wrong_token(client(1), b"withdrawn", now);
+        }
+        assert_eq!(limits.locked_out(client(1), 2, now), None);
+        limits.wrong_token(client(1), b"a guess", now);
+        assert!(limits.locked_out(client(1), 2, now).is_some());
     }
 
     #[test]
     fn all_addresses_of_a_network_are_one_client() {
         let (limits, now) = (ClientLimits::default(), Instant::now());
         let address = |text: &str| -> IpAddr { text.parse().expect("an address") };
-        limits.wrong_token(address("2001:db8::1"), now);
-        limits.wrong_token(address("2001:db8::ffff:2"), now);
+        limits.wrong_token(address("2001:db8::1"), b"a", now);
+        limits.wrong_token(address("2001:db8::ffff:2"), b"b", now);
         assert!(limits.locked_out(address("2001:db8::3"), 2, now).is_some());
         assert!(limits.locked_out(address("2001:db8:0:1::3"), 2, now).is_none());
-        limits.wrong_token(address("::ffff:192.0.2.1"), now);
+        limits.wrong_token(address("::ffff:192.0.2.1"), b"a", now);
         assert!(limits.locked_out(address("192.0.2.1"), 1, now).is_some());
     }
 
@@ -161,13 +193,13 @@ mod tests {
     fn memory_is_bounded_whatever_the_number_of_addresses() {
         let (limits, now) = (ClientLimits::default(), Instant::now());
         for number in 0..2 * MAX_CLIENTS as u32 {
-            limits.wrong_token(client(number), now);
+            limits.wrong_token(client(number), &number.to_be_bytes(), now);
         }
         assert_eq!(lock(&limits.0).clients.len(), MAX_CLIENTS);
         assert!(limits.locked_out(client(9_999_999), 10, now).is_some(), "further ones share an entry");
         assert!(limits.locked_out(client(0), 10, now).is_none(), "not those before");
         let later = now + WRONG_PERIOD;
-        limits.wrong_token(client(9_999_999), later);
+        limits.wrong_token(client(9_999_999), b"a", later);
         assert!(lock(&limits.0).clients.len() < 3, "entries without effect make room");
     }
 }

@@ -44,12 +44,19 @@ pub struct NotedChange {
     pub before: Option<Serial>,
     /// Its serial after the change.
     pub after: Option<Serial>,
+    /// Whether the part of the server that made or refused the change has logged it.
+    pub is_logged: bool,
 }
 
 impl ChangeNote {
     /// Notes the zone that the request is about.
     pub fn zone(&self, zone: &ZoneName) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).zone = Some(zone.clone());
+    }
+
+    /// Notes that the change has been logged.
+    pub fn logged(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_logged = true;
     }
 
     /// Notes the serial before and after the change.

@@ -2,7 +2,7 @@
 //! configuration, which has only its hash, to standard output.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::BASE32_NOPAD;
 
 use crate::args::TokenArgs;
 use config::api::TokenHash;
@@ -21,7 +21,8 @@ pub fn run(args: &TokenArgs) -> u8 {
         eprintln!("nomen: the system has no random numbers: {fault}");
         return EXIT_OUTSIDE;
     }
-    let secret = format!("{SECRET_WORD}{}", BASE64URL_NOPAD.encode(&random));
+    // Letters and digits alone: a double click selects all of it, and no shell reads them otherwise.
+    let secret = format!("{SECRET_WORD}{}", BASE32_NOPAD.encode(&random).to_ascii_lowercase());
     let Some(block) = block(args, &secret) else {
         eprintln!("nomen: the token has no hash");
         return EXIT_FAULTS;

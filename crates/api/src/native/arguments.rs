@@ -19,12 +19,12 @@ pub(super) struct Arguments {
     values: Map<String, Value>,
 }
 
-/// Parses the name of a zone, `ZONE` or `ZONE@VIEW`.
+/// Parses the name of a zone, `ZONE` or `ZONE@VIEW`, in this field of a request.
 ///
 /// # Errors
 /// Status 400.
-pub(crate) fn zone_of(text: &str) -> Result<ZoneName, ApiFault> {
-    let fault = |why: String| ApiFault::bad_request(why).field("zone");
+pub(crate) fn zone_of(text: &str, field: &str) -> Result<ZoneName, ApiFault> {
+    let fault = |why: String| ApiFault::bad_request(why).field(field);
     let (name, view) = ViewName::split(text).map_err(|why| fault(format!("`{text}`: {why}")))?;
     let name = zone_name(name).map_err(|why| fault(why.to_string()))?;
     Ok(ZoneName::in_view(name.as_name().to_lower().as_lower(), view.as_ref()))
@@ -40,7 +40,7 @@ impl Arguments {
         segments: &[&str],
         request: &ApiRequest,
     ) -> Result<Arguments, ApiFault> {
-        let zone = route.zone(segments).map(zone_of).transpose()?;
+        let zone = route.zone(segments).map(|zone| zone_of(zone, "zone")).transpose()?;
         let mut values = Map::new();
         match route.has_query() {
             true => {

@@ -21,6 +21,7 @@ use super::arguments::{Arguments, name_of, zone_of};
 use super::faults::fault_of;
 use super::route::Answering;
 use super::zones::{limit_of, no_such_zone, on_server, with_serial};
+use crate::audit::edit_zone;
 use crate::parts::ApiParts;
 use crate::reply::{ApiFault, Reply};
 use crate::request::ApiRequest;
@@ -132,38 +133,18 @@ pub(super) fn edit(api: ApiParts, request: ApiRequest, arguments: Arguments) -> 
             });
             return found.await;
         }
-        let planned = preview(&changes, &apex, &edit).await;
-        let ended = changes.edit(&apex, edit).await.unwrap_or(Err(EditFault::Stopping));
-        let step = ended.map_err(|fault| edit_fault(&fault))?;
+        let change = edit_zone(&changes, &apex, edit, &request.note).await;
+        let change = change.map_err(|fault| edit_fault(&fault))?;
         let now = || api.server.table.get(&apex).and_then(|state| Some(state.zone.as_ref()?.serial()));
-        let (from, to) = match &step {
-            Some(step) => (step.from, step.to),
+        let (from, to) = match &change {
+            Some(change) => (change.before, change.after),
             None => now().map(|serial| (serial, serial)).unwrap_or_default(),
         };
-        request.note.serials(Some(from), Some(to));
-        let change = match step {
-            Some(_) => made(&api, apex, from, to).await.unwrap_or(planned),
-            None => ChangeSet::default(),
-        };
-        let reply = Reply::ok(edited(step.is_some(), (from.0, to.0), &change, &warnings));
-        Ok(with_serial(reply, Some(to.0.into())))
+        let shown =
+            change.as_deref().map(|change| IgnoredParts { serial: true, dnssec: true }.without(change));
+        let reply = edited(change.is_some(), (from.0, to.0), &shown.unwrap_or_default(), &warnings);
+        Ok(with_serial(Reply::ok(reply), Some(to.0.into())))
     })
-}
-
-/// Returns what an edit would change now; nothing if it would be refused.
-async fn preview(changes: &Arc<Changes>, apex: &ZoneName, edit: &ZoneEdit) -> ChangeSet {
-    let (changes, apex, edit) = (Arc::clone(changes), apex.clone(), edit.clone());
-    let found = tokio::task::spawn_blocking(move || changes.preview(&apex, &edit));
-    found.await.ok().and_then(Result::ok).unwrap_or_default()
-}
-
-/// Returns the records that a stored change has changed, without the serial and signatures; `None` if it
-/// cannot be read yet.
-async fn made(api: &ApiParts, apex: ZoneName, from: Serial, to: Serial) -> Option<ChangeSet> {
-    let transfers = Arc::clone(&api.server.transfers);
-    let read = tokio::task::spawn_blocking(move || transfers.histories().between(&apex, from, to));
-    let change = read.await.ok().flatten()?;
-    Some(IgnoredParts { serial: true, dnssec: true }.without(&change))
 }
 
 /// Returns the reply to an edit.
@@ -271,7 +252,7 @@ fn kind_of(
 /// Creates a zone with its first records, or one that comes from its primaries.
 pub(super) fn create(api: ApiParts, request: ApiRequest, arguments: Arguments) -> Answering {
     Box::pin(async move {
-        let apex = zone_of(&arguments.given("name"))?;
+        let apex = zone_of(&arguments.given("name"), "name")?;
         request.note.zone(&apex);
         request.caller.must(ApiRight::Manage, Scope::Zone(&apex))?;
         changes_of(&api)?;
@@ -409,7 +390,7 @@ mod tests {
 
     #[test]
     fn data_of_an_entry_is_the_data_of_one_record_with_its_owner_and_type() {
-        let apex = zone_of("example.com").expect("a name");
+        let apex = zone_of("example.com", "zone").expect("a name");
         let owner = name_of("www.example.com", "name").expect("a name");
         let read = |data: &str| {
             let entry = EditEntry {

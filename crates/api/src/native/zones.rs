@@ -120,7 +120,7 @@ fn page<T: Ord>(all: impl Iterator<Item = T>, limit: usize, behind: impl Fn(&T) 
 pub(super) fn list(api: ApiParts, request: ApiRequest, arguments: Arguments) -> Answering {
     Box::pin(async move {
         let limit = limit_of(&arguments)?;
-        let after = arguments.text("after").map(|after| zone_of(&after)).transpose()?;
+        let after = arguments.text("after").map(|after| zone_of(&after, "after")).transpose()?;
         on_server(&api, move |server| {
             let (search, state) = (arguments.given("search"), arguments.text("state"));
             let search = search.trim_end_matches('.');

@@ -27,6 +27,7 @@ use super::patch::{self, PatchPlan};
 use super::rrsets::{self, WantedChange, WantedRrset};
 use super::serials::SoaEditApi;
 use super::{blocking, fields, metadata, names, view, zones};
+use crate::audit::edit_zone;
 use crate::documents::ZoneDocument;
 use crate::parts::ApiParts;
 use crate::reply::Reply;
@@ -74,10 +75,7 @@ async fn apply(
     let PreparedEdit { edit, document } = planned;
     if let Some(edit) = edit {
         let changes = api.server.changes.as_ref().ok_or_else(no_changes)?;
-        let step = changes.edit(&apex, edit).await.unwrap_or(Err(EditFault::Stopping)).map_err(refusal)?;
-        if let Some(step) = step {
-            request.note.serials(Some(step.from), Some(step.to));
-        }
+        edit_zone(changes, &apex, edit, &request.note).await.map_err(refusal)?;
     }
     let Some(document) = document else { return Ok(()) };
     blocking(api, request, move |api, _| {

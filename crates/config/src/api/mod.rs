@@ -47,10 +47,10 @@ keys! {
         live "body-size" body: Size<1_024, 1_073_741_824> = Size(4 << 20), example "64MiB";
         /// Most requests of one client address in a second, on average of ten seconds. Further ones are
         /// refused with status 429.
-        live "requests-per-second" per_second: Int<u32, 1, 1_000_000> = Int(100), example 10;
-        /// Most wrong tokens of one client address in a minute. Beyond it all requests of the address with a
-        /// token are refused with status 429, until a minute after the first wrong one.
-        live "wrong-tokens" wrong_tokens: Int<u32, 1, 1_000_000> = Int(10), example 3;
+        live "requests-per-second" per_second: Int<u32, 1, 1_000_000> = Int(1000), example 100;
+        /// Most different wrong tokens of one client address in a minute. Beyond it all requests of the
+        /// address with a token are refused with status 429, until a minute after the first wrong one.
+        live "wrong-tokens" wrong_tokens: Int<u32, 1, 1000> = Int(10), example 3;
         /// Most open streams of queries at a time. Each also occupies a connection.
         live "streams" streams: Int<usize, 1, 1_000> = Int(8), example 2;
         /// Host names in URLs of the API, besides addresses, `localhost` and this machine's name. Requests

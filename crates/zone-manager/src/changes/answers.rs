@@ -98,9 +98,8 @@ pub(super) fn edited(
         Some(Decided::Edit(decided)) => decided,
         _ => Err(EditFault::NotKept(format!("the change cannot be kept: {fault}"))),
     };
-    let end = end.map(|change| change.map(|(change, records)| TakenStep::of(&change, records)));
-    let step = match end {
-        Ok(Some(step)) => step,
+    let (change, records) = match end {
+        Ok(Some(changed)) => changed,
         Ok(None) => {
             shared.counts.edits_unchanged.fetch_add(1, Relaxed);
             let (zone, by) = (apex, &order.edit.by);
@@ -110,7 +109,8 @@ pub(super) fn edited(
         Err(fault) => return edit_refused(shared, apex, order, fault, Some(serial)),
     };
     shared.counts.edits_made.fetch_add(1, Relaxed);
-    let (zone, by, TakenStep { from, to, removed, added, .. }) = (apex, &order.edit.by, step);
+    let TakenStep { from, to, removed, added, .. } = TakenStep::of(&change, records);
+    let (zone, by) = (apex, &order.edit.by);
     log_repeated!(
         info,
         INFO,
@@ -119,7 +119,7 @@ pub(super) fn edited(
     );
     let (token, client) = (&*by.token, by.address);
     audit!(%zone, %client, token, removed, added, serial_before = %from, serial = %to, "zone edited");
-    Settled::Edit(order.reply, Ok(Some(step)))
+    Settled::Edit(order.reply, Ok(Some(change)))
 }
 
 /// Logs and counts a refused edit, and returns its reply.

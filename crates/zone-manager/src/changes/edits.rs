@@ -22,7 +22,6 @@ use zone_plan::{ZoneText, ZoneUpdates};
 
 use super::answers::note_refused;
 use super::group::ChangeJob;
-use super::group::TakenStep;
 use super::queue::Entry;
 use super::rrsets::{RecordData, distinct, extended, put_difference, records, ttl_beside, without};
 use super::serials::{soa_of, with_soa};
@@ -165,8 +164,9 @@ impl fmt::Display for EditFault {
 }
 impl std::error::Error for EditFault {}
 
-/// Result of an edit: the figures of the change; `None` if nothing changed.
-pub type EditEnd = Result<Option<TakenStep>, EditFault>;
+/// Result of an edit: the change that is stored and in service, with the SOA and of a zone that is signed
+/// here with signatures; `None` if nothing changed.
+pub type EditEnd = Result<Option<Arc<ChangeSet>>, EditFault>;
 
 /// Sends the result of an edit.
 pub(super) type SendEnd = Box<dyn FnOnce(EditEnd) + Send>;

@@ -204,8 +204,9 @@ fn a_created_zone_is_edited_stays_after_a_restart_and_leaves_nothing_when_it_is_
     assert!(matches!(again, ReloadFault::Served(_)), "{again}");
     assert_eq!(server.address("a.test.", "www.a.test."), Some(1), "the first records stay");
     let first = server.zone("a.test.").expect("a zone").serial();
-    let step = server.edit("a.test.", address("www.a.test.", 2)).expect("edited").expect("changed");
-    assert_eq!((step.from, step.to.0, step.removed, step.added), (first, first.0 + 1, 2, 2));
+    let change = server.edit("a.test.", address("www.a.test.", 2)).expect("edited").expect("changed");
+    let (removed, added) = (change.removed.len(), change.added.len());
+    assert_eq!((change.before, change.after.0, removed, added), (first, first.0 + 1, 2, 2));
     server.edit("a.test.", address("ftp.a.test.", 3)).expect("edited").expect("changed");
     assert!(server.edit("a.test.", address("ftp.a.test.", 3)).expect("edited").is_none());
     server.stop();
