@@ -19,6 +19,7 @@ use wire::rdata::{is_same, parse_text};
 use wire::text::{Token, tokens};
 use wire::{Name, NameBuf, Ttl, Type, ViewName, ZoneName};
 use zone::regular;
+use zone_manager::zones::documents::DocumentStore;
 
 /// Folder of the documents in the state folder.
 const FOLDER: &str = "api";
@@ -246,7 +247,7 @@ impl ZoneDocuments {
     /// [`DocumentFault`]; then the document is the one before, unless syncing the folder failed.
     pub(crate) fn put(&self, apex: &ZoneName, document: ZoneDocument) -> Result<(), DocumentFault> {
         if document.is_empty() {
-            return self.remove(apex);
+            return self.remove(apex).map_err(DocumentFault::Disk);
         }
         let (folder, bytes) = self.file(&document)?;
         let _writing = self.writing();
@@ -269,29 +270,19 @@ impl ZoneDocuments {
         self.put(apex, document)
     }
 
-    /// Removes the document of a zone.
-    ///
-    /// # Errors
-    /// [`DocumentFault::Disk`].
-    pub(crate) fn forget(&self, apex: &ZoneName) -> io::Result<()> {
-        self.remove(apex).map_err(|fault| match fault {
-            DocumentFault::Disk(error) => error,
-            fault => io::Error::other(fault.to_string()),
-        })
-    }
-
-    fn remove(&self, apex: &ZoneName) -> Result<(), DocumentFault> {
+    fn remove(&self, apex: &ZoneName) -> io::Result<()> {
         let Some(folder) = self.folder.as_deref() else { return Ok(()) };
         let _writing = self.writing();
-        let path = folder.join(file_name(apex));
-        if self.with(|zones| zones.remove(apex)).is_none() && !path.exists() {
-            return Ok(());
-        }
-        match fs::remove_file(&path) {
+        let removed = match fs::remove_file(folder.join(file_name(apex))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(DocumentFault::Disk(error)),
-            Ok(()) => sync_folder(folder).map_err(DocumentFault::Disk),
-        }
+            Err(error) => return Err(error),
+            Ok(()) => sync_folder(folder),
+        };
+        // After the file, so that a reader of the folder in between does not bring the document back. Files
+        // that were not read yet are not read for this.
+        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        zones.iter_mut().for_each(|zones| drop(zones.remove(apex)));
+        removed
     }
 
     fn writing(&self) -> MutexGuard<'_, ()> {
@@ -302,6 +293,12 @@ impl ZoneDocuments {
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<ZoneName, Arc<ZoneDocument>>) -> T) -> T {
         let mut zones: MutexGuard<'_, _> = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         act(zones.get_or_insert_with(|| self.folder.as_deref().map(read_all).unwrap_or_default()))
+    }
+}
+
+impl DocumentStore for ZoneDocuments {
+    fn forget(&self, apex: &ZoneName) -> io::Result<()> {
+        self.remove(apex)
     }
 }
 
@@ -401,6 +398,23 @@ mod tests {
         documents.put(&zone, with_account(&zone, "a")).expect("stored");
         documents.put(&zone, ZoneDocument::of(&zone)).expect("removed");
         assert!(ZoneDocuments::new(Some(state.path())).all().is_empty());
+    }
+
+    #[test]
+    fn a_document_that_was_not_read_is_removed() {
+        let state = tempfile::tempdir().expect("a folder");
+        let [zone, other] = ["example.", "other."].map(apex);
+        let documents = ZoneDocuments::new(Some(state.path()));
+        for one in [&zone, &other] {
+            documents.put(one, with_account(one, "a")).expect("stored");
+        }
+        let again = ZoneDocuments::new(Some(state.path()));
+        again.forget(&zone).expect("removed");
+        again.forget(&zone).expect("it is gone");
+        assert_eq!(again.all().into_keys().collect::<Vec<_>>(), [other]);
+        // A zone whose file cannot be removed keeps its document.
+        fs::create_dir_all(state.path().join(FOLDER).join(file_name(&zone)).join("x")).expect("a folder");
+        assert!(again.forget(&zone).is_err());
     }
 
     #[test]

@@ -34,11 +34,9 @@ const MAX_DUMPS: usize = 2;
 
 impl ApiParts {
     /// Returns the parts of the API of a running server.
-    pub fn new(server: Arc<ServerParts>) -> ApiParts {
+    pub fn new(server: Arc<ServerParts>, documents: Arc<ZoneDocuments>) -> ApiParts {
         let has_tls = server.in_force.settings().api.as_ref().is_some_and(|api| api.has_tls());
         let tls = server.frontend.certificates.api_tls().filter(|_| has_tls);
-        let state = server.in_force.settings().server.storage.dir.value.clone();
-        let documents = Arc::new(ZoneDocuments::new(state.as_deref()));
         let [lists, dumps] = [MAX_LISTS, MAX_DUMPS].map(|most| Arc::new(Semaphore::new(most)));
         ApiParts { server, documents, tls, limits: Arc::default(), lists, dumps }
     }

@@ -271,7 +271,6 @@ pub(super) fn create(api: ApiParts, request: ApiRequest, arguments: Arguments) -
         };
         let template = arguments.text("template").or_else(|| api.bounds().template.value);
         let zone = ZoneCreation { apex: apex.clone(), template, dnssec_policy: None, source };
-        forget_document(&api, &apex).await?;
         let report = create_zone(&api.server, zone).await.map_err(fault_of)?;
         let serial = api.server.table.get(&apex).and_then(|state| Some(state.zone.as_ref()?.serial()));
         request.note.serials(None, serial);
@@ -302,21 +301,7 @@ pub(super) fn remove(api: ApiParts, request: ApiRequest, arguments: Arguments) -
         let serial = state.and_then(|state| Some(state.zone.as_ref()?.serial()));
         request.note.serials(serial, None);
         let command = control::protocol::ControlCommand::ZoneRemove { name: arguments.zone_text() };
-        let reply = super::commands::run(&api, command).await?;
-        if let Some(apex) = &apex {
-            forget_document(&api, apex).await?;
-        }
-        Ok(reply)
-    })
-}
-
-/// Removes what the API of PowerDNS stores about a zone that is gone.
-async fn forget_document(api: &ApiParts, apex: &ZoneName) -> Result<(), ApiFault> {
-    let (documents, apex) = (Arc::clone(&api.documents), apex.clone());
-    let removed = tokio::task::spawn_blocking(move || documents.forget(&apex)).await;
-    removed.map_err(std::io::Error::other).and_then(|removed| removed).map_err(|error| {
-        let message = format!("the comments and metadata of the zone cannot be removed: {error}");
-        ApiFault::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+        super::commands::run(&api, command).await
     })
 }
 

@@ -194,8 +194,6 @@ fn no_changes() -> Refused {
 pub(super) async fn create(api: &ApiParts, request: &Arc<ApiRequest>) -> Result<Reply, Refused> {
     let WantedZone { apex, source, document, dnssec } = blocking(api, request, wanted_zone).await?;
     let _turn = api.documents.turn(&apex).await;
-    // A zone of that name may have left a document when the configuration removed it.
-    forget(api, &apex).await?;
     let template = api.bounds().template.value;
     let dnssec_policy = dnssec.then(|| DEFAULT_POLICY.to_owned());
     let zone = ZoneCreation { apex: apex.clone(), template, dnssec_policy, source };
@@ -259,19 +257,7 @@ pub(super) async fn delete(api: &ApiParts, request: &Arc<ApiRequest>, id: &str) 
         ReloadFault::NoSuchZone => Refused::not_found(),
         fault => not_created(&fault),
     })?;
-    forget(api, &apex).await?;
     Ok(Reply::Empty(StatusCode::NO_CONTENT))
-}
-
-/// Removes the document of a zone.
-///
-/// # Errors
-/// It cannot be removed.
-async fn forget(api: &ApiParts, apex: &ZoneName) -> Result<(), Refused> {
-    let (documents, apex) = (Arc::clone(&api.documents), apex.clone());
-    let removed = tokio::task::spawn_blocking(move || documents.forget(&apex)).await;
-    let removed = removed.map_err(std::io::Error::other).and_then(|removed| removed);
-    removed.map_err(|error| Refused::internal(format!("the zone's comments and metadata: {error}")))
 }
 
 /// Changes the properties of a zone, or replaces all its RRsets.

@@ -104,6 +104,22 @@ fn a_zone_that_is_created_again_has_nothing_of_the_old_one() {
 }
 
 #[test]
+fn comments_of_a_zone_that_an_operator_removes_are_removed() {
+    let admin = token("admin", ALL);
+    let api = Api::start("", &[&admin]);
+    let files = || std::fs::read_dir(api.server.path("state/api")).map_or(0, |files| files.flatten().count());
+    assert_eq!(api.create(&admin, "again.test.").status, 201);
+    let comment = json!([{"content": "old", "account": "admin"}]);
+    let ns = json!({"changetype": "REPLACE", "name": "again.test.", "type": "NS", "comments": comment});
+    assert_eq!(api.patch(&admin, "again.test.", ns).status, 204);
+    assert_eq!(files(), 1);
+    api.server.ctl_json(&["zone", "remove", "again.test"]);
+    assert_eq!(files(), 0, "the document is gone with the zone");
+    assert_eq!(api.create(&admin, "again.test.").status, 201);
+    assert_eq!(api.rrset(&admin, "again.test.", "again.test.", "NS")["comments"], json!([]));
+}
+
+#[test]
 fn a_token_sees_and_changes_what_it_has_rights_for() {
     let rights =
         "{ right = \"change\", zones = [\"mine.test\"], names = [\"_acme-challenge.*\"], types = [\"TXT\"] }";

@@ -9,6 +9,7 @@ use zone_plan::WantedZones;
 
 use super::{StartFault, outside};
 use crate::config_source::{ConfigSource, Prepared};
+use api::documents::ZoneDocuments;
 use config::Adopt;
 use config::Settings;
 use control::in_force::InForce;
@@ -39,6 +40,8 @@ pub(super) struct Assembled {
     /// The zones to load first.
     pub(super) wanted: WantedZones,
     pub(super) parts: ServerParts,
+    /// Documents about zones, for the API.
+    pub(super) documents: Arc<ZoneDocuments>,
 }
 
 /// Makes the parts of the server and connects them.
@@ -106,8 +109,10 @@ pub(super) fn assemble(
         api_figures: Arc::default(),
         connections: Arc::default(),
     };
-    let zones = start_manager(&parts, source.clone(), inbox, (local_root, policy_zones), produced, state)?;
-    Ok(Assembled { zones, wanted, parts })
+    let documents = Arc::new(ZoneDocuments::new(state.as_deref()));
+    let stored = (state, Arc::clone(&documents));
+    let zones = start_manager(&parts, source.clone(), inbox, (local_root, policy_zones), produced, stored)?;
+    Ok(Assembled { zones, wanted, parts, documents })
 }
 
 /// Returns where changes of zones are stored.
@@ -198,7 +203,7 @@ fn start_manager(
     inbox: ZoneManagerInbox,
     (local_root, policy_zones): (Arc<LocalRoot>, Arc<PolicyZones>),
     produced: Arc<ProducedStores>,
-    state: Option<PathBuf>,
+    (state, documents): (Option<PathBuf>, Arc<ZoneDocuments>),
 ) -> Result<ZoneManager, StartFault> {
     let in_force = Arc::clone(&parts.in_force);
     let parts_of = ZoneManagerParts {
@@ -214,6 +219,7 @@ fn start_manager(
         policy_zones: Some(policy_zones),
         produced,
         state,
+        documents: Some(documents),
         background: Arc::clone(&parts.background),
     };
     let started = ZoneManager::start(&parts.manager, inbox, parts_of);

@@ -27,6 +27,7 @@ use crate::builtin;
 use crate::config_source::ConfigSource;
 use crate::heap;
 use crate::signals::{self, Signals};
+use api::documents::ZoneDocuments;
 use api::parts::ApiParts;
 use assemble::{Assembled, assemble};
 use config::Settings;
@@ -123,7 +124,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     threads::starter::Starter::begin()
         .map_err(|e| outside(format!("cannot start the thread that starts others: {e}")))?;
     let inner_rules = warn_of(&prepared.settings, &prepared.zones, sockets.are_passed);
-    let Assembled { mut zones, wanted, parts } = assemble(source, prepared, logging, process)?;
+    let Assembled { mut zones, wanted, parts, documents } = assemble(source, prepared, logging, process)?;
     let runtime = runtime()?;
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
@@ -144,7 +145,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     greet(source, &frontend.addresses());
     let Sockets { control, metrics, api, .. } = sockets;
-    attend(parts, (runtime, signals), control, metrics, api).map_err(outside)
+    attend(parts, (runtime, signals), control, metrics, (api, documents)).map_err(outside)
 }
 
 /// Returns the runtime for control, metrics and signals.
@@ -219,12 +220,15 @@ fn load_first(zones: &mut ZoneManager, wanted: WantedZones, strict: bool) -> Res
 }
 
 /// Serves the HTTP API, if there are listening sockets for it, and samples the counters of the last minutes.
-fn serve_api(parts: &ServerParts, sockets: Vec<TcpListener>) -> Result<(), String> {
+fn serve_api(
+    parts: &ServerParts,
+    (sockets, documents): (Vec<TcpListener>, Arc<ZoneDocuments>),
+) -> Result<(), String> {
     tokio::spawn(Arc::clone(&parts.rates).watch());
     if sockets.is_empty() {
         return Ok(());
     }
-    let api = ApiParts::new(Arc::new(parts.clone()));
+    let api = ApiParts::new(Arc::new(parts.clone()), documents);
     for socket in sockets {
         let address = socket.local_addr().map(AddrPort);
         let listener = tokio::net::TcpListener::from_std(socket);
@@ -243,7 +247,7 @@ fn attend(
     (runtime, signals): (Runtime, Signals),
     control: Option<Socket>,
     metrics: Option<TcpListener>,
-    api: Vec<TcpListener>,
+    api: (Vec<TcpListener>, Arc<ZoneDocuments>),
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
     let ServerParts { frontend, manager, recursive, secondaries, changes, differences, logging, .. } =

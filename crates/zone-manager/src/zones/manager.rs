@@ -26,6 +26,7 @@ use zone::catalog::Change;
 use zone_plan::{ReloadBounds, WantedZones, ZoneFault, ZoneSpec};
 
 use super::created::ZoneCreation;
+use super::documents::DocumentStore;
 use super::examiner::Examiner;
 use super::executor::{Executor, log};
 use super::images::Images;
@@ -195,6 +196,8 @@ pub struct ZoneManagerParts {
     pub produced: Arc<ProducedStores>,
     /// State folder, for the zones that are added at run time.
     pub state: Option<PathBuf>,
+    /// Documents that end with their zones, if there are any.
+    pub documents: Option<Arc<dyn DocumentStore>>,
     /// Runs folds and compactions.
     pub background: Arc<Background>,
 }
@@ -247,7 +250,7 @@ impl ZoneManager {
     ) -> io::Result<ZoneManager> {
         let ZoneManagerParts { engine, table, prepare, images, secondaries, transfers, .. } = parts;
         let ZoneManagerParts { changes, differences, local_root, policy_zones, produced, .. } = parts;
-        let ZoneManagerParts { state, background, .. } = parts;
+        let ZoneManagerParts { state, documents, background, .. } = parts;
         let theirs = handle.publishing.clone();
         let found = move |apex, zone, found| theirs.send(Publishing::Examined(apex, zone, found)).is_ok();
         let examiner = Examiner::start(unix_now, found);
@@ -287,7 +290,7 @@ impl ZoneManager {
             key,
             executor,
             transfers,
-            joining: Joining::open(state, local_root, producer),
+            joining: Joining::open(state, documents, local_root, producer),
             signatures_due: Instant::now() + SIGNATURE_CHECK_INTERVAL,
             images,
             own: handle.messages.clone(),

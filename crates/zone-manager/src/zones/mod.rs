@@ -7,6 +7,7 @@
 //! | `produce` | catalog zones that nomen produces |
 //! | `added` | the file of the zones that were added at run time |
 //! | `created` | zones that programs create at run time, and the files of their first records |
+//! | `documents` | documents about zones that other parts store, for their removal |
 //! | `manager` | the thread that reports the configuration's zones and the results of loads to zones |
 //! | `publishing` | the thread that reports new versions to zones and puts zones into service |
 //! | `executor` | carries out the actions of zone states for both threads |
@@ -36,6 +37,7 @@
 
 pub mod added;
 pub mod created;
+pub mod documents;
 pub mod examiner;
 mod executor;
 pub mod images;

@@ -1,12 +1,15 @@
 //! Zones that are created, edited and removed while the server runs, restarts and crashes.
 
+use std::collections::HashSet;
 use std::fs;
+use std::sync::Mutex;
 
 use query_path::{Engine, EngineConfig, Sources, Zones};
 use serving::frontend::{Served, serving};
 use tempfile::TempDir;
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
 use threads::background::Background;
+use threads::sync::lock;
 use wire::hash::HashKey;
 use zone::Zone;
 use zone::catalog::Catalog;
@@ -19,6 +22,7 @@ use crate::changes::{
 use crate::secondaries::Secondaries;
 use crate::transfers::Histories;
 use crate::zones::added;
+use crate::zones::documents::DocumentStore;
 use crate::zones::manager::{
     ReloadFault, Reloaded, ZoneManager, ZoneManagerHandle, ZoneManagerParts, ZoneTable,
 };
@@ -61,8 +65,30 @@ struct Server {
     table: Arc<ZoneTable>,
     changes: Arc<Changes>,
     histories: Histories,
+    documents: Arc<Documents>,
     _engine: Arc<Engine<Served>>,
     thread: std::thread::JoinHandle<()>,
+}
+
+/// The zones with a document.
+#[derive(Default)]
+struct Documents(Mutex<HashSet<ZoneName>>);
+
+impl Documents {
+    fn add(&self, zone: &str) {
+        lock(&self.0).insert(apex(zone));
+    }
+
+    fn has(&self, zone: &str) -> bool {
+        lock(&self.0).contains(&apex(zone))
+    }
+}
+
+impl DocumentStore for Documents {
+    fn forget(&self, apex: &ZoneName) -> io::Result<()> {
+        lock(&self.0).remove(apex);
+        Ok(())
+    }
 }
 
 /// Reads the configuration of a folder, and the zones that were added.
@@ -104,6 +130,7 @@ impl Server {
             produced: Arc::default(),
         };
         let of_changes = Arc::clone(&changes);
+        let documents = Arc::<Documents>::default();
         let parts = ZoneManagerParts {
             engine: Arc::clone(&engine),
             table: Arc::clone(&table),
@@ -121,12 +148,13 @@ impl Server {
             policy_zones: None,
             produced: Arc::default(),
             state: Some(state),
+            documents: Some(Arc::clone(&documents) as Arc<dyn DocumentStore>),
             background,
         };
         let mut thread = ZoneManager::start(&manager, inbox, parts).expect("a thread");
         thread.load_first(wanted);
         let thread = std::thread::spawn(move || thread.work());
-        Server { manager, table, changes, histories, _engine: engine, thread }
+        Server { manager, table, changes, histories, documents, _engine: engine, thread }
     }
 
     fn create(&self, zone: ZoneCreation) -> Reloaded {
@@ -234,6 +262,32 @@ fn a_created_zone_is_edited_stays_after_a_restart_and_leaves_nothing_when_it_is_
     assert_eq!(server.address("a.test.", "www.a.test."), Some(5));
     server.remove("a.test.").expect("removed");
     assert_eq!(stored(&moved), [""; 0]);
+    server.stop();
+}
+
+#[test]
+fn the_document_of_a_zone_goes_with_it() {
+    let folder = folder("");
+    let server = Server::start(&folder);
+    let has = |zone| server.documents.has(zone);
+    // One that an earlier zone of this name has left.
+    ["a.test.", "other.test."].into_iter().for_each(|zone| server.documents.add(zone));
+    server.create(creation("a.test.", Some("plain"), 1)).expect("created");
+    assert!(!has("a.test.") && has("other.test."));
+    server.documents.add("a.test.");
+    server.create(creation("a.test.", None, 9)).expect_err("it is there");
+    assert!(has("a.test."), "a refused creation leaves that of the zone");
+    server.remove("a.test.").expect("removed");
+    assert!(!has("a.test.") && has("other.test."));
+    let text = format!("[[zone]]\nname = \"a.test\"\nfile = {:?}\n", folder.path().join("a.zone"));
+    fs::write(folder.path().join("a.zone"), "@ 60 SOA ns.x. h.x. 1 1 1 1 1\n@ 60 NS ns.x.\n")
+        .expect("written");
+    server.documents.add("a.test.");
+    server.manager.add_zone(text).blocking_recv().expect("a reply").expect("added");
+    assert!(!has("a.test."), "one that is added begins without a document");
+    server.documents.add("a.test.");
+    server.remove("a.test.").expect("removed");
+    assert!(!has("a.test."));
     server.stop();
 }
 

@@ -20,6 +20,7 @@ use crate::managed::state::{ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
 use crate::zones::added;
 use crate::zones::created::{CreatedFiles, Leftover, ZoneCreation};
+use crate::zones::documents::DocumentStore;
 use crate::zones::membership::{MemberSteps, Membership};
 use crate::zones::produce::{Produced, Producer, ProducerEvent};
 use config::dnssec_policy::DnssecPolicies;
@@ -69,6 +70,8 @@ pub(super) struct Joining {
     state: Option<PathBuf>,
     /// The files of created zones in it.
     created: Option<CreatedFiles>,
+    /// Documents that end with their zones.
+    documents: Option<Arc<dyn DocumentStore>>,
     /// The resolver's copy of the root zone, if the server has one.
     pub(super) local_root: Option<Arc<LocalRoot>>,
     /// Whether the root zone is that copy.
@@ -81,6 +84,7 @@ impl Joining {
     /// Reads the zones that were added at run time from the state folder.
     pub(super) fn open(
         state: Option<PathBuf>,
+        documents: Option<Arc<dyn DocumentStore>>,
         local_root: Option<Arc<LocalRoot>>,
         producer: Producer,
     ) -> Joining {
@@ -96,6 +100,7 @@ impl Joining {
             keys: Arc::default(),
             created: state.as_deref().map(|state| CreatedFiles::of(Arc::new(RealDisk), state)),
             state,
+            documents,
             local_root,
             copies_root: false,
             policy: HashMap::new(),
@@ -372,9 +377,20 @@ impl ZoneManager {
         if let Some(differences) = &self.executor.differences {
             gone.iter().for_each(|apex| differences.forget(apex));
         }
+        for apex in &gone {
+            if let Err(fault) = self.forget_document(apex) {
+                warn!("zone {apex}: its comments and metadata are not removed: {fault}");
+            }
+        }
         if let Some(changes) = &self.executor.changes {
             changes.change(gone.into_iter().map(|apex| (apex, None)));
         }
+    }
+
+    /// Removes the document of a zone that does not exist.
+    fn forget_document(&self, apex: &ZoneName) -> Result<(), ReloadFault> {
+        let documents = self.joining.documents.as_ref();
+        documents.map_or(Ok(()), |documents| documents.forget(apex)).map_err(|fault| unsaved(&fault))
     }
 
     /// Adds these zones, or sets their new properties.
@@ -463,7 +479,8 @@ impl ZoneManager {
         }
         match self.table.get(&planned.spec.apex) {
             Some(state) => Err(ReloadFault::Served(state.spec.origin.clone())),
-            None => Ok((zone, planned)),
+            // An earlier zone of this name may have left one.
+            None => self.forget_document(&planned.spec.apex).map(|()| (zone, planned)),
         }
     }
 
@@ -594,6 +611,9 @@ impl ZoneManager {
                 info!("zone {apex}: it was not created or removed completely, and the rest of it is removed");
                 let leavings = if *was_removed { Leavings::RemoveWithKeys } else { Leavings::Remove };
                 self.clean_up(apex, leavings);
+                if let Err(fault) = self.forget_document(apex) {
+                    warn!("zone {apex}: its comments and metadata are not removed: {fault}");
+                }
             }),
         }
     }

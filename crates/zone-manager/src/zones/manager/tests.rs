@@ -79,6 +79,7 @@ impl Rig {
             local_root: None,
             policy_zones: None,
             produced: Arc::default(),
+            documents: None,
             state: None,
             background: Arc::default(),
         };
