@@ -2,17 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use wire::NameBuf;
-
 use super::listen::Opened;
 use super::report::Diagnostic;
 use super::table::keys;
-use super::table::read::At;
 use super::table::value::{AddrPort, Int, Time};
 
 keys! {
-    /// Metrics for Prometheus over HTTP at `/metrics`, and a status page at `/`. The section's presence turns
-    /// it on.
+    /// Metrics for Prometheus over HTTP at `/metrics`, and `/healthz` and `/readyz` for load balancers. The
+    /// section's presence turns it on.
     pub struct MetricsSection in "[metrics]" {
         /// Address to listen on. There is no access control: keep it on loopback or a management network. A
         /// socket that systemd passes for it is used.
@@ -29,10 +26,6 @@ keys! {
         live "connections" connections: Int<usize, 1, 10_000> = Int(64), example 200;
         /// Longest time in which the head of a request must arrive.
         live "head-timeout" head: Time<100, 600_000> = Time::secs(5), example "2s";
-        /// Host names in URLs of the status page, besides addresses, `localhost` and this machine's name.
-        /// Requests with other names are refused, so that no other site can make a browser read the page (DNS
-        /// rebinding). `/metrics` has no such check, since scrapers may use any name. Unset: none.
-        live "hosts" hosts: Option<Vec<At<NameBuf>>> = None, example ["dns.example.com"];
     }
 }
 

@@ -214,7 +214,7 @@ fn an_unknown_key_that_is_near_none_said_nothing_of_those_there_are() {
     };
     assert_eq!(
         hint("[metrics]\nport = 9153").as_deref(),
-        Some("the keys are listen, freebind, per-zone, connections, head-timeout, hosts")
+        Some("the keys are listen, freebind, per-zone, connections, head-timeout")
     );
     let many = hint("[server]\nzzzzzzzz = 1").expect("a hint");
     assert!(many.starts_with("the keys are access, user, group, sandbox, "), "{many}");

@@ -1,5 +1,5 @@
-//! The HTTP listener: `/metrics` in the format that the client prefers, the status page at `/`, and
-//! `/healthz` and `/readyz` for load balancers and orchestrators.
+//! The HTTP listener of `[metrics]`: `/metrics` in the format that the client prefers, and `/healthz` and
+//! `/readyz` for load balancers and orchestrators. `/` names these paths.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,19 +7,16 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
 use crate::connections::ConnectionSet;
-use crate::hosts::may_ask;
 use crate::in_force::InForce;
 use crate::metrics::{AllFigures, Format, render};
-use crate::page::StatusPage;
+use crate::parts::ServerParts;
+use crate::readiness::unready;
 use config::metrics::MetricsSection;
 
 /// Longest lifetime of a connection, busy or not.
@@ -28,14 +25,25 @@ const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 /// The media type of plain text.
 const TEXT: &str = "text/plain; charset=utf-8";
 
+/// The answer at `/`.
+const PATHS: &str = "\
+nomen: figures and health of this server, for programs.
+
+/metrics   figures for Prometheus, and in the OpenMetrics format
+/healthz   200 while the server accepts requests
+/readyz    200 while every zone is in service, else 503 with the names of those that are not
+
+The web page for operators is served by [api]; `nomen ctl status` shows the state without it.
+";
+
 /// What the HTTP listener serves.
 #[derive(Clone)]
 pub struct HttpService {
     /// Served at `/metrics`.
     pub figures: AllFigures,
-    /// Served at `/` and `/why`.
-    pub page: Arc<StatusPage>,
-    /// Holds the limits, and the host names that the page is served for.
+    /// The parts whose state `/readyz` has.
+    pub parts: ServerParts,
+    /// Holds the limits.
     pub in_force: Arc<InForce>,
     /// The open connections.
     pub connections: Arc<ConnectionSet>,
@@ -110,7 +118,7 @@ async fn respond(
         // The thread that answers this also handles signals and control commands.
         "/healthz" => Some(with_type("ok\n", TEXT)),
         "/readyz" => {
-            let unready = tokio::task::spawn_blocking(move || shown.page.unready()).await.ok();
+            let unready = tokio::task::spawn_blocking(move || unready(&shown.parts)).await.ok();
             unready.map(|unready| match unready {
                 None => with_type("ready\n", TEXT),
                 Some(why) => {
@@ -120,58 +128,17 @@ async fn respond(
                 }
             })
         }
-        "/" | "/why" if !may_ask(&request, shown.bounds().hosts.value.as_deref().unwrap_or_default()) => {
-            return Ok(plain(
-                StatusCode::MISDIRECTED_REQUEST,
-                "This page is not available under this host name: use an IP address, or add the name to \
-                `hosts` of [metrics].\n",
-            ));
-        }
-        "/" => tokio::task::spawn_blocking(move || shown.page.render()).await.ok().map(page),
-        "/why" => {
-            let query = request.uri().query().unwrap_or_default().to_owned();
-            let made = tokio::task::spawn_blocking(move || shown.page.why(&query)).await;
-            made.ok().map(page_with_form)
-        }
-        _ => {
-            return Ok(plain(
-                StatusCode::NOT_FOUND,
-                "The status page is at /, the figures are at /metrics, the state is at /healthz and \
-                /readyz.\n",
-            ));
-        }
+        "/" => Some(with_type(PATHS, TEXT)),
+        _ => return Ok(plain(StatusCode::NOT_FOUND, PATHS)),
     };
     let failed = || plain(StatusCode::INTERNAL_SERVER_ERROR, "The page cannot be generated.\n");
     Ok(made.unwrap_or_else(failed))
 }
 
-/// Returns the status page with the headers that restrict a browser to showing it.
-fn page(text: String) -> Response<Full<Bytes>> {
-    let mut response = with_type(text, "text/html; charset=utf-8");
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (CONTENT_SECURITY_POLICY, StatusPage::policy()),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (REFERRER_POLICY, "no-referrer"),
-        (CACHE_CONTROL, "no-store"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
-/// Returns the page with a form.
-fn page_with_form(text: String) -> Response<Full<Bytes>> {
-    let mut response = page(text);
-    if let Ok(policy) = HeaderValue::from_str(&StatusPage::form_policy()) {
-        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
-    }
-    response
-}
-
 fn with_type(text: impl Into<Bytes>, media_type: &'static str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(text.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

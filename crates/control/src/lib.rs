@@ -10,9 +10,9 @@
 //! | [`fault`] | why a command is not executed |
 //! | [`tokens`], [`api_figures`] | the tokens of the HTTP API, and its counters |
 //! | [`hand_over`] | the listening sockets, sent to the next server on the control socket |
-//! | [`metrics`], [`page`] | metrics, and the status page |
+//! | [`metrics`], `readiness` | metrics, and whether the server is ready |
 //! | [`rates`] | counts of the last minutes |
-//! | [`http`], [`hosts`] | the HTTP listener for both; which host names requests may have |
+//! | [`http`], [`hosts`] | the HTTP listener for both; which host names requests to the API may have |
 #![forbid(unsafe_code)]
 // `println!` panics when the reader has closed the pipe or the disk is full.
 #![deny(clippy::print_stdout)]
@@ -27,9 +27,9 @@ pub mod http;
 pub mod in_force;
 pub mod listener;
 pub mod metrics;
-pub mod page;
 pub mod parts;
 pub mod protocol;
 pub mod rates;
+mod readiness;
 pub mod socket;
 pub mod tokens;

@@ -1,4 +1,4 @@
-//! The parts of a running server, for commands, figures and the status page.
+//! The parts of a running server, for commands, figures and the API.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use zone_manager::transfers::Transfers;
 use zone_manager::zones::images::Images;
 use zone_manager::zones::manager::{ZoneManagerHandle, ZoneTable};
 
-/// The parts of a running server that commands, figures and the status page reach.
+/// The parts of a running server that commands, figures and the API reach.
 #[derive(Clone)]
 pub struct ServerParts {
     /// Answers queries.

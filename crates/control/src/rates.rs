@@ -1,5 +1,4 @@
-//! Counts since the start, over the last minute, and of each few seconds of the last ten minutes, from
-//! counters that only go up.
+//! Counts since the start, and of each few seconds of the last ten minutes, from counters that only go up.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,8 +13,6 @@ use serving::frontend::Frontend;
 use serving::recursive::Recursive;
 use threads::sync::lock;
 
-/// The time that rates are shown for.
-const RATE_PERIOD: Duration = Duration::from_secs(60);
 /// The time for which samples are stored.
 const HISTORY: Duration = Duration::from_secs(600);
 /// Interval between samples of the counters.
@@ -72,28 +69,11 @@ impl QueryTotals {
 
 /// Counts over a stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stretch {
+struct Stretch {
     /// Its length.
-    pub took: Duration,
+    took: Duration,
     /// The counts in it.
-    pub counted: QueryTotals,
-}
-
-impl Stretch {
-    /// Returns `count` per second.
-    pub fn rate(&self, count: u64) -> f64 {
-        let seconds = self.took.as_secs_f64();
-        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
-    }
-}
-
-/// The counts of the page: since the start, and over the last minute or as much of it as has passed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stretches {
-    /// Since the start.
-    pub whole: Stretch,
-    /// Over the last minute.
-    pub minute: Stretch,
+    counted: QueryTotals,
 }
 
 /// The samples of a running server.
@@ -117,12 +97,6 @@ impl RateHistory {
         QueryTotals::of(&self.frontend, self.recursive.as_deref())
     }
 
-    /// Returns the counts up to now.
-    pub fn stretches(&self) -> Stretches {
-        let totals = self.totals();
-        lock(&self.samples).stretches(Instant::now(), &totals)
-    }
-
     /// Returns the samples of the last ten minutes as JSON, the oldest first, and the counts since the start.
     pub fn shown(&self) -> Value {
         let (now, totals) = (Instant::now(), self.totals());
@@ -133,11 +107,12 @@ impl RateHistory {
             let took = sample.at.saturating_duration_since(before.at);
             row(at(sample.at), &Stretch { took, counted: sample.totals.since(&before.totals) })
         });
+        let up = now.saturating_duration_since(samples.begun);
         json!({
             "interval_seconds": SAMPLE_INTERVAL.as_secs(),
-            "uptime_seconds": now.saturating_duration_since(samples.begun).as_secs(),
+            "uptime_seconds": up.as_secs(),
             "latency_bounds_us": LATENCY_BOUNDS.map(|bound| bound / 1000),
-            "total": row(unix_now(), &samples.stretches(now, &totals).whole),
+            "total": row(unix_now(), &Stretch { took: up, counted: totals }),
             "samples": rows.collect::<Vec<_>>(),
         })
     }
@@ -197,19 +172,6 @@ impl Samples {
             self.kept.pop_front();
         }
     }
-
-    /// Returns the counts up to `now`, when the counters are `totals`.
-    fn stretches(&self, now: Instant, totals: &QueryTotals) -> Stretches {
-        let start = Sample { at: self.begun, totals: QueryTotals::default() };
-        let is_old = |sample: &&Sample| now.saturating_duration_since(sample.at) >= RATE_PERIOD;
-        let before_minute = self.kept.iter().rev().find(is_old).or(self.kept.front());
-        let oldest = before_minute.copied().unwrap_or(start);
-        let since = |Sample { at, totals: then }: Sample| Stretch {
-            took: now.saturating_duration_since(at),
-            counted: totals.since(&then),
-        };
-        Stretches { whole: since(start), minute: since(oldest) }
-    }
 }
 
 #[cfg(test)]
@@ -221,35 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_minute_is_the_last_minute() {
+    fn samples_of_the_last_ten_minutes_are_stored() {
         let begun = Instant::now();
         let mut samples = Samples::new(begun);
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        let Stretches { whole: all, minute: last } = samples.stretches(at(10), &queries(50));
-        assert_eq!((all.took, last.took), (Duration::from_secs(10), Duration::from_secs(10)));
-        assert!((last.rate(last.counted.queries) - 5.0).abs() < 1e-9);
-        // A hundred a second for five minutes, then nothing.
-        for second in (5..=300).step_by(5) {
-            samples.take(at(second), queries(second * 100));
+        for second in (5..=2000).step_by(5) {
+            samples.take(begun + Duration::from_secs(second), queries(second * 100));
         }
-        let Stretches { whole: all, minute: last } = samples.stretches(at(300), &queries(30_000));
-        assert_eq!((last.took, last.counted.queries), (RATE_PERIOD, 6_000));
-        assert!((all.rate(all.counted.queries) - 100.0).abs() < 1e-9);
-        for second in (305..=400).step_by(5) {
-            samples.take(at(second), queries(30_000));
-        }
-        let Stretches { whole: all, minute: last } = samples.stretches(at(400), &queries(30_000));
-        assert_eq!((all.counted.queries, last.counted.queries), (30_000, 0));
-        for second in (405..=2000).step_by(5) {
-            samples.take(at(second), queries(30_000));
-        }
-        assert!(samples.kept.len() <= 122, "{}", samples.kept.len());
-    }
-
-    #[test]
-    fn no_time_is_no_rate() {
-        let begun = Instant::now();
-        let Stretches { whole: all, .. } = Samples::new(begun).stretches(begun, &queries(5));
-        assert!(all.rate(5).abs() < f64::EPSILON);
+        let (oldest, newest) = (samples.kept.front().expect("one"), samples.kept.back().expect("one"));
+        assert_eq!(newest.at - oldest.at, HISTORY);
+        assert_eq!(newest.totals.since(&oldest.totals).queries, 60_000);
+        assert_eq!(samples.kept.len(), 121);
     }
 }

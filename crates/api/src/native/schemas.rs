@@ -153,6 +153,8 @@ pub(super) static ZONE_ROW: Schema = Schema {
         ("signed", Flag),
         ("warnings", Number),
         ("fault", Text),
+        ("loaded", Number),
+        ("signatures", Text),
     ]),
 };
 

@@ -177,6 +177,11 @@ const ZONES: &[Route] = &[
                 Words(&["ok", "old", "failed", "empty", "expired"]),
                 "Only zones in this state.",
             ),
+            optional(
+                "signatures",
+                Words(&["expiring", "expired"]),
+                "Only zones whose first signature expires within three days, or has expired.",
+            ),
             optional("after", Text, "Only zones behind this name: `next` of the page before."),
             LIMIT,
         ],

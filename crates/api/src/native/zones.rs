@@ -8,7 +8,8 @@ use hyper::StatusCode;
 use hyper::header::{ETAG, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use wire::ZoneName;
+use transport::unix_now;
+use wire::{UnixTime, ZoneName};
 
 use config::api::ApiRight;
 use control::commands::execute;
@@ -123,9 +124,11 @@ pub(super) fn list(api: ApiParts, request: ApiRequest, arguments: Arguments) -> 
         let after = arguments.text("after").map(|after| zone_of(&after, "after")).transpose()?;
         on_server(&api, move |server| {
             let (search, state) = (arguments.given("search"), arguments.text("state"));
+            let signatures = arguments.text("signatures");
             let search = search.trim_end_matches('.');
             let fits = |zone: &Arc<ZoneStatus>| {
                 state.as_deref().is_none_or(|state| zone.word() == state)
+                    && signatures.as_deref().is_none_or(|age| signatures_of(zone) == Some(age))
                     && (search.is_empty() || contains(&zone.spec.apex.to_string(), search))
                     && request.caller.may(ApiRight::Read, Scope::Zone(&zone.spec.apex))
             };
@@ -138,6 +141,13 @@ pub(super) fn list(api: ApiParts, request: ApiRequest, arguments: Arguments) -> 
         })
         .await
     })
+}
+
+/// Returns whether the signatures of a zone are valid, expire soon or have expired, as a word; `None` if it
+/// has none.
+fn signatures_of(state: &ZoneStatus) -> Option<&'static str> {
+    let first = state.examined.as_ref()?.signatures?;
+    Some(first.age(unix_now()).word())
 }
 
 /// Returns the row of a zone in a list.
@@ -154,6 +164,8 @@ fn row(state: &ZoneStatus) -> Value {
         "signed": zone.map(|zone| zone.is_signed()),
         "warnings": state.warnings,
         "fault": state.fault.as_deref().map(ToString::to_string),
+        "loaded": state.loaded.map(|at| UnixTime::from(at).as_secs()),
+        "signatures": signatures_of(state),
     })
 }
 

@@ -14,7 +14,6 @@ mod status;
 mod transactions;
 mod zones;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -179,19 +178,6 @@ async fn recursive(
         work(RecursiveParts { recursive, frontend: &parts.frontend })
     };
     blocking(parts, of_service).await
-}
-
-/// Returns what `policy test` shows, as text.
-pub(crate) fn policy_test(
-    parts: &ServerParts,
-    name: &str,
-    client: Option<IpAddr>,
-    rtype: &str,
-) -> Result<String, CommandFault> {
-    let recursive = parts.recursive.as_deref().ok_or(CommandFault::NotRecursive)?;
-    let service = RecursiveParts { recursive, frontend: &parts.frontend };
-    let found = block_lists::test(service, name, client, rtype)?;
-    Ok(found["text"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Sends the records of a zone.

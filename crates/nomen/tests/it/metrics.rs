@@ -103,39 +103,21 @@ fn the_query_log_tells_each_query() {
 }
 
 #[test]
-fn the_status_page_shows_what_wants_looking_at_first() {
-    let (at, closed) = (free_address(), free_address());
-    let more = format!(
-        "[metrics]\nlisten = {}\n[[zone]]\nname = \"<script>alert(1)</script>\"\nfile = \"evil.txt\"\n\
-         [[zone]]\nname = \"taken.test\"\nprimaries = [{}]\n",
-        written(at),
-        written(closed)
-    );
-    let server = Server::start(APEX, &more);
-    server.query(&["ns1.example", "A"]);
-    server.write("evil.txt", "@ A <b onclick=\"x\">\n");
-    server.reload_badly();
+fn the_first_page_names_the_paths_for_programs() {
+    let at = free_address();
+    let _server = Server::start(APEX, &format!("[metrics]\nlisten = {}\n", written(at)));
     let answer = http(at, "GET /");
     let (head, page) = answer.split_once("\r\n\r\n").expect("a head");
-    assert!(
-        head.starts_with("HTTP/1.1 200") && head.contains("content-type: text/html; charset=utf-8"),
-        "{head}"
-    );
-    for header in ["content-security-policy: default-src 'none'; ", "x-content-type-options: nosniff"] {
-        assert!(head.contains(header), "{head}");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("content-type: text/plain;"), "{head}");
+    assert!(head.contains("x-content-type-options: nosniff"), "{head}");
+    for path in ["/metrics", "/healthz", "/readyz", "[api]"] {
+        assert!(page.contains(path), "{path}: {page}");
     }
-    for markup in ["<script", "<b ", "<img", "javascript:"] {
-        assert!(!page.contains(markup), "{markup}: {page}");
-    }
-    let place = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words} is missing: {page}"));
-    assert!(place("\\&lt;script\\&gt;alert") < place("<td>example.</td><td>ok</td><td>1</td>"), "{page}");
-    for words in
-        ["<td>NOERROR</td><td>1</td>", "1 of 3 zones are bad", "<td>taken.test.</td><td>never-loaded</td>"]
-    {
-        place(words);
-    }
+    // It has nothing about the server, so that it needs no access control.
+    assert!(!page.contains("example"), "{page}");
     let head_only = http(at, "HEAD /");
     assert!(head_only.starts_with("HTTP/1.1 200") && head_only.ends_with("\r\n\r\n"), "{head_only}");
+    assert!(http(at, "GET /why").starts_with("HTTP/1.1 404"));
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
         assert!(http(at, &format!("{method} /")).starts_with("HTTP/1.1 405"), "{method}");
     }
@@ -161,26 +143,6 @@ fn half_sent_requests_made_the_figures_unreachable() {
             .ok()
     });
     assert!(evicted.is_some_and(|evicted| evicted > held.len() - 8), "{evicted:?}");
-}
-
-#[test]
-fn a_foreign_site_could_have_a_browser_read_the_status_page() {
-    let at = free_address();
-    let keys = format!("[metrics]\nlisten = {}\nhosts = [\"dns.example.com\"]\n", written(at));
-    let _server = Server::start(APEX, &keys);
-    let asked_by = |path: &str, host: &str| {
-        let mut stream = TcpStream::connect(at).expect("connected");
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answered");
-        answer.split(' ').nth(1).unwrap_or_default().to_owned()
-    };
-    for host in [at.to_string().as_str(), "localhost", "DNS.example.com:9153"] {
-        assert_eq!(asked_by("/", host), "200", "{host}");
-    }
-    assert_eq!(asked_by("/", "attacker.example"), "421");
-    assert_eq!(asked_by("/metrics", "attacker.example"), "200", "scrapers know servers by any name");
 }
 
 #[test]

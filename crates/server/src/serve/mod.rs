@@ -38,7 +38,6 @@ use config::table::value::AddrPort;
 use control::http::{self, HttpService};
 use control::listener;
 use control::metrics::figures;
-use control::page::StatusPage;
 use control::parts::ServerParts;
 use control::socket::Socket;
 use passed::PassedSockets;
@@ -257,10 +256,10 @@ fn attend(
         if let Some(socket) = metrics {
             let listener = tokio::net::TcpListener::from_std(socket)
                 .map_err(|e| format!("cannot use the metrics socket: {e}"))?;
-            let page = StatusPage::new(parts.clone());
             let (figures, in_force) = (figures(&parts), Arc::clone(&parts.in_force));
             let connections = Arc::clone(&parts.connections.metrics);
-            tokio::spawn(http::serve(HttpService { figures, page, in_force, connections }, listener));
+            let service = HttpService { figures, parts: parts.clone(), in_force, connections };
+            tokio::spawn(http::serve(service, listener));
         }
         serve_api(&parts, api)?;
         tokio::spawn(issuing::run(Arc::clone(&parts.issuing)));

@@ -3,7 +3,7 @@
 import { el, put, link, badge, bytes, duration, every, facts, microseconds, moment, number, plural, percent, rate, section, table, DASH, words } from "/dom.js";
 import { get } from "/api.js";
 import { chart } from "/chart.js";
-import { repliesOf, samplesOf } from "/rates.js";
+import { countsOf, hitsOf, samplesOf } from "/rates.js";
 
 const REFRESH_SECONDS = 5;
 const SOON_SECONDS = 14 * 86400;
@@ -83,8 +83,9 @@ function concerns(status) {
   for (const [word, tone] of STATES) {
     if (word !== "ok" && zones[word] > 0) concern(tone, link(["zones"], { state: word }, `${plural(zones[word], "zone", "zones")}: ${word}`));
   }
-  if (signatures && signatures.expired > 0) concern("bad", `${plural(signatures.expired, "zone has", "zones have")} expired signatures`);
-  if (signatures && signatures.expiring > 0) concern("warn", `${plural(signatures.expiring, "zone has", "zones have")} signatures that expire soon`);
+  const signed = (age, text) => link(["zones"], { signatures: age }, text);
+  if (signatures && signatures.expired > 0) concern("bad", signed("expired", `${plural(signatures.expired, "zone has", "zones have")} expired signatures`));
+  if (signatures && signatures.expiring > 0) concern("warn", signed("expiring", `${plural(signatures.expiring, "zone has", "zones have")} signatures that expire soon`));
   const now = Date.now() / 1000;
   for (const one of status.certificates || []) {
     const text = `certificate ${(one.names || []).join(", ") || one.file || ""}`;
@@ -123,13 +124,26 @@ function drawState(node, status, rates) {
   put(node,
     section("Zones", el("p", {}, link(["zones"], {}, plural(total, "zone", "zones"))), zones,
       secondary.length === 0 ? null : el("p", {}, "From primaries: ", secondary.map(([word, count]) => `${count} ${word}`).join(", "), ".")),
-    section("Replies", table("Replies by response code", ["Code", { label: "Total", class: "num" }, { label: "Per second", class: "num" }],
-      repliesOf(rates).map((one) => [one.code, number(one.count), rate(one.rate)]), "None since the start.")),
+    section("Queries", table("Queries, and replies by response code",
+      ["", { label: "Since the start", class: "num" }, { label: "Per second since then", class: "num" }, { label: "Per second, last minute", class: "num" }],
+      countsOf(rates).map((one) => [one.what, number(one.count), rate(one.average), rate(one.rate)])), cacheOf(rates)),
     section("Server", facts([
       ["Version", status.version], ["Up for", duration(status.uptime_seconds)], ["Memory", bytes(status.memory_bytes)],
       ["TCP connections", number(status.tcp_connections)], ["Workers", number(status.workers)],
       ["Certificates", (status.certificates || []).length === 0 ? null
         : el("ul", { class: "plain" }, status.certificates.map((one) => el("li", {}, (one.names || []).join(", ") || DASH, ": expires ", moment(one.expires))))],
-      ["Last reload", status.last_reload ? [moment(status.last_reload.at), status.last_reload.error ? ", failed" : ""] : "none since the start"],
+      ["Last reload", status.last_reload ? reloadOf(status.last_reload) : "none since the start"],
     ])));
+}
+
+/** Returns the outcome of a reload. */
+function reloadOf({ at, error, summary, complaint }) {
+  if (error) return [moment(at), ": failed, the configuration before it stays in force"];
+  return [moment(at), `: ${plural(summary.zones, "zone", "zones")}, ${number(summary.loaded)} of them read; ${complaint || "no faults"}`];
+}
+
+/** Returns the share of queries that the cache answered; null if nothing was resolved. */
+function cacheOf(rates) {
+  const { whole, minute } = hitsOf(rates);
+  return whole === null ? null : el("p", {}, `Answered from the cache: ${percent(whole)} since the start, ${percent(minute)} in the last minute.`);
 }

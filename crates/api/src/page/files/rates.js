@@ -33,11 +33,30 @@ function quantile(counts, bounds, share) {
   return bounds[bounds.length - 1];
 }
 
-/** Returns the replies since the start by response code, the most frequent first. */
-export function repliesOf(rates) {
-  const minute = rates.samples.filter((one) => one.at >= (rates.total.at || 0) - 60);
-  const seconds = minute.reduce((sum, one) => sum + one.seconds, 0);
-  return Object.entries(rates.total.replies).sort((a, b) => b[1] - a[1]).map(([code, count]) => ({
-    code, count, rate: seconds > 0 ? minute.reduce((sum, one) => sum + (one.replies[code] || 0), 0) / seconds : null,
-  }));
+/** Returns the samples of the last minute, and their length in seconds. */
+function lastMinute(rates) {
+  const samples = rates.samples.filter((one) => one.at >= (rates.total.at || 0) - 60);
+  return { samples, seconds: samples.reduce((sum, one) => sum + one.seconds, 0) };
+}
+
+/** Returns the queries, then the replies by response code, the most frequent first: {what, count, average, rate} since the start. */
+export function countsOf(rates) {
+  const { samples, seconds } = lastMinute(rates);
+  const row = (what, count, of) => ({
+    what, count, average: rates.total.seconds > 0 ? count / rates.total.seconds : null,
+    rate: seconds > 0 ? samples.reduce((sum, one) => sum + (of(one) || 0), 0) / seconds : null,
+  });
+  const replies = Object.entries(rates.total.replies).sort((a, b) => b[1] - a[1]);
+  return [row("Queries", rates.total.queries, (one) => one.queries), ...replies.map(([code, count]) => row(code, count, (one) => one.replies[code])),
+    row("Without a reply", rates.total.unanswered, (one) => one.unanswered)];
+}
+
+/** Returns the shares of queries that the cache answered, since the start and in the last minute; null where nothing was resolved. */
+export function hitsOf(rates) {
+  const share = (samples) => {
+    const hits = samples.reduce((sum, one) => sum + one.cache_hits, 0);
+    const asked = hits + samples.reduce((sum, one) => sum + one.cache_misses, 0);
+    return asked > 0 ? hits / asked : null;
+  };
+  return { whole: share([rates.total]), minute: share(lastMinute(rates).samples) };
 }

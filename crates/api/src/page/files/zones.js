@@ -1,19 +1,22 @@
 // The list of zones: search, filter by state, pages from the server, and creating a zone.
 
-import { el, put, link, hash, button, badge, choice, dialog, field, form, number, plural, notice, remark, settled, submit, table, words, failed, DASH } from "/dom.js";
+import { el, put, link, hash, button, badge, choice, dialog, field, form, moment, number, plural, notice, remark, settled, submit, table, words, failed, DASH } from "/dom.js";
 import { canSome, get, post } from "/api.js";
 import { STATES, toneOf } from "/overview.js";
 
 const PAGE = 50;
 const TYPING_MS = 200;
+/** Ages of signatures that need attention, with their tones. */
+const AGES = { expiring: "warn", expired: "bad" };
 
 export async function zones({ main, query, signal, remember }) {
   const search = el("input", { type: "search", value: query.search, autocomplete: "off", spellcheck: "false", autocapitalize: "off" });
   const state = choice([["", "all"], ...STATES.map(([word]) => word)], query.state || "", {});
+  const signatures = choice([["", "all"], ["expiring", "expire soon"], ["expired", "expired"]], query.signatures || "", {});
   const list = el("div", { "aria-live": "polite" });
   let after = query.after;
   const load = async (push) => {
-    const asked = { search: search.value.trim(), state: state.value, after };
+    const asked = { search: search.value.trim(), state: state.value, signatures: signatures.value, after };
     remember(hash(["zones"], asked), push);
     const found = await get("/zones", { ...asked, limit: PAGE }, signal);
     draw(list, found, after, (next) => { after = next; return load(true); });
@@ -21,8 +24,9 @@ export async function zones({ main, query, signal, remember }) {
   const again = () => { after = undefined; load().catch(failed); };
   search.addEventListener("input", settled(TYPING_MS, again));
   state.addEventListener("change", again);
+  signatures.addEventListener("change", again);
   put(main, el("h1", {}, "Zones"),
-    form({ class: "filters", role: "search" }, async () => again(), field("Search", search), field("State", state),
+    form({ class: "filters", role: "search" }, async () => again(), field("Search", search), field("State", state), field("Signatures", signatures),
       canSome("manage") ? button("Create a zone", () => create(), { class: "primary" }) : null),
     list);
   await load();
@@ -31,12 +35,13 @@ export async function zones({ main, query, signal, remember }) {
 function draw(node, { zones: rows, next, total }, after, turn) {
   const line = (zone) => ({
     cells: [[link(["zone", zone.name], {}, zone.name), zone.fault ? el("div", { class: "fault small" }, zone.fault) : null], badge(zone.state, toneOf(zone.state)), zone.role, zone.serial ?? DASH,
-      number(zone.records), zone.signed ? "yes" : "no"],
+      number(zone.records), !zone.signed ? "no" : AGES[zone.signatures] ? badge(zone.signatures, AGES[zone.signatures]) : "yes",
+      zone.loaded ? moment(zone.loaded) : DASH],
     tone: zone.state === "ok" ? undefined : toneOf(zone.state),
   });
   put(node,
     el("p", { class: "count" }, total === undefined ? null : plural(total, "zone", "zones"), after ? ", not from the beginning" : null),
-    table("Zones", ["Zone", "State", "Role", { label: "Serial", class: "num" }, { label: "Records", class: "num" }, "Signed"],
+    table("Zones", ["Zone", "State", "Role", { label: "Serial", class: "num" }, { label: "Records", class: "num" }, "Signed", "In service since"],
       rows.map(line), "No zone fits."),
     pages(after, next, turn));
 }
