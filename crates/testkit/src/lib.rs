@@ -13,6 +13,7 @@
 //! | [`network`] | network namespaces for tests, and servers in them |
 //! | [`packets`] | batches of packets made from choices: good queries, odd ones, damaged ones and noise |
 //! | [`peers`] | resolvers of other projects, started and queried |
+//! | [`postgres`] | PostgreSQL servers with databases for tests |
 //! | `pem` | certificates and keys as text |
 //! | [`query`] | queries, decoded byte by byte |
 //! | [`random`] | proptest strategies for names, records and zones |
@@ -62,6 +63,7 @@ pub mod network;
 pub mod packets;
 pub mod peers;
 mod pem;
+pub mod postgres;
 pub mod query;
 pub mod random;
 pub mod reference;

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject};
+use rustls::{ClientConfig, RootCertStore};
 use wording::reason;
 
 /// Why there are no CA certificates.
@@ -55,4 +56,17 @@ pub fn authorities(file: Option<&Path>) -> Result<RootCertStore, AuthoritiesFaul
         return Err(AuthoritiesFault::None(file.map(Path::to_owned)));
     }
     Ok(roots)
+}
+
+/// Returns the settings of a client that verifies servers with the CA certificates of a PEM file, or of the
+/// system without one, and presents no certificate.
+///
+/// # Errors
+/// As for [`authorities`], as text.
+pub fn verifying_client(file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    let roots = authorities(file).map_err(|fault| fault.to_string())?;
+    let builder =
+        ClientConfig::builder_with_provider(crate::provider()).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|fault| fault.to_string())?;
+    Ok(Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }

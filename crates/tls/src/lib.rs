@@ -16,7 +16,7 @@ mod tickets;
 
 use std::sync::{Arc, LazyLock};
 
-pub use authorities::{AuthoritiesFault, authorities};
+pub use authorities::{AuthoritiesFault, authorities, verifying_client};
 pub use certificate::{CertificateFault, ServerCertificate};
 pub use challenge::{ChallengeDigest, challenge_config};
 pub use clients::ClientCertificates;

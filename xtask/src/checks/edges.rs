@@ -113,6 +113,21 @@ const ROWS: &[Row] = &[
         ]),
     },
     Row {
+        name: "database",
+        ours: &["wire", "zone", "tls", "wording"],
+        theirs: Only(&[
+            "futures-util",
+            "rustls",
+            "serde",
+            "serde_json",
+            "socket2",
+            "tokio",
+            "tokio-postgres",
+            "tokio-rustls",
+            "tracing",
+        ]),
+    },
+    Row {
         name: "acme",
         ours: &["fetch", "tls", "wording", "zone"],
         theirs: Only(&[
@@ -220,6 +235,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "zone-manager",
         ours: &[
+            "database",
             "wire",
             "transport",
             "zone",
@@ -253,6 +269,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "control",
         ours: &[
+            "database",
             "wire",
             "transport",
             "dnssec",
@@ -282,6 +299,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "api",
         ours: &[
+            "database",
             "wire",
             "transport",
             "dnssec",
@@ -305,6 +323,9 @@ const ROWS: &[Row] = &[
     Row {
         name: "server",
         ours: &[
+            "database",
+            "journal",
+            "tls",
             "wire",
             "transport",
             "prefetch",
@@ -349,6 +370,7 @@ const ROWS: &[Row] = &[
             "zone-plan",
             "zone-manager",
             "control",
+            "database",
         ],
         theirs: Any,
     },

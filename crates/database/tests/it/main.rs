@@ -1,0 +1,11 @@
+//! Tests with a real PostgreSQL: nodes that follow and change one database, and what may go wrong between
+//! them.
+
+mod commits;
+mod faults;
+mod following;
+mod node;
+mod proxy;
+mod records;
+mod tables;
+mod tls;
