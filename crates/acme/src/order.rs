@@ -170,16 +170,25 @@ impl AcmeOrder<'_> {
             return Ok(());
         }
         challenges.show(&digests).map_err(AcmeFault::new)?;
+        let mut is_refused = false;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(of_names)?;
             if authorization.status == AuthorizationStatus::Pending
                 && let Some(mut challenge) = authorization.challenge(ChallengeType::TlsAlpn01)
             {
-                challenge.set_ready().await.map_err(|error| AcmeFault::of("the challenges", &error))?;
+                match challenge.set_ready().await {
+                    Ok(()) => {}
+                    // The CA has verified the name before it replied, and the reply has the fault.
+                    Err(Error::Api(_)) => {
+                        is_refused = true;
+                        break;
+                    }
+                    Err(error) => return Err(AcmeFault::of("the challenges", &error)),
+                }
             }
         }
-        Ok(())
+        if is_refused { Err(refused(order).await) } else { Ok(()) }
     }
 
     /// Makes a key and the request for a certificate.
