@@ -19,7 +19,7 @@ use wire::rdata::{is_same, parse_text};
 use wire::text::{Token, tokens};
 use wire::{Name, NameBuf, Ttl, Type, ViewName, ZoneName};
 use zone::regular;
-use zone_manager::zones::documents::DocumentStore;
+use zone_manager::zones::documents::ZoneDocumentStore;
 
 /// Folder of the documents in the state folder.
 const FOLDER: &str = "api";
@@ -296,7 +296,7 @@ impl ZoneDocuments {
     }
 }
 
-impl DocumentStore for ZoneDocuments {
+impl ZoneDocumentStore for ZoneDocuments {
     fn forget(&self, apex: &ZoneName) -> io::Result<()> {
         self.remove(apex)
     }

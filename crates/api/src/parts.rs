@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use config::api::ApiSection;
+use control::database_state::zones_of;
 use control::parts::ServerParts;
 use tokio::sync::Semaphore;
+use zone_manager::zones::created::CreationSource;
 
 use crate::documents::ZoneDocuments;
 use crate::limits::ClientLimits;
@@ -39,6 +41,13 @@ impl ApiParts {
         let tls = server.frontend.certificates.api_tls().filter(|_| has_tls);
         let [lists, dumps] = [MAX_LISTS, MAX_DUMPS].map(|most| Arc::new(Semaphore::new(most)));
         ApiParts { server, documents, tls, limits: Arc::default(), lists, dumps }
+    }
+
+    /// Returns the template of a new zone for which a request names none: that of `[api]`, and `None` for
+    /// a zone of the database, which has that of `[database]`.
+    pub(crate) fn template_of(&self, source: &CreationSource) -> Option<String> {
+        let of_database = zones_of(&self.server).is_some() && matches!(source, CreationSource::Records(_));
+        self.bounds().template.value.filter(|_| !of_database)
     }
 
     /// Returns the values of `[api]` in force.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use config::api::{ApiGrant, ApiRight};
 use wire::{Name, Type, ZoneName};
+use zone_manager::changes::{ChangeAuthor, ChangeOrigin};
 
 use crate::reply::ApiFault;
 
@@ -40,6 +41,11 @@ impl Caller {
     /// Returns a caller.
     pub fn new(token: Arc<str>, address: IpAddr, grants: Arc<[ApiGrant]>) -> Caller {
         Caller { token, address, grants }
+    }
+
+    /// Returns the origin of changes that the caller makes.
+    pub(crate) fn origin(&self) -> ChangeOrigin {
+        ChangeOrigin::Edit(ChangeAuthor { token: Arc::clone(&self.token), address: self.address })
     }
 
     /// Returns whether the token has a right. Rights "change" and "manage" include reading what they cover,

@@ -21,6 +21,7 @@
 //! | `lists`, `policy_zones`, `policy_groups` | `[policy]` and its blocks | `recursive` of `serving` |
 //! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //! | `api` | `[api]`, `[[api.token]]` | `api` |
+//! | `database` | `[database]` | `database` of `zone-manager` |
 //!
 //! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
 //! `named_paths` has the paths in them, and `reference` prints the page of all keys. `zone_name` and
@@ -42,6 +43,7 @@ pub mod certificates;
 pub mod client_certificates;
 pub mod confinement;
 pub mod control;
+pub mod database;
 pub mod discovery;
 pub mod dnssec_policy;
 pub mod dnstap;
@@ -94,6 +96,7 @@ use acme::AcmeSection;
 use api::{ApiSection, ApiTokenBlock};
 use certificates::CertificateBlock;
 use control::ControlSection;
+use database::DatabaseSection;
 use dnssec_policy::DnssecPolicies;
 use dnstap::DnstapSection;
 use listen::Listen;
@@ -173,6 +176,8 @@ pub struct Settings {
     pub groups: Vec<At<PolicyGroup>>,
     /// Every `[[policy.schedule]]`.
     pub schedules: Vec<At<PolicySchedule>>,
+    /// `[database]`, if present.
+    pub database: Option<At<DatabaseSection>>,
     /// `[control]`.
     pub control: At<ControlSection>,
     /// `[metrics]`, if present.
@@ -210,6 +215,7 @@ impl Default for Settings {
             lists: Vec::new(),
             groups: Vec::new(),
             schedules: Vec::new(),
+            database: None,
             control: At::default(),
             metrics: None,
             api: None,
@@ -222,7 +228,7 @@ impl Default for Settings {
 
 impl Configuration {
     /// Returns the top-level sections, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 28] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 29] {
         let Configuration { settings, zones, templates, dnssec_policies, .. } = self;
         let Settings {
             server,
@@ -244,6 +250,7 @@ impl Configuration {
             lists,
             groups,
             schedules,
+            database,
             control,
             metrics,
             api,
@@ -274,6 +281,7 @@ impl Configuration {
             lists,
             groups,
             schedules,
+            database,
             control,
             metrics,
             api,
@@ -310,6 +318,7 @@ impl Configuration {
         let of_metrics = metrics.as_ref().map(|metrics| &metrics.listen);
         let Settings { api, api_tokens, .. } = &self.settings;
         api::check(api.as_ref(), api_tokens, (&opened, of_metrics), &self.templates, faults);
+        database::check(self.settings.database.as_ref(), server, &self.templates, faults);
         if let Some(dnstap) = &self.settings.dnstap {
             dnstap::check(dnstap, faults);
         }
@@ -336,7 +345,8 @@ impl Configuration {
         }
         dnssec_policy::check(&self.dnssec_policies, faults);
         let shared = SharedKeys { templates: &self.templates, policies: &self.dnssec_policies, has_state };
-        zones::check(self.zones.iter().chain(&self.added), shared, faults);
+        let has_database = self.settings.database.is_some();
+        zones::check(self.zones.iter().chain(&self.added), shared, has_database, faults);
     }
 }
 
@@ -365,6 +375,7 @@ impl Settings {
             lists,
             groups,
             schedules,
+            database,
             control,
             metrics,
             api,
@@ -394,6 +405,7 @@ impl Settings {
             adopt_blocks(&mut self.schedules, schedules, &mut pending);
         }
         adopt_option(&mut self.resolver, resolver, &mut pending);
+        adopt_option(&mut self.database, database, &mut pending);
         adopt(&mut self.control, control, &mut pending);
         adopt_option(&mut self.metrics, metrics, &mut pending);
         adopt_option(&mut self.api, api, &mut pending);
@@ -479,8 +491,8 @@ impl Settings {
         policy_zones::config(&self.policy.zones, &self.policy_zones)
     }
 
-    /// Reads the files that `[resolver]` with its rules, `[[certificate]]`, `client-ca-file` and
-    /// `[[api.token]]` name, and those of session tickets.
+    /// Reads the files that `[resolver]` with its rules, `[[certificate]]`, `client-ca-file`, `[[api.token]]`
+    /// and `[database]` name, and those of session tickets.
     ///
     /// # Errors
     /// All faults in them, with file, line and column.
@@ -494,6 +506,7 @@ impl Settings {
         faults.extend(self.server.value.tickets.read_files());
         faults.extend(self.server.value.client_certificates.read_file());
         faults.extend(api::read_hash_files(&mut self.api_tokens));
+        faults.extend(self.database.as_mut().and_then(|database| database.value.read_file()));
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 

@@ -49,6 +49,7 @@ impl Settings {
         }
         paths.read_files.extend(self.acme.iter().filter_map(|acme| acme.ca_file.value.clone()));
         paths.read_files.extend(super::api::hash_files(api_tokens));
+        paths.read_files.extend(self.database.iter().flat_map(|database| database.files()));
         let certificates = self.certificate_files().into_iter().flat_map(|(chain, key)| [chain, key]);
         for path in certificates.chain(self.ticket_key_files()) {
             // ACME clients replace links to files in another folder.

@@ -247,6 +247,7 @@ mod tests {
                 "[[policy.list]]" => of_list,
                 // There is no such template.
                 "[api]" => &["template"],
+                "[database]" => &["template", "url-file"],
                 // A token has one hash.
                 "[[api.token]]" => &["hash-file"],
                 // Only RSA keys have a choice of sizes.

@@ -362,6 +362,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         lists,
         groups,
         schedules,
+        database,
         control,
         metrics,
         api,
@@ -387,6 +388,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(lists.iter().flat_map(|list| of(&**list)));
     all.extend(groups.iter().flat_map(|group| of(&**group)));
     all.extend(schedules.iter().flat_map(|schedule| of(&**schedule)));
+    all.extend(database.iter().flat_map(|database| of(&**database)));
     all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
     all.extend(api.iter().flat_map(|api| of(&**api)));
     all.extend(api_tokens.iter().flat_map(|token| of(&**token)));
@@ -397,7 +399,9 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
 /// Keys that exclude others: frames and the copy of the root zone each have one destination or source, and
 /// the copy requires iteration from the root down, over some address family; a list that blocks nothing has
 /// no answer; a token has one hash; there is no template.
-const LEFT_OUT: [(&str, &str); 8] = [
+const LEFT_OUT: [(&str, &str); 10] = [
+    ("[database]", "url-file"),
+    ("[database]", "template"),
     ("[api]", "template"),
     ("[[api.token]]", "hash-file"),
     ("[dnstap]", "file"),
@@ -436,7 +440,7 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
          [[server.access]]\naction = \"drop\"\nfrom = [\"any\"]\n\
          [[certificate]]\nchain = \"c\"\nkey = \"k\"\n[api]\n[[api.token]]\nname = \"t\"\n\
          hash = \"sha256:0000000000000000000000000000000000000000000000000000000000000000\"\n\
-         rights = [{ right = \"read\" }]\n",
+         rights = [{ right = \"read\" }]\n[database]\nurl = \"postgresql://a/b\"\n",
     );
     let zone = "[[zone]]\nname = \"rpz.example.com\"\nfile = \"f\"\n";
     let new = settings(&(examples() + zone));

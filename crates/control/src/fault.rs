@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cache::LoadFault;
+use database::DatabaseFault;
 use message::QueryTooLong;
 use recursion::PolicyFault;
 use serde_json::{Value, json};
@@ -257,6 +258,12 @@ pub enum CommandFault {
     Answer(Malformed),
     /// The listening sockets cannot be sent.
     HandOver(io::Error),
+    /// The zones are in no database.
+    NoDatabase,
+    /// The database does not do it.
+    Database(DatabaseFault),
+    /// The database has done it to this zone, and this node has not followed in time.
+    NotFollowed(String),
 }
 
 impl fmt::Display for CommandFault {
@@ -275,10 +282,7 @@ impl fmt::Display for CommandFault {
             }
             Self::NoTop => f.write_str("`top` of [policy] is 0: blocked queries are not counted by name"),
             Self::NoLimitsTop => f.write_str("`top` of [rate-limits] is 0: limited networks are not counted"),
-            Self::NothingDiscovered => f.write_str(
-                "clients discover nothing: that needs [resolver], a listener with `proto` \"tls\" or \"https\", and \
-                 a name in [[certificate]] or in `discovery-name`",
-            ),
+            Self::NothingDiscovered => f.write_str(NOTHING_DISCOVERED),
             Self::NoSuchGroup(name) => write!(f, "there is no group {name}"),
             Self::NoSuchList(name) => write!(f, "there is no list {name}"),
             Self::NotRefreshed { failed, .. } => write!(f, "lists that cannot be refreshed: {failed}"),
@@ -287,12 +291,12 @@ impl fmt::Display for CommandFault {
                 near.iter().try_for_each(|near| write!(f, "; did you mean \"{near}\"?"))
             }
             Self::NotLoaded(name) => write!(f, "zone {name} is not loaded"),
-            Self::NoTransactions => {
-                f.write_str("the zone takes no changes: it has no `allow-update`, no `update-policy` and no `api`")
-            }
-            Self::NoUpdates => {
-                f.write_str("the zone takes no updates: it has no `allow-update`, no `update-policy` and no `api`")
-            }
+            Self::NoTransactions => f.write_str(
+                "the zone takes no changes: it has no `allow-update`, no `update-policy` and no `api`",
+            ),
+            Self::NoUpdates => f.write_str(
+                "the zone takes no updates: it has no `allow-update`, no `update-policy` and no `api`",
+            ),
             Self::NoRule(domain) => write!(f, "there is no rule for {domain}"),
             Self::NoNegativeAnchor(domain) => write!(f, "no negative trust anchor was added for {domain}"),
             Self::Reload(fault) => fault.fmt(f),
@@ -326,9 +330,24 @@ impl fmt::Display for CommandFault {
             Self::Dnstap(fault) => fault.fmt(f),
             Self::Query(fault) => fault.fmt(f),
             Self::Answer(fault) => write!(f, "the answer is broken: {fault}"),
+            Self::NoDatabase => f.write_str("there is no database: the configuration has no [database]"),
+            Self::Database(fault) => fault.fmt(f),
+            Self::NotFollowed(zone) => not_followed(f, zone),
             Self::HandOver(error) => write!(f, "the sockets cannot be handed over: {}", reason(error)),
         }
     }
+}
+
+/// Why there is nothing to discover.
+const NOTHING_DISCOVERED: &str = "clients discover nothing: that needs [resolver], a listener with `proto` \"tls\" or \
+                                  \"https\", and a name in [[certificate]] or in `discovery-name`";
+
+fn not_followed(f: &mut fmt::Formatter<'_>, zone: &str) -> fmt::Result {
+    write!(
+        f,
+        "the database has done it, and this node does not follow yet: `nomen ctl database` and `nomen ctl zone status \
+         {zone}` show why"
+    )
 }
 
 /// Returns keys as a list.
@@ -356,6 +375,12 @@ impl CommandFault {
 impl From<ArgumentFault> for CommandFault {
     fn from(fault: ArgumentFault) -> Self {
         Self::Argument(fault)
+    }
+}
+
+impl From<DatabaseFault> for CommandFault {
+    fn from(fault: DatabaseFault) -> Self {
+        Self::Database(fault)
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`tokens`], [`api_figures`] | the tokens of the HTTP API, and its counters |
 //! | [`hand_over`] | the listening sockets, sent to the next server on the control socket |
 //! | [`metrics`], `readiness` | metrics, and whether the server is ready |
+//! | [`database_state`] | the state of the database of zones |
 //! | [`rates`] | counts of the last minutes |
 //! | [`http`], [`hosts`] | the HTTP listener for both; which host names requests to the API may have |
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@
 pub mod api_figures;
 pub mod commands;
 pub mod connections;
+pub mod database_state;
 pub mod fault;
 pub mod hand_over;
 pub mod hosts;

@@ -52,6 +52,8 @@ pub enum ControlCommand {
     Stats,
     /// List the tokens of the HTTP API.
     TokenList,
+    /// Report the state of the database, and the nodes that use it.
+    Database,
     /// Read the configuration and changed zones again.
     Reload {
         /// Remove zones that are no longer configured, however many they are.

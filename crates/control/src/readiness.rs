@@ -1,21 +1,41 @@
 //! Whether the server is ready: `/readyz`.
 
+use crate::database_state::zones_of;
 use crate::parts::ServerParts;
+use zone_manager::managed::ZoneStatus;
+use zone_plan::Origin;
 
 /// Largest number of zones that are named.
 const MAX_ZONES: usize = 20;
 
 /// Returns why the server is not ready, with the names of some zones that have no version in service; `None`
 /// if every zone has one, even an old one.
+///
+/// A zone whose records in the database are no zone does not count: it is the same on every node, and
+/// a load balancer would take all of them out of service.
 pub(crate) fn unready(parts: &ServerParts) -> Option<String> {
     let zones = parts.table.all();
-    let mut silent: Vec<_> = zones.iter().filter(|zone| zone.zone.is_none()).collect();
+    let is_unfit = |zone: &ZoneStatus| {
+        let changes = || parts.changes.as_ref()?.status(&zone.spec.apex)?.fault;
+        zone.spec.origin == Origin::Database && changes().is_some()
+    };
+    let mut silent: Vec<_> = zones.iter().filter(|zone| zone.zone.is_none() && !is_unfit(zone)).collect();
     if silent.is_empty() {
-        return None;
+        return database(parts);
     }
     let count = silent.len();
     silent.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
     let mut out = format!("not ready: {count} of {} zones are not answered\n", zones.len());
     silent.iter().take(MAX_ZONES).for_each(|zone| out += &format!("{} {}\n", zone.spec.apex, zone.word()));
     Some(out)
+}
+
+/// Returns that this node does not know the zones of the database, neither from there nor from an earlier
+/// run, if that is so.
+fn database(parts: &ServerParts) -> Option<String> {
+    let zones = zones_of(parts).filter(|zones| zones.count() == 0)?;
+    let status = zones.database().map(|database| database.status()).unwrap_or_default();
+    let why = status.fault.map_or_else(String::new, |fault| format!(": {fault}"));
+    let unread = || format!("not ready: the zones of the database have not been read{why}\n");
+    status.current_at.is_none().then(unread)
 }

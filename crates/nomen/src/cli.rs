@@ -10,6 +10,7 @@ use config::upstreams::UpstreamServer;
 use server::config_source::ConfigSource;
 use server::serve::{ServeOptions, trial};
 use tools::args::{CheckArgs, CtlArgs, MigrateArgs, QueryArgs, TokenArgs, UpdateArgs, ZoneVerb, forwarder};
+use tools::database::args::DatabaseVerb;
 use tools::key_args::KeyVerb;
 use tools::query::as_dig;
 use wording::reason;
@@ -69,6 +70,11 @@ pub(crate) enum Verb {
     /// Prints its secret on standard error, and the block for the configuration, which has only the hash of
     /// the secret, on standard output. docs/API.md explains tokens.
     Token(TokenArgs),
+    /// Work on a PostgreSQL database with zones.
+    ///
+    /// docs/DATABASE.md explains it.
+    #[command(subcommand)]
+    Database(DatabaseVerb),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -160,6 +166,7 @@ pub(crate) fn run() -> ExitCode {
         Verb::Update(args) => tools::update::run(&args),
         Verb::Ctl(args) => tools::ctl::run(&args),
         Verb::Token(args) => tools::token::run(&args),
+        Verb::Database(verb) => tools::database::run(&verb),
         Verb::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "nomen", &mut text);

@@ -18,7 +18,7 @@ use landlock::{
 const HANDLED: ABI = ABI::V7;
 
 /// Files of the system that the server reads while it runs. None of them holds a secret.
-const SYSTEM_FILES: [&str; 25] = [
+const SYSTEM_FILES: [&str; 26] = [
     // The process itself: memory, descriptors, interfaces.
     "/proc/self",
     "/proc/meminfo",
@@ -40,6 +40,8 @@ const SYSTEM_FILES: [&str; 25] = [
     "/usr/lib/zoneinfo",
     // The resolvers of the system, for the names of a CA's server and of parental servers.
     "/etc/resolv.conf",
+    // The names of databases.
+    "/etc/hosts",
     // Certificates of servers that lists are fetched from, and of a CA's.
     "/etc/ssl/certs",
     "/etc/ssl/cert.pem",

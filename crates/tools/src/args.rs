@@ -417,6 +417,9 @@ pub enum CtlVerb {
     Status,
     /// Every counter.
     Stats,
+    /// The database of zones: connection, changes that this node lacks, zones that it cannot serve, and the
+    /// nodes that use it.
+    Database,
     /// Read the configuration and changed zone files again. Exit status 1 if any of them is bad.
     Reload {
         /// Remove zones even beyond the limits `max-removed` and `catalog-max-removed`, or if none is left.

@@ -12,6 +12,7 @@ use crate::args::{
     CtlArgs, CtlCache, CtlCookies, CtlForward, CtlLimits, CtlLog, CtlNta, CtlPolicy, CtlToken, CtlVerb,
     CtlZone, TopWord,
 };
+use crate::ctl_database::database_text;
 use crate::ctl_keys::{about_keys, ds_text, key_list_text, timeline_text};
 use crate::ctl_values::{flat, in_days, value_text};
 use crate::key_args::CtlKey;
@@ -44,15 +45,11 @@ fn command(verb: &CtlVerb) -> ControlCommand {
     match verb {
         CtlVerb::Status => ControlCommand::Status,
         CtlVerb::Stats => ControlCommand::Stats,
+        CtlVerb::Database => ControlCommand::Database,
         CtlVerb::Reload { force } => ControlCommand::Reload { force: *force },
         CtlVerb::Token(CtlToken::List) => ControlCommand::TokenList,
         CtlVerb::Cookies(CtlCookies::Rotate) => ControlCommand::CookiesRotate,
-        CtlVerb::Log(CtlLog::Reopen) => ControlCommand::LogReopen,
-        CtlVerb::Log(CtlLog::Level { level }) => ControlCommand::LogLevel { level: level.clone() },
-        CtlVerb::Log(CtlLog::Queries { share }) => {
-            let part = Some(*share).filter(|share| *share > 0.0 && *share < 1.0);
-            ControlCommand::LogQueries { on: *share > 0.0, share: part }
-        }
+        CtlVerb::Log(log) => about_log(log),
         CtlVerb::Zone(CtlZone::List { failed }) => ControlCommand::ZoneList { failed: *failed },
         CtlVerb::Zone(CtlZone::Status { name }) => ControlCommand::ZoneStatus { name: name.clone() },
         CtlVerb::Zone(CtlZone::Reload { name, force }) => {
@@ -102,12 +99,23 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         },
         CtlVerb::Cache(cache) => about_cache(cache),
         CtlVerb::Forward(forward) => about_forward(forward),
-        CtlVerb::Discovery => ControlCommand::Discovery,
-        CtlVerb::TrustAnchors => ControlCommand::TrustAnchorList,
         CtlVerb::Nta(nta) => about_nta(nta),
         CtlVerb::Limits(limits) => about_limits(limits),
         CtlVerb::Policy(policy) => about_policy(policy),
+        CtlVerb::Discovery => ControlCommand::Discovery,
+        CtlVerb::TrustAnchors => ControlCommand::TrustAnchorList,
         CtlVerb::Stop => ControlCommand::Stop,
+    }
+}
+
+fn about_log(log: &CtlLog) -> ControlCommand {
+    match log {
+        CtlLog::Reopen => ControlCommand::LogReopen,
+        CtlLog::Level { level } => ControlCommand::LogLevel { level: level.clone() },
+        CtlLog::Queries { share } => {
+            let part = Some(*share).filter(|share| *share > 0.0 && *share < 1.0);
+            ControlCommand::LogQueries { on: *share > 0.0, share: part }
+        }
     }
 }
 
@@ -317,6 +325,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         (CtlVerb::Policy(CtlPolicy::Test { .. }), Value::Object(map)) => {
             format!("{}\n", map.get("text").map(flat).unwrap_or_default())
         }
+        (CtlVerb::Database, state @ Value::Object(_)) => database_text(state),
         (CtlVerb::Discovery, found @ Value::Object(_)) => discovery_text(found),
         (CtlVerb::TrustAnchors, Value::Array(anchors)) => anchors.iter().map(trust_anchor_text).collect(),
         (CtlVerb::Explain { .. }, Value::Object(map)) => {

@@ -6,7 +6,7 @@ use wire::UnixTime;
 use wording::moment;
 
 /// Keys of times in seconds since 1970, anywhere in an answer.
-const TIMES: [&str; 17] = [
+const TIMES: [&str; 19] = [
     "last_used",
     "loaded",
     "signatures_end",
@@ -24,6 +24,8 @@ const TIMES: [&str; 17] = [
     "first_expiration",
     "since",
     "until",
+    "current_at",
+    "seen",
 ];
 
 /// Returns the value of a key on one line: times as date, time and age.

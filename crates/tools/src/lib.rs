@@ -10,6 +10,7 @@
 //! | [`update`] | `nomen update` |
 //! | [`token`] | `nomen token` |
 //! | [`ctl`] | `nomen ctl` |
+//! | [`database`] | `nomen database` |
 //! | [`args`], [`key_args`] | the arguments of all of them |
 //! | [`judge`], [`audited`], [`signing`] | shared: findings and exit statuses, DNSSEC checks, TSIG keys |
 #![forbid(unsafe_code)]
@@ -25,8 +26,10 @@ pub mod args;
 pub mod audited;
 pub mod check;
 pub mod ctl;
+mod ctl_database;
 mod ctl_keys;
 mod ctl_values;
+pub mod database;
 pub mod judge;
 pub mod key_args;
 pub mod keys;

@@ -6,6 +6,7 @@
 //! | [`managed`] | one zone: its state, messages about its versions |
 //! | [`dump`], [`written`], [`shown_change`] | zones as text, in files, and the difference of two versions |
 //! | [`stores`] | stores of zones on disk: the one writer for all sources |
+//! | [`database`] | zones of a database: which ones there are, and their versions in the state folder |
 //! | [`changes`] | dynamic updates, edits of programs, transactions |
 //! | [`secondaries`] | secondary zones, and NOTIFY both ways |
 //! | [`transfers`] | outgoing transfers |
@@ -15,9 +16,12 @@
 #![forbid(unsafe_code)]
 
 pub mod changes;
+pub mod database;
 pub mod dump;
 mod fold;
 pub mod managed;
+#[cfg(test)]
+mod node_simulation;
 pub mod secondaries;
 pub mod shown_change;
 #[cfg(test)]

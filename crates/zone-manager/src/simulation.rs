@@ -57,12 +57,18 @@ const FILED: &str = "filed.";
 /// The catalog zone that the server produces, and the number of zones that it may list.
 const CATALOG: &str = "catalog.";
 const MEMBERS: usize = 12;
+/// Seeds of an ordinary test.
+const USUAL_SEEDS: u64 = 300;
 
 /// Random numbers of a seed (SplitMix64).
-struct Chances(u64);
+pub(crate) struct Chances(u64);
 
 impl Chances {
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn new(seed: u64) -> Self {
+        Chances(seed)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -244,7 +250,7 @@ fn spec(zone: &str, text: ZoneText) -> ZoneSpec {
 impl World {
     fn new(seed: u64) -> World {
         World {
-            chances: Chances(seed),
+            chances: Chances::new(seed),
             bytes: if seed.is_multiple_of(8) { 5000 } else { 0 },
             sent: Vec::new(),
             next_host: 0,
@@ -703,10 +709,10 @@ impl Shared {
     }
 }
 
-/// The seeds to run.
-fn seeds() -> Range<u64> {
+/// The seeds to run, so many usually.
+pub(crate) fn seeds(usual: u64) -> Range<u64> {
     let is_long = std::env::var_os("NOMEN_LONG_TESTS").is_some_and(|long| !long.is_empty());
-    let usual = 0..if is_long { 100_000 } else { 300 };
+    let usual = 0..if is_long { 100_000 } else { usual };
     let Ok(text) = std::env::var("SIMULATION_SEEDS") else { return usual };
     let numbers = text.split_once("..").map(|(from, to)| (from.parse(), to.parse()));
     let Some((Ok(from), Ok(to))) = numbers else { panic!("SIMULATION_SEEDS: FROM..TO is wanted") };
@@ -717,7 +723,7 @@ fn seeds() -> Range<u64> {
 fn a_server_that_crashes_anywhere_loses_nothing_that_it_has_acknowledged() {
     let notes = tempfile::tempdir().expect("a folder");
     let shared = Shared::new(notes.path());
-    for seed in seeds() {
+    for seed in seeds(USUAL_SEEDS) {
         let lived = std::panic::catch_unwind(AssertUnwindSafe(|| life(&shared, seed, None)));
         assert!(lived.is_ok(), "seed {seed}");
     }
@@ -729,7 +735,7 @@ fn each_call_of_the_disk_may_be_the_last() {
     let notes = tempfile::tempdir().expect("a folder");
     let shared = Shared::new(notes.path());
     // Each takes hundreds of runs.
-    for seed in seeds().step_by(100) {
+    for seed in seeds(USUAL_SEEDS).step_by(100) {
         // The number of calls without a crash.
         let calls = life(&shared, seed, Some(u64::MAX / 2));
         for at in 1..=calls {

@@ -10,12 +10,14 @@
 //! | `transfers` | who may transfer a zone |
 //! | `queries` | who may query a zone |
 //! | `catalogs` | catalog zones: members that are served, zones that nomen lists |
+//! | `database` | zones of the database: the keys that apply to them |
 //! | `zones` | the plan: all zones of a configuration, with their rules |
 //!
 //! A module uses only those above it.
 #![forbid(unsafe_code)]
 
 mod catalogs;
+mod database;
 mod peers;
 mod queries;
 mod signing;
@@ -25,6 +27,7 @@ mod updates;
 mod zones;
 
 pub use catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
+pub use database::DatabasePlan;
 pub use peers::{PeerRules, PeerServer, ZonePeers};
 pub use queries::{QueryGrants, ZoneQueries};
 pub use signing::ZoneSigning;

@@ -20,6 +20,8 @@ pub enum ZoneText {
     Primaries,
     /// No text: nomen produces this catalog zone.
     Produced,
+    /// No text: the zone is in the database of `[database]`.
+    Database,
     /// At least two files have names that map to this zone. None of them is read.
     Disputed(Arc<[Arc<Path>]>),
 }
@@ -27,14 +29,14 @@ pub enum ZoneText {
 impl ZoneText {
     /// Whether the zone has a text to read.
     pub fn is_read(&self) -> bool {
-        !matches!(self, Self::Primaries | Self::Produced)
+        !matches!(self, Self::Primaries | Self::Produced | Self::Database)
     }
 
     /// The file, or the first of the disputed ones.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::BuiltIn(_) | Self::Primaries | Self::Produced => None,
+            Self::BuiltIn(_) | Self::Primaries | Self::Produced | Self::Database => None,
             Self::Disputed(files) => files.first().map(|file| &**file),
         }
     }
@@ -47,6 +49,7 @@ impl fmt::Display for ZoneText {
             Self::BuiltIn(_) => f.write_str("built in"),
             Self::Primaries => f.write_str("taken from its primaries"),
             Self::Produced => f.write_str("made here"),
+            Self::Database => f.write_str("from the database"),
             Self::Disputed(files) => {
                 let shown: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
                 f.write_str(&shown.join(" and "))
@@ -97,6 +100,8 @@ pub enum Origin {
     Added,
     /// This catalog zone lists it.
     Catalog(ZoneName),
+    /// The database of `[database]` has it.
+    Database,
     /// It is the root zone, of which the resolver uses a local copy. Clients get no answers from it.
     LocalRoot,
 }
@@ -108,6 +113,7 @@ impl fmt::Display for Origin {
             Self::Folder => f.write_str("folder"),
             Self::Added => f.write_str("added at run time"),
             Self::LocalRoot => f.write_str("local root of the resolver"),
+            Self::Database => f.write_str("database"),
             Self::Catalog(apex) => write!(f, "catalog {apex}"),
         }
     }

@@ -120,6 +120,26 @@ impl<'c> UpdateMaker<'c> {
         made
     }
 
+    /// Returns the rules of zones of the database with the keys of this template. Programs may change them
+    /// unless the template has `api = false`; `read_only`: they are not changed here.
+    pub(crate) fn of_database(
+        &mut self,
+        template: Option<ChangeKeys<'_>>,
+        read_only: bool,
+    ) -> Option<Arc<ZoneUpdates>> {
+        let made = self.updates(None, template, read_only);
+        let api = !read_only && template.is_none_or(|keys| keys.updates.api.value != Some(false));
+        let rules = made.as_deref();
+        Some(Arc::new(ZoneUpdates {
+            policy: rules.map(|rules| rules.policy.clone()).unwrap_or_default(),
+            serial: rules.map(|rules| rules.serial).unwrap_or_default(),
+            history: rules.map_or(DEFAULT_HISTORY, |rules| rules.history),
+            write_file_every: None,
+            api,
+            signing: None,
+        }))
+    }
+
     fn make(&mut self, own: ChangeKeys<'_>, template: ChangeKeys<'_>, taken: bool) -> Option<ZoneUpdates> {
         let signing = self.signing.signing(own.signing, template.signing);
         let (own, template) = (own.updates, template.updates);

@@ -16,11 +16,13 @@ use transfer::tsig::TsigKeys;
 
 use config::Configuration;
 use config::catalogs::ListingKeys;
+use config::database::DatabaseSchema;
 use config::dnssec_policy::DnssecPolicies;
 use config::peer_tls::PeerTls;
 use config::peers::PeerKeys;
 use config::reloading::Reloading;
 use config::report::Diagnostic;
+use config::signing::policy_of;
 use config::table::read::At;
 use config::updates::UpdateKeys;
 use config::views::ViewRules;
@@ -28,6 +30,7 @@ use config::zone_name::ZoneNameFault;
 use config::zones::{ConfiguredZone, SharedKeys, Template, Templates};
 
 use crate::catalogs::{CatalogPlan, Listing, MemberTemplate, PlannedZone, ProducedPlan};
+use crate::database::DatabasePlan;
 use crate::peers::{PeerMaker, PeerRules, ZonePeers};
 use crate::queries::{QueryGrantMaker, ZoneQueries};
 use crate::spec::{DifferenceRule, LEAST_RECORDS, Origin, TextRules, ZoneSpec, ZoneText};
@@ -53,6 +56,8 @@ pub struct WantedZones {
     pub updates: UpdateRules,
     /// The catalog zones whose members are served, in the order of the configuration.
     pub catalogs: Vec<CatalogPlan>,
+    /// The zones of the database, if there is one.
+    pub database: Option<DatabasePlan>,
     /// The response policy zones, and whether clients get answers from each.
     pub policy_zones: HashMap<ZoneName, bool>,
     /// The catalog zones that nomen produces.
@@ -255,6 +260,7 @@ pub fn plan(
         let spec = wanted.take_rules(planned);
         specs.insert(spec.apex.clone(), spec);
     }
+    wanted.database = makers.database(config);
     let root = makers.local_root(config).map(|planned| wanted.take_rules(planned));
     specs.extend(root.map(|spec| (spec.apex.clone(), spec)));
     let (mut from_folders, mut shared) = (HashMap::new(), Vec::new());
@@ -350,6 +356,40 @@ impl<'t> Makers<'t> {
         let differences = difference_rule(None, None, false, false);
         let spec = ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules, signed: false };
         Some(PlannedZone { spec, peers, grants: None, queries: None, updates: None, listing: None })
+    }
+
+    /// Returns the plan for the zones of the database, if there is one.
+    fn database(&mut self, config: &Configuration) -> Option<DatabasePlan> {
+        let section = config.settings.database.as_ref()?;
+        let read_only = section.schema.value == DatabaseSchema::PowerDns;
+        let mut of = |template: Option<&At<Template>>| {
+            let keys = template.map(|template| &template.updates);
+            let signing = template.is_some_and(|template| policy_of(&template.signing, None).is_some());
+            let updates = self.updates.of_database(template.map(change_keys), read_only);
+            Arc::new(MemberTemplate {
+                file: None,
+                // The primaries of a template are those of secondary zones.
+                peers: self.peers.peers(None, template.map(|template| &template.peers), false),
+                grants: self
+                    .grants
+                    .grants(template.and_then(|template| template.allow_transfer.value.as_ref())),
+                queries: self.queries.grants(None, template.map(|template| &template.access)),
+                differences: DifferenceRule {
+                    from_records: None,
+                    ..difference_rule(None, keys, false, signing)
+                },
+                updates,
+                listing: listing(None, template.map(|template| &template.listing)),
+                rules: text_rules(None, template),
+            })
+        };
+        let templates = config.templates.iter();
+        let templates = templates
+            .filter(|(_, template)| policy_of(&template.signing, None).is_none())
+            .map(|(name, template)| (name.clone(), of(Some(template))));
+        let templates: HashMap<String, Arc<MemberTemplate>> = templates.collect();
+        let default = section.template.value.as_ref().and_then(|name| templates.get(name).cloned());
+        Some(DatabasePlan { default: default.unwrap_or_else(|| of(None)), templates })
     }
 
     /// Returns the plan for the members of a zone, if it is a catalog zone. The caller has checked that the
@@ -556,7 +596,9 @@ fn sort_in(
             let others = match &zone.get().0 {
                 ZoneText::File(other) => vec![Arc::clone(other)],
                 ZoneText::Disputed(others) => others.to_vec(),
-                ZoneText::BuiltIn(_) | ZoneText::Primaries | ZoneText::Produced => Vec::new(),
+                ZoneText::BuiltIn(_) | ZoneText::Primaries | ZoneText::Produced | ZoneText::Database => {
+                    Vec::new()
+                }
             };
             // Two templates may use the same folder.
             if !others.contains(&path) {

@@ -6,12 +6,13 @@ use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderValue, IF_MATCH, LOCATION};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wire::{NameBuf, Serial, Ttl, Type, ZoneName};
+use wire::{NameBuf, Serial, Ttl, Type, UnixTime, ZoneName};
 use zone::store::ChangeSet;
 
 use config::api::ApiRight;
-use control::commands::create_zone;
 use control::commands::record_text::{RecordText, set_record};
+use control::commands::{create_zone, recorded_changes, remove_zone};
+use database::RecordedChange;
 use zone_manager::changes::{ChangeAuthor, Changes, EditFault, RrsetEdit, RrsetEditKind, ZoneEdit};
 use zone_manager::shown_change::{IgnoredParts, Sign, merged};
 use zone_manager::zones::created::{CreatedRecord, CreationSource, ZoneCreation};
@@ -72,7 +73,9 @@ pub(crate) fn edit_fault(fault: &EditFault) -> ApiFault {
         | EditFault::NotOneSoa
         | EditFault::Unfit(_) => StatusCode::UNPROCESSABLE_ENTITY,
         EditFault::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-        EditFault::TooMany(_) | EditFault::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        EditFault::TooMany(_) | EditFault::Database(_) | EditFault::Stopping => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         EditFault::NotKept(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let of_fault = ApiFault::new(status, fault.to_string());
@@ -269,9 +272,10 @@ pub(super) fn create(api: ApiParts, request: ApiRequest, arguments: Arguments) -
             (true, false) => CreationSource::Primaries(primaries),
             (false, true) => CreationSource::Records(first_records(&apex, &records)?),
         };
-        let template = arguments.text("template").or_else(|| api.bounds().template.value);
+        let template = arguments.text("template").or_else(|| api.template_of(&source));
         let zone = ZoneCreation { apex: apex.clone(), template, dnssec_policy: None, source };
-        let report = create_zone(&api.server, zone).await.map_err(fault_of)?;
+        let report =
+            create_zone(&api.server, zone, request.caller.origin().to_string()).await.map_err(fault_of)?;
         let serial = api.server.table.get(&apex).and_then(|state| Some(state.zone.as_ref()?.serial()));
         request.note.serials(None, serial);
         let reply = Reply::Json(StatusCode::CREATED, report);
@@ -300,8 +304,10 @@ pub(super) fn remove(api: ApiParts, request: ApiRequest, arguments: Arguments) -
         let state = apex.as_ref().and_then(|apex| api.server.table.get(apex));
         let serial = state.and_then(|state| Some(state.zone.as_ref()?.serial()));
         request.note.serials(serial, None);
-        let command = control::protocol::ControlCommand::ZoneRemove { name: arguments.zone_text() };
-        super::commands::run(&api, command).await
+        let apex = apex.ok_or_else(|| ApiFault::bad_request("the path has no zone"))?;
+        let done =
+            remove_zone(&api.server, apex, &request.caller.origin().to_string()).await.map_err(fault_of)?;
+        Ok(Reply::ok(done))
     })
 }
 
@@ -310,9 +316,14 @@ pub(super) fn history(api: ApiParts, _: ApiRequest, arguments: Arguments) -> Ans
     Box::pin(async move {
         let limit = limit_of(&arguments)?;
         let apex = arguments.zone.ok_or_else(|| ApiFault::bad_request("the path has no zone"))?;
+        let recorded = recorded_changes(&api.server, &apex, limit).await;
         on_server(&api, move |server| {
             let state = server.table.get(&apex).ok_or_else(|| no_such_zone(&apex))?;
             let serial = state.zone.as_ref().map(|zone| zone.serial().0);
+            if let Some(recorded) = recorded {
+                let versions: Vec<Value> = recorded.iter().map(recorded_version).collect();
+                return Ok(Reply::ok(json!({"serial": serial, "versions": versions})));
+            }
             let versions = server.transfers.histories().versions(&apex, limit);
             let rows = versions.iter().map(|step| {
                 json!({
@@ -327,6 +338,23 @@ pub(super) fn history(api: ApiParts, _: ApiRequest, arguments: Arguments) -> Ans
             Ok(Reply::ok(json!({"serial": serial, "versions": rows.collect::<Vec<_>>()})))
         })
         .await
+    })
+}
+
+/// Returns a change of the database as a version in a history.
+fn recorded_version(change: &RecordedChange) -> Value {
+    // The records of a zone that is created, replaced or removed as a whole are not among them.
+    let has_records = change.kind == "change";
+    json!({
+        "from": change.before.map(|serial| serial.0),
+        "to": change.after.map(|serial| serial.0),
+        "removed": has_records.then_some(change.removed.len()),
+        "added": has_records.then_some(change.added.len()),
+        "at": UnixTime::from(change.at).as_secs(),
+        "by": change.author,
+        "kind": change.kind,
+        "node": change.node,
+        "number": change.number,
     })
 }
 

@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 
 use control::fault::{CommandFault, SigningCommandFault};
+use database::DatabaseFault;
 use zone_manager::zones::manager::ReloadFault;
 
 use crate::reply::ApiFault;
@@ -61,6 +62,17 @@ fn status(fault: &CommandFault) -> StatusCode {
         | Fault::Dnstap(_)
         | Fault::Answer(_)
         | Fault::HandOver(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        Fault::NoDatabase => StatusCode::CONFLICT,
+        Fault::Database(fault) => of_database(fault),
+        Fault::NotFollowed(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+fn of_database(fault: &DatabaseFault) -> StatusCode {
+    match fault {
+        DatabaseFault::Gone => StatusCode::NOT_FOUND,
+        DatabaseFault::Exists | DatabaseFault::Refused(_) => StatusCode::CONFLICT,
+        DatabaseFault::Unavailable(_) | DatabaseFault::Unclear(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
@@ -72,6 +84,7 @@ fn of_reload(fault: &ReloadFault) -> StatusCode {
         | ReloadFault::Zone(_)
         | ReloadFault::Secondary
         | ReloadFault::Produced
+        | ReloadFault::OfDatabase
         | ReloadFault::Served(_)
         | ReloadFault::NotAdded(_)
         | ReloadFault::NoState => StatusCode::CONFLICT,

@@ -101,7 +101,37 @@ pub(super) static SERVER_STATUS: Schema = Schema {
         ("memory_bytes", Number),
         ("last_reload", Object),
         ("pending_keys", Objects),
+        ("database", Object),
         ("sandbox", Any),
+    ]),
+};
+
+pub(super) static DATABASE: Schema = Schema {
+    name: "Database",
+    about: "The state of the database of zones: the numbers of its last change and of the last one that this node \
+            has, for how long it may lack changes, and the nodes that use it.",
+    shape: Shape::Object(&[
+        ("node", Text),
+        ("schema", Text),
+        ("connected", Flag),
+        ("host", Text),
+        ("since", Number),
+        ("fault", Text),
+        ("server", Text),
+        ("last_change", Number),
+        ("followed", Number),
+        ("lag_seconds", Number),
+        ("current_at", Number),
+        ("zones", Number),
+        ("unread", Number),
+        ("unfit", Number),
+        ("unserved", Number),
+        ("shadowed", Number),
+        ("waiting", Number),
+        ("unserved_zones", Objects),
+        ("commits", Object),
+        ("nodes", Objects),
+        ("nodes_fault", Text),
     ]),
 };
 
@@ -261,12 +291,15 @@ pub(super) static STORED_CHANGE: Schema = Schema {
         ("added", Number),
         ("at", Number),
         ("by", Text),
+        ("kind", Text),
+        ("node", Text),
+        ("number", Number),
     ]),
 };
 
 pub(super) static HISTORY: Schema = Schema {
     name: "History",
-    about: "The newest stored changes of a zone.",
+    about: "The newest stored changes of a zone. Those of a zone in the database have `kind`, `node` and `number`.",
     shape: Shape::Object(&[("serial", Number), ("versions", Rows(&STORED_CHANGE))]),
 };
 

@@ -130,6 +130,14 @@ const SERVER: &[Route] = &[
         Run::Command(|_| Ok(Verb::Discovery)),
     ),
     get(
+        "/database",
+        "The state of the database of zones, and the nodes that use it. Status 409 without [database].",
+        Need::Server(Read),
+        &[],
+        &schemas::DATABASE,
+        Run::Command(|_| Ok(Verb::Database)),
+    ),
+    get(
         "/secondaries",
         "Zones with primaries or secondaries: transfers, NOTIFY and faults, those with faults first.",
         Need::SomeZone(Read),
@@ -198,11 +206,15 @@ const ZONES: &[Route] = &[
     ),
     post(
         "/zones",
-        "Creates a zone that this server then serves: with its first records, or from primaries. The reply has status 201.",
+        "Creates a zone that this server then serves: with its first records, in the database if there is one, or from primaries. The reply has status 201.",
         Need::SomeZone(Manage),
         &[
             required("name", Text, "The zone's name, or ZONE@VIEW in a view."),
-            optional("template", Text, "Its template; that of [api] if it is missing."),
+            optional(
+                "template",
+                Text,
+                "Its template; if it is missing, that of [api], or of [database] for a zone in the database.",
+            ),
             optional(
                 "records",
                 Texts,
@@ -215,7 +227,7 @@ const ZONES: &[Route] = &[
     ),
     delete(
         "/zones/{zone}",
-        "Removes a zone that was added or created at run time, with all that is stored of it.",
+        "Removes a zone that was added or created at run time, or is in the database, with all that is stored of it.",
         Need::Zone(Manage),
         &[],
         &schemas::ROUND,
@@ -235,7 +247,7 @@ const ZONES: &[Route] = &[
     ),
     get(
         "/zones/{zone}/history",
-        "The newest stored changes of a zone.",
+        "The newest stored changes of a zone; of one in the database, the newest there.",
         Need::AllRecords(Read),
         &[LIMIT],
         &schemas::HISTORY,

@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use config::api::ApiRight;
 use config::dnssec_policy::DEFAULT_POLICY;
+use control::commands::{create_zone, remove_zone};
+use control::fault::CommandFault;
+use database::DatabaseFault;
 use hyper::StatusCode;
 use serde_json::Value;
 use transport::unix_now;
@@ -176,7 +179,9 @@ fn refusal(fault: EditFault) -> Refused {
     let status = match fault {
         EditFault::NoSuchZone => return Refused::not_found(),
         EditFault::OtherSerial(_) => StatusCode::CONFLICT,
-        EditFault::TooMany(_) | EditFault::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        EditFault::TooMany(_) | EditFault::Database(_) | EditFault::Stopping => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         EditFault::NotKept(_) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     };
@@ -194,14 +199,12 @@ fn no_changes() -> Refused {
 pub(super) async fn create(api: &ApiParts, request: &Arc<ApiRequest>) -> Result<Reply, Refused> {
     let WantedZone { apex, source, document, dnssec } = blocking(api, request, wanted_zone).await?;
     let _turn = api.documents.turn(&apex).await;
-    let template = api.bounds().template.value;
+    let template = api.template_of(&source);
     let dnssec_policy = dnssec.then(|| DEFAULT_POLICY.to_owned());
     let zone = ZoneCreation { apex: apex.clone(), template, dnssec_policy, source };
-    let created = api.server.manager.create_zone(zone).await.unwrap_or(Err(ReloadFault::Stopping));
-    let round = created.map_err(|fault| not_created(&fault))?;
-    if let Some(complaint) = round.complaint() {
-        return Err(Refused::unfit(complaint));
-    }
+    create_zone(&api.server, zone, request.caller.origin().to_string())
+        .await
+        .map_err(|fault| not_done(&fault))?;
     blocking(api, request, move |api, request| {
         api.documents.put(&apex, document).map_err(|fault| {
             let refused = Refused::of_document(&fault);
@@ -232,8 +235,20 @@ fn wanted_zone(api: &ApiParts, request: &ApiRequest) -> Result<WantedZone, Refus
     Ok(wanted)
 }
 
-/// Returns the refusal of a zone that is not created.
-fn not_created(fault: &ReloadFault) -> Refused {
+/// Returns the refusal of a zone that is not created or not removed.
+fn not_done(fault: &CommandFault) -> Refused {
+    match fault {
+        CommandFault::NoSuchZone { .. } | CommandFault::Database(DatabaseFault::Gone) => Refused::not_found(),
+        CommandFault::Reload(fault) => not_changed(fault),
+        CommandFault::Database(DatabaseFault::Exists) => Refused::conflict(),
+        CommandFault::Database(DatabaseFault::Refused(_)) | CommandFault::Incomplete(_) => {
+            Refused::unfit(fault.to_string())
+        }
+        fault => Refused::new(StatusCode::SERVICE_UNAVAILABLE, fault.to_string()),
+    }
+}
+
+fn not_changed(fault: &ReloadFault) -> Refused {
     match fault {
         ReloadFault::Served(_) => Refused::conflict(),
         ReloadFault::Stopping => Refused::new(StatusCode::SERVICE_UNAVAILABLE, fault.to_string()),
@@ -252,11 +267,9 @@ pub(super) async fn delete(api: &ApiParts, request: &Arc<ApiRequest>, id: &str) 
     request.note.zone(&apex);
     request.note.serials(state.zone.as_ref().map(|zone| zone.serial()), None);
     let _turn = api.documents.turn(&apex).await;
-    let removed = api.server.manager.remove_zone(apex.clone()).await.unwrap_or(Err(ReloadFault::Stopping));
-    removed.map_err(|fault| match fault {
-        ReloadFault::NoSuchZone => Refused::not_found(),
-        fault => not_created(&fault),
-    })?;
+    remove_zone(&api.server, apex, &request.caller.origin().to_string())
+        .await
+        .map_err(|fault| not_done(&fault))?;
     Ok(Reply::Empty(StatusCode::NO_CONTENT))
 }
 

@@ -130,6 +130,7 @@ pub(super) fn kind(state: &ZoneStatus, peers: Option<&ZonePeers>, document: &Zon
     let word = match state.spec.text {
         ZoneText::Primaries => "Slave",
         ZoneText::Produced => "Producer",
+        ZoneText::Database => "Native",
         _ => match &document.kind {
             Some(kind) => kind,
             None if peers.is_some_and(|peers| !peers.notify.is_empty()) => "Master",

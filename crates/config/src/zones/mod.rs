@@ -119,10 +119,11 @@ pub struct SharedKeys<'c> {
 }
 
 /// Reports templates without a source, zones defined twice or without a source, and updates that cannot be
-/// stored.
+/// stored. `has_database`: a template may be for zones of the database.
 pub(super) fn check<'a>(
     zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
     shared: SharedKeys<'_>,
+    has_database: bool,
     faults: &mut Vec<Diagnostic>,
 ) {
     let SharedKeys { templates, has_state, .. } = shared;
@@ -130,7 +131,8 @@ pub(super) fn check<'a>(
         let primaries = &template.peers.primaries;
         let of_members =
             || zones.clone().any(|zone| zone.catalog.templates().any(|(template, _)| template == name));
-        if template.file.is_none() && template.directory.is_none() && primaries.is_none() && !of_members() {
+        let has_source = template.file.is_some() || template.directory.is_some() || primaries.is_some();
+        if !has_source && !has_database && !of_members() {
             let message = format!("template `{name}` has no `file`, no `directory` and no `primaries`");
             faults.push(Diagnostic::at(template.place.as_ref(), message));
         }

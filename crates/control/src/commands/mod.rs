@@ -2,6 +2,7 @@
 
 mod access;
 mod block_lists;
+mod database;
 mod discovery;
 mod explain;
 mod keys;
@@ -32,8 +33,13 @@ use zone_manager::zones::created::ZoneCreation;
 use zone_manager::zones::manager::{ReloadFault, Reloaded, Removal, RoundReport};
 use zones::NewZone;
 
+pub use database::recorded_changes;
+
 /// Size of the pieces of a long output, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// The author of changes on the control socket.
+const OPERATOR: &str = "operator";
 
 /// The result of a command.
 pub type CommandResult = Result<Value, CommandFault>;
@@ -69,8 +75,7 @@ pub async fn execute(
         Verb::Reload { force } => reload(parts, force).await,
         Verb::ZoneList { failed } => blocking(parts, move |parts| Ok(zones::list(parts, failed))).await,
         Verb::ZoneStatus { name } => blocking(parts, move |parts| zones::status(parts, &name)).await,
-        Verb::ZoneReload { name, force: false } => reload_zone(parts, zones::apex(&name)?).await,
-        Verb::ZoneReload { name, force: true } => take_file(parts, zones::apex(&name)?).await,
+        Verb::ZoneReload { name, force } => reload_zone(parts, zones::apex(&name)?, force).await,
         Verb::ZoneAccept { name, from } => zones::accept(parts, name, from).await,
         Verb::ZoneFreeze { name } => blocking(parts, move |parts| zones::freeze(parts, &name)).await,
         Verb::ZoneThaw { name } => zones::thaw(parts, name).await,
@@ -89,7 +94,7 @@ pub async fn execute(
         Verb::ZoneAdd { name, template, file, primaries, catalog, group } => {
             add_zone(parts, &NewZone { name, template, file, primaries, catalog, group }).await
         }
-        Verb::ZoneRemove { name } => remove_zone(parts, zones::apex(&name)?).await,
+        Verb::ZoneRemove { name } => remove_zone(parts, zones::apex(&name)?, OPERATOR).await,
         verb @ (Verb::ZoneSign { .. }
         | Verb::KeyList { .. }
         | Verb::KeyTimeline { .. }
@@ -124,6 +129,7 @@ pub async fn execute(
         | Verb::LogLevel { .. }
         | Verb::LogQueries { .. }) => blocking(parts, move |parts| frontend(parts, &verb)).await,
         Verb::TokenList => Ok(parts.tokens.list()),
+        Verb::Database => database::report(parts).await,
         Verb::HandOver | Verb::Stop => Ok(json!("stopping")),
     }
 }
@@ -302,23 +308,37 @@ async fn add_zone(parts: &ServerParts, new: &NewZone) -> CommandResult {
     report(ended(parts.manager.add_zone(new.block())).await)
 }
 
-/// Creates a zone, and returns what was done as JSON.
+/// Creates a zone, in the database if there is one, and returns what was done as JSON. `author` is for the
+/// history of the database.
 ///
 /// # Errors
 /// [`CommandFault`].
-pub async fn create_zone(parts: &ServerParts, zone: ZoneCreation) -> CommandResult {
-    report(ended(parts.manager.create_zone(zone)).await)
+pub async fn create_zone(parts: &Arc<ServerParts>, zone: ZoneCreation, author: String) -> CommandResult {
+    match database::creates(parts, &zone) {
+        Some(zones) => database::create(parts, zones, zone, author).await,
+        None => report(ended(parts.manager.create_zone(zone)).await),
+    }
 }
 
-/// Reads one zone again.
-async fn reload_zone(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult {
+/// Reads one zone again; with `force`, from its file although updates have changed the zone.
+async fn reload_zone(parts: &Arc<ServerParts>, apex: ZoneName, force: bool) -> CommandResult {
+    if force {
+        return take_file(parts, apex).await;
+    }
     let result = ended(parts.manager.reload_zone(apex.clone(), false)).await;
     settle_rules(parts).await;
     report_zone(parts, apex, result).await
 }
 
-/// Removes a zone that was added.
-async fn remove_zone(parts: &Arc<ServerParts>, apex: ZoneName) -> CommandResult {
+/// Removes a zone that was added, or from the database a zone that it has. `author` is for the history of
+/// the database.
+///
+/// # Errors
+/// [`CommandFault`].
+pub async fn remove_zone(parts: &Arc<ServerParts>, apex: ZoneName, author: &str) -> CommandResult {
+    if let Some((zones, id)) = database::has(parts, &apex) {
+        return database::remove(parts, zones, (&apex, id), author.to_owned()).await;
+    }
     let result = ended(parts.manager.remove_zone(apex.clone())).await;
     report_zone(parts, apex, result).await
 }
@@ -347,6 +367,11 @@ async fn settle_rules(parts: &ServerParts) {
 
 /// Waits for the result of a reload.
 async fn ended(result: oneshot::Receiver<Reloaded>) -> Reloaded {
+    ended_with(result).await
+}
+
+/// Waits for a result of the zone manager.
+async fn ended_with<T>(result: oneshot::Receiver<Result<T, ReloadFault>>) -> Result<T, ReloadFault> {
     // The zone manager drops a request without a reply only while the server stops.
     result.await.unwrap_or(Err(ReloadFault::Stopping))
 }

@@ -7,6 +7,7 @@ use tls::ServerCertificate;
 use transport::unix_now;
 use wire::UnixTime;
 
+use crate::database_state::DatabaseState;
 use crate::parts::ServerParts;
 use telemetry::process::resident_memory;
 use zone_manager::managed::ZoneStatus;
@@ -79,6 +80,7 @@ pub(super) fn status(parts: &ServerParts) -> Value {
         "memory_bytes": resident_memory(),
         "last_reload": last,
         "pending_keys": in_force.pending(),
+        "database": DatabaseState::of(parts).map(|state| state.json()),
         "sandbox": sandbox(),
     })
 }

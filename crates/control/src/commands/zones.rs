@@ -217,7 +217,15 @@ impl NewZone {
 /// Orders a refresh, a retransfer or a NOTIFY of a zone.
 pub(super) fn order(parts: &ServerParts, name: &str, order: ZoneOrder) -> CommandResult {
     let state = find(&parts.table, name)?;
-    parts.secondaries.order(&state.spec.apex, order).map_err(CommandFault::Order)?;
+    let apex = &state.spec.apex;
+    let is_read_again = order != ZoneOrder::Notify
+        && parts
+            .changes
+            .as_ref()
+            .is_some_and(|changes| changes.read_again(apex, order == ZoneOrder::Retransfer));
+    if !is_read_again {
+        parts.secondaries.order(apex, order).map_err(CommandFault::Order)?;
+    }
     let ordered = match order {
         ZoneOrder::Refresh => "refresh",
         ZoneOrder::Retransfer => "retransfer",

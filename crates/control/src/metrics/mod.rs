@@ -4,6 +4,7 @@
 //! The test `conventions` checks the naming conventions of every series and generates docs/METRICS.md.
 
 mod api;
+mod database;
 mod listeners;
 mod process;
 mod queries;
@@ -19,10 +20,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::database_state::zones_of;
 use crate::parts::ServerParts;
 use text::SeriesLabels;
 
 pub use api::ApiMetrics;
+pub use database::DatabaseMetrics;
 pub use listeners::{ListenerFigures, ListenerReport};
 pub use process::ProcessFigures;
 pub use queries::QueryFigures;
@@ -84,7 +87,8 @@ pub fn figures(parts: &ServerParts) -> AllFigures {
     });
     let api =
         in_force.settings().api.as_ref().map(|_| -> Box<dyn Figures> { Box::new(ApiMetrics(api_figures)) });
-    all.into_iter().chain(changes).chain(recursion).chain(api).collect()
+    let database = zones_of(parts).map(|_| -> Box<dyn Figures> { Box::new(DatabaseMetrics(parts.clone())) });
+    all.into_iter().chain(changes).chain(recursion).chain(api).chain(database).collect()
 }
 
 /// Returns all metrics as text.

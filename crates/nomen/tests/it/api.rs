@@ -105,23 +105,23 @@ impl Api {
     }
 
     /// Sends GET.
-    fn get(&self, token: &Token, path: &str) -> Got {
+    pub(crate) fn get(&self, token: &Token, path: &str) -> Got {
         curl(&["-H", &format!("X-API-Key: {}", token.secret), &self.url(path)])
     }
 
     /// Sends a body with a method.
-    fn send(&self, token: &Token, method: &str, path: &str, body: &Value, more: &[&str]) -> Got {
+    pub(crate) fn send(&self, token: &Token, method: &str, path: &str, body: &Value, more: &[&str]) -> Got {
         let (key, body) = (format!("Authorization: Bearer {}", token.secret), body.to_string());
         let url = self.url(path);
         curl(&[&["-X", method, "-H", &key, "-d", &body, &url], more].concat())
     }
 
-    fn post(&self, token: &Token, path: &str, body: &Value) -> Got {
+    pub(crate) fn post(&self, token: &Token, path: &str, body: &Value) -> Got {
         self.send(token, "POST", path, body, &[])
     }
 
     /// Sends an edit with one entry.
-    fn edit(&self, token: &Token, zone: &str, entry: Value) -> Got {
+    pub(crate) fn edit(&self, token: &Token, zone: &str, entry: Value) -> Got {
         self.post(token, &format!("/zones/{zone}/edit"), &json!({"edits": [entry]}))
     }
 
@@ -473,8 +473,9 @@ fn check(document: &Value, schema_of: &Value, value: &Value, at: &str) {
 #[test]
 fn what_is_answered_is_what_the_document_describes() {
     let admin = token("admin", ALL);
-    let resolver = "[resolver]\n[[resolver.forward]]\ndomain = \"fwd.test\"\nservers = [\"127.0.0.1@9\"]\n";
-    let api = Api::start_with("", &[&admin], resolver);
+    let more = "[resolver]\n[[resolver.forward]]\ndomain = \"fwd.test\"\nservers = [\"127.0.0.1@9\"]\n\
+                [database]\nurl = \"postgresql://nomen@127.0.0.1:1/nomen\"\n";
+    let api = Api::start_with("", &[&admin], more);
     let document = curl(&[&api.url("/openapi.json")]).with(200);
     assert_eq!(document["openapi"], "3.1.0");
     let edit = json!({"op": "add", "name": "x.example", "type": "TXT", "ttl": 5, "records": ["\"x\""]});
@@ -513,7 +514,7 @@ fn what_is_answered_is_what_the_document_describes() {
             check(&document, described, &got.json(), &about);
         }
     }
-    assert!(answered >= 18, "{answered}");
+    assert!(answered >= 19, "{answered}");
     let near = api.get(&admin, "/zone").with(404)["error"].to_string();
     assert!(near.contains("did you mean /api/nomen/v1/zones?"), "{near}");
     let unknown = api.get(&admin, "/zones?serach=x").with(400);

@@ -245,6 +245,7 @@ fn everything_on() -> (Server, SocketAddr) {
     files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).expect("written"));
     let more = format!(
         "[metrics]\nlisten = {}\nper-zone = true\n[api]\nlisten = [{api}]\n\
+         [database]\nurl = \"postgresql://nomen@127.0.0.1:1/nomen\"\n\
          [[listen]]\naddr = [{secure}]\nproto = [\"tls\"]\n\
          [[listen]]\naddr = [{web}]\nproto = [\"https\", \"quic\"]\n\
          [template.members]\nfile = \"members/{{zone}}\"\n\
@@ -370,8 +371,16 @@ fn what_is_off_has_no_series() {
     let (families, _) = read(&scraped(at, ""), Format::Prometheus);
     let off =
         ["cache", "recursion", "forward", "upstream", "secondary", "notify", "updates", "journal", "image"];
-    let more =
-        ["api_", "catalog_members", "zone_serial", "zone_state", "zone_queries", "net_xdp", "last_reload"];
+    let more = [
+        "api_",
+        "database",
+        "catalog_members",
+        "zone_serial",
+        "zone_state",
+        "zone_queries",
+        "net_xdp",
+        "last_reload",
+    ];
     for name in off.iter().chain(&more) {
         let prefix = format!("nomen_{name}");
         let found = families.iter().find(|family| family.name.starts_with(&prefix));
@@ -385,7 +394,7 @@ fn what_is_off_has_no_series() {
 }
 
 /// Headings of the page, each with when its series exist, and the beginnings of their names after `nomen_`.
-const PARTS: [(&str, &str, &[&str]); 15] = [
+const PARTS: [(&str, &str, &[&str]); 16] = [
     (
         "Queries and replies",
         "Always.",
@@ -458,6 +467,7 @@ const PARTS: [(&str, &str, &[&str]); 15] = [
         &["updates", "journal_", "zone_file_"],
     ),
     ("HTTP API", "With `[api]`; see [API.md](API.md).", &["api_"]),
+    ("The database of zones", "With `[database]`; see [DATABASE.md](DATABASE.md).", &["database_"]),
     (
         "Zones that are signed here",
         "Where a zone has a `dnssec-policy`; see [SIGNING.md](SIGNING.md).",

@@ -19,6 +19,8 @@ mod control;
 mod conventions;
 mod cookies;
 mod dashboard;
+mod database;
+mod database_status;
 mod dig;
 mod dnstap;
 mod encrypted;

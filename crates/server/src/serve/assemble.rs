@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::database::DatabaseSettings;
 use tracing::warn;
 use wire::hash::HashKey;
 use zone_plan::WantedZones;
 
-use super::{StartFault, outside};
+use super::{StartFault, database, outside};
 use crate::config_source::{ConfigSource, Prepared};
 use api::documents::ZoneDocuments;
 use config::Adopt;
@@ -42,6 +43,8 @@ pub(super) struct Assembled {
     pub(super) parts: ServerParts,
     /// Documents about zones, for the API.
     pub(super) documents: Arc<ZoneDocuments>,
+    /// The connection to start, if there is a database.
+    pub(super) database: Option<DatabaseSettings>,
 }
 
 /// Makes the parts of the server and connects them.
@@ -69,6 +72,7 @@ pub(super) fn assemble(
     let recursive = basis.start_recursive()?;
     let secondaries = basis.start_secondaries()?;
     let changes = basis.start_changes()?;
+    let database = basis.open_database(changes.as_ref())?;
     secondaries.forward_updates(&frontend.engine);
     if let Some(changes) = &changes {
         changes.ask_parents_by(ParentalHosts::new(recursive.as_ref()));
@@ -112,7 +116,7 @@ pub(super) fn assemble(
     let documents = Arc::new(ZoneDocuments::new(state.as_deref()));
     let stored = (state, Arc::clone(&documents));
     let zones = start_manager(&parts, source.clone(), inbox, (local_root, policy_zones), produced, stored)?;
-    Ok(Assembled { zones, wanted, parts, documents })
+    Ok(Assembled { zones, wanted, parts, documents, database })
 }
 
 /// Returns where changes of zones are stored.
@@ -167,6 +171,15 @@ impl Basis<'_> {
         let started =
             Secondaries::start(&frontend.engine, settings, *state, background, publishing, local_root);
         started.map_err(|fault| outside(fault.to_string()))
+    }
+
+    /// Opens what the state folder has of the zones of the database, if there is one. Returns the settings of
+    /// its connection.
+    fn open_database(&self, changes: Option<&Arc<Changes>>) -> Result<Option<DatabaseSettings>, StartFault> {
+        let Some(section) = &self.settings.database else { return Ok(None) };
+        let settings = database::settings(section, self.frontend.engine.key())?;
+        database::open(self.state, changes, &self.background)?;
+        Ok(Some(settings))
     }
 
     /// Starts dynamic updates if there is a state folder to store them in. An unusable folder is an error

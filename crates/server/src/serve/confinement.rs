@@ -83,7 +83,7 @@ fn grants(
         match &spec.text {
             ZoneText::File(path) => all.push(path.to_path_buf()),
             ZoneText::Disputed(paths) => all.extend(paths.iter().map(|path| path.to_path_buf())),
-            ZoneText::BuiltIn(_) | ZoneText::Primaries | ZoneText::Produced => {}
+            ZoneText::BuiltIn(_) | ZoneText::Primaries | ZoneText::Produced | ZoneText::Database => {}
         }
     }
     let notified = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();

@@ -1,12 +1,13 @@
 //! `nomen serve`: opens sockets, gives up root, loads zones, answers, and shuts down in order. The order
 //! matters: sockets first, then privileges, then everything that reads untrusted data.
 //!
-//! `assemble` makes the parts and connects them; `confinement` finds what the sandbox lets them read; `trial`
-//! checks what a start needs of the system; `passed` finds the listener of each socket that systemd or the
-//! previous server passes.
+//! `assemble` makes the parts and connects them; `database` starts the connection to the database;
+//! `confinement` finds what the sandbox lets them read; `trial` checks what a start needs of the system;
+//! `passed` finds the listener of each socket that systemd or the previous server passes.
 
 mod assemble;
 pub mod confinement;
+mod database;
 mod passed;
 mod sockets;
 mod take_over;
@@ -123,7 +124,8 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     threads::starter::Starter::begin()
         .map_err(|e| outside(format!("cannot start the thread that starts others: {e}")))?;
     let inner_rules = warn_of(&prepared.settings, &prepared.zones, sockets.are_passed);
-    let Assembled { mut zones, wanted, parts, documents } = assemble(source, prepared, logging, process)?;
+    let Assembled { mut zones, wanted, parts, documents, database } =
+        assemble(source, prepared, logging, process)?;
     let runtime = runtime()?;
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
@@ -140,6 +142,9 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
         store_sockets(frontend);
     }
     keep_zones(zones)?;
+    if let Some(settings) = database {
+        database::start(&parts, settings)?;
+    }
     telemetry::systemd::notify_ready(&parts.table.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     greet(source, &frontend.addresses());
@@ -288,7 +293,9 @@ fn attend(
             // this one ceases to do.
             frontend.let_go();
             // Accepted updates are put into service, and their clients are answered.
+            let database = changes.as_ref().and_then(|changes| changes.database());
             changes.iter().for_each(|changes| changes.stop());
+            database.iter().for_each(|database| database.stop());
             manager.stop();
             // Clients that wait for lookups are answered before the listeners end.
             recursive.iter().for_each(|recursive| recursive.stop());

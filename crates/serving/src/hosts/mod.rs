@@ -5,9 +5,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `system` | the resolvers of the system |
+//! | `file` | the system's file of hosts |
 //! | `exchange` | a query to a server, and its response |
 
 pub(crate) mod exchange;
+mod file;
 pub(crate) mod system;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -27,6 +29,7 @@ use wire::{Class, Header, NameBuf, Rcode, Type, ViewName};
 use crate::frontend::Served;
 use crate::own_zones::respond;
 use exchange::{MALFORMED, usable, usable_rcode};
+use file::HostsFile;
 use system::SystemResolvers;
 
 /// Most aliases that are followed.
@@ -41,6 +44,30 @@ pub struct ServerHosts {
     /// The view whose zones are used.
     view: Option<ViewName>,
     by: Resolvers,
+}
+
+/// Resolves the names of servers of an organisation, which DNS may not have: by the system's file of hosts
+/// first.
+pub struct PrivateHosts {
+    file: HostsFile,
+    others: ServerHosts,
+}
+
+impl PrivateHosts {
+    /// Returns what resolves names that the file does not have by this server's resolver, `own`, or without
+    /// it by the resolvers of the system.
+    pub fn new(own: Option<ServerHosts>) -> Self {
+        PrivateHosts { file: HostsFile::default(), others: ServerHosts::new(own) }
+    }
+
+    /// Returns the addresses of a host.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+        let of_file = self.file.addresses(host);
+        if of_file.is_empty() { self.others.addresses(host).await } else { Ok(of_file) }
+    }
 }
 
 /// Servers that resolve names.

@@ -96,6 +96,7 @@ pub(super) fn edited(
 ) -> Settled {
     let end = match decided {
         Some(Decided::Edit(decided)) => decided,
+        _ if shared.database_id(apex).is_some() => Err(EditFault::Database(fault.to_owned())),
         _ => Err(EditFault::NotKept(format!("the change cannot be kept: {fault}"))),
     };
     let (change, records) = match end {

@@ -127,6 +127,8 @@ pub enum EditFault {
     TooMany(usize),
     /// The change cannot be stored, for this reason.
     NotKept(String),
+    /// The database does not have the change, for this reason.
+    Database(String),
     /// The server is stopping.
     Stopping,
 }
@@ -158,6 +160,7 @@ impl fmt::Display for EditFault {
                 write!(f, "{most} changes wait already, as many as `queue` of [updates] allows")
             }
             Self::NotKept(why) => f.write_str(why),
+            Self::Database(why) => write!(f, "the change is not made: {why}"),
             Self::Stopping => f.write_str("the server is stopping"),
         }
     }
@@ -391,7 +394,7 @@ fn checked_rules(
     match &state.spec.text {
         ZoneText::Primaries => return Err(EditFault::Secondary),
         ZoneText::Produced | ZoneText::BuiltIn(_) => return Err(EditFault::Generated),
-        ZoneText::File(_) | ZoneText::Disputed(_) => {}
+        ZoneText::File(_) | ZoneText::Disputed(_) | ZoneText::Database => {}
     }
     let rules = shared.rules.load();
     let rules = rules.get(apex).filter(|rules| rules.api).ok_or(EditFault::NotAllowed)?;

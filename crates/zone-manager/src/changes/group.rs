@@ -33,6 +33,8 @@ pub(super) enum KeepFault {
     Zone(ChangeError),
     /// The zone cannot be signed.
     Signing(SigningFault),
+    /// The database does not have the changes, for this reason.
+    Database(String),
 }
 
 impl From<ChangeError> for KeepFault {
@@ -53,6 +55,7 @@ impl std::fmt::Display for KeepFault {
             Self::Store(fault) => fault.fmt(f),
             Self::Zone(fault) => write!(f, "the changes make no zone: {fault}"),
             Self::Signing(fault) => write!(f, "the zone cannot be signed: {fault}"),
+            Self::Database(why) => f.write_str(why),
         }
     }
 }
@@ -226,6 +229,11 @@ impl Course {
     /// Returns the changes to store, in their order.
     pub(super) fn changes(&self) -> impl Iterator<Item = &Arc<ChangeSet>> {
         self.stored.iter().map(|(_, change)| change)
+    }
+
+    /// Returns the changes to store, each with the index of the first job that it belongs to.
+    pub(super) fn stored(&self) -> &[(usize, Arc<ChangeSet>)] {
+        &self.stored
     }
 
     /// Returns the number of jobs that do not need the stored change with this index, counted from 0, or a

@@ -27,6 +27,7 @@
 //! | `signing` | keys and signatures of one zone that is signed here |
 //! | `signed_zones` | the same, for other parts of the server |
 //! | `maintenance` | what the thread does for such zones |
+//! | `followed` | zones of the database: changes are committed there first, and those of other nodes come from there |
 //! | `forget` | removing what is stored of zones that do not exist any more |
 //! | `notes` | state of zones that is kept from one run to the next |
 //! | `signed` | signed requests that were decided, so that none is executed twice |
@@ -43,6 +44,7 @@ mod counts;
 mod damage;
 mod edits;
 mod files;
+mod followed;
 mod forget;
 mod group;
 mod maintenance;
@@ -87,6 +89,7 @@ use zone::Zone;
 use zone::store::ChangeSet;
 use zone_plan::{UpdateRules, ZoneSpec, ZoneUpdates};
 
+use crate::database::ZoneDatabase;
 use crate::managed::FileStamp;
 use crate::managed::publishing::PublishHandle;
 use crate::managed::state::TakeWhen;
@@ -207,6 +210,8 @@ pub struct Changes {
     signed: Arc<SignedRequests>,
     /// The state folder.
     state: PathBuf,
+    /// The zones of the database, if there is one.
+    database: OnceLock<Arc<ZoneDatabase>>,
     shared: Arc<Shared>,
 }
 
@@ -239,6 +244,10 @@ struct Shared {
     signing: Mutex<HashMap<ZoneName, Arc<SigningStatus>>>,
     /// Asks the parents of zones that are signed here, once it was made.
     parents: OnceLock<Arc<Parents>>,
+    /// The zones of the database, if there is one, as long as `Changes` has them.
+    database: OnceLock<Weak<ZoneDatabase>>,
+    /// Zones of the database of which any version is taken that comes next.
+    retaken: Mutex<HashSet<ZoneName>>,
 }
 
 impl Shared {
@@ -253,6 +262,8 @@ impl Shared {
             state,
             signing: Mutex::default(),
             parents: OnceLock::new(),
+            database: OnceLock::new(),
+            retaken: Mutex::default(),
             rules: ArcSwap::default(),
             publishing,
             states,
@@ -352,6 +363,7 @@ impl Changes {
             unclear,
             signed: Arc::new(SignedRequests::open(state, is_first, unix_now())),
             state: state.to_owned(),
+            database: OnceLock::new(),
             shared,
         });
         changes.adopt(settings);

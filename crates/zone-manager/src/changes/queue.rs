@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
+use ::database::{ZoneContent, ZoneId};
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 
@@ -26,6 +28,8 @@ pub(super) enum Entry {
     Newest(Reply<Option<Arc<Zone>>>),
     /// Drops the version: the next job begins with the version in service.
     Release(Reply<()>),
+    /// What the database has of the zone.
+    Follow(ZoneContent),
     /// Drops all that the thread has of the zone, which does not exist any more.
     Forget(Reply<()>),
 }
@@ -70,6 +74,8 @@ pub(super) struct Group {
     pub(super) course: Course,
     /// When they were decided.
     pub(super) now: UnixTime,
+    /// When storing them began.
+    pub(super) begun: Instant,
 }
 
 /// Jobs of a zone that is signed here, decided and signed.
@@ -98,6 +104,10 @@ pub(super) struct UpdatableZone {
     pub(super) file_serial: Serial,
     /// Ends when dropped, unless the zone has a store on disk.
     pub(super) claim: Claim,
+    /// Its number in the database, if it is a zone of one.
+    pub(super) database: Option<ZoneId>,
+    /// How often in a row a commit of its changes came after one of another node.
+    pub(super) conflicts: u32,
     /// Its keys and signatures, if it is signed here and has been signed since it was claimed.
     pub(super) signer: Option<Box<ZoneSigner>>,
 }

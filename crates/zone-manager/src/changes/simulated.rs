@@ -58,6 +58,16 @@ impl SimulatedChanges {
         Ok(SimulatedChanges { worker, orders, shared, stores, rules: Arc::new(rules()) })
     }
 
+    /// Sets the zones of the database.
+    pub(crate) fn use_database(&self, database: &Arc<ZoneDatabase>) {
+        self.shared.database.get_or_init(|| Arc::downgrade(database));
+    }
+
+    /// Sends what the database has of a zone.
+    pub(crate) fn follow(&self, apex: &ZoneName, content: ::database::ZoneContent) {
+        self.order(apex, Entry::Follow(content));
+    }
+
     /// Returns the stored version of a zone.
     pub(crate) fn load(&self, apex: &ZoneName, key: &HashKey) -> Result<Option<Arc<Zone>>, StoreFault> {
         Ok(read_stored(&self.stores, apex, key)?.map(|(zone, _)| zone))

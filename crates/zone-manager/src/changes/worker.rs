@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use ::database::CommitEnd;
 use journal::StoreFault;
 use query_path::Refusal;
 use tracing::{debug, info};
@@ -58,6 +59,8 @@ pub(super) enum Order {
     Signed(ZoneName, u64, Option<Box<SignedGroup>>),
     /// Changes of a zone are stored, or have failed; with the number of the zone.
     Stored(ZoneName, u64, Appended),
+    /// The end of a commit of changes of a zone in the database; with the number of the zone.
+    Committed(ZoneName, u64, CommitEnd),
     /// A fold has ended: the number of the zone, the number of the job, and the version.
     Folded(ZoneName, u64, FoldNumber, Option<Arc<Zone>>),
     /// The marks are synced.
@@ -234,6 +237,10 @@ impl Worker {
                 self.guarded(&apex, |worker| worker.stored(&apex, number, appended));
                 Some(apex)
             }
+            Order::Committed(apex, number, end) => {
+                self.guarded(&apex, |worker| worker.committed(&apex, number, end));
+                Some(apex)
+            }
             Order::Folded(apex, number, job, zone) => {
                 self.guarded(&apex, |worker| worker.folded(&apex, number, job, zone));
                 None
@@ -290,7 +297,7 @@ impl Worker {
                 return false;
             }
             Some(Entry::Change(_)) => return self.begin_group(apex),
-            Some(Entry::Hold(_)) if is_closed => return self.claim(apex),
+            Some(Entry::Hold(_) | Entry::Follow(_)) if is_closed => return self.claim(apex),
             Some(_) => {}
         }
         // The receivers may have timed out.
@@ -313,6 +320,7 @@ impl Worker {
                 (queue.phase, queue.is_held) = (Phase::Closed, false);
                 let _ = reply.try_send(());
             }
+            Some(Entry::Follow(content)) => self.follow(apex, content),
             Some(Entry::Forget(reply)) => {
                 (queue.phase, queue.is_held) = (Phase::Closed, false);
                 self.retries.remove(apex);
@@ -337,20 +345,30 @@ impl Worker {
 
     /// Handles the reply to a claim. Dropping a claim that no zone waits for ends it.
     fn claimed(&mut self, apex: &ZoneName, claimed: Option<ClaimedZone>) {
-        let is_stored = self.is_stored(apex);
+        let is_stored = self.is_stored(apex) || self.shared.database_id(apex).is_some();
         let Some(queue) = self.zones.get_mut(apex) else { return };
         if !matches!(queue.phase, Phase::Claiming) {
             return;
         }
         queue.phase = Phase::Closed;
+        let claimed = claimed.filter(|_| !self.shared.is_removed_from_database(apex));
         let Some(ClaimedZone { version, file, mut claim }) = claimed.or_else(|| queue.unsigned(apex)) else {
-            return self.not_loaded(apex);
+            return match queue.entries.front() {
+                Some(Entry::Follow(_)) => self.follow_first(apex),
+                _ => self.not_loaded(apex),
+            };
         };
         if is_stored {
             claim.keep();
         }
+        self.open(apex, ClaimedZone { version, file, claim }, is_stored);
+    }
+
+    /// Has a zone take jobs.
+    pub(super) fn open(&mut self, apex: &ZoneName, claimed: ClaimedZone, is_stored: bool) {
         self.number += 1;
-        queue.phase = Phase::Open(Box::new(UpdatableZone {
+        let ClaimedZone { version, file, claim } = claimed;
+        let zone = UpdatableZone {
             number: self.number,
             file_serial: version.serial(),
             version,
@@ -359,8 +377,13 @@ impl Worker {
             is_stored,
             file,
             claim,
+            database: self.shared.database_id(apex).map(|(_, id)| id),
+            conflicts: 0,
             signer: None,
-        }));
+        };
+        if let Some(queue) = self.zones.get_mut(apex) {
+            queue.phase = Phase::Open(Box::new(zone));
+        }
     }
 
     /// Ends the jobs of a zone of which no version is in service.
@@ -455,7 +478,12 @@ impl Worker {
     ) -> bool {
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let Some(zone) = queue.open() else { return false };
-        let (version, number) = (Arc::clone(&zone.version), zone.number);
+        let (version, number, database) = (Arc::clone(&zone.version), zone.number, zone.database);
+        if self.shared.has_left_database(apex, database) {
+            let why = "the database does not have the zone any more".to_owned();
+            self.settle(apex, jobs, None, Some(KeepFault::Database(why)), now);
+            return true;
+        }
         let course = match course {
             Ok(course) => course,
             Err(fault) => {
@@ -464,6 +492,11 @@ impl Worker {
             }
         };
         let changes: Vec<_> = course.changes().cloned().collect();
+        // That nothing changes is only certain if this is the newest version of the database.
+        let is_shared = self.shared.database_id(apex).is_some();
+        if is_shared && (!changes.is_empty() || jobs.iter().any(ChangeJob::is_asked)) {
+            return self.commit_group(apex, jobs, course, now);
+        }
         if changes.is_empty() {
             self.settle(apex, jobs, Some(course), None, now);
             return true;
@@ -472,7 +505,7 @@ impl Worker {
         let after = Arc::clone(&course.zone);
         let append = Append { before: version, after, changes, history };
         if let Phase::Open(zone) = std::mem::take(&mut queue.phase) {
-            queue.phase = Phase::Storing(zone, Box::new(Group { jobs, course, now }));
+            queue.phase = Phase::Storing(zone, Box::new(Group { jobs, course, now, begun: Instant::now() }));
         }
         let lost = Order::Stored(apex.clone(), number, Appended::nothing(StoreFault::NotWritten));
         let (reply, of) = (self.one_order(lost), apex.clone());
@@ -505,7 +538,7 @@ impl Worker {
     }
 
     /// Handles the end of storing the changes of a group.
-    fn stored(&mut self, apex: &ZoneName, number: u64, appended: Appended) {
+    pub(super) fn stored(&mut self, apex: &ZoneName, number: u64, appended: Appended) {
         let Some(queue) = self.zones.get_mut(apex) else { return };
         let (mut zone, group) = match std::mem::take(&mut queue.phase) {
             Phase::Storing(zone, group) if zone.number == number => (zone, *group),
@@ -525,7 +558,7 @@ impl Worker {
         if let Some(size) = size {
             self.shared.set_size(apex, size);
         }
-        let Group { jobs, course, now } = group;
+        let Group { jobs, course, now, .. } = group;
         match fault {
             None => self.settle(apex, jobs, Some(course), None, now),
             Some(fault) => {
@@ -549,7 +582,7 @@ impl Worker {
 
     /// Makes the stored version the newest one, and ends the jobs that led to it. Jobs beyond those in
     /// `course` are not stored, for this fault.
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         apex: &ZoneName,
         jobs: Vec<ChangeJob>,
@@ -723,6 +756,9 @@ impl Worker {
             return;
         }
         zone.claim.keep();
+        if self.shared.database_id(apex).is_some() {
+            return;
+        }
         if lock(&self.shared.stored).insert(apex.clone()) {
             match self.shared.signing_of(apex) {
                 Some(_) => info!("zone {apex}: it is signed, and stored in the state folder"),
@@ -735,7 +771,7 @@ impl Worker {
     }
 
     /// Folds the newest version on a background thread if that saves memory.
-    fn fold(&mut self, apex: &ZoneName) {
+    pub(super) fn fold(&mut self, apex: &ZoneName) {
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
         let version = Arc::clone(&zone.version);
         let Some(job) = zone.folding.begin(&version) else { return };

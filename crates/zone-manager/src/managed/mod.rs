@@ -84,7 +84,7 @@ impl ZoneStatus {
     pub fn word(&self) -> &'static str {
         match (&self.zone, &self.fault) {
             (None, _) if self.expired.is_some() => "expired",
-            (None, _) if self.spec.text == ZoneText::Primaries => "empty",
+            (None, _) if matches!(self.spec.text, ZoneText::Primaries | ZoneText::Database) => "empty",
             (Some(_), None) => "ok",
             (Some(_), Some(_)) => "old",
             (None, _) => "failed",

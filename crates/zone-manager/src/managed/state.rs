@@ -23,6 +23,10 @@
 //!                          Looked: Loaded ──▶ Take         News: Received ──▶ Take
 //!  Changed ──▶ Publish, Examine
 //!
+//!  of a zone of the database:
+//!  Wanted, the first time ──▶ Load ─ ─ ─ ▶ Looked: Local    ──▶ Publish (SERVFAIL without a version), Examine
+//!  Changed ──▶ Publish, Examine
+//!
 //!  of a catalog zone that nomen produces:
 //!  Produced ──▶ Publish, Examine, or Report      Wanted ──▶ nothing: there are no files
 //! ```
@@ -92,6 +96,8 @@ pub enum Looked {
     /// The zone is a secondary zone; the version is the stored one, if any. The other one is the version with
     /// signatures of this server, if it is signed here.
     Kept(Option<KeptVersion>, Option<Box<Reading>>),
+    /// The zone is in the database; this is the version in the state folder, if any.
+    Local(Option<Arc<Zone>>),
 }
 
 /// Whether the file of a stored zone was edited since nomen read or wrote it.
@@ -301,6 +307,11 @@ enum Source {
     },
     /// The producer of catalog zones.
     Producer,
+    /// The database.
+    Database {
+        /// Whether the state folder was read.
+        begun: bool,
+    },
 }
 
 /// State of the text of a zone.
@@ -321,6 +332,7 @@ impl Source {
         match spec.text {
             ZoneText::Primaries => Self::Primaries { begun: false },
             ZoneText::Produced => Self::Producer,
+            ZoneText::Database => Self::Database { begun: false },
             ZoneText::File(_) if spec.signed => Self::Updates(TextSource::default()),
             ZoneText::File(_) | ZoneText::BuiltIn(_) | ZoneText::Disputed(_) => {
                 Self::Text(TextSource::default())
@@ -331,14 +343,14 @@ impl Source {
     fn text(&mut self) -> Option<&mut TextSource> {
         match self {
             Self::Text(text) | Self::Updates(text) => Some(text),
-            Self::Primaries { .. } | Self::Producer => None,
+            Self::Primaries { .. } | Self::Producer | Self::Database { .. } => None,
         }
     }
 
     fn stamps(&self) -> Option<&Arc<[FileStamp]>> {
         match self {
             Self::Text(text) | Self::Updates(text) => text.stamps.as_ref(),
-            Self::Primaries { .. } | Self::Producer => None,
+            Self::Primaries { .. } | Self::Producer | Self::Database { .. } => None,
         }
     }
 
@@ -493,7 +505,9 @@ impl ZoneState {
                 self.change(|state| state.expired = Some(zone));
                 Vec::new()
             }
-            ZoneEvent::Changed(zone, at) if self.is_claimed() || self.is_signed_transfer() => {
+            ZoneEvent::Changed(zone, at)
+                if self.is_claimed() || self.is_signed_transfer() || self.is_of_database() =>
+            {
                 self.change(|state| (state.zone, state.loaded) = (Some(Arc::clone(&zone)), Some(at)));
                 let examine = ZoneAction::Examine(Arc::clone(&zone));
                 vec![ZoneAction::PublishNow(Change::Serve(zone)), examine]
@@ -540,8 +554,11 @@ impl ZoneState {
                 self.loading = None;
                 return Vec::new();
             }
-            Source::Primaries { begun: true } => return Vec::new(),
-            Source::Text(_) | Source::Updates(_) | Source::Primaries { begun: false } => {}
+            Source::Primaries { begun: true } | Source::Database { begun: true } => return Vec::new(),
+            Source::Text(_)
+            | Source::Updates(_)
+            | Source::Primaries { begun: false }
+            | Source::Database { begun: false } => {}
         }
         match &mut self.loading {
             Some(loading) => {
@@ -584,7 +601,11 @@ impl ZoneState {
             }
             Looked::Bad { fault, stamps } => self.reject(fault, stamps),
             // The zone has a file now; the next load reads it.
-            Looked::Kept(..) if self.source.text().is_some() => Vec::new(),
+            Looked::Kept(..) | Looked::Local(_) if self.source.text().is_some() => Vec::new(),
+            Looked::Local(zone) => {
+                self.loading.iter_mut().for_each(|loading| loading.again = None);
+                self.local(zone)
+            }
             Looked::Kept(kept, signed) => {
                 let mut actions =
                     signed.map_or_else(Vec::new, |signed| self.stored(*signed, FileEdit::Known));
@@ -597,6 +618,22 @@ impl ZoneState {
             actions.push(self.load(when));
         }
         actions
+    }
+
+    /// Whether the database has the zone.
+    fn is_of_database(&self) -> bool {
+        matches!(self.source, Source::Database { .. })
+    }
+
+    /// Serves the version in the state folder, unless the database has sent one meanwhile.
+    fn local(&mut self, zone: Option<Arc<Zone>>) -> Vec<ZoneAction> {
+        self.source = Source::Database { begun: true };
+        if self.status.zone.is_some() {
+            return Vec::new();
+        }
+        let Some(zone) = zone else { return vec![ZoneAction::Publish(self.unload())] };
+        self.change(|state| (state.zone, state.fault) = (Some(Arc::clone(&zone)), None));
+        vec![ZoneAction::Publish(Change::Serve(Arc::clone(&zone))), ZoneAction::Examine(zone)]
     }
 
     /// Whether the zone is transferred from its primaries, and signed here.

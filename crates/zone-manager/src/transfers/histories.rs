@@ -8,6 +8,7 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use crate::changes::{Changes, VersionOrigin};
+use crate::database::ZoneDatabase;
 use crate::secondaries::Secondaries;
 use crate::stores::HistoryStart;
 use crate::stores::composed::{Composition, reversed};
@@ -32,9 +33,16 @@ impl Histories {
     /// Whether changes of a zone may be stored.
     pub(super) fn knows(&self, apex: &ZoneName) -> bool {
         self.produced.has(apex)
+            || self.database(apex).is_some()
             || self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex))
             || self.differences.as_ref().is_some_and(|differences| differences.knows(apex))
             || self.secondaries.keeps(apex)
+    }
+
+    /// Returns the zones of the database, if it has this one.
+    fn database(&self, apex: &ZoneName) -> Option<&Arc<ZoneDatabase>> {
+        let database = self.changes.as_ref()?.database()?;
+        database.id(apex).map(|_| database)
     }
 
     /// Returns the changes from a version to this one, in order; none if they are not stored, or have more
@@ -57,6 +65,7 @@ impl Histories {
         let of_files = self.differences.as_ref().filter(|differences| differences.knows(apex));
         match (of_changes, of_files) {
             _ if self.produced.has(apex) => self.produced.history(apex, from),
+            _ if self.database(apex).is_some() => self.database(apex)?.history(apex, from),
             (Some(changes), _) => changes.history(apex, from),
             (None, Some(differences)) => differences.history(apex, from),
             (None, None) => self.secondaries.history(apex, from),

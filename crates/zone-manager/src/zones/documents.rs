@@ -5,7 +5,7 @@ use std::io;
 use wire::ZoneName;
 
 /// Documents about zones, such as comments of their RRsets, on disk.
-pub trait DocumentStore: Send + Sync {
+pub trait ZoneDocumentStore: Send + Sync {
     /// Removes the document of a zone; does nothing if there is none. Waits for the disk.
     ///
     /// # Errors

@@ -431,8 +431,13 @@ impl ZoneReader {
         })
     }
 
-    /// Loads the stored version of a secondary zone, and the one with signatures of this server.
+    /// Loads the stored version of a zone of the database; of a secondary zone also the one with signatures
+    /// of this server.
     fn kept(&self, load: &Load, begun: Instant) -> Looked {
+        if load.spec.text == ZoneText::Database {
+            let database = self.elsewhere.changes.as_ref().and_then(|changes| changes.database());
+            return Looked::Local(database.and_then(|of| of.load(&load.spec.apex, &self.key)));
+        }
         let store = self.elsewhere.secondaries.as_ref();
         let kept = store.and_then(|store| store.load(&load.spec.apex, &self.key));
         let kept = kept.filter(|kept| may_be_served(&load.spec, kept));
@@ -448,7 +453,7 @@ impl ZoneReader {
             return Looked::Unchanged;
         }
         let begun = Instant::now();
-        if load.spec.text == ZoneText::Primaries {
+        if matches!(load.spec.text, ZoneText::Primaries | ZoneText::Database) {
             return self.kept(load, begun);
         }
         if let Some(looked) = self.stored(load, begun) {
@@ -476,9 +481,11 @@ impl ZoneReader {
         // The stamps are taken before reading: a file that changes meanwhile is read again next time.
         let mut stamps: Vec<FileStamp> = match &load.spec.text {
             ZoneText::File(path) => vec![FileStamp::of(Arc::clone(path))],
-            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => {
-                Vec::new()
-            }
+            ZoneText::BuiltIn(_)
+            | ZoneText::Disputed(_)
+            | ZoneText::Primaries
+            | ZoneText::Produced
+            | ZoneText::Database => Vec::new(),
         };
         // At a start with changed text: secondaries have the version that was served before.
         let earlier =

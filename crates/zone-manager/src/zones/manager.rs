@@ -10,10 +10,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
-use wire::ZoneName;
+use wire::{Serial, ZoneName};
 
 use query_path::{Engine, ViewClients};
 use tokio::sync::oneshot;
@@ -26,7 +26,7 @@ use zone::catalog::Change;
 use zone_plan::{ReloadBounds, WantedZones, ZoneFault, ZoneSpec};
 
 use super::created::ZoneCreation;
-use super::documents::DocumentStore;
+use super::documents::ZoneDocumentStore;
 use super::examiner::Examiner;
 use super::executor::{Executor, log};
 use super::images::Images;
@@ -44,6 +44,7 @@ use crate::stores::differences::Differences;
 use crate::stores::produced::ProducedStores;
 use crate::transfers::Transfers;
 use members::{Joining, ZoneChange};
+pub(super) use of_database::DatabaseNews;
 use rounds::{Purpose, Round, ViewTurn};
 use serving::frontend::Served;
 use serving::recursive::{LocalRoot, PolicyZones};
@@ -65,6 +66,10 @@ pub(super) enum Message {
     Reload(Option<Asker>, Removal),
     ReloadZone(ZoneName, ReadWhen, Asker),
     Ask(ZoneChange, Asker),
+    /// The first version of a zone to be created in the database.
+    FirstVersion(Box<ZoneCreation>, oneshot::Sender<Result<Arc<Zone>, ReloadFault>>),
+    /// Steps that are decided go into service.
+    PublishNow(oneshot::Sender<()>),
     Loaded(LoadEnd),
     Load(Vec<Load>),
     /// A version of a catalog zone to read.
@@ -73,6 +78,8 @@ pub(super) enum Message {
     Root(Change),
     /// An event of the producer of catalog zones.
     Producer(ProducerEvent),
+    /// News of the database. The reply has the serial numbers at hand of listed zones.
+    Database(DatabaseNews, SyncSender<Vec<Option<Serial>>>),
     Stop,
 }
 
@@ -137,6 +144,23 @@ impl ZoneManagerHandle {
         self.ask(|reply| Message::Ask(ZoneChange::Create(Box::new(zone)), reply))
     }
 
+    /// Requests the first version of a zone that is to be created in the database, once it is clear that this
+    /// node would serve the zone.
+    pub fn first_version(&self, zone: ZoneCreation) -> oneshot::Receiver<Result<Arc<Zone>, ReloadFault>> {
+        let (reply, result) = oneshot::channel();
+        // A send error means that the server is stopping; the dropped reply reports that.
+        let _ = self.messages.send(Message::FirstVersion(Box::new(zone), reply));
+        result
+    }
+
+    /// Requests that all steps that are decided go into service now. They would within about a second.
+    pub fn publish_now(&self) -> oneshot::Receiver<()> {
+        let (reply, result) = oneshot::channel();
+        // A send error means that the server is stopping; the dropped reply reports that.
+        let _ = self.messages.send(Message::PublishNow(reply));
+        result
+    }
+
     /// Requests to stop serving a zone that was added at run time. Of one that was created, everything that
     /// is stored is removed, its keys included.
     pub fn remove_zone(&self, apex: ZoneName) -> oneshot::Receiver<Reloaded> {
@@ -146,6 +170,11 @@ impl ZoneManagerHandle {
     /// Returns a handle that reports new versions to the publishing thread.
     pub fn publishing(&self) -> PublishHandle {
         PublishHandle(self.publishing.clone())
+    }
+
+    /// Returns a sender of messages to the manager thread.
+    pub(super) fn messages(&self) -> Sender<Message> {
+        self.messages.clone()
     }
 
     /// Ends the threads without waiting for their work.
@@ -197,7 +226,7 @@ pub struct ZoneManagerParts {
     /// State folder, for the zones that are added at run time.
     pub state: Option<PathBuf>,
     /// Documents that end with their zones, if there are any.
-    pub documents: Option<Arc<dyn DocumentStore>>,
+    pub documents: Option<Arc<dyn ZoneDocumentStore>>,
     /// Runs folds and compactions.
     pub background: Arc<Background>,
 }
@@ -340,11 +369,18 @@ impl ZoneManager {
                     replies.push(reply);
                 }
                 Message::Ask(change, reply) => self.asked.push_back((change, reply)),
+                // The client may have disconnected.
+                Message::FirstVersion(zone, reply) => _ = reply.send(self.first_version(&zone)),
+                Message::PublishNow(reply) => {
+                    self.publish();
+                    let _ = reply.send(());
+                }
                 Message::Loaded(outcome) => self.loaded(outcome),
                 Message::Load(loads) => self.load(loads),
                 Message::CatalogVersion(version) => self.joining.versions.push(version),
                 Message::Root(change) => self.take_root(change),
                 Message::Producer(event) => self.produced(event),
+                Message::Database(news, done) => self.of_database(news, &done),
                 Message::Stop => return false,
             }
             next = self.messages.try_recv().ok();
@@ -429,6 +465,7 @@ impl ZoneManager {
             if purpose == Purpose::All(Removal::Force) { Removal::Force } else { Removal::HoldBack };
         self.bounds = wanted.bounds;
         self.join_members(&mut wanted, removal);
+        self.join_database(&mut wanted, removal);
         self.keep_root(&wanted);
         if let Some(secondaries) = &self.executor.secondaries {
             secondaries.configure(std::mem::take(&mut wanted.peers));
@@ -625,7 +662,9 @@ fn answer(replies: Vec<Asker>, result: &Reloaded) {
     }
 }
 
+mod first_versions;
 mod members;
+mod of_database;
 mod rounds;
 #[cfg(test)]
 pub(crate) mod simulated;

@@ -9,6 +9,7 @@
 //! | `created` | zones that programs create at run time, and the files of their first records |
 //! | `documents` | documents about zones that other parts store, for their removal |
 //! | `manager` | the thread that reports the configuration's zones and the results of loads to zones |
+//! | `follower` | what the database sends, passed on to the manager and to the thread that changes zones |
 //! | `publishing` | the thread that reports new versions to zones and puts zones into service |
 //! | `executor` | carries out the actions of zone states for both threads |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
@@ -21,8 +22,9 @@
 //!
 //! # Sources of zones
 //!
-//! Zones come from three sources: the configuration (`resolve`), catalog zones (`membership`), and operators
-//! at run time (`added`, a file that is read with the configuration). `manager::members` combines them: a
+//! Zones come from four sources: the configuration (`resolve`), catalog zones (`membership`), operators at
+//! run time (`added`, a file that is read with the configuration), and the database (`manager::of_database`).
+//! `manager::members` combines them: a
 //! change of one source adds and removes zones without touching others. `manager::rounds` groups what is
 //! reported together: rounds of a single zone run beside the one of all zones, and none waits for a load
 //! without progress, in whose place `loaders` starts another thread.
@@ -40,6 +42,7 @@ pub mod created;
 pub mod documents;
 pub mod examiner;
 mod executor;
+pub mod follower;
 pub mod images;
 mod loaders;
 pub mod manager;

@@ -184,7 +184,7 @@ fn look(spec: &ZoneSpec, shown: usize, mut finder: Finder, findings: &mut Vec<Zo
         ZoneText::File(path) => Some(TextSource::file(&**path)),
         ZoneText::BuiltIn(text) => Some(TextSource::bytes("built-in", text.as_bytes())),
         // None of these texts was read.
-        ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => None,
+        ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced | ZoneText::Database => None,
     };
     // Faults of the text itself were reported when it was first read.
     let limits = Limits { errors: shown.max(1), warnings: 0, ..Limits::default() };

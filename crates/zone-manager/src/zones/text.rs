@@ -136,7 +136,7 @@ fn read(
         ZoneText::Disputed(_) => {
             return unread(format!("several files hold the zone, and none is served: {}", spec.text));
         }
-        ZoneText::Primaries | ZoneText::Produced => {
+        ZoneText::Primaries | ZoneText::Produced | ZoneText::Database => {
             return unread(format!("there is no file of the zone, it is {}", spec.text));
         }
     };

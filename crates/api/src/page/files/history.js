@@ -7,8 +7,13 @@ import { difference } from "/diff.js";
 /** Steps that are shown. */
 const MOST = 200;
 
+const hasBoth = (step) => typeof step.from === "number" && typeof step.to === "number";
+
 export async function history({ main, zone, query, signal, remember }) {
-  const steps = [...(await get(ofZone(zone, "history"), { limit: MOST }, signal)).versions].sort((a, b) => (b.to - a.to) | 0);
+  const kept = (await get(ofZone(zone, "history"), { limit: MOST }, signal)).versions;
+  // Changes of the database are in order already; without two serials there is no difference to show.
+  const steps = kept.filter(hasBoth);
+  if (!steps.some((step) => step.number)) steps.sort((a, b) => (b.to - a.to) | 0);
   if (steps.length === 0) {
     put(main, el("p", { class: "empty" }, "No change of this zone is kept. Changes by updates, by the API and by transfers are kept in the state folder."));
     return;
@@ -29,7 +34,7 @@ export async function history({ main, zone, query, signal, remember }) {
     }
   };
   const row = (step) => [
-    `${step.from} → ${step.to}`, step.at ? moment(step.at) : DASH, step.by || DASH,
+    `${step.from} → ${step.to}`, step.at ? moment(step.at) : DASH, [step.by || DASH, step.node ? ` (${step.node})` : ""],
     number(step.removed), number(step.added),
     button("Show", () => { from.value = String(step.from); to.value = String(step.to); return show(); }, { "aria-label": `Show the step from ${step.from} to ${step.to}` }),
   ];

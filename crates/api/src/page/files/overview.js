@@ -7,6 +7,8 @@ import { countsOf, hitsOf, samplesOf } from "/rates.js";
 
 const REFRESH_SECONDS = 5;
 const SOON_SECONDS = 14 * 86400;
+/** Seconds after which a connected node that lacks changes needs attention. */
+const LAG_SECONDS = 10;
 /** The states of zones, with their tones. */
 export const STATES = [["ok", "good"], ["old", "warn"], ["failed", "bad"], ["empty", "bad"], ["expired", "bad"]];
 
@@ -86,6 +88,7 @@ function concerns(status) {
   const signed = (age, text) => link(["zones"], { signatures: age }, text);
   if (signatures && signatures.expired > 0) concern("bad", signed("expired", `${plural(signatures.expired, "zone has", "zones have")} expired signatures`));
   if (signatures && signatures.expiring > 0) concern("warn", signed("expiring", `${plural(signatures.expiring, "zone has", "zones have")} signatures that expire soon`));
+  ofDatabase(status.database, concern);
   const now = Date.now() / 1000;
   for (const one of status.certificates || []) {
     const text = `certificate ${(one.names || []).join(", ") || one.file || ""}`;
@@ -103,6 +106,15 @@ function concerns(status) {
   for (const one of status.catalogs || []) if (one.fault) concern("warn", `catalog zone ${one.zone}: ${one.fault}`);
   for (const key of status.pending_keys || []) concern("warn", `${key.section} ${key.key}: the change needs a restart`);
   return all;
+}
+
+/** Reports what of the database needs attention. */
+function ofDatabase(database, concern) {
+  if (!database) return;
+  if (!database.connected) concern("bad", "the database is not connected", database.since ? [" since ", moment(database.since)] : "", `: ${database.fault || "no attempt has ended yet"}. Zones are served, and changes are refused.`);
+  else if (database.lag_seconds > LAG_SECONDS) concern("warn", `this node lacks changes of the database since ${duration(database.lag_seconds)}: ${number(database.followed)} of ${number(database.last_change)}`);
+  if (database.unserved > 0) concern("bad", `${plural(database.unserved, "zone", "zones")} of the database not served: `, link(["server"], {}, "which"));
+  if (database.unfit > 0) concern("warn", `${plural(database.unfit, "zone has", "zones have")} records in the database that are no zone; the version before stays`);
 }
 
 /** Returns a fault of the last reload with its place. */
@@ -125,8 +137,9 @@ function drawState(node, status, rates) {
     section("Zones", el("p", {}, link(["zones"], {}, plural(total, "zone", "zones"))), zones,
       secondary.length === 0 ? null : el("p", {}, "From primaries: ", secondary.map(([word, count]) => `${count} ${word}`).join(", "), ".")),
     section("Queries", table("Queries, and replies by response code",
-      ["", { label: "Since the start", class: "num" }, { label: "Per second since then", class: "num" }, { label: "Per second, last minute", class: "num" }],
+      ["Counts", { label: "Total", class: "num" }, { label: "Mean/s", class: "num" }, { label: "Last minute/s", class: "num" }],
       countsOf(rates).map((one) => [one.what, number(one.count), rate(one.average), rate(one.rate)])), cacheOf(rates)),
+    databaseOf(status.database),
     section("Server", facts([
       ["Version", status.version], ["Up for", duration(status.uptime_seconds)], ["Memory", bytes(status.memory_bytes)],
       ["TCP connections", number(status.tcp_connections)], ["Workers", number(status.workers)],
@@ -134,6 +147,19 @@ function drawState(node, status, rates) {
         : el("ul", { class: "plain" }, status.certificates.map((one) => el("li", {}, (one.names || []).join(", ") || DASH, ": expires ", moment(one.expires))))],
       ["Last reload", status.last_reload ? reloadOf(status.last_reload) : "none since the start"],
     ])));
+}
+
+/** Returns the card of the database; null without one. */
+function databaseOf(database) {
+  if (!database) return null;
+  const { connected, last_change: last, followed } = database;
+  return section("Database", el("p", {}, badge(connected ? "connected" : "not connected", connected ? "good" : "bad"), database.host ? ` ${database.host}` : ""), facts([
+    [connected ? "Connected" : "Not connected", database.since ? moment(database.since) : DASH], ["Server", database.server ? `PostgreSQL ${database.server}` : null], ["This node", database.node],
+    ["Last change", number(last)], ["Changes here", followed < last ? `${number(followed)}, ${number(last - followed)} behind` : number(followed)],
+    ["Lag", database.lag_seconds > 0 ? duration(database.lag_seconds) : "none"], ["Zones", number(database.zones)],
+    ["Being read", database.unread > 0 ? number(database.unread) : null], ["Waiting changes", number(database.waiting)],
+    ["Schema", database.schema === "powerdns" ? "PowerDNS, read only" : null],
+  ]), el("p", {}, link(["server"], {}, "All nodes")));
 }
 
 /** Returns the outcome of a reload. */

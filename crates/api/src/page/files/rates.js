@@ -48,7 +48,7 @@ export function countsOf(rates) {
   });
   const replies = Object.entries(rates.total.replies).sort((a, b) => b[1] - a[1]);
   return [row("Queries", rates.total.queries, (one) => one.queries), ...replies.map(([code, count]) => row(code, count, (one) => one.replies[code])),
-    row("Without a reply", rates.total.unanswered, (one) => one.unanswered)];
+    row("No reply", rates.total.unanswered, (one) => one.unanswered)];
 }
 
 /** Returns the shares of queries that the cache answered, since the start and in the last minute; null where nothing was resolved. */

@@ -26,6 +26,7 @@ export async function server({ main, signal, again }) {
     section("Certificates", table("Certificates", ["Names", "File", "Expires"],
       (status.certificates || []).map((one) => [(one.names || []).join(", ") || DASH, one.file || DASH, moment(one.expires)]), "No listener has a certificate."),
     status.acme ? facts([["Ordered from", status.acme.directory], ["State", status.acme.state], ["Next attempt", moment(status.acme.next_attempt)], ["Fault", status.acme.fault]]) : null),
+    status.database ? section("Database", part("/database", {}, database)) : null,
     section("Tokens", can("server") ? part("/tokens", {}, tokens) : remark("The list of tokens needs the right “server”.")),
     section("Networks that are limited most", part("/limits/top", { count: 10 }, (found) => table("Limited networks", ["Network", { label: "Replies", class: "num" }],
       found.top.map((one) => [one.network, number(one.replies)]), "No reply was limited."))),
@@ -36,6 +37,21 @@ export async function server({ main, signal, again }) {
 function sandbox(found) {
   if (typeof found !== "object" || found === null) return String(found ?? DASH);
   return `Landlock ${found.landlock}, seccomp ${found.seccomp}, capabilities ${found.capabilities}`;
+}
+
+/** Returns the nodes that use the database, changes by their result, and zones that are not served. */
+function database(found) {
+  const node = (one) => ({
+    cells: [one.name, number(one.change), number(one.behind), number(one.zones), moment(one.seen), one.version, one.address || DASH],
+    tone: one.behind > 0 ? "warn" : undefined,
+  });
+  return [
+    found.nodes_fault ? el("p", { class: "fault" }, found.nodes_fault) : null,
+    table("Nodes", ["Node", { label: "Change", class: "num" }, { label: "Behind", class: "num" }, { label: "Zones", class: "num" }, "Seen", "Version", "Address"],
+      found.nodes.map(node), "No node has reported."),
+    facts(Object.entries(found.commits || {}).map(([word, count]) => [`Changes, ${word}`, number(count)])),
+    found.unserved_zones.length === 0 ? null : table("Zones that are not served", ["Zone", "Reason"], found.unserved_zones.map((one) => [one.zone, one.why])),
+  ];
 }
 
 function tokens(found) {

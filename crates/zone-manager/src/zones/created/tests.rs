@@ -22,7 +22,7 @@ use crate::changes::{
 use crate::secondaries::Secondaries;
 use crate::transfers::Histories;
 use crate::zones::added;
-use crate::zones::documents::DocumentStore;
+use crate::zones::documents::ZoneDocumentStore;
 use crate::zones::manager::{
     ReloadFault, Reloaded, ZoneManager, ZoneManagerHandle, ZoneManagerParts, ZoneTable,
 };
@@ -84,7 +84,7 @@ impl Documents {
     }
 }
 
-impl DocumentStore for Documents {
+impl ZoneDocumentStore for Documents {
     fn forget(&self, apex: &ZoneName) -> io::Result<()> {
         lock(&self.0).remove(apex);
         Ok(())
@@ -148,7 +148,7 @@ impl Server {
             policy_zones: None,
             produced: Arc::default(),
             state: Some(state),
-            documents: Some(Arc::clone(&documents) as Arc<dyn DocumentStore>),
+            documents: Some(Arc::clone(&documents) as Arc<dyn ZoneDocumentStore>),
             background,
         };
         let mut thread = ZoneManager::start(&manager, inbox, parts).expect("a thread");

@@ -20,7 +20,7 @@ use crate::managed::state::{ReadWhen, ZoneEvent};
 use crate::managed::table::ManagedZone;
 use crate::zones::added;
 use crate::zones::created::{CreatedFiles, Leftover, ZoneCreation};
-use crate::zones::documents::DocumentStore;
+use crate::zones::documents::ZoneDocumentStore;
 use crate::zones::membership::{MemberSteps, Membership};
 use crate::zones::produce::{Produced, Producer, ProducerEvent};
 use config::dnssec_policy::DnssecPolicies;
@@ -31,7 +31,7 @@ use serving::recursive::LocalRoot;
 use telemetry::repeated::log_repeated;
 use threads::sync::{lock, read, write};
 use transfer::tsig::TsigKeys;
-use zone_plan::{Listing, Origin, PlannedZone, WantedZones, ZoneFault, ZoneText, added_zone};
+use zone_plan::{DatabasePlan, Listing, Origin, PlannedZone, WantedZones, ZoneFault, ZoneText, added_zone};
 
 /// An operator's request about one zone.
 pub(in crate::zones) enum ZoneChange {
@@ -71,20 +71,24 @@ pub(super) struct Joining {
     /// The files of created zones in it.
     created: Option<CreatedFiles>,
     /// Documents that end with their zones.
-    documents: Option<Arc<dyn DocumentStore>>,
+    documents: Option<Arc<dyn ZoneDocumentStore>>,
     /// The resolver's copy of the root zone, if the server has one.
     pub(super) local_root: Option<Arc<LocalRoot>>,
     /// Whether the root zone is that copy.
     copies_root: bool,
     /// The response policy zones, and whether clients get answers from each.
     policy: HashMap<ZoneName, bool>,
+    /// The keys of the zones of the database, if there is one.
+    pub(super) database: Option<DatabasePlan>,
+    /// Zones that the database does not list any more, and that are held back.
+    pub(super) database_held: Vec<ZoneName>,
 }
 
 impl Joining {
     /// Reads the zones that were added at run time from the state folder.
     pub(super) fn open(
         state: Option<PathBuf>,
-        documents: Option<Arc<dyn DocumentStore>>,
+        documents: Option<Arc<dyn ZoneDocumentStore>>,
         local_root: Option<Arc<LocalRoot>>,
         producer: Producer,
     ) -> Joining {
@@ -104,12 +108,25 @@ impl Joining {
             local_root,
             copies_root: false,
             policy: HashMap::new(),
+            database: None,
+            database_held: Vec::new(),
         }
     }
 
     /// Whether clients get no answers from a zone.
     fn is_hidden(&self, apex: &ZoneName) -> bool {
         self.membership.is_hidden(apex) || self.policy.get(apex) == Some(&false)
+    }
+
+    /// Checks that the configuration has the view of a zone.
+    ///
+    /// # Errors
+    /// [`ReloadFault::Configuration`].
+    pub(super) fn check_view(&self, apex: &ZoneName) -> Result<(), ReloadFault> {
+        match apex.view().filter(|view| !self.views.iter().any(|known| known.as_str() == *view)) {
+            Some(view) => Err(unfit([format!("there is no [[view]] named `{view}`")].into_iter())),
+            None => Ok(()),
+        }
     }
 
     /// Whether versions of produced catalog zones are being stored.
@@ -342,7 +359,7 @@ impl ZoneManager {
     }
 
     /// Removes these zones and all that is stored of them.
-    fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a ZoneName>) {
+    pub(super) fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a ZoneName>) {
         let table = Arc::clone(&self.table);
         let (mut gone, mut taken) = (Vec::new(), Vec::new());
         {
@@ -388,13 +405,13 @@ impl ZoneManager {
     }
 
     /// Removes the document of a zone that does not exist.
-    fn forget_document(&self, apex: &ZoneName) -> Result<(), ReloadFault> {
+    pub(super) fn forget_document(&self, apex: &ZoneName) -> Result<(), ReloadFault> {
         let documents = self.joining.documents.as_ref();
         documents.map_or(Ok(()), |documents| documents.forget(apex)).map_err(|fault| unsaved(&fault))
     }
 
     /// Adds these zones, or sets their new properties.
-    fn want(&mut self, zones: Vec<PlannedZone>) {
+    pub(super) fn want(&mut self, zones: Vec<PlannedZone>) {
         if zones.is_empty() {
             return;
         }
@@ -464,9 +481,7 @@ impl ZoneManager {
         let zone = read_zone("zone add", text, shared).map_err(|RejectedConfig { faults, .. }| {
             unfit(faults.iter().map(|fault| fault.message.clone()))
         })?;
-        if let Some(view) = zone.view.value.as_ref().filter(|view| !joining.views.contains(view)) {
-            return Err(unfit([format!("there is no [[view]] named `{view}`")].into_iter()));
-        }
+        joining.check_view(&zone.apex())?;
         let planned = added_zone(&zone, shared, &joining.keys, &mut PeerTls::default())
             .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
         if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {
@@ -633,6 +648,6 @@ fn unsaved(fault: &std::io::Error) -> ReloadFault {
     ReloadFault::Unsaved(fault.to_string().into())
 }
 
-fn unfit(messages: impl Iterator<Item = String>) -> ReloadFault {
+pub(super) fn unfit(messages: impl Iterator<Item = String>) -> ReloadFault {
     ReloadFault::Configuration(messages.collect::<Vec<_>>().join("\n").into())
 }

@@ -119,6 +119,7 @@ impl ZoneManager {
             match text {
                 ZoneText::Primaries => return answer(replies, &Err(ReloadFault::Secondary)),
                 ZoneText::Produced => return answer(replies, &Err(ReloadFault::Produced)),
+                ZoneText::Database => return answer(replies, &Err(ReloadFault::OfDatabase)),
                 _ => {}
             }
             let actions = zone.state.handle(ZoneEvent::Wanted(text, when));
@@ -136,8 +137,10 @@ impl ZoneManager {
     pub(super) fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
         let looked = self.fit_to_serve(&apex, looked);
         let came_to = match &looked {
-            Looked::Unchanged | Looked::Kept(None, None) => |summary: &mut Summary| summary.unchanged += 1,
-            Looked::Loaded(_) | Looked::Stored(..) | Looked::Kept(..) => {
+            Looked::Unchanged | Looked::Kept(None, None) | Looked::Local(None) => {
+                |summary: &mut Summary| summary.unchanged += 1
+            }
+            Looked::Loaded(_) | Looked::Stored(..) | Looked::Kept(..) | Looked::Local(_) => {
                 |summary: &mut Summary| summary.loaded += 1
             }
             Looked::Bad { .. } => |summary: &mut Summary| summary.failed += 1,
@@ -288,6 +291,7 @@ impl ZoneManager {
                 .and_then(|file| file.parent())
                 .is_some_and(|parent| wanted.folders.iter().any(|folder| folder.path == parent)),
             Origin::Catalog(catalog) => still.contains(catalog),
+            Origin::Database => wanted.database.is_some(),
             Origin::Configuration | Origin::Added | Origin::LocalRoot => false,
         };
         let gone =

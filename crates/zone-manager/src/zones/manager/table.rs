@@ -29,6 +29,8 @@ pub enum ReloadFault {
     Secondary,
     /// The zone has no files: it is a produced catalog zone.
     Produced,
+    /// The zone has no files: it is in the database.
+    OfDatabase,
     /// The zone exists already, with this origin.
     Served(Origin),
     /// The zone cannot be removed by request: it has this origin.
@@ -57,6 +59,9 @@ impl fmt::Display for ReloadFault {
             Self::Produced => {
                 f.write_str("the zone has no file, nomen generates it: `nomen ctl reload` updates it")
             }
+            Self::OfDatabase => f.write_str(
+                "the zone has no file, it is in the database: `nomen ctl zone retransfer` reads it again",
+            ),
             Self::Served(origin) => write!(f, "there is such a zone here already ({origin})"),
             Self::NotAdded(Origin::Configuration) => {
                 f.write_str("the zone was not added at run time: remove it from the configuration")

@@ -1,0 +1,359 @@
+//! Zones of the database: their changes are committed there before they count, and changes of other nodes
+//! come from there.
+//!
+//! A commit names the version that it changes. If another node was faster, the thread takes what the database
+//! has, and decides the jobs again on that version. So each job sees all changes before it, on whichever node
+//! they were made. Jobs that change nothing are confirmed in the same way, by a commit without a step.
+
+use std::cmp::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use ::database::{CommitEnd, CommitStep, ZoneCommit, ZoneContent, ZoneId};
+use tracing::warn;
+use wire::{Serial, UnixTime, ZoneName};
+use zone::Zone;
+use zone::store::{ChangeSet, diff};
+use zone_plan::Origin;
+
+use super::group::{ChangeJob, Course, KeepFault};
+use super::queue::{Entry, Group, Phase, ZoneQueue};
+use super::worker::{Order, Worker};
+use super::{Changes, Shared};
+use crate::database::ZoneDatabase;
+use crate::managed::ZoneStatus;
+use crate::managed::publishing::{Claim, ClaimedZone};
+use crate::stores::Appended;
+use telemetry::repeated::log_repeated;
+use threads::sync::lock;
+use transport::unix_now;
+
+/// Most conflicts in a row after which jobs are decided again.
+const MAX_CONFLICTS: u32 = 16;
+
+impl Changes {
+    /// Sets the zones of the database, before any zone is loaded.
+    pub fn use_database(&self, database: Arc<ZoneDatabase>) {
+        self.shared.database.get_or_init(|| Arc::downgrade(&database));
+        self.database.get_or_init(|| database);
+    }
+
+    /// The zones of the database, if there is one.
+    pub fn database(&self) -> Option<&Arc<ZoneDatabase>> {
+        self.database.get()
+    }
+
+    /// Queues what the database has of a zone.
+    pub fn follow(&self, apex: &ZoneName, content: ZoneContent) {
+        self.queue(apex, Entry::Follow(content));
+    }
+
+    /// Drops the thread's version of a zone that the database does not have any more.
+    pub(crate) fn leave(&self, apex: &ZoneName) {
+        let (reply, _) = std::sync::mpsc::sync_channel(1);
+        self.queue(apex, Entry::Forget(reply));
+        lock(&self.shared.zones).remove(apex);
+        lock(&self.shared.origins).forget(apex);
+    }
+
+    /// Has the next whole version of a zone taken, even if it is older than the version in service.
+    pub(crate) fn take_next(&self, apex: &ZoneName) {
+        lock(&self.shared.retaken).insert(apex.clone());
+    }
+
+    /// Has a zone of the database read again as a whole. `anyway`: it is taken even if it is older than the
+    /// version in service. Returns false if the database does not have it.
+    pub fn read_again(&self, apex: &ZoneName, anyway: bool) -> bool {
+        let Some((database, id)) = self.shared.database_id(apex) else { return false };
+        let Some(truth) = database.truth() else { return false };
+        if anyway {
+            self.take_next(apex);
+        }
+        truth.fetch(id, apex.clone());
+        true
+    }
+}
+
+impl Shared {
+    /// Returns the database and the number of a zone in it, if the zone in service is that of the database.
+    pub(super) fn database_id(&self, apex: &ZoneName) -> Option<(Arc<ZoneDatabase>, ZoneId)> {
+        let database = self.database.get()?.upgrade()?;
+        let id = database.id(apex)?;
+        // A zone of another source has precedence over one of this name in the database.
+        let is_served = self.states.get(apex)?.spec.origin == Origin::Database;
+        is_served.then_some((database, id))
+    }
+
+    /// Whether a zone was of the database, which has removed it. What is in service of it ends soon.
+    pub(super) fn is_removed_from_database(&self, apex: &ZoneName) -> bool {
+        let Some(database) = self.database.get().and_then(Weak::upgrade) else { return false };
+        let is_of_database = |status: Arc<ZoneStatus>| status.spec.origin == Origin::Database;
+        database.id(apex).is_none() && self.states.get(apex).is_none_or(is_of_database)
+    }
+
+    /// Whether the database has removed a zone, or created another one of its name, since the zone was opened
+    /// with this number. Its version counts no longer, and must not be changed as that of another source.
+    pub(super) fn has_left_database(&self, apex: &ZoneName, opened: Option<ZoneId>) -> bool {
+        opened.is_some() && self.database_id(apex).map(|(_, id)| id) != opened
+    }
+}
+
+impl Worker {
+    /// Has the changes of decided jobs committed in the database. Returns false: the zone waits for that.
+    pub(super) fn commit_group(
+        &mut self,
+        apex: &ZoneName,
+        jobs: Vec<ChangeJob>,
+        course: Course,
+        now: UnixTime,
+    ) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let Some(queue) = self.zones.get_mut(apex) else { return false };
+        let Some(zone) = queue.open() else { return false };
+        let (before, number) = (Arc::clone(&zone.version), zone.number);
+        let Some((database, id)) = shared.database_id(apex) else { return false };
+        let Some(truth) = database.truth() else {
+            let why = "the connection to the database has not started".to_owned();
+            self.settle(apex, jobs, None, Some(KeepFault::Database(why)), now);
+            return true;
+        };
+        let author = |job: usize| jobs.get(job).map(|job| job.origin().to_string()).unwrap_or_default();
+        let step = |(job, change): &(usize, Arc<ChangeSet>)| CommitStep {
+            change: Arc::clone(change),
+            author: author(*job),
+        };
+        let steps = course.stored().iter().map(step).collect();
+        let after = Arc::clone(&course.zone);
+        if let Phase::Open(zone) = std::mem::take(&mut queue.phase) {
+            queue.phase = Phase::Storing(zone, Box::new(Group { jobs, course, now, begun: Instant::now() }));
+        }
+        let lost = CommitEnd::Unclear("the commit was lost inside nomen".into());
+        let reply = self.one_order(Order::Committed(apex.clone(), number, lost));
+        let of = apex.clone();
+        let end = move |end| reply.send(Order::Committed(of, number, end));
+        truth.commit(ZoneCommit { zone: id, apex: apex.clone(), before, after, steps }, Box::new(end));
+        false
+    }
+
+    /// Handles the end of a commit.
+    pub(super) fn committed(&mut self, apex: &ZoneName, number: u64, end: CommitEnd) {
+        let shared = Arc::clone(&self.shared);
+        let Some(queue) = self.zones.get_mut(apex) else { return };
+        let Phase::Storing(zone, group) = &mut queue.phase else { return };
+        if zone.number != number {
+            return;
+        }
+        let why = match end {
+            CommitEnd::Committed => {
+                zone.conflicts = 0;
+                let steps: Vec<_> = group.course.changes().cloned().collect();
+                let (stored, synced) = (steps.len(), Some(group.begun.elapsed()));
+                let database = shared.database.get().and_then(Weak::upgrade);
+                if let Some(database) = database.filter(|_| stored > 0) {
+                    database.keep(apex, Arc::clone(&group.course.zone), Some(steps));
+                }
+                let appended = Appended { stored, fault: None, synced, size: None, acknowledged: None };
+                return self.stored(apex, number, appended);
+            }
+            CommitEnd::Conflict(ZoneContent::Whole(whole)) if is_earlier(&whole, &zone.version) => format!(
+                "the database has the earlier serial {} of the zone, and has lost changes: `nomen ctl zone \
+                 retransfer {apex}` takes its version",
+                whole.serial()
+            ),
+            CommitEnd::Conflict(content) if zone.conflicts < MAX_CONFLICTS => {
+                zone.conflicts += 1;
+                return decide_again(queue, content);
+            }
+            CommitEnd::Conflict(_) => "other nodes change the zone all the time".to_owned(),
+            CommitEnd::Gone => "the database does not have the zone any more".to_owned(),
+            CommitEnd::Refused(why) => format!("the database refuses the change: {why}"),
+            CommitEnd::Unavailable(why) => format!("the database is not available: {why}"),
+            CommitEnd::Unclear(why) => {
+                format!(
+                    "it is not known whether the database has the change, which may come into service: {why}"
+                )
+            }
+        };
+        let (mut zone, group) = match std::mem::take(&mut queue.phase) {
+            Phase::Storing(zone, group) => (zone, *group),
+            _ => return,
+        };
+        zone.conflicts = 0;
+        let fold_end = zone.fold_end.take();
+        queue.phase = Phase::Open(zone);
+        let Group { jobs, now, .. } = group;
+        self.settle(apex, jobs, None, Some(KeepFault::Database(why)), now);
+        if let Some((job, zone)) = fold_end {
+            self.folded(apex, number, job, zone);
+        }
+    }
+
+    /// Takes what the database has of a zone of which a version is at hand.
+    pub(super) fn follow(&mut self, apex: &ZoneName, content: ZoneContent) {
+        let shared = Arc::clone(&self.shared);
+        let Some((database, id)) = shared.database_id(apex) else { return };
+        let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
+        let at_hand = Arc::clone(&zone.version);
+        let steps = match content {
+            ZoneContent::Unfit(why) => return self.unfit(apex, why),
+            ZoneContent::Steps(steps) => match ahead_of(&at_hand, &steps) {
+                Ahead::Nothing => return,
+                Ahead::Steps(from) => steps.into_iter().skip(from).collect(),
+                Ahead::Unknown => return fetch(&database, id, apex),
+            },
+            ZoneContent::Whole(whole) => match self.change_to(apex, &at_hand, &whole) {
+                Some(change) => vec![Arc::new(change)],
+                None => return,
+            },
+        };
+        let mut newest = at_hand;
+        for step in &steps {
+            match newest.apply(step) {
+                Ok(next) => newest = Arc::new(next),
+                Err(fault) => {
+                    warn!(
+                        "zone {apex}: a change of the database does not fit, the zone is read again: {fault}"
+                    );
+                    return fetch(&database, id, apex);
+                }
+            }
+        }
+        self.take_followed(apex, newest, steps);
+    }
+
+    /// Takes what the database has of a zone of which no version is in service.
+    pub(super) fn follow_first(&mut self, apex: &ZoneName) {
+        let shared = Arc::clone(&self.shared);
+        let Some(Entry::Follow(content)) =
+            self.zones.get_mut(apex).and_then(|queue| queue.entries.pop_front())
+        else {
+            return;
+        };
+        // A zone that is gone gets no version.
+        let Some((database, id)) = shared.database_id(apex) else { return };
+        match content {
+            ZoneContent::Unfit(why) => self.unfit(apex, why),
+            ZoneContent::Steps(_) => fetch(&database, id, apex),
+            ZoneContent::Whole(version) => {
+                lock(&shared.retaken).remove(apex);
+                let claim = Claim::new(apex.clone(), None);
+                let claimed = ClaimedZone { version: Arc::clone(&version), file: None, claim };
+                self.open(apex, claimed, true);
+                database.keep(apex, Arc::clone(&version), None);
+                shared.publishing.changed(apex.clone(), version, Box::new(|| ()));
+            }
+        }
+    }
+
+    /// Returns the change to a version that the database has, if it is taken.
+    fn change_to(&self, apex: &ZoneName, at_hand: &Arc<Zone>, whole: &Arc<Zone>) -> Option<ChangeSet> {
+        let (from, to) = (at_hand.serial(), whole.serial());
+        let is_wanted = lock(&self.shared.retaken).remove(apex);
+        match from.compare(to) {
+            Some(Ordering::Less) => {}
+            Some(Ordering::Equal) if diff(at_hand, whole).is_empty() => return None,
+            Some(Ordering::Equal) => {
+                warn!("zone {apex}: the database has other records with serial {to}, and they are taken");
+            }
+            _ if is_wanted => {
+                warn!(
+                    "zone {apex}: the database has the earlier serial {to} in place of {from}, and it is taken"
+                );
+            }
+            _ => {
+                let why = format!(
+                    "the database has the earlier serial {to}, and {from} stays in service: the database has \
+                     lost changes, as after a fail-over or a restored backup; `nomen ctl zone retransfer \
+                     {apex}` takes the version of the database"
+                );
+                let about = ("database behind", &*apex.to_string());
+                log_repeated!(error, ERROR, about, "zone {apex}: {why}");
+                self.shared.note(apex, 0, unix_now(), Some(why));
+                return None;
+            }
+        }
+        Some(diff(at_hand, whole))
+    }
+
+    /// Makes a version of the database the newest one.
+    fn take_followed(&mut self, apex: &ZoneName, newest: Arc<Zone>, steps: Vec<Arc<ChangeSet>>) {
+        let shared = Arc::clone(&self.shared);
+        let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
+        let from: Serial = zone.version.serial();
+        zone.version = Arc::clone(&newest);
+        zone.folding.changed(&steps);
+        let count = steps.len();
+        if let Some(database) = shared.database.get().and_then(Weak::upgrade) {
+            database.keep(apex, Arc::clone(&newest), Some(steps));
+        }
+        let to = newest.serial();
+        log_repeated!(
+            info,
+            INFO,
+            ("database followed", &*apex.to_string()),
+            "zone {apex}: changed in the database, serial {from} -> {to}"
+        );
+        shared.note(apex, count, unix_now(), None);
+        shared.publishing.changed(apex.clone(), newest, Box::new(|| ()));
+        self.fold(apex);
+    }
+
+    /// Records that the database has no usable version of a zone.
+    fn unfit(&self, apex: &ZoneName, why: String) {
+        let about = ("database zone unfit", &*apex.to_string());
+        log_repeated!(
+            error,
+            ERROR,
+            about,
+            "zone {apex}: the database has no valid version of it, the one in service stays: {why}"
+        );
+        self.shared.note(apex, 0, unix_now(), Some(why));
+    }
+}
+
+/// Whether a version has an earlier serial number than the one at hand.
+fn is_earlier(version: &Zone, at_hand: &Zone) -> bool {
+    version.serial().compare(at_hand.serial()) == Some(Ordering::Less)
+}
+
+/// Has the jobs of a group decided again, on what the database has.
+fn decide_again(queue: &mut ZoneQueue, content: ZoneContent) {
+    match std::mem::take(&mut queue.phase) {
+        Phase::Storing(zone, group) => {
+            queue.phase = Phase::Open(zone);
+            let jobs = group.jobs.into_iter().rev();
+            jobs.for_each(|job| queue.entries.push_front(Entry::Change(job)));
+            queue.entries.push_front(Entry::Follow(content));
+        }
+        other => queue.phase = other,
+    }
+}
+
+/// Has the whole zone sent.
+fn fetch(database: &ZoneDatabase, id: ZoneId, apex: &ZoneName) {
+    if let Some(truth) = database.truth() {
+        truth.fetch(id, apex.clone());
+    }
+}
+
+/// What steps add to a version.
+enum Ahead {
+    /// The version has all of them.
+    Nothing,
+    /// Those from this one on.
+    Steps(usize),
+    /// They do not begin at the version.
+    Unknown,
+}
+
+fn ahead_of(at_hand: &Zone, steps: &[Arc<ChangeSet>]) -> Ahead {
+    let serial = at_hand.serial();
+    if let Some(from) = steps.iter().position(|step| step.before == serial) {
+        return Ahead::Steps(from);
+    }
+    let Some(last) = steps.last() else { return Ahead::Nothing };
+    match last.after.compare(serial) {
+        Some(Ordering::Less | Ordering::Equal) => Ahead::Nothing,
+        _ => Ahead::Unknown,
+    }
+}
