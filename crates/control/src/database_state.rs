@@ -28,6 +28,9 @@ pub struct DatabaseState {
     pub served: u64,
     /// Zones of the database that another zone of this node has precedence over.
     pub shadowed: u64,
+    /// Zones that the database does not list any more, and that stay in service until an operator removes
+    /// them.
+    pub held: u64,
 }
 
 /// Returns the zones of the database, if there is one.
@@ -71,7 +74,16 @@ impl DatabaseState {
             }
         }
         let lag = lag(&status, parts.process.started, SystemTime::now());
-        Some(DatabaseState { status, node, schema, lag, zones: zones.count() as u64, served, shadowed })
+        Some(DatabaseState {
+            status,
+            node,
+            schema,
+            lag,
+            zones: zones.count() as u64,
+            served,
+            shadowed,
+            held: zones.held() as u64,
+        })
     }
 
     /// Zones of the database that clients get no answers from.
@@ -100,6 +112,7 @@ impl DatabaseState {
             "unfit": status.unfit,
             "unserved": self.unserved(),
             "shadowed": self.shadowed,
+            "held": self.held,
             "waiting": status.waiting,
         })
     }

@@ -56,7 +56,7 @@ fn settings(url: &str, node: &str) -> Result<DatabaseSettings, String> {
         tls: None,
         key: HashKey::new([1, 2, 3]),
         hosts: None,
-        on_start: || {},
+        state: None,
     })
 }
 

@@ -14,6 +14,7 @@ use zone::store::ChangeSet;
 
 use crate::connect::Link;
 use crate::interface::{CommitEnd, DatabaseFault, ListedZone, ZoneContent, ZoneId};
+use crate::progress::{Position, Progress};
 use crate::queue::{Job, Reading, Waiting};
 use crate::read::{
     CHANGES_AT_A_TIME, FollowedChange, FollowedKind, ReadFault, WantedZone, ZONES_AT_A_TIME, changes_after,
@@ -26,20 +27,6 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// How often old changes are removed, and how many at a time.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 const FORGET_AT_A_TIME: i32 = 10_000;
-
-/// How far this node is, kept from one connection to the next.
-#[derive(Default)]
-pub(crate) struct Progress {
-    /// Which database it is.
-    cluster: String,
-    /// The number of the last change that was handed on, and its tag, if it was seen.
-    number: i64,
-    tag: Option<i64>,
-    /// Zones of the database.
-    zones: HashSet<ZoneId>,
-    /// Those that cannot be served.
-    unfit: HashSet<ZoneId>,
-}
 
 /// Follows a database over one connection.
 pub(crate) struct Follower<'s> {
@@ -188,9 +175,9 @@ impl<'s> Follower<'s> {
             self.read_contents(part).await?;
             self.report().await?;
         }
-        self.progress.cluster = listing.cluster;
-        self.progress.number = listing.last_change;
-        self.progress.tag = tag_of(&self.link.client, listing.last_change).await?;
+        self.progress.at.cluster = listing.cluster;
+        self.progress.at.number = listing.last_change;
+        self.progress.at.tag = tag_of(&self.link.client, listing.last_change).await?;
         self.shared.note(|status| {
             (status.unread, status.followed) = (0, listing.last_change);
         });
@@ -200,7 +187,7 @@ impl<'s> Follower<'s> {
     /// Whether the database is not a continuation of the one that this node has seen: another one, or one
     /// that lost changes, as a replica that was promoted before it had them.
     async fn is_other(&self, cluster: &str, last_change: i64) -> Result<bool, ReadFault> {
-        let Progress { cluster: seen, number, tag, .. } = &*self.progress;
+        let Position { cluster: seen, number, tag } = &self.progress.at;
         if seen.is_empty() {
             return Ok(false);
         }
@@ -226,7 +213,7 @@ impl<'s> Follower<'s> {
     /// Looks for changes and hands them on.
     async fn look(&mut self) -> Result<Look, ReadFault> {
         let mut changes: Vec<FollowedChange> = Vec::new();
-        let after = self.progress.number;
+        let after = self.progress.at.number;
         let last = {
             let limit = self.shared.settings.timeout;
             changes_after(&self.link.client, after, limit, &mut |change| changes.push(change)).await?
@@ -240,10 +227,10 @@ impl<'s> Follower<'s> {
         let tag = changes.last().map(|change| change.tag);
         self.shared.counts.changes_read.fetch_add(count as u64, Relaxed);
         self.hand_on(changes).await?;
-        self.progress.number = after + count;
-        self.progress.tag = tag.or(self.progress.tag);
+        self.progress.at.number = after + count;
+        self.progress.at.tag = tag.or(self.progress.at.tag);
         let (followed, zones, unfit) =
-            (self.progress.number, self.progress.zones.len(), self.progress.unfit.len());
+            (self.progress.at.number, self.progress.zones.len(), self.progress.unfit.len());
         self.shared.note(|status| {
             (status.last_change, status.followed) = (last.max(followed), followed);
             (status.zones, status.unfit) = (zones as u64, unfit as u64);
@@ -364,13 +351,14 @@ impl<'s> Follower<'s> {
                 query,
                 &[
                     (&self.shared.settings.node, SqlType::TEXT),
-                    (&self.progress.number, SqlType::INT8),
+                    (&self.progress.at.number, SqlType::INT8),
                     (&zones, SqlType::INT8),
                     (&env!("CARGO_PKG_VERSION"), SqlType::TEXT),
                 ],
             )
             .await?;
         self.reported = Some(Instant::now());
+        self.progress.save();
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use wire::ZoneName;
 
 use crate::counts::{DatabaseCounts, DatabaseStatus};
 use crate::interface::{
-    CommitTarget, DatabaseFault, DatabaseSink, NewZone, OnCommit, OnHistory, OnNodes, ZoneCommit, ZoneId,
+    DatabaseFault, DatabaseSink, NewZone, OnCommit, OnHistory, OnNodes, ZoneCommit, ZoneId,
 };
 use crate::powerdns;
 use crate::queue::{Job, Question, Reading, Reply, failed_commit};
@@ -37,7 +37,6 @@ impl Database {
         let shared = Arc::new(Shared::new(settings, sink));
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("database".into()).spawn(move || {
-            (of_thread.settings.on_start)();
             let _at_end = worker::AtEnd(&of_thread);
             match of_thread.settings.schema {
                 SchemaKind::Own => runtime.block_on(worker::work(&of_thread)),
@@ -65,7 +64,7 @@ impl Database {
         }
     }
 
-    /// Commits a change; see [`CommitTarget::commit`].
+    /// Commits a change. All that wait while one commit is in flight go together in the next one.
     pub fn commit(&self, commit: ZoneCommit, end: OnCommit) {
         self.add(Job::Commit(Box::new(commit), Reply::new(end, failed_commit)));
     }
@@ -124,11 +123,5 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl CommitTarget for Database {
-    fn commit(&self, commit: ZoneCommit, end: OnCommit) {
-        Database::commit(self, commit, end);
     }
 }

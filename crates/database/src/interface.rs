@@ -180,9 +180,3 @@ pub trait DatabaseSink: Send + Sync {
         let _ = (connected, why);
     }
 }
-
-/// What commits changes: a [`Database`](crate::Database), or what a test has in its place.
-pub trait CommitTarget: Send + Sync {
-    /// Commits a change. All that wait while one commit is in flight go together in the next one.
-    fn commit(&self, commit: ZoneCommit, end: OnCommit);
-}

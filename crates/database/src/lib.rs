@@ -12,6 +12,7 @@
 //! | `queue` | what waits for the database, and what is in flight |
 //! | `follow`, `read` | following changes; reading zones and changes |
 //! | `write` | commits, and whether one was made whose answer was lost |
+//! | `progress` | how far a node is, over restarts |
 //! | `text` | records as rows have them |
 //! | `connect` | hosts, sockets, TLS, sessions |
 //! | `schema` | the SQL of the schema `nomen`; migrations |
@@ -28,6 +29,7 @@ mod follow;
 pub mod handle;
 pub mod interface;
 pub mod powerdns;
+mod progress;
 mod queue;
 mod read;
 mod schema;
@@ -41,8 +43,8 @@ pub use admin::{DatabaseAdmin, SchemaReport};
 pub use counts::{COMMIT_TIME_BOUNDS, DatabaseCounts, DatabaseNode, DatabaseStatus};
 pub use handle::Database;
 pub use interface::{
-    CommitEnd, CommitStep, CommitTarget, DatabaseFault, DatabaseSink, ListedZone, NewZone, OnCommit,
-    OnHistory, OnNodes, RecordedChange, ZoneCommit, ZoneContent, ZoneId,
+    CommitEnd, CommitStep, DatabaseFault, DatabaseSink, ListedZone, NewZone, OnCommit, OnHistory, OnNodes,
+    RecordedChange, ZoneCommit, ZoneContent, ZoneId,
 };
 pub use powerdns::PowerDnsReader;
 pub use schema::SCHEMA_VERSION;

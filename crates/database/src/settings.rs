@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -33,8 +34,8 @@ pub struct DatabaseSettings {
     pub key: HashKey,
     /// How names of hosts are resolved; `None`: by the system.
     pub hosts: Option<HostLookup>,
-    /// Is called first on the thread, such as to confine it.
-    pub on_start: fn(),
+    /// Folder of the file with how far this node is; `None`: that is not kept from one run to the next.
+    pub state: Option<PathBuf>,
 }
 
 /// Returns the addresses of a host, preferred ones first, or why there are none.

@@ -10,8 +10,9 @@ use tokio::time::{sleep, sleep_until};
 use tracing::{error, info, warn};
 
 use crate::connect::{Link, LinkUse, ServerPlace, connect_any, connect_to};
-use crate::follow::{Follower, Progress};
+use crate::follow::Follower;
 use crate::interface::{CommitEnd, DatabaseFault, NewZone, ZoneCommit, ZoneId};
+use crate::progress::Progress;
 use crate::queue::{InFlight, Job, Question, Reading, Waiting, Work};
 use crate::read::{history, nodes};
 use crate::schema;
@@ -44,7 +45,7 @@ struct Lost {
 
 /// Runs until it is stopped.
 pub(crate) async fn work(shared: &Arc<Shared>) {
-    let mut progress = Progress::default();
+    let mut progress = Progress::open(shared.settings.state.as_deref());
     let mut lost: Option<Lost> = None;
     let mut back_off = SHORTEST_BACK_OFF;
     let mut stop = shared.stop.subscribe();
@@ -68,6 +69,7 @@ pub(crate) async fn work(shared: &Arc<Shared>) {
                 fault.clear();
                 let mut was_current = false;
                 let why = session(shared, &links, &mut progress, &mut stop, &mut was_current).await;
+                progress.save();
                 let deadline = Instant::now() + shared.settings.timeout;
                 lost = shared.queue.take_sent().map(|sent| Lost { sent, why: why.clone(), deadline });
                 if *stop.borrow() {

@@ -22,16 +22,13 @@ use config::reference;
 use config::report::{Diagnostic, exit_code};
 use config::resolver::InnerRules;
 use config::{AcceptedConfig, Settings};
+use zone_manager::database::connection;
 use zone_manager::zones::resolve::resolve;
 
 /// Runs `nomen check`; returns the exit code. `trial` checks what a start needs of the system.
 pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -> u8 {
-    if args.defaults {
-        print_out(&reference::defaults());
-        return EXIT_OK;
-    }
-    if args.print_reference {
-        print_out(&reference::markdown());
+    if let Some(text) = reference_asked_for(args) {
+        print_out(&text);
         return EXIT_OK;
     }
     let mut accepted = match config::read_files(&args.file) {
@@ -56,6 +53,7 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
     if read.is_ok() {
         warn_of_certificates(&accepted);
     }
+    let read = read.and_then(|()| check_database(&accepted.config.settings));
     let wanted = match read.and_then(|()| resolve(&accepted.config)) {
         Ok(wanted) => wanted,
         Err(faults) => {
@@ -94,6 +92,20 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
         Some(bad) => eprintln!("{file}: {bad}"),
     }
     checked.code
+}
+
+/// Returns the text about all keys that `--defaults` or `--print-reference` asks for.
+fn reference_asked_for(args: &CheckArgs) -> Option<String> {
+    if args.defaults {
+        return Some(reference::defaults());
+    }
+    args.print_reference.then(reference::markdown)
+}
+
+/// Returns what is wrong with the connection to the database, without connecting.
+fn check_database(settings: &Settings) -> Result<(), Vec<Diagnostic>> {
+    let Some(section) = &settings.database else { return Ok(()) };
+    connection(section, HashKey::random(), None).map(drop).map_err(|fault| vec![fault])
 }
 
 /// Returns the names of the zones outside views: rules of the resolver for others apply to some clients.

@@ -74,6 +74,7 @@ fn zones(state: &Value) -> String {
         ("unfit", "with records that are no zone"),
         ("unserved", "not served"),
         ("shadowed", "behind a zone of the same name of this node"),
+        ("held", "no longer in the database, held back until `nomen ctl reload --force`"),
     ] {
         if state[key].as_u64().is_some_and(|count| count > 0) {
             out += &format!(", {} {words}", flat(&state[key]));

@@ -24,17 +24,16 @@ use ::database::{CommitEnd, OnCommit, ZoneCommit, ZoneContent, ZoneId};
 use journal::Disk;
 use testkit::disk::{Loss, SimulatedDisk};
 use update::{Update, UpdateRequest};
-use wire::hash::HashKey;
-use wire::{NameBuf, Serial, Ttl, Type, ZoneName};
+use wire::{Serial, Ttl, Type, ZoneName};
+use zone::Zone;
 use zone::store::{ChangeSet, diff};
-use zone::{Zone, ZoneBuilder};
 use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
 
 use crate::changes::simulated::SimulatedChanges;
 use crate::changes::{ChangeAuthor, RrsetEdit, RrsetEditKind, ZoneEdit};
 use crate::database::{KnownZone, ZoneDatabase, ZoneTruth};
 use crate::managed::state::Looked;
-use crate::simulation::{Chances, seeds};
+use crate::simulation::{self, Answer, Chances, host_name, hosts, key, name, seeds, zone};
 use crate::stores::differences::Differences;
 use crate::zones::manager::simulated::SimulatedZones;
 use threads::background::Background;
@@ -43,36 +42,8 @@ use threads::sync::lock;
 const NODES: usize = 3;
 const ZONES: [&str; 2] = ["a.", "b."];
 
-fn key() -> HashKey {
-    HashKey::new([1, 2, 3])
-}
-
-fn name(text: &str) -> NameBuf {
-    text.parse().expect("a name")
-}
-
 fn apex(zone: usize) -> ZoneName {
-    name(ZONES[zone]).as_name().into()
-}
-
-fn host_name(zone: usize, host: u32) -> NameBuf {
-    name(&format!("h{host}.{}", ZONES[zone]))
-}
-
-/// The first version of a zone.
-fn first(zone: usize) -> Arc<Zone> {
-    let mut builder = ZoneBuilder::new(name(ZONES[zone]).as_name(), &key());
-    let numbers = [1_u32, 1000, 100, 5000, 60].map(u32::to_be_bytes).concat();
-    let soa = [&[0, 0][..], &numbers].concat();
-    builder.add(name(ZONES[zone]).as_name(), Type::SOA, Ttl::from_secs(60), &soa).expect("a record");
-    builder.add(name(ZONES[zone]).as_name(), Type::NS, Ttl::from_secs(60), &[0]).expect("a record");
-    Arc::new(builder.finish().expect("a zone"))
-}
-
-/// The hosts of a version.
-fn hosts(zone: &Zone) -> BTreeSet<u32> {
-    let host = |owner: String| owner.strip_prefix('h')?.split('.').next()?.parse().ok();
-    zone.into_iter().filter_map(|node| host(node.written_owner().to_string())).collect()
+    simulation::apex(ZONES[zone])
 }
 
 /// The hosts that a change adds or removes.
@@ -150,16 +121,6 @@ impl ZoneTruth for Asked {
     fn fetch(&self, zone: ZoneId, _: ZoneName) {
         lock(&self.0).push(Ask::Fetch((zone.0 - 1) as usize));
     }
-}
-
-/// The answer to a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    None,
-    Accepted,
-    Refused,
-    /// The node has crashed before it.
-    Lost,
 }
 
 /// A change that was sent: adds or removes one host.
@@ -348,7 +309,8 @@ struct World {
 
 impl World {
     fn new(seed: u64, notes: &Path) -> World {
-        let zone = |zone| ModelZone { versions: vec![first(zone)], changes: Vec::new(), kept_from: 0 };
+        let model =
+            |of: &&str| ModelZone { versions: vec![zone(of, 1, [], 0)], changes: Vec::new(), kept_from: 0 };
         let node = |node: usize| {
             let notes = notes.join(node.to_string());
             std::fs::create_dir_all(&notes).expect("a folder");
@@ -356,7 +318,7 @@ impl World {
         };
         World {
             chances: Chances::new(seed),
-            model: Model { zones: (0..ZONES.len()).map(zone).collect(), feed: Vec::new() },
+            model: Model { zones: ZONES.iter().map(model).collect(), feed: Vec::new() },
             nodes: (0..NODES).map(node).collect(),
             sent: Vec::new(),
             unclear: BTreeSet::new(),
@@ -419,7 +381,7 @@ impl World {
                 (self.next_host, true)
             }
         };
-        let (owner, ttl, rtype) = (host_name(zone, host), Ttl::from_secs(60), Type::TXT);
+        let (owner, ttl, rtype) = (host_name(ZONES[zone], host), Ttl::from_secs(60), Type::TXT);
         let answer = Arc::new(Mutex::new(Answer::None));
         let of = Arc::clone(&answer);
         let answered = move |is_ok| {

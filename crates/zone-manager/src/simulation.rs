@@ -78,15 +78,15 @@ impl Chances {
     }
 }
 
-fn key() -> HashKey {
+pub(crate) fn key() -> HashKey {
     HashKey::new([1, 2, 3])
 }
 
-fn name(text: &str) -> NameBuf {
+pub(crate) fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
 }
 
-fn apex(text: &str) -> ZoneName {
+pub(crate) fn apex(text: &str) -> ZoneName {
     name(text).as_name().into()
 }
 
@@ -97,7 +97,7 @@ fn text(bytes: usize) -> Vec<u8> {
 }
 
 /// Returns a version of a zone with these hosts, each with so many bytes of text.
-fn zone(apex: &str, serial: u32, hosts: impl IntoIterator<Item = u32>, bytes: usize) -> Arc<Zone> {
+pub(crate) fn zone(apex: &str, serial: u32, hosts: impl IntoIterator<Item = u32>, bytes: usize) -> Arc<Zone> {
     let mut builder = ZoneBuilder::new(name(apex).as_name(), &key());
     let numbers = [serial, 1000, 100, 5000, 60].map(u32::to_be_bytes).concat();
     let soa = [&[0, 0][..], &numbers].concat();
@@ -110,12 +110,12 @@ fn zone(apex: &str, serial: u32, hosts: impl IntoIterator<Item = u32>, bytes: us
     Arc::new(builder.finish().expect("a zone"))
 }
 
-fn host_name(apex: &str, host: u32) -> NameBuf {
+pub(crate) fn host_name(apex: &str, host: u32) -> NameBuf {
     name(&format!("h{host}.{apex}"))
 }
 
 /// The hosts of a version.
-fn hosts(zone: &Zone) -> BTreeSet<u32> {
+pub(crate) fn hosts(zone: &Zone) -> BTreeSet<u32> {
     let host = |owner: String| owner.strip_prefix('h')?.split('.').next()?.parse().ok();
     zone.into_iter().filter_map(|node| host(node.written_owner().to_string())).collect()
 }
@@ -141,7 +141,7 @@ fn numbered(apex: &str, serial: u32, bytes: usize) -> Arc<Zone> {
 
 /// The client's view of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     /// No response yet.
     None,
     Accepted,

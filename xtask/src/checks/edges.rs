@@ -235,6 +235,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "zone-manager",
         ours: &[
+            "tls",
             "database",
             "wire",
             "transport",
@@ -325,7 +326,6 @@ const ROWS: &[Row] = &[
         ours: &[
             "database",
             "journal",
-            "tls",
             "wire",
             "transport",
             "prefetch",

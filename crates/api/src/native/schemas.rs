@@ -127,6 +127,7 @@ pub(super) static DATABASE: Schema = Schema {
         ("unfit", Number),
         ("unserved", Number),
         ("shadowed", Number),
+        ("held", Number),
         ("waiting", Number),
         ("unserved_zones", Objects),
         ("commits", Object),

@@ -32,6 +32,9 @@ impl Figures for DatabaseMetrics {
         let help =
             "Zones of the database whose newest records are no zone; an earlier version stays in service";
         out.gauge("database_zones_unfit", help, status.unfit)?;
+        let help = "Zones that the database does not list any more, too many to be removed at once; they stay in \
+                    service";
+        out.gauge("database_zones_held", help, state.held)?;
         let help = "Zones whose records are still to be read since the connection was made";
         out.gauge("database_zones_unread", help, status.unread)?;
         let help = "Changes of zones that wait for the database";

@@ -154,6 +154,33 @@ fn a_database_that_lost_changes_is_read_whole() {
 }
 
 #[test]
+fn a_node_that_was_stopped_while_the_database_lost_changes_kept_other_records_with_the_same_serial() {
+    let (database, folder) = (fresh(), tempfile::tempdir().expect("a folder"));
+    let settings =
+        || DatabaseSettings { state: Some(folder.path().into()), ..settings(&database.url(), "a") };
+    let a = Node::with(settings(), Arc::default());
+    let (first, second) = (zone("example.", 1, ""), zone("example.", 2, "x A 192.0.2.3"));
+    let id = a.create(&first).expect("a zone");
+    assert!(matches!(a.commit(commit(id, &first, &second)), CommitEnd::Committed));
+    a.sink.version(id, 2);
+    a.until("the change was followed", |node| node.database.status().followed == 2);
+    a.database.stop();
+    let sink = Arc::clone(&a.sink);
+    drop(a);
+    database.sql(
+        "BEGIN; SET LOCAL search_path = nomen, pg_catalog, pg_temp, nomen_writes; \
+         UPDATE nomen.changes SET tag = 77 WHERE number = 2; \
+         UPDATE nomen.rrsets SET data = '{192.0.2.99}' WHERE name = 'x.example.'; COMMIT",
+    );
+    let a = Node::with(settings(), sink);
+    let third = zone("example.", 2, "x A 192.0.2.99");
+    a.until("the other version", |node| {
+        let held = node.sink.held(id).and_then(|held| held.version);
+        held.is_some_and(|version| zone::store::diff(&version, &third).is_empty())
+    });
+}
+
+#[test]
 fn content_is_fetched_again() {
     let database = fresh();
     let a = Node::start(&database.url(), "a");

@@ -38,7 +38,7 @@ pub(crate) fn settings(url: &str, node: &str) -> DatabaseSettings {
         tls: None,
         key: key(),
         hosts: None,
-        on_start: || {},
+        state: None,
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn settings(url: &str) -> DatabaseSettings {
         tls: None,
         key: key(),
         hosts: None,
-        on_start: || {},
+        state: None,
     }
 }
 

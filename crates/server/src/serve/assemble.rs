@@ -177,7 +177,7 @@ impl Basis<'_> {
     /// its connection.
     fn open_database(&self, changes: Option<&Arc<Changes>>) -> Result<Option<DatabaseSettings>, StartFault> {
         let Some(section) = &self.settings.database else { return Ok(None) };
-        let settings = database::settings(section, self.frontend.engine.key())?;
+        let settings = database::settings(section, self.frontend.engine.key(), self.state)?;
         database::open(self.state, changes, &self.background)?;
         Ok(Some(settings))
     }

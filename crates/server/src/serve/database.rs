@@ -3,42 +3,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ::database::{Database, DatabaseSettings, DatabaseUrl, SchemaKind};
-use config::database::{DatabaseSchema, DatabaseSection};
+use ::database::{Database, DatabaseSettings};
+use config::database::DatabaseSection;
 use control::parts::ServerParts;
 use journal::RealDisk;
 use serving::hosts::PrivateHosts;
 use threads::background::Background;
 use wire::hash::HashKey;
 use zone_manager::changes::Changes;
-use zone_manager::database::ZoneDatabase;
+use zone_manager::database::{ZoneDatabase, connection};
 use zone_manager::zones::follower::DatabaseFollower;
 
 use super::{StartFault, outside};
 
 /// Returns the settings of the connection.
-pub(super) fn settings(section: &DatabaseSection, key: HashKey) -> Result<DatabaseSettings, StartFault> {
-    // The check of the configuration has ensured that there is one.
-    let text = section.location().map(|url| url.text()).unwrap_or_default();
-    let of_section = |fault: String| outside(format!("[database]: {fault}"));
-    let url = DatabaseUrl::parse(text).map_err(of_section)?;
-    let has_tls = section.tls.value.unwrap_or_else(|| !url.is_local());
-    let tls = has_tls.then(|| tls::verifying_client(section.ca_file.value.as_deref())).transpose();
-    Ok(DatabaseSettings {
-        tls: tls.map_err(of_section)?,
-        url,
-        schema: match section.schema.value {
-            DatabaseSchema::Nomen => SchemaKind::Own,
-            DatabaseSchema::PowerDns => SchemaKind::PowerDns,
-        },
-        poll: section.poll(),
-        node: section.node_name(),
-        timeout: section.timeout.0,
-        keep_changes: section.keep_changes.0,
-        key,
-        hosts: None,
-        on_start: || (),
-    })
+pub(super) fn settings(
+    section: &DatabaseSection,
+    key: HashKey,
+    state: Option<&Path>,
+) -> Result<DatabaseSettings, StartFault> {
+    connection(section, key, state).map_err(|fault| outside(format!("[database]: {}", fault.message)))
 }
 
 /// Opens what the state folder has of the zones of the database.

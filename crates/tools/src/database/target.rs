@@ -8,13 +8,13 @@ use std::time::Duration;
 use ::database::{
     DatabaseAdmin, DatabaseSettings, DatabaseUrl, ListedZone, PowerDnsReader, SchemaKind, ZoneContent,
 };
-use config::database::{DatabaseSchema, DatabaseSection};
 use config::exit_status::{EXIT_FAULTS, EXIT_OUTSIDE, EXIT_USAGE};
 use config::report::exit_code;
 use wire::ZoneName;
 use wire::hash::HashKey;
 use wording::reason;
 use zone::Zone;
+use zone_manager::database::connection;
 
 use super::Failure;
 use super::args::{DatabaseTargetArgs, SchemaWord};
@@ -149,19 +149,12 @@ fn settings(target: &DatabaseTargetArgs, schema: Option<SchemaWord>) -> Result<D
         let file = target.config.display();
         return Err((format!("nomen: {file} has no [database]; --url names a database"), EXIT_FAULTS));
     };
-    of_section(section, of_word)
-}
-
-fn of_section(section: &DatabaseSection, schema: Option<SchemaKind>) -> Result<DatabaseSettings, Failure> {
-    let text = section.location().map(|url| url.text()).unwrap_or_default();
-    let url = parsed(text)?;
-    let has_tls = section.tls.value.unwrap_or_else(|| !url.is_local());
-    let of_file = match section.schema.value {
-        DatabaseSchema::Nomen => SchemaKind::Own,
-        DatabaseSchema::PowerDns => SchemaKind::PowerDns,
-    };
-    let tls = has_tls.then(|| client_config(section.ca_file.value.as_deref())).transpose()?;
-    Ok(assembled(url, schema.unwrap_or(of_file), tls))
+    let of_section = connection(section, HashKey::random(), None);
+    let settings = of_section.map_err(|fault| {
+        let faults = [fault];
+        (accepted.sources.render(&faults), exit_code(&faults))
+    })?;
+    Ok(assembled(with_password(settings.url), of_word.unwrap_or(settings.schema), settings.tls))
 }
 
 fn of_url(target: &DatabaseTargetArgs, text: &str, schema: SchemaKind) -> Result<DatabaseSettings, Failure> {
@@ -171,13 +164,17 @@ fn of_url(target: &DatabaseTargetArgs, text: &str, schema: SchemaKind) -> Result
     Ok(assembled(url, schema, tls))
 }
 
-/// Reads a URL, with the password of the environment if it has none.
 fn parsed(text: &str) -> Result<DatabaseUrl, Failure> {
     let url = DatabaseUrl::parse(text).map_err(|fault| (format!("nomen: {fault}"), EXIT_USAGE))?;
-    Ok(match std::env::var(PASSWORD_VARIABLE) {
+    Ok(with_password(url))
+}
+
+/// Returns a URL with the password of the environment, if it has none.
+fn with_password(url: DatabaseUrl) -> DatabaseUrl {
+    match std::env::var(PASSWORD_VARIABLE) {
         Ok(password) => url.or_password(&password),
         Err(_) => url,
-    })
+    }
 }
 
 fn client_config(ca_file: Option<&Path>) -> Result<Arc<rustls::ClientConfig>, Failure> {
@@ -199,6 +196,6 @@ fn assembled(
         tls,
         key: HashKey::random(),
         hosts: None,
-        on_start: || (),
+        state: None,
     }
 }

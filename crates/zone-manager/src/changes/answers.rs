@@ -8,7 +8,7 @@ use transport::wake_together;
 use wire::{Rcode, Serial, ZoneName};
 
 use super::edits::{EditEnd, EditFault, EditOrder, SendEnd, ZoneEdit};
-use super::group::{Decided, TakenStep};
+use super::group::{Decided, KeepFault, TakenStep};
 use super::signing::SignEnd;
 use super::transactions::{CommitEnd, TransactionFault};
 use super::{Job, NOT_KEPT, Reply, SendAnswer, Shared, refusal};
@@ -91,13 +91,16 @@ pub(super) fn edited(
     apex: &ZoneName,
     order: EditOrder,
     decided: Option<Decided>,
-    fault: &str,
+    fault: Option<&KeepFault>,
     serial: Serial,
 ) -> Settled {
     let end = match decided {
         Some(Decided::Edit(decided)) => decided,
-        _ if shared.database_id(apex).is_some() => Err(EditFault::Database(fault.to_owned())),
-        _ => Err(EditFault::NotKept(format!("the change cannot be kept: {fault}"))),
+        _ => Err(match fault {
+            Some(KeepFault::Database(why)) => EditFault::Database(why.clone()),
+            Some(fault) => EditFault::NotKept(format!("the change cannot be kept: {fault}")),
+            None => EditFault::NotKept("the change cannot be kept".into()),
+        }),
     };
     let (change, records) = match end {
         Ok(Some(changed)) => changed,

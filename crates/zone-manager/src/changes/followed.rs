@@ -143,7 +143,7 @@ impl Worker {
         if zone.number != number {
             return;
         }
-        let why = match end {
+        let fault = match end {
             CommitEnd::Committed => {
                 zone.conflicts = 0;
                 let steps: Vec<_> = group.course.changes().cloned().collect();
@@ -155,24 +155,26 @@ impl Worker {
                 let appended = Appended { stored, fault: None, synced, size: None, acknowledged: None };
                 return self.stored(apex, number, appended);
             }
-            CommitEnd::Conflict(ZoneContent::Whole(whole)) if is_earlier(&whole, &zone.version) => format!(
-                "the database has the earlier serial {} of the zone, and has lost changes: `nomen ctl zone \
-                 retransfer {apex}` takes its version",
-                whole.serial()
-            ),
+            CommitEnd::Conflict(ZoneContent::Whole(whole)) if is_earlier(&whole, &zone.version) => {
+                KeepFault::Refused(format!(
+                    "the database has the earlier serial {} of the zone, and has lost changes: `nomen ctl zone \
+                     retransfer {apex}` takes its version",
+                    whole.serial()
+                ))
+            }
             CommitEnd::Conflict(content) if zone.conflicts < MAX_CONFLICTS => {
                 zone.conflicts += 1;
                 return decide_again(queue, content);
             }
-            CommitEnd::Conflict(_) => "other nodes change the zone all the time".to_owned(),
-            CommitEnd::Gone => "the database does not have the zone any more".to_owned(),
-            CommitEnd::Refused(why) => format!("the database refuses the change: {why}"),
-            CommitEnd::Unavailable(why) => format!("the database is not available: {why}"),
-            CommitEnd::Unclear(why) => {
-                format!(
-                    "it is not known whether the database has the change, which may come into service: {why}"
-                )
+            CommitEnd::Conflict(_) => KeepFault::Database("other nodes change the zone all the time".into()),
+            CommitEnd::Gone => KeepFault::Refused("the database does not have the zone any more".into()),
+            CommitEnd::Refused(why) => KeepFault::Refused(format!("the database refuses the change: {why}")),
+            CommitEnd::Unavailable(why) => {
+                KeepFault::Database(format!("the database is not available: {why}"))
             }
+            CommitEnd::Unclear(why) => KeepFault::Database(format!(
+                "it is not known whether the database has the change, which may come into service: {why}"
+            )),
         };
         let (mut zone, group) = match std::mem::take(&mut queue.phase) {
             Phase::Storing(zone, group) => (zone, *group),
@@ -182,7 +184,7 @@ impl Worker {
         let fold_end = zone.fold_end.take();
         queue.phase = Phase::Open(zone);
         let Group { jobs, now, .. } = group;
-        self.settle(apex, jobs, None, Some(KeepFault::Database(why)), now);
+        self.settle(apex, jobs, None, Some(fault), now);
         if let Some((job, zone)) = fold_end {
             self.folded(apex, number, job, zone);
         }

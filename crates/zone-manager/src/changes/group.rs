@@ -33,8 +33,10 @@ pub(super) enum KeepFault {
     Zone(ChangeError),
     /// The zone cannot be signed.
     Signing(SigningFault),
-    /// The database does not have the changes, for this reason.
+    /// The database was not reached, or other nodes were faster, for this reason: a later try may succeed.
     Database(String),
+    /// The database refuses the changes, for this reason.
+    Refused(String),
 }
 
 impl From<ChangeError> for KeepFault {
@@ -55,7 +57,7 @@ impl std::fmt::Display for KeepFault {
             Self::Store(fault) => fault.fmt(f),
             Self::Zone(fault) => write!(f, "the changes make no zone: {fault}"),
             Self::Signing(fault) => write!(f, "the zone cannot be signed: {fault}"),
-            Self::Database(why) => f.write_str(why),
+            Self::Database(why) | Self::Refused(why) => f.write_str(why),
         }
     }
 }

@@ -481,7 +481,7 @@ impl Worker {
         let (version, number, database) = (Arc::clone(&zone.version), zone.number, zone.database);
         if self.shared.has_left_database(apex, database) {
             let why = "the database does not have the zone any more".to_owned();
-            self.settle(apex, jobs, None, Some(KeepFault::Database(why)), now);
+            self.settle(apex, jobs, None, Some(KeepFault::Refused(why)), now);
             return true;
         }
         let course = match course {
@@ -604,7 +604,7 @@ impl Worker {
         let version = Arc::clone(&zone.version);
         let mut asked = jobs.iter().filter(|job| job.is_asked());
         let every = asked.find_map(|job| job.rules().write_file_every);
-        let fault = fault.map(|fault| fault.to_string());
+        let why = fault.as_ref().map(ToString::to_string);
         if let Some(fault) = &fault {
             self.shared.counts.failed.fetch_add(1, Relaxed);
             let lost = jobs.iter().skip(decided.len()).filter(|job| job.is_asked()).count();
@@ -619,11 +619,11 @@ impl Worker {
                 );
             }
         }
-        self.shared.note(apex, steps, now, fault.clone());
+        self.shared.note(apex, steps, now, why.clone());
         self.note_origins(apex, &jobs, &decided, now);
-        let settled = self.answers(apex, jobs, decided, before, fault.as_deref().unwrap_or_default());
+        let settled = self.answers(apex, jobs, decided, before, fault.as_ref());
         // Operators who get a reply see the state that it is about.
-        self.plan_maintenance(apex, fault.as_deref(), now);
+        self.plan_maintenance(apex, why.as_deref(), now);
         if steps == 0 {
             send_answers(settled);
         } else {
@@ -652,8 +652,9 @@ impl Worker {
         jobs: Vec<ChangeJob>,
         decided: Vec<Decided>,
         before: Serial,
-        fault: &str,
+        fault: Option<&KeepFault>,
     ) -> Vec<Settled> {
+        let why = &*fault.map(ToString::to_string).unwrap_or_default();
         let (mut decided, mut serial, mut settled) = (decided.into_iter(), before, Vec::new());
         for job in jobs {
             let decided = decided.next();
@@ -664,16 +665,16 @@ impl Worker {
                     settled.push(answer(&self.shared, *job, &Outcome::of(decided), Some(serial)));
                 }
                 ChangeJob::Commit(order) => {
-                    settled.push(Settled::Commit(order.reply, commit_end(apex, decided, fault)));
+                    settled.push(Settled::Commit(order.reply, commit_end(apex, decided, why)));
                 }
                 ChangeJob::Edit(order) => {
                     settled.push(edited(&self.shared, apex, *order, decided, fault, serial));
                 }
                 ChangeJob::Sign(order) => {
-                    settled.extend(self.maintained(apex, *order, decided.as_ref(), fault));
+                    settled.extend(self.maintained(apex, *order, decided.as_ref(), why));
                 }
                 ChangeJob::File(job) => {
-                    let end = self.file_taken(*job, decided, fault);
+                    let end = self.file_taken(*job, decided, why);
                     if let Some(queue) = self.zones.get_mut(apex) {
                         queue.taken = Some(end);
                     }

@@ -5,9 +5,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `list` | the file with the names of the zones |
+//! | `connection` | the settings of the connection, from the configuration |
 //!
 //! The versions here are copies: a damaged one is read from the database again.
 
+mod connection;
 mod list;
 
 use std::collections::HashMap;
@@ -22,6 +24,8 @@ use wire::ZoneName;
 use wire::hash::HashKey;
 use zone::Zone;
 use zone::store::ChangeSet;
+
+pub use connection::connection;
 
 use crate::stores::{HistoryStart, StoreOrder, ZoneStores};
 use list::ZoneList;

@@ -114,6 +114,7 @@ function ofDatabase(database, concern) {
   if (!database.connected) concern("bad", "the database is not connected", database.since ? [" since ", moment(database.since)] : "", `: ${database.fault || "no attempt has ended yet"}. Zones are served, and changes are refused.`);
   else if (database.lag_seconds > LAG_SECONDS) concern("warn", `this node lacks changes of the database since ${duration(database.lag_seconds)}: ${number(database.followed)} of ${number(database.last_change)}`);
   if (database.unserved > 0) concern("bad", `${plural(database.unserved, "zone", "zones")} of the database not served: `, link(["server"], {}, "which"));
+  if (database.held > 0) concern("bad", `${plural(database.held, "zone is", "zones are")} no longer in the database, too many to be removed at once: nomen ctl reload --force removes them`);
   if (database.unfit > 0) concern("warn", `${plural(database.unfit, "zone has", "zones have")} records in the database that are no zone; the version before stays`);
 }
 

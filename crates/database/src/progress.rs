@@ -1,0 +1,78 @@
+//! How far a node is: which changes of which database it has handed on. A file keeps it from one run to the
+//! next, so that a start finds out that the database has lost changes since.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::interface::ZoneId;
+
+/// Name of the file.
+const FILE: &str = "database-position";
+/// Most bytes of it.
+const MAX_FILE: u64 = 4096;
+
+/// A place in the changes of a database.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Position {
+    /// Which database it is; empty before the first connection.
+    pub(crate) cluster: String,
+    /// The number of the last change that was handed on.
+    pub(crate) number: i64,
+    /// Its tag, if it was seen.
+    pub(crate) tag: Option<i64>,
+}
+
+/// How far this node is, kept from one connection to the next.
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(crate) at: Position,
+    /// Zones of the database.
+    pub(crate) zones: HashSet<ZoneId>,
+    /// Those that cannot be served.
+    pub(crate) unfit: HashSet<ZoneId>,
+    file: Option<PathBuf>,
+    /// What the file has.
+    saved: Position,
+}
+
+impl Progress {
+    /// Reads the file in this folder. Without one, nothing is known of earlier runs.
+    pub(crate) fn open(folder: Option<&Path>) -> Progress {
+        let file = folder.map(|folder| folder.join(FILE));
+        let text = file.as_deref().and_then(|file| zone::regular::read(file, MAX_FILE).ok());
+        let saved: Position = text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        Progress { at: saved.clone(), file, saved, ..Progress::default() }
+    }
+
+    /// Writes the file, if there is something new.
+    pub(crate) fn save(&mut self) {
+        let Some(file) = self.file.as_deref().filter(|_| self.saved != self.at) else { return };
+        // Text and numbers are always written.
+        let text = serde_json::to_vec(&self.at).unwrap_or_default();
+        if let Err(fault) = zone::regular::replace(file, &text) {
+            warn!("{} cannot be written: {}", file.display(), wording::reason(&fault));
+        }
+        // A file that cannot be written is tried again with the next change.
+        self.saved = self.at.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_run_is_where_the_last_one_was() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut progress = Progress::open(Some(folder.path()));
+        assert_eq!(progress.at, Position::default());
+        progress.at = Position { cluster: "c".into(), number: 7, tag: Some(-3) };
+        progress.save();
+        assert_eq!(Progress::open(Some(folder.path())).at, progress.at);
+        std::fs::write(folder.path().join(FILE), "{").expect("written");
+        assert_eq!(Progress::open(Some(folder.path())).at, Position::default());
+    }
+}
