@@ -13,10 +13,10 @@ class Left(Exception):
     """A scene that cannot be run here, with the reason."""
 
 
-def scene(name, by_name=False, **needs):
-    """Notes a scene. `by_name`: nomen does not pass it, it is played only where it is named."""
+def scene(name, **needs):
+    """Notes a scene, with what its world needs."""
     def note(function):
-        SCENES[name] = (function, needs, by_name)
+        SCENES[name] = (function, needs)
         return function
     return note
 
@@ -258,9 +258,9 @@ def failover_lag_down(world):
     by_hand.take_the_database(world)
 
 
-@scene("old-primary", by_name=True, replica="async")
+@scene("old-primary", replica="async")
 def old_primary(world):
-    """After a failover the old primary starts again by mistake, and takes writes: nodes that connect again use it, if the URL has it first."""
+    """After a failover the old primary starts again by mistake, and takes writes: nodes that connect again must not use it."""
     world.rest(1, 2)
     world.history.loss = (time.monotonic() - 1, float("inf"))
     old = world.primary

@@ -56,7 +56,8 @@ keys! {
         /// PEM file with the certificates of the authorities that may have issued the database's certificate.
         /// Unset: the authorities that the system trusts.
         restart "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
-        /// Longest time for a connection, a statement or a commit. A change that takes longer is refused.
+        /// Longest time for a connection, a statement or a commit. A change that takes
+        /// longer, or that other nodes overtake for this long, is refused.
         restart "timeout" timeout: Time<100, 600_000> = Time::secs(5), example "2s";
         /// How long the database keeps changes. A node that was away for longer reads the zones that have
         /// changed as a whole.

@@ -77,7 +77,14 @@ fn zone(number: usize, serial: u32) -> Result<Arc<Zone>, Box<dyn Error>> {
 fn commit(id: ZoneId, before: &Arc<Zone>, after: &Arc<Zone>) -> ZoneCommit {
     let step = CommitStep { change: Arc::new(diff(before, after)), author: "measure".into() };
     let apex = before.apex().into();
-    ZoneCommit { zone: id, apex, before: Arc::clone(before), after: Arc::clone(after), steps: vec![step] }
+    ZoneCommit {
+        zone: id,
+        apex,
+        before: Arc::clone(before),
+        after: Arc::clone(after),
+        steps: vec![step],
+        since: Instant::now(),
+    }
 }
 
 /// A node, and when contents come to it.

@@ -42,7 +42,7 @@ impl DatabaseAdmin {
     pub fn connect(settings: DatabaseSettings) -> Result<DatabaseAdmin, String> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| wording::reason(&error))?;
-        let (link, place) = runtime.block_on(connect_any(&settings, LinkUse::Admin))?;
+        let (link, place) = runtime.block_on(connect_any(&settings, LinkUse::Admin, None))?;
         Ok(DatabaseAdmin { runtime, link, place, settings })
     }
 

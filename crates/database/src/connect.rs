@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use serde::{Deserialize, Serialize};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -74,6 +75,17 @@ pub(crate) struct Link {
     pub(crate) server: String,
     /// What identifies the session on the server: its process, and when that began.
     pub(crate) session: (i32, String),
+    /// The timeline that the server writes, if it has this notion.
+    pub(crate) timeline: Option<Timeline>,
+}
+
+/// The history that a server writes. A replica that is promoted begins a new one, with a higher number, and
+/// its old primary keeps the number that it had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Timeline {
+    /// What a server and its replicas have in common.
+    pub(crate) system: String,
+    pub(crate) number: i32,
 }
 
 /// What the task of a connection tells.
@@ -93,6 +105,12 @@ impl Link {
     /// Waits for a notification.
     pub(crate) async fn notified(&self) {
         self.signals.notified.notified().await;
+    }
+
+    /// Whether the server has an earlier timeline than the newest one that is known of it and its replicas.
+    fn is_of_old_primary(&self, newest: Option<&Timeline>) -> bool {
+        let (Some(here), Some(newest)) = (&self.timeline, newest) else { return false };
+        here.system == newest.system && here.number < newest.number
     }
 
     /// Returns the reason of a fault: of this one, or why the connection ended.
@@ -122,13 +140,15 @@ pub(crate) fn fault_text(fault: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Connects to the first host that accepts writes.
+/// Connects to the first host that accepts writes. A host is passed over if it has an earlier timeline than
+/// the newest one that is known: it is a primary from before a failover, and what it commits is lost.
 ///
 /// # Errors
 /// Why none does, host by host.
 pub(crate) async fn connect_any(
     settings: &DatabaseSettings,
     of: LinkUse,
+    newest: Option<&Timeline>,
 ) -> Result<(Link, ServerPlace), String> {
     let mut faults = Vec::new();
     for (number, host) in settings.url.hosts().enumerate() {
@@ -142,6 +162,9 @@ pub(crate) async fn connect_any(
             Ok(places) => {
                 for place in places {
                     match connect_to(settings, &place, of).await {
+                        Ok(link) if link.is_of_old_primary(newest) => {
+                            faults.push(format!("{place}: {}", old_primary(&link, newest)));
+                        }
                         Ok(link) => return Ok((link, place)),
                         Err(fault) => faults.push(format!("{place}: {fault}")),
                     }
@@ -150,6 +173,16 @@ pub(crate) async fn connect_any(
         }
     }
     Err(faults.join("; "))
+}
+
+/// Why a host with an earlier timeline is passed over.
+fn old_primary(link: &Link, newest: Option<&Timeline>) -> String {
+    let number = |timeline: Option<&Timeline>| timeline.map_or(0, |timeline| timeline.number);
+    format!(
+        "it is a primary from before a failover: its timeline is {}, and this node has followed timeline {}",
+        number(link.timeline.as_ref()),
+        number(newest)
+    )
 }
 
 /// Returns the places of a host.
@@ -214,7 +247,8 @@ async fn open(settings: &DatabaseSettings, place: &ServerPlace, of: LinkUse) -> 
             }
         }
     };
-    let mut link = Link { client, driver, signals, server: String::new(), session: (0, String::new()) };
+    let mut link =
+        Link { client, driver, signals, server: String::new(), session: (0, String::new()), timeline: None };
     begin_session(settings, &mut link, of).await?;
     Ok(link)
 }
@@ -296,7 +330,23 @@ async fn begin_session(settings: &DatabaseSettings, link: &mut Link, of: LinkUse
         return Err("it is read only: a replica, or set so".into());
     }
     link.session = (row.try_get(3).map_err(text)?, row.try_get(4).map_err(text)?);
+    if of != LinkUse::PowerDns {
+        link.timeline = timeline(&link.client).await;
+    }
     Ok(())
+}
+
+/// Returns the timeline that a server writes. Servers that only speak the protocol of PostgreSQL may have
+/// none.
+async fn timeline(client: &Client) -> Option<Timeline> {
+    // The name of a file of the log begins with the number of the timeline.
+    let asked = client.query_one(
+        "SELECT system_identifier::text, \
+         ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int4 FROM pg_control_system()",
+        &[],
+    );
+    let row = asked.await.ok()?;
+    Some(Timeline { system: row.try_get(0).ok()?, number: row.try_get(1).ok()? })
 }
 
 /// Begins TLS on a connection.

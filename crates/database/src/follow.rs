@@ -187,7 +187,7 @@ impl<'s> Follower<'s> {
     /// Whether the database is not a continuation of the one that this node has seen: another one, or one
     /// that lost changes, as a replica that was promoted before it had them.
     async fn is_other(&self, cluster: &str, last_change: i64) -> Result<bool, ReadFault> {
-        let Position { cluster: seen, number, tag } = &self.progress.at;
+        let Position { cluster: seen, number, tag, .. } = &self.progress.at;
         if seen.is_empty() {
             return Ok(false);
         }

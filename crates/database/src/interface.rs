@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use wire::{Serial, ZoneName};
 use zone::Zone;
@@ -58,6 +58,8 @@ pub struct ZoneCommit {
     /// The steps from `before` to `after`, in order. None: the commit only ensures that `before` is the
     /// newest version.
     pub steps: Vec<CommitStep>,
+    /// When the change was tried first. A conflict `timeout` or more after that refuses the change.
+    pub since: Instant,
 }
 
 /// One step of a [`ZoneCommit`].

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use crate::connect::Timeline;
 use crate::interface::ZoneId;
 
 /// Name of the file.
@@ -23,6 +24,9 @@ pub(crate) struct Position {
     pub(crate) number: i64,
     /// Its tag, if it was seen.
     pub(crate) tag: Option<i64>,
+    /// The newest timeline of its server.
+    #[serde(default)]
+    pub(crate) timeline: Option<Timeline>,
 }
 
 /// How far this node is, kept from one connection to the next.
@@ -69,7 +73,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut progress = Progress::open(Some(folder.path()));
         assert_eq!(progress.at, Position::default());
-        progress.at = Position { cluster: "c".into(), number: 7, tag: Some(-3) };
+        let timeline = Timeline { system: "s".into(), number: 2 };
+        progress.at = Position { cluster: "c".into(), number: 7, tag: Some(-3), timeline: Some(timeline) };
         progress.save();
         assert_eq!(Progress::open(Some(folder.path())).at, progress.at);
         std::fs::write(folder.path().join(FILE), "{").expect("written");

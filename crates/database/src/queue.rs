@@ -81,6 +81,14 @@ impl Job {
         }
     }
 
+    /// When it was tried first.
+    fn since(&self) -> Instant {
+        match self {
+            Self::Commit(commit, _) => commit.since,
+            Self::Create(..) | Self::Remove(..) => Instant::now(),
+        }
+    }
+
     /// The zone that it is about, unless it is new.
     pub(crate) fn zone(&self) -> Option<ZoneId> {
         match self {
@@ -180,7 +188,8 @@ impl Queue {
             Gate::Closed(why) => why.clone(),
             Gate::Open if waits.jobs.len() >= MOST_WAITING => format!("{MOST_WAITING} changes wait for it"),
             Gate::Open => {
-                waits.jobs.push_back(Waiting { job, since: Instant::now() });
+                let since = job.since();
+                waits.jobs.push_back(Waiting { job, since });
                 drop(waits);
                 return self.has_job.notify_one();
             }
@@ -374,6 +383,7 @@ mod tests {
             before: Arc::clone(&content),
             after: content,
             steps: vec![CommitStep { change: Arc::new(change), author: String::new() }],
+            since: Instant::now(),
         };
         let send = move |end| {
             let _ = done.send(end);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until};
 use tracing::{error, info, warn};
 
-use crate::connect::{Link, LinkUse, ServerPlace, connect_any, connect_to};
+use crate::connect::{Link, LinkUse, ServerPlace, Timeline, connect_any, connect_to};
 use crate::follow::Follower;
 use crate::interface::{CommitEnd, DatabaseFault, NewZone, ZoneCommit, ZoneId};
 use crate::progress::Progress;
@@ -54,7 +54,7 @@ pub(crate) async fn work(shared: &Arc<Shared>) {
         let opened = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
-            opened = open_in_time(shared, &mut lost) => opened,
+            opened = open_in_time(shared, &mut lost, progress.at.timeline.clone()) => opened,
         };
         match opened {
             Err(why) => {
@@ -67,6 +67,8 @@ pub(crate) async fn work(shared: &Arc<Shared>) {
                 }
                 connected(shared, &links.reader, &links.place);
                 fault.clear();
+                progress.at.timeline = links.reader.timeline.clone().or(progress.at.timeline.take());
+                progress.save();
                 let mut was_current = false;
                 let why = session(shared, &links, &mut progress, &mut stop, &mut was_current).await;
                 progress.save();
@@ -142,7 +144,11 @@ pub(crate) fn connected(shared: &Shared, link: &Link, place: &ServerPlace) {
 }
 
 /// Connects; refuses what has waited too long meanwhile.
-async fn open_in_time(shared: &Arc<Shared>, lost: &mut Option<Lost>) -> Result<Links, String> {
+async fn open_in_time(
+    shared: &Arc<Shared>,
+    lost: &mut Option<Lost>,
+    newest: Option<Timeline>,
+) -> Result<Links, String> {
     let limit = shared.settings.timeout;
     let late = lost.as_ref().map(|lost| lost.deadline);
     let expiring = async {
@@ -151,7 +157,7 @@ async fn open_in_time(shared: &Arc<Shared>, lost: &mut Option<Lost>) -> Result<L
             shared.queue.expire(limit);
         }
     };
-    let opening = open(shared);
+    let opening = open(shared, newest);
     tokio::pin!(opening, expiring);
     let until_late = sleep_until(late.unwrap_or_else(Instant::now).into());
     tokio::select! {
@@ -168,9 +174,9 @@ async fn open_in_time(shared: &Arc<Shared>, lost: &mut Option<Lost>) -> Result<L
     }
 }
 
-async fn open(shared: &Arc<Shared>) -> Result<Links, String> {
+async fn open(shared: &Arc<Shared>, newest: Option<Timeline>) -> Result<Links, String> {
     let settings = &shared.settings;
-    let (reader, place) = connect_any(settings, LinkUse::Read).await?;
+    let (reader, place) = connect_any(settings, LinkUse::Read, newest.as_ref()).await?;
     schema::is_usable(&reader.client).await?;
     let writer =
         connect_to(settings, &place, LinkUse::Write).await.map_err(|why| format!("{place}: {why}"))?;
@@ -337,6 +343,11 @@ fn end_outcome(shared: &Arc<Shared>, waiting: Waiting, outcome: Outcome) {
     match outcome {
         Outcome::Committed => end(shared, waiting, None),
         Outcome::Gone => end(shared, waiting, Some(DatabaseFault::Gone)),
+        Outcome::Conflict if waiting.since.elapsed() >= shared.settings.timeout => {
+            let why =
+                format!("other nodes have changed the zone all the time for {:?}", shared.settings.timeout);
+            end(shared, waiting, Some(DatabaseFault::Unavailable(why)));
+        }
         // What the database has instead is read in turn with the changes.
         Outcome::Conflict => shared.queue.read(Reading::Conflict(waiting)),
     }

@@ -32,7 +32,7 @@ impl PowerDnsReader {
     pub fn connect(settings: DatabaseSettings) -> Result<PowerDnsReader, String> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| wording::reason(&error))?;
-        let (link, place) = runtime.block_on(connect_any(&settings, LinkUse::PowerDns))?;
+        let (link, place) = runtime.block_on(connect_any(&settings, LinkUse::PowerDns, None))?;
         runtime.block_on(within(link.client.batch_execute(SESSION)))?;
         Ok(PowerDnsReader { runtime, link, place, settings, known: KnownDomains::default() })
     }

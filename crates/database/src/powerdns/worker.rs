@@ -38,7 +38,7 @@ async fn session(
     back_off: &mut std::time::Duration,
     fault: &mut String,
 ) -> String {
-    let (link, place) = match connect_any(&shared.settings, LinkUse::PowerDns).await {
+    let (link, place) = match connect_any(&shared.settings, LinkUse::PowerDns, None).await {
         Ok(opened) => opened,
         Err(why) => return why,
     };

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
+use std::time::Instant;
 
 use database::{CommitEnd, ZoneCommit, ZoneContent, ZoneId};
 use tokio_postgres::NoTls;
 
-use crate::node::{Event, Node, admin, assert_same, commit, fresh, new_zone, zone};
+use crate::node::{Event, Node, admin, assert_same, commit, fresh, new_zone, settings, zone};
 
 /// A session of its own, for SQL that stays open.
 pub(crate) struct Session {
@@ -82,6 +83,26 @@ fn a_conflict_leaves_out_one_zone_only() {
     assert_eq!(a.database.counts().groups.load(Relaxed), groups + 1, "both went in one statement");
     assert_same(&b.sink.version(id_two, 2), &ours);
     assert_eq!(a.database.counts().conflicts.load(Relaxed), 1);
+}
+
+#[test]
+fn a_change_that_is_overtaken_after_its_time_is_refused() {
+    let database = fresh();
+    let a = Node::start(&database.url(), "a");
+    let (first, next) = (zone("example.", 1, ""), zone("example.", 2, "more A 192.0.2.3"));
+    let id = a.create(&first).expect("made");
+    assert!(matches!(a.commit(commit(id, &first, &next)), CommitEnd::Committed));
+    let overtaken = commit(id, &first, &next);
+    assert!(matches!(a.commit(overtaken.clone()), CommitEnd::Conflict(_)), "in time, it is decided again");
+    let since = Instant::now().checked_sub(settings(&database.url(), "a").timeout).expect("a time before");
+    match a.commit(ZoneCommit { since, ..overtaken }) {
+        CommitEnd::Unavailable(why) => assert!(why.contains("other nodes"), "{why}"),
+        end => panic!("{end:?}"),
+    }
+    // A commit that is not overtaken counts, however late it is.
+    let third = zone("example.", 3, "third A 192.0.2.3");
+    let late = ZoneCommit { since, ..commit(id, &next, &third) };
+    assert!(matches!(a.commit(late), CommitEnd::Committed));
 }
 
 #[test]

@@ -175,6 +175,45 @@ fn a_replica_is_not_used_until_it_is_promoted() {
 }
 
 #[test]
+fn a_primary_from_before_a_failover_was_used_again() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let database = server.database();
+    admin(&database).init().expect("a schema");
+    let replica = server.replica();
+    // The right to log in is all that the role of the nodes has on the server.
+    database.sql("CREATE ROLE plain LOGIN; GRANT USAGE ON SCHEMA nomen TO plain; GRANT ALL ON ALL TABLES IN SCHEMA nomen TO plain");
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", server.port(), replica.port());
+    let url = format!("postgresql://plain@{hosts}/{}", database.name);
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = || DatabaseSettings { state: Some(folder.path().into()), ..settings(&url, "a") };
+    let (first, second) = (zone("example.", 1, ""), zone("example.", 2, "x A 192.0.2.3"));
+    let a = Node::with(settings(), Arc::default());
+    let id = a.create(&first).expect("made");
+    let waits = replica.existing(&database.name);
+    a.until("the replica follows", |_| waits.sql("SELECT count(*) FROM nomen.zones") == "1");
+    server.stop(PostgresStop::Immediate);
+    replica.promote();
+    a.until("the promoted one is used", |node| {
+        node.database.status().connected
+            && matches!(node.commit(commit(id, &first, &second)), CommitEnd::Committed)
+    });
+    a.database.stop();
+    drop(a);
+    // It is the first host of the URL, and takes writes.
+    server.start_again();
+    let a = Node::with(settings(), Arc::default());
+    a.current();
+    assert_eq!(a.database.status().host, Some(format!("127.0.0.1:{}", replica.port())));
+    assert_same(&a.sink.version(id, 2), &second);
+    replica.stop(PostgresStop::Immediate);
+    a.until("it is not used in place of the other one either", |node| {
+        node.sink.fault().contains(
+            "a primary from before a failover: its timeline is 1, and this node has followed timeline 2",
+        )
+    });
+}
+
+#[test]
 fn a_limit_of_connections_is_reported_and_waited_for() {
     let database = fresh();
     database.sql(

@@ -78,7 +78,14 @@ pub(crate) fn new_zone(content: &Arc<Zone>) -> NewZone {
 pub(crate) fn commit(id: ZoneId, before: &Arc<Zone>, after: &Arc<Zone>) -> ZoneCommit {
     let step = CommitStep { change: Arc::new(diff(before, after)), author: "key update-key.".into() };
     let (before, after) = (Arc::clone(before), Arc::clone(after));
-    ZoneCommit { zone: id, apex: before.apex().into(), before, after, steps: vec![step] }
+    ZoneCommit {
+        zone: id,
+        apex: before.apex().into(),
+        before,
+        after,
+        steps: vec![step],
+        since: Instant::now(),
+    }
 }
 
 /// Asserts that two zones have the same records.

@@ -3,6 +3,7 @@
 use database::{CommitEnd, CommitStep, DatabaseFault, ZoneCommit};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Instant;
 use testkit::postgres::{PostgresDatabase, PostgresServer, PostgresStop};
 use wire::Type;
 use zone::store::diff;
@@ -127,7 +128,14 @@ fn nothing_is_written() {
     let before = node.version(id, 1);
     let step = CommitStep { change: Arc::new(diff(&before, &before)), author: "test".into() };
     let apex = before.apex().into();
-    let commit = ZoneCommit { zone: id, apex, before: Arc::clone(&before), after: before, steps: vec![step] };
+    let commit = ZoneCommit {
+        zone: id,
+        apex,
+        before: Arc::clone(&before),
+        after: before,
+        steps: vec![step],
+        since: Instant::now(),
+    };
     let (done, end) = channel();
     node.database.commit(commit, Box::new(move |end| done.send(end).expect("a receiver")));
     match end.recv().expect("an end") {

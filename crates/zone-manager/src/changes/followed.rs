@@ -17,7 +17,7 @@ use zone::store::{ChangeSet, diff};
 use zone_plan::Origin;
 
 use super::group::{ChangeJob, Course, KeepFault};
-use super::queue::{Entry, Group, Phase, ZoneQueue};
+use super::queue::{Attempts, Entry, Group, Phase, UpdatableZone, ZoneQueue};
 use super::worker::{Order, Worker};
 use super::{Changes, Shared};
 use crate::database::ZoneDatabase;
@@ -111,6 +111,8 @@ impl Worker {
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let Some(zone) = queue.open() else { return false };
         let (before, number) = (Arc::clone(&zone.version), zone.number);
+        let begun = Instant::now();
+        let since = zone.attempts.get_or_insert(Attempts { since: begun, conflicts: 0 }).since;
         let Some((database, id)) = shared.database_id(apex) else { return false };
         let Some(truth) = database.truth() else {
             let why = "the connection to the database has not started".to_owned();
@@ -125,13 +127,13 @@ impl Worker {
         let steps = course.stored().iter().map(step).collect();
         let after = Arc::clone(&course.zone);
         if let Phase::Open(zone) = std::mem::take(&mut queue.phase) {
-            queue.phase = Phase::Storing(zone, Box::new(Group { jobs, course, now, begun: Instant::now() }));
+            queue.phase = Phase::Storing(zone, Box::new(Group { jobs, course, now, begun }));
         }
         let lost = CommitEnd::Unclear("the commit was lost inside nomen".into());
         let reply = self.one_order(Order::Committed(apex.clone(), number, lost));
         let of = apex.clone();
         let end = move |end| reply.send(Order::Committed(of, number, end));
-        truth.commit(ZoneCommit { zone: id, apex: apex.clone(), before, after, steps }, Box::new(end));
+        truth.commit(ZoneCommit { zone: id, apex: apex.clone(), before, after, steps, since }, Box::new(end));
         false
     }
 
@@ -145,7 +147,7 @@ impl Worker {
         }
         let fault = match end {
             CommitEnd::Committed => {
-                zone.conflicts = 0;
+                zone.attempts = None;
                 let steps: Vec<_> = group.course.changes().cloned().collect();
                 let (stored, synced) = (steps.len(), Some(group.begun.elapsed()));
                 let database = shared.database.get().and_then(Weak::upgrade);
@@ -162,10 +164,7 @@ impl Worker {
                     whole.serial()
                 ))
             }
-            CommitEnd::Conflict(content) if zone.conflicts < MAX_CONFLICTS => {
-                zone.conflicts += 1;
-                return decide_again(queue, content);
-            }
+            CommitEnd::Conflict(content) if zone.counts_conflict() => return decide_again(queue, content),
             CommitEnd::Conflict(_) => KeepFault::Database("other nodes change the zone all the time".into()),
             CommitEnd::Gone => KeepFault::Refused("the database does not have the zone any more".into()),
             CommitEnd::Refused(why) => KeepFault::Refused(format!("the database refuses the change: {why}")),
@@ -180,7 +179,7 @@ impl Worker {
             Phase::Storing(zone, group) => (zone, *group),
             _ => return,
         };
-        zone.conflicts = 0;
+        zone.attempts = None;
         let fold_end = zone.fold_end.take();
         queue.phase = Phase::Open(zone);
         let Group { jobs, now, .. } = group;
@@ -310,6 +309,16 @@ impl Worker {
             "zone {apex}: the database has no valid version of it, the one in service stays: {why}"
         );
         self.shared.note(apex, 0, unix_now(), Some(why));
+    }
+}
+
+impl UpdatableZone {
+    /// Counts a conflict. Returns false if there were too many.
+    fn counts_conflict(&mut self) -> bool {
+        self.attempts.as_mut().is_some_and(|attempts| {
+            attempts.conflicts += 1;
+            attempts.conflicts <= MAX_CONFLICTS
+        })
     }
 }
 

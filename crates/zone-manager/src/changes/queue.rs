@@ -106,10 +106,19 @@ pub(super) struct UpdatableZone {
     pub(super) claim: Claim,
     /// Its number in the database, if it is a zone of one.
     pub(super) database: Option<ZoneId>,
-    /// How often in a row a commit of its changes came after one of another node.
-    pub(super) conflicts: u32,
+    /// The attempts to commit the jobs in progress.
+    pub(super) attempts: Option<Attempts>,
     /// Its keys and signatures, if it is signed here and has been signed since it was claimed.
     pub(super) signer: Option<Box<ZoneSigner>>,
+}
+
+/// Attempts to commit jobs in the database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempts {
+    /// When the first one began.
+    pub(super) since: Instant,
+    /// How often in a row the commit came after one of another node.
+    pub(super) conflicts: u32,
 }
 
 impl ZoneQueue {

@@ -378,7 +378,7 @@ impl Worker {
             file,
             claim,
             database: self.shared.database_id(apex).map(|(_, id)| id),
-            conflicts: 0,
+            attempts: None,
             signer: None,
         };
         if let Some(queue) = self.zones.get_mut(apex) {
