@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::report::{ConfigPlace, ConfigTexts, Diagnostic};
+use super::report::{ConfigPlace, ConfigTexts, Diagnostic, RejectedConfig};
+use super::sections::{KeptSections, MergedSections, SECTIONS_FILE};
 use super::table::read::{At, Reader};
 use super::table::slot::read_section;
 use super::table::value::Value;
@@ -32,31 +33,32 @@ pub struct AcceptedConfig {
     pub config: Configuration,
     /// The texts, for showing places in them.
     pub sources: ConfigTexts,
+    /// The sections of the database in it.
+    pub sections: MergedSections,
 }
 
-/// Why a configuration cannot be used: at least one fault.
-#[derive(Debug)]
-pub struct RejectedConfig {
-    /// The texts, for showing places in them.
-    pub sources: ConfigTexts,
-    /// The faults in the order of their places.
-    pub faults: Vec<Diagnostic>,
-}
-
-/// Prints every fault with its source line, for a terminal.
-impl fmt::Display for RejectedConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sources.render(&self.faults))
+impl AcceptedConfig {
+    /// Changes which sections of the database are used, so that the configuration does not have these faults,
+    /// which were found in it later.
+    ///
+    /// # Errors
+    /// Faults that it has without sections, too.
+    pub fn mend(&mut self, faults: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
+        self.sections.mend(&mut self.config, &mut self.sources, faults)
     }
 }
 
-impl std::error::Error for RejectedConfig {}
-
-/// Reads a configuration file with all its includes, and checks the whole.
+/// Reads a configuration file with all its includes, and checks the whole. With `[database]`, the sections of
+/// the database that the state folder has are a part of it.
 pub fn read_files(path: &Path) -> Result<AcceptedConfig, RejectedConfig> {
+    read_with(path, None)
+}
+
+/// As [`read_files`], with these sections of the database, if they are given.
+pub fn read_with(path: &Path, sections: Option<&KeptSections>) -> Result<AcceptedConfig, RejectedConfig> {
     let mut draft = Draft::default();
     draft.read_file(path, None);
-    draft.finish()
+    draft.finish_with(sections, path)
 }
 
 /// Reads a configuration from text; relative paths and includes start from `base`.
@@ -67,10 +69,12 @@ pub fn read_text(name: &str, text: String, base: &Path) -> Result<AcceptedConfig
 }
 
 /// Reads a configuration file with all its includes, and the file of the zones that were added at run time,
-/// which `added` locates from the settings. Checks the whole.
+/// which `added` locates from the settings. `sections` are those of the database; without them, those that
+/// the state folder has. Checks the whole.
 pub fn read_service(
     path: &Path,
     added: impl FnOnce(&Settings) -> Option<PathBuf>,
+    sections: Option<&KeptSections>,
 ) -> Result<AcceptedConfig, RejectedConfig> {
     let mut draft = Draft::default();
     draft.read_file(path, None);
@@ -81,7 +85,7 @@ pub fn read_service(
         draft.read_file(&added, None);
     }
     draft.config.added = draft.config.zones.split_off(configured.min(draft.config.zones.len()));
-    draft.finish()
+    draft.finish_with(sections, path)
 }
 
 /// Parses a `[[zone]]` block to be added to a configuration with these templates and policies.
@@ -114,11 +118,52 @@ struct Draft {
 }
 
 impl Draft {
-    fn finish(mut self) -> Result<AcceptedConfig, RejectedConfig> {
-        self.config.check(&mut self.faults);
-        let Draft { sources, mut faults, config, .. } = self;
+    fn finish(self) -> Result<AcceptedConfig, RejectedConfig> {
+        self.finish_as(MergedSections::default())
+    }
+
+    /// Adds the sections of the database, if there is one. `path` is that of the first file.
+    fn finish_with(
+        mut self,
+        sections: Option<&KeptSections>,
+        path: &Path,
+    ) -> Result<AcceptedConfig, RejectedConfig> {
+        let settings = &self.config.settings;
+        let Some(place) = settings.database.as_ref().map(|database| database.place.clone()) else {
+            return self.finish();
+        };
+        let of_folder = match (sections, settings.server.storage.folder()) {
+            (None, Some(folder)) => KeptSections::read(&folder).unwrap_or_else(|fault| {
+                let file = folder.join(SECTIONS_FILE);
+                // Who may not read it uses nothing of it either, such as the path of the control socket.
+                if fault.kind() != io::ErrorKind::PermissionDenied {
+                    let message = format!("cannot read {}: {}", file.display(), reason(&fault));
+                    let hint = "without the file, the sections are read from the database again";
+                    self.faults.push(Diagnostic::at(place.as_ref(), message).hint(hint).outside());
+                }
+                KeptSections::default()
+            }),
+            _ => KeptSections::default(),
+        };
+        let base = path.parent().unwrap_or(Path::new(""));
+        let is_first = sections.is_none();
+        let sections = sections.unwrap_or(&of_folder);
+        let merged = MergedSections::add(&mut self.config, &mut self.sources, sections, (base, is_first));
+        self.finish_as(merged)
+    }
+
+    fn finish_as(self, mut sections: MergedSections) -> Result<AcceptedConfig, RejectedConfig> {
+        let Draft { mut sources, mut faults, mut config, .. } = self;
+        let is_read = faults.is_empty();
+        config.check(&mut faults);
+        if is_read {
+            faults = sections.mend(&mut config, &mut sources, faults).err().unwrap_or_default();
+        } else {
+            // The file is to be mended first.
+            faults.retain(|fault| fault.place.as_ref().is_none_or(|place| !place.is_shared()));
+        }
         if faults.is_empty() {
-            return Ok(AcceptedConfig { config, sources });
+            return Ok(AcceptedConfig { config, sources, sections });
         }
         faults.sort_by_key(|f| f.place.as_ref().map_or((0, 0), |p| (p.source, p.span.start)));
         Err(RejectedConfig { sources, faults })

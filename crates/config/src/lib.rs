@@ -23,8 +23,9 @@
 //! | `api` | `[api]`, `[[api.token]]` | `api` |
 //! | `database` | `[database]` | `database` of `zone-manager` |
 //!
-//! `table` has the macros that declare keys, `files` reads the operator's files, `report` shows their faults,
-//! `named_paths` has the paths in them, and `reference` prints the page of all keys. `zone_name` and
+//! `table` has the macros that declare keys, `files` reads the operator's files, `sections` has the tables
+//! that nodes share over a database, `report` shows the faults of both, `named_paths` has the paths in them,
+//! and `reference` prints the page of all keys. `zone_name` and
 //! `addresses` parse values that several features have. `machine` and `interfaces` read the properties of
 //! this machine that defaults and access lists use. To add a feature's keys to the configuration, add one
 //! line: in `server` if they belong to `[server]`, else in [`Settings`], where the compiler then asks for the
@@ -70,6 +71,7 @@ pub mod reference;
 pub mod reloading;
 pub mod report;
 pub mod resolver;
+pub mod sections;
 pub mod server;
 pub mod server_access;
 pub mod signing;
@@ -88,7 +90,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub use files::{AcceptedConfig, RejectedConfig, read_files, read_service, read_text, read_zone};
+pub use files::{AcceptedConfig, read_files, read_service, read_text, read_with, read_zone};
+pub use report::RejectedConfig;
 pub use storage::Storage;
 pub use table::pending::PendingKey;
 
@@ -329,7 +332,13 @@ impl Configuration {
         }
         lists::check(lists, resolver.is_some(), faults);
         let served = self.zones.iter().chain(&self.added);
-        policy_zones::check(policy_zones, served, &self.templates, resolver.is_some(), faults);
+        let may_be_elsewhere = self.settings.database.is_some();
+        let of_policy = policy_zones::PolicyZoneContext {
+            templates: &self.templates,
+            is_recursive: resolver.is_some(),
+            may_be_elsewhere,
+        };
+        policy_zones::check(policy_zones, served, of_policy, faults);
         let known = policy_groups::Known {
             lists: lists.iter().map(|list| list.name.value.as_str()).collect(),
             zones: policy_zones.iter().map(|zone| zone.name.value).collect(),

@@ -42,7 +42,7 @@ keys! {
 keys! {
     /// A response policy zone (RPZ): a zone whose records are rules. The first zone that has a rule about a
     /// query decides, before all lists. The zone itself is a `[[zone]]` of this server, with a file or with
-    /// primaries. [RPZ.md](RPZ.md) explains it.
+    /// primaries, or is in the database of `[database]`. [RPZ.md](RPZ.md) explains it.
     pub struct PolicyZoneBlock in "[[policy.zone]]" {
         /// Name of the zone.
         live "name" name: NameBuf, example "rpz.example.com";
@@ -242,13 +242,20 @@ pub(super) fn config(options: &PolicyZoneOptions, zones: &[At<PolicyZoneBlock>])
 /// Most response policy zones.
 const MAX_ZONES: usize = 64;
 
+/// What response policy zones depend on in a configuration.
+pub(super) struct PolicyZoneContext<'c> {
+    pub(super) templates: &'c Templates,
+    pub(super) is_recursive: bool,
+    /// Whether a zone may come from elsewhere than the configuration: from a database.
+    pub(super) may_be_elsewhere: bool,
+}
+
 /// Reports zones that are no zones of this server, zones that are signed, zones that are named twice, and too
 /// many zones.
 pub(super) fn check<'z>(
     zones: &[At<PolicyZoneBlock>],
     served: impl Iterator<Item = &'z At<ConfiguredZone>>,
-    templates: &Templates,
-    is_recursive: bool,
+    PolicyZoneContext { templates, is_recursive, may_be_elsewhere }: PolicyZoneContext<'_>,
     faults: &mut Vec<Diagnostic>,
 ) {
     let Some(first) = zones.first() else { return };
@@ -267,6 +274,7 @@ pub(super) fn check<'z>(
         let apex = ZoneName::from(&zone.name.value);
         match served.get(&apex) {
             Some(served) => faults.extend(signed(served, templates, zone)),
+            None if may_be_elsewhere => {}
             None => {
                 let message = format!("there is no [[zone]] named `{}`", zone.name.value);
                 faults.push(Diagnostic::at(zone.name.place.as_ref(), message));

@@ -1,7 +1,7 @@
 //! Faults in configuration text, and their display: file, line, column, the source line and a caret under the
 //! place. Reading finds the faults, this file prints them; it depends on no key or section.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -19,10 +19,15 @@ pub struct ConfigText {
     pub text: String,
 }
 
+/// The number of the first text that is a section of the database.
+const FIRST_SHARED: usize = 1 << 31;
+
 /// All texts of one configuration; a [`ConfigPlace`] refers to them by number.
 #[derive(Debug, Default)]
 pub struct ConfigTexts {
     all: Vec<ConfigText>,
+    /// Those that are sections of the database.
+    shared: Vec<ConfigText>,
 }
 
 /// A byte range of one source text.
@@ -32,6 +37,13 @@ pub struct ConfigPlace {
     pub source: usize,
     /// Byte range within that text.
     pub span: Range<usize>,
+}
+
+impl ConfigPlace {
+    /// Whether it is in a section of the database.
+    pub fn is_shared(&self) -> bool {
+        self.source >= FIRST_SHARED
+    }
 }
 
 /// One fault, with its place and a hint if there is one.
@@ -48,6 +60,24 @@ pub struct Diagnostic {
     /// Whether the cause is outside the text: a file or folder that it needs cannot be read.
     pub outside: bool,
 }
+
+/// Why a configuration cannot be used: at least one fault.
+#[derive(Debug)]
+pub struct RejectedConfig {
+    /// The texts, for showing places in them.
+    pub sources: ConfigTexts,
+    /// The faults in the order of their places.
+    pub faults: Vec<Diagnostic>,
+}
+
+/// Prints every fault with its source line, for a terminal.
+impl fmt::Display for RejectedConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sources.render(&self.faults))
+    }
+}
+
+impl std::error::Error for RejectedConfig {}
 
 impl Diagnostic {
     /// Returns an error at a place.
@@ -94,14 +124,23 @@ impl ConfigTexts {
         self.all.len() - 1
     }
 
-    /// Returns the paths of all texts.
+    /// Adds the text of a section of the database and returns its number. `title` names it in messages.
+    pub fn add_shared(&mut self, title: &str, text: String) -> usize {
+        self.shared.push(ConfigText { path: title.into(), text });
+        FIRST_SHARED + self.shared.len() - 1
+    }
+
+    /// Returns the paths of all texts that are files.
     pub fn paths(&self) -> impl Iterator<Item = &std::path::Path> {
         self.all.iter().map(|text| text.path.as_path())
     }
 
     /// Returns the text with this number, if there is one.
     pub fn get(&self, number: usize) -> Option<&ConfigText> {
-        self.all.get(number)
+        match number.checked_sub(FIRST_SHARED) {
+            Some(number) => self.shared.get(number),
+            None => self.all.get(number),
+        }
     }
 
     /// Returns line and column (both from 1, columns in characters) of the start of a place.
@@ -113,11 +152,14 @@ impl ConfigTexts {
         (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     }
 
-    /// Returns `file:line:column` of a place.
+    /// Returns `file:line:column` of a place; of a section of the database, its title, line and column.
     pub fn address(&self, place: &ConfigPlace) -> String {
         let (line, column) = self.line_column(place);
         let path = self.get(place.source).map(|s| s.path.display().to_string()).unwrap_or_default();
-        format!("{path}:{line}:{column}")
+        match place.is_shared() {
+            true => format!("{path}, line {line}, column {column}"),
+            false => format!("{path}:{line}:{column}"),
+        }
     }
 
     /// Returns the faults as text for a terminal, each with its source line, separated by empty lines.

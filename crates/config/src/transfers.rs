@@ -285,16 +285,16 @@ pub fn load_keys(
     transfers: &TransfersSection,
     faults: &mut Vec<Diagnostic>,
 ) -> TsigKeys {
-    let mut keys: Vec<TsigKey> = Vec::new();
+    let mut keys: Vec<(TsigKey, Option<ConfigPlace>)> = Vec::new();
     let mut add = |key: TsigKey, place: Option<&ConfigPlace>, faults: &mut Vec<Diagnostic>| match keys
         .iter()
-        .any(|other| other.name() == key.name())
+        .find(|(other, _)| other.name() == key.name())
     {
-        true => {
+        Some((_, first)) => {
             let message = format!("key {} is defined twice", key.name().as_name());
-            faults.push(Diagnostic::at(place, message));
+            faults.push(Diagnostic::at(place, message).also(first.as_ref(), "first here"));
         }
-        false => keys.push(key),
+        None => keys.push((key, place.cloned())),
     };
     for block in blocks {
         // The value's parser has checked that the secret is base64.
@@ -309,7 +309,7 @@ pub fn load_keys(
     }
     // The key's range fits.
     let fudge = u16::try_from(transfers.fudge.0.as_secs()).unwrap_or(u16::MAX);
-    TsigKeys::new(keys.into_iter().map(|key| key.with_fudge(fudge))).unwrap_or_default()
+    TsigKeys::new(keys.into_iter().map(|(key, _)| key.with_fudge(fudge))).unwrap_or_default()
 }
 
 /// Largest size of a key file, in bytes.

@@ -8,10 +8,15 @@ use database::{DatabaseCounts, DatabaseStatus};
 use serde_json::{Value, json};
 use wire::UnixTime;
 use zone_manager::database::ZoneDatabase;
+use zone_manager::database::sections::SectionStatus;
 use zone_plan::Origin;
 
 use crate::parts::ServerParts;
 use config::database::DatabaseSchema;
+use config::sections::{SectionState, SectionUse};
+
+/// Most sections that are named among those with faults.
+const MAX_FAULTS: usize = 20;
 
 /// The state of the database at a moment.
 pub struct DatabaseState {
@@ -31,6 +36,8 @@ pub struct DatabaseState {
     /// Zones that the database does not list any more, and that stay in service until an operator removes
     /// them.
     pub held: u64,
+    /// Sections of the configuration that the database has.
+    pub sections: SectionStatus,
 }
 
 /// Returns the zones of the database, if there is one.
@@ -83,12 +90,36 @@ impl DatabaseState {
             served,
             shadowed,
             held: zones.held() as u64,
+            sections: parts.sections.as_ref().map(|sections| sections.status()).unwrap_or_default(),
         })
     }
 
     /// Zones of the database that clients get no answers from.
     pub fn unserved(&self) -> u64 {
         self.zones.saturating_sub(self.served + self.shadowed)
+    }
+
+    /// Returns the state of the sections as JSON.
+    fn sections(&self) -> Value {
+        let SectionStatus { number, states, fault, is_held } = &self.sections;
+        let count =
+            |fits: &dyn Fn(&SectionUse) -> bool| states.iter().filter(|state| fits(&state.used)).count();
+        let faulty = states.iter().filter_map(|state| Some((state, state.used.fault()?)));
+        let row = |(state, fault): (&SectionState, &str)| {
+            let SectionState { section, used } = state;
+            json!({"kind": section.kind, "name": section.name, "use": used.word(), "why": fault})
+        };
+        json!({
+            "number": number,
+            "count": states.len(),
+            "in_force": count(&|used| *used == SectionUse::InForce),
+            "own_file": count(&|used| *used == SectionUse::OwnFile),
+            "no_resolver": count(&|used| *used == SectionUse::NoResolver),
+            "unusable": self.sections.unusable(),
+            "faults": faulty.take(MAX_FAULTS).map(row).collect::<Vec<_>>(),
+            "not_applied": fault,
+            "held": is_held,
+        })
     }
 
     /// Returns the state as JSON.
@@ -114,6 +145,7 @@ impl DatabaseState {
             "shadowed": self.shadowed,
             "held": self.held,
             "waiting": status.waiting,
+            "sections": self.sections(),
         })
     }
 }

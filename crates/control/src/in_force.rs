@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use tracing::warn;
 
+use crate::tokens::TokenTable;
+use config::api::ApiTokenBlock;
+use config::table::read::At;
 use config::{Adopt, PendingKey, Settings};
 use threads::sync::lock;
 
@@ -35,6 +38,24 @@ impl InForce {
     /// Returns the keys that wait for the next start.
     pub fn pending(&self) -> Vec<PendingKey> {
         lock(&self.pending).clone()
+    }
+
+    /// Replaces the tokens by those that `join` makes of the ones of the configuration file. It is called
+    /// again if a reload stores other settings meanwhile.
+    pub fn adopt_tokens(
+        &self,
+        table: &TokenTable,
+        mut join: impl FnMut(Vec<At<ApiTokenBlock>>) -> Vec<At<ApiTokenBlock>>,
+    ) {
+        let is_shared =
+            |block: &At<ApiTokenBlock>| block.place.as_ref().is_some_and(|place| place.is_shared());
+        self.settings.rcu(|settings| {
+            let mut settings = Settings::clone(settings);
+            let (_, own) = std::mem::take(&mut settings.api_tokens).into_iter().partition(is_shared);
+            settings.api_tokens = join(own);
+            settings
+        });
+        table.adopt(&self.settings.load());
     }
 
     /// Updates every part with the keys that may change while the server runs, and reports the keys that may

@@ -14,6 +14,7 @@ use telemetry::logging::Logging;
 use telemetry::process::Process;
 use threads::background::Background;
 use zone_manager::changes::Changes;
+use zone_manager::database::sections::NodeSections;
 use zone_manager::secondaries::Secondaries;
 use zone_manager::stores::differences::Differences;
 use zone_manager::transfers::Transfers;
@@ -41,6 +42,8 @@ pub struct ServerParts {
     pub secondaries: Arc<Secondaries>,
     /// Dynamic updates, if there is a state folder to store them in.
     pub changes: Option<Arc<Changes>>,
+    /// Sections of the configuration that the database has, if there is one.
+    pub sections: Option<Arc<NodeSections>>,
     /// Stored differences of zone files, if there is a state folder.
     pub differences: Option<Arc<Differences>>,
     /// The configuration.

@@ -1,5 +1,6 @@
 //! [`DatabaseAdmin`]: what an operator's commands do with a database: making and migrating the schema,
-//! comparing it, reading all zones, and writing zones. Every call blocks until it has ended.
+//! comparing it, reading all zones, and writing zones; sections of the configuration. Every call blocks until
+//! it has ended.
 
 use std::sync::Arc;
 
@@ -10,10 +11,13 @@ use zone::Zone;
 
 use crate::connect::{Link, LinkUse, ServerPlace, connect_any, fault_text};
 use crate::counts::DatabaseNode;
-use crate::interface::{DatabaseFault, ListedZone, NewZone, RecordedChange, ZoneId};
+use crate::interface::{
+    DatabaseFault, ListedZone, NewZone, RecordedChange, SectionEdit, SectionEvent, SectionSet, ZoneId,
+};
 use crate::queue::{MOST_GROUP_RECORDS, MOST_IN_GROUP};
 use crate::read;
 use crate::schema;
+use crate::sections;
 use crate::settings::DatabaseSettings;
 use crate::write::{WriteFault, Writer, create_small, random_tag};
 
@@ -272,6 +276,43 @@ impl DatabaseAdmin {
                 row.try_get(0).map_err(|wrong| DatabaseFault::Unclear(fault_text(&wrong)))?;
             number.map(|_| ()).ok_or(DatabaseFault::Gone)
         })
+    }
+
+    /// Reads all sections of the configuration.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn sections(&self) -> Result<SectionSet, String> {
+        self.runtime.block_on(sections::sections(&self.link.client)).map_err(|fault| fault.0)
+    }
+
+    /// Sets and removes sections, all or none of them. Returns how many of them differed; `None` if sections
+    /// have changed after the number `seen`, and nothing was done.
+    ///
+    /// # Errors
+    /// What the server says. Nothing was done then, unless it is unclear.
+    pub fn change_sections(
+        &self,
+        edits: &[SectionEdit],
+        seen: Option<i64>,
+        author: &str,
+    ) -> Result<Option<u64>, DatabaseFault> {
+        let changed = sections::change(&self.link, edits, seen, (author, &self.settings.node));
+        self.runtime.block_on(changed).map_err(fault)
+    }
+
+    /// Reads the last changes of sections, the newest first; of those of a kind, or of one with a name.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn section_history(
+        &self,
+        kind: Option<&str>,
+        name: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<SectionEvent>, String> {
+        let read = sections::history(&self.link.client, kind, name, most);
+        self.runtime.block_on(read).map_err(|fault| fault.0)
     }
 
     async fn writer(&self) -> Result<Writer<'_>, DatabaseFault> {

@@ -20,6 +20,7 @@ use crate::read::{
     CHANGES_AT_A_TIME, FollowedChange, FollowedKind, ReadFault, WantedZone, ZONES_AT_A_TIME, changes_after,
     contents, listing, tag_of, zones,
 };
+use crate::sections::sections;
 use crate::shared::Shared;
 
 /// How often this node reports to the table of nodes.
@@ -151,6 +152,7 @@ impl<'s> Follower<'s> {
         self.shared.note(|status| {
             (status.last_change, status.zones) = (listing.last_change, count);
         });
+        self.read_sections(true).await?;
         let zones = listing.zones;
         let sink = Arc::clone(&self.shared.sink);
         let asked = zones.clone();
@@ -200,6 +202,15 @@ impl<'s> Follower<'s> {
         Ok(*tag != found)
     }
 
+    /// Reads all sections of the configuration for the sink.
+    async fn read_sections(&mut self, listed: bool) -> Result<(), ReadFault> {
+        let limit = self.shared.settings.timeout;
+        let read = timeout(limit, sections(&self.link.client)).await;
+        let set = read.unwrap_or_else(|_| Err(ReadFault(format!("no answer within {limit:?}"))))?;
+        let sink = Arc::clone(&self.shared.sink);
+        blocking(move || sink.sections(set, listed)).await
+    }
+
     /// Reads the content of zones for the sink.
     async fn read_contents(&mut self, wanted: Vec<WantedZone>) -> Result<(), ReadFault> {
         let (shared, unfit) = (self.shared, &mut self.progress.unfit);
@@ -244,8 +255,13 @@ impl<'s> Follower<'s> {
     /// Hands changes on to the sink.
     async fn hand_on(&mut self, changes: Vec<FollowedChange>) -> Result<(), ReadFault> {
         let mut batch = Batch::default();
+        let mut sections_changed = false;
         for change in changes {
             let id = change.zone;
+            if let FollowedKind::Section = change.kind {
+                sections_changed = true;
+                continue;
+            }
             let Some(apex) = change.apex else { continue };
             match change.kind {
                 FollowedKind::Created => {
@@ -255,6 +271,7 @@ impl<'s> Follower<'s> {
                 FollowedKind::Replaced | FollowedKind::Step(None) => batch.read_whole(id, apex),
                 FollowedKind::Step(Some(step)) => batch.step(id, apex, step),
                 FollowedKind::Properties => batch.announced.push(id),
+                FollowedKind::Section => {}
                 FollowedKind::Removed => {
                     batch.forget(id);
                     self.progress.zones.remove(&id);
@@ -263,6 +280,10 @@ impl<'s> Follower<'s> {
                     blocking(move || sink.removed(id, &apex)).await?;
                 }
             }
+        }
+        // Zones may need a template that comes with them.
+        if sections_changed {
+            self.read_sections(false).await?;
         }
         for (id, apex, steps) in batch.steps {
             if !steps.is_empty() && !batch.whole.iter().any(|(whole, _)| *whole == id) {

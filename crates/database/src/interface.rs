@@ -160,6 +160,68 @@ pub type OnHistory = Box<dyn FnOnce(Result<Vec<RecordedChange>, DatabaseFault>) 
 /// Is called with the table of nodes.
 pub type OnNodes = Box<dyn FnOnce(Result<Vec<crate::counts::DatabaseNode>, DatabaseFault>) + Send>;
 
+/// A section of the configuration that all nodes share, as the database has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSection {
+    /// The header of its table, such as `policy.list`.
+    pub kind: String,
+    /// Its name among those of its kind.
+    pub name: String,
+    /// The table in TOML. It may have secrets.
+    pub text: String,
+    /// Who has set it.
+    pub author: String,
+    /// The node, or the command, that has stored it.
+    pub node: String,
+    /// When it was stored, by the clock of the database.
+    pub at: SystemTime,
+    /// The number of its last change.
+    pub change: i64,
+}
+
+/// All sections of a database, by kind, and in the order of their places.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SectionSet {
+    /// The number of the last change of a section; 0: there was none.
+    pub number: i64,
+    /// The sections.
+    pub sections: Vec<StoredSection>,
+}
+
+/// The change of one section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionEdit {
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The table in TOML; `None`: the section is removed.
+    pub text: Option<String>,
+    /// Its place among those of its kind; `None`: the one that it has, or the last one.
+    pub place: Option<i64>,
+}
+
+/// One row of the history of sections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SectionEvent {
+    /// Its number among all changes of the database.
+    pub number: i64,
+    /// The kind of the section.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The TOML before; `None` if there was no such section, or if it has a secret.
+    pub before: Option<String>,
+    /// The TOML afterwards; `None` if the section was removed, or if it has a secret.
+    pub after: Option<String>,
+    /// Who made the change.
+    pub author: String,
+    /// The node, or the command, that has stored it.
+    pub node: String,
+    /// When it was stored, by the clock of the database.
+    pub at: SystemTime,
+}
+
 /// Receives the zones of a database. For each zone, `created` comes before its content, and content comes
 /// in the order of commits.
 pub trait DatabaseSink: Send + Sync {
@@ -176,6 +238,12 @@ pub trait DatabaseSink: Send + Sync {
     /// Records of a zone. Changes that this node committed may or may not come as steps: steps that the
     /// version at hand has already are to be skipped. Must not block.
     fn content(&self, zone: ZoneId, apex: &ZoneName, content: ZoneContent);
+
+    /// All sections of the configuration, after each connection (`listed`) and after changes of them. May
+    /// block.
+    fn sections(&self, set: SectionSet, listed: bool) {
+        let _ = (set, listed);
+    }
 
     /// The database is connected, or no longer, with the reason. Must not block.
     fn reached(&self, connected: bool, why: Option<&str>) {

@@ -1,6 +1,6 @@
-//! Zones in PostgreSQL. The database has the truth about its zones; each node holds all of them in memory,
-//! follows what changes, and commits its own changes in the database before they are acknowledged. No query
-//! waits for it.
+//! Zones in PostgreSQL, and sections of the configuration that all nodes share. The database has the truth
+//! about them; each node holds all zones in memory, follows what changes, and commits its own changes in the
+//! database before they are acknowledged. No query waits for it.
 //!
 //! | module | holds |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | `worker` | the thread: connecting, and what runs over the connections |
 //! | `queue` | what waits for the database, and what is in flight |
 //! | `follow`, `read` | following changes; reading zones and changes |
+//! | `sections` | sections of the configuration that all nodes share |
 //! | `write` | commits, and whether one was made whose answer was lost |
 //! | `progress` | how far a node is, over restarts |
 //! | `text` | records as rows have them |
@@ -33,6 +34,7 @@ mod progress;
 mod queue;
 mod read;
 mod schema;
+mod sections;
 pub mod settings;
 mod shared;
 mod text;
@@ -44,7 +46,7 @@ pub use counts::{COMMIT_TIME_BOUNDS, DatabaseCounts, DatabaseNode, DatabaseStatu
 pub use handle::Database;
 pub use interface::{
     CommitEnd, CommitStep, DatabaseFault, DatabaseSink, ListedZone, NewZone, OnCommit, OnHistory, OnNodes,
-    RecordedChange, ZoneCommit, ZoneContent, ZoneId,
+    RecordedChange, SectionEdit, SectionEvent, SectionSet, StoredSection, ZoneCommit, ZoneContent, ZoneId,
 };
 pub use powerdns::PowerDnsReader;
 pub use schema::SCHEMA_VERSION;

@@ -342,6 +342,8 @@ pub(crate) enum FollowedKind {
     Removed,
     /// Its template changed.
     Properties,
+    /// A section of the configuration changed; there is no zone.
+    Section,
 }
 
 /// Reads the changes after a number, [`CHANGES_AT_A_TIME`] at most and not many records of them, and
@@ -383,6 +385,7 @@ fn followed(row: &Row) -> Result<FollowedChange, ReadFault> {
         "change" => FollowedKind::Step(followed_step(row)?),
         "remove" => FollowedKind::Removed,
         "properties" => FollowedKind::Properties,
+        "section" => FollowedKind::Section,
         _ => FollowedKind::Replaced,
     };
     Ok(FollowedChange {

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type as SqlType;
 use crate::connect::fault_text;
 
 /// The SQL of each version, from 1 on. Each runs in a transaction of its own.
-const MIGRATIONS: &[&str] = &[include_str!("../sql/0001.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("../sql/0001.sql"), include_str!("../sql/0002.sql")];
 
 /// The version that this program knows.
 pub const SCHEMA_VERSION: i32 = MIGRATIONS.len() as i32;
@@ -21,7 +21,7 @@ const WRITES: &str = "nomen, pg_catalog, pg_temp, nomen_writes";
 
 /// Tables with their columns.
 const TABLES: &[(&str, &[&str])] = &[
-    ("about", &["singleton", "version", "cluster", "last_change"]),
+    ("about", &["singleton", "version", "cluster", "last_change", "last_section"]),
     ("zones", &["id", "view", "name", "template", "serial", "change", "created"]),
     ("rrsets", &["zone", "name", "type", "covers", "ttl", "data"]),
     (
@@ -43,9 +43,10 @@ const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("nodes", &["name", "seen", "change", "zones", "version", "address"]),
+    ("sections", &["kind", "name", "toml", "place", "author", "node", "at", "change"]),
 ];
 /// Tables that the functions of the schema alone change.
-const GUARDED: &[&str] = &["about", "zones", "rrsets", "changes"];
+const GUARDED: &[&str] = &["about", "zones", "rrsets", "changes", "sections"];
 /// Indexes without which reads take long, or rows come twice.
 const INDEXES: &[&str] = &[
     "about_pkey",
@@ -55,6 +56,7 @@ const INDEXES: &[&str] = &[
     "changes_pkey",
     "changes_zone",
     "changes_tag",
+    "sections_pkey",
 ];
 
 /// The version of the schema in a database.

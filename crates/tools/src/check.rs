@@ -49,18 +49,14 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
             return EXIT_FAULTS;
         }
     }
-    let read = accepted.config.settings.read_named_files();
-    if read.is_ok() {
-        warn_of_certificates(&accepted);
-    }
-    let read = read.and_then(|()| check_database(&accepted.config.settings));
-    let wanted = match read.and_then(|()| resolve(&accepted.config)) {
+    let wanted = match wanted_zones(&mut accepted) {
         Ok(wanted) => wanted,
         Err(faults) => {
             eprint!("{}", accepted.sources.render(&faults));
             return exit_code(&faults);
         }
     };
+    warn_of_sections(&accepted);
     wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
     warn(&accepted, &wanted);
     let inner_rules = accepted.config.settings.inner_rules(outside_views(&wanted));
@@ -94,6 +90,30 @@ pub fn run(args: &CheckArgs, trial: impl FnOnce(&Settings) -> Vec<Diagnostic>) -
     checked.code
 }
 
+/// Reads the files that the configuration names, and finds its zones.
+fn wanted_zones(accepted: &mut AcceptedConfig) -> Result<WantedZones, Vec<Diagnostic>> {
+    loop {
+        let read = accepted.config.settings.read_named_files();
+        if read.is_ok() {
+            warn_of_certificates(accepted);
+        }
+        let read = read.and_then(|()| check_database(&accepted.config.settings));
+        match read.and_then(|()| resolve(&accepted.config)) {
+            Ok(wanted) => return Ok(wanted),
+            Err(faults) => accepted.mend(faults)?,
+        }
+    }
+}
+
+/// Shows sections of the database, as the state folder has them, that cannot be used with this file.
+fn warn_of_sections(accepted: &AcceptedConfig) {
+    for state in accepted.sections.states() {
+        if let Some(fault) = state.used.fault() {
+            eprintln!("warning: {} of the database: {}: {fault}", state.section.title(), state.used.word());
+        }
+    }
+}
+
 /// Returns the text about all keys that `--defaults` or `--print-reference` asks for.
 fn reference_asked_for(args: &CheckArgs) -> Option<String> {
     if args.defaults {
@@ -122,7 +142,7 @@ fn warn_of_certificates(accepted: &AcceptedConfig) {
 
 /// Shows what is allowed and probably not intended.
 fn warn(accepted: &AcceptedConfig, wanted: &WantedZones) {
-    let AcceptedConfig { config, sources } = accepted;
+    let AcceptedConfig { config, sources, .. } = accepted;
     for warning in config.settings.shadowed_rules(outside_views(wanted)) {
         eprint!("{}", sources.render_as("warning", &warning));
     }

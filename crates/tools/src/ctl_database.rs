@@ -16,6 +16,11 @@ pub(super) fn database_text(state: &Value) -> String {
     put("node", text("node"));
     put("changes", changes(state));
     put("zones", zones(state));
+    put("sections", sections(&state["sections"]));
+    for fault in state["sections"]["faults"].as_array().into_iter().flatten() {
+        let [kind, name, used, why] = ["kind", "name", "use", "why"].map(|key| flat(&fault[key]));
+        put("section", format!("{kind} \"{name}\": {used}: {why}"));
+    }
     if let Some(commits) = state["commits"].as_object() {
         let shown = commits.iter().map(|(word, count)| format!("{} {word}", flat(count)));
         let waiting = [format!("{} waiting", text("waiting"))];
@@ -83,6 +88,26 @@ fn zones(state: &Value) -> String {
     out
 }
 
+fn sections(state: &Value) -> String {
+    let mut out = flat(&state["count"]);
+    for (key, words) in [
+        ("unusable", "with faults"),
+        ("own_file", "behind one of the same name in the configuration file"),
+        ("no_resolver", "without effect here, since there is no [resolver]"),
+    ] {
+        if state[key].as_u64().is_some_and(|count| count > 0) {
+            out += &format!(", {} {words}", flat(&state[key]));
+        }
+    }
+    if let Some(fault) = state["not_applied"].as_str() {
+        out += &format!("; the newest ones are not applied: {fault}");
+    }
+    if state["held"] == true {
+        out += "; the database has none any more, they stay in force until one is set there";
+    }
+    out
+}
+
 fn node_table(nodes: &[Value]) -> String {
     let cell = |node: &Value, key: &str| flat(&node[key]);
     let width = nodes.iter().map(|node| cell(node, "name").chars().count()).max().unwrap_or(0).max(4);
@@ -112,7 +137,10 @@ mod tests {
             "node": "ns1", "schema": "nomen", "connected": true, "host": "db1:5432", "since": 1_795_369_660_u64,
             "fault": null, "server": "15.4", "last_change": 7, "followed": 7, "lag_seconds": 0.0,
             "current_at": 1_795_369_660_u64, "zones": 3, "unread": 0, "unfit": 1, "unserved": 0, "shadowed": 0,
-            "waiting": 0, "commits": {"committed": 4}, "unserved_zones": [{"zone": "a.", "why": "no valid version"}],
+            "waiting": 0, "sections": {
+                "count": 3, "unusable": 1, "own_file": 1, "no_resolver": 0, "not_applied": null, "held": false,
+                "faults": [{"kind": "policy.list", "name": "ads", "use": "unusable", "why": "unknown key"}],
+            }, "commits": {"committed": 4}, "unserved_zones": [{"zone": "a.", "why": "no valid version"}],
             "nodes": [{"name": "ns1", "seen": 1_795_369_660_u64, "age_seconds": 1.5, "change": 7, "behind": 0,
                        "zones": 3, "version": "0.1.0", "address": null}],
         })
@@ -126,6 +154,8 @@ mod tests {
             "), PostgreSQL 15.4\n",
             "changes     last 7; this node has all of them\n",
             "zones       3, 1 with records that are no zone\n",
+            "sections    3, 1 with faults, 1 behind one of the same name in the configuration file\n",
+            "section     policy.list \"ads\": unusable: unknown key\n",
             "commits     4 committed, 0 waiting\n",
             "not served  a.: no valid version\n",
             "NODE      CHANGE    BEHIND     ZONES    SEEN AGO  VERSION     ADDRESS\n",

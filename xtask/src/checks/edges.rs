@@ -170,7 +170,7 @@ const ROWS: &[Row] = &[
             "tls",
             "wording",
         ],
-        theirs: Only(&["idna", "jiff", "nix", "serde", "toml", "url"]),
+        theirs: Only(&["idna", "jiff", "nix", "serde", "serde_json", "toml", "url"]),
     },
     // System calls of a sandbox: each by the library that its makers keep.
     Row { name: "sandbox", ours: &[], theirs: Only(&["caps", "landlock", "libc", "nix", "seccompiler"]) },

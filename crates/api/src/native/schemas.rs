@@ -128,6 +128,7 @@ pub(super) static DATABASE: Schema = Schema {
         ("unserved", Number),
         ("shadowed", Number),
         ("held", Number),
+        ("sections", Object),
         ("waiting", Number),
         ("unserved_zones", Objects),
         ("commits", Object),

@@ -198,7 +198,7 @@ mod tests {
     fn settings(file: &str, keys: &str) -> Result<Settings, String> {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("file"), file).expect("written");
-        let AcceptedConfig { mut config, sources } =
+        let AcceptedConfig { mut config, sources, .. } =
             read_text("t.toml", format!("[resolver]\n{keys}\n"), folder.path())
                 .expect("good but for its files");
         let read = config.settings.read_named_files().map(|()| config.settings);

@@ -37,6 +37,11 @@ impl Figures for DatabaseMetrics {
         out.gauge("database_zones_held", help, state.held)?;
         let help = "Zones whose records are still to be read since the connection was made";
         out.gauge("database_zones_unread", help, status.unread)?;
+        let help = "Sections of the configuration that the database has";
+        out.gauge("database_sections", help, state.sections.states.len() as u64)?;
+        let help = "Sections of the configuration that are not in force here as the database has them, because of a \
+                    fault";
+        out.gauge("database_sections_unusable", help, state.sections.unusable() as u64)?;
         let help = "Changes of zones that wait for the database";
         out.gauge("database_commits_waiting", help, status.waiting)?;
         match zones_of(&self.0).and_then(|zones| zones.database()) {

@@ -7,5 +7,6 @@ mod following;
 mod node;
 mod proxy;
 mod records;
+mod sections;
 mod tables;
 mod tls;

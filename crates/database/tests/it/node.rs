@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use database::{
     CommitEnd, CommitStep, Database, DatabaseAdmin, DatabaseFault, DatabaseSettings, DatabaseSink,
-    DatabaseUrl, ListedZone, NewZone, SchemaKind, ZoneCommit, ZoneContent, ZoneId,
+    DatabaseUrl, ListedZone, NewZone, SchemaKind, SectionSet, ZoneCommit, ZoneContent, ZoneId,
 };
 use testkit::postgres::{PostgresDatabase, PostgresServer};
 use wire::hash::HashKey;
@@ -125,6 +125,7 @@ pub(crate) struct Sink {
 #[derive(Default)]
 struct State {
     zones: HashMap<ZoneId, Held>,
+    sections: SectionSet,
     events: Vec<Event>,
 }
 
@@ -165,6 +166,13 @@ impl Sink {
     /// Waits for the removal of a zone.
     pub(crate) fn gone(&self, id: ZoneId) {
         self.wait(&format!("removal of zone {id}"), |state| (!state.zones.contains_key(&id)).then_some(()));
+    }
+
+    /// Waits for the sections after this change.
+    pub(crate) fn sections(&self, number: i64) -> SectionSet {
+        self.wait(&format!("sections {number}"), |state| {
+            (state.sections.number == number).then(|| state.sections.clone())
+        })
     }
 
     /// Waits for an event.
@@ -267,6 +275,10 @@ impl DatabaseSink for Sink {
                 }
             });
         });
+    }
+
+    fn sections(&self, set: SectionSet, _: bool) {
+        self.change(|state| state.sections = set);
     }
 
     fn reached(&self, connected: bool, why: Option<&str>) {

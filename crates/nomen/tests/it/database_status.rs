@@ -16,7 +16,7 @@ use crate::support::{APEX, eventually, free_address, run, text, written};
 const RECORDS: [&str; 2] = ["@ 3600 NS ns1.example.net.", "www 60 A 192.0.2.1"];
 
 /// Makes a database with the tables of nomen.
-fn database(server: &PostgresServer) -> PostgresDatabase {
+pub(crate) fn database(server: &PostgresServer) -> PostgresDatabase {
     let (database, folder) = (server.database(), tempfile::tempdir().expect("a folder"));
     let made = run(folder.path(), &["database", "init", "--url", &database.url()]);
     assert!(made.status.success(), "{made:?}");
@@ -24,8 +24,8 @@ fn database(server: &PostgresServer) -> PostgresDatabase {
 }
 
 /// A node: a server with its API, metrics and the database.
-struct Node {
-    api: Api,
+pub(crate) struct Node {
+    pub(crate) api: Api,
     metrics: SocketAddr,
 }
 
@@ -34,7 +34,7 @@ impl Node {
         Self::start_in(changes::folder(APEX), name, url, admin, "")
     }
 
-    fn start_in(folder: TempDir, name: &str, url: &str, admin: &Token, more: &str) -> Node {
+    pub(crate) fn start_in(folder: TempDir, name: &str, url: &str, admin: &Token, more: &str) -> Node {
         let metrics = free_address();
         let more = format!(
             "[metrics]\nlisten = {}\n[database]\nurl = \"{url}\"\nnode = \"{name}\"\npoll = \"100ms\"\n\
@@ -45,22 +45,22 @@ impl Node {
     }
 
     /// Starts it and waits until it has followed the database.
-    fn connected(name: &str, url: &str, admin: &Token) -> Node {
+    pub(crate) fn connected(name: &str, url: &str, admin: &Token) -> Node {
         let node = Self::start(name, url, admin);
         eventually("the node is connected", &node.api.server, || node.is_current());
         node
     }
 
-    fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         let state = self.api.server.ctl_json(&["database"]);
         state["connected"] == true && !state["current_at"].is_null()
     }
 
-    fn address(&self, name: &str) -> String {
+    pub(crate) fn address(&self, name: &str) -> String {
         self.api.server.query(&[name, "A", "+short"])
     }
 
-    fn series(&self, line: &str) -> bool {
+    pub(crate) fn series(&self, line: &str) -> bool {
         http(self.metrics, "GET /metrics").lines().any(|found| found == line)
     }
 

@@ -20,6 +20,7 @@ mod conventions;
 mod cookies;
 mod dashboard;
 mod database;
+mod database_sections;
 mod database_status;
 mod dig;
 mod dnstap;

@@ -78,7 +78,7 @@ fn inside_an_attempt_is_made() {
     };
     let (.., attempt) = list.iter().find(|(n, ..)| *n == name.trim_matches('/')).expect("an attempt");
     if *kind != "none" {
-        let prepared = ConfigSource::File("nomen.toml".into()).prepare(None).expect("a configuration");
+        let prepared = ConfigSource::File("nomen.toml".into()).prepare(None, None).expect("a configuration");
         let notes = confinement::enter(&prepared, None).expect("a sandbox");
         assert!(notes.is_empty(), "{notes:?}");
     }

@@ -50,7 +50,7 @@ pub(super) struct Assembled {
 /// Makes the parts of the server and connects them.
 pub(super) fn assemble(
     source: &ConfigSource,
-    Prepared { settings, zones: wanted, .. }: Prepared,
+    Prepared { settings, zones: wanted, sections: shared, .. }: Prepared,
     logging: Logging,
     process: Process,
 ) -> Result<Assembled, StartFault> {
@@ -79,19 +79,17 @@ pub(super) fn assemble(
     }
     let differences = basis.open_differences();
     let Basis { manager, table, local_root, policy_zones, background, .. } = basis;
-    let produced = Arc::<ProducedStores>::default();
+    let (logging, produced) = (Arc::new(logging), Arc::<ProducedStores>::default());
     let histories = histories(changes.as_ref(), differences.as_ref(), &secondaries, &produced);
     let transfers = Transfers::start(&frontend.engine, &settings, histories);
-    let logging = Arc::new(logging);
     let issuing = Issuing::new(&settings, &frontend.certificates, recursive.as_ref());
     // The frontend reads the stored certificate before its renewal is planned.
-    let (tokens, rates) = (
-        TokenTable::new(&settings),
-        RateHistory::new(process.since, Arc::clone(&frontend), recursive.clone()),
-    );
+    let tokens = TokenTable::new(&settings);
+    let rates = RateHistory::new(process.since, Arc::clone(&frontend), recursive.clone());
     let always: [Arc<dyn Adopt>; 4] = [frontend.clone(), issuing.clone(), logging.clone(), transfers.clone()];
     let always = always.into_iter().chain([secondaries.clone() as Arc<dyn Adopt>, tokens.clone()]);
     let adopting = adopting(always, changes.as_ref(), frontend.dnstap.as_ref(), recursive.as_ref());
+    let sections = database::sections(&settings, state.as_deref(), shared);
     let in_force = Arc::new(InForce::new(source.to_string(), settings, adopting));
     let parts = ServerParts {
         frontend,
@@ -103,6 +101,7 @@ pub(super) fn assemble(
         transfers,
         secondaries,
         changes,
+        sections,
         differences,
         in_force,
         logging,
@@ -114,8 +113,8 @@ pub(super) fn assemble(
         connections: Arc::default(),
     };
     let documents = Arc::new(ZoneDocuments::new(state.as_deref()));
-    let stored = (state, Arc::clone(&documents));
-    let zones = start_manager(&parts, source.clone(), inbox, (local_root, policy_zones), produced, stored)?;
+    let (stored, copies) = ((state, Arc::clone(&documents)), (local_root, policy_zones));
+    let zones = start_manager(&parts, source.clone(), inbox, copies, produced, stored)?;
     Ok(Assembled { zones, wanted, parts, documents, database })
 }
 
@@ -219,10 +218,11 @@ fn start_manager(
     (state, documents): (Option<PathBuf>, Arc<ZoneDocuments>),
 ) -> Result<ZoneManager, StartFault> {
     let in_force = Arc::clone(&parts.in_force);
+    let shared = database::config_of(parts, &source);
     let parts_of = ZoneManagerParts {
         engine: Arc::clone(&parts.frontend.engine),
         table: Arc::clone(&parts.table),
-        prepare: Box::new(move |accept: &AcceptZones<'_>| source.renew(&in_force, accept)),
+        prepare: Box::new(move |accept: &AcceptZones<'_>| source.renew(&in_force, shared.as_ref(), accept)),
         images: parts.images.clone(),
         secondaries: Some(Arc::clone(&parts.secondaries)),
         transfers: Some(Arc::clone(&parts.transfers)),

@@ -39,7 +39,7 @@ impl std::fmt::Display for ConfinementFault {
 /// # Errors
 /// [`ConfinementFault`].
 pub fn enter(prepared: &Prepared, control: Option<&Path>) -> Result<Vec<String>, ConfinementFault> {
-    let Prepared { settings, zones, files } = prepared;
+    let Prepared { settings, zones, files, .. } = prepared;
     let mode = settings.server.confinement.mode.value;
     if mode == SandboxMode::Off {
         return Ok(vec![

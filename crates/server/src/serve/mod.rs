@@ -109,7 +109,7 @@ fn keep_zones(zones: ZoneManager) -> Result<(), StartFault> {
 fn start(options: &ServeOptions) -> Result<(), StartFault> {
     let process = Process::start();
     let source = &options.source;
-    let prepared = source.prepare(None).map_err(|rejected| {
+    let prepared = source.prepare(None, None).map_err(|rejected| {
         let message = format!("the configuration cannot be used\n\n{rejected}");
         StartFault { message, code: exit_code(&rejected.faults) }
     })?;
@@ -143,7 +143,7 @@ fn start(options: &ServeOptions) -> Result<(), StartFault> {
     }
     keep_zones(zones)?;
     if let Some(settings) = database {
-        database::start(&parts, settings)?;
+        database::start(&parts, source, settings)?;
     }
     telemetry::systemd::notify_ready(&parts.table.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");

@@ -21,6 +21,17 @@ Exit status:
   2  the command line was wrong
   3  the database or a source cannot be reached";
 
+const SET_HELP: &str = "\
+Sections are tables of a configuration file: [[policy.list]], [[policy.zone]], [[policy.group]], [[policy.schedule]], \
+[[api.token]], [[tsig-key]], [template.X] and [dnssec-policy.X]. All of a text are set, or none. Running nodes apply them \
+at once. A new one comes after those of its kind, and one that changes keeps its place.
+
+Exit status:
+  0  all sections are set
+  1  the text or a section is bad, or the configuration file could not be used with it; nothing was changed
+  2  the command line was wrong
+  3  the database or a file cannot be read";
+
 /// `nomen database`.
 #[derive(Debug, Subcommand)]
 pub enum DatabaseVerb {
@@ -39,8 +50,17 @@ pub enum DatabaseVerb {
     /// Copy zones into the database.
     #[command(after_help = IMPORT_HELP)]
     Import(DatabaseImportArgs),
-    /// Write the zones of the database to zone files.
+    /// Write the zones of the database to zone files, and the sections of the configuration to sections.toml.
     Export(DatabaseExportArgs),
+    /// Set sections of the configuration that all nodes share.
+    ///
+    /// With a configuration file, a section that a node with this file could not use is refused.
+    #[command(after_help = SET_HELP)]
+    Set(DatabaseSetArgs),
+    /// Print sections of the configuration that all nodes share, in TOML with their secrets.
+    Get(DatabaseGetArgs),
+    /// Remove a section of the configuration that all nodes share.
+    Unset(DatabaseUnsetArgs),
 }
 
 /// Which database.
@@ -154,4 +174,66 @@ pub struct DatabaseExportArgs {
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `nomen database set`.
+#[derive(Debug, Args)]
+pub struct DatabaseSetArgs {
+    /// Which database.
+    #[command(flatten)]
+    pub target: DatabaseTargetArgs,
+    /// Files with sections, or `-` for standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Remove all other sections of the kinds that the files have, and order these as the files do.
+    #[arg(long)]
+    pub only: bool,
+    /// Change nothing, only check.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `nomen database get`.
+#[derive(Debug, Args)]
+pub struct DatabaseGetArgs {
+    /// Which database.
+    #[command(flatten)]
+    pub target: DatabaseTargetArgs,
+    /// The kind of sections, such as policy.list. Default: all.
+    #[arg(value_name = "KIND")]
+    pub kind: Option<String>,
+    /// The name of the section. Default: all of the kind.
+    #[arg(value_name = "NAME", requires = "kind")]
+    pub name: Option<String>,
+    /// Print who changed what and when instead, the newest change first. `keep-changes` of [database] is how
+    /// long the database has them.
+    #[arg(long)]
+    pub history: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nomen database unset`.
+#[derive(Debug, Args)]
+pub struct DatabaseUnsetArgs {
+    /// Which database.
+    #[command(flatten)]
+    pub target: DatabaseTargetArgs,
+    /// The kind of the section, such as policy.list.
+    #[arg(value_name = "KIND")]
+    pub kind: String,
+    /// The name of the section.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Change nothing, only check.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+impl DatabaseTargetArgs {
+    /// Whether the database is that of a configuration file.
+    pub(super) fn has_config(&self) -> bool {
+        self.url.is_none() && self.url_file.is_none()
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::database::{DatabaseAdmin, DatabaseNode, ListedZone};
+use ::database::{DatabaseAdmin, DatabaseNode, ListedZone, SectionSet};
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use serde_json::json;
 use wire::ZoneName;
@@ -12,6 +12,7 @@ use zone::Zone;
 use super::Failure;
 use super::args::DatabaseCheckArgs;
 use super::progress::ZoneProgress;
+use super::sections;
 use super::target::{OpenDatabase, open};
 
 /// What was found.
@@ -24,6 +25,7 @@ struct Checked<'a> {
     tables: String,
     zones: u64,
     records: u64,
+    sections: u64,
     last_change: i64,
     nodes: Vec<DatabaseNode>,
     faults: Vec<String>,
@@ -40,13 +42,20 @@ pub(super) fn check(args: &DatabaseCheckArgs) -> Result<u8, Failure> {
         tables: String::new(),
         zones: 0,
         records: 0,
+        sections: 0,
         last_change: 0,
         nodes: Vec::new(),
         faults: Vec::new(),
         warnings: Vec::new(),
     };
     let has_tables = match &mut database {
-        OpenDatabase::Own(admin) => checked.tables_of_nomen(admin).map_err(outside)?,
+        OpenDatabase::Own(admin) => {
+            let has_tables = checked.tables_of_nomen(admin).map_err(outside)?;
+            if has_tables {
+                checked.all_sections(&admin.sections().map_err(outside)?)?;
+            }
+            has_tables
+        }
         OpenDatabase::PowerDns(reader) => {
             checked.server = reader.server().to_owned();
             checked.tables = "the tables of PowerDNS".into();
@@ -109,6 +118,15 @@ impl Checked<'_> {
         Ok(true)
     }
 
+    /// Checks the sections of the configuration.
+    fn all_sections(&mut self, set: &SectionSet) -> Result<(), Failure> {
+        self.sections = set.sections.len() as u64;
+        let target = &self.args.target;
+        let config = target.has_config().then_some(target.config.as_path());
+        sections::faults(set, config)?.into_iter().for_each(|fault| self.fault(fault));
+        Ok(())
+    }
+
     /// Reads all zones.
     fn all_zones(&mut self, database: &OpenDatabase, zones: &[ListedZone]) -> Result<(), Failure> {
         let mut progress = ZoneProgress::new("checking", zones.len());
@@ -162,6 +180,7 @@ impl Checked<'_> {
             "tables": self.tables,
             "zones": self.zones,
             "records": self.records,
+            "sections": self.sections,
             "last_change": self.last_change,
             "nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
             "faults": self.faults,
@@ -181,7 +200,11 @@ impl Checked<'_> {
             let (age, zones) = (node.age.as_secs(), node.zones);
             say!("node {name}: {lag}, seen {age} s ago, {zones} zones, nomen {version}");
         }
-        say!("zones: {}, records: {}, faults: {}", self.zones, self.records, self.faults.len());
+        let sections = match self.sections {
+            0 => String::new(),
+            count => format!(", sections: {count}"),
+        };
+        say!("zones: {}, records: {}{sections}, faults: {}", self.zones, self.records, self.faults.len());
     }
 }
 

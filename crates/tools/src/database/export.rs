@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use ::database::ListedZone;
+use ::database::{ListedZone, SectionSet};
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use config::zone_name::zone_name;
 use config::zones::pattern::PathPattern;
@@ -18,7 +18,11 @@ use zone_manager::dump::dump_lines;
 use super::Failure;
 use super::args::DatabaseExportArgs;
 use super::progress::ZoneProgress;
-use super::target::open;
+use super::sections;
+use super::target::{OpenDatabase, open};
+
+/// The file with the sections of the configuration.
+const SECTIONS: &str = "sections.toml";
 
 /// How an export went.
 #[derive(Default)]
@@ -48,6 +52,9 @@ pub(super) fn export(args: &DatabaseExportArgs) -> Result<u8, Failure> {
     });
     drop(progress);
     read?;
+    if let (OpenDatabase::Own(admin), true) = (&database, args.zone.is_empty()) {
+        write_sections(args, &admin.sections().map_err(|fault| (format!("nomen: {fault}"), EXIT_OUTSIDE))?)?;
+    }
     if args.json {
         let report = json!({ "database": database.host(), "zones": export.rows });
         say!("{report:#}");
@@ -60,6 +67,21 @@ pub(super) fn export(args: &DatabaseExportArgs) -> Result<u8, Failure> {
         );
     }
     Ok(export.code)
+}
+
+/// Writes the sections of the configuration, if there are any. They have secrets.
+fn write_sections(args: &DatabaseExportArgs, set: &SectionSet) -> Result<(), Failure> {
+    if set.sections.is_empty() {
+        return Ok(());
+    }
+    let path = args.folder.join(SECTIONS);
+    if !args.replace && path.exists() {
+        return Err((format!("nomen: {} exists: --replace replaces it", path.display()), EXIT_FAULTS));
+    }
+    let text = sections::text_of(&set.sections.iter().collect::<Vec<_>>());
+    zone::regular::replace(&path, text.as_bytes()).map_err(|fault| {
+        (format!("nomen: cannot write {}: {}", path.display(), reason(&fault)), EXIT_OUTSIDE)
+    })
 }
 
 /// The zones with these names; without names all.

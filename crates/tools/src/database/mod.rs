@@ -1,4 +1,4 @@
-//! `nomen database`: the tables of a database, and zones into it and out of it.
+//! `nomen database`: the tables of a database, zones into it and out of it, sections of the configuration.
 //!
 //! | file | holds |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `sources` | where `import` takes zones from |
 //! | `import` | `import` |
 //! | `export` | `export` |
+//! | `sections` | `set`, `get` and `unset` |
 //! | `progress` | a progress bar |
 
 pub mod args;
@@ -16,6 +17,7 @@ mod check;
 mod export;
 mod import;
 mod progress;
+mod sections;
 mod sources;
 mod tables;
 mod target;
@@ -33,6 +35,9 @@ pub fn run(verb: &DatabaseVerb) -> u8 {
         DatabaseVerb::Check(args) => check::check(args),
         DatabaseVerb::Import(args) => import::import(args),
         DatabaseVerb::Export(args) => export::export(args),
+        DatabaseVerb::Set(args) => sections::set(args),
+        DatabaseVerb::Get(args) => sections::get(args),
+        DatabaseVerb::Unset(args) => sections::unset(args),
     };
     done.unwrap_or_else(|(message, code)| {
         eprintln!("{}", message.trim_end());

@@ -6,11 +6,13 @@
 //! |---|---|
 //! | `list` | the file with the names of the zones |
 //! | `connection` | the settings of the connection, from the configuration |
+//! | [`sections`] | sections of the configuration that the database has |
 //!
 //! The versions here are copies: a damaged one is read from the database again.
 
 mod connection;
 mod list;
+pub mod sections;
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,25 +1,33 @@
-//! What the database sends, passed on: which zones it has to the zone manager, and their records to the
-//! thread that changes zones.
+//! What the database sends, passed on: which zones it has to the zone manager, their records to the thread
+//! that changes zones, and sections of the configuration to the server.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, sync_channel};
 
-use ::database::{DatabaseSink, ListedZone, ZoneContent, ZoneId};
+use ::database::{DatabaseSink, ListedZone, SectionSet, ZoneContent, ZoneId};
 use wire::{Serial, ZoneName};
 
 use super::manager::{DatabaseNews, Message, ZoneManagerHandle};
 use crate::changes::Changes;
 
+/// Is called with all sections of the database, and whether they were listed after a connection.
+pub type OnSections = Box<dyn Fn(SectionSet, bool) + Send + Sync>;
+
 /// Receives what a database sends.
 pub struct DatabaseFollower {
     messages: Sender<Message>,
     changes: Arc<Changes>,
+    sections: OnSections,
 }
 
 impl DatabaseFollower {
     /// Returns the receiver for these parts of the server.
-    pub fn new(manager: &ZoneManagerHandle, changes: Arc<Changes>) -> Arc<DatabaseFollower> {
-        Arc::new(DatabaseFollower { messages: manager.messages(), changes })
+    pub fn new(
+        manager: &ZoneManagerHandle,
+        changes: Arc<Changes>,
+        sections: OnSections,
+    ) -> Arc<DatabaseFollower> {
+        Arc::new(DatabaseFollower { messages: manager.messages(), changes, sections })
     }
 
     /// Sends news to the zone manager, and waits until the zone table has them.
@@ -49,6 +57,10 @@ impl DatabaseSink for DatabaseFollower {
         if self.changes.database().is_some_and(|database| database.id(apex) == Some(zone)) {
             self.changes.follow(apex, content);
         }
+    }
+
+    fn sections(&self, set: SectionSet, listed: bool) {
+        (self.sections)(set, listed);
     }
 }
 

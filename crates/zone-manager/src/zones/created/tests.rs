@@ -95,7 +95,7 @@ impl ZoneDocumentStore for Documents {
 fn read(folder: &Path) -> (config::Settings, WantedZones) {
     let of_settings =
         |settings: &config::Settings| settings.server.storage.folder().map(|state| state.join(added::FILE));
-    let accepted = config::read_service(&folder.join("nomen.toml"), of_settings);
+    let accepted = config::read_service(&folder.join("nomen.toml"), of_settings, None);
     let config = accepted.unwrap_or_else(|rejected| panic!("{rejected}")).config;
     let wanted = resolve(&config).expect("zones");
     (config.settings, wanted)

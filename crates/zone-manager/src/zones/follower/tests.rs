@@ -73,7 +73,7 @@ struct Server {
 
 /// Reads the configuration of a folder.
 fn read(folder: &Path) -> (config::Settings, WantedZones) {
-    let accepted = config::read_service(&folder.join("nomen.toml"), |_| None);
+    let accepted = config::read_service(&folder.join("nomen.toml"), |_| None, None);
     let config = accepted.unwrap_or_else(|rejected| panic!("{rejected}")).config;
     let wanted = resolve(&config).expect("zones");
     (config.settings, wanted)
@@ -139,7 +139,7 @@ impl Server {
         let mut thread = ZoneManager::start(&manager, inbox, parts).expect("a thread");
         thread.load_first(wanted);
         let thread = std::thread::spawn(move || thread.work());
-        let follower = DatabaseFollower::new(&manager, Arc::clone(&changes));
+        let follower = DatabaseFollower::new(&manager, Arc::clone(&changes), Box::new(|_, _| {}));
         Server { manager, table, changes, follower, silent, engine, thread }
     }
 
@@ -219,6 +219,20 @@ fn zones_of_a_database_come_stay_over_a_restart_and_go() {
     server.stop();
     let server = Server::start(&folder);
     assert_eq!(["a.", "b.", "c."].map(|zone| server.serial(zone)), [Some(8), Some(2), Some(1)]);
+    server.stop();
+}
+
+#[test]
+fn a_node_with_zones_of_the_database_alone_can_be_reloaded() {
+    let folder = folder();
+    let text = "[server]\nstate-dir = \"state\"\n[database]\nurl = \"postgresql://a@b/c\"\n";
+    std::fs::write(folder.path().join("nomen.toml"), text).expect("written");
+    let server = Server::start(&folder);
+    server.follower.listed(vec![listed(1, "a.", 5)]);
+    server.send(1, "a.", 5);
+    server.wait_for("a.", Some(5));
+    server.reload(Removal::HoldBack);
+    assert_eq!(server.serial("a."), Some(5));
     server.stop();
 }
 

@@ -299,7 +299,10 @@ impl ZoneManager {
         let lost = LostZones { gone, of: served.len() };
         // Zones held back by a folder are left.
         let not_held = super::gone(&states, wanted, &HashSet::new(), Removal::HoldBack).0.len();
-        let asks_for_none = wanted.specs.iter().all(|spec| spec.origin == Origin::LocalRoot);
+        // Those of the database join later.
+        let of_database =
+            wanted.database.is_some() && served.iter().any(|spec| spec.origin == Origin::Database);
+        let asks_for_none = !of_database && wanted.specs.iter().all(|spec| spec.origin == Origin::LocalRoot);
         let nothing_is_left = !served.is_empty() && asks_for_none && not_held >= served.len();
         if nothing_is_left {
             return Some(LostZones { gone: served.len(), ..lost });
