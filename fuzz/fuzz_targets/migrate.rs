@@ -27,7 +27,7 @@ impl Files for One<'_> {
 
 fuzz_target!(|data: &[u8]| {
     let Some((first, text)) = data.split_first() else { return };
-    let program = match first % 9 {
+    let program = match first % 10 {
         0 => Some(PeerProgram::Bind),
         1 => Some(PeerProgram::Nsd),
         2 => Some(PeerProgram::Knot),
@@ -36,6 +36,7 @@ fuzz_target!(|data: &[u8]| {
         5 => Some(PeerProgram::Recursor),
         6 => Some(PeerProgram::AdGuard),
         7 => Some(PeerProgram::PiHole),
+        8 => Some(PeerProgram::Dnsdist),
         _ => None,
     };
     let (texts, spans) = match convert(Path::new("/c"), program, &One(text), Path::new("/lists")) {

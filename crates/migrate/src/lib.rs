@@ -7,8 +7,8 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `bind`, `nsd`, `knot`, `pdns`, `unbound`, `adguard`, `pihole` | interpret the statements |
-//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings`, `yaml`, `toml` | parse the syntaxes |
+//! | `bind`, `nsd`, `knot`, `pdns`, `dnsdist`, `unbound`, `adguard`, `pihole` | interpret the statements |
+//! | `named_conf`, `clauses`, `knot::yaml`, `pdns::settings`, `dnsdist::lua`, `yaml`, `toml` | parse the syntaxes |
 //! | `upstream` | servers as AdGuard Home and Pi-hole name them |
 //! | `nsd_unbound` | statements common to NSD and Unbound |
 //! | `text`, `tree`, `files` | texts and positions, statements, the file system |
@@ -18,6 +18,7 @@
 //! | `work`, `ledger` | the conversion in progress, the outcome of each statement |
 //! | `narrow` | refuses what cannot be expressed exactly |
 //! | `model`, `mend`, `write` | nomen's configuration, removal of contradictions, its text |
+//! | `source_rates`, `rates` | limits on replies of other programs; `[rate-limits]` and secrets of cookies |
 //! | `policy`, `lists` | response policy zones and block lists, common to several programs |
 //! | `zone_files` | `$INCLUDE` with another base folder, custom root servers |
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ mod anchors;
 mod bind;
 mod clauses;
 mod clients;
+mod dnsdist;
 mod dnstap;
 mod encrypted;
 mod files;
@@ -45,7 +47,9 @@ mod nsd_unbound;
 mod pdns;
 mod pihole;
 mod policy;
+mod rates;
 mod signing;
+mod source_rates;
 mod text;
 mod toml;
 mod tree;
@@ -85,6 +89,8 @@ pub enum PeerProgram {
     PowerDns,
     /// PowerDNS Recursor's recursor.conf.
     Recursor,
+    /// dnsdist's dnsdist.conf or dnsdist.yml.
+    Dnsdist,
     /// AdGuard Home's AdGuardHome.yaml.
     AdGuard,
     /// Pi-hole's pihole.toml or setupVars.conf.
@@ -101,6 +107,7 @@ impl PeerProgram {
             Self::Unbound => "Unbound",
             Self::PowerDns => "PowerDNS",
             Self::Recursor => "PowerDNS Recursor",
+            Self::Dnsdist => "dnsdist",
             Self::AdGuard => "AdGuard Home",
             Self::PiHole => "Pi-hole",
         }
@@ -211,6 +218,7 @@ fn run(
         PeerProgram::Unbound => unbound::convert(texts, path, work)?,
         PeerProgram::PowerDns => pdns::convert(texts, path, work)?,
         PeerProgram::Recursor => pdns::convert_recursor(texts, path, work)?,
+        PeerProgram::Dnsdist => dnsdist::convert(texts, path, work)?,
         PeerProgram::AdGuard => adguard::convert(texts, path, work)?,
         PeerProgram::PiHole => pihole::convert(texts, path, work)?,
     }
@@ -251,6 +259,10 @@ fn of_home(text: &str) -> Option<PeerProgram> {
 fn recognise(path: &Path, text: &str) -> Option<PeerProgram> {
     if let Some(found) = of_home(text) {
         return Some(found);
+    }
+    let is_named = path.file_name().is_some_and(|name| name.to_string_lossy().contains("dnsdist"));
+    if is_named || dnsdist::is_script(text) || dnsdist::is_yaml(text) {
+        return Some(PeerProgram::Dnsdist);
     }
     let lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '/', '*']));

@@ -13,6 +13,7 @@ pub(crate) enum Setting {
     /// Names with texts, on one line.
     Table(Vec<(String, String)>),
     Number(u64),
+    Numbers(Vec<u64>),
     Switch(bool),
 }
 
@@ -75,6 +76,7 @@ impl Keys {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Server,
+    RateLimits,
     Transfers,
     Resolver,
     Policy,
@@ -87,6 +89,7 @@ impl Section {
     pub(crate) fn header(self) -> &'static str {
         match self {
             Self::Server => "[server]",
+            Self::RateLimits => "[rate-limits]",
             Self::Transfers => "[transfers]",
             Self::Resolver => "[resolver]",
             Self::Policy => "[policy]",
@@ -136,6 +139,7 @@ pub(crate) struct Nomen {
     pub(crate) listens: Vec<Keys>,
     /// Certificates, the usual one first.
     pub(crate) certificates: Vec<Keys>,
+    pub(crate) rates: Keys,
     pub(crate) transfers: Keys,
     pub(crate) tsig_keys: Vec<Keys>,
     /// Templates by name, beside those generated for common keys.
@@ -164,6 +168,7 @@ impl Nomen {
     pub(crate) fn section(&mut self, section: Section) -> &mut Keys {
         match section {
             Section::Server => &mut self.server,
+            Section::RateLimits => &mut self.rates,
             Section::Transfers => &mut self.transfers,
             Section::Resolver => self.resolver.get_or_insert_default(),
             Section::Policy => &mut self.policy,
@@ -261,6 +266,13 @@ pub const BOUNDS: &[NumberLimits] = &[
     ("[server]", "proxy-protocol-maximum-size", Measure::Count, 52, 2048),
     ("[server]", "max-udp-size", Measure::Count, 512, 4096),
     ("[server]", "max-chain", Measure::Count, 1, 64),
+    ("[rate-limits]", "answers-per-second", Measure::Count, 1, 1_000_000),
+    ("[rate-limits]", "referrals-per-second", Measure::Count, 1, 1_000_000),
+    ("[rate-limits]", "nxdomains-per-second", Measure::Count, 1, 1_000_000),
+    ("[rate-limits]", "errors-per-second", Measure::Count, 1, 1_000_000),
+    ("[rate-limits]", "burst", Measure::Millis, 1_000, 60_000),
+    ("[rate-limits]", "slip", Measure::Count, 0, 1000),
+    ("[rate-limits]", "short-replies-per-second", Measure::Count, 0, 1_000_000),
     ("[transfers]", "outgoing", Measure::Count, 1, 100_000),
     ("[transfers]", "incoming", Measure::Count, 1, 10_000),
     ("[transfers]", "incoming-per-primary", Measure::Count, 1, 10_000),

@@ -1,5 +1,7 @@
 //! nsd.conf, of NSD 4.3 to 4.12.
 
+mod limits;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
@@ -23,12 +25,11 @@ pub(crate) const SECTIONS: &[&str] =
 
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
-const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
+const RATES: Rule = Rule::Missing("nomen has one rate for all zones: that of `rrl-ratelimit`");
 /// Converted with the listeners.
 const TLS: Rule = Rule::Missing("nomen cannot use this value");
 /// Clients of that port need a certificate.
 const MUTUAL: &str = "nomen's listeners do not need certificates of all clients";
-const COOKIES: Rule = Rule::Missing("nomen's cookies have their secrets in `cookie-secrets` of [server]");
 const VERIFY: Rule = Rule::Missing("nomen runs no program to verify a zone");
 
 const RULES: &[NamedRule] = &[
@@ -50,7 +51,6 @@ const RULES: &[NamedRule] = &[
     ("xfrdfile", FILES),
     ("xfrdir", FILES),
     ("difffile", FILES),
-    ("cookie-secret-file", COOKIES),
     (
         "zonelistfile",
         Rule::Missing("zones that `nsd-control addzone` has added are not read; use `nomen ctl zone add`"),
@@ -101,8 +101,7 @@ const RULES: &[NamedRule] = &[
     ("ixfr-number", Rule::Unneeded("`journal-size` of a zone bounds what is kept, in bytes")),
     ("nsec3-keep-zonefile-cache", TUNING),
     ("answer-cookie", Rule::Switch(Section::Server, "cookies")),
-    ("cookie-secret", COOKIES),
-    ("cookie-staging-secret", COOKIES),
+    ("cookie-secret-file", Rule::Unneeded("it names no file")),
     (
         "proxy_protocol_port",
         Rule::Missing(
@@ -115,12 +114,8 @@ const RULES: &[NamedRule] = &[
             "write the proxies' networks into `proxy-protocol-from` of [server]: nomen has no ports for them; see docs/PROXIES.md",
         ),
     ),
-    ("rrl-size", RATES),
-    ("rrl-ratelimit", Rule::Same(&["0"], "nomen limits no rates of answers")),
-    ("rrl-slip", RATES),
-    ("rrl-ipv4-prefix-length", RATES),
-    ("rrl-ipv6-prefix-length", RATES),
-    ("rrl-whitelist-ratelimit", Rule::Same(&["0"], "nomen limits no rates of answers")),
+    ("rrl-size", TUNING),
+    ("rrl-whitelist-ratelimit", Rule::Unneeded("it is for queries of `rrl-whitelist` of zones")),
     ("rrl-whitelist", RATES),
     ("tls-service-key", TLS),
     ("tls-service-pem", TLS),
@@ -170,6 +165,8 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     let base = path.parent().unwrap_or(Path::new(""));
     let zonesdir = last(&all, "zonesdir").filter(|found| !found.value().is_empty());
     let zonesdir = zonesdir.map_or(base.to_owned(), |found| join(base, found.value()));
+    limits::rates(work, &all, of("server").first().copied());
+    limits::secrets(work, texts.files, &all, &zonesdir);
     server_section(work, &all);
     if let Some(found) =
         last(&all, "tls-auth-xfr-only").filter(|found| units::switch(found.value()) != Some(false))
@@ -285,17 +282,11 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
                 work.in_key(statement, Section::Log, "target");
             }
             key => {
-                if let Some(rule) = rule(RULES, key) {
+                if let Some(rule) = rule(RULES, key).filter(|_| !work.ledger.is_seen(statement)) {
                     work.apply(statement, rule);
                 }
             }
         }
-    }
-    if last(all, "rrl-ratelimit").is_none() {
-        work.ledger.unwritten(
-            Coverage::Missing,
-            "NSD limits the rate of answers to a network to 200 a second by default; nomen limits none",
-        );
     }
 }
 

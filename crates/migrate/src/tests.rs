@@ -8,8 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod dnsdist;
 mod home;
 mod keys;
+mod limits;
 mod narrow;
 mod policy;
 mod reference;
@@ -148,12 +150,12 @@ zone "ad.example" { type static-stub; server-addresses { 10.0.0.2; }; };"#,
 #[test]
 fn what_bind_has_and_nomen_does_not_is_reported() {
     let found = bind(
-        r#"options { recursion no; rate-limit { responses-per-second 5; }; frobnicate yes; };
+        r#"options { recursion no; frobnicate yes; };
 zone "signed.example" { type master; file "s"; auto-dnssec maintain; };
 key old { algorithm hmac-md5; secret "c2VjcmV0"; };
 zone "b.example" { type master; file "b"; allow-transfer { key old; }; };"#,
     );
-    for statement in ["rate-limit", "frobnicate yes", "auto-dnssec", "key old", "old"] {
+    for statement in ["frobnicate yes", "auto-dnssec", "key old", "old"] {
         assert_eq!(outcomes(&found, statement), [Coverage::Missing], "{statement}");
     }
     // A rule for a missing key permits no client.
@@ -230,7 +232,7 @@ zone:\n  - domain: a.example\n    notify: down\n  - domain: b.example\n    acl: 
         ],
     );
     assert!(!found.toml.contains("\"10.1.1.0"), "{}", found.toml);
-    assert_eq!(outcomes(&found, "id x"), [Coverage::Missing]);
+    assert_eq!(outcomes(&found, "id x"), [Coverage::Unneeded]);
 }
 
 #[test]

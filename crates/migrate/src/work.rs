@@ -11,6 +11,7 @@ use crate::ledger::{Coverage, Ledger};
 use crate::lists::MadeLists;
 use crate::model::{Keys, Nomen, Section, Setting, bounded};
 use crate::network::Network;
+use crate::source_rates::SourceRates;
 use crate::text::SourceSpan;
 use crate::tree::Statement;
 use crate::units;
@@ -163,6 +164,8 @@ pub(crate) struct Work {
     pub(crate) encrypted_transfers: bool,
     /// How NSD authenticates servers over TLS, by the names of its `tls-auth` blocks.
     pub(crate) tls_auths: HashMap<String, TlsAuth>,
+    /// Limits on replies found so far.
+    pub(crate) rates: Option<SourceRates>,
     /// Whether servers at port 853 are queried in the clear.
     pub(crate) plain_at_853: bool,
 }

@@ -24,6 +24,7 @@ pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
     blocks(&mut out, "[[server.access]]", &nomen.server_access);
     blocks(&mut out, "[[listen]]", &nomen.listens);
     blocks(&mut out, "[[certificate]]", &nomen.certificates);
+    single(&mut out, "[rate-limits]", &nomen.rates);
     single(&mut out, "[transfers]", &nomen.transfers);
     blocks(&mut out, "[[tsig-key]]", &nomen.tsig_keys);
     if let Some(resolver) = &nomen.resolver {
@@ -74,6 +75,7 @@ fn value(setting: &Setting) -> String {
     match setting {
         Setting::Text(text) => quote(text),
         Setting::Number(number) => number.to_string(),
+        Setting::Numbers(numbers) => format!("{numbers:?}"),
         Setting::Switch(on) => on.to_string(),
         Setting::Table(pairs) => {
             let all: Vec<String> =

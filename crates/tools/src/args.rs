@@ -109,6 +109,8 @@ pub enum MigrateFrom {
     Adguard,
     /// BIND.
     Bind,
+    /// dnsdist.
+    Dnsdist,
     /// NSD.
     Nsd,
     /// Knot DNS.

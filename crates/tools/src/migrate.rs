@@ -22,6 +22,7 @@ pub fn run(args: &MigrateArgs) -> u8 {
     let program = args.from.map(|from| match from {
         MigrateFrom::Adguard => PeerProgram::AdGuard,
         MigrateFrom::Bind => PeerProgram::Bind,
+        MigrateFrom::Dnsdist => PeerProgram::Dnsdist,
         MigrateFrom::Nsd => PeerProgram::Nsd,
         MigrateFrom::Knot => PeerProgram::Knot,
         MigrateFrom::Pdns => PeerProgram::PowerDns,
@@ -262,6 +263,36 @@ mod tests {
         }
         fn names(&self, _: &Path) -> std::io::Result<Vec<String>> {
             Ok(Vec::new())
+        }
+    }
+
+    /// Limits on replies, secrets of cookies and rules of a balancer are good ones in nomen's configuration.
+    #[test]
+    fn limits_and_rules_are_accepted() {
+        const SECRET: &str = "e5e973e5a6b2a43f48e7dc849e37bfcf";
+        let cases = [
+            (
+                migrate::PeerProgram::Bind,
+                format!(
+                    "options {{ recursion no; cookie-secret \"{SECRET}\"; rate-limit {{ responses-per-second 5; slip 0; \
+                     exempt-clients {{ 192.0.2.0/24; ::1; }}; }}; }};"
+                ),
+            ),
+            (migrate::PeerProgram::Nsd, format!("server:\n  ip-address: 192.0.2.1\n  cookie-secret: {SECRET}\n")),
+            (
+                migrate::PeerProgram::Dnsdist,
+                "newServer({address=\"192.0.2.1\"})\nsetACL(\"10.0.0.0/8\")\naddAction(\"x.example\", DropAction())\n\
+                 addAction(\"10.9.0.0/16\", DropAction())\naddAction(MaxQPSIPRule(2000000, 24, 48), TCAction())\n"
+                    .to_owned(),
+            ),
+        ];
+        for (program, text) in cases {
+            let made =
+                migrate::convert(Path::new("/conf"), Some(program), &OneFile(text), Path::new("/lists"));
+            let toml = made.expect("it is read").toml;
+            assert!(toml.contains("[rate-limits]"), "{toml}");
+            let read = config::read_text("made", toml.clone(), Path::new("/"));
+            assert!(read.is_ok(), "{toml}{}", read.err().map_or(String::new(), |e| e.to_string()));
         }
     }
 

@@ -12,6 +12,8 @@ use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Setting};
 use crate::network::{Network, disjoint};
 use crate::policy::{Effect, MAX_GROUPS};
+use crate::rates;
+use crate::source_rates::{Lengths, SourceRates};
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find};
 use crate::units;
@@ -84,6 +86,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     }
     listen(work, &home);
     access(work, &home);
+    rates(work, &home);
     upstreams::convert(work, texts, &home);
     cache(work, &home);
     validation(work, &home);
@@ -109,6 +112,32 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     #[cfg(test)]
     assert_eq!(work.ledger.unaccounted(&all), 0);
     Ok(())
+}
+
+/// Converts the queries per second of each network of clients.
+fn rates(work: &mut Work, home: &Home<'_>) {
+    let get = |key: &str| home.dns(key).and_then(|found| found.value().parse::<u64>().ok());
+    let Some((found, rate)) = home.dns("ratelimit").zip(get("ratelimit").filter(|rate| *rate > 0)) else {
+        return;
+    };
+    let length = |key, usual| get(key).and_then(|length| u8::try_from(length).ok()).unwrap_or(usual);
+    let lengths = Lengths {
+        ipv4: length("ratelimit_subnet_len_ipv4", 24),
+        ipv6: length("ratelimit_subnet_len_ipv6", 56),
+    };
+    let mut out = SourceRates::of_networks([Some(rate); 4], 0, lengths);
+    let exempt = home.dns("ratelimit_whitelist").map(Statement::block).unwrap_or_default();
+    let exempt = exempt.iter().filter_map(|member| Network::parse(member.key()));
+    out.exempt = exempt.map(|network| network.to_string()).collect();
+    work.in_key(found, Section::RateLimits, "answers-per-second");
+    for (key, to) in [
+        ("ratelimit_subnet_len_ipv4", "ipv4-factors"),
+        ("ratelimit_subnet_len_ipv6", "ipv6-factors"),
+        ("ratelimit_whitelist", "exempt"),
+    ] {
+        home.dns(key).iter().for_each(|found| work.in_key(found, Section::RateLimits, to));
+    }
+    rates::write(work, out, found);
 }
 
 /// Applies a rule to a setting, unless it has no value.

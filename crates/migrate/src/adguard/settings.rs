@@ -28,7 +28,7 @@ pub(super) const APART: &[NamedRule] = &[
 /// Settings of `dns`.
 pub(super) const DNS: &[NamedRule] = &[
     ("anonymize_client_ip", Rule::Same(&["false"], "nomen's log has the addresses of clients as they are")),
-    ("ratelimit", Rule::Same(&["0"], "nomen limits no rates of answers")),
+    ("ratelimit", Rule::Unneeded("there is no limit; nomen has its own defaults: see [rate-limits]")),
     ("ratelimit_subnet_len_ipv4", RATES),
     ("ratelimit_subnet_len_ipv6", RATES),
     ("ratelimit_whitelist", RATES),

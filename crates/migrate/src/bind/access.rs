@@ -144,9 +144,13 @@ fn local(work: &mut Work, frame: &Frame<'_>, found: &Statement) -> Local {
 
 /// Allows recursion to the clients of views: `sets` of them at each place.
 fn of_views(work: &mut Work, sets: &[AddressSet; 3], is_exact: bool, at: Option<&Statement>) {
-    let [elsewhere, attached, own] = sets;
-    let attached = attached.and(own);
-    let elsewhere = elsewhere.and(&attached);
+    // nomen has no word for the addresses of this machine, which may be any of those that it is attached to,
+    // and none that refuses attached networks alone: clients that may recurse at one place only may not at
+    // all.
+    let [all_elsewhere, all_attached, own] = sets;
+    let attached = all_attached.and(own);
+    let elsewhere = all_elsewhere.and(&attached);
+    let is_exact = is_exact && attached == *all_attached && elsewhere == *all_elsewhere;
     if attached != elsewhere {
         // What is left after this is allowed from attached networks.
         let others = AddressSet::all().minus(&attached).networks();

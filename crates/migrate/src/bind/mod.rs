@@ -3,6 +3,7 @@
 mod access;
 mod acl;
 mod encryption;
+mod limits;
 mod logging;
 mod options;
 mod outgoing;
@@ -116,6 +117,7 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
     };
     collect(work, all, &mut frame);
     access::blackhole(work, &frame);
+    limits::convert(work, &frame, all);
     let (views, mut zones): (Vec<&Statement>, Vec<&Statement>) = {
         let of = |key: &str| all.iter().filter(|statement| statement.key() == key).collect();
         (of("view"), of("zone"))

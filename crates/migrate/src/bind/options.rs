@@ -27,7 +27,6 @@ const ALTERNATIVE: Rule = Rule::Missing("nomen has one `source` for a zone, and 
 const NO_SOURCE: Rule = Rule::Unneeded("there is no zone that it holds for");
 const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nomen check`");
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
-const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const SORTED: Rule = Rule::Missing("nomen does not sort addresses by the network of the client");
 
 /// Statements with one value.
@@ -148,7 +147,6 @@ const RULES: &[NamedRule] = &[
     ("zero-no-soa-ttl", TUNING),
     ("max-zone-ttl", CHECKS),
     ("response-policy", Rule::Unneeded("that of the view counts")),
-    ("rate-limit", RATES),
     ("rrset-order", Rule::Rotation),
     ("sortlist", SORTED),
     ("allow-recursion-on", Rule::Same(&["any"], "write `interface` into [[resolver.access]]")),
@@ -190,9 +188,14 @@ const RULES: &[NamedRule] = &[
     ("zone-statistics", Rule::Unneeded("`per-zone` of [metrics] counts queries for each zone")),
     ("notify-to-soa", Rule::Same(&["no"], "nomen sends NOTIFY to the servers in `notify` alone")),
     ("answer-cookie", Rule::Switch(Section::Server, "cookies")),
-    ("cookie-algorithm", TUNING),
-    ("cookie-secret", Rule::Missing("nomen's cookies have their secrets in `cookie-secrets` of [server]")),
-    ("require-server-cookie", Rule::Same(&["no"], "see `cookies-required-from` of [server]")),
+    ("cookie-algorithm", Rule::Same(&["siphash24"], "nomen makes cookies with SipHash-2-4 alone")),
+    (
+        "require-server-cookie",
+        Rule::Same(
+            &["no"],
+            "`cookies-required-from` of [server] has networks whose clients need a cookie, those that send none as well",
+        ),
+    ),
     ("nocookie-udp-size", TUNING),
     ("request-nsid", TUNING),
     ("message-compression", Rule::Same(&["yes"], "nomen compresses names always")),

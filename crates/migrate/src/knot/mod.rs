@@ -1,5 +1,6 @@
 //! knot.conf, of Knot DNS 3.0 to 3.5.
 
+mod limits;
 mod queries;
 mod signing;
 pub(crate) mod yaml;
@@ -130,6 +131,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         items(key).into_iter().for_each(|item| work.ledger.open(item));
     }
     copies(work, sections);
+    limits::convert(work, sections);
     zones::templates(work, &frame, &items("zone"));
     items("zone").into_iter().for_each(|item| zones::zone(work, &frame, item));
     log(work, &items("log"));
@@ -183,10 +185,6 @@ fn explain(sections: &[Statement], statement: &Statement) -> (Coverage, String) 
         ),
         "dnskey-sync" => (Coverage::Missing, "nomen does not exchange keys with other signers"),
         "xdp" => (Coverage::Missing, "write `xdp` into [[listen]]; see docs/AF_XDP.md"),
-        "mod-rrl" => (Coverage::Missing, "nomen limits no rates of answers"),
-        "mod-cookies" => {
-            (Coverage::Unneeded, "nomen answers cookies anyway; `cookie-secrets` of [server] has secrets")
-        }
         "mod-stats" => (Coverage::Unneeded, "[metrics] has figures at any time"),
         "mod-queryacl" => (Coverage::Unneeded, "no zone of this configuration has it"),
         section if section.starts_with("mod-") => (Coverage::Missing, "nomen has no modules"),

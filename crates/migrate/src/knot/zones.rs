@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::queries::{self, has_action, is_conditional, is_deny};
-use super::signing;
 use super::{Frame, client_of, members, named_servers, refused};
+use super::{limits, signing};
 use crate::files::join;
 use crate::ledger::Coverage;
 use crate::model::{Keys, Setting, Zone};
@@ -79,6 +79,9 @@ pub(super) fn explain(statement: &Statement) -> (Coverage, &'static str) {
         }
         "module" | "global-module" if statement.values().all(|word| word.text.starts_with("mod-dnstap/")) => {
             (Coverage::Translated, "[dnstap]")
+        }
+        "module" | "global-module" if statement.values().all(|word| limits::is_module(&word.text)) => {
+            (Coverage::Translated, "[rate-limits], or `cookie-secrets` of [server]")
         }
         "module" | "global-module" => (Coverage::Missing, "nomen has no modules"),
         "via" => (Coverage::Unneeded, "no zone asks or tells this server"),

@@ -14,6 +14,7 @@ use crate::ledger::Coverage;
 use crate::model::{Keys, Section, Zone};
 use crate::named_conf;
 use crate::network::{Network, of_longest_match};
+use crate::rates;
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Part, Statement};
 use crate::units;
@@ -142,10 +143,7 @@ const RULES: &[NamedRule] = &[
     ("write-pid", FILES),
     ("socket-dir", FILES),
     ("enable-lua-records", Rule::Same(&["no"], "nomen runs no scripts")),
-    (
-        "edns-cookie-secret",
-        Rule::Same(&[""], "nomen's cookies have their secrets in `cookie-secrets` of [server]"),
-    ),
+    ("edns-cookie-secret", Rule::Unneeded("nomen answers cookies anyway, with a random secret")),
     ("edns-subnet-processing", Rule::Same(&["no"], "nomen does not use addresses of clients' networks")),
     ("any-to-tcp", TUNING),
     ("do-ipv6-additional-processing", TUNING),
@@ -299,6 +297,9 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
 fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
     match statement.key() {
         "loglevel" => loglevel(work, statement),
+        "edns-cookie-secret" if !statement.value().is_empty() => {
+            rates::secrets_of(work, statement, &[statement.value().to_owned()]);
+        }
         "webserver" => webserver(work, all, statement),
         "xfr-max-received-mbytes" => {
             let bytes = statement.value().parse::<u64>().ok().and_then(|count| count.checked_mul(1 << 20));

@@ -153,3 +153,21 @@ fn what_nomen_has_outside_views_alone_is_reported() {
     assert_eq!(outcomes(&found, "key k")[..2], [Coverage::Narrower; 2]);
     assert!(!found.toml.contains("[[tsig-key]]") && !found.toml.contains("key:k"), "{}", found.toml);
 }
+
+/// nomen cannot name the other addresses of this machine, so a list that refuses them admits no client.
+#[test]
+fn recursion_that_depends_on_the_place_of_a_client_is_reported_where_it_is_lost() {
+    for list in ["!{ localhost; }; 10/8;", "!localnets; any;"] {
+        let found = bind(&format!(
+            "options {{ recursion yes; }};\nview one {{ match-clients {{ 192.0.2.0/24; }}; recursion no; }};\n\
+             view two {{ allow-query-cache {{ {list} }}; }};"
+        ));
+        assert_eq!(
+            outcomes(&found, "allow-query-cache"),
+            [Coverage::Narrower, Coverage::Translated],
+            "{list}"
+        );
+        let access = part(&found, "[[resolver.access]]", "\n[[view]]");
+        assert!(!access.contains("allow"), "{list}: {access}");
+    }
+}

@@ -1,6 +1,7 @@
 //! unbound.conf, of Unbound 1.17 to 1.22.
 
 mod access;
+mod limits;
 mod local;
 mod rules;
 mod tags;
@@ -58,6 +59,8 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     let directory = last(&all, "directory").map_or(base.to_owned(), |found| join(base, found.value()));
     work.recurse();
     sections.iter().for_each(|section| work.ledger.open(section));
+    limits::rates(work, &all);
+    limits::secrets(work, texts.files, &all, &directory);
     server_section(work, &all, &directory);
     anchors::of_unbound(work, texts, &all, &directory);
     let authorities = authorities(work, &all, &directory);

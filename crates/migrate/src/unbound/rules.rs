@@ -17,7 +17,10 @@ const SPECIAL: Rule =
 /// Converted with the listeners.
 const TLS: Rule = Rule::Missing("nomen cannot use this value");
 const SUITES: Rule = Rule::Missing("nomen has the cipher suites of rustls; all have forward secrecy");
-const RATES: Rule = Rule::Same(&["0"], "nomen limits no rates of answers");
+const RATES: Rule = Rule::Same(
+    &["0"],
+    "nomen bounds the lookups in progress for a zone (`lookups-per-zone`), not the queries per second",
+);
 const TAGS: Rule = Rule::Missing("nomen has no tags, and views are not migrated");
 const FILES: Rule = Rule::Unneeded("nomen writes no such file");
 const SUBNETS: Rule = Rule::Missing("nomen passes no addresses of clients on to other servers");
@@ -154,10 +157,9 @@ pub(super) const RULES: &[NamedRule] = &[
         ),
     ),
     ("ratelimit", RATES),
-    ("ip-ratelimit", RATES),
-    ("ip-ratelimit-cookie", RATES),
-    ("ratelimit-for-domain", Rule::Missing("nomen limits no rates of answers")),
-    ("ratelimit-below-domain", Rule::Missing("nomen limits no rates of answers")),
+    ("ratelimit-for-domain", RATES),
+    ("ratelimit-below-domain", RATES),
+    ("ip-ratelimit-cookie", Rule::Unneeded("there is no `ip-ratelimit`")),
     ("ratelimit-size", TUNING),
     ("ratelimit-slabs", TUNING),
     ("ratelimit-factor", TUNING),
@@ -197,7 +199,7 @@ pub(super) const RULES: &[NamedRule] = &[
     ("max-ecs-tree-size-ipv4", SUBNETS),
     ("max-ecs-tree-size-ipv6", SUBNETS),
     ("answer-cookie", Rule::Switch(Section::Server, "cookies")),
-    ("cookie-secret", Rule::Missing("nomen's cookies have their secrets in `cookie-secrets` of [server]")),
+    ("cookie-secret-file", Rule::Unneeded("it names no file")),
     ("dns64-synthall", Rule::Same(&["no"], "nomen makes AAAA records where there are none")),
     ("dns64-ignore-aaaa", Rule::Missing("see `dns64-exclude` of [resolver]")),
     ("nat64-prefix", Rule::Missing("nomen asks servers by the addresses that they have")),

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::support::{Server, run, text};
 
 /// One sample for each syntax, with a zone or a rule in it.
-const SAMPLES: [(&str, &str); 8] = [
+const SAMPLES: [(&str, &str); 9] = [
     (
         "named.conf",
         "key k { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\n\
@@ -82,6 +82,13 @@ const SAMPLES: [(&str, &str); 8] = [
         "allow-from=10.0.0.0/8\nforward-zones=a.example=192.0.2.1\nauth-zones=b.example=/z/b\n\
          dns64-prefix=64:ff9b::/96\nquiet=no\nquery-local-address=192.0.2.2\naggressive-nsec-cache-size=0\n\
          max-rrset-size=0\n",
+    ),
+    (
+        "dnsdist.conf",
+        "setLocal(\"127.0.0.1:5300\")\nsetACL({\"10.0.0.0/8\"})\nnewServer(\"192.0.2.53\")\n\
+         newServer{address=\"192.0.2.54\", tls=\"openssl\", subjectName=\"dns.example\", pool=\"c\"}\n\
+         addAction(\"corp.example\", PoolAction(\"c\"))\naddAction({\"10.9.0.0/16\"}, DropAction())\n\
+         addAction(MaxQPSIPRule(5, 24, 48), TCAction())\nsetStaleCacheEntriesTTL(9999999)\n",
     ),
     (
         "AdGuardHome.yaml",
@@ -174,18 +181,18 @@ fn what_has_no_counterpart_is_shown_at_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(
         folder.path().join("named.conf"),
-        "options {\n  recursion no;\n  rate-limit { window 5; };\n};\n",
+        "options {\n  recursion no;\n  sortlist { 10.0.0.0; };\n};\n",
     )
     .expect("written");
     let moved = run(folder.path(), &["migrate", "named.conf"]);
     assert_eq!(moved.status.code(), Some(1));
-    let shown = "missing: `rate-limit`: nomen limits no rates of answers\n --> named.conf:3:3\n  |\n\
-                 3 |   rate-limit { window 5; };\n  |   ^^^^^^^^^^\n";
+    let shown = "missing: `sortlist`: nomen does not sort addresses by the network of the client\n --> named.conf:3:3\n  |\n\
+                 3 |   sortlist { 10.0.0.0; };\n  |   ^^^^^^^^\n";
     assert!(text(&moved.stderr).contains(shown), "{}", text(&moved.stderr));
     let moved = run(folder.path(), &["migrate", "--json", "named.conf"]);
     let found: serde_json::Value = serde_json::from_slice(&moved.stdout).expect("JSON");
     let statements = found["statements"].as_array().expect("a list");
-    let limit = statements.iter().find(|one| one["statement"] == "rate-limit").expect("it is there");
+    let limit = statements.iter().find(|one| one["statement"] == "sortlist").expect("it is there");
     assert_eq!(limit["outcome"], "missing");
     assert_eq!(limit["line"], 3);
     assert_eq!(limit["column"], 3);
