@@ -173,7 +173,10 @@ impl std::str::FromStr for Peer {
                     let name = zone_name(name).map_err(PeerFault::Key)?;
                     key.replace(name.as_name().to_lower()).is_some()
                 }
-                None => server.replace(UpstreamServer::parse(word).map_err(PeerFault::Server)?).is_some(),
+                None => {
+                    let parsed = UpstreamServer::parse(word).and_then(UpstreamServer::with_zones);
+                    server.replace(parsed.map_err(PeerFault::Server)?).is_some()
+                }
             };
             if twice {
                 return Err(PeerFault::Twice);
@@ -352,5 +355,6 @@ mod tests {
         let no_server = fault("0.0.0.0");
         assert!(matches!(no_server, PeerFault::Server(UpstreamFault::Address(ServerFault::NoServer(_)))));
         assert_eq!(fault("192.0.2.1#"), PeerFault::Server(UpstreamFault::NoIdentity));
+        assert_eq!(fault("quic://192.0.2.1#opportunistic"), PeerFault::Server(UpstreamFault::OnlyTls));
     }
 }

@@ -20,6 +20,7 @@ use zone_plan::ZoneFault;
 use crate::protocol::AnswerLine;
 use config::log::LogLevel;
 use config::table::value::{NoDuration, Word};
+use config::upstreams::RuleServersFault;
 use config::zone_name::ZoneNameFault;
 use serving::frontend::CookieFault;
 use telemetry::dnstap::SinkFault;
@@ -57,6 +58,8 @@ pub enum ArgumentFault {
     Record(Box<Fault>),
     /// A forwarding rule has no servers.
     NoServers,
+    /// This is not a server of a forwarding rule.
+    Server(RuleServersFault),
     /// The root is given as a stub zone.
     RootStub,
     /// nomen itself listens on the address of this server.
@@ -84,6 +87,7 @@ impl fmt::Display for ArgumentFault {
             Self::DurationRange => f.write_str("the time is out of range: 1s to 7d"),
             Self::Record(fault) => fault.pretty().fmt(f),
             Self::NoServers => f.write_str("name at least one server"),
+            Self::Server(fault) => fault.fmt(f),
             Self::RootStub => {
                 f.write_str("the root cannot be a stub zone: no server is authoritative for all names")
             }

@@ -4,7 +4,7 @@
 //! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; lines `{"text":"…"}`, which are pieces of a long
 //! output, may come before it. A connection carries any number of commands, one at a time.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -286,8 +286,8 @@ pub enum ControlCommand {
     ForwardAdd {
         /// The domain.
         domain: String,
-        /// The servers.
-        servers: Vec<SocketAddr>,
+        /// The servers, as in a rule of the configuration.
+        servers: Vec<String>,
         /// The servers are authoritative.
         #[serde(default)]
         stub: bool,
@@ -440,7 +440,6 @@ impl<'de> Deserialize<'de> for True {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
 
     use super::*;
 
@@ -518,7 +517,7 @@ mod tests {
             Verb::ForwardAdd { domain: name(), servers: Vec::new(), stub: false },
             Verb::ForwardAdd {
                 domain: name(),
-                servers: vec![([192, 0, 2, 1], 53).into(), (Ipv6Addr::LOCALHOST, 54).into()],
+                servers: vec!["192.0.2.1".into(), "quic://dns.example.net@2001:db8::1".into()],
                 stub: true,
             },
             Verb::ForwardRemove { domain: name() },

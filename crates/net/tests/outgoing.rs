@@ -22,6 +22,8 @@ enum Heard {
     Ended(u64, ErrorKind),
     Secured(u64, bool),
     Insecure(u64, EncryptionFault),
+    Failed(u64, u16, Option<EncryptionFault>),
+    Draining(u64),
     Timeout,
     Waits,
     From(u64),
@@ -73,6 +75,8 @@ impl Core for Relay {
             Event::Ended { link, error } => Heard::Ended(link.0, error),
             Event::Secured { link, resumed } => Heard::Secured(link.0, resumed),
             Event::Insecure { link, fault } => Heard::Insecure(link.0, fault),
+            Event::Failed { link, id, fault } => Heard::Failed(link.0, id, fault),
+            Event::Draining { link } => Heard::Draining(link.0),
         };
         let _ = self.heard.send(heard);
     }

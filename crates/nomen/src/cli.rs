@@ -94,8 +94,9 @@ pub(crate) struct ServeArgs {
     /// Configuration file. Without it nomen serves the built-in example.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Forward all queries to this server, as ADDRESS, ADDRESS@PORT or, over TLS, ADDRESS#NAME or
-    /// ADDRESS@PORT#NAME; may be given several times. Instead of a configuration file.
+    /// Forward all queries to this server, as ADDRESS or ADDRESS@PORT, over TLS as ADDRESS#NAME or
+    /// ADDRESS@PORT#NAME, over HTTPS as https://NAME/PATH@ADDRESS, or over QUIC as quic://NAME@ADDRESS; may
+    /// be given several times. Instead of a configuration file.
     #[arg(long, value_name = "SERVER", value_parser = forwarder, conflicts_with = "config")]
     pub(crate) forward: Vec<UpstreamServer>,
     /// Resolve all queries from the root servers down, for this machine. Instead of a configuration file.

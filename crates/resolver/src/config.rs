@@ -1,5 +1,6 @@
 //! The operator's settings: the upstream servers for each domain, limits and times.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -17,8 +18,9 @@ pub enum Reach {
     UdpThenTcp,
     /// By TCP only.
     Tcp,
-    /// Over TLS only (RFC 7858): no query to it is ever sent in the clear.
-    Tls(Encryption),
+    /// Over TLS (RFC 7858), HTTPS (RFC 8484) or QUIC (RFC 9250) only: no query to it is ever sent in the
+    /// clear.
+    Encrypted(Encryption),
 }
 
 impl Reach {
@@ -30,9 +32,36 @@ impl Reach {
     /// Returns the encryption of connections, if they are encrypted.
     pub fn encryption(&self) -> Option<&Encryption> {
         match self {
-            Reach::Tls(encryption) => Some(encryption),
+            Reach::Encrypted(encryption) => Some(encryption),
             Reach::UdpThenTcp | Reach::Tcp => None,
         }
+    }
+}
+
+/// The transport of a query to an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamTransport {
+    /// Datagrams (RFC 1035 §4.2.1).
+    Udp,
+    /// A connection in the clear (RFC 7766).
+    Tcp,
+    /// A connection over TLS (RFC 7858).
+    Tls,
+    /// A stream of a connection over HTTPS (RFC 8484).
+    Https,
+    /// A stream of a connection over QUIC (RFC 9250).
+    Quic,
+}
+
+impl fmt::Display for UpstreamTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UpstreamTransport::Udp => "udp",
+            UpstreamTransport::Tcp => "tcp",
+            UpstreamTransport::Tls => "tls",
+            UpstreamTransport::Https => "https",
+            UpstreamTransport::Quic => "quic",
+        })
     }
 }
 

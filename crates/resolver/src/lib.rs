@@ -53,7 +53,7 @@ mod trace;
 pub use budget::{Budget, Overspent};
 pub use config::{
     BudgetLimits, ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule,
-    Minimisation, Reach, StartServer, Upstream,
+    Minimisation, Reach, StartServer, Upstream, UpstreamTransport,
 };
 pub use copy::{LocalCopy, OwnZones, ServedZones, ZoneCopy};
 pub use extended::UpstreamError;
@@ -66,4 +66,4 @@ pub use resolver::Resolver;
 pub use scrub::{Border, Referral, ReferralProof, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
 pub use scrub::{priming, referral, referral_proof, scrub};
 pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
-pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange, UpstreamTransport};
+pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};

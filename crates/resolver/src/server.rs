@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use transport::{EncryptionFault, Link};
+use transport::{Encryption, EncryptionFault, Link, Transport};
 
-use crate::config::{ForwardConfig, ForwardTiming, Reach, Upstream};
+use crate::config::{ForwardConfig, ForwardTiming, Upstream, UpstreamTransport};
 use crate::rtt::Rtt;
 use crate::stats::UpstreamStats;
 
@@ -146,6 +146,9 @@ impl Server {
             self.stats.replied(after);
         }
         self.health.dead_since = None;
+        if self.insecure.take().is_some() {
+            self.stats.mended();
+        }
         if self.health.bad_replies < BAD_REPLIES {
             self.health.probe_at = None;
         }
@@ -182,7 +185,7 @@ impl Server {
         self.stats.secured(resumed);
     }
 
-    /// Records a failed attempt at an encrypted connection.
+    /// Records a failed attempt at an encrypted connection, or a query on one that gets no response.
     pub(crate) fn on_insecure(&mut self, fault: EncryptionFault) {
         self.insecure = Some(fault);
         self.stats.insecure(fault);
@@ -194,7 +197,19 @@ impl Server {
 
     /// Whether all queries to it go over encrypted connections.
     pub(crate) fn is_encrypted(&self) -> bool {
-        matches!(self.upstream.reach, Reach::Tls(_))
+        self.upstream.reach.encryption().is_some()
+    }
+
+    /// Returns the transport of a query to it, over a connection or not.
+    pub(crate) fn transport(&self, stream: bool) -> UpstreamTransport {
+        let encrypted = self.upstream.reach.encryption().map(Encryption::transport);
+        match (stream, encrypted) {
+            (false, _) => UpstreamTransport::Udp,
+            (true, None) => UpstreamTransport::Tcp,
+            (true, Some(Transport::Https)) => UpstreamTransport::Https,
+            (true, Some(Transport::Quic)) => UpstreamTransport::Quic,
+            (true, Some(_)) => UpstreamTransport::Tls,
+        }
     }
 
     /// Whether queries to it use this ability.

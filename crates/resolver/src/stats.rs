@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use transport::{Counter, ENCRYPTION_FAULTS, EncryptionFault};
 
-use crate::config::Upstream;
+use crate::config::{Upstream, UpstreamTransport};
 use crate::outcome::ShedReason;
 
 /// Upper bounds of the buckets of [`UpstreamStats::rtt`] in milliseconds; the last bucket is unbounded.
@@ -23,6 +23,10 @@ pub struct UpstreamStats {
     pub tcp: Counter,
     /// Queries sent over TLS.
     pub tls: Counter,
+    /// Queries sent over HTTPS.
+    pub https: Counter,
+    /// Queries sent over QUIC.
+    pub quic: Counter,
     /// Of all, queries that only probe whether a failing server answers again.
     pub probes: Counter,
     /// Replies that matched their query, by round-trip time: see [`RTT_BUCKETS`].
@@ -39,9 +43,11 @@ pub struct UpstreamStats {
     pub handshakes: Counter,
     /// Encrypted connections opened by the resumption of an earlier session.
     pub resumptions: Counter,
-    /// Encrypted connections that could not be opened, by [fault](EncryptionFault::index).
+    /// Encrypted connections that could not be opened, and queries on them without a response, by
+    /// [fault](EncryptionFault::index).
     pub encryption_faults: [Counter; ENCRYPTION_FAULTS],
-    /// The index of the last of these faults, if no connection was opened since; else [`ENCRYPTION_FAULTS`].
+    /// The index of the last of these faults, if no connection was opened and no reply came since; else
+    /// [`ENCRYPTION_FAULTS`].
     last_fault: AtomicUsize,
     smoothed_rtt: Counter,
     failing: AtomicBool,
@@ -54,6 +60,8 @@ impl UpstreamStats {
             udp: Counter::default(),
             tcp: Counter::default(),
             tls: Counter::default(),
+            https: Counter::default(),
+            quic: Counter::default(),
             probes: Counter::default(),
             rtt: Default::default(),
             rtt_sum: Counter::default(),
@@ -69,6 +77,17 @@ impl UpstreamStats {
         }
     }
 
+    /// Returns the counter of the queries sent by this transport.
+    pub fn queries(&self, transport: UpstreamTransport) -> &Counter {
+        match transport {
+            UpstreamTransport::Udp => &self.udp,
+            UpstreamTransport::Tcp => &self.tcp,
+            UpstreamTransport::Tls => &self.tls,
+            UpstreamTransport::Https => &self.https,
+            UpstreamTransport::Quic => &self.quic,
+        }
+    }
+
     /// Returns the smoothed round-trip time (RFC 6298 §2), to the microsecond; `None` if never measured.
     pub fn smoothed_rtt(&self) -> Option<Duration> {
         Some(self.smoothed_rtt.get()).filter(|&micros| micros > 0).map(Duration::from_micros)
@@ -79,7 +98,8 @@ impl UpstreamStats {
         self.failing.load(Relaxed)
     }
 
-    /// Returns why no encrypted connection could be opened, if none was opened since.
+    /// Returns why no encrypted connection could be opened, or no reply came on it, if neither happened
+    /// since.
     pub fn last_fault(&self) -> Option<EncryptionFault> {
         EncryptionFault::ALL.get(self.last_fault.load(Relaxed)).copied()
     }
@@ -88,10 +108,15 @@ impl UpstreamStats {
     pub(crate) fn secured(&self, resumed: bool) {
         let count = if resumed { &self.resumptions } else { &self.handshakes };
         count.add(1);
+        self.mended();
+    }
+
+    /// Clears the last fault.
+    pub(crate) fn mended(&self) {
         self.last_fault.store(ENCRYPTION_FAULTS, Relaxed);
     }
 
-    /// Counts an encrypted connection that could not be opened.
+    /// Counts an encrypted connection that could not be opened, or a query on one that gets no response.
     pub(crate) fn insecure(&self, fault: EncryptionFault) {
         if let Some(count) = self.encryption_faults.get(fault.index()) {
             count.add(1);

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use transport::EncryptionFault;
+use transport::{EncryptionFault, Transport};
 use wire::{NameBuf, Rcode, Type};
 
 use crate::budget::Overspent;
-use crate::config::Upstream;
+use crate::config::{Upstream, UpstreamTransport};
 use crate::extended::UpstreamError;
 use crate::outcome::{LookupFailure, LookupOutcome, NetworkFault, ShedReason};
 use crate::query::ReplyMismatch;
@@ -37,27 +37,6 @@ impl Trace {
         if steps.len() < MAX_TRACE_STEPS {
             steps.push(step);
         }
-    }
-}
-
-/// The transport of a query to an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpstreamTransport {
-    /// Datagrams (RFC 1035 §4.2.1).
-    Udp,
-    /// A connection in the clear (RFC 7766).
-    Tcp,
-    /// An encrypted connection (RFC 7858).
-    Tls,
-}
-
-impl fmt::Display for UpstreamTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            UpstreamTransport::Udp => "udp",
-            UpstreamTransport::Tcp => "tcp",
-            UpstreamTransport::Tls => "tls",
-        })
     }
 }
 
@@ -465,7 +444,14 @@ impl fmt::Display for Upstream {
         match &self.reach {
             crate::config::Reach::UdpThenTcp => self.address.fmt(f),
             crate::config::Reach::Tcp => write!(f, "{} over TCP", self.address),
-            crate::config::Reach::Tls(encryption) => write!(f, "{} over TLS ({encryption})", self.address),
+            crate::config::Reach::Encrypted(encryption) => {
+                let transport = match encryption.transport() {
+                    Transport::Https => "HTTPS",
+                    Transport::Quic => "QUIC",
+                    _ => "TLS",
+                };
+                write!(f, "{} over {transport} ({encryption})", self.address)
+            }
         }
     }
 }

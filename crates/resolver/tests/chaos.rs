@@ -59,7 +59,7 @@ const TRIES: u8 = 5;
 fn config(all: u8, some: u8) -> ForwardConfig {
     let encryption =
         Encryption::new("dns.example".into(), "dns.example".into(), |_| Err(EncryptionFault::Protocol));
-    let servers = [(1, Reach::UdpThenTcp), (2, Reach::Tcp), (3, Reach::Tls(encryption))];
+    let servers = [(1, Reach::UdpThenTcp), (2, Reach::Tcp), (3, Reach::Encrypted(encryption))];
     let upstreams = |bits: u8| {
         let picked = servers.iter().filter(|(n, _)| bits >> (n - 1) & 1 == 1);
         picked

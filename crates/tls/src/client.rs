@@ -134,12 +134,27 @@ impl ClientSettings {
 /// The authorities are of no use to the verifier.
 pub fn encryption(identity: &ServerIdentity, settings: &ClientSettings) -> Result<Encryption, Error> {
     let (verifier, name) = Verifier::new(identity)?;
+    let config = Arc::new(client_config(Arc::new(verifier), settings, ALPN)?);
+    let begin = move |to: SocketAddr| {
+        let connection = connection(&config, name.as_ref(), to)?;
+        Ok(Box::new(ClientSession { connection }) as Box<dyn EncryptedSession>)
+    };
+    let described = identity.described() + &settings.described();
+    Ok(Encryption::new(described, identity.to_string(), begin))
+}
+
+/// Returns the settings of connections with this application protocol, which share their tickets.
+pub(crate) fn client_config(
+    verifier: Arc<dyn ServerCertVerifier>,
+    settings: &ClientSettings,
+    alpn: &[u8],
+) -> Result<ClientConfig, Error> {
     let builder = ClientConfig::builder_with_provider(provider());
     let builder = match settings.newest_only {
         true => builder.with_protocol_versions(&[&rustls::version::TLS13])?,
         false => builder.with_safe_default_protocol_versions()?,
     };
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let mut config = match &settings.certificate {
         Some(own) => {
             let resolver = SingleCertAndKey::from(Arc::clone(&own.certified));
@@ -147,24 +162,28 @@ pub fn encryption(identity: &ServerIdentity, settings: &ClientSettings) -> Resul
         }
         None => builder.with_no_client_auth(),
     };
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![alpn.to_vec()];
     config.resumption = rustls::client::Resumption::in_memory_sessions(SESSIONS);
-    let config = Arc::new(config);
-    let begin = move |to: SocketAddr| {
-        // Without a name, the address keeps the tickets of servers apart; it is not sent.
-        let name = name.clone().unwrap_or_else(|| ServerName::IpAddress(to.ip().into()));
-        let mut connection = ClientConnection::new(Arc::clone(&config), name).map_err(|e| fault(&e))?;
-        // The core bounds what waits for the handshake.
-        connection.set_buffer_limit(None);
-        Ok(Box::new(ClientSession { connection }) as Box<dyn EncryptedSession>)
-    };
-    let described = identity.described() + &settings.described();
-    Ok(Encryption::new(described, identity.to_string(), begin))
+    Ok(config)
+}
+
+/// Returns the TLS connection to a server of this name, at this address.
+pub(crate) fn connection(
+    config: &Arc<ClientConfig>,
+    name: Option<&ServerName<'static>>,
+    to: SocketAddr,
+) -> Result<ClientConnection, EncryptionFault> {
+    // Without a name, the address keeps the tickets of servers apart; it is not sent.
+    let name = name.cloned().unwrap_or_else(|| ServerName::IpAddress(to.ip().into()));
+    let mut connection = ClientConnection::new(Arc::clone(config), name).map_err(|e| fault(&e))?;
+    // The core bounds what waits for the handshake.
+    connection.set_buffer_limit(None);
+    Ok(connection)
 }
 
 impl ServerIdentity {
     /// Returns all that decides which servers are accepted.
-    fn described(&self) -> String {
+    pub(crate) fn described(&self) -> String {
         let mut text = self.to_string();
         if let ServerIdentity::Authenticated { name: Some((_, authorities)), .. } = self {
             text.push_str(" by ");
@@ -283,26 +302,8 @@ struct ClientSession {
 }
 
 impl EncryptedSession for ClientSession {
-    fn receive(&mut self, mut received: &[u8], plain: &mut Vec<u8>) -> Result<SessionState, EncryptionFault> {
-        while !received.is_empty() {
-            match self.connection.read_tls(&mut received) {
-                // It takes no more after the server has ended the session.
-                Ok(0) => break,
-                Ok(_) => {}
-                // What is decrypted is read each time, so only a message of the handshake can be too long.
-                Err(_) => return Err(EncryptionFault::Protocol),
-            }
-            let processed = self.connection.process_new_packets();
-            if read_all(&mut self.connection.reader(), plain) {
-                return Ok(SessionState::Closed);
-            }
-            processed.map_err(|error| fault(&error))?;
-        }
-        if self.connection.is_handshaking() {
-            return Ok(SessionState::Handshake);
-        }
-        let resumed = self.connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        Ok(SessionState::Established { resumed })
+    fn receive(&mut self, received: &[u8], plain: &mut Vec<u8>) -> Result<SessionState, EncryptionFault> {
+        decrypt(&mut self.connection, received, plain)
     }
 
     fn send(&mut self, plain: &[u8]) {
@@ -311,14 +312,46 @@ impl EncryptedSession for ClientSession {
     }
 
     fn output(&mut self, bytes: &mut Vec<u8>) {
-        while self.connection.wants_write() {
-            // Writing to memory does not fail.
-            let Ok(1..) = self.connection.write_tls(bytes) else { return };
-        }
+        take_output(&mut self.connection, bytes);
     }
 
     fn close(&mut self) {
         self.connection.send_close_notify();
+    }
+}
+
+/// Passes received bytes through a connection, and appends what they decrypt to.
+pub(crate) fn decrypt(
+    connection: &mut ClientConnection,
+    mut received: &[u8],
+    plain: &mut Vec<u8>,
+) -> Result<SessionState, EncryptionFault> {
+    while !received.is_empty() {
+        match connection.read_tls(&mut received) {
+            // It takes no more after the server has ended the session.
+            Ok(0) => break,
+            Ok(_) => {}
+            // What is decrypted is read each time, so only a message of the handshake can be too long.
+            Err(_) => return Err(EncryptionFault::Protocol),
+        }
+        let processed = connection.process_new_packets();
+        if read_all(&mut connection.reader(), plain) {
+            return Ok(SessionState::Closed);
+        }
+        processed.map_err(|error| fault(&error))?;
+    }
+    if connection.is_handshaking() {
+        return Ok(SessionState::Handshake);
+    }
+    let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+    Ok(SessionState::Established { resumed })
+}
+
+/// Appends the bytes that the socket has to send now.
+pub(crate) fn take_output(connection: &mut ClientConnection, bytes: &mut Vec<u8>) {
+    while connection.wants_write() {
+        // Writing to memory does not fail.
+        let Ok(1..) = connection.write_tls(bytes) else { return };
     }
 }
 

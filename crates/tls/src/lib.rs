@@ -1,6 +1,7 @@
 //! TLS settings: the certificates of this server, its session tickets, the challenges of a CA, the CA
-//! certificates that other servers are authenticated with, TLS to other DNS servers (`client`, `quic`), and
-//! the cryptography of all TLS connections. Without sockets: `net` and `fetch` have the connections.
+//! certificates that other servers are authenticated with, connections to other DNS servers over TLS
+//! (`client`), HTTPS (`https`) and QUIC (`doq`, and `quic` for one with tokio), and the cryptography of all
+//! TLS connections. Without sockets: `net` and `fetch` have these.
 #![forbid(unsafe_code)]
 
 mod authorities;
@@ -8,11 +9,14 @@ mod certificate;
 mod challenge;
 pub mod client;
 mod clients;
+mod doq;
 mod files;
+mod https;
 mod pin;
 pub mod quic;
 mod server;
 mod tickets;
+mod url;
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,10 +24,13 @@ pub use authorities::{AuthoritiesFault, authorities, verifying_client};
 pub use certificate::{CertificateFault, ServerCertificate};
 pub use challenge::{ChallengeDigest, challenge_config};
 pub use clients::ClientCertificates;
+pub use doq::over_quic;
+pub use https::over_https;
 pub use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 pub use server::ServerTls;
 pub use tickets::{TicketKeys, TicketKeysFault};
+pub use url::{HttpsUrl, HttpsUrlFault};
 
 /// The cryptography of every TLS connection, made once.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =

@@ -14,7 +14,7 @@ use crate::client::{ServerIdentity, Verifier, fault};
 use crate::provider;
 
 /// The application protocol of DNS over QUIC (RFC 9250 §4.1.1).
-const DOQ: &[u8] = b"doq";
+pub(crate) const DOQ: &[u8] = b"doq";
 
 /// Settings of TLS for one connection over QUIC.
 pub struct QuicTls {
@@ -32,8 +32,13 @@ impl QuicTls {
     /// The authorities are of no use to the verifier.
     pub fn new(identity: &ServerIdentity, server: SocketAddr) -> Result<Self, Error> {
         let (verifier, name) = Verifier::new(identity)?;
-        let refusal = Arc::default();
-        let verifier = NotingVerifier { verifier, refusal: Arc::clone(&refusal) };
+        let refusal = Arc::<OnceLock<EncryptionFault>>::default();
+        let noted = Arc::clone(&refusal);
+        let verifier = NotingVerifier::new(verifier, move |verdict: Result<(), &Error>| {
+            if let Err(error) = verdict {
+                let _ = noted.set(fault(error));
+            }
+        });
         let builder = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?;
         let mut config =
@@ -49,10 +54,19 @@ impl QuicTls {
     }
 }
 
-/// Notes why a certificate is not accepted: QUIC has only the text of the error.
-struct NotingVerifier {
+/// Notes whether a certificate is accepted, and why not: QUIC has only the text of the error.
+pub(crate) struct NotingVerifier {
     verifier: Verifier,
-    refusal: Arc<OnceLock<EncryptionFault>>,
+    note: Box<Note>,
+}
+
+/// Takes the verdict on a certificate.
+type Note = dyn Fn(Result<(), &Error>) + Send + Sync;
+
+impl NotingVerifier {
+    pub(crate) fn new(verifier: Verifier, note: impl Fn(Result<(), &Error>) + Send + Sync + 'static) -> Self {
+        NotingVerifier { verifier, note: Box::new(note) }
+    }
 }
 
 impl fmt::Debug for NotingVerifier {
@@ -72,9 +86,8 @@ impl ServerCertVerifier for NotingVerifier {
     ) -> Result<ServerCertVerified, Error> {
         let verified =
             self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        verified.inspect_err(|error| {
-            let _ = self.refusal.set(fault(error));
-        })
+        (self.note)(verified.as_ref().map(|_| ()));
+        verified
     }
 
     fn verify_tls12_signature(

@@ -578,9 +578,10 @@ pub enum CtlForward {
     Add {
         /// The domain; "." for all names without another rule.
         domain: String,
-        /// Servers, as ADDRESS or ADDRESS@PORT.
-        #[arg(required = true, value_parser = upstream)]
-        servers: Vec<std::net::SocketAddr>,
+        /// Servers, as ADDRESS or ADDRESS@PORT, over TLS as ADDRESS#NAME or ADDRESS@PORT#NAME, over HTTPS as
+        /// https://NAME/PATH@ADDRESS, or over QUIC as quic://NAME@ADDRESS.
+        #[arg(required = true, value_parser = forwarder)]
+        servers: Vec<UpstreamServer>,
         /// The servers are authoritative for the domain, not resolvers.
         #[arg(long)]
         stub: bool,

@@ -139,7 +139,8 @@ fn about_forward(verb: &CtlForward) -> ControlCommand {
     match verb {
         CtlForward::List => ControlCommand::ForwardList,
         CtlForward::Add { domain, servers, stub } => {
-            ControlCommand::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
+            let servers = servers.iter().map(ToString::to_string).collect();
+            ControlCommand::ForwardAdd { domain: domain.clone(), servers, stub: *stub }
         }
         CtlForward::Remove { domain } => ControlCommand::ForwardRemove { domain: domain.clone() },
     }
@@ -615,7 +616,7 @@ fn rule_text(rule: &Value) -> String {
     for server in rule.get("servers").and_then(Value::as_array).into_iter().flatten() {
         let [address, state, rtt] = ["server", "state", "rtt_us"].map(|key| field(server, key));
         let rtt = if rtt == "-" { "never measured".into() } else { format!("{rtt} us") };
-        let counts = ["udp", "tcp", "tls", "timeouts", "failures", "bad_replies"];
+        let counts = ["udp", "tcp", "tls", "https", "quic", "timeouts", "failures", "bad_replies"];
         let counts = counts.map(|key| format!("{key} {}", field(server, key))).join(", ");
         let fault = match field(server, "tls_fault") {
             none if none == "-" => String::new(),

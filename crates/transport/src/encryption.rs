@@ -1,14 +1,38 @@
 //! Encryption of connections to other servers, without I/O: what the decider of a link, its driver and the
 //! cryptography pass to each other. `tls` has the cryptography; neither a core nor `net` depends on it.
+//!
+//! There are two kinds of connections. The messages of an [`EncryptedSession`] (TLS) follow each other, each
+//! after its length. A [`StreamedSession`] (HTTPS, QUIC) has a stream of its own for each query and its
+//! response, so that it is about messages and not about bytes.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
+
+use crate::Transport;
 
 /// Begins the session of one connection to this address.
 type Begin = dyn Fn(SocketAddr) -> Result<Box<dyn EncryptedSession>, EncryptionFault> + Send + Sync;
+/// The same for a connection with streams, which begins now.
+type BeginStreamed =
+    dyn Fn(SocketAddr, Instant) -> Result<Box<dyn StreamedSession>, EncryptionFault> + Send + Sync;
+
+/// Begins the sessions of one kind.
+enum Sessions {
+    Bytes(Box<Begin>),
+    Streams(Transport, Box<BeginStreamed>),
+}
+
+/// The session of one connection.
+pub enum ConnectionSession {
+    /// Over TLS.
+    Bytes(Box<dyn EncryptedSession>),
+    /// Over HTTPS or QUIC.
+    Streams(Box<dyn StreamedSession>),
+}
 
 /// How connections to a server are encrypted, and how the server is authenticated. Clones share one state,
 /// such as tickets for resumption.
@@ -21,18 +45,48 @@ pub struct Encryption(Arc<Inner>);
 struct Inner {
     identity: String,
     shown: String,
-    begin: Box<Begin>,
+    sessions: Sessions,
 }
 
 impl Encryption {
-    /// Returns the encryption whose sessions `begin` makes. `identity` describes all that decides which
-    /// servers a session accepts, and `shown` the same for operators, in a few words.
+    /// Returns the encryption over TLS whose sessions `begin` makes. `identity` describes all that decides
+    /// which servers a session accepts, and `shown` the same for operators, in a few words.
     pub fn new(
         identity: String,
         shown: String,
         begin: impl Fn(SocketAddr) -> Result<Box<dyn EncryptedSession>, EncryptionFault> + Send + Sync + 'static,
     ) -> Self {
-        Encryption(Arc::new(Inner { identity, shown, begin: Box::new(begin) }))
+        Encryption(Arc::new(Inner { identity, shown, sessions: Sessions::Bytes(Box::new(begin)) }))
+    }
+
+    /// Returns the encryption over `transport`, HTTPS or QUIC, whose sessions `begin` makes.
+    pub fn streamed(
+        transport: Transport,
+        identity: String,
+        shown: String,
+        begin: impl Fn(SocketAddr, Instant) -> Result<Box<dyn StreamedSession>, EncryptionFault>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Encryption(Arc::new(Inner {
+            identity,
+            shown,
+            sessions: Sessions::Streams(transport, Box::new(begin)),
+        }))
+    }
+
+    /// Returns the transport of its connections: TLS, HTTPS or QUIC.
+    pub fn transport(&self) -> Transport {
+        match self.0.sessions {
+            Sessions::Bytes(_) => Transport::Tls,
+            Sessions::Streams(transport, _) => transport,
+        }
+    }
+
+    /// Whether each query has a stream of its own.
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.0.sessions, Sessions::Streams(..))
     }
 
     /// Returns the description that equality is about.
@@ -40,20 +94,35 @@ impl Encryption {
         &self.0.identity
     }
 
-    /// Begins the session of one connection to `to`. The handshake starts with its [output].
+    /// Begins the session of one connection over TLS to `to`. The handshake starts with its [output].
     ///
     /// # Errors
-    /// The settings cannot be used for this address.
+    /// The settings cannot be used for this address, or the connections have streams.
     ///
     /// [output]: EncryptedSession::output
     pub fn begin(&self, to: SocketAddr) -> Result<Box<dyn EncryptedSession>, EncryptionFault> {
-        (self.0.begin)(to)
+        match &self.0.sessions {
+            Sessions::Bytes(begin) => begin(to),
+            Sessions::Streams(..) => Err(EncryptionFault::Protocol),
+        }
+    }
+
+    /// Begins the session of one connection to `to`, of whichever kind.
+    ///
+    /// # Errors
+    /// The settings cannot be used for this address.
+    pub fn session(&self, to: SocketAddr, now: Instant) -> Result<ConnectionSession, EncryptionFault> {
+        match &self.0.sessions {
+            Sessions::Bytes(begin) => begin(to).map(ConnectionSession::Bytes),
+            Sessions::Streams(_, begin) => begin(to, now).map(ConnectionSession::Streams),
+        }
     }
 }
 
 impl PartialEq for Encryption {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.identity == other.0.identity
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.transport() == other.transport() && self.0.identity == other.0.identity)
     }
 }
 impl Eq for Encryption {}
@@ -96,6 +165,63 @@ pub trait EncryptedSession: Send {
     fn close(&mut self);
 }
 
+/// The encryption and the streams of one connection. Each query has a stream, and its message ID is 0 there
+/// (RFC 8484 §4.1, RFC 9250 §4.2.1); the IDs that its user sees tell the queries in flight apart.
+///
+/// Its user moves bytes, or datagrams, between it and a socket. After each other call it takes all
+/// [events](Self::event) and sends all [output](Self::output).
+pub trait StreamedSession: Send {
+    /// Sends a query, or queues it until the connection is open and the server allows one more stream.
+    fn send(&mut self, query: &[u8], now: Instant);
+
+    /// Cancels the query with this ID, if it is in flight: its response is not wanted any more.
+    fn cancel(&mut self, id: u16, now: Instant);
+
+    /// Processes bytes of the connection, or one datagram.
+    fn receive(&mut self, received: &[u8], now: Instant);
+
+    /// Removes and returns the next event.
+    fn event(&mut self) -> Option<StreamedEvent>;
+
+    /// Appends bytes to send, of datagrams one. Returns whether there were any.
+    fn output(&mut self, bytes: &mut Vec<u8>, now: Instant) -> bool;
+
+    /// Returns when [`timeout`](Self::timeout) is to be called.
+    fn deadline(&mut self) -> Option<Instant>;
+
+    /// Handles the deadline.
+    fn timeout(&mut self, now: Instant);
+
+    /// Ends the connection in order: the output then has the message for the server.
+    fn close(&mut self, now: Instant);
+}
+
+/// An event of a [`StreamedSession`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamedEvent {
+    /// The server is authenticated, and queries are sent.
+    Established {
+        /// Whether an earlier session was resumed.
+        resumed: bool,
+    },
+    /// A response, with the ID of its query.
+    Response(Vec<u8>),
+    /// The query with this ID gets no response.
+    Failed {
+        /// The ID.
+        id: u16,
+        /// The reason; `None` if the server has not processed the query, which can be sent again on another
+        /// connection.
+        fault: Option<EncryptionFault>,
+    },
+    /// The server takes no further queries on this connection. Those in flight are answered.
+    Draining,
+    /// The connection has ended, by an error of the network, or by the server in order.
+    Ended(io::ErrorKind),
+    /// The connection has ended: there is none with this server.
+    Insecure(EncryptionFault),
+}
+
 /// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {
@@ -112,7 +238,7 @@ pub enum SessionState {
 
 macro_rules! faults {
     ($($(#[doc = $doc:literal])* $name:ident { $label:literal, $text:literal })*) => {
-        /// Why there is no encrypted connection to a server.
+        /// Why there is no encrypted connection to a server, or no response on it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum EncryptionFault { $($(#[doc = $doc])* $name,)* }
 
@@ -125,7 +251,7 @@ macro_rules! faults {
                 match self { $(EncryptionFault::$name => $label,)* }
             }
 
-            /// Returns the fault in words that name TLS, for operators and for the clients of a query.
+            /// Returns the fault in words that name the protocol, for operators and for clients.
             pub const fn text(self) -> &'static str {
                 match self { $(EncryptionFault::$name => $text,)* }
             }
@@ -162,6 +288,40 @@ faults! {
     ConnectionRefused { "connection-refused", "TLS: connection refused" }
     /// There is no route to the server.
     Unreachable { "unreachable", "TLS: the server is unreachable" }
+    /// The server has chosen another application protocol than HTTP/2, or none.
+    NoHttp2 { "no-http2", "HTTPS: the server does not speak HTTP/2" }
+    /// The server has violated HTTP/2.
+    Http2 { "http2", "HTTPS: the server violated HTTP/2" }
+    /// The status was 3xx. Redirections are not followed.
+    HttpRedirect { "http-redirect", "HTTPS: the server redirects to another URL (status 3xx)" }
+    /// The status was 401, 403 or 407.
+    HttpForbidden { "http-forbidden", "HTTPS: the server does not serve this client (status 401 or 403)" }
+    /// The status was 404 or 410.
+    HttpNotFound { "http-not-found", "HTTPS: the server has no DNS at this path (status 404)" }
+    /// The status was 429.
+    HttpTooMany { "http-too-many", "HTTPS: too many requests for the server (status 429)" }
+    /// The status was another 4xx.
+    HttpRefused { "http-refused", "HTTPS: the server refused the request (status 4xx)" }
+    /// The status was 5xx.
+    HttpServer { "http-server", "HTTPS: the server failed (status 5xx)" }
+    /// The status was another one than 200.
+    HttpStatus { "http-status", "HTTPS: the status of the response is not 200" }
+    /// The response has another type than application/dns-message.
+    HttpType { "http-type", "HTTPS: the response is not a DNS message (content type)" }
+    /// The response is too short or too long for a DNS message.
+    HttpLength { "http-length", "HTTPS: the response has not the length of a DNS message" }
+    /// The server has reset the stream of the query over HTTPS.
+    HttpReset { "http-reset", "HTTPS: the server reset the stream of the query" }
+    /// The server has violated QUIC, or the rules of DNS over QUIC.
+    Quic { "quic", "QUIC: the server violated the protocol" }
+    /// The server has closed the connection with an error.
+    QuicClosed { "quic-closed", "QUIC: the server closed the connection with an error" }
+    /// The server speaks another version of QUIC only.
+    QuicVersion { "quic-version", "QUIC: no common version with the server" }
+    /// The server has reset the stream of the query over QUIC.
+    QuicReset { "quic-reset", "QUIC: the server reset the stream of the query" }
+    /// The stream over QUIC has no complete DNS message, or more than one.
+    QuicMessage { "quic-message", "QUIC: the response is not one DNS message" }
 }
 
 /// The number of faults: the length of tables with one entry per fault.
@@ -191,22 +351,28 @@ impl EncryptionFault {
         self as usize
     }
 
-    /// Whether the server has completed its part of the handshake, and is not the one that is wanted: another
-    /// attempt soon would end in the same way.
-    pub const fn is_of_identity(self) -> bool {
+    /// Whether another attempt soon would end in the same way: the server has completed its part of the
+    /// handshake, and is not the one that is wanted, or it has answered a query with something else than a
+    /// DNS message.
+    pub const fn is_lasting(self) -> bool {
         use EncryptionFault::{
-            BadCertificate, CaCertificate, CertificateExpired, CertificateNotYetValid, UnknownIssuer,
-            WrongName, WrongPin,
+            Alert, ConnectionRefused, HandshakeClosed, HandshakeTimeout, Http2, HttpReset, NotTls, Protocol,
+            Quic, QuicClosed, QuicReset, Unreachable,
         };
-        matches!(
+        !matches!(
             self,
-            CertificateExpired
-                | CertificateNotYetValid
-                | WrongName
-                | UnknownIssuer
-                | CaCertificate
-                | WrongPin
-                | BadCertificate
+            Alert
+                | ConnectionRefused
+                | HandshakeClosed
+                | HandshakeTimeout
+                | Http2
+                | HttpReset
+                | NotTls
+                | Protocol
+                | Quic
+                | QuicClosed
+                | QuicReset
+                | Unreachable
         )
     }
 }
@@ -225,12 +391,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fault_has_an_index_and_a_label_of_its_own_and_its_text_names_tls() {
+    fn every_fault_has_an_index_and_a_label_of_its_own_and_its_text_names_the_protocol() {
         let labels: HashSet<_> = EncryptionFault::ALL.iter().map(|fault| fault.label()).collect();
         assert_eq!(labels.len(), ENCRYPTION_FAULTS);
         for (index, fault) in EncryptionFault::ALL.iter().enumerate() {
             assert_eq!(fault.index(), index);
-            assert!(fault.text().starts_with("TLS: "), "{fault:?}");
+            let protocol = fault.text().split_once(": ").map(|(protocol, _)| protocol);
+            assert!(matches!(protocol, Some("TLS" | "HTTPS" | "QUIC")), "{fault:?}");
         }
     }
 

@@ -11,8 +11,8 @@
 //!                    ┌ Reply(n)   the first n bytes of its buffer are sent with the batch
 //! Batch ─▶ Handler ──┼ Drop       no reply
 //!          ::batch   ├ Stream(s)  the transport pulls messages from s, as the client reads them
-//!                    └ Pending    the handler keeps a ReturnAddress, and wakes the worker when it has the answer:
-//!                                 the worker calls Handler::late, which writes answers for any number of addresses
+//!                    └ Pending    the handler keeps a ReturnAddress, and wakes the worker when it has the
+//!   answer: the worker calls Handler::late, which writes answers for any number of addresses
 //! ```
 //!
 //! Each `Pending` is settled once through [`Handler::late`], by a reply, a stream or `Drop`. Workers count
@@ -61,7 +61,10 @@ pub use certificate::{CertificateRule, CertificateRuleFault, ClientCertificate};
 pub use client::{Client, ReplyRoute, ReturnAddress};
 pub use clock::{Clock, unix_now};
 pub use counter::Counter;
-pub use encryption::{ENCRYPTION_FAULTS, EncryptedSession, Encryption, EncryptionFault, SessionState};
+pub use encryption::{
+    ConnectionSession, ENCRYPTION_FAULTS, EncryptedSession, Encryption, EncryptionFault, SessionState,
+    StreamedEvent, StreamedSession,
+};
 pub use handler::{Handler, HandlerFactory, WorkerContext};
 pub use late::{LateLayout, LateQueue, LateReplies, wake_together};
 pub use outcome::Outcome;

@@ -63,7 +63,8 @@ pub enum Action {
         to: SocketAddr,
         /// The local address; `None` leaves the choice to the routing table.
         from: Option<IpAddr>,
-        /// The encryption of a connection; `None` for one in the clear, and for datagrams.
+        /// The encryption of a connection, whose transport is then [its own](Encryption::transport); `None`
+        /// for one in the clear, and for datagrams.
         encryption: Option<Encryption>,
     },
     /// Send a message, without framing, on a link. Messages for a connection that is not open yet are queued.
@@ -72,6 +73,13 @@ pub enum Action {
         link: Link,
         /// The message.
         message: Vec<u8>,
+    },
+    /// Cancel the query with this ID on a link with a stream for each: its response is not wanted any more.
+    Cancel {
+        /// The link.
+        link: Link,
+        /// The ID.
+        id: u16,
     },
     /// Close a link: no event of it follows.
     Close {
@@ -101,6 +109,20 @@ pub enum Event<'e> {
         link: Link,
         /// The message, of any length.
         message: &'e [u8],
+    },
+    /// The query with this ID gets no response on a link with a stream for each; the link stays open.
+    Failed {
+        /// The link.
+        link: Link,
+        /// The ID.
+        id: u16,
+        /// The reason; `None` if the query can be sent again on another link.
+        fault: Option<EncryptionFault>,
+    },
+    /// The server takes no further queries on a link, and answers those in flight.
+    Draining {
+        /// The link.
+        link: Link,
     },
     /// The link has ended: refused, unreachable, reset; or, with [`io::ErrorKind::UnexpectedEof`], closed by
     /// the remote end in order.

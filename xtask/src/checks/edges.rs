@@ -146,7 +146,21 @@ const ROWS: &[Row] = &[
     Row {
         name: "tls",
         ours: &["wire", "transport", "wording"],
-        theirs: Only(&["arc-swap", "aws-lc-rs", "rcgen", "rustls", "rustls-native-certs", "rustls-webpki"]),
+        // bytes, h2, http, quinn-proto, tokio: HTTP/2 and QUIC without sockets; of tokio the traits of
+        // streams.
+        theirs: Only(&[
+            "arc-swap",
+            "aws-lc-rs",
+            "bytes",
+            "h2",
+            "http",
+            "quinn-proto",
+            "rcgen",
+            "rustls",
+            "rustls-native-certs",
+            "rustls-webpki",
+            "tokio",
+        ]),
     },
     Row { name: "wording", ours: &["wire"], theirs: Only(&["strsim"]) },
     Row {

@@ -1,6 +1,7 @@
 //! The table of routes.
 
 use config::api::ApiRight::{Change, Manage, Policy, Read, Server};
+use config::upstreams::UpstreamServer;
 use control::protocol::{ControlCommand as Verb, RolledRole, TopKind};
 
 use super::arguments::Arguments;
@@ -487,7 +488,7 @@ const RESOLVER: &[Route] = &[
         Need::Server(Server),
         &[
             DOMAIN,
-            required("servers", Texts, "Addresses, with or without `@PORT`."),
+            required("servers", Texts, "The servers, as in `servers` of [[resolver.forward]]."),
             optional("stub", Flag, "The servers are authoritative."),
         ],
         &schemas::RULE_RESULT,
@@ -635,20 +636,12 @@ fn roll(given: &Arguments) -> Result<Verb, ApiFault> {
 }
 
 fn forward(given: &Arguments) -> Result<Verb, ApiFault> {
-    let texts = given.texts("servers");
-    let fault = |text: &String| {
-        ApiFault::bad_request(format!("`{text}` is not an address such as 192.0.2.1 or 192.0.2.1@5353"))
-            .field("servers")
-    };
-    let servers = texts.iter().map(|text| address(text).ok_or_else(|| fault(text)));
-    let servers = servers.collect::<Result<Vec<_>, _>>()?;
+    let servers = given.texts("servers");
+    for text in &servers {
+        let fault = |fault| ApiFault::bad_request(format!("`{text}`: {fault}")).field("servers");
+        UpstreamServer::parse(text).map_err(fault)?;
+    }
     Ok(Verb::ForwardAdd { domain: given.given("domain"), servers, stub: given.flag("stub") })
-}
-
-/// Parses `ADDRESS` or `ADDRESS@PORT`.
-fn address(text: &str) -> Option<std::net::SocketAddr> {
-    let (ip, port) = text.split_once('@').unwrap_or((text, "53"));
-    Some(std::net::SocketAddr::new(ip.parse().ok()?, port.parse().ok()?))
 }
 
 fn top(given: &Arguments) -> Result<Verb, ApiFault> {

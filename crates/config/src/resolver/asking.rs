@@ -58,7 +58,7 @@ keys! {
         live "probe-interval" probe: Time<100, 3_600_000> = Time::secs(1), example "5s";
         /// Time without a query after which a connection to a server is closed.
         live "connection-idle-timeout" idle: Time<100, 600_000> = Time::secs(10), example "30s";
-        /// Longest time until a connection over TLS is open, its server authenticated.
+        /// Longest time until a connection over TLS, HTTPS or QUIC is open, its server authenticated.
         live "tls-handshake-timeout" handshake: Time<100, 60_000> = Time::secs(3), example "5s";
         /// Time that missing features of a server are cached: EDNS, cookies, the letter case of names.
         live "remember-faults" remember: Time<1_000, 604_800_000> = Time::secs(900), example "1h";
@@ -85,7 +85,7 @@ keys! {
         live "lookups" lookups: Int<usize, 1, 1_000_000> = Int(20_000), example 10000;
         /// Most tries for one query, for whatever reason: other servers, lost packets, TCP.
         live "tries" tries: Int<u8, 1, 64> = Int(8), example 6;
-        /// Most connections to one server, over TCP or TLS.
+        /// Most connections to one server, over TCP, TLS, HTTPS or QUIC.
         live "connections-per-server" connections: Int<usize, 1, 1024> = Int(4), example 8;
         /// Most queries in flight on one connection.
         live "queries-per-connection" pipeline: Int<usize, 1, 10_000> = Int(100), example 50;
@@ -107,12 +107,13 @@ keys! {
         /// The servers. The fastest is queried first. The default port is 53. A server with `#` is queried
         /// over TLS only, by default at port 853, and authenticated by its name after the `#`, by its key
         /// (`#sha256/` and the base64 of the SHA-256 digest of SubjectPublicKeyInfo; several with commas), or
-        /// not at all (`#opportunistic`). [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
-        live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.53#dns.example.net", "2001:db8::53@8853#dns.example.net"];
+        /// not at all (`#opportunistic`). `https://host/path@ip` is queried over HTTPS only, `quic://host@ip`
+        /// over QUIC only; the address is that of the host. [ENCRYPTED-DNS.md](ENCRYPTED-DNS.md) explains it.
+        live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.53#dns.example.net", "quic://dns.example.net@2001:db8::53"];
         /// PEM file of the CA certificates that the names of servers are verified with, in place of those of
         /// the system.
         live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
-        /// Query those without TLS over TCP only.
+        /// Query those that are asked in the clear over TCP only.
         live "tcp-only" tcp_only: bool = false, example true;
         /// If none of them answers, resolve the name iteratively, from the root servers or those of
         /// `root-servers`.
@@ -135,13 +136,13 @@ keys! {
         live "domain" domain: NameBuf, example "corp.example";
         /// Groups of clients that the rule is for, as in `[[resolver.forward]]`. Unset: all clients.
         live "groups" groups: Option<Vec<At<String>>> = None, example ["children"];
-        /// The servers. The default port is 53, and 853 of one with `#`, which is queried over TLS, as in
-        /// `[[resolver.forward]]`. The fastest is queried first.
+        /// The servers. The default port is 53, and 853 of one with `#`, which is queried over TLS; over
+        /// HTTPS or QUIC as in `[[resolver.forward]]`. The fastest is queried first.
         live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.54#ns1.corp.example", "[2001:db8::54]@8853#ns1.corp.example"];
         /// PEM file of the CA certificates that the names of servers are verified with, in place of those of
         /// the system.
         live "ca-file" ca_file: Option<PathBuf> = None, example "/etc/ssl/company-ca.pem";
-        /// Query those without TLS over TCP only.
+        /// Query those that are asked in the clear over TCP only.
         live "tcp-only" tcp_only: bool = false, example true;
         /// Validate their answers. Unset: as `validate` of `[resolver]`, but not for a domain outside the
         /// public DNS: `internal`, and special-use names such as `home.arpa`.
@@ -241,7 +242,7 @@ impl Forward {
     }
 }
 
-/// Returns warnings about rules whose queries go in the clear as well as over TLS.
+/// Returns warnings about rules whose queries go in the clear as well as encrypted.
 pub(crate) fn warnings(forwards: &[At<Forward>], stubs: &[At<Stub>]) -> Vec<Diagnostic> {
     let of_forwards = forwards.iter().flat_map(|rule| {
         let first = rule.first.place.as_ref().filter(|_| *rule.first);

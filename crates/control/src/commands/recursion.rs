@@ -1,12 +1,11 @@
 //! `nomen ctl cache`, `nomen ctl forward`, `nomen ctl nta` and `nomen ctl trust-anchors`: the cache,
 //! forwarding rules, negative trust anchors and trust anchors.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cache::{Freshness, Held};
-use resolver::{ForwardRule, IterateRule, Partition, Reach, Upstream, UpstreamStats};
+use resolver::{ForwardRule, IterateRule, Partition, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use transport::unix_now;
 use validator::AnchorState;
@@ -15,6 +14,7 @@ use wire::{NameBuf, Type, UnixTime};
 use super::{CommandResult, Pieces};
 use crate::fault::{ArgumentFault, CommandFault};
 use config::table::value::parse_duration;
+use config::upstreams::rule_servers;
 use config::zone_name::zone_name;
 use message::print;
 use serving::frontend::Frontend;
@@ -30,7 +30,7 @@ pub(super) struct RecursiveParts<'p> {
 /// A forwarding rule to add.
 pub(super) struct NewRule {
     pub(super) domain: String,
-    pub(super) servers: Vec<SocketAddr>,
+    pub(super) servers: Vec<String>,
     /// The servers are authoritative.
     pub(super) stub: bool,
 }
@@ -186,6 +186,8 @@ fn server(stats: &UpstreamStats) -> Value {
         "udp": stats.udp.get(),
         "tcp": stats.tcp.get(),
         "tls": stats.tls.get(),
+        "https": stats.https.get(),
+        "quic": stats.quic.get(),
         "tls_fault": stats.last_fault().map(|fault| fault.text()),
         "timeouts": stats.timeouts.get(),
         "failures": stats.failures.get(),
@@ -206,12 +208,12 @@ pub(super) fn forward_add(
     if *stub && domain.as_name().is_root() {
         return Err(ArgumentFault::RootStub.into());
     }
+    let upstreams = rule_servers(servers).map_err(ArgumentFault::Server)?;
     let own = frontend.addresses();
-    if let Some(address) = servers.iter().find(|&address| own.contains(address)) {
-        return Err(ArgumentFault::OwnAddress(*address).into());
+    if let Some(server) = upstreams.iter().find(|server| own.contains(&server.address)) {
+        return Err(ArgumentFault::OwnAddress(server.address).into());
     }
-    let upstream = |&address: &SocketAddr| Upstream { address, reach: Reach::UdpThenTcp };
-    let mut rule = ForwardRule::new(domain, servers.iter().map(upstream).collect());
+    let mut rule = ForwardRule::new(domain, upstreams);
     rule.recursion_desired = !stub;
     recursive.put_rule(rule).map_err(CommandFault::Policy)?;
     Ok(json!("done, until the next reload"))

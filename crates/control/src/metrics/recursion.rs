@@ -226,7 +226,7 @@ fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     )
 }
 
-/// Writes the figures of connections over TLS; only of servers that have them.
+/// Writes the figures of encrypted connections; only of servers that have them.
 fn encrypted(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     let encrypted = || all.iter().filter(|stats| stats.upstream.reach.encryption().is_some());
     let label = |stats: &UpstreamStats| ("server", stats.upstream.to_string().into());
@@ -234,13 +234,14 @@ fn encrypted(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
         let kinds = [("full", stats.handshakes.get()), ("resumed", stats.resumptions.get())];
         kinds.map(|(kind, count)| ([label(stats), ("kind", kind.into())], count))
     });
-    let help = "Connections to this server that were opened over TLS";
+    let help = "Connections to this server that were opened over TLS, HTTPS or QUIC";
     out.family("upstream_tls_handshakes", help, MetricType::Counter, handshakes)?;
     let faults = encrypted().flat_map(|stats| {
         let counts = EncryptionFault::ALL.iter().zip(&stats.encryption_faults);
         counts.map(|(fault, count)| ([label(stats), ("reason", fault.label().into())], count.get()))
     });
-    let help = "Connections to this server over TLS that could not be opened, or ended with a fault";
+    let help = "Connections to this server over TLS, HTTPS or QUIC that could not be opened or ended with a \
+                fault, and queries on them without a response";
     out.family("upstream_tls_failures", help, MetricType::Counter, faults)
 }
 
@@ -252,6 +253,8 @@ fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     counter("upstream_udp_queries", "Queries sent to this server over UDP", |s| s.udp.get())?;
     counter("upstream_tcp_queries", "Queries sent to this server over TCP", |s| s.tcp.get())?;
     counter("upstream_tls_queries", "Queries sent to this server over TLS", |s| s.tls.get())?;
+    counter("upstream_https_queries", "Queries sent to this server over HTTPS", |s| s.https.get())?;
+    counter("upstream_quic_queries", "Queries sent to this server over QUIC", |s| s.quic.get())?;
     let help = "Queries sent to test whether this server answers again";
     counter("upstream_probes", help, |s| s.probes.get())?;
     let help = "Queries that this server did not answer in time";

@@ -103,9 +103,12 @@ fn add(work: &mut Work, groups: &mut Vec<(String, Group)>, line: &str, span: &So
                     group.servers.push(server);
                     group.over_tcp.push(tcp);
                 }
-                Upstream::Tls { server } => {
-                    group.servers.push(server);
-                    group.over_tcp.push(false);
+                Upstream::Encrypted { servers, differs } => {
+                    group.over_tcp.extend(servers.iter().map(|_| false));
+                    group.servers.extend(servers);
+                    if let Some(how) = differs {
+                        work.ledger.part(span, text, Coverage::Differs, how);
+                    }
                 }
                 other => work.ledger.part(span, text, Coverage::Narrower, other.why()),
             }
@@ -129,7 +132,7 @@ fn write(work: &mut Work, name: &str, group: &Group) {
 /// Reports the servers that are asked in other cases.
 fn others(work: &mut Work, home: &Home<'_>) {
     if let Some(found) = home.dns("bootstrap_dns") {
-        work.ledger.unneeded(found, "nomen takes servers by their addresses");
+        work.ledger.unneeded(found, "nomen takes servers with their addresses");
     }
     if let Some(found) = home.dns("fallback_dns").filter(|found| !found.block().is_empty()) {
         work.ledger.missing(found, "nomen asks no other servers where those of a rule do not answer");
@@ -181,7 +184,8 @@ fn private(work: &mut Work, home: &Home<'_>) {
         return work.ledger.unneeded(found, "`use_private_ptr_resolvers` is off");
     }
     work.ledger.open(found);
-    let servers: Vec<String> = found.block().iter().filter_map(|member| server(work, member)).collect();
+    let servers: Vec<String> =
+        found.block().iter().flat_map(|member| private_servers(work, member)).collect();
     if servers.is_empty() {
         return;
     }
@@ -193,19 +197,17 @@ fn private(work: &mut Work, home: &Home<'_>) {
     }
 }
 
-/// A server for names of private addresses.
-fn server(work: &mut Work, member: &Statement) -> Option<String> {
-    match parse(member.key()) {
-        Upstream::Plain { server, .. } | Upstream::Tls { server } => {
-            work.ledger.differs(
-                member,
-                "[[resolver.forward]] for private addresses; every client that may recurse gets their names",
-            );
-            Some(server)
-        }
+/// Servers for names of private addresses.
+fn private_servers(work: &mut Work, member: &Statement) -> Vec<String> {
+    let servers = match parse(member.key()) {
+        Upstream::Plain { server, .. } => vec![server],
+        Upstream::Encrypted { servers, .. } => servers,
         other => {
             work.ledger.narrower(member, other.why());
-            None
+            return Vec::new();
         }
-    }
+    };
+    let how = "[[resolver.forward]] for private addresses; every client that may recurse gets their names";
+    work.ledger.differs(member, how);
+    servers
 }

@@ -198,13 +198,18 @@ impl Balancer {
     /// Adds a server, or reports why queries for its pools do not go there.
     fn server(&mut self, work: &mut Work, statement: &Statement, server: &SourceServer) {
         let pools = if server.pools.is_empty() { vec![String::new()] } else { server.pools.clone() };
-        let usual = if server.identity.is_some() { 853 } else { 53 };
+        let usual = match (&server.path, &server.identity) {
+            (Some(_), _) => 443,
+            (None, Some(_)) => 853,
+            (None, None) => 53,
+        };
         let why = match (server.fault, address(&server.address, usual)) {
             (Some(why), _) => why,
             (None, Some(address)) => {
-                let address = match &server.identity {
-                    Some(identity) => format!("{address}#{identity}"),
-                    None => {
+                let address = match (&server.identity, &server.path) {
+                    (Some(identity), Some(path)) => over_https(&address, identity, path),
+                    (Some(identity), None) => format!("{address}#{identity}"),
+                    (None, _) => {
                         address.strip_suffix("@53").unwrap_or(&address).trim_matches(['[', ']']).to_owned()
                     }
                 };
@@ -266,6 +271,8 @@ struct SourceServer {
     pools: Vec<String>,
     /// How it is authenticated over TLS; `None` without TLS.
     identity: Option<String>,
+    /// The path of DNS over HTTPS; `None` without HTTPS.
+    path: Option<String>,
     /// Why nomen cannot query it.
     fault: Option<&'static str>,
 }
@@ -278,6 +285,29 @@ fn identity(address: &str, subject: &str, validates: bool) -> String {
         _ if !validates => "opportunistic".to_owned(),
         Some(name) if !subject.is_empty() => name,
         _ => own.to_owned(),
+    }
+}
+
+/// A server over HTTPS in nomen's format, of `IP@PORT`, the name or address in its certificate and its path.
+fn over_https(address: &str, identity: &str, path: &str) -> String {
+    let (ip, port) = address.rsplit_once('@').unwrap_or((address, "443"));
+    let bare = ip.trim_matches(['[', ']']);
+    let port = if port == "443" { String::new() } else { format!(":{port}") };
+    match identity == bare {
+        true => format!("https://{ip}{port}{path}"),
+        false => format!("https://{}{port}{path}@{bare}", identity.trim_end_matches('.')),
+    }
+}
+
+/// Why a server over HTTPS cannot be queried, if it cannot.
+fn https_fault(identity: Option<&String>, path: &str) -> Option<&'static str> {
+    match identity.map(String::as_str) {
+        Some("opportunistic") => {
+            Some("nomen authenticates servers over HTTPS, by a name, an address or a pin")
+        }
+        Some(_) if path.starts_with('/') && !path.contains(['#', '@', ' ']) => None,
+        Some(_) => Some("it is not a path of DNS over HTTPS"),
+        None => Some("nomen asks over HTTPS with TLS alone"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::lua::{self, LuaItem, LuaValue};
-use super::{Action, Balancer, Selector, SourceServer, identity};
+use super::{Action, Balancer, Selector, SourceServer, https_fault, identity};
 use crate::model::{Keys, Section};
 use crate::network::Network;
 use crate::source_rates::Lengths;
@@ -266,8 +266,10 @@ fn server(value: Option<&LuaValue>) -> SourceServer {
     let address = text("address").to_owned();
     let validates = text("validateCertificates") != "false";
     let identity = get("tls").map(|_| identity(&address, text("subjectName"), validates));
-    let fault = if get("dohPath").is_some() {
-        Some("nomen asks other servers over UDP, TCP and TLS alone")
+    let path = get("dohPath").map(|path| path.text().to_owned());
+    let fault = path.as_ref().and_then(|path| https_fault(identity.as_ref(), path));
+    let fault = if fault.is_some() {
+        fault
     } else if text("useProxyProtocol") == "true" {
         Some("nomen sends no PROXY headers")
     } else if get("pool").is_some_and(|pool| pool.texts().is_none()) {
@@ -276,7 +278,7 @@ fn server(value: Option<&LuaValue>) -> SourceServer {
         None
     };
     let pools = get("pool").and_then(LuaValue::texts).unwrap_or_default();
-    SourceServer { address, pools, identity, fault }
+    SourceServer { address, pools, identity, path, fault }
 }
 
 fn number(value: &LuaValue) -> Option<u64> {

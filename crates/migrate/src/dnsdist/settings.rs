@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::script::either;
-use super::{Action, Balancer, Selector, SourceServer, identity};
+use super::{Action, Balancer, Selector, SourceServer, https_fault, identity};
 use crate::files::join;
 use crate::model::{Keys, Section};
 use crate::network::Network;
@@ -186,16 +186,22 @@ fn server(work: &mut Work, found: &mut Balancer, backend: &Statement) {
     let tls = backend.find("tls");
     let protocol = text(backend, "protocol").to_ascii_lowercase();
     let validates = tls.is_none_or(|tls| units::switch(text(tls, "validate_certificate")) != Some(false));
-    let identity = (protocol == "dot")
+    let path = (protocol == "doh").then(|| {
+        let path = backend.find("doh").map_or("", |doh| text(doh, "path"));
+        if path.is_empty() { "/dns-query".to_owned() } else { path.to_owned() }
+    });
+    let identity = (protocol == "dot" || protocol == "doh")
         .then(|| identity(&address, tls.map_or("", |tls| text(tls, "subject_name")), validates));
     let fault = match protocol.as_str() {
-        "" | "do53" | "dot" if units::switch(text(backend, "use_proxy_protocol")) == Some(true) => {
+        "" | "do53" | "dot" | "doh" if units::switch(text(backend, "use_proxy_protocol")) == Some(true) => {
             Some("nomen sends no PROXY headers")
         }
         "" | "do53" | "dot" => None,
-        _ => Some("nomen asks other servers over UDP, TCP and TLS alone"),
+        "doh" => path.as_ref().and_then(|path| https_fault(identity.as_ref(), path)),
+        _ => Some("nomen does not ask other servers over this protocol"),
     };
-    found.server(work, backend, &SourceServer { address, pools: texts(backend, "pools"), identity, fault });
+    let pools = texts(backend, "pools");
+    found.server(work, backend, &SourceServer { address, pools, identity, path, fault });
 }
 
 fn proxies(work: &mut Work, section: &Statement) {

@@ -173,7 +173,7 @@ fn conditions_that_are_met_by_more_queries_are_reported() {
 #[test]
 fn a_balancer_without_servers_answers_no_client() {
     let found = lua(
-        "setACL(\"0.0.0.0/0\")\nnewServer({address=\"198.51.100.1\", tls=\"openssl\", dohPath=\"/d\"})\n",
+        "setACL(\"0.0.0.0/0\")\nnewServer({address=\"198.51.100.1\", tls=\"openssl\", validateCertificates=false, dohPath=\"/d\"})\n",
     );
     assert!(!found.toml.contains("[resolver]") && found.is_less(), "{}", found.toml);
     let found = lua("newServer({address=\"dns.example\"})\nnewServer({address=\"[2001:db8::7]:53\"})\n");
@@ -181,6 +181,9 @@ fn a_balancer_without_servers_answers_no_client() {
     let tls =
         |more: &str| lua(&format!("newServer({{address=\"198.51.100.1:8853\", tls=\"openssl\"{more}}})\n"));
     has(&tls(""), &["servers = [\"198.51.100.1@8853#198.51.100.1\"]"]);
+    has(&tls(", dohPath=\"/d\""), &["servers = [\"https://198.51.100.1:8853/d\"]"]);
+    let named = ", dohPath=\"/d\", subjectName=\"dns.example\"";
+    has(&tls(named), &["servers = [\"https://dns.example:8853/d@198.51.100.1\"]"]);
     has(&tls(", validateCertificates=false"), &["servers = [\"198.51.100.1@8853#opportunistic\"]"]);
 }
 
@@ -203,6 +206,11 @@ backends:
     pools: ["corp"]
     tls:
       subject_name: dns.example
+  - address: "[2001:db8::3]"
+    protocol: DoH
+    pools: ["corp"]
+    tls:
+      subject_name: doh.example
 selectors:
   - name: bad
     type: NetmaskGroup
@@ -259,7 +267,7 @@ fn settings_in_yaml_are_the_same() {
             "addr = [\"192.0.2.1@5300\"]",
             "addr = [\"192.0.2.1@853\"]\nproto = [\"tls\"]",
             "chain = \"/etc/dnsdist/chain.pem\"\nkey = \"/etc/d/key.pem\"",
-            "domain = \"corp.example\"\nservers = [\"198.51.100.2@853#dns.example\"]",
+            "domain = \"corp.example\"\nservers = [\"198.51.100.2@853#dns.example\", \"https://doh.example/dns-query@2001:db8::3\"]",
             "domain = \".\"\nservers = [\"198.51.100.1\"]",
             "action = \"allow\"\nfrom = [\"10.0.0.0/8\"]",
             "action = \"drop\"\nfrom = [\"203.0.113.0/24\"]",

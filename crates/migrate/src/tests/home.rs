@@ -356,8 +356,19 @@ fn servers_of_adguard_home_that_are_encrypted_are_not_asked_in_the_clear() {
     let found = adguard(
         "dns:\n  upstream_dns:\n  - https://192.0.2.1/dns-query\n  - '[/corp.example/]quic://10.0.0.1'\n  - '[/in.corp.example/]10.0.0.2'\n",
     );
-    has(&found, &["iterate = false", "refused-domains = [\"corp.example\"]", "domain = \"in.corp.example\""]);
-    assert!(!found.toml.contains("192.0.2.1") && !found.toml.contains("10.0.0.1\""), "{}", found.toml);
+    has(
+        &found,
+        &[
+            "servers = [\"https://192.0.2.1/dns-query\"]",
+            "domain = \"corp.example\"\nservers = [\"quic://10.0.0.1\"]",
+            "domain = \"in.corp.example\"",
+        ],
+    );
+    let left_out = adguard(
+        "dns:\n  upstream_dns:\n  - https://dns.example/dns-query\n  - '[/corp.example/]sdns://AQMAAA'\n  - '[/a.example/]10.0.0.2'\n",
+    );
+    has(&left_out, &["iterate = false", "refused-domains = [\"corp.example\"]"]);
+    assert!(!left_out.toml.contains("dns.example"), "{}", left_out.toml);
     let tls = adguard("dns:\n  upstream_dns: ['tls://192.0.2.1', 'tls://[2001:db8::1]:8853']\n");
     has(&tls, &["servers = [\"192.0.2.1@853#192.0.2.1\", \"[2001:db8::1]@8853#2001:db8::1\"]"]);
     // Private addresses have servers of their own.

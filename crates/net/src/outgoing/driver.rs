@@ -10,14 +10,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Registry, Token, Waker};
-use transport::{Action, Core, Event, Link, NumberMap, wake_together};
+use transport::{Action, Core, EncryptionFault, Event, Link, NumberMap, StreamedEvent, wake_together};
 
 use super::client_queues::{ClientQueue, ClientQueues, Waiting};
+use super::link::LinkProgress;
 use super::links::{LinkEvent, Mailbox, Place, Tally, WorkerLinks};
 use super::port::Ports;
 use super::secured::encryption_fault;
 use super::shared_driver::{OutgoingCounts, Queue, Shared, SharedDriver, Sleep, Turned};
-use super::socket::{BUFFER, LinkProgress, LinkSocket, OpeningStep, is_exhausted};
+use super::socket::{BUFFER, LinkSocket, OpeningStep, is_exhausted};
+use super::streamed::StreamedLink;
 
 /// The token of the waker; links have the other tokens.
 const WAKE: Token = Token(0);
@@ -87,6 +89,7 @@ impl<R: Send + 'static> Outgoing<R> {
             most: config.links,
             links: NumberMap::default(),
             tokens: NumberMap::default(),
+            timed: Vec::new(),
             ports: Ports::new(),
             next: WAKE.0,
             again: VecDeque::new(),
@@ -229,6 +232,8 @@ struct Driver<C: Core> {
     links: NumberMap<Link, OpenLink>,
     /// Tokens are never used twice, so that an event of a closed socket matches no link.
     tokens: NumberMap<Token, Link>,
+    /// Links with deadlines of their own: those with a stream for each query.
+    timed: Vec<Link>,
     ports: Ports,
     next: usize,
     /// Links of the thread that are readable, or may have more to read.
@@ -274,7 +279,7 @@ impl<C: Core> Driver<C> {
         let busy = self.take_requests(1, waiting, now) > 0 || !self.again.is_empty();
         let busy = busy.then_some(now);
         let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < IDLE_AFTER);
-        let until = [busy, self.core.deadline(), nap.map(|_| now + MAX_NAP)].into_iter().flatten().min();
+        let until = [busy, self.deadline(), nap.map(|_| now + MAX_NAP)].into_iter().flatten().min();
         self.sleep = Sleep::until(until);
         until.map(|until| until.saturating_duration_since(now))
     }
@@ -282,7 +287,8 @@ impl<C: Core> Driver<C> {
     /// Acts on a few waiting requests. Returns whether the thread may sleep on.
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool {
         let taken = self.take_requests(self.sleep.left(), waiting, Instant::now());
-        self.sleep.goes_on(taken, self.core.deadline())
+        let deadline = self.deadline();
+        self.sleep.goes_on(taken, deadline)
     }
 
     /// Runs a worker's turn: replies first, since they complete requests. The rest then waits as requests in
@@ -296,7 +302,8 @@ impl<C: Core> Driver<C> {
         let most_requests = most.saturating_sub(replies).max(1);
         let requests = self.take_brought(most_requests, waiting, now, &mut At::Worker(worker));
         let more = replies >= most || requests == most_requests;
-        Turned { more, rouse: !self.sleep.ends_by(self.core.deadline()), gone: false }
+        let deadline = self.deadline();
+        Turned { more, rouse: !self.sleep.ends_by(deadline), gone: false }
     }
 
     /// Registers a worker, and lets it take its mail before it gets any other action.
@@ -418,11 +425,69 @@ impl<C: Core> Driver<C> {
             wake_together(|| self.read_links(together, now));
             left -= together;
         }
-        if self.core.deadline().is_some_and(|at| at <= now) {
+        if self.deadline().is_some_and(|at| at <= now) {
             wake_together(|| {
-                self.core.timeout(now, &mut self.actions);
-                self.act(now, &mut At::Thread);
+                self.run_timers(now);
+                if self.core.deadline().is_some_and(|at| at <= now) {
+                    self.core.timeout(now, &mut self.actions);
+                    self.act(now, &mut At::Thread);
+                }
             });
+        }
+    }
+
+    /// Returns the next deadline of the core and of the links.
+    fn deadline(&mut self) -> Option<Instant> {
+        let Driver { core, links, timed, .. } = self;
+        let of_links = timed.iter().filter_map(|link| streamed(links, *link)?.deadline());
+        of_links.chain(core.deadline()).min()
+    }
+
+    /// Handles the deadlines of links that have passed.
+    fn run_timers(&mut self, now: Instant) {
+        let Driver { links, timed, .. } = self;
+        let mut due = timed.clone();
+        due.retain(|link| {
+            let deadline = streamed(links, *link).and_then(StreamedLink::deadline);
+            deadline.is_some_and(|at| at <= now)
+        });
+        for link in due {
+            let Some(done) = streamed(&mut self.links, link).map(|streamed| streamed.timeout(now)) else {
+                continue;
+            };
+            self.pass_events(link, done, now);
+            self.act(now, &mut At::Thread);
+        }
+    }
+
+    /// Passes the events of a link with a stream for each query to the core; then the error of the link, if
+    /// it has ended with one.
+    fn pass_events(&mut self, link: Link, done: io::Result<()>, now: Instant) {
+        loop {
+            let Driver { core, counts, links, actions, .. } = self;
+            let Some(event) = streamed(links, link).and_then(StreamedLink::event) else { break };
+            let before = actions.len();
+            match event {
+                StreamedEvent::Established { resumed } => {
+                    core.event(Event::Secured { link, resumed }, now, actions);
+                }
+                StreamedEvent::Response(message) => {
+                    counts.received.add(1);
+                    core.event(Event::Message { link, message: &message }, now, actions);
+                }
+                StreamedEvent::Failed { id, fault } => {
+                    core.event(Event::Failed { link, id, fault }, now, actions);
+                }
+                StreamedEvent::Draining => core.event(Event::Draining { link }, now, actions),
+                StreamedEvent::Ended(error) => return self.end(link, error, now),
+                StreamedEvent::Insecure(fault) => return self.insecure(link, fault, now),
+            }
+            if closes(actions.get(before..), link) {
+                return;
+            }
+        }
+        if let Err(error) = done {
+            self.fail(link, &error, now);
         }
     }
 
@@ -445,6 +510,13 @@ impl<C: Core> Driver<C> {
     /// Reads and writes what a link is ready for.
     fn ready(&mut self, link: Link, now: Instant) {
         let Driver { core, counts, links, actions, buffer, .. } = self;
+        if let Some(streamed) = streamed(links, link) {
+            let done = streamed.ready(buffer, now);
+            if let Ok(LinkProgress::More) = done {
+                self.again.push_back(link);
+            }
+            return self.pass_events(link, done.map(drop), now);
+        }
         let Some(OpenLink::Here(_, socket)) = links.get_mut(&link) else { return };
         match socket.proceed(buffer) {
             Ok(OpeningStep::Waits) => {}
@@ -459,9 +531,7 @@ impl<C: Core> Driver<C> {
             counts.received.add(1);
             let before = actions.len();
             core.event(Event::Message { link, message }, now, actions);
-            let closes =
-                |action: &Action| matches!(action, Action::Close { link: closed } if *closed == link);
-            !actions.get(before..).is_some_and(|new| new.iter().any(closes))
+            !closes(actions.get(before..), link)
         };
         match socket.ready(buffer, &mut take) {
             Ok(LinkProgress::Waits) => {}
@@ -477,8 +547,15 @@ impl<C: Core> Driver<C> {
             let mut acting = std::mem::replace(&mut self.actions, std::mem::take(&mut self.spare));
             for action in acting.drain(..) {
                 let (link, done) = match action {
-                    Action::Open { link, .. } => (link, self.open(link, action, at)),
-                    Action::Send { link, .. } => (link, self.send(link, action, at)),
+                    Action::Open { link, .. } => (link, self.open(link, action, now, at)),
+                    Action::Send { link, .. } => (link, self.send(link, action, now, at)),
+                    Action::Cancel { link, id } => {
+                        if let Some(streamed) = streamed(&mut self.links, link) {
+                            let done = streamed.cancel(id, now);
+                            self.pass_events(link, done, now);
+                        }
+                        continue;
+                    }
                     Action::Close { link } => {
                         self.close(link, at);
                         continue;
@@ -494,7 +571,7 @@ impl<C: Core> Driver<C> {
 
     /// Opens a link: a datagram link on the thread that drives the core, a connection always on the core's
     /// thread, since it may outlive the worker's need for it.
-    fn open(&mut self, link: Link, action: Action, at: &mut At<'_>) -> io::Result<()> {
+    fn open(&mut self, link: Link, action: Action, now: Instant, at: &mut At<'_>) -> io::Result<()> {
         let Action::Open { transport, to, from, encryption, .. } = &action else { return Ok(()) };
         let (transport, to, from) = (*transport, *to, *from);
         if self.links.len() >= self.most {
@@ -509,7 +586,7 @@ impl<C: Core> Driver<C> {
             self.counts.open.set(self.links.len() as u64);
             return Ok(());
         }
-        let opened = LinkSocket::open(transport, to, from, encryption.as_ref(), &mut self.ports);
+        let opened = LinkSocket::open(transport, to, from, encryption.as_ref(), &mut self.ports, now);
         if self.core.wants_bound()
             && let Some(local) = opened.as_ref().ok().and_then(LinkSocket::local)
         {
@@ -532,12 +609,15 @@ impl<C: Core> Driver<C> {
         let token = Token(self.next);
         socket.register(&self.registry, token)?;
         self.tokens.insert(token, link);
+        if matches!(socket, LinkSocket::Streamed(_)) {
+            self.timed.push(link);
+        }
         self.links.insert(link, OpenLink::Here(token, socket));
         self.counts.open.set(self.links.len() as u64);
         Ok(())
     }
 
-    fn send(&mut self, link: Link, action: Action, at: &mut At<'_>) -> io::Result<()> {
+    fn send(&mut self, link: Link, action: Action, now: Instant, at: &mut At<'_>) -> io::Result<()> {
         match self.links.get_mut(&link) {
             // A link that has ended meanwhile has been reported already.
             None => Ok(()),
@@ -549,7 +629,12 @@ impl<C: Core> Driver<C> {
             Some(OpenLink::Here(_, socket)) => {
                 let Action::Send { message, .. } = action else { return Ok(()) };
                 self.counts.sent.add(1);
-                socket.send(&message)
+                let sent = socket.send(&message, now);
+                if matches!(socket, LinkSocket::Streamed(_)) {
+                    self.pass_events(link, sent, now);
+                    return Ok(());
+                }
+                sent
             }
         }
     }
@@ -570,7 +655,14 @@ impl<C: Core> Driver<C> {
 
     /// Reports to the core that a link has ended, by an error of the socket or of its encryption.
     fn fail(&mut self, link: Link, error: &io::Error, now: Instant) {
-        let Some(fault) = encryption_fault(error) else { return self.end(link, error.kind(), now) };
+        match encryption_fault(error) {
+            Some(fault) => self.insecure(link, fault, now),
+            None => self.end(link, error.kind(), now),
+        }
+    }
+
+    /// Reports to the core that a link has ended by a fault of its encryption.
+    fn insecure(&mut self, link: Link, fault: EncryptionFault, now: Instant) {
         if self.forget(link) {
             self.counts.ended.add(1);
         }
@@ -596,10 +688,27 @@ impl<C: Core> Driver<C> {
     /// Removes a link; a link of the thread is closed by that. Returns whether it was open.
     fn forget(&mut self, link: Link) -> bool {
         let open = self.links.remove(&link);
-        if let Some(OpenLink::Here(token, _)) = &open {
+        if let Some(OpenLink::Here(token, socket)) = &open {
             self.tokens.remove(token);
+            if matches!(socket, LinkSocket::Streamed(_)) {
+                self.timed.retain(|timed| *timed != link);
+            }
         }
         self.counts.open.set(self.links.len() as u64);
         open.is_some()
     }
+}
+
+/// Returns the link with a stream for each query that has this number.
+fn streamed(links: &mut NumberMap<Link, OpenLink>, link: Link) -> Option<&mut StreamedLink> {
+    match links.get_mut(&link)? {
+        OpenLink::Here(_, LinkSocket::Streamed(streamed)) => Some(streamed),
+        OpenLink::Here(..) | OpenLink::There(_) => None,
+    }
+}
+
+/// Whether one of these actions closes the link.
+fn closes(actions: Option<&[Action]>, link: Link) -> bool {
+    let closes = |action: &Action| matches!(action, Action::Close { link: closed } if *closed == link);
+    actions.is_some_and(|actions| actions.iter().any(closes))
 }

@@ -16,9 +16,10 @@ use std::time::Duration;
 use mio::{Events, Poll, Token, Waker};
 use transport::{Action, Link, NumberMap};
 
+use super::link::DatagramLink;
 use super::port::Ports;
 use super::predictor::ReplyPredictor;
-use super::socket::{BUFFER, DatagramLink, is_exhausted};
+use super::socket::{BUFFER, is_exhausted};
 use super::stock::{SOCKETS_PER_REFILL, Stock};
 use crate::ready::Ready;
 
@@ -396,6 +397,8 @@ impl WorkerLinks {
                     }
                 },
                 Action::Send { link, message } => self.outbox.push((link, message)),
+                // A worker has datagram links only.
+                Action::Cancel { .. } => {}
                 Action::Close { link } => self.close(link),
             }
         }

@@ -1,12 +1,13 @@
 //! Links to other servers: drives a [`Core`](transport::Core) with sockets, on a thread of its own and on the
 //! threads of workers.
 //!
-//! `driver` is the loop, `socket` one link, `port` selects random source ports, `stock` holds sockets opened
-//! ahead; `shared_driver` is the state that all threads share which drive the core, `outbound` what datagram
-//! workers do there, `links` the links of each worker, `client_queues` the order of clients, and `predictor`
-//! whether reading a link before waiting for it is worthwhile; `sync` names the primitives that threads
-//! synchronize with. The core decides everything: when to retry, which reply to accept, when to give up. Here
-//! sockets are only opened, written, read and closed.
+//! `driver` is the loop, `socket` one link, `streamed` one with a stream for each query, `link` what both
+//! are made of, `port` selects random source ports, `stock` holds sockets opened ahead; `shared_driver` is
+//! the state that all threads share which drive the core, `outbound` what datagram workers do there, `links`
+//! the links of each worker, `client_queues` the order of clients, and `predictor` whether reading a link
+//! before waiting for it is worthwhile; `sync` names the primitives that threads synchronize with. The core
+//! decides everything: when to retry, which reply to accept, when to give up. Here sockets are only opened,
+//! written, read and closed.
 //!
 //! # Which thread acts
 //!
@@ -60,6 +61,7 @@
 
 mod client_queues;
 mod driver;
+mod link;
 mod links;
 mod outbound;
 mod port;
@@ -68,6 +70,7 @@ mod secured;
 mod shared_driver;
 mod socket;
 mod stock;
+mod streamed;
 mod sync;
 
 use std::io;

@@ -1,38 +1,27 @@
-//! One link: a connected datagram socket, or a connection with its unsent bytes and the parts of a message
-//! read so far. A connection may be encrypted: then its session stands between the messages and the socket.
+//! One link: a connected datagram socket, a connection with its unsent bytes and the parts of a message read
+//! so far, or one of `streamed`. A connection may be encrypted: then its session stands between the messages
+//! and the socket.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use mio::event::Source;
-use mio::net::{TcpStream, UdpSocket};
+use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, Protocol, Socket, Type};
-use transport::{EncryptedSession, Encryption, EncryptionFault, MAX_MESSAGE, SessionState, Transport};
+use transport::{
+    ConnectionSession, EncryptedSession, Encryption, EncryptionFault, MAX_MESSAGE, SessionState, Transport,
+};
 
+use super::link::{DatagramLink, LinkProgress, MOST_UNSENT, READS_PER_LINK, connecting};
 use super::port::Ports;
 use super::stock::Stock;
+use super::streamed::StreamedLink;
 use crate::framing::{Framed, frame};
-
-/// Unsent bytes above which a connection counts as stuck: a core sends far less before it receives a reply.
-const MOST_UNSENT: usize = 1 << 20;
-
-/// Reads of one link before other links are read.
-const READS_PER_LINK: usize = 16;
 
 /// Whether a link could not be opened because the process or the system has no file descriptor left.
 pub(super) fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-}
-
-/// The state of a link after reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkProgress {
-    /// The system reports when there is more to do.
-    Waits,
-    /// There may be more to read at once.
-    More,
 }
 
 /// Receives each message. Returns whether the link is still open.
@@ -42,6 +31,7 @@ pub(super) type Take<'t> = dyn FnMut(&[u8]) -> bool + 't;
 pub(super) enum LinkSocket {
     Datagrams(DatagramLink),
     Stream(Upstream),
+    Streamed(StreamedLink),
 }
 
 /// A step in the opening of a connection.
@@ -74,69 +64,6 @@ pub(super) struct Upstream {
     partial: Vec<u8>,
 }
 
-/// A connected datagram socket on a random port.
-pub(super) struct DatagramLink(UdpSocket);
-
-impl DatagramLink {
-    /// Opens a link to `to` on a socket of the [`Stock`], from the address `from` if set.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn open(
-        socket: Socket,
-        to: SocketAddr,
-        from: Option<IpAddr>,
-        ports: &mut Ports,
-    ) -> io::Result<DatagramLink> {
-        let any = match to {
-            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        ports.bind(&socket, from.unwrap_or(any))?;
-        // A connected socket receives only datagrams from `to`, and the kernel reports that a destination is
-        // unreachable.
-        socket.connect(&to.into())?;
-        Ok(DatagramLink(UdpSocket::from_std(socket.into())))
-    }
-
-    /// Returns its local address and port; `None` if the system does not report them.
-    pub(super) fn local(&self) -> Option<SocketAddr> {
-        self.0.local_addr().ok()
-    }
-
-    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        self.0.register(registry, token, Interest::READABLE)
-    }
-
-    /// Returns the descriptor that is readable when there is a message.
-    pub(super) fn descriptor(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-
-    pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.0.deregister(registry)
-    }
-
-    /// Sends a message. If the send buffer is full, the message is lost, as it might be on the network.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        match self.0.send(message) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            sent => sent.map(|_| ()),
-        }
-    }
-
-    /// Receives a message, if there is one. Returns its length.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.recv(buffer)
-    }
-}
-
 impl LinkSocket {
     /// Opens a link. A connection is still being established when this returns.
     ///
@@ -148,29 +75,24 @@ impl LinkSocket {
         from: Option<IpAddr>,
         encryption: Option<&Encryption>,
         ports: &mut Ports,
+        now: Instant,
     ) -> io::Result<LinkSocket> {
         // Before a packet is sent.
-        let session = encryption.map(|encryption| encryption.begin(to)).transpose().map_err(insecure)?;
+        let session = encryption.map(|encryption| encryption.session(to, now)).transpose();
+        let session = match session.map_err(insecure)? {
+            Some(ConnectionSession::Streams(session)) => {
+                let link = StreamedLink::open(session, transport, to, from, ports, now);
+                return link.map(LinkSocket::Streamed);
+            }
+            Some(ConnectionSession::Bytes(session)) => Some(session),
+            None => None,
+        };
         if !transport.is_stream() {
             let socket = Stock::default().take(to)?;
             return DatagramLink::open(socket, to, from, ports).map(LinkSocket::Datagrams);
         }
-        let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-        socket.set_tcp_nodelay(true)?;
-        if let Some(from) = from {
-            socket.bind(&SocketAddr::new(from, 0).into())?;
-        }
-        match socket.connect(&to.into()) {
-            Err(e)
-                if e.raw_os_error() != Some(libc::EINPROGRESS) && e.kind() != io::ErrorKind::WouldBlock =>
-            {
-                return Err(e);
-            }
-            _ => {}
-        }
-        let stream = TcpStream::from_std(socket.into());
         Ok(LinkSocket::Stream(Upstream {
-            stream,
+            stream: connecting(to, from)?,
             connected: false,
             open: false,
             session,
@@ -185,6 +107,7 @@ impl LinkSocket {
         match self {
             LinkSocket::Datagrams(socket) => socket.local(),
             LinkSocket::Stream(upstream) => upstream.stream.local_addr().ok(),
+            LinkSocket::Streamed(link) => link.local(),
         }
     }
 
@@ -194,6 +117,7 @@ impl LinkSocket {
             LinkSocket::Stream(upstream) => {
                 upstream.stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)
             }
+            LinkSocket::Streamed(link) => link.register(registry, token),
         }
     }
 
@@ -201,9 +125,10 @@ impl LinkSocket {
     ///
     /// # Errors
     /// The system's; also if more bytes are queued than a working connection would leave.
-    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
+    pub(super) fn send(&mut self, message: &[u8], now: Instant) -> io::Result<()> {
         match self {
             LinkSocket::Datagrams(socket) => socket.send(message),
+            LinkSocket::Streamed(link) => link.send(message, now),
             LinkSocket::Stream(upstream) => {
                 let len = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
                 upstream.add(&len.to_be_bytes(), message);
@@ -221,7 +146,8 @@ impl LinkSocket {
     /// The reason why it could not be opened.
     pub(super) fn proceed(&mut self, buffer: &mut [u8]) -> io::Result<OpeningStep> {
         match self {
-            LinkSocket::Datagrams(_) => Ok(OpeningStep::Waits),
+            // An event of a streamed link shows that it is open.
+            LinkSocket::Datagrams(_) | LinkSocket::Streamed(_) => Ok(OpeningStep::Waits),
             LinkSocket::Stream(upstream) if upstream.open => Ok(OpeningStep::Waits),
             LinkSocket::Stream(upstream) => upstream.proceed(buffer),
         }
@@ -236,6 +162,8 @@ impl LinkSocket {
             let read = match self {
                 LinkSocket::Datagrams(socket) => socket.receive(buffer).map(|n| take(&buffer[..n])),
                 LinkSocket::Stream(upstream) => upstream.exchange(buffer, take).map(|()| true),
+                // Its driver reads it.
+                LinkSocket::Streamed(_) => Ok(false),
             };
             match read {
                 Ok(true) => {}

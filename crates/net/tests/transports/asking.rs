@@ -97,7 +97,9 @@ impl Core for Asker {
         | Event::Opened { link }
         | Event::Secured { link, .. }
         | Event::Ended { link, .. }
-        | Event::Insecure { link, .. }) = event;
+        | Event::Insecure { link, .. }
+        | Event::Failed { link, .. }
+        | Event::Draining { link }) = event;
         let asked = self.waiting.remove(&link);
         actions.push(Action::Close { link });
         match (event, asked) {

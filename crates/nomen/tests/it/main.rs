@@ -66,6 +66,7 @@ mod signatures;
 mod signed;
 mod signing;
 mod storm;
+mod streamed_upstreams;
 mod support;
 mod systemd;
 mod take_over;

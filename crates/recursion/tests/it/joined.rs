@@ -78,6 +78,8 @@ impl Joined {
             match action {
                 Action::Open { .. } => {}
                 Action::Send { link, message } => self.held.push((link, message)),
+                // No link here has streams.
+                Action::Cancel { .. } => {}
                 Action::Close { link } => self.held.retain(|(held, _)| *held != link),
             }
         }

@@ -187,6 +187,8 @@ impl Partitioned {
                     self.queries.push(format!("{server}: {name} {qtype}"));
                     self.held.push((link, server, message));
                 }
+                // No link here has streams.
+                Action::Cancel { .. } => {}
                 Action::Close { link } => self.held.retain(|(held, ..)| *held != link),
             }
         }

@@ -36,7 +36,7 @@ use std::time::Instant;
 
 use transport::{Action, Core, Event, Link, NumberMap};
 
-use crate::config::ForwardConfig;
+use crate::config::{ForwardConfig, UpstreamTransport};
 use crate::delegations::Delegations;
 use crate::limits::Load;
 use crate::outcome::{LookupFailure, LookupOutcome, ShedReason};
@@ -47,7 +47,7 @@ use crate::rules::{Rules, Way};
 use crate::select::{self, Asked};
 use crate::servers::Servers;
 use crate::stats::ForwardStats;
-use crate::trace::{TraceEvent, Tracer, UpstreamTransport};
+use crate::trace::{TraceEvent, Tracer};
 use payers::Payer;
 use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 
@@ -427,11 +427,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         let Some(one) = self.tries.get(&id) else { return };
         if let (Some(lookup), Some(server)) = (one.lookup, self.servers.get(one.server)) {
-            let transport = match one.stream {
-                false => UpstreamTransport::Udp,
-                true if server.is_encrypted() => UpstreamTransport::Tls,
-                true => UpstreamTransport::Tcp,
-            };
+            let transport = server.transport(one.stream);
             self.note(lookup, now, || event(server.upstream.address, transport, one));
         }
     }
@@ -475,6 +471,8 @@ impl<O: LookupSink, R: Random> Core for Resolver<O, R> {
             Event::Message { link, message } => self.message(link, message, now, actions),
             Event::Ended { link, error } => self.ended(link, error, now, actions),
             Event::Insecure { link, fault } => self.insecure(link, fault, now, actions),
+            Event::Failed { link, id, fault } => self.failed(link, id, fault, now, actions),
+            Event::Draining { link } => self.draining(link),
         }
         self.wake(now, actions);
     }

@@ -403,7 +403,7 @@ pub(super) struct Try {
 pub(super) enum LinkLoss {
     /// An error of the socket.
     Io(io::ErrorKind),
-    /// It could not be encrypted, or is no more.
+    /// It could not be encrypted, or is no more, or the query on it failed.
     Encryption(EncryptionFault),
 }
 
@@ -441,16 +441,19 @@ pub(super) struct Carrier {
 pub(super) struct Connection {
     pub(super) server: ServerId,
     pub(super) open: bool,
-    /// IDs in use. An ID stays in use when its try is gone, until the reply arrives.
+    /// IDs in use. An ID stays in use when its try is gone, until the reply arrives, unless each query has a
+    /// stream of its own.
     pub(super) pending: HashMap<u16, TryId>,
     /// Time of the last message received.
     pub(super) heard: Option<Instant>,
     /// Time of [`Timer::Idle`].
     pub(super) idle_at: Instant,
-    /// A query on it timed out; it gets no further queries.
+    /// A query on it timed out, or the server takes no more: it gets no further queries.
     pub(super) suspect: bool,
     /// Its messages are encrypted.
     pub(super) encrypted: bool,
+    /// Each query has a stream of its own.
+    pub(super) streamed: bool,
     /// Time of [`Timer::Handshake`].
     pub(super) handshake_until: Option<Instant>,
 }

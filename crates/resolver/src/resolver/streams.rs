@@ -1,12 +1,13 @@
 //! Connections to servers: many queries in flight on each, kept until idle (RFC 7766 §6.2).
 //!
-//! A server that is reached over TLS has encrypted connections only: here is the one place that opens them.
+//! A server that is reached over TLS, HTTPS or QUIC has encrypted connections only: here is the one place
+//! that opens them.
 
 use std::collections::HashMap;
 use std::io;
 use std::time::Instant;
 
-use transport::{Action, EncryptionFault, Link, Transport};
+use transport::{Action, Encryption, EncryptionFault, Link, Transport};
 
 use super::Resolver;
 use super::state::{Carrier, Connection, LinkLoss, LinkUse, Steps, Timer, TryId};
@@ -54,7 +55,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let from = self.config.source_for(to);
         let encryption = server.upstream.reach.encryption().cloned();
         let encrypted = encryption.is_some();
-        actions.push(Action::Open { link, transport: Transport::Tcp, to, from, encryption });
+        let streamed = encryption.as_ref().is_some_and(Encryption::is_streamed);
+        let transport = encryption.as_ref().map_or(Transport::Tcp, Encryption::transport);
+        actions.push(Action::Open { link, transport, to, from, encryption });
         let handshake_until = encrypted.then(|| now + self.config.timing.handshake);
         let idle_at = now + self.config.timing.tcp_idle;
         let connection = Connection {
@@ -65,6 +68,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
             idle_at,
             suspect: false,
             encrypted,
+            streamed,
             handshake_until,
         };
         self.links.insert(link, LinkUse::Stream(connection));
@@ -121,6 +125,43 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         actions: &mut Vec<Action>,
     ) {
         self.lose_stream(link, LinkLoss::Encryption(fault), now, actions);
+    }
+
+    /// Handles a query that gets no response on a connection which stays open. One that the server has not
+    /// processed is sent again on another connection, once.
+    pub(super) fn failed(
+        &mut self,
+        link: Link,
+        query_id: u16,
+        fault: Option<EncryptionFault>,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
+        // With a fault, the server is there.
+        connection.heard = fault.map(|_| now).or(connection.heard);
+        let server = connection.server;
+        let Some(id) = connection.pending.remove(&query_id) else { return };
+        self.touch(link, now);
+        if let (Some(fault), Some(server)) = (fault, self.servers.get_mut(server)) {
+            server.on_insecure(fault);
+        }
+        let Some(steps) = self.tries.get(&id).map(|one| one.steps) else { return };
+        match fault {
+            None if !steps.reconnected => {
+                self.note_loss(id, LinkLoss::Io(io::ErrorKind::ConnectionAborted), now);
+                self.replace(id, Steps { reconnected: true, ..steps }, now, actions);
+            }
+            None => self.broken(id, LinkLoss::Io(io::ErrorKind::ConnectionAborted), now, actions),
+            Some(fault) => self.broken(id, LinkLoss::Encryption(fault), now, actions),
+        }
+    }
+
+    /// Handles a connection whose server takes no further queries: the next one opens another.
+    pub(super) fn draining(&mut self, link: Link) {
+        if let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) {
+            connection.suspect = true;
+        }
     }
 
     /// Handles a query sent at `sent` that timed out. If nothing arrived since, the connection may be dead,

@@ -134,15 +134,9 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
 
     pub(super) fn count_sent(&self, server: ServerId, stream: bool, probe: bool) {
         let Some(server) = self.servers.get(server) else { return };
-        let stats = &server.stats;
-        let sent = match stream {
-            false => &stats.udp,
-            true if server.is_encrypted() => &stats.tls,
-            true => &stats.tcp,
-        };
-        sent.add(1);
+        server.stats.queries(server.transport(stream)).add(1);
         if probe {
-            stats.probes.add(1);
+            server.stats.probes.add(1);
         }
     }
 
@@ -258,7 +252,7 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         let mut other_server = false;
         if let LinkLoss::Encryption(fault) = loss {
             state.attempts.insecure = Some(fault);
-            other_server = fault.is_of_identity();
+            other_server = fault.is_lasting();
         }
         if let Some(asked) = state.attempts.asked.get_mut(one.place) {
             asked.silent += 1;
@@ -391,7 +385,8 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         self.set_timer(until, Timer::Try(id));
     }
 
-    /// Removes a try, and closes its link if it is not a connection.
+    /// Removes a try, and closes its link if it is not a connection. On a connection with a stream for each
+    /// query, a query without a response is cancelled, and its ID free again.
     pub(super) fn forget(&mut self, id: TryId, actions: &mut Vec<Action>) -> Option<Try> {
         let one = self.tries.remove(&id)?;
         self.drop_timer(one.timer, Timer::Try(id));
@@ -400,6 +395,13 @@ impl<O: LookupSink, R: Random> Resolver<O, R> {
         }
         if !one.stream && self.links.remove(&one.link).is_some() {
             actions.push(Action::Close { link: one.link });
+        }
+        if let Some(LinkUse::Stream(connection)) = self.links.get_mut(&one.link)
+            && connection.streamed
+            && connection.pending.get(&one.id) == Some(&id)
+        {
+            connection.pending.remove(&one.id);
+            actions.push(Action::Cancel { link: one.link, id: one.id });
         }
         Some(one)
     }

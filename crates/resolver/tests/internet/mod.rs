@@ -362,6 +362,7 @@ impl Internet {
                         }
                     }
                 }
+                Action::Cancel { .. } => panic!("links have no streams"),
                 Action::Close { link } => {
                     assert!(self.links.remove(&link).is_some(), "a link closed twice");
                     self.coming.retain(|_, (other, _)| *other != link);

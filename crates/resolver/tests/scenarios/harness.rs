@@ -94,6 +94,8 @@ struct Play {
     used: HashSet<Link>,
     sent: VecDeque<Query>,
     closed: VecDeque<(String, UpstreamTransport, Instant)>,
+    /// The IDs of cancelled queries, by server.
+    cancelled: VecDeque<(String, u16)>,
     /// The expected queries of each server.
     taken: HashMap<String, Vec<Query>>,
 }
@@ -114,6 +116,7 @@ impl Play {
             used: HashSet::new(),
             sent: VecDeque::new(),
             closed: VecDeque::new(),
+            cancelled: VecDeque::new(),
             taken: HashMap::new(),
         }
     }
@@ -190,6 +193,23 @@ impl Play {
                 assert!(self.links.remove(&link).is_some(), "{}: it is closed already", self.at);
                 self.event(Event::Insecure { link, fault: *fault.expect("a fault") });
             }
+            "unanswered" => {
+                let query = self.query_of(words[0]);
+                let id = Header::of(&query.message).expect("a header").id();
+                let fault = EncryptionFault::ALL.iter().find(|fault| fault.label() == words[1]).copied();
+                assert!(fault.is_some() || words[1] == "unprocessed", "{}: a fault", self.at);
+                self.event(Event::Failed { link: query.link, id, fault });
+            }
+            "draining" => {
+                let link = self.query_of(words[0]).link;
+                self.event(Event::Draining { link });
+            }
+            "cancels" => {
+                let query = self.query_of(words[0]);
+                let id = Header::of(&query.message).expect("a header").id();
+                let server = words[0].split('#').next().expect("a server").to_owned();
+                assert_eq!(self.cancelled.pop_front(), Some((server, id)), "{}", self.at);
+            }
             "closed" => self.end(words[0], ErrorKind::UnexpectedEof),
             "refused" => self.end(words[0], ErrorKind::ConnectionRefused),
             "answer" => self.answer(rest),
@@ -216,7 +236,9 @@ impl Play {
         let address = SocketAddr::from(([192, 0, 2, number], 53));
         let reach = match words.get(1) {
             Some(&"tcp") => Reach::Tcp,
-            Some(&"tls") => Reach::Tls(encryption(words.get(2).unwrap_or(&"dns.example"))),
+            Some(&"tls") => Reach::Encrypted(encryption(words.get(2).unwrap_or(&"dns.example"))),
+            Some(&"https") => Reach::Encrypted(streamed(Transport::Https)),
+            Some(&"quic") => Reach::Encrypted(streamed(Transport::Quic)),
             _ => Reach::UdpThenTcp,
         };
         self.servers.push((words[0].to_owned(), Upstream { address, reach }));
@@ -320,12 +342,14 @@ impl Play {
             match action {
                 Action::Open { link, transport, to, encryption, .. } => {
                     let server = self.servers.iter().find(|(_, u)| u.address == to).expect("a server");
-                    // Nothing to a server over TLS is in the clear, in any scenario.
+                    // Nothing to a server with encryption is in the clear, in any scenario.
                     assert_eq!(server.1.reach.encryption(), encryption.as_ref(), "{}: another link", self.at);
                     let transport = match (transport, encryption) {
                         (Transport::Udp, None) => UpstreamTransport::Udp,
                         (Transport::Tcp, None) => UpstreamTransport::Tcp,
-                        (Transport::Tcp, Some(_)) => UpstreamTransport::Tls,
+                        (Transport::Tls, Some(_)) => UpstreamTransport::Tls,
+                        (Transport::Https, Some(_)) => UpstreamTransport::Https,
+                        (Transport::Quic, Some(_)) => UpstreamTransport::Quic,
                         other => panic!("{}: no such link: {other:?}", self.at),
                     };
                     let before = self.links.insert(link, (server.0.clone(), transport));
@@ -335,6 +359,12 @@ impl Play {
                     let (server, transport) = self.links.get(&link).expect("an open link").clone();
                     let first = self.used.insert(link);
                     self.sent.push_back(Query { server, link, transport, message, sent: self.now, first });
+                }
+                Action::Cancel { link, id } => {
+                    let (server, transport) = self.links.get(&link).expect("an open link").clone();
+                    let streamed = [UpstreamTransport::Https, UpstreamTransport::Quic].contains(&transport);
+                    assert!(streamed, "{}: a link without streams", self.at);
+                    self.cancelled.push_back((server, id));
                 }
                 Action::Close { link } => {
                     let (server, transport) = self.links.remove(&link).expect("an open link");
@@ -513,6 +543,12 @@ fn encryption(name: &str) -> Encryption {
     Encryption::new(name.into(), name.into(), |_| Err(EncryptionFault::Protocol))
 }
 
+/// An encryption with streams.
+fn streamed(transport: Transport) -> Encryption {
+    let name = "dns.example".to_owned();
+    Encryption::streamed(transport, name.clone(), name, |_, _| Err(EncryptionFault::Protocol))
+}
+
 /// Writes a reply to `query`.
 fn reply(query: &[u8], words: &[&str], records: &str) -> Vec<u8> {
     let has = |word: &str| words.contains(&word);
@@ -618,6 +654,9 @@ fn count(stats: &ForwardStats, servers: &[(String, Upstream)], name: &str) -> u6
             "udp" => &stats.udp,
             "tcp" => &stats.tcp,
             "tls" => &stats.tls,
+            "https" => &stats.https,
+            "quic" => &stats.quic,
+            "http-server" => &stats.encryption_faults[EncryptionFault::HttpServer.index()],
             "handshakes" => &stats.handshakes,
             "resumptions" => &stats.resumptions,
             "expired" => &stats.encryption_faults[EncryptionFault::CertificateExpired.index()],

@@ -73,9 +73,8 @@ impl Tap {
     fn actions(&mut self, actions: &[Action], now: Instant) {
         for action in actions {
             match action {
-                Action::Open { link, transport, to, from, encryption } => {
-                    let transport = if encryption.is_some() { Transport::Tls } else { *transport };
-                    let (to, from) = (*to, *from);
+                Action::Open { link, transport, to, from, .. } => {
+                    let (transport, to, from) = (*transport, *to, *from);
                     let local = match self.dnstap.wants_upstream() {
                         true => Local::Awaited(Vec::new()),
                         false => Local::Unknown,
@@ -83,6 +82,7 @@ impl Tap {
                     self.links.insert(*link, Open { transport, to, from, local, sent: Vec::new() });
                 }
                 Action::Send { link, message } => self.send(*link, message, now),
+                Action::Cancel { .. } => {}
                 Action::Close { link } => {
                     // Queries that still wait have been sent, or are lost with the link.
                     self.know(*link, Local::Unknown);

@@ -119,6 +119,8 @@ impl Net {
                     }
                 }
             }
+            // No link here has streams.
+            Action::Cancel { .. } => {}
             Action::Close { link } => {
                 if self.links.remove(&link).is_none() {
                     return Err(format!("{link:?} is closed, and not open"));

@@ -345,7 +345,8 @@ impl<S: CoreHost, R: Random> Core for SecondaryCore<S, R> {
     fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
         let at = &mut Moment { now, actions };
         match event {
-            Event::Opened { .. } => {}
+            // Links to primaries have no streams.
+            Event::Opened { .. } | Event::Failed { .. } | Event::Draining { .. } => {}
             Event::Secured { link, .. } => self.secured(link),
             Event::Message { link, message } => self.message(link, message, at),
             Event::Ended { link, error } => self.lost(link, error, at),
