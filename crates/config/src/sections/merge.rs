@@ -180,7 +180,7 @@ impl MergedSections {
     ) -> bool {
         let about = |section: &SharedSection| {
             let name = section.name.trim_end_matches('.');
-            faults.iter().find(|fault| fault.message.contains(name))
+            faults.iter().find(|fault| is_about(&fault.message, name))
         };
         let mut needed: Vec<(SharedSection, String)> = Vec::new();
         self.removed.retain(|section| match about(section) {
@@ -266,6 +266,13 @@ impl Entry {
             None => *used = SectionUse::Unusable(why),
         }
     }
+}
+
+/// Whether a message is about a list, zone, group, template, policy or key of this name, in one of the ways
+/// in which messages write names. Names may be words that messages have, too.
+pub(super) fn is_about(message: &str, name: &str) -> bool {
+    let ways = [format!("`{name}`"), format!("`{name}.`"), format!(".{name}]")];
+    ways.iter().any(|way| message.contains(way)) || message.ends_with(&format!(" key {name}."))
 }
 
 /// Returns a fault in one line.

@@ -120,6 +120,20 @@ fn a_section_that_the_file_needs_stays_in_force_when_it_is_removed() {
     let group = section("policy.group", "kids", KIDS);
     let accepted = good("", &kept(vec![group], vec![ads()]));
     assert_eq!(in_force(&accepted), ["ads", "kids"]);
+    // A list whose name is a part of that name, or of a word of the message, is not brought back.
+    let parts =
+        ["ad", "ds", "is", "name"].map(|name| section("policy.list", name, &ADS.replace("ads", name)));
+    let accepted = good(file, &kept(vec![], [vec![ads()], parts.into()].concat()));
+    assert_eq!(in_force(&accepted), ["ads"]);
+    // What keys, policies and templates are named by has other forms.
+    for (fault, name) in [
+        ("there is no key k.example.", "k.example"),
+        ("there is no [dnssec-policy.p]", "p"),
+        ("there is no template `t`", "t"),
+        ("there is no [[zone]] named `rpz.`", "rpz"),
+    ] {
+        assert!(merge::is_about(fault, name), "{fault}");
+    }
     // Nothing has such a list.
     let fault = read(file, &kept(vec![], vec![])).expect_err("no list").to_string();
     assert!(fault.contains("nomen.toml:7:10"), "{fault}");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use database::{CommitEnd, DatabaseFault, DatabaseSettings};
-use testkit::postgres::{PostgresServer, PostgresStop};
+use database::{CommitEnd, DatabaseFault, DatabaseSettings, ZoneCommit};
+use testkit::postgres::{PostgresDatabase, PostgresServer, PostgresStop};
 
 use crate::commits::Session;
 use crate::node::{Node, admin, assert_same, commit, fresh, settings, zone};
@@ -146,6 +146,23 @@ fn a_restart_of_the_database_loses_nothing() {
     assert_same(&b.sink.version(id, 4), &versions[3]);
 }
 
+/// Stops a server with one zone and promotes its replica, which then takes a commit of the node.
+fn fail_over(
+    node: &Node,
+    (server, replica): (&PostgresServer, &PostgresServer),
+    database: &PostgresDatabase,
+    next: ZoneCommit,
+) {
+    // The replica has what was committed before it takes over.
+    let waits = replica.existing(&database.name);
+    node.until("the replica follows", |_| waits.sql("SELECT count(*) FROM nomen.zones") == "1");
+    server.stop(PostgresStop::Immediate);
+    replica.promote();
+    node.until("the promoted one is used", |node| {
+        node.database.status().connected && matches!(node.commit(next.clone()), CommitEnd::Committed)
+    });
+}
+
 #[test]
 fn a_replica_is_not_used_until_it_is_promoted() {
     let server = PostgresServer::start(&["fsync=off"]);
@@ -162,15 +179,7 @@ fn a_replica_is_not_used_until_it_is_promoted() {
     a.sink.version(id, 1);
     let of_server = format!("127.0.0.1:{}", server.port());
     assert_eq!(a.database.status().host, Some(of_server));
-    // The replica has what was committed before it takes over.
-    let waits = replica.existing(&database.name);
-    a.until("the replica follows", |_| waits.sql("SELECT count(*) FROM nomen.zones") == "1");
-    server.stop(PostgresStop::Immediate);
-    replica.promote();
-    a.until("the promoted one is used", |node| {
-        node.database.status().connected
-            && matches!(node.commit(commit(id, &first, &second)), CommitEnd::Committed)
-    });
+    fail_over(&a, (&server, &replica), &database, commit(id, &first, &second));
     assert_same(&alone.sink.version(id, 2), &second);
 }
 
@@ -189,14 +198,7 @@ fn a_primary_from_before_a_failover_was_used_again() {
     let (first, second) = (zone("example.", 1, ""), zone("example.", 2, "x A 192.0.2.3"));
     let a = Node::with(settings(), Arc::default());
     let id = a.create(&first).expect("made");
-    let waits = replica.existing(&database.name);
-    a.until("the replica follows", |_| waits.sql("SELECT count(*) FROM nomen.zones") == "1");
-    server.stop(PostgresStop::Immediate);
-    replica.promote();
-    a.until("the promoted one is used", |node| {
-        node.database.status().connected
-            && matches!(node.commit(commit(id, &first, &second)), CommitEnd::Committed)
-    });
+    fail_over(&a, (&server, &replica), &database, commit(id, &first, &second));
     a.database.stop();
     drop(a);
     // It is the first host of the URL, and takes writes.
