@@ -194,6 +194,10 @@ pub(crate) fn restrict(roots: &Roots, grants: &SandboxGrants) -> Result<u32, Rul
         for path in paths {
             let is_folder = path.is_dir();
             let rights = if is_folder { rights } else { rights & AccessFs::from_file(HANDLED) };
+            // A file directly in the root folder cannot be removed: that is a right of the folder.
+            if rights.is_empty() {
+                continue;
+            }
             // It may have been removed in the meantime.
             let Ok(opened) = PathFd::new(path) else { continue };
             ruleset = ruleset.add_rule(PathBeneath::new(opened, rights))?;
@@ -246,5 +250,14 @@ mod tests {
     fn a_file_in_the_root_folder_does_not_open_everything() {
         let grants = SandboxGrants { read_files: vec!["/nomen.toml".into()], ..SandboxGrants::default() };
         assert!(!Roots::of(&grants).read.contains(Path::new("/")));
+    }
+
+    #[test]
+    fn a_socket_in_the_root_folder_prevented_the_start() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let roots = Roots { removing: [file.path().to_owned()].into(), ..Roots::default() };
+        // Only the thread is restricted, which then ends.
+        let restricted = std::thread::spawn(move || restrict(&roots, &SandboxGrants::default()));
+        restricted.join().expect("no panic").expect("restricted");
     }
 }
