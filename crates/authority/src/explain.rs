@@ -53,6 +53,8 @@ pub enum StepKind {
     NoZone,
     /// The zone that answers: the closest to the name.
     Zone,
+    /// The same, and the zone is of the client's view.
+    ZoneOfView,
     /// The zone's access rules do not allow the query.
     Barred,
     /// The zone is not loaded.
@@ -117,7 +119,7 @@ impl StepKind {
         match self {
             Self::Transfer(_) => "transfer",
             Self::NoZone => "no-zone",
-            Self::Zone => "zone",
+            Self::Zone | Self::ZoneOfView => "zone",
             Self::Barred => "barred",
             Self::NotLoaded => "not-loaded",
             Self::Snapshot { .. } => "snapshot",
@@ -146,7 +148,7 @@ impl StepKind {
     pub fn rule(&self) -> Option<&'static str> {
         Some(match self {
             Self::Transfer(_) => "RFC 5936 §2.1, RFC 1995 §2",
-            Self::Zone => "RFC 1034 §4.3.2 step 2",
+            Self::Zone | Self::ZoneOfView => "RFC 1034 §4.3.2 step 2",
             Self::Wildcard(_) => "RFC 4592 §3.3",
             Self::Cut(_) => "RFC 1034 §4.3.2 step 3b",
             Self::Dname => "RFC 6672 §3.2",
@@ -180,6 +182,9 @@ fn write_step(name: NameBuf, kind: &StepKind, f: &mut fmt::Formatter<'_>) -> fmt
             write!(f, "no zone here holds {name}: REFUSED, or the chain ends for the client to follow")
         }
         StepKind::Zone => write!(f, "zone {name} is the closest that holds the name"),
+        StepKind::ZoneOfView => {
+            write!(f, "zone {name} of the client's view is the closest that holds the name")
+        }
         StepKind::Barred => write!(
             f,
             "`allow-query` of zone {name} does not allow the query: REFUSED, or the chain ends with the alias"
@@ -294,7 +299,7 @@ impl Asked<'_> {
         };
         let (entry, below) = (catalog.entry(located)?, located.below());
         let apex = entry.name().as_name();
-        say(steps, apex, StepKind::Zone);
+        say(steps, apex, if entry.is_in_view() { StepKind::ZoneOfView } else { StepKind::Zone });
         if !(self.may_enter)(entry) {
             say(steps, apex, StepKind::Barred);
             return None;

@@ -20,7 +20,7 @@ keys! {
     pub struct CatalogKeys {
         /// Makes this zone a catalog zone (RFC 9432), whose members are served with this template. A member
         /// has the `file` or the `primaries` of the template; if the template has neither, the primaries of
-        /// the catalog zone.
+        /// the catalog zone. Members are in the view of the catalog zone, if it is in one.
         live "catalog-template" template: Option<String> = None, example "customers";
         /// Templates of members by their group in the catalog zone; other members have `catalog-template`.
         live "catalog-groups" groups: Option<GroupTemplates> = None, example { gold = "customers" };

@@ -432,10 +432,22 @@ impl Settings {
 
     /// Returns the configuration of recursive service, if it is on.
     pub fn recursive(&self) -> Option<RecursiveConfig<'_>> {
-        let Settings { server, forwards, stubs, access, groups, .. } = self;
+        let Settings { server, forwards, stubs, access, groups, schedules, .. } = self;
         let (resolver, storage) = (self.resolver.as_ref()?, &server.storage);
         let designated = self.encrypted_service().map(|service| service.records()).unwrap_or_default();
-        Some(RecursiveConfig { resolver, forwards, stubs, access, groups, storage, designated })
+        let schedules = schedules.iter().filter_map(|schedule| schedule.named()).collect();
+        let trusted = policy_groups::trusted(&self.policy.others);
+        Some(RecursiveConfig {
+            resolver,
+            forwards,
+            stubs,
+            access,
+            groups,
+            schedules,
+            trusted,
+            storage,
+            designated,
+        })
     }
 
     /// Returns the encrypted listeners as clients discover them (RFC 9462); `None` if they discover none.

@@ -3,21 +3,22 @@
 
 use std::collections::{HashMap, HashSet};
 
+use query_path::{ClientId, GroupRule};
 use recursion::AccessRule;
 use toml::Spanned;
 use toml::de::DeValue;
 use transport::Transport;
-use wire::{LowerNameBuf, NameBuf};
+use wire::{LowerNameBuf, NameBuf, Prefix};
 
 use super::interfaces::Interfaces;
 use super::neighbours::MacAddress;
 use super::report::{ConfigPlace, Diagnostic};
-use super::resolver::NamedGroups;
 use super::resolver::access::{Clients, rule};
 use super::resolver::networks::NetworkOr;
+use super::resolver::{NamedGroups, NamedSchedule};
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{Value, Word, quote};
+use super::table::value::{Int, Value, Word, quote};
 use super::views::read_key;
 
 keys! {
@@ -30,6 +31,14 @@ keys! {
         /// Whether search engines leave adult content out for clients in no group: their names are aliases of
         /// the names at which they do so.
         live "safe-search" safe_search: bool = false, example true;
+        /// Queries per second of each client in no group, by its address and over all transports. After a
+        /// pause, those of two seconds may come at once. A query beyond the limit gets no reply over UDP, and
+        /// REFUSED over the other transports. Unset: no limit.
+        live "queries-per-second" queries: Option<QueryRate> = None, example 100;
+        /// Networks of forwarders that are trusted to say in an EDNS option for which client they ask: its
+        /// MAC address, its identifier or its tag, which `from` of a group may name. In other queries these
+        /// options have no effect. Unset: none.
+        live "client-ids-from" ids_from: Option<Vec<At<Prefix>>> = None, example ["192.168.1.1"];
     }
 }
 
@@ -42,8 +51,9 @@ keys! {
         live "name" name: String, example "children";
         /// Networks that the client is in, and words as in `[[resolver.access]]`; "mac:ADDRESS", such as
         /// `mac:00:11:22:33:44:55`: the host with this MAC address on an attached link; "key:NAME": clients
-        /// whose queries this TSIG key signs. Rules of groups for sending queries to other servers need
-        /// groups without these two.
+        /// whose queries this TSIG key signs. In queries of the forwarders in `client-ids-from` of
+        /// `[policy]`, options count as well: the MAC address (EDNS option 65001 or 65073);
+        /// "client-id:NAME", the identifier of a client (65074 or 65073); "edns-tag:NUMBER", its tag (16).
         live "from" from: Vec<At<GroupFrom>>, example ["192.0.2.64/26", "192.0.2.8/32"];
         /// Network interfaces whose addresses received the query. Unset: any.
         live "interface" interface: Option<Vec<At<String>>> = None, example ["eth1"];
@@ -57,6 +67,8 @@ keys! {
         live "zones" zones: Option<Vec<At<PolicyZoneName>>> = None, example ["rpz.example.com"];
         /// Whether search engines leave adult content out for the group.
         live "safe-search" safe_search: bool = false, example true;
+        /// Queries per second of each client of the group, as in `[policy]`. Unset: no limit.
+        live "queries-per-second" queries: Option<QueryRate> = None, example 20;
     }
 }
 
@@ -64,6 +76,8 @@ keys! {
     /// A time at which other lists and response policy zones count for a group. Of several schedules of a
     /// group, the first in whose time it is counts.
     pub struct PolicySchedule in "[[policy.schedule]]" {
+        /// Name of the schedule, for `schedules` of `[[resolver.forward]]` and `[[resolver.stub]]`.
+        live "name" name: Option<String> = None, example "evening";
         /// The group; "default" is that of clients in no group.
         live "group" group: String, example "children";
         /// Days of the week on which the time begins.
@@ -83,8 +97,11 @@ keys! {
     }
 }
 
+/// The largest rate is more than one client sends.
+type QueryRate = Int<u32, 1, 1_000_000>;
+
 /// What clients of a group have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there are few")]
 pub enum GroupFrom {
     /// A network, or a word for networks.
@@ -93,11 +110,16 @@ pub enum GroupFrom {
     Mac(MacAddress),
     /// The TSIG key that signs queries.
     Key(LowerNameBuf),
+    /// The identifier of the client, in an EDNS option.
+    Device(Box<[u8]>),
+    /// The tag of the client, in an EDNS option.
+    Tag(u16),
 }
 
 impl Value for GroupFrom {
     fn kind() -> String {
-        format!("{}, `mac:ADDRESS` or `key:NAME`", NetworkOr::<Clients>::kind())
+        let networks = NetworkOr::<Clients>::kind();
+        format!("{networks}, `mac:ADDRESS`, `key:NAME`, `client-id:NAME` or `edns-tag:NUMBER`")
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         let text = node.get_ref().as_str().unwrap_or_default();
@@ -108,6 +130,19 @@ impl Value for GroupFrom {
         if let Some(name) = text.strip_prefix("key:") {
             return read_key(name, node, reader).map(GroupFrom::Key);
         }
+        if let Some(name) = text.strip_prefix("client-id:") {
+            let parse = |_: &str| match name.len() {
+                1..=MAX_CLIENT_ID => Ok(name.as_bytes().into()),
+                len => Err(format!(
+                    "the identifier of a client has {len} bytes, and 1 to {MAX_CLIENT_ID} are possible"
+                )),
+            };
+            return reader.text(node, "the identifier of a client", parse).map(GroupFrom::Device);
+        }
+        if let Some(tag) = text.strip_prefix("edns-tag:") {
+            let parse = |_: &str| tag.parse().map_err(|_| format!("`{tag}` is not a tag from 0 to 65535"));
+            return reader.text(node, "the tag of a client", parse).map(GroupFrom::Tag);
+        }
         NetworkOr::read(node, reader).map(GroupFrom::Network)
     }
     fn render(&self) -> Option<String> {
@@ -115,16 +150,41 @@ impl Value for GroupFrom {
             GroupFrom::Network(network) => network.render(),
             GroupFrom::Mac(address) => Some(quote(&format!("mac:{address}"))),
             GroupFrom::Key(name) => Some(quote(&format!("key:{}", name.as_name()))),
+            GroupFrom::Device(name) => Some(quote(&format!("client-id:{}", String::from_utf8_lossy(name)))),
+            GroupFrom::Tag(tag) => Some(quote(&format!("edns-tag:{tag}"))),
         }
     }
 }
 
+impl PolicySchedule {
+    /// Returns the schedule as rules may name it, if it has a name.
+    pub(super) fn named(&self) -> Option<NamedSchedule<'_>> {
+        let (name, group) = (self.name.value.as_deref()?, self.group.value.as_str());
+        Some(NamedSchedule { name, group })
+    }
+}
+
 impl PolicyGroup {
-    /// Returns which clients are in the group, without those by MAC address or key.
+    /// Returns which clients are in the group, without the addresses of hosts that it names by MAC address.
+    fn rule(&self, interfaces: &Interfaces) -> GroupRule {
+        let id = |from: &At<GroupFrom>| match &from.value {
+            GroupFrom::Mac(address) => Some(ClientId::Mac(address.0)),
+            GroupFrom::Device(name) => Some(ClientId::Device(name.clone())),
+            GroupFrom::Tag(tag) => Some(ClientId::Tag(*tag)),
+            GroupFrom::Network(_) | GroupFrom::Key(_) => None,
+        };
+        GroupRule {
+            clients: self.clients(interfaces),
+            keys: self.keys().map(|(name, _)| name).collect(),
+            ids: self.from.iter().filter_map(id).collect(),
+        }
+    }
+
+    /// Returns the conditions on addresses and transport.
     fn clients(&self, interfaces: &Interfaces) -> AccessRule {
         let networks = self.from.iter().filter_map(|from| match from.value {
             GroupFrom::Network(network) => Some(At::unwritten(network)),
-            GroupFrom::Mac(_) | GroupFrom::Key(_) => None,
+            _ => None,
         });
         let networks: Vec<_> = networks.collect();
         rule(&networks, self.interface.as_ref(), self.proto.as_ref(), interfaces)
@@ -134,7 +194,7 @@ impl PolicyGroup {
     pub(super) fn keys(&self) -> impl Iterator<Item = (LowerNameBuf, Option<&ConfigPlace>)> {
         self.from.iter().filter_map(|from| match from.value {
             GroupFrom::Key(name) => Some((name, from.place.as_ref())),
-            GroupFrom::Network(_) | GroupFrom::Mac(_) => None,
+            _ => None,
         })
     }
 }
@@ -277,19 +337,21 @@ pub struct GroupConfig {
     pub name: String,
     /// Its tags.
     pub tags: Vec<String>,
-    /// Which clients are in it.
-    pub clients: AccessRule,
+    /// Which clients are in it, without the addresses of hosts.
+    pub rule: GroupRule,
     /// Hosts on attached links that are in it, by MAC address.
     pub macs: Vec<MacAddress>,
-    /// TSIG keys whose queries are those of the group.
-    pub keys: Vec<LowerNameBuf>,
     /// What counts for it.
     pub selection: RuleSelection,
+    /// Most queries per second of one client; `None`: no limit.
+    pub queries: Option<u32>,
 }
 
 /// A time at which something else counts for a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleConfig {
+    /// Its name, if it has one.
+    pub name: Option<String>,
     /// The group; [`DEFAULT_GROUP`] for clients in no group.
     pub group: String,
     days: Vec<Weekday>,
@@ -325,6 +387,10 @@ pub struct GroupsConfig {
     pub groups: Vec<GroupConfig>,
     /// Times at which something else counts.
     pub schedules: Vec<ScheduleConfig>,
+    /// Most queries per second of one client in no group; `None`: no limit.
+    pub queries: Option<u32>,
+    /// Networks whose clients are trusted to say in options for which client they ask.
+    pub trusted: Vec<Prefix>,
 }
 
 /// The name of the group of clients in no group.
@@ -335,13 +401,8 @@ impl NamedGroups for Vec<At<PolicyGroup>> {
         self.iter().map(|group| group.name.value.as_str()).chain([DEFAULT_GROUP]).collect()
     }
 
-    fn clients(&self, interfaces: &Interfaces) -> Vec<AccessRule> {
-        self.iter().map(|group| group.clients(interfaces)).collect()
-    }
-
-    fn beyond_address(&self) -> Option<&str> {
-        let beyond = |from: &At<GroupFrom>| !matches!(from.value, GroupFrom::Network(_));
-        self.iter().find(|group| group.from.iter().any(beyond)).map(|group| group.name.value.as_str())
+    fn rules(&self, interfaces: &Interfaces) -> Vec<GroupRule> {
+        self.iter().map(|group| group.rule(interfaces)).collect()
     }
 }
 
@@ -360,8 +421,13 @@ impl GroupsConfig {
         usual: &'c RuleSelection,
         at: jiff::Timestamp,
     ) -> &'c RuleSelection {
+        self.schedule(group, at).map_or(usual, |schedule| &schedule.selection)
+    }
+
+    /// Returns the schedule of a group that is in force at a moment, if one is.
+    pub fn schedule(&self, group: &str, at: jiff::Timestamp) -> Option<&ScheduleConfig> {
         let mut schedules = self.schedules.iter().filter(|schedule| schedule.group == group);
-        schedules.find(|schedule| schedule.holds(at)).map_or(usual, |schedule| &schedule.selection)
+        schedules.find(|schedule| schedule.holds(at))
     }
 }
 
@@ -377,6 +443,12 @@ fn selection(
     }
 }
 
+/// Returns the networks of trusted forwarders.
+pub(super) fn trusted(others: &SelectionKeys) -> Vec<Prefix> {
+    let networks = others.ids_from.value.iter().flatten();
+    networks.map(|network| network.value.to_canonical()).collect()
+}
+
 /// Returns the settings of all groups on a machine with these interfaces.
 pub(super) fn config(
     others: &SelectionKeys,
@@ -387,19 +459,20 @@ pub(super) fn config(
     let group = |group: &At<PolicyGroup>| GroupConfig {
         name: group.name.value.clone(),
         tags: group.tags.iter().map(|tag| tag.value.clone()).collect(),
-        clients: group.clients(interfaces),
+        rule: group.rule(interfaces),
         macs: group
             .from
             .iter()
             .filter_map(|from| match from.value {
                 GroupFrom::Mac(address) => Some(address),
-                GroupFrom::Network(_) | GroupFrom::Key(_) => None,
+                _ => None,
             })
             .collect(),
-        keys: group.keys().map(|(name, _)| name).collect(),
         selection: selection(&group.lists, &group.zones, *group.safe_search),
+        queries: group.queries.value.map(|rate| rate.0),
     };
     let schedule = |schedule: &At<PolicySchedule>| ScheduleConfig {
+        name: schedule.name.value.clone(),
         group: schedule.group.value.clone(),
         days: schedule.days.iter().map(|day| day.value).collect(),
         start: *schedule.start,
@@ -411,8 +484,13 @@ pub(super) fn config(
         others: selection(&others.lists, &others.zones, *others.safe_search),
         groups: groups.iter().map(group).collect(),
         schedules: schedules.iter().map(schedule).collect(),
+        queries: others.queries.value.map(|rate| rate.0),
+        trusted: trusted(others),
     }
 }
+
+/// Most bytes of the identifier of a client.
+const MAX_CLIENT_ID: usize = 255;
 
 /// Most groups.
 const MAX_GROUPS: usize = 64;
@@ -459,6 +537,10 @@ pub(super) fn check(
         let message = "[[policy.group]] has no effect without [resolver]";
         faults.push(Diagnostic::at(first.place.as_ref(), message));
     }
+    if others.queries.is_some() && !known.is_recursive {
+        let message = "`queries-per-second` has no effect without [resolver]";
+        faults.push(Diagnostic::at(others.queries.place.as_ref(), message));
+    }
     if let Some(more) = groups.get(MAX_GROUPS) {
         let message = format!("{} groups, and there can be {MAX_GROUPS}", groups.len());
         faults.push(Diagnostic::at(more.place.as_ref(), message));
@@ -478,8 +560,24 @@ pub(super) fn check(
             faults.push(Diagnostic::at(group.name.place.as_ref(), message));
         }
     }
+    let by_option = |from: &&At<GroupFrom>| matches!(from.value, GroupFrom::Device(_) | GroupFrom::Tag(_));
+    if others.ids_from.is_none()
+        && let Some(from) = groups.iter().flat_map(|group| &group.from.value).find(by_option)
+    {
+        let message = "the group has clients by an EDNS option, and no forwarder is trusted to send one";
+        let fault = Diagnostic::at(from.place.as_ref(), message);
+        faults.push(fault.hint("name their networks in `client-ids-from` of [policy]"));
+    }
     let names: HashSet<&str> = groups.iter().map(|group| group.name.value.as_str()).collect();
+    let mut named: HashMap<&str, Option<&ConfigPlace>> = HashMap::new();
     for schedule in schedules {
+        let name = &schedule.name;
+        if let Some(text) = &name.value
+            && let Some(first) = named.insert(text, name.place.as_ref())
+        {
+            let message = format!("schedule `{text}` is defined twice");
+            faults.push(Diagnostic::at(name.place.as_ref(), message).also(first, "first here"));
+        }
         known.check(&schedule.lists, &schedule.zones, faults);
         let group = &schedule.group;
         if !names.contains(group.value.as_str()) && group.value != DEFAULT_GROUP {
@@ -562,13 +660,43 @@ mod tests {
     }
 
     #[test]
+    fn clients_have_options_of_trusted_forwarders_and_limits() {
+        let text = CHILDREN
+            .replace("\"192.0.2.0/24\"", "\"mac:0a:11:22:33:44:55\", \"client-id:tablet\", \"edns-tag:7\"")
+            .replace("safe-search = true\n", "safe-search = true\nqueries-per-second = 20\n");
+        let others = "[policy]\nclient-ids-from = [\"192.0.2.1\"]\nqueries-per-second = 50\n";
+        let all = groups(&format!("{text}{others}")).expect("good");
+        let ids = [
+            ClientId::Mac([0x0a, 0x11, 0x22, 0x33, 0x44, 0x55]),
+            ClientId::Device(b"tablet".as_slice().into()),
+            ClientId::Tag(7),
+        ];
+        assert_eq!(
+            (&*all.groups[0].rule.ids, all.groups[0].queries, all.queries),
+            (&ids[..], Some(20), Some(50))
+        );
+        assert_eq!(all.trusted, ["192.0.2.1/32".parse().expect("a network")]);
+        for (from, words) in [
+            ("edns-tag:65536", "`65536` is not a tag from 0 to 65535"),
+            ("client-id:", "the identifier of a client has 0 bytes"),
+            ("client-id:a", "no forwarder is trusted to send one"),
+        ] {
+            let fault = groups(&CHILDREN.replace("192.0.2.0/24", from)).expect_err(words);
+            assert!(fault.contains(words) && fault.contains("t.toml"), "{words}: {fault}");
+        }
+        let alone = read_text("t.toml", "[policy]\nqueries-per-second = 5\n".into(), Path::new("/"));
+        let alone = alone.expect_err("no resolver").to_string();
+        assert!(alone.contains("t.toml:2:") && alone.contains("has no effect without [resolver]"), "{alone}");
+    }
+
+    #[test]
     fn clients_have_networks_mac_addresses_and_keys() {
         let from =
             |from: &str| groups(&CHILDREN.replace("\"192.0.2.0/24\"", from)).map(|all| all.groups[0].clone());
         let all = from("\"192.0.2.0/24\", \"mac:0A-11-22-33-44-55\", \"key:Phone\"").expect("good");
-        assert_eq!(all.clients.from, ["192.0.2.0/24".parse().expect("a network")]);
+        assert_eq!(all.rule.clients.from, ["192.0.2.0/24".parse().expect("a network")]);
         assert_eq!(all.macs, [MacAddress([0x0a, 0x11, 0x22, 0x33, 0x44, 0x55])]);
-        assert_eq!(all.keys.iter().map(|key| key.as_name().to_string()).collect::<Vec<_>>(), ["phone."]);
+        assert_eq!(all.rule.keys.iter().map(|key| key.as_name().to_string()).collect::<Vec<_>>(), ["phone."]);
         for (text, words) in [
             ("\"mac:00:11\"", "`00:11` is not a MAC address"),
             ("\"key:a..b\"", "the name of the key"),

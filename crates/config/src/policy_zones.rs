@@ -56,6 +56,9 @@ keys! {
         /// Extended error of rewritten answers (RFC 8914): "blocked", "censored", "filtered", "prohibited",
         /// "forged", or "none".
         live "extended-error" extended_error: RewriteError = RewriteError::Blocked, example "filtered";
+        /// Whether the query log, dnstap and the stream of queries have the rules that decide queries.
+        /// Metrics count them in any case.
+        live "log" log: bool = true, example false;
         /// Whether clients get answers from the zone itself, and transfers if `allow-transfer` says so.
         live "answers" answers: bool = false, example true;
     }
@@ -204,6 +207,8 @@ pub struct PolicyZoneConfig {
     pub add_soa: bool,
     /// The extended error of rewritten answers.
     pub info: Option<ErrorInfo>,
+    /// Whether the query log and dnstap have its rules.
+    pub is_logged: bool,
 }
 
 /// The settings of all response policy zones.
@@ -223,6 +228,7 @@ impl PolicyZoneBlock {
             max_ttl: Ttl::from_secs(self.max_ttl.0),
             add_soa: *self.add_soa,
             info: self.extended_error.info(),
+            is_logged: *self.log,
         }
     }
 }

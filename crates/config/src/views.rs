@@ -215,17 +215,20 @@ pub(super) fn check_zones<'a>(
 pub(super) fn check_zone(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnostic> {
     let view = zone.view.value.as_ref()?;
     let template = zone.template.as_deref().and_then(|name| templates.get(name));
+    let of_groups =
+        zone.catalog.groups.value.iter().flat_map(|groups| &groups.0).map(|(_, name)| &name.value);
+    let of_members = zone.catalog.template.value.iter().chain(of_groups);
+    let of_members = of_members.filter_map(|name| Some(&templates.get(name)?.listing));
     let listing = [Some(&*zone.listing), template.map(|template| &template.listing)];
-    let catalog = listing.into_iter().flatten().find(|listing| listing.catalog.is_some());
-    let (key, place) = match catalog {
+    let mut listing = listing.into_iter().flatten().chain(of_members);
+    let (key, place) = match listing.find(|listing| listing.catalog.is_some()) {
         _ if zone.catalog.is_produced() => ("catalog-produce", zone.catalog.produce.place.as_ref()),
-        _ if zone.catalog.template.is_some() => ("catalog-template", zone.catalog.template.place.as_ref()),
         Some(listing) => ("catalog-member", listing.catalog.place.as_ref()),
         None => return None,
     };
     let message = format!("zone {} is in view `{view}` and has `{key}`", zone.name.value);
     let fault = Diagnostic::at(zone.view.place.as_ref(), message);
-    Some(fault.also(place, "a catalog zone has no view, nor have the zones that it lists"))
+    Some(fault.also(place, "a catalog zone that nomen makes has no view, nor have the zones that it lists"))
 }
 
 #[cfg(test)]
@@ -280,8 +283,9 @@ mod tests {
             (
                 INSIDE.to_owned()
                     + &in_view("inside")
-                    + "catalog-template = \"t\"\n[template.t]\nfile = \"f\"\n",
-                "has `catalog-template`",
+                    + "catalog-template = \"t\"\n[template.t]\nfile = \"{zone}\"\ncatalog-member = \"c\"\n\
+                       [[zone]]\nname = \"c\"\ncatalog-produce = true\n[server]\nstate-dir = \"s\"\n",
+                "has `catalog-member`",
                 7,
             ),
             (
@@ -311,6 +315,9 @@ mod tests {
             );
         }
         for good in [
+            INSIDE.to_owned()
+                + &in_view("inside")
+                + "catalog-template = \"t\"\n[template.t]\nfile = \"{zone}\"\n",
             view("a", "\"any\"") + &view("b", "\"10.0.0.0/8\", \"key:k\""),
             view("a", "\"any\"") + "proto = [\"tcp\"]\n" + &view("b", "\"10.0.0.0/8\""),
             view("a", "\"10.0.0.0/8\"") + &view("b", "\"10.0.0.0/7\""),

@@ -46,6 +46,8 @@ pub enum ArgumentFault {
     KeyTag(String),
     /// Neither a key nor a role says which key is meant.
     NoKeyGiven,
+    /// There is no TSIG key of this name.
+    NoSuchKey(String),
     /// This is not a log level.
     Level(String),
     /// This is not a share of all queries.
@@ -78,6 +80,7 @@ impl fmt::Display for ArgumentFault {
                 write!(f, "`{text}` is no key: expected its tag, such as 12345, or 12345/ECDSAP256SHA256")
             }
             Self::NoKeyGiven => f.write_str("name the key by its tag, or its role: ksk, zsk or csk"),
+            Self::NoSuchKey(name) => write!(f, "there is no TSIG key {name}"),
             Self::Level(text) => {
                 let known: Vec<&str> = LogLevel::WORDS.iter().map(|(word, _)| *word).collect();
                 write!(f, "`{text}` is no level: there are {}", known.join(", "))

@@ -252,6 +252,9 @@ pub enum ControlCommand {
         /// The client that queries it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<IpAddr>,
+        /// The TSIG key that signs the query.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
     /// Report the counters of the cache.
     CacheStats,
@@ -352,6 +355,9 @@ pub enum ControlCommand {
         /// The client that queries it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client: Option<IpAddr>,
+        /// The TSIG key that signs the query.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
         /// The type; A if it is missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rtype: Option<String>,
@@ -498,12 +504,13 @@ mod tests {
             Verb::KeyDsPublished { name: name(), key: "7".into() },
             Verb::KeyDsWithdrawn { name: name(), key: "7".into() },
             Verb::KeyExportDs { name: name(), digests: vec![2, 4] },
-            Verb::Explain { name: name(), rtype: "A".into(), dnssec: false, client: None },
+            Verb::Explain { name: name(), rtype: "A".into(), dnssec: false, client: None, key: None },
             Verb::Explain {
                 name: name(),
                 rtype: "A".into(),
                 dnssec: true,
                 client: Some([192, 0, 2, 1].into()),
+                key: Some(name()),
             },
             Verb::CacheStats,
             Verb::CacheFlush { name: name(), tree: false, rtype: None },
@@ -527,10 +534,11 @@ mod tests {
             Verb::PolicyPause { group: name(), time: Some("10m".into()) },
             Verb::PolicyTop { by: TopKind::RuleSource, count: 10, hour: true },
             Verb::LimitsTop { count: 10, hour: true },
-            Verb::PolicyTest { name: name(), client: None, rtype: None },
+            Verb::PolicyTest { name: name(), client: None, key: None, rtype: None },
             Verb::PolicyTest {
                 name: name(),
                 client: Some([192, 0, 2, 1].into()),
+                key: Some(name()),
                 rtype: Some("AAAA".into()),
             },
             Verb::NtaList,

@@ -9,6 +9,9 @@ pub struct DnstapFrame {
     /// Program and version of the server.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub version: Option<Vec<u8>>,
+    /// Text about the message that no other field has.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub extra: Option<Vec<u8>>,
     /// The message.
     #[prost(message, optional, boxed, tag = "14")]
     pub message: Option<Box<DnstapMessage>>,
@@ -221,10 +224,11 @@ mod tests {
         ]
         .concat();
         let len = u8::try_from(inner.len()).expect("one byte");
-        let whole = [b"\x0a\x01i\x12\x01v\x72".as_slice(), &[len], &inner, b"\x78\x01"].concat();
+        let whole = [b"\x0a\x01i\x12\x01v\x1a\x01x\x72".as_slice(), &[len], &inner, b"\x78\x01"].concat();
         let frame = DnstapFrame {
             identity: Some(b"i".to_vec()),
             version: Some(b"v".to_vec()),
+            extra: Some(b"x".to_vec()),
             message: Some(Box::new(message)),
             of: DnstapType::Message as i32,
         };

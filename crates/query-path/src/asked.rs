@@ -9,6 +9,7 @@ use transport::{Client, ClientCertificate};
 use wire::hash::HashedName;
 use wire::{Name, ZoneName};
 
+use crate::client_groups::GroupClient;
 use crate::request::{QueryQuestion, Request};
 use crate::rule_note::RuleNote;
 use crate::stats::QueryStats;
@@ -20,6 +21,9 @@ pub trait QueryFacts {
 
     /// See [`Asked::apex`].
     fn apex(&self) -> ZoneName;
+
+    /// See [`Asked::apex_in_view`].
+    fn apex_in_view(&self) -> Option<ZoneName>;
 
     /// See [`Asked::certificate`].
     fn certificate(&self) -> Option<&Arc<ClientCertificate>>;
@@ -58,9 +62,25 @@ impl<'a> Asked<'a> {
         self.facts.apex()
     }
 
+    /// Returns the name of the zone QNAME in the client's view, whether clients of the view get answers from
+    /// such a zone or not; `None` if the client is in no view.
+    pub fn apex_in_view(&self) -> Option<ZoneName> {
+        self.facts.apex_in_view()
+    }
+
     /// The certificate that the client has shown over TLS.
     pub fn certificate(&self) -> Option<&'a Arc<ClientCertificate>> {
         self.facts.certificate()
+    }
+
+    /// Returns the client as groups see it.
+    #[inline]
+    pub fn group_client(&self) -> GroupClient<'a> {
+        GroupClient {
+            client: self.client,
+            key: self.verified.map(|verified| verified.key().name()),
+            ids: self.request.edns.as_ref().and_then(|edns| edns.client_ids(self.packet)),
+        }
     }
 
     /// QNAME as the client wrote it.

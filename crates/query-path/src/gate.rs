@@ -5,21 +5,26 @@
 //! |---|---|
 //! | `rules` | messages that the server's access rules do not accept |
 //! | `cookie` | queries without a valid cookie, from networks that need one |
+//! | `limit` | queries over the limit of their client's group |
 //! | `form` | malformed messages, responses, and EDNS versions above 0 |
 //! | `operation` | opcodes that no source implements |
 //! | `signature` | TSIG with an unknown key or a wrong MAC |
 //! | `class` | classes without data |
 //! | `access` | zone transfers, where no source implements them |
 //!
-//! `rules` and `cookie` decide whatever the other steps say. `cookie` decides about well-formed queries:
-//! one with a forged source address gets no answer of any kind, and a message that a rule drops gets none
-//! either. Rate limits belong there, too; policy that depends on the name comes last.
+//! `rules`, `cookie` and `limit` decide whatever the other steps say. `cookie` decides about well-formed
+//! queries: one with a forged source address gets no answer of any kind, and a message that a rule drops gets
+//! none either. `limit` counts queries that no other step stops. Policy that depends on the name comes last.
+
+use std::time::Instant;
 
 use cookies::CookieStanding;
 use transfer::tsig::TsigKey;
 use transport::Client;
 use wire::{Class, Opcode, Rcode, Type};
 
+use crate::client_groups::GroupClient;
+use crate::group_limits::GroupLimits;
 use crate::query_access::{QueryAction, QueryTraits};
 use crate::refusal::Refusal;
 use crate::request::{QueryFault, QueryQuestion, Request};
@@ -108,6 +113,17 @@ pub(crate) fn cookie(
         Some(_) => Some(Refusal::plain(Rcode::BADCOOKIE).into()),
         None => Some(Stopped::Truncated),
     }
+}
+
+/// Returns how a query over the limit of its client's group is stopped. A client on a stream would wait for
+/// the reply.
+#[cold]
+pub(crate) fn limit(limits: &GroupLimits, client: GroupClient<'_>, now: Instant) -> Option<Stopped> {
+    let is_stream = client.client.transport.is_stream();
+    limits.refuses(client, now).then(|| match is_stream {
+        true => Refusal::PROHIBITED.into(),
+        false => Stopped::Silence,
+    })
 }
 
 /// Returns how the server's access rules stop a message, if they do. A response is never answered.

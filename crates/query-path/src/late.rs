@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use transport::{LateQueue, MessageStream, ReturnAddress};
 use wire::message::Builder;
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, ViewName};
 
 use crate::log::Role;
 use crate::refusal::{Answered, Refusal};
@@ -93,6 +93,8 @@ pub(crate) struct Waiting {
     /// The role that the server answers it in, for the query log.
     pub(crate) role: Role,
     pub(crate) zone: Option<Box<NameBuf>>,
+    /// The view that the query is in, for the query log.
+    pub(crate) view: Option<ViewName>,
     /// EXPIRE and ZONEVERSION of the zone, if the client requests one of them.
     pub(crate) facts: Option<ZoneFacts>,
     pub(crate) signature: Option<Box<Signature>>,

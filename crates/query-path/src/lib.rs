@@ -69,11 +69,14 @@
 pub mod access;
 mod asked;
 mod chaos;
+mod client_groups;
 mod gate;
+mod group_limits;
 pub mod late;
 mod limiting;
 mod log;
 pub mod memory;
+mod noting;
 pub mod pipeline;
 pub mod prefix;
 mod query_access;
@@ -94,6 +97,8 @@ mod zones;
 
 pub use asked::{Asked, QueryFacts};
 pub use chaos::Identity;
+pub use client_groups::{ClientId, ClientIds, GroupClient, GroupMatcher, GroupRule, TrustedForwarders};
+pub use group_limits::{GroupLimit, GroupLimits};
 pub use late::{Responder, WorkerState};
 pub use log::{FailureLog, LoggedQuery, LoggedReply, QueryLog, Role, RuleLog};
 pub use memory::{Both, Either, LookupKey, Memory, MemoryResult};

@@ -6,7 +6,7 @@ use std::time::Instant;
 use transfer::tsig::{TsigError, TsigKey};
 use transport::Client;
 use wire::edns::ErrorInfo;
-use wire::{Name, Rcode};
+use wire::{Name, Rcode, ViewName};
 
 use crate::refusal::Refusal;
 use crate::request::Request;
@@ -37,6 +37,8 @@ pub struct LoggedQuery<'a> {
     /// The zone here that QNAME is in, in lower case. `None` for NOTIFY, UPDATE and transfers, whose question
     /// is the zone's name.
     pub zone: Option<Name<'a>>,
+    /// The view that the query is in.
+    pub view: Option<&'a ViewName>,
     /// The TSIG key that signed it, if its TSIG is valid.
     pub key: Option<&'a TsigKey>,
 }
@@ -60,7 +62,7 @@ pub struct LoggedReply<'a> {
     pub info: Option<ErrorInfo>,
     /// The server that the newest part of the answer was received from, if this query needed one.
     pub upstream: Option<SocketAddr>,
-    /// The rule of a policy that decided the query.
+    /// The rule of a policy that decided the query, if logs have it.
     pub rule: Option<RuleNote>,
 }
 
@@ -86,8 +88,8 @@ pub trait QueryLog: Send + Sync {
     /// Logs the reply to a query. It is not called for a query that is answered with a stream of messages.
     fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>);
 
-    /// Logs a query that gets no reply by a rule.
-    fn withheld(&self, query: &LoggedQuery<'_>, rule: &RuleNote) {
+    /// Logs a query that gets no reply by a rule; without the rule if logs do not have it.
+    fn withheld(&self, query: &LoggedQuery<'_>, rule: Option<&RuleNote>) {
         let _ = (query, rule);
     }
 }

@@ -18,9 +18,10 @@ use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
-use wire::{Name, ZoneName};
+use wire::{Name, ViewName, ZoneName};
 
 use crate::asked::Asked;
+use crate::client_groups::GroupClient;
 use crate::refusal::Refusal;
 use crate::request::{QueryQuestion, Request};
 use crate::views::ViewNumber;
@@ -87,15 +88,20 @@ pub trait Memory: Clone + Send + Sync + 'static {
         ViewNumber::OUTSIDE
     }
 
+    /// Returns the name of a view, for logs.
+    fn view_name(&self, _view: ViewNumber) -> Option<&ViewName> {
+        None
+    }
+
     /// Returns the zone of this name that a query in this view is about.
     fn apex(&self, view: ViewNumber, qname: &HashedName) -> ZoneName {
         let _ = view;
         qname.as_lower().into()
     }
 
-    /// Whether a query for a name that a zone delegates is resolved for clients that may recurse. Otherwise
-    /// they get the referral.
-    fn resolves(&self, lookup_key: &LookupKey<'_>, client: &Client) -> bool {
+    /// Whether a query for a name that a zone delegates is resolved for a client that may recurse. Otherwise
+    /// it gets the referral.
+    fn resolves(&self, lookup_key: &LookupKey<'_>, client: GroupClient<'_>) -> bool {
         let _ = (lookup_key, client);
         false
     }
@@ -178,11 +184,15 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
         self.first.view(client, key)
     }
 
+    fn view_name(&self, view: ViewNumber) -> Option<&ViewName> {
+        self.first.view_name(view)
+    }
+
     fn apex(&self, view: ViewNumber, qname: &HashedName) -> ZoneName {
         self.first.apex(view, qname)
     }
 
-    fn resolves(&self, lookup_key: &LookupKey<'_>, client: &Client) -> bool {
+    fn resolves(&self, lookup_key: &LookupKey<'_>, client: GroupClient<'_>) -> bool {
         self.then.resolves(lookup_key, client)
     }
 

@@ -24,26 +24,28 @@
 //! panic costs one query.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rate_limits::{PrefixHashes, Ticks};
+use transfer::tsig::TsigKey;
 use transport::{
     Batch, Client, ClientCertificate, Handler, LateReplies, MessageGuard, Outcome, Queries, Replies,
     ReplyRoute, ReturnAddress,
 };
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Mark};
-use wire::{Name, NameBuf, Opcode, Rcode, Type, ZoneName};
+use wire::{Name, NameBuf, Opcode, Type, ZoneName};
 
 use crate::asked::{Asked, QueryFacts};
 use crate::chaos;
+use crate::client_groups::GroupClient;
 use crate::gate::{self, Stopped};
 use crate::late::{Deferred, Ready, Responder, Settled, Waiting, WorkerState};
 use crate::limiting::Limiter;
-use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
+use crate::log::{LoggedQuery, QueryLog, Role};
 use crate::memory::{LookupKey, Memory, MemoryResult};
+use crate::noting::{Served, count_rule, log_withheld, logged, logged_reply, note_failure, to_note};
 use crate::refusal::{Answered, Refusal};
 use crate::reply_limits::ReplyLimits;
 use crate::request::{QueryQuestion, Request};
@@ -82,13 +84,14 @@ impl Case {
     }
 
     /// Decides what depends on the client, where anything does: whether access rules accept the message,
-    /// whether it needs a cookie, and its view.
+    /// whether it needs a cookie, whether it is over the limit of its group, and its view.
     #[inline(never)]
     fn decide_by_client<M: Memory>(
         &mut self,
         shared: &Shared<M>,
         packet: &[u8],
         client: &Client,
+        received: Option<Instant>,
         stats: &QueryStats,
     ) {
         let signed = self.signed();
@@ -96,6 +99,14 @@ impl Case {
         let stopped = match gate::rules(&self.request, key, client, &shared.config, stats) {
             Some(Stopped::Silence) => Some(Stopped::Silence),
             by_rules => gate::cookie(&self.request, signed, packet, client, &shared.config).or(by_rules),
+        };
+        let stopped = match (stopped, &shared.group_limits, received) {
+            (None, Some(limits), Some(now)) if self.route.is_query() => {
+                let ids = self.request.edns.and_then(|edns| edns.client_ids(packet));
+                let client = GroupClient { client, key: key.map(TsigKey::name), ids };
+                gate::limit(limits, client, now)
+            }
+            (stopped, ..) => stopped,
         };
         self.view = shared.memory.view(client, key);
         if let Some(stopped) = stopped {
@@ -134,7 +145,7 @@ impl<M: Memory> Handler for Worker<M> {
         let (queries, replies) = batch.split();
         for from in (0..queries.len()).step_by(BATCH) {
             let count = (queries.len() - from).min(BATCH);
-            self.read(&queries, from, count);
+            self.read(&queries, from, count, received);
             self.find(count);
             self.answer(&queries, from, count, terms, replies);
         }
@@ -158,7 +169,8 @@ impl<M: Memory> Handler for Worker<M> {
             let Some(out) = replies.buffer() else { return true };
             let Some(Deferred { packet, to, received }) = self.account.take_put_off() else { return false };
             let _guard = MessageGuard::new(&to.client, &packet);
-            self.read_one(0, &packet, || to.client);
+            // Its client's limit has counted it.
+            self.read_one(0, &packet, || to.client, None);
             // The answer to another client's query may be in the cache by now.
             self.find(1);
             let Worker { account, shared, cases, limited_as, locations, names, scratch, .. } = self;
@@ -229,19 +241,25 @@ impl<M: Memory> Worker<M> {
     /// First pass: reads `count` queries from index `from` on, and routes each as far as the query alone
     /// decides it.
     #[inline(never)]
-    fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize) {
+    fn read(&mut self, queries: &Queries<'_>, from: usize, count: usize, received: Instant) {
         for i in 0..count {
             let packet = queries.packet(from + i);
-            self.read_one(i, packet, || *queries.client(from + i));
+            self.read_one(i, packet, || *queries.client(from + i), Some(received));
             let request = &self.cases[i].request;
             let qtype = request.question.map(|question| question.qtype);
             self.account.stats.query(queries.transport, qtype, packet.len(), request.dnssec_ok());
         }
     }
 
-    /// Reads the query of one case.
+    /// Reads the query of one case. It counts for the limit of its client's group if `received` is set.
     #[inline]
-    fn read_one(&mut self, case: usize, packet: &[u8], client: impl Fn() -> Client) {
+    fn read_one(
+        &mut self,
+        case: usize,
+        packet: &[u8],
+        client: impl Fn() -> Client,
+        received: Option<Instant>,
+    ) {
         let Worker { shared, cases, limited_as, account, .. } = self;
         let (limited_as, case) = (&mut limited_as[case], &mut cases[case]);
         case.request.set(packet);
@@ -250,7 +268,7 @@ impl<M: Memory> Worker<M> {
         }
         case.route = Route::of(&case.request, case.signed(), &shared.sources);
         if shared.by_client {
-            case.decide_by_client(shared, packet, &client(), &account.stats);
+            case.decide_by_client(shared, packet, &client(), received, &account.stats);
         }
         case.may_recurse = shared.memory.offers_recursion(&client);
         if let Some(limits) = &shared.config.limits {
@@ -311,7 +329,7 @@ impl<M: Memory> Worker<M> {
     /// Answers a query whose late answer is ready.
     fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
         let Worker { account, shared, names, .. } = self;
-        let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature, .. } =
+        let Waiting { request, head, to, received, may_recurse, role, zone, view, facts, signature, .. } =
             &*ready.waiting;
         let Waiting { upstream, rule, error_text, .. } = *ready.waiting;
         let _guard = MessageGuard::new(&to.client, head);
@@ -322,7 +340,8 @@ impl<M: Memory> Worker<M> {
         let (config, signed) = (&*shared.config, signature.as_deref());
         let frame =
             ReplyFrame::new(FramedQuery { request, packet: head, client }, may_recurse, config, signed, None);
-        let served = || Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
+        let zone = zone.as_deref().map(NameBuf::as_name);
+        let served = || Served { role: *role, zone, view: view.as_ref() };
         if let Some(rule) = &rule {
             count_rule(shared, &frame, rule);
         }
@@ -332,7 +351,7 @@ impl<M: Memory> Worker<M> {
             Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
             Settled::NoReply => {
                 if let (Some(log), Some(rule)) = (&shared.log, &rule) {
-                    log.withheld(&logged(&frame, *received, served()), rule);
+                    log_withheld(&**log, &logged(&frame, *received, served()), rule);
                 }
                 return (*to, count(Outcome::Drop, stats));
             }
@@ -483,12 +502,18 @@ impl<M: Memory> QueryFacts for QueryContext<'_, M> {
         let lookup_key = LookupKey { request, question, qname, may_recurse: *may_recurse, view: *view };
         *may_recurse
             && request.header.recursion_desired()
-            && self.round.shared.memory.resolves(&lookup_key, self.frame.client)
+            && self.round.shared.memory.resolves(&lookup_key, self.group_client())
     }
 
     #[cold]
     fn apex(&self) -> ZoneName {
         self.round.shared.memory.apex(self.case.view, &self.case.qname)
+    }
+
+    #[cold]
+    fn apex_in_view(&self) -> Option<ZoneName> {
+        let view = self.round.shared.memory.view_name(self.case.view)?;
+        Some(ZoneName::in_view(self.case.qname.as_lower(), Some(view)))
     }
 }
 
@@ -606,6 +631,14 @@ impl<M: Memory> QueryContext<'_, M> {
         Disposition::Reply(answered)
     }
 
+    /// Returns the client as groups see it.
+    #[cold]
+    fn group_client(&self) -> GroupClient<'_> {
+        let ReplyFrame { request, packet, client, .. } = self.frame;
+        let key = self.signed.and_then(Signature::verified).map(|verified| verified.key().name());
+        GroupClient { client, key, ids: request.edns.and_then(|edns| edns.client_ids(packet)) }
+    }
+
     #[inline]
     fn asked(&self, question: QueryQuestion) -> Asked<'_> {
         let ReplyFrame { request, packet, client, may_recurse, .. } = self.frame;
@@ -714,7 +747,7 @@ impl<M: Memory> QueryContext<'_, M> {
     #[cold]
     fn responder(&self) -> Responder {
         let ReplyFrame { packet, may_recurse, .. } = self.frame;
-        let (Served { role, zone }, facts) = (self.served(), self.facts());
+        let (Served { role, zone, view }, facts) = (self.served(), self.facts());
         let mut request = self.frame.request.clone();
         let head = request.head_of(packet);
         let signature = self.frame.signed.cloned().map(Box::new);
@@ -728,6 +761,7 @@ impl<M: Memory> QueryContext<'_, M> {
             may_recurse,
             role,
             zone,
+            view: view.cloned(),
             facts,
             signature,
             upstream: None,
@@ -759,7 +793,7 @@ impl<M: Memory> QueryContext<'_, M> {
         }
     }
 
-    /// Returns whether zones or the resolver answer the query, and the zone.
+    /// Returns whether zones or the resolver answer the query, the zone, and the view of the query.
     #[cold]
     fn served(&self) -> Served<'_> {
         let zone = match self.case.route {
@@ -774,7 +808,8 @@ impl<M: Memory> QueryContext<'_, M> {
             Route::Source(Operation::Query) => self.round.shared.sources.elsewhere.is_some(),
             _ => false,
         };
-        Served { role: if elsewhere { Role::Recursion } else { Role::Authority }, zone }
+        let view = self.round.shared.memory.view_name(self.case.view);
+        Served { role: if elsewhere { Role::Recursion } else { Role::Authority }, zone, view }
     }
 
     /// Returns the query as logs take it.
@@ -809,7 +844,7 @@ impl<M: Memory> QueryContext<'_, M> {
         if let (Outcome::Drop, Some(rule)) = (&outcome, &self.rule.get()) {
             count_rule(self.round.shared, &self.frame, rule);
             if let Some(log) = &self.round.shared.log {
-                log.withheld(&self.logged(), rule);
+                log_withheld(&**log, &self.logged(), rule);
             }
         }
         count(outcome, &self.round.account.stats)
@@ -837,64 +872,4 @@ fn count(outcome: Outcome, stats: &QueryStats) -> Outcome {
         Outcome::Reply(_) => {}
     }
     outcome
-}
-
-/// Whether zones or the resolver answer a query, and the zone.
-struct Served<'a> {
-    role: Role,
-    zone: Option<Name<'a>>,
-}
-
-/// A query for the query log.
-fn logged<'a>(frame: &ReplyFrame<'a>, received: Instant, served: Served<'a>) -> LoggedQuery<'a> {
-    let ReplyFrame { request, packet, client, signed, .. } = *frame;
-    let key = signed.and_then(Signature::verified).map(|verified| &**verified.key());
-    LoggedQuery { request, packet, client: *client, received, role: served.role, zone: served.zone, key }
-}
-
-/// A reply for the query log. It lies at the start of `out`.
-fn logged_reply(
-    reply: FinishedReply,
-    out: &[u8],
-    upstream: Option<SocketAddr>,
-    rule: Option<RuleNote>,
-) -> LoggedReply<'_> {
-    let FinishedReply { rcode, truncated, info, len } = reply;
-    LoggedReply { message: &out[..len], rcode, truncated, info, upstream, rule }
-}
-
-/// Counts a query that a rule of a policy decides.
-#[cold]
-fn count_rule<M>(shared: &Shared<M>, frame: &ReplyFrame<'_>, rule: &RuleNote) {
-    if let Some(log) = &shared.rules {
-        let qname = frame.request.question.map_or(Name::ROOT, |question| question.name(frame.packet));
-        log.decided(frame.client, qname, rule);
-    }
-}
-
-/// Returns the refusal if it is one that is logged as a failure.
-#[inline]
-fn to_note(answered: Answered, signed: Option<&Signature>) -> Option<Refusal> {
-    answered.err().filter(|refusal| refusal.rcode == Rcode::SERVFAIL || signed.is_some())
-}
-
-/// Counts and logs a query that is refused with SERVFAIL or for its TSIG.
-#[cold]
-fn note_failure<'q, M>(
-    Refusal { rcode, info }: Refusal,
-    signed: Option<&Signature>,
-    stats: &QueryStats,
-    shared: &Shared<M>,
-    query: impl FnOnce() -> LoggedQuery<'q>,
-) {
-    if rcode == Rcode::SERVFAIL {
-        stats.failure(info);
-    }
-    match (&shared.failures, signed) {
-        (Some(log), _) if rcode == Rcode::SERVFAIL => log.failed(&query(), info),
-        (Some(log), Some(Signature::Bad(error))) if rcode == error.rcode() => {
-            log.bad_signature(&query(), error);
-        }
-        _ => {}
-    }
 }

@@ -5,6 +5,8 @@ use wire::edns::{Edns, OptionCode};
 use wire::message::{HEADER_LEN, Header, Malformed, Offset, Parser, QUESTION_TAIL, RawRecord};
 use wire::{Class, Name, Opcode, Type};
 
+use crate::client_groups::ClientIds;
+
 /// A parsed query, as far as it can be parsed.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -59,6 +61,9 @@ pub struct ClientEdns {
     options: u8,
     /// Offset of the data of the COOKIE option in the packet, if there is one.
     cookie_at: u16,
+    /// Offset and length of the options in the packet, if one of them may say something about the client.
+    ids_at: u16,
+    ids_len: u16,
 }
 
 /// Bits of [`ClientEdns::options`].
@@ -117,6 +122,17 @@ impl ClientEdns {
         let at = usize::from(self.cookie_at);
         let len = packet.get(at.checked_sub(2)?..at)?;
         packet.get(at..)?.get(..usize::from(u16::from_be_bytes([*len.first()?, *len.last()?])))
+    }
+
+    /// Returns the options that may say something about the client. `packet` is the packet that OPT was
+    /// parsed from.
+    #[inline]
+    pub fn client_ids<'p>(&self, packet: &'p [u8]) -> Option<ClientIds<'p>> {
+        if self.ids_len == 0 {
+            return None;
+        }
+        let (at, len) = (usize::from(self.ids_at), usize::from(self.ids_len));
+        Some(ClientIds(packet.get(at..)?.get(..len)?))
     }
 
     /// Whether EXPIRE or ZONEVERSION is requested.
@@ -214,6 +230,9 @@ impl Request {
     pub(crate) fn head_of(&mut self, packet: &[u8]) -> Box<[u8]> {
         let len = HEADER_LEN + self.question.map_or(0, |question| question.len_in_message());
         let head = &packet[..len.min(packet.len())];
+        if let Some(client) = &mut self.edns {
+            client.ids_len = 0;
+        }
         let Some((client, cookie)) = self.edns.as_mut().and_then(|client| {
             let cookie = client.cookie(packet)?;
             Some((client, cookie))
@@ -269,7 +288,7 @@ impl Request {
         }
         let edns = Edns::parse(message, record)?;
         let mut client = ClientEdns::of(&edns);
-        let mut at = record.rdata.start;
+        let (mut at, mut has_ids) = (record.rdata.start, false);
         for (code, data) in edns.options {
             // Code and length precede the data.
             at += 4;
@@ -289,9 +308,16 @@ impl Request {
                 OptionCode::NSID => option_bit::NSID,
                 OptionCode::KEEPALIVE => option_bit::KEEPALIVE,
                 OptionCode::PADDING => option_bit::PADDING,
-                _ => 0,
+                code => {
+                    has_ids |= ClientIds::is_known(code);
+                    0
+                }
             };
             at += data.len();
+        }
+        if has_ids {
+            let [at, len] = [record.rdata.start, record.rdata.len()].map(u16::try_from);
+            (client.ids_at, client.ids_len) = (at.map_err(|_| Malformed)?, len.map_err(|_| Malformed)?);
         }
         self.edns = Some(client);
         Ok(())
@@ -399,6 +425,21 @@ mod tests {
         assert_eq!(cookie(nsid), (None, None));
         assert_eq!(cookie(b"\0\x0a\0\x07AAAAAAA").0, Some(QueryFault::Format));
         assert_eq!(cookie(&[one, b"\0\x0a\0\0"].concat()).0, Some(QueryFault::Format));
+    }
+
+    #[test]
+    fn options_about_the_client_are_found_and_those_of_others_cost_nothing() {
+        let ids = |options: &[u8]| {
+            let packet = packet([1, 0, 0, 1], &[QUESTION, &opt_with(options)]);
+            let mut request = Request::read(&packet);
+            let found = request.edns.and_then(|edns| edns.client_ids(&packet).map(|ids| ids.0.to_vec()));
+            let head = request.head_of(&packet);
+            assert_eq!(request.edns.and_then(|edns| edns.client_ids(&head)), None);
+            found
+        };
+        let tagged = b"\0\x03\0\0\0\x10\0\x02\0\x07".as_slice();
+        assert_eq!(ids(tagged).as_deref(), Some(tagged));
+        assert_eq!(ids(b"\0\x03\0\0\0\x11\0\x02\0\x07"), None);
     }
 
     #[test]

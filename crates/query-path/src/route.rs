@@ -74,6 +74,12 @@ impl Route {
         }
     }
 
+    /// Whether the message is a query that no step of the gate has stopped.
+    #[cold]
+    pub(crate) fn is_query(&self) -> bool {
+        matches!(self, Route::Source(Operation::Query | Operation::Transfer) | Route::Chaos)
+    }
+
     /// Whether memory may answer the query.
     #[inline]
     pub(crate) fn is_for_memory(&self) -> bool {

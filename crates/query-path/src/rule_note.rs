@@ -23,6 +23,21 @@ pub enum RuleAction {
 }
 
 impl RuleAction {
+    /// Every action, in the order of their numbers.
+    pub const ALL: [RuleAction; 6] = [
+        RuleAction::NxDomain,
+        RuleAction::NoData,
+        RuleAction::Passthru,
+        RuleAction::Drop,
+        RuleAction::TcpOnly,
+        RuleAction::LocalData,
+    ];
+
+    /// Returns its number.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Its label.
     pub fn label(self) -> &'static str {
         match self {
@@ -70,9 +85,9 @@ impl RuleTrigger {
     }
 }
 
-/// The name of a response policy zone or of a list. Equal names are stored once, for the life of the process:
-/// a log needs no reference to the rules, and a query pays for no count of references. There are as many as
-/// the operator has configured since the start.
+/// The name of a response policy zone, of a list or of a group of clients. Equal names are stored once, for
+/// the life of the process: a log needs no reference to the rules, and a query pays for no count of
+/// references. There are as many as the operator has configured since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SourceName(&'static str);
 
@@ -122,6 +137,10 @@ pub struct RuleNote {
     pub kind: SourceKind,
     /// The name of the zone or list.
     pub source: SourceName,
+    /// The name of the client's group, if there are groups.
+    pub group: Option<SourceName>,
+    /// Whether logs of queries have it. It is counted in any case.
+    pub is_logged: bool,
 }
 
 #[cfg(test)]

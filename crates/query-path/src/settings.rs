@@ -6,12 +6,13 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use cookies::{CheckedCookie, CookieSecrets};
 use rate_limits::Ticks;
-use transfer::tsig::TsigKeys;
+use transfer::tsig::{TsigKeys, sign_request, signature_len};
 use transport::{Client, unix_now};
-use wire::NameBuf;
 use wire::hash::HashKey;
+use wire::{LowerName, NameBuf};
 
 use crate::chaos::Identity;
+use crate::group_limits::GroupLimits;
 use crate::log::{FailureLog, QueryLog, RuleLog};
 use crate::memory::Memory;
 use crate::prefix::PrefixMasks;
@@ -105,8 +106,9 @@ pub(crate) struct Shared<M> {
     pub(crate) keys: Arc<TsigKeys>,
     pub(crate) config: Arc<EngineConfig>,
     /// Whether the route or the view of a query may depend on its client: some clients need a cookie, access
-    /// rules decide, or there are views.
+    /// rules decide, groups have limits, or there are views.
     pub(crate) by_client: bool,
+    pub(crate) group_limits: Option<Arc<GroupLimits>>,
     pub(crate) log: Option<Arc<dyn QueryLog>>,
     pub(crate) failures: Option<Arc<dyn FailureLog>>,
     pub(crate) rules: Option<Arc<dyn RuleLog>>,
@@ -120,6 +122,7 @@ impl<M: Clone> Clone for Shared<M> {
             keys: Arc::clone(&self.keys),
             config: Arc::clone(&self.config),
             by_client: self.by_client,
+            group_limits: self.group_limits.clone(),
             log: self.log.clone(),
             failures: self.failures.clone(),
             rules: self.rules.clone(),
@@ -130,10 +133,10 @@ impl<M: Clone> Clone for Shared<M> {
 impl<M: Memory> Engine<M> {
     /// Returns an engine that answers from `memory`, and asks `sources` for other names and operations.
     pub fn new(memory: M, sources: Sources, config: EngineConfig) -> Self {
-        let (keys, log, failures, rules) = (Arc::default(), None, None, None);
+        let (keys, log, failures, rules, group_limits) = (Arc::default(), None, None, None, None);
         let by_client = config.is_by_client() || memory.has_views();
         let config = Arc::new(config);
-        let shared = Shared { memory, sources, keys, config, by_client, log, failures, rules };
+        let shared = Shared { memory, sources, keys, config, by_client, group_limits, log, failures, rules };
         Engine { shared: ArcSwap::from_pointee(shared) }
     }
 
@@ -145,7 +148,7 @@ impl<M: Memory> Engine<M> {
         self.shared.rcu(|old| {
             let mut new = Shared::clone(old);
             change(&mut new);
-            new.by_client = new.config.is_by_client() || new.memory.has_views();
+            new.by_client = new.config.is_by_client() || new.memory.has_views() || new.group_limits.is_some();
             new
         });
     }
@@ -179,9 +182,38 @@ impl<M: Memory> Engine<M> {
         self.change(|shared| shared.keys = Arc::clone(keys));
     }
 
+    /// Replaces the limits on the queries of groups, from the next batch on.
+    pub fn set_group_limits(&self, limits: Option<Arc<GroupLimits>>) {
+        self.change(|shared| shared.group_limits = limits.clone());
+    }
+
+    /// Whether there is a TSIG key of this name.
+    pub fn has_key(&self, name: LowerName<'_>) -> bool {
+        self.shared.load().keys.get(name).is_some()
+    }
+
+    /// Returns a query with the signature of the TSIG key of this name, for a query that an operator asks
+    /// about; `None` if there is no such key, or no room.
+    pub fn sign_query(&self, key: LowerName<'_>, mut query: Vec<u8>) -> Option<Vec<u8>> {
+        let key = self.shared.load().keys.get(key).map(Arc::clone)?;
+        let len = query.len();
+        query.resize(len + signature_len(&key), 0);
+        let (len, _) = sign_request(&key, &mut query, len, unix_now()).ok()?;
+        query.truncate(len);
+        Some(query)
+    }
+
     /// Starts or stops the query log.
     pub fn set_query_log(&self, log: Option<Arc<dyn QueryLog>>) {
         self.change(|shared| shared.log = log.clone());
+    }
+
+    /// Returns a copy of the engine as it is now, for a query that an operator asks about: it reports the
+    /// rule that decides the query to `log`, and the query does not count for the limit of its client's
+    /// group.
+    pub fn for_operator(&self, log: Arc<dyn RuleLog>) -> Self {
+        let shared = Shared { rules: Some(log), group_limits: None, ..Shared::clone(&self.shared.load()) };
+        Engine { shared: ArcSwap::from_pointee(shared) }
     }
 
     /// Starts or stops counting queries that rules decide.

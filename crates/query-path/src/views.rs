@@ -114,6 +114,12 @@ impl Views {
         self.catalogs.get(usize::from(view.0).checked_sub(1)?).map(|catalog| &**catalog)
     }
 
+    /// Returns the name and the catalog of a view; `None` for no view.
+    pub fn get(&self, view: ViewNumber) -> Option<(&ViewName, &Arc<Catalog>)> {
+        let catalog = self.catalogs.get(usize::from(view.0).checked_sub(1)?)?;
+        Some((self.clients.name(view)?, catalog))
+    }
+
     /// Returns the views with their catalogs, in their order.
     pub fn iter(&self) -> impl Iterator<Item = (&ViewName, &Arc<Catalog>)> {
         self.clients.names.iter().zip(&self.catalogs)

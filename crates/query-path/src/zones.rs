@@ -8,7 +8,7 @@ use transfer::tsig::TsigKey;
 use transport::Client;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
-use wire::{Class, Name, ZoneName};
+use wire::{Class, Name, ViewName, ZoneName};
 use zone::catalog::{Catalog, ZoneEntry};
 
 use crate::asked::Asked;
@@ -224,6 +224,10 @@ impl Memory for Zones {
     fn view(&self, client: &Client, key: Option<&TsigKey>) -> ViewNumber {
         let views = self.views.as_ref();
         views.map_or(ViewNumber::OUTSIDE, |views| views.clients().of(client, key.map(TsigKey::name)))
+    }
+
+    fn view_name(&self, view: ViewNumber) -> Option<&ViewName> {
+        self.views.as_ref()?.clients().name(view)
     }
 
     fn apex(&self, view: ViewNumber, qname: &HashedName) -> ZoneName {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cache::{Freshness, Hit, Key, Lead, Lookup};
 use policy::{Match, PolicyQuery, Rewrites, SourceId, TriggerKind};
 use query_path::access::AccessAction;
-use query_path::{Asked, LookupKey, Memory, MemoryResult, Refusal, RuleAction, RuleNote};
+use query_path::{Asked, GroupClient, LookupKey, Memory, MemoryResult, Refusal, RuleAction, RuleNote};
 use resolver::{ClientPrefix, Partition, QueryKey};
 use transport::Client;
 use wire::hash::{HashKey, HashedName};
@@ -13,7 +13,7 @@ use wire::message::{Builder, Full, Offset};
 use wire::{Class, Type};
 
 use crate::cache_views::CacheView;
-use crate::groups::{GroupClient, GroupView};
+use crate::groups::GroupView;
 use crate::message::ReplyOptions;
 use crate::policy_rules::{Blocked, PolicyRules};
 use crate::rpz::{PolicyZone, RpzOrder, noted_trigger};
@@ -105,7 +105,7 @@ impl On {
     #[cold]
     fn entry_of_client(&self, asked: &Asked<'_>) -> Option<(Lead, CacheView)> {
         let On { service, policy } = self;
-        let partition = policy.partition_of(asked.client);
+        let partition = policy.partition_of(asked.group_client());
         let cache_view = policy.cache_views.for_client(partition, asked.qname, asked.question.qtype)?;
         let lead = service.cache().find(&key(asked.request, asked.question, asked.qname, cache_view))?;
         Some((lead, cache_view))
@@ -120,9 +120,9 @@ impl On {
     ) -> (Option<(Lead, CacheView)>, Option<Exemption>, Gate) {
         let policy = &self.policy;
         let Some(lists) = &policy.lists else { return (entry, None, Gate::Open) };
-        let GroupView { sources, facts } = lists.group_of(rule_client(asked));
+        let GroupView { sources, facts } = lists.group_of(asked.group_client());
         let query = PolicyQuery { group: facts, ..policy_query(asked) };
-        let partition = policy.partition_of(asked.client);
+        let partition = policy.partition_of(asked.group_client());
         match policy.gate(&query, sources, partition, asked.question.qclass) {
             Gate::Rpz(rule) if policy.exempts(&rule, sources, asked.request.dnssec_ok()) => {
                 (entry, Some((rule.rule.source, rule.trigger)), Gate::Open)
@@ -148,7 +148,7 @@ impl Memory for Cached {
         on.policy.access.of(&client()) == AccessAction::Allow
     }
 
-    fn resolves(&self, lookup_key: &LookupKey<'_>, client: &Client) -> bool {
+    fn resolves(&self, lookup_key: &LookupKey<'_>, client: GroupClient<'_>) -> bool {
         let Some(On { policy, .. }) = &self.on else { return false };
         let partition = policy.partition_of(client);
         policy.cache_views.for_client(partition, lookup_key.qname, lookup_key.question.qtype).is_some()
@@ -237,7 +237,7 @@ impl Memory for Cached {
         match (lists, gate) {
             (Some(lists), Gate::Blocked(blocked)) => {
                 lists.count_disabled(&policy_query(asked));
-                asked.rule.set(lists.note_blocked(blocked));
+                asked.rule.set(lists.counted(asked.group_client(), lists.note_blocked(blocked)));
                 return Ok(MemoryResult::Answer(Some(lists.write(blocked, asked.name(), qtype, b))));
             }
             (Some(lists), Gate::Rpz(rule)) => return Ok(by_rule(lists, &rule, asked, b)),
@@ -248,7 +248,7 @@ impl Memory for Cached {
         let (lists, exempting) = (lists.filter(|_| exempt_by.is_none()), lists.zip(exempt_by));
         // DNS64 may have to synthesize the answer.
         let may_be_synthesized = qtype == Type::AAAA && policy.dns64.is_some();
-        let needs_servers = |lists: &PolicyRules| lists.needs_servers(lists.sources_of(rule_client(asked)));
+        let needs_servers = |lists: &PolicyRules| lists.needs_servers(lists.sources_of(asked.group_client()));
         if may_be_synthesized || lists.is_some_and(needs_servers) {
             return Ok(MemoryResult::Nothing);
         }
@@ -259,14 +259,14 @@ impl Memory for Cached {
             Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 b.advance(hit.len, hit.counts);
                 if let Some(lists) = lists.filter(|lists| lists.look_at(b.written(), from, hit.counts[0])) {
-                    let (client, answers) = (rule_client(asked), hit.counts[0]);
+                    let (client, answers) = (asked.group_client(), hit.counts[0]);
                     if lists.has_rule_about_answer(&self.key, client, b.written(), answers) {
                         return Ok(MemoryResult::Nothing);
                     }
                     if let Some(blocked) = lists.blocks_alias(&self.key, client, b.written(), answers) {
                         b.rollback(question_only);
                         b.flags(|now| *now = header);
-                        asked.rule.set(lists.note_blocked(blocked));
+                        asked.rule.set(lists.counted(client, lists.note_blocked(blocked)));
                         let info = lists.write(blocked, asked.name(), qtype, b);
                         return Ok(MemoryResult::Answer(Some(info)));
                     }
@@ -280,8 +280,7 @@ impl Memory for Cached {
             _ => return Ok(MemoryResult::Nothing),
         }
         if let Some((lists, (source, trigger))) = exempting {
-            lists.count_exempt(source);
-            asked.rule.set(lists.note(source, RuleAction::Passthru, noted_trigger(trigger)));
+            note_exempt(lists, source, trigger, asked);
         }
         if let Some(lists) = &policy.lists {
             lists.count_disabled(&policy_query(asked));
@@ -295,12 +294,6 @@ impl Memory for Cached {
 fn policy_query<'q>(asked: &Asked<'q>) -> PolicyQuery<'q> {
     let (qtype, client) = (asked.question.qtype, Some(asked.client.peer.ip()));
     PolicyQuery { name: asked.qname, qtype, client, group: None }
-}
-
-/// Returns the client of a query, as groups see it.
-#[inline]
-pub(crate) fn rule_client<'q>(asked: &Asked<'q>) -> GroupClient<'q> {
-    GroupClient { client: asked.client, key: asked.verified.map(|verified| verified.key().name()) }
 }
 
 /// Answers a query with the answer of lists, if no lookup is needed.
@@ -320,6 +313,13 @@ fn by_list(
     answer_by(lists, lists.rewriter(), order, lists.note_rewrite(rewrites), asked, b)
 }
 
+/// Counts and notes a query that a zone exempts from rules.
+fn note_exempt(lists: &PolicyRules, source: SourceId, trigger: TriggerKind, asked: &Asked<'_>) {
+    lists.count_exempt(source);
+    let note = lists.note(source, RuleAction::Passthru, noted_trigger(trigger));
+    asked.rule.set(lists.counted(asked.group_client(), note));
+}
+
 /// Answers a query as a zone or lists order.
 fn answer_by(
     lists: &PolicyRules,
@@ -329,7 +329,7 @@ fn answer_by(
     asked: &Asked<'_>,
     b: &mut Builder<'_>,
 ) -> MemoryResult<'static> {
-    asked.rule.set(note);
+    asked.rule.set(lists.counted(asked.group_client(), note));
     lists.count_disabled(&policy_query(asked));
     match order {
         RpzOrder::Drop => return MemoryResult::NoReply,
@@ -362,7 +362,7 @@ fn by_rule(
     };
     if needs_lookup
         || qtype.is_meta()
-        || lists.must_wait(rule, lists.sources_of(rule_client(asked)), asked.request.dnssec_ok())
+        || lists.must_wait(rule, lists.sources_of(asked.group_client()), asked.request.dnssec_ok())
     {
         return MemoryResult::Nothing;
     }

@@ -100,7 +100,9 @@ impl Service {
     /// Carries out a step of a client's query, or the next one.
     pub(crate) fn go_on(&self, policy: &Policy, mut waiting: Box<Waiting>, taken: Option<Step>, now: Now) {
         let step = taken.unwrap_or_else(|| self.next_step(policy, &mut waiting.query_state, now));
-        waiting.responder.set_rule(waiting.query_state.rewrite.rule);
+        let rewrite = &waiting.query_state.rewrite;
+        let rule = if matches!(step, Step::Ask { .. }) { rewrite.rule } else { policy.counted(rewrite) };
+        waiting.responder.set_rule(rule);
         match step {
             Step::Reply(reply) => {
                 let Waiting { mut responder, query_state, .. } = *waiting;

@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 
 use cache::{Freshness, Held, Lookup, Now};
+use query_path::GroupClient;
 use resolver::{
     ClientPrefix, LookupFailure, LookupOutcome, LookupRequest, Partition, QueryKey, ShedReason, Trace,
 };
-use transport::Client;
 use validator::BogusReason;
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
@@ -52,7 +52,7 @@ pub struct CachedAnswer {
 
 impl Service {
     /// Returns the partition of a client, or of those in no group.
-    pub fn partition_of(&self, client: Option<&Client>) -> Partition {
+    pub fn partition_of(&self, client: Option<GroupClient<'_>>) -> Partition {
         let policy = self.policy();
         let Some(partitions) = &policy.partitions else { return Partition::SHARED };
         client.map_or(partitions.others(), |client| partitions.of(client))

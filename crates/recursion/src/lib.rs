@@ -92,7 +92,7 @@ pub use completion::LookupCompletion;
 pub use count::SharedCount;
 pub use dns64::{Dns64, Dns64Config, Dns64Fault, Dns64Made};
 pub use failures::{FailureCause, FailureCounts};
-pub use groups::{ClientGroup, ClientGroups, GroupClient, GroupView};
+pub use groups::{ClientGroup, ClientGroups, GroupCounts, GroupView, OtherClients};
 pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,

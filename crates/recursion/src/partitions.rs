@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use query_path::access::{Access, AccessRule, TooManyRules};
+use query_path::access::TooManyRules;
+use query_path::{GroupClient, GroupMatcher, GroupRule};
 use resolver::Partition;
-use transport::Client;
+use wire::Prefix;
 use wire::hash::HashKey;
 
 use crate::cache_views::Domain;
@@ -15,8 +16,8 @@ use crate::local::{LocalConfig, LocalNames};
 pub struct PartitionedGroup {
     /// Its name, for operators.
     pub name: String,
-    /// Which clients are in it; its action does not matter.
-    pub clients: AccessRule,
+    /// Which clients are in it.
+    pub rule: GroupRule,
     /// The partition. Groups with the same rules share one.
     pub partition: Partition,
 }
@@ -28,6 +29,8 @@ pub struct PartitionsConfig {
     pub groups: Vec<PartitionedGroup>,
     /// The partition of clients in no group.
     pub others: Partition,
+    /// Networks whose clients are trusted to say in options for which client they ask.
+    pub trusted: Vec<Prefix>,
 }
 
 impl PartitionsConfig {
@@ -45,7 +48,7 @@ impl PartitionsConfig {
 
 /// The partitions of all clients, compiled.
 pub(crate) struct Partitions {
-    clients: Access,
+    matcher: GroupMatcher,
     groups: Box<[Partition]>,
     others: Partition,
     /// Local names of partitions for which others are local: a special-use name that a rule is for is not.
@@ -63,12 +66,13 @@ impl Partitions {
         local: &LocalConfig,
         key: &HashKey,
     ) -> Result<Option<Partitions>, TooManyRules> {
-        if config.is_empty() {
+        if config.is_empty() && domains.iter().all(|domain| domain.partition.is_shared()) {
             return Ok(None);
         }
-        let clients: Vec<AccessRule> = config.groups.iter().map(|group| group.clients.clone()).collect();
+        let rules: Vec<GroupRule> = config.groups.iter().map(|group| group.rule.clone()).collect();
         let groups: Box<[Partition]> = config.groups.iter().map(|group| group.partition).collect();
-        let mut all: Vec<Partition> = groups.iter().copied().chain([config.others]).collect();
+        // Some may be those of no group at present.
+        let mut all: Vec<Partition> = domains.iter().map(|domain| domain.partition).collect();
         all.sort_unstable();
         all.dedup();
         let own_local = |partition: Partition| {
@@ -80,7 +84,7 @@ impl Partitions {
             differs.then(|| (partition, Arc::new(LocalNames::new(&with_own, key))))
         };
         Ok(Some(Partitions {
-            clients: Access::new(&clients)?,
+            matcher: GroupMatcher::new(&rules, &config.trusted)?,
             local: all.into_iter().filter_map(own_local).collect(),
             groups,
             others: config.others,
@@ -89,8 +93,8 @@ impl Partitions {
 
     /// Returns the partition of a client.
     #[inline]
-    pub(crate) fn of(&self, client: &Client) -> Partition {
-        let group = self.clients.first(client, 0).and_then(|number| self.groups.get(number));
+    pub(crate) fn of(&self, client: GroupClient<'_>) -> Partition {
+        let group = self.matcher.first(client).and_then(|number| self.groups.get(number));
         group.copied().unwrap_or(self.others)
     }
 

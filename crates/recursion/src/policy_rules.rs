@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use policy::{Decision, Match, PolicyQuery, Rewrites, RuleEffect, Rules, SourceId, SourceMask};
-use query_path::{RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};
+use query_path::{GroupClient, RuleAction, RuleNote, RuleTrigger, SourceKind, SourceName};
 use resolver::QueryKey;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
@@ -19,7 +19,7 @@ use wire::message::{
 use wire::{Class, Malformed, Name, Rcode, Ttl, Type};
 
 use crate::count::SharedCount;
-use crate::groups::{ClientGroups, GroupClient, GroupView};
+use crate::groups::{ClientGroups, GroupView};
 use crate::rpz::{PolicyZone, RpzOptions, RpzOverride};
 
 /// What clients get for a blocked name.
@@ -174,6 +174,14 @@ impl PolicyRules {
         }
     }
 
+    /// Counts a query that a rule decides for the client's group, and returns the note with the group.
+    pub(crate) fn counted(&self, client: GroupClient<'_>, note: Option<RuleNote>) -> Option<RuleNote> {
+        match (&self.groups, note) {
+            (Some(groups), Some(note)) => Some(groups.counted(client, note)),
+            (_, note) => note,
+        }
+    }
+
     /// The sources whose rules count for a client.
     #[inline]
     pub fn sources_of(&self, client: GroupClient<'_>) -> &SourceMask {
@@ -254,7 +262,8 @@ impl PolicyRules {
     ) -> Option<RuleNote> {
         let number = usize::from(source.0);
         let kind = if number < self.zones.len() { SourceKind::Zone } else { SourceKind::List };
-        Some(RuleNote { action, trigger, kind, source: *self.names.get(number)? })
+        let is_logged = self.zones.get(number).is_none_or(|zone| zone.is_logged);
+        Some(RuleNote { action, trigger, kind, source: *self.names.get(number)?, group: None, is_logged })
     }
 
     /// Returns what logs receive of the rule of a list.
@@ -498,7 +507,8 @@ mod tests {
         let lists = usual(BlockAnswer::NxDomain);
         let found = |question: &str, answers: &[&str]| {
             let answered = u16::try_from(answers.len()).expect("few");
-            let asking = GroupClient { client: &client(), key: None };
+            let client = client();
+            let asking = GroupClient::by_address(&client);
             lists.blocks_alias(&key(), asking, &response(question, answers, &[]), answered).is_some()
         };
         let chain = ["www.example. 60 CNAME cdn.example.", "cdn.example. 60 CNAME t.Ads.example."];
@@ -516,7 +526,7 @@ mod tests {
         let found = |rules: &str, exceptions: &str| {
             let lists = lists(&[(rules, BlockAnswer::NxDomain), (exceptions, BlockAnswer::NoData)]);
             let message = response("www.example. A", &["www.example. 60 CNAME t.ads.example."], &[]);
-            lists.blocks_alias(&key(), GroupClient { client: &client(), key: None }, &message, 1).is_some()
+            lists.blocks_alias(&key(), GroupClient::by_address(&client()), &message, 1).is_some()
         };
         let none = "# none\n";
         assert!(found("||ads.example^$dnstype=CNAME\n", none));

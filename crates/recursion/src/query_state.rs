@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use policy::{GroupFacts, PolicyQuery};
+use query_path::GroupClient;
 use resolver::{Budget, ClientPrefix, Partition, QueryKey};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode, Type};
 
-use crate::groups::GroupClient;
 use crate::message::{Message, Piece, Reply, Unjoinable, join};
 use crate::quota::ValidationQuota;
 use crate::rewrite_state::RewriteState;
@@ -61,7 +61,7 @@ impl QueryState {
     /// The state of a new query of `client`.
     pub(crate) fn new(policy: &Policy, asked: QueryKey, client: GroupClient<'_>) -> Self {
         let address = client.client.peer.ip();
-        let partition = policy.partition_of(client.client);
+        let partition = policy.partition_of(client);
         let asked = in_partition(policy, partition, asked);
         // A validating client must see the signed data (RFC 6147 §5.5).
         let validates = asked.dnssec_ok && asked.checking_disabled;
@@ -102,7 +102,7 @@ impl QueryState {
     /// is in the one of now.
     pub(crate) fn place_next(&mut self, policy: &Policy) {
         if !policy.cache_views.has(self.partition) {
-            self.partition = policy.partition_of(&self.rewrite.client);
+            self.partition = policy.partition_of(self.rewrite.rule_client());
             self.is_mixed = true;
             self.asked = in_partition(policy, self.partition, self.asked);
         }

@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
-use query_path::RuleNote;
+use query_path::{ClientIds, GroupClient, RuleNote};
 use resolver::{Budget, QueryKey};
 use transport::Client;
 use wire::message::Parser;
 use wire::{Class, Header, LowerNameBuf, Malformed, Name, NameBuf, Ttl, Type};
 
-use crate::groups::GroupClient;
 use crate::message::Piece;
 
 /// The state of rewriting for one query.
@@ -17,6 +16,8 @@ pub(crate) struct RewriteState {
     pub(crate) client: Client,
     /// The TSIG key that signed its query.
     pub(crate) key: Option<Box<LowerNameBuf>>,
+    /// The options of its query that may say more about it.
+    pub(crate) ids: Option<Box<[u8]>>,
     /// Whether no further rule applies: one has rewritten the answer, or exempts the query.
     pub(crate) is_over: bool,
     /// Whether a rule has rewritten the answer.
@@ -57,6 +58,7 @@ impl RewriteState {
         RewriteState {
             client: *client.client,
             key: client.key.map(|key| Box::new(key.to_buf())),
+            ids: client.ids.map(|ids| ids.as_bytes().into()),
             rule: None,
             soa: None,
             is_over: false,
@@ -69,7 +71,11 @@ impl RewriteState {
 
     /// The client, as groups see it.
     pub(crate) fn rule_client(&self) -> GroupClient<'_> {
-        GroupClient { client: &self.client, key: self.key.as_deref().map(LowerNameBuf::as_lower) }
+        GroupClient {
+            client: &self.client,
+            key: self.key.as_deref().map(LowerNameBuf::as_lower),
+            ids: self.ids.as_deref().map(ClientIds::of_bytes),
+        }
     }
 
     /// Returns a message with the SOA record of the zone whose alias leads to its answer, if there is one.

@@ -63,6 +63,8 @@ pub struct PolicyZone {
     pub soa: Option<(Ttl, Box<[u8]>)>,
     /// The extended error of rewritten answers.
     pub info: Option<ErrorInfo>,
+    /// Whether logs of queries have its rules.
+    pub is_logged: bool,
     /// Numbers of queries by action.
     pub counts: Arc<RewriteCounts>,
 }
@@ -182,6 +184,7 @@ impl PolicyZone {
             max_ttl: ttl,
             soa: None,
             info: Some(ErrorInfo::FORGED_ANSWER),
+            is_logged: true,
             counts: Arc::default(),
         }
     }

@@ -1,12 +1,11 @@
 //! The answers that rules of response policy zones make.
 
 use policy::{AnswerSources, Match, PolicyQuery, Rewrites, SourceId, SourceMask};
-use query_path::{RuleNote, RuleTrigger};
+use query_path::{GroupClient, RuleNote, RuleTrigger};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Offset, Owner, Parser, Section};
 use wire::{Class, Malformed, Name, NameBuf, Rcode, Ttl, Type};
 
-use crate::groups::GroupClient;
 use crate::policy_rules::{PolicyRules, hash_target, soa};
 use crate::rewrite_state::address;
 use crate::rpz::{PolicyZone, RewriteKind, RpzOrder, TargetTooLong, noted_trigger, substituted};

@@ -17,6 +17,7 @@ use crate::cache_views::CacheView;
 use crate::failures::FailureCause;
 use crate::jobs::queue::Queue;
 use crate::jobs::state::State;
+use crate::partitions::{Partitions, PartitionsConfig};
 use crate::policy_rules::PolicyRules;
 use crate::quota::ValidationQuota;
 use crate::repeats::Repeats;
@@ -147,6 +148,20 @@ impl Service {
     /// received, so none is dropped.
     pub fn set_rules(&self, lists: Option<Arc<PolicyRules>>) {
         self.policy.rcu(|policy| Policy { lists: lists.clone(), ..(**policy).clone() });
+    }
+
+    /// Replaces which clients are in which partition, and nothing else: the rules of each partition stay, and
+    /// so do its answers. Handles from [`memory`](Self::memory) keep those they were created with.
+    ///
+    /// # Errors
+    /// There are more than 64 groups; nothing has changed then.
+    pub fn set_partitions(&self, config: &PartitionsConfig) -> Result<(), PolicyFault> {
+        let policy = self.policy();
+        let (local, _, domains) = &*policy.unfit_by;
+        let partitions = Partitions::new(config, domains, local, self.cache.key());
+        let partitions = partitions.map_err(PolicyFault::Access)?.map(Arc::new);
+        self.policy.rcu(|policy| Policy { partitions: partitions.clone(), ..(**policy).clone() });
+        Ok(())
     }
 
     /// Drops cached answers that the policy forbids: local names, answers with private addresses, and answers

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use policy::{Decision, Match, PolicyQuery, Rewrites, SourceMask};
 use resolver::Partition;
-use transport::Client;
 use validator::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::Class;
 use wire::hash::HashKey;
@@ -18,8 +17,10 @@ use crate::local::{LocalConfig, LocalNames};
 use crate::partitions::{Partitions, PartitionsConfig};
 use crate::policy_rules::{Blocked, PolicyRules};
 use crate::private::{PrivateAddresses, PrivateConfig};
+use crate::rewrite_state::RewriteState;
 use crate::rpz::RpzOrder;
 use query_path::access::{Access, AccessRule, TooManyRules};
+use query_path::{GroupClient, RuleNote};
 
 /// Settings of recursive service.
 #[derive(Clone, Debug)]
@@ -144,7 +145,7 @@ pub(crate) struct Policy {
     pub(crate) lists: Option<Arc<PolicyRules>>,
     pub(crate) private: Option<PrivateAddresses>,
     /// The settings by which cached answers may be unfit.
-    pub(crate) unfit_by: Arc<(LocalConfig, PrivateConfig, PartitionsConfig, Vec<Domain>)>,
+    pub(crate) unfit_by: Arc<(LocalConfig, PrivateConfig, Vec<Domain>)>,
     pub(crate) dns64: Option<Dns64>,
     pub(crate) cache_views: CacheViews,
     /// `None` if no client has rules of its own.
@@ -185,9 +186,17 @@ impl Policy {
         if is_ours { gate } else { Gate::Open }
     }
 
+    /// Counts the rule that decides a query for the group of its client, and returns the rule for logs.
+    pub(crate) fn counted(&self, rewrite: &RewriteState) -> Option<RuleNote> {
+        match &self.lists {
+            Some(lists) => lists.counted(rewrite.rule_client(), rewrite.rule),
+            None => rewrite.rule,
+        }
+    }
+
     /// Returns the partition of a client.
     #[inline]
-    pub(crate) fn partition_of(&self, client: &Client) -> Partition {
+    pub(crate) fn partition_of(&self, client: GroupClient<'_>) -> Partition {
         self.partitions.as_ref().map_or(Partition::SHARED, |partitions| partitions.of(client))
     }
 
@@ -208,13 +217,13 @@ impl Policy {
         let private = (!config.private.blocks.is_empty()).then(|| PrivateAddresses::new(&config.private));
         let partitions = Partitions::new(&config.partitions, &config.domains, &config.local, key);
         let partitions = partitions.map_err(PolicyFault::Access)?;
-        let PolicyConfig { local: names, private: blocks, partitions: groups, domains, .. } = config;
+        let PolicyConfig { local: names, private: blocks, domains, .. } = config;
         Ok(Policy {
             access: Access::new(&config.access).map_err(PolicyFault::Access)?,
             local: Arc::new(LocalNames::new(&config.local, key)),
             lists: config.lists.clone(),
             private,
-            unfit_by: Arc::new((names.clone(), blocks.clone(), groups.clone(), domains.clone())),
+            unfit_by: Arc::new((names.clone(), blocks.clone(), domains.clone())),
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
             cache_views: CacheViews::new(&config.domains, key, config.validation.anchors.fingerprint()),
             partitions: partitions.map(Arc::new),

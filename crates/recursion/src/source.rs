@@ -9,7 +9,7 @@ use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Section};
 use wire::{Class, LowerNameBuf, Name, Rcode, Ttl, Type};
 
-use crate::cached::{query_key, rule_client};
+use crate::cached::query_key;
 use crate::message::ReplyOptions;
 use crate::query_state::QueryState;
 use crate::service::Service;
@@ -45,7 +45,7 @@ impl Source for RecursiveSource {
         }
         let policy = service.policy();
         let (empty, header) = (b.mark(), b.header());
-        let names = policy.local(policy.partition_of(asked.client));
+        let names = policy.local(policy.partition_of(asked.group_client()));
         let local = names.answer(asked.qname, asked.name(), question.qtype, question.qclass, b);
         let leads_to = match local {
             Some(answer) => {
@@ -65,7 +65,7 @@ impl Source for RecursiveSource {
         if !is_askable(question.qtype) {
             return SourceReply::Refused(Refusal::because(Rcode::NOTIMP, ErrorInfo::NOT_SUPPORTED));
         }
-        let mut query_state = QueryState::new(&policy, query_key(asked), rule_client(asked));
+        let mut query_state = QueryState::new(&policy, query_key(asked), asked.group_client());
         if let Some(target) = leads_to {
             query_state = query_state.behind(b.message(), target);
             b.rollback(empty);
@@ -90,7 +90,7 @@ impl Source for RecursiveSource {
         let policy = self.0.policy();
         let target = target.as_lower().to_buf();
         let query_state =
-            QueryState::new(&policy, query_key(asked), rule_client(asked)).behind(links, target);
+            QueryState::new(&policy, query_key(asked), asked.group_client()).behind(links, target);
         self.go(query_state, &policy, asked, b, responders)
     }
 }
@@ -108,7 +108,9 @@ impl RecursiveSource {
         let service = &self.0;
         let now = service.now(asked.received);
         let step = service.next_step(policy, &mut query_state, now);
-        asked.rule.set(query_state.rewrite.rule);
+        if !matches!(step, Step::Ask { .. }) {
+            asked.rule.set(policy.counted(&query_state.rewrite));
+        }
         match step {
             Step::Reply(reply) => SourceReply::Ready(reply.write(ReplyOptions::of(asked.request), b)),
             Step::Refuse(refusal) => SourceReply::Refused(refusal),

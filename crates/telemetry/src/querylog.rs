@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use query_path::{LoggedQuery, LoggedReply, QueryLog, RuleNote, SourceKind};
+use query_path::{LoggedQuery, LoggedReply, QueryLog, RuleNote, SourceKind, SourceName};
 use transport::Client;
 use wire::edns::ErrorInfo;
 use wire::name::Name;
-use wire::{Class, Opcode, Rcode, Type};
+use wire::{Class, Opcode, Rcode, Type, ViewName};
 
 use crate::logging::{QUERIES, QueryFile};
 use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
@@ -21,7 +21,7 @@ use threads::sync::lock;
 /// Approximate size of the queue, in bytes.
 const QUEUE_BYTES: usize = 4 << 20;
 
-/// One answered query; its bytes are QNAME and the names of the zone and of the TSIG key.
+/// One answered query; its bytes are QNAME and the names of the zone, of the TSIG key and of the view.
 struct LogRecord {
     /// Whether it is in the sample of the log.
     logged: bool,
@@ -44,6 +44,7 @@ struct LogRecord {
     upstream: Option<SocketAddr>,
     name_len: usize,
     zone_len: usize,
+    key_len: usize,
 }
 
 /// An answered query, as observers see it.
@@ -57,6 +58,8 @@ pub struct ObservedQuery<'a> {
     pub qtype: Option<Type>,
     /// The zone here that the name is in.
     pub zone: Option<Name<'a>>,
+    /// The view that the query is in.
+    pub view: Option<&'a str>,
     /// The response code; `None`: the query got no reply, by a rule.
     pub rcode: Option<Rcode>,
     /// Whether TC is set.
@@ -178,8 +181,8 @@ impl QueryLog for QueryLogTap {
         self.put(query, Some(reply), reply.rule);
     }
 
-    fn withheld(&self, query: &LoggedQuery<'_>, rule: &RuleNote) {
-        self.put(query, None, Some(*rule));
+    fn withheld(&self, query: &LoggedQuery<'_>, rule: Option<&RuleNote>) {
+        self.put(query, None, rule.copied());
     }
 }
 
@@ -194,6 +197,7 @@ impl QueryLogTap {
         let name = if question.is_some() { query.qname().as_wire() } else { &[] };
         let zone = query.zone.map_or(&[][..], |zone| zone.as_wire());
         let key = query.key.map_or(&[][..], |key| key.name().as_wire());
+        let view = query.view.map_or("", ViewName::as_str).as_bytes();
         let record = || LogRecord {
             logged,
             client: query.client,
@@ -212,8 +216,9 @@ impl QueryLogTap {
             upstream: reply.and_then(|reply| reply.upstream),
             name_len: name.len(),
             zone_len: zone.len(),
+            key_len: key.len(),
         };
-        self.queue.put(record, &[name, zone, key]);
+        self.queue.put(record, &[name, zone, key, view]);
     }
 }
 
@@ -225,7 +230,7 @@ struct Lines {
 
 impl Lines {
     /// Passes a query to the observers.
-    fn observe(&self, record: &LogRecord, name: Name<'_>, zone: Option<Name<'_>>) {
+    fn observe(&self, record: &LogRecord, name: Name<'_>, zone: Option<Name<'_>>, view: Option<&str>) {
         let observers = lock(&self.observers);
         if observers.is_empty() {
             return;
@@ -235,6 +240,7 @@ impl Lines {
             name,
             qtype: record.qtype,
             zone,
+            view,
             rcode: record.rcode,
             truncated: record.truncated,
             dnssec_ok: record.dnssec_ok,
@@ -250,10 +256,12 @@ impl Lines {
 impl RecordWriter<LogRecord> for Lines {
     fn write(&mut self, record: &LogRecord, bytes: &[u8]) {
         let (name, rest) = bytes.split_at(record.name_len);
-        let (zone, key) = rest.split_at(record.zone_len);
+        let (zone, rest) = rest.split_at(record.zone_len);
+        let (key, view) = rest.split_at(record.key_len);
         let name = Name::from_wire(name).unwrap_or(Name::ROOT);
         let (zone, key) = (Name::from_wire(zone).ok(), Name::from_wire(key).ok());
-        self.observe(record, name, zone);
+        let view = std::str::from_utf8(view).ok().filter(|view| !view.is_empty());
+        self.observe(record, name, zone, view);
         if !record.logged {
             return;
         }
@@ -268,6 +276,7 @@ impl RecordWriter<LogRecord> for Lines {
             class = record.qclass.map(|c| c.to_string()),
             r#type = record.qtype.map(|t| t.to_string()),
             zone = zone.map(|zone| zone.to_string()),
+            view = view,
             rcode = record.rcode.map(tracing::field::display),
             truncated = record.truncated,
             extended_error = record.info.map(|info| info.0),
@@ -275,6 +284,7 @@ impl RecordWriter<LogRecord> for Lines {
             policy_trigger = record.rule.map(|rule| rule.trigger.label()),
             policy_zone = record.rule.and_then(|rule| of(SourceKind::Zone, rule)),
             policy_list = record.rule.and_then(|rule| of(SourceKind::List, rule)),
+            policy_group = record.rule.and_then(|rule| rule.group).map(SourceName::as_str),
             bytes = record.bytes,
             recursion_desired = record.recursion_desired,
             edns_size = record.edns_size,

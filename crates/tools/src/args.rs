@@ -473,9 +473,12 @@ pub enum CtlVerb {
         /// Assume that the client sets the DNSSEC OK bit.
         #[arg(long)]
         dnssec: bool,
-        /// The address of the client, for rules and lists of groups.
+        /// The address of the client, for views, groups and access rules. Default: 127.0.0.1, in no group.
         #[arg(long, value_name = "ADDRESS")]
         client: Option<IpAddr>,
+        /// The TSIG key that signs the query.
+        #[arg(long, value_name = "NAME")]
+        key: Option<String>,
     },
     /// Stop the server.
     Stop,
@@ -645,6 +648,9 @@ pub enum CtlPolicy {
         /// The address of a client, for rules about clients.
         #[arg(long, value_name = "ADDRESS")]
         client: Option<IpAddr>,
+        /// The TSIG key that signs the query, for groups of clients.
+        #[arg(long, value_name = "NAME")]
+        key: Option<String>,
         /// The type of the query.
         #[arg(long = "type", value_name = "TYPE", default_value = "A")]
         rtype: String,

@@ -91,11 +91,12 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         CtlVerb::Zone(CtlZone::Sign { name }) => ControlCommand::ZoneSign { name: name.clone() },
         CtlVerb::Zone(CtlZone::Dump { name }) => ControlCommand::ZoneDump { name: name.clone() },
         CtlVerb::Key(key) => about_keys(key),
-        CtlVerb::Explain { name, rtype, dnssec, client } => ControlCommand::Explain {
+        CtlVerb::Explain { name, rtype, dnssec, client, key } => ControlCommand::Explain {
             name: name.clone(),
             rtype: rtype.clone(),
             dnssec: *dnssec,
             client: *client,
+            key: key.clone(),
         },
         CtlVerb::Cache(cache) => about_cache(cache),
         CtlVerb::Forward(forward) => about_forward(forward),
@@ -175,9 +176,12 @@ fn about_policy(verb: &CtlPolicy) -> ControlCommand {
             };
             ControlCommand::PolicyTop { by, count: *count as usize, hour: *hour }
         }
-        CtlPolicy::Test { name, client, rtype } => {
-            ControlCommand::PolicyTest { name: name.clone(), client: *client, rtype: Some(rtype.clone()) }
-        }
+        CtlPolicy::Test { name, client, key, rtype } => ControlCommand::PolicyTest {
+            name: name.clone(),
+            client: *client,
+            key: key.clone(),
+            rtype: Some(rtype.clone()),
+        },
     }
 }
 
@@ -412,7 +416,11 @@ fn source_text(source: &Value) -> String {
             let hosts: Vec<String> = hosts.map(flat).collect();
             let hosts =
                 if hosts.is_empty() { String::new() } else { format!("; hosts: {}", hosts.join(", ")) };
-            format!("group {}{paused}{hosts}\n", flat(&source["name"]))
+            let over = match source["over_limit"].as_u64() {
+                None | Some(0) => String::new(),
+                Some(over) => format!("; {over} queries over the limit"),
+            };
+            format!("group {}{paused}{hosts}{over}\n", flat(&source["name"]))
         }
         _ => list_text(source),
     }

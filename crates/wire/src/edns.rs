@@ -26,6 +26,14 @@ impl OptionCode {
     pub const REPORT_CHANNEL: OptionCode = OptionCode(18);
     /// Zone version (RFC 9660).
     pub const ZONEVERSION: OptionCode = OptionCode(19);
+    /// Tag of the client (draft-bellis-dnsop-edns-tags).
+    pub const CLIENT_TAG: OptionCode = OptionCode(16);
+    /// MAC address of the client's host, as dnsmasq's `add-mac` writes it. Not registered.
+    pub const DEVICE_MAC: OptionCode = OptionCode(65001);
+    /// Identifier of the client's device: with dnsmasq its MAC address as text or in base64. Not registered.
+    pub const DEVICE_ID: OptionCode = OptionCode(65073);
+    /// Identifier of the customer's equipment, as dnsmasq's `add-cpe-id` writes it. Not registered.
+    pub const CPE_ID: OptionCode = OptionCode(65074);
 }
 
 /// The INFO-CODE of an extended error (RFC 8914 §4 and the IANA registry).

@@ -126,7 +126,7 @@ fn shown(query: &ObservedQuery<'_>) -> Value {
     let received = SystemTime::now() - query.took;
     let time = received.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
     let policy = query.rule.map(|rule| {
-        json!({"action": rule.action.label(), "trigger": rule.trigger.label(), "source": rule.source.as_str()})
+        json!({"action": rule.action.label(), "trigger": rule.trigger.label(), "source": rule.source.as_str(), "group": rule.group.map(|group| group.as_str())})
     });
     json!({
         "time": (time * 1e6).round() / 1e6,
@@ -137,6 +137,7 @@ fn shown(query: &ObservedQuery<'_>) -> Value {
         "type": query.qtype.map(|qtype| qtype.to_string()),
         "rcode": query.rcode.map(|rcode| rcode.to_string()),
         "zone": query.zone.map(|zone| zone.to_string()),
+        "view": query.view,
         "dnssec_ok": query.dnssec_ok,
         "truncated": query.truncated,
         "bytes": query.bytes,
@@ -232,6 +233,7 @@ mod tests {
             name: name.as_name(),
             qtype: Some(Type::A),
             zone: None,
+            view: None,
             rcode: Some(Rcode::NXDOMAIN),
             truncated: false,
             dnssec_ok: false,

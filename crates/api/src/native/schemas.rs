@@ -331,6 +331,7 @@ pub(super) static QUERIES: Schema = Schema {
         ("type", Text),
         ("rcode", Text),
         ("zone", Text),
+        ("view", Text),
         ("dnssec_ok", Flag),
         ("truncated", Flag),
         ("bytes", Number),
@@ -489,6 +490,7 @@ pub(super) static POLICY_SOURCES: Schema = Schema {
         ("next_attempt", Number),
         ("paused_until", Number),
         ("host_addresses", Texts),
+        ("over_limit", Number),
     ]),
 };
 

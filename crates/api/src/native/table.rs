@@ -21,6 +21,7 @@ const COUNT: Argument = optional("count", Number, "Most entries, 1 to 1000; 10 i
 const HOUR: Argument = optional("hour", Flag, "In the last hour instead of since the start.");
 const NAME: Argument = required("name", Text, "The domain name.");
 const CLIENT: Argument = optional("client", Text, "The IP address of the client.");
+const TSIG_KEY: Argument = optional("key", Text, "The TSIG key that signs the query.");
 const DOMAIN: Argument = required("domain", Text, "The domain.");
 const KEY: Argument = required("key", Text, "The key, as TAG or TAG/ALGORITHM.");
 
@@ -154,6 +155,7 @@ const SERVER: &[Route] = &[
             NAME,
             optional("type", Text, "The query type; A if it is missing."),
             CLIENT,
+            TSIG_KEY,
             optional("dnssec", Flag, "Whether the DNSSEC OK bit is set."),
         ],
         &schemas::EXPLANATION,
@@ -565,12 +567,13 @@ const POLICIES: &[Route] = &[
         "/policy/test",
         "Which rule decides about a name.",
         Need::Server(Read),
-        &[NAME, CLIENT, optional("type", Text, "The query type; A if it is missing.")],
+        &[NAME, CLIENT, TSIG_KEY, optional("type", Text, "The query type; A if it is missing.")],
         &schemas::POLICY_TEST,
         Run::Command(|given| {
             Ok(Verb::PolicyTest {
                 name: given.given("name"),
                 client: given.parsed("client", "an IP address")?,
+                key: given.text("key"),
                 rtype: given.text("type").or_else(|| Some("A".into())),
             })
         }),
@@ -611,6 +614,7 @@ fn explain(given: &Arguments) -> Result<Verb, ApiFault> {
         rtype: given.text("type").unwrap_or_else(|| "A".into()),
         dnssec: given.flag("dnssec"),
         client: given.parsed("client", "an IP address")?,
+        key: given.text("key"),
     })
 }
 

@@ -10,6 +10,7 @@ use recursion::Domain;
 use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateRule, Partition, Reach, Upstream};
 use wire::{Name, NameBuf};
 
+use super::partitions::NamedSchedule;
 use super::validating::Validating;
 use crate::addresses::{SourceAddress, check_sources};
 use crate::listen::Opened;
@@ -18,6 +19,7 @@ use crate::table::keys;
 use crate::table::read::At;
 use crate::table::value::{AddrPort, Int, Time};
 use crate::upstreams::{self, UpstreamServer};
+use wording::did_you_mean;
 
 keys! {
     /// Keys about queries to other servers.
@@ -104,6 +106,9 @@ keys! {
         /// all other clients resolve as if it were not there. For one domain, the rule of a group comes
         /// before a rule without groups. Unset: all clients. [GROUPS.md](GROUPS.md) explains it.
         live "groups" groups: Option<Vec<At<String>>> = None, example ["children"];
+        /// Schedules of these groups, `[[policy.schedule]]` by `name`: the rule counts while one of them is
+        /// in force, in place of a rule of the group for the same domain without `schedules`. Unset: always.
+        live "schedules" schedules: Option<Vec<At<String>>> = None, example ["evening"];
         /// The servers. The fastest is queried first. The default port is 53. A server with `#` is queried
         /// over TLS only, by default at port 853, and authenticated by its name after the `#`, by its key
         /// (`#sha256/` and the base64 of the SHA-256 digest of SubjectPublicKeyInfo; several with commas), or
@@ -136,6 +141,9 @@ keys! {
         live "domain" domain: NameBuf, example "corp.example";
         /// Groups of clients that the rule is for, as in `[[resolver.forward]]`. Unset: all clients.
         live "groups" groups: Option<Vec<At<String>>> = None, example ["children"];
+        /// Schedules of these groups at whose times the rule counts, as in `[[resolver.forward]]`. Unset:
+        /// always.
+        live "schedules" schedules: Option<Vec<At<String>>> = None, example ["evening"];
         /// The servers. The default port is 53, and 853 of one with `#`, which is queried over TLS; over
         /// HTTPS or QUIC as in `[[resolver.forward]]`. The fastest is queried first.
         live "servers" servers: Vec<At<UpstreamServer>>, example ["192.0.2.54#ns1.corp.example", "[2001:db8::54]@8853#ns1.corp.example"];
@@ -276,20 +284,27 @@ impl Stub {
     }
 }
 
+/// What two rules must not have in common: the domain, a group of clients, and a schedule.
+type RuleKey<'r> = (&'r NameBuf, Option<&'r str>, Option<&'r str>);
+
 /// Reports two rules for one domain and the same clients, groups that there are not, a stub for the root, and
 /// servers that cannot be intended.
 pub(super) fn check(
     forwards: &[At<Forward>],
     stubs: &[At<Stub>],
-    groups: &[&str],
+    (groups, schedules): (&[&str], &[NamedSchedule<'_>]),
     opened: &[Opened],
     faults: &mut Vec<Diagnostic>,
 ) {
-    let of_forwards =
-        forwards.iter().map(|block| (&block.domain, &block.groups, &block.place, &block.servers));
-    let of_stubs = stubs.iter().map(|block| (&block.domain, &block.groups, &block.place, &block.servers));
-    let mut seen: HashMap<(&NameBuf, Option<&str>), Option<&ConfigPlace>> = HashMap::new();
-    for (domain, own, block, servers) in of_forwards.chain(of_stubs) {
+    let of_forwards = forwards
+        .iter()
+        .map(|block| (&block.domain, (&block.groups, &block.schedules), &block.place, &block.servers));
+    let of_stubs = stubs
+        .iter()
+        .map(|block| (&block.domain, (&block.groups, &block.schedules), &block.place, &block.servers));
+    let mut seen: HashMap<RuleKey<'_>, Option<&ConfigPlace>> = HashMap::new();
+    for (domain, (own, at), block, servers) in of_forwards.chain(of_stubs) {
+        check_schedules(own, at, schedules, faults);
         let place = domain.place.as_ref().or(block.as_ref());
         for group in own.value.iter().flatten().filter(|group| !groups.contains(&group.value.as_str())) {
             let message = format!("there is no [[policy.group]] named `{}`", group.value);
@@ -304,10 +319,15 @@ pub(super) fn check(
             Some(_) => once.into_iter().map(Some).collect(),
             None => vec![None],
         };
-        for group in of {
-            if let Some(first) = seen.insert((&domain.value, group), place) {
+        let times: Vec<Option<&str>> = match &at.value {
+            Some(at) => at.iter().map(|schedule| Some(schedule.value.as_str())).collect(),
+            None => vec![None],
+        };
+        for (group, time) in of.iter().flat_map(|group| times.iter().map(move |time| (*group, *time))) {
+            if let Some(first) = seen.insert((&domain.value, group, time), place) {
                 let clients = group.map(|group| format!(" and the group `{group}`")).unwrap_or_default();
-                let message = format!("there are two rules for {}{clients}", domain.value);
+                let time = time.map(|time| format!(" and the schedule `{time}`")).unwrap_or_default();
+                let message = format!("there are two rules for {}{clients}{time}", domain.value);
                 faults.push(Diagnostic::at(place, message).also(first, "first here"));
             }
         }
@@ -327,6 +347,40 @@ pub(super) fn check(
         let message = "a stub cannot have the domain \".\": no server is authoritative for all names";
         let fault = Diagnostic::at(stub.domain.place.as_ref(), message);
         faults.push(fault.hint("write [[resolver.forward]] if these servers are resolvers"));
+    }
+}
+
+/// Reports schedules of a rule without groups, schedules that there are not, and those of other groups.
+fn check_schedules(
+    groups: &At<Option<Vec<At<String>>>>,
+    schedules: &At<Option<Vec<At<String>>>>,
+    known: &[NamedSchedule<'_>],
+    faults: &mut Vec<Diagnostic>,
+) {
+    let Some(own) = &schedules.value else { return };
+    let Some(groups) = &groups.value else {
+        let message = "`schedules` needs `groups`: a schedule is of a group";
+        faults.push(Diagnostic::at(schedules.place.as_ref(), message));
+        return;
+    };
+    for schedule in own {
+        let (name, place) = (schedule.value.as_str(), schedule.place.as_ref());
+        match known.iter().find(|known| known.name == name) {
+            None => {
+                let fault = Diagnostic::at(place, format!("there is no [[policy.schedule]] named `{name}`"));
+                faults.push(match did_you_mean(name, known.iter().map(|known| known.name)) {
+                    Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+                    None => fault,
+                });
+            }
+            Some(found) if !groups.iter().any(|group| group.value == found.group) => {
+                let of = found.group;
+                let message =
+                    format!("the schedule `{name}` is of the group `{of}`, which the rule does not name");
+                faults.push(Diagnostic::at(place, message));
+            }
+            Some(_) => {}
+        }
     }
 }
 

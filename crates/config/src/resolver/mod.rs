@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use recursion::{Domain, LocalConfig, LocalRecord, PolicyConfig};
 use resolver::{ForwardConfig, ForwardRule};
-use wire::{LowerNameBuf, Name, NameBuf};
+use wire::{LowerNameBuf, Name, NameBuf, Prefix};
 use zone::Zone;
 use zone::store::NodeFlags;
 
@@ -41,7 +41,8 @@ use validating::Validating;
 
 pub use access::AccessBlock;
 pub use asking::{Forward, Stub};
-pub(crate) use partitions::NamedGroups;
+pub use partitions::ScheduledPartitions;
+pub(crate) use partitions::{NamedGroups, NamedSchedule};
 
 section! {
     /// Recursive service: queries that no zone here answers go to other servers, and their answers are
@@ -88,6 +89,9 @@ pub struct RecursiveConfig<'s> {
     pub(crate) stubs: &'s [At<Stub>],
     pub(crate) access: &'s [At<AccessBlock>],
     pub(crate) groups: &'s dyn NamedGroups,
+    pub(crate) schedules: Vec<NamedSchedule<'s>>,
+    /// Networks whose clients are trusted to say in options for which client they ask.
+    pub(crate) trusted: Vec<Prefix>,
     pub(crate) storage: &'s Storage,
     /// The records by which clients discover the encrypted listeners.
     pub(crate) designated: Vec<LocalRecord>,
@@ -139,7 +143,7 @@ impl<'s> RecursiveConfig<'s> {
             private: private.config(),
             dns64: synthesis.config(),
             domains,
-            partitions: self.partitions().config(groups.clients(interfaces)),
+            partitions: self.partitions().config(groups.rules(interfaces), self.trusted.clone()),
             stale_after: (caching.serve_stale.0 > 0).then_some(serving.stale_after.0),
             stale_refresh: serving.stale_refresh.0,
             nxdomain_cut: *serving.nxdomain_cut,
@@ -167,9 +171,13 @@ impl<'s> RecursiveConfig<'s> {
     fn partitions(&self) -> GroupPartitions<'s> {
         let RecursiveConfig { forwards, stubs, groups, .. } = *self;
         let forwards = forwards.iter().map(|rule| RuleFacts::of_forward(rule));
-        let rules: Vec<RuleFacts<'_>> =
-            forwards.chain(stubs.iter().map(|rule| RuleFacts::of_stub(rule))).collect();
-        GroupPartitions::new(groups, &rules)
+        let rules = forwards.chain(stubs.iter().map(|rule| RuleFacts::of_stub(rule))).collect();
+        GroupPartitions::new(groups, &self.schedules, rules)
+    }
+
+    /// Returns the partitions of groups while schedules are in force.
+    pub fn scheduled_partitions(&self) -> ScheduledPartitions {
+        self.partitions().scheduled()
     }
 
     /// Returns the domains of all rules, and of each partition.
@@ -284,8 +292,7 @@ impl<'s> RecursiveConfig<'s> {
         resolver.reporting.check(faults);
         resolver.times.check(faults);
         resolver.asking.check(faults);
-        asking::check(forwards, stubs, &groups.names(), opened, faults);
-        partitions::check(forwards, stubs, groups, faults);
+        asking::check(forwards, stubs, (&groups.names(), &self.schedules), opened, faults);
         access::check(access, faults);
         // A block that could not be read is missing here, and its fault is already reported.
         if !*resolver.iterating.iterate && forwards.is_empty() && stubs.is_empty() && faults.is_empty() {

@@ -1,15 +1,16 @@
 //! Rules of groups: which clients have which rules of their own, and what keeps their answers apart.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-use recursion::{AccessRule, PartitionedGroup, PartitionsConfig};
+use query_path::GroupRule;
+use recursion::{PartitionedGroup, PartitionsConfig};
 use resolver::Partition;
+use wire::Prefix;
 
 use super::asking::{Forward, Stub};
 use crate::interfaces::Interfaces;
-use crate::report::Diagnostic;
 use crate::table::read::At;
 use crate::upstreams::UpstreamServer;
 
@@ -17,11 +18,21 @@ use crate::upstreams::UpstreamServer;
 pub(crate) trait NamedGroups: Debug {
     /// Returns their names in order. The last is that of the clients in no group.
     fn names(&self) -> Vec<&str>;
-    /// Returns the clients of each group in order, on a machine with these interfaces.
-    fn clients(&self, interfaces: &Interfaces) -> Vec<AccessRule>;
-    /// Returns the first group with clients by MAC address or TSIG key, if there is one.
-    fn beyond_address(&self) -> Option<&str>;
+    /// Returns which clients are in each group in order, on a machine with these interfaces.
+    fn rules(&self, interfaces: &Interfaces) -> Vec<GroupRule>;
 }
+
+/// A schedule that rules may name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NamedSchedule<'s> {
+    /// Its name.
+    pub(crate) name: &'s str,
+    /// Its group.
+    pub(crate) group: &'s str,
+}
+
+/// By the name of a schedule, the partition of its group while the schedule is in force.
+pub type ScheduledPartitions = BTreeMap<String, Partition>;
 
 /// What a rule is for.
 #[derive(Clone, Copy)]
@@ -29,6 +40,7 @@ pub(super) struct RuleFacts<'s> {
     domain: &'s At<wire::NameBuf>,
     servers: &'s [At<UpstreamServer>],
     groups: Option<&'s Vec<At<String>>>,
+    schedules: Option<&'s Vec<At<String>>>,
     /// The authorities of servers over TLS.
     ca_file: Option<&'s PathBuf>,
     /// What else decides about the answers.
@@ -42,6 +54,7 @@ impl<'s> RuleFacts<'s> {
             domain: &rule.domain,
             servers: &rule.servers,
             groups: rule.groups.value.as_ref(),
+            schedules: rule.schedules.value.as_ref(),
             ca_file: rule.ca_file.value.as_ref(),
             way,
         }
@@ -52,9 +65,36 @@ impl<'s> RuleFacts<'s> {
             domain: &rule.domain,
             servers: &rule.servers,
             groups: rule.groups.value.as_ref(),
+            schedules: rule.schedules.value.as_ref(),
             ca_file: rule.ca_file.value.as_ref(),
             way: "stub",
         }
+    }
+
+    /// Whether the rule names this group.
+    fn is_of(&self, group: &str) -> bool {
+        self.groups.is_some_and(|groups| groups.iter().any(|own| own.value == group))
+    }
+
+    /// Whether the rule names this schedule.
+    fn is_at(&self, schedule: &str) -> bool {
+        self.schedules.is_some_and(|schedules| schedules.iter().any(|own| own.value == schedule))
+    }
+
+    /// Whether the rule counts for a group while this schedule of the group is in force, or none. Of two
+    /// rules for one domain, the one that names the schedule does.
+    fn counts(&self, group: &str, schedule: Option<&str>, rules: &[RuleFacts<'_>]) -> bool {
+        let is_replaced = |schedule: &str| {
+            let same = |other: &&RuleFacts<'_>| other.domain.value == self.domain.value && other.is_of(group);
+            rules.iter().filter(same).any(|other| other.is_at(schedule))
+        };
+        let holds = match (self.schedules, schedule) {
+            (None, None) => true,
+            (None, Some(schedule)) => !is_replaced(schedule),
+            (Some(_), None) => false,
+            (Some(_), Some(schedule)) => self.is_at(schedule),
+        };
+        holds && self.is_of(group)
     }
 
     /// Returns the rule as text, which is equal for rules with equal answers.
@@ -66,22 +106,38 @@ impl<'s> RuleFacts<'s> {
     }
 }
 
-/// The partition of each group, by its name.
-pub(super) struct GroupPartitions<'s>(Vec<(&'s str, Partition)>);
+/// The partition of a group, while a schedule of the group is in force or none.
+struct OwnPartition<'s> {
+    group: &'s str,
+    schedule: Option<&'s str>,
+    partition: Partition,
+}
+
+/// The partitions of all groups.
+pub(super) struct GroupPartitions<'s> {
+    /// Of each group without a schedule, in their order, then with each of its schedules.
+    all: Vec<OwnPartition<'s>>,
+    rules: Vec<RuleFacts<'s>>,
+}
 
 impl<'s> GroupPartitions<'s> {
     /// Groups with the same rules of their own are in one partition, whose number follows from these rules.
-    pub(super) fn new(groups: &'s dyn NamedGroups, rules: &[RuleFacts<'_>]) -> Self {
-        let own = |group: &str| {
-            let names =
-                |rule: &RuleFacts<'_>| rule.groups.is_some_and(|all| all.iter().any(|g| g.value == group));
-            let own: BTreeSet<String> =
-                rules.iter().filter(|rule| names(rule)).map(RuleFacts::text).collect();
+    pub(super) fn new(
+        groups: &'s dyn NamedGroups,
+        schedules: &[NamedSchedule<'s>],
+        rules: Vec<RuleFacts<'s>>,
+    ) -> Self {
+        let own = |group: &str, schedule: Option<&str>| {
+            let own = rules.iter().filter(|rule| rule.counts(group, schedule, &rules));
+            let own: BTreeSet<String> = own.map(RuleFacts::text).collect();
             own.into_iter().collect::<Vec<_>>().join("\n")
         };
-        let texts: Vec<(&str, String)> = groups.names().into_iter().map(|name| (name, own(name))).collect();
+        let of_groups = groups.names().into_iter().map(|group| (group, None));
+        let of_schedules = schedules.iter().map(|schedule| (schedule.group, Some(schedule.name)));
+        let texts: Vec<(&str, Option<&str>, String)> =
+            of_groups.chain(of_schedules).map(|(group, at)| (group, at, own(group, at))).collect();
         let mut numbers: BTreeMap<&str, Partition> = BTreeMap::new();
-        let once: BTreeSet<&str> = texts.iter().map(|(_, text)| &**text).collect();
+        let once: BTreeSet<&str> = texts.iter().map(|(.., text)| &**text).collect();
         for text in once {
             let mut number = fingerprint(text);
             while numbers.values().any(|other| other.number() == number) {
@@ -90,28 +146,42 @@ impl<'s> GroupPartitions<'s> {
             numbers
                 .insert(text, if text.is_empty() { Partition::SHARED } else { Partition::numbered(number) });
         }
-        let partition = |text: &String| numbers.get(&**text).copied().unwrap_or_default();
-        GroupPartitions(texts.iter().map(|(name, text)| (*name, partition(text))).collect())
+        let partition = |(group, schedule, text): &(&'s str, Option<&'s str>, String)| OwnPartition {
+            group,
+            schedule: *schedule,
+            partition: numbers.get(&**text).copied().unwrap_or_default(),
+        };
+        let all = texts.iter().map(partition).collect();
+        GroupPartitions { all, rules }
     }
 
     /// Returns the partitions that a rule is for.
     pub(super) fn of(&self, rule: RuleFacts<'_>) -> Vec<Partition> {
-        let Some(groups) = rule.groups else { return vec![Partition::SHARED] };
-        let by_name: HashMap<&str, Partition> = self.0.iter().copied().collect();
-        let all: BTreeSet<Partition> =
-            groups.iter().filter_map(|group| by_name.get(group.value.as_str()).copied()).collect();
+        if rule.groups.is_none() {
+            return vec![Partition::SHARED];
+        }
+        let own = self.all.iter().filter(|own| rule.counts(own.group, own.schedule, &self.rules));
+        let all: BTreeSet<Partition> = own.map(|own| own.partition).collect();
         all.into_iter().collect()
     }
 
-    /// Returns which clients are in which partition.
-    pub(super) fn config(&self, clients: Vec<AccessRule>) -> PartitionsConfig {
-        let Some(((_, others), groups)) = self.0.split_last() else { return PartitionsConfig::default() };
-        let group = |((name, partition), clients): (&(&str, Partition), AccessRule)| PartitionedGroup {
-            name: (*name).to_owned(),
-            clients,
-            partition: *partition,
+    /// Returns which clients are in which partition while no schedule is in force.
+    pub(super) fn config(&self, rules: Vec<GroupRule>, trusted: Vec<Prefix>) -> PartitionsConfig {
+        let mut usual = self.all.iter().filter(|own| own.schedule.is_none());
+        let Some(others) = usual.next_back() else { return PartitionsConfig::default() };
+        // The last without a schedule is that of clients in no group, and has no rule.
+        let group = |(own, rule): (&OwnPartition<'_>, GroupRule)| PartitionedGroup {
+            name: own.group.to_owned(),
+            rule,
+            partition: own.partition,
         };
-        PartitionsConfig { groups: groups.iter().zip(clients).map(group).collect(), others: *others }
+        PartitionsConfig { groups: usual.zip(rules).map(group).collect(), others: others.partition, trusted }
+    }
+
+    /// Returns the partitions of groups while schedules are in force.
+    pub(super) fn scheduled(&self) -> ScheduledPartitions {
+        let named = self.all.iter().filter_map(|own| Some((own.schedule?.to_owned(), own.partition)));
+        named.collect()
     }
 }
 
@@ -120,26 +190,6 @@ fn fingerprint(text: &str) -> u32 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
     ((hash >> 32) as u32 ^ hash as u32).max(1)
-}
-
-/// Reports rules of groups beside groups whose clients are not known by their address alone: a rule's answers
-/// are kept apart by address, interface and transport.
-pub(super) fn check(
-    forwards: &[At<Forward>],
-    stubs: &[At<Stub>],
-    groups: &dyn NamedGroups,
-    faults: &mut Vec<Diagnostic>,
-) {
-    let Some(beyond) = groups.beyond_address() else { return };
-    let of_forwards = forwards.iter().filter_map(|rule| rule.groups.value.as_ref());
-    let of_stubs = stubs.iter().filter_map(|rule| rule.groups.value.as_ref());
-    if let Some(named) = of_forwards.chain(of_stubs).find_map(|groups| groups.first()) {
-        let message = format!(
-            "rules of groups need groups by address, interface and transport alone, and `{beyond}` has a MAC \
-             address or a key"
-        );
-        faults.push(Diagnostic::at(named.place.as_ref(), message));
-    }
 }
 
 #[cfg(test)]
@@ -166,7 +216,7 @@ mod tests {
     fn partitions(text: &str) -> [u32; 4] {
         let settings = settings(text).expect("good");
         let policy = settings.recursive().expect("on").policy_config(&Interfaces::default());
-        let PartitionsConfig { groups, others } = policy.partitions;
+        let PartitionsConfig { groups, others, .. } = policy.partitions;
         let all: Vec<u32> = groups.iter().map(|group| group.partition.number()).collect();
         [all[0], all[1], all[2], others.number()]
     }
@@ -189,13 +239,49 @@ mod tests {
     }
 
     #[test]
-    fn groups_by_more_than_the_address_have_no_rules() {
-        let phones = "[[policy.group]]\nname = \"phones\"\nfrom = [\"mac:00:11:22:33:44:55\"]\n";
-        let of_group = rule("corp.example", STAFF, "192.0.2.53");
-        let fault =
-            settings(&format!("{of_group}{phones}")).expect_err("the client's group is not its partition's");
-        assert!(fault.contains("`phones` has a MAC address or a key") && fault.contains("t.toml"), "{fault}");
-        assert!(settings(&format!("{}{phones}", rule("corp.example", "", "192.0.2.53"))).is_ok());
+    fn groups_have_their_keys() {
+        let phones =
+            "[[policy.group]]\nname = \"phones\"\nfrom = [\"mac:00:11:22:33:44:55\", \"key:Phone\"]\n";
+        let text = rule("corp.example", "groups = [\"phones\"]\n", "192.0.2.53") + phones;
+        let settings = settings(&text).expect("good");
+        let policy = settings.recursive().expect("on").policy_config(&Interfaces::default());
+        let of_phones = policy.partitions.groups.last().expect("a group");
+        let keys: Vec<String> = of_phones.rule.keys.iter().map(|key| key.as_name().to_string()).collect();
+        assert_eq!(
+            (&*of_phones.name, &*keys, of_phones.rule.clients.from.len()),
+            ("phones", &["phone.".into()][..], 0)
+        );
+        assert!(!of_phones.partition.is_shared());
+    }
+
+    #[test]
+    fn a_rule_with_a_schedule_replaces_that_of_the_group_in_its_time() {
+        let schedule = |name: &str, group: &str| {
+            format!(
+                "[[policy.schedule]]\nname = \"{name}\"\ngroup = \"{group}\"\nstart = \"08:00\"\nend = \"09:00\"\n"
+            )
+        };
+        let at = |names: &str| format!("groups = [\"staff\", \"default\"]\nschedules = [{names}]\n");
+        let text = rule("a.example", "groups = [\"staff\"]\n", "192.0.2.1")
+            + &rule("a.example", &at("\"work\", \"rest\""), "192.0.2.2")
+            + &rule("b.example", "groups = [\"staff\"]\n", "192.0.2.3")
+            + &[schedule("work", "staff"), schedule("rest", "default"), schedule("other", "staff")].concat();
+        let settings = settings(&text).expect("good");
+        let recursive = settings.recursive().expect("on");
+        let policy = recursive.policy_config(&Interfaces::default());
+        let scheduled = recursive.scheduled_partitions();
+        let usual = policy.partitions.groups[0].partition;
+        assert_eq!((policy.partitions.others.number(), scheduled["other"]), (0, usual));
+        let servers = |of: Partition| {
+            let own = recursive.forward_config().rules.into_iter().filter(move |rule| rule.partition == of);
+            let mut own: Vec<String> =
+                own.map(|rule| format!("{} {}", rule.domain, rule.upstreams[0].address.ip())).collect();
+            own.sort();
+            own
+        };
+        assert_eq!(servers(usual), ["a.example. 192.0.2.1", "b.example. 192.0.2.3"]);
+        assert_eq!(servers(scheduled["work"]), ["a.example. 192.0.2.2", "b.example. 192.0.2.3"]);
+        assert_eq!(servers(scheduled["rest"]), ["a.example. 192.0.2.2"]);
     }
 
     #[test]
@@ -235,6 +321,21 @@ mod tests {
                 "there are two rules for a. and the group `staff`",
             ),
             (rule("a", "", "192.0.2.53") + &rule("a", "", "192.0.2.54"), "there are two rules for a."),
+            (rule("a", "schedules = [\"s\"]\n", "192.0.2.53"), "`schedules` needs `groups`"),
+            (
+                rule("a", "groups = [\"lab\"]\nschedules = [\"s\"]\n", "192.0.2.53"),
+                "there is no [[policy.schedule]] named `s`",
+            ),
+            (
+                rule("a", "groups = [\"lab\"]\nschedules = [\"s\"]\n", "192.0.2.53")
+                    + "[[policy.schedule]]\nname = \"s\"\ngroup = \"staff\"\nstart = \"08:00\"\nend = \"09:00\"\n",
+                "the schedule `s` is of the group `staff`, which the rule does not name",
+            ),
+            (
+                "[[policy.schedule]]\nname = \"s\"\ngroup = \"staff\"\nstart = \"08:00\"\nend = \"09:00\"\n"
+                    .repeat(2),
+                "schedule `s` is defined twice",
+            ),
             (
                 rule("a", STAFF, "192.0.2.53")
                     + "[[resolver.stub]]\ndomain = \"a\"\ngroups = [\"staff\"]\nservers = [\"192.0.2.54\"]\n",

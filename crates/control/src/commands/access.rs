@@ -4,16 +4,17 @@ use config::Settings;
 use config::interfaces::Interfaces;
 use query_path::{QueryAction, QueryTraits};
 use serde_json::{Value, json};
-use transport::Client;
 use wire::{Opcode, Type};
 
-/// Returns what access rules decide by about a query of this client without TSIG.
-pub(super) fn traits(client: &Client, qtype: Type) -> QueryTraits<'_> {
-    QueryTraits { client, key: None, opcode: Opcode::QUERY, qtype: Some(qtype) }
+use super::asking::QueryClient;
+
+/// Returns what access rules decide by about a query of this client.
+pub(super) fn traits(client: &QueryClient, qtype: Type) -> QueryTraits<'_> {
+    QueryTraits { client: client.client(), key: client.key_name(), opcode: Opcode::QUERY, qtype: Some(qtype) }
 }
 
 /// Returns the step for a query that the server's access rules do not accept.
-pub(super) fn stopped(settings: &Settings, client: &Client, qtype: Type) -> Option<Value> {
+pub(super) fn stopped(settings: &Settings, client: &QueryClient, qtype: Type) -> Option<Value> {
     if settings.query_access.is_empty() {
         return None;
     }
@@ -28,7 +29,7 @@ pub(super) fn stopped(settings: &Settings, client: &Client, qtype: Type) -> Opti
         // The explained query arrives by TCP.
         QueryAction::Allow | QueryAction::Truncate => return None,
     };
-    let who = client.peer.ip();
+    let who = client.client().peer.ip();
     let text = format!("block {number} of [[server.access]] matches {who} and decides `{action}`: {outcome}");
     Some(
         json!({"kind": "access", "text": text, "block": number, "action": action, "client": who.to_string()}),

@@ -1,14 +1,16 @@
 //! `nomen ctl policy`: response policy zones and block lists.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use transport::{Client, Transport};
 use wire::hash::HashedName;
 use wire::{Name, Prefix, Type, UnixTime};
 
 use super::CommandResult;
+use super::asking::QueryClient;
 use super::recursion::RecursiveParts;
 use crate::fault::{ArgumentFault, CommandFault};
 use crate::parts::ServerParts;
@@ -18,7 +20,7 @@ use config::policy_groups::DEFAULT_GROUP;
 use config::table::value::parse_duration;
 use config::zone_name::zone_name;
 use policy::{Match, PolicyQuery, Rewrites, RuleEffect, RuleReach, TriggerKind};
-use recursion::{GroupClient, PolicyRules, RewriteKind};
+use recursion::{PolicyRules, RewriteKind};
 use serving::recursive::{ListFetches, ListStatus, PolicyZoneStatus, Recursive};
 use telemetry::heavy::TopList;
 use telemetry::policy_top::TopBy;
@@ -56,19 +58,23 @@ pub(super) fn status(RecursiveParts { recursive, .. }: RecursiveParts<'_>) -> Co
     };
     let zones = zones(recursive).into_iter();
     let groups = recursive.lists.groups().into_iter();
+    let figures = recursive.lists.group_figures().into_iter();
+    let over_limit: BTreeMap<String, u64> =
+        figures.map(|(name, figure)| (name, figure.over_limit.load(Relaxed))).collect();
     let group = |(name, paused): (String, Option<UnixTime>)| {
         json!({
             "name": name,
             "kind": "group",
             "paused_until": paused.map(UnixTime::as_secs),
             "host_addresses": recursive.lists.host_addresses(&name),
+            "over_limit": over_limit.get(&name),
         })
     };
     let lists = recursive.lists.status().into_iter().map(one);
-    Ok(zones
-        .chain(lists)
-        .chain(groups.filter(|(name, until)| until.is_some() || name != DEFAULT_GROUP).map(group))
-        .collect())
+    let is_shown = |(name, until): &(String, Option<UnixTime>)| {
+        until.is_some() || name != DEFAULT_GROUP || over_limit.get(name).is_some_and(|count| *count > 0)
+    };
+    Ok(zones.chain(lists).chain(groups.filter(is_shown).map(group)).collect())
 }
 
 /// Fetches or reads lists now: the one of this name, or all. Returns the outcomes.
@@ -172,12 +178,12 @@ pub(super) fn pause(
     })
 }
 
-/// Returns the rule that decides about a name, queried by a client if there is one, for a type (A if it
-/// is empty).
+/// Returns the rule that decides about a name, queried by a client if the operator names one, for a type (A
+/// if it is empty).
 pub(super) fn test(
     RecursiveParts { recursive, .. }: RecursiveParts<'_>,
     text: &str,
-    client: Option<IpAddr>,
+    client: &QueryClient,
     rtype: &str,
 ) -> CommandResult {
     let name = zone_name(text).map_err(ArgumentFault::Name)?;
@@ -193,36 +199,32 @@ pub(super) fn test(
     Ok(found.unwrap_or_else(none))
 }
 
-/// Returns a client with this address. Groups by interface or transport are those of UDP on no certain
-/// interface.
-pub(super) fn asking(client: IpAddr) -> Client {
-    let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
-    Client { peer: SocketAddr::new(client, 0), local: unspecified, transport: Transport::Udp }
-}
-
 /// Returns the rule that decides about a query name, if there is one.
 pub(super) fn decided(
     recursive: &Recursive,
     name: Name<'_>,
-    client: Option<IpAddr>,
+    client: &QueryClient,
     qtype: Type,
 ) -> Option<Value> {
     let rules = recursive.lists.in_force()?;
     let mut hashed = HashedName::new();
     hashed.set(recursive.service.cache().key(), name);
-    let asking = client.map(asking);
-    let view = asking.as_ref().map(|client| rules.group_of(GroupClient { client, key: None }));
+    let view = client.of_groups().map(|client| rules.group_of(client));
     let (sources, group) = view.map_or((rules.sources(), None), |view| (view.sources, view.facts));
-    let query = PolicyQuery { name: &hashed, qtype, client, group };
+    let query = PolicyQuery { name: &hashed, qtype, client: client.address(), group };
     let found = rules.decide(&query, sources);
-    if let Some(rule) = found.rpz {
-        return of_zone(&rules, name, &rule, client);
+    let mut described = if let Some(rule) = found.rpz {
+        of_zone(&rules, name, &rule, client.address())?
+    } else if let Some(rewrites) = rules.rewrites(&query, sources, found.list.as_ref()) {
+        rewritten(recursive, &rules, name, &rewrites)?
+    } else {
+        let rule = found.list?;
+        described(recursive, name, rule, &rules.list(&rule)?.name)
+    };
+    if let Some(group) = group {
+        described["group"] = group.name.as_str().into();
     }
-    if let Some(rewrites) = rules.rewrites(&query, sources, found.list.as_ref()) {
-        return rewritten(recursive, &rules, name, &rewrites);
-    }
-    let rule = found.list?;
-    Some(described(recursive, name, rule, &rules.list(&rule)?.name))
+    Some(described)
 }
 
 /// Returns the answer that lists give to a query.

@@ -1,7 +1,6 @@
 //! `nomen ctl explain`: the steps to an answer, from `authority`, and the answer itself from the query path.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -9,18 +8,20 @@ use std::time::{Duration, Instant};
 use authority::explain::{DenialClaim, Proof, SignatureUse, Step, StepKind};
 use cache::Freshness;
 
-use query_path::{Engine, Worker, WorkerState};
+use query_path::{Engine, RuleAction, RuleLog, RuleNote, SourceKind, Worker, WorkerState};
 use recursion::{CachedAnswer, Dns64Made, Inspection, Service, Verdict};
 use resolver::{LookupFailure, LookupOutcome, Partition, QueryKey, Trace};
 use serde_json::{Value, json};
+use threads::sync::lock;
 use transport::{Client, MAX_MESSAGE, Outcome, Packets, Transport, unix_now};
 use validator::{Need, Security};
 use wire::hash::HashedName;
-use wire::name::NameBuf;
+use wire::message::Parser;
+use wire::name::{Name, NameBuf};
 use wire::{Class, Type};
-use zone::catalog::ZoneEntry;
+use zone::catalog::{Catalog, ZoneEntry};
 
-use super::block_lists::asking;
+use super::asking::QueryClient;
 use super::{CommandResult, access, block_lists};
 use crate::fault::{ArgumentFault, CommandFault};
 use crate::parts::ServerParts;
@@ -36,13 +37,13 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 const TRANSPORT: Transport = Transport::Tcp;
 
 /// The query to explain, of class IN.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct ExplainedQuery {
     name: NameBuf,
     qtype: Type,
     dnssec_ok: bool,
-    /// The client; `None`: one in no group.
-    client: Option<IpAddr>,
+    /// The client.
+    client: QueryClient,
 }
 
 impl ExplainedQuery {
@@ -54,17 +55,11 @@ impl ExplainedQuery {
         name: &str,
         qtype: &str,
         dnssec_ok: bool,
-        client: Option<IpAddr>,
+        client: QueryClient,
     ) -> Result<Self, ArgumentFault> {
         let name = zone_name(name).map_err(ArgumentFault::Name)?;
         let qtype = qtype.parse().map_err(|_| ArgumentFault::Type(qtype.to_owned()))?;
-        Ok(Self { name, qtype, dnssec_ok, client })
-    }
-
-    /// The client: one on this machine unless the operator names one.
-    fn client(&self) -> Client {
-        let client = asking(self.client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-        Client { transport: TRANSPORT, ..client }
+        Ok(Self { name, qtype, dnssec_ok, client: client.over(TRANSPORT) })
     }
 
     fn key(&self) -> QueryKey {
@@ -82,28 +77,31 @@ impl ExplainedQuery {
 }
 
 /// Explains a query.
-pub(super) fn explain(parts: &ServerParts, question: ExplainedQuery) -> CommandResult {
-    let (engine, ExplainedQuery { name, qtype, .. }) = (&parts.frontend.engine, question);
+pub(super) fn explain(parts: &ServerParts, question: &ExplainedQuery) -> CommandResult {
+    let engine = &Arc::new(parts.frontend.engine.for_operator(Arc::new(FoundRule::default())));
+    let &ExplainedQuery { name, qtype, ref client, .. } = question;
     let recursive = parts.recursive.as_deref();
     let max_chain = parts.in_force.settings().server.answers.max_chain.0;
-    if let Some(step) = access::stopped(&parts.in_force.settings(), &question.client(), qtype) {
+    if let Some(step) = access::stopped(&parts.in_force.settings(), client, qtype) {
         return Ok(json!({"steps": [step], "answer": answer(engine, question)?.text()?}));
     }
     let mut hashed = HashedName::new();
     hashed.set(&engine.key(), name.as_name());
+    let (catalog, mut steps) = catalog_of(engine, client);
     if let Some(recursive) = recursive
-        && authority::lookup::zone_for(&engine.catalog(), &hashed, qtype).is_none()
+        && authority::lookup::zone_for(&catalog, &hashed, qtype).is_none()
     {
-        return beyond(engine, recursive, question);
+        return beyond(engine, recursive, question, steps);
     }
-    let (client, rules) = (question.client(), engine.with_memory(|served| served.first.access.clone()));
-    let traits = access::traits(&client, qtype);
+    let rules = engine.with_memory(|served| served.first.access.clone());
+    let traits = access::traits(client, qtype);
     let may_enter = |entry: &ZoneEntry| rules.as_ref().is_none_or(|rules| rules.allows(entry, &traits));
-    let (catalog, key) = (engine.catalog(), engine.key());
+    let key = engine.key();
     let found = authority::explain::explain(&catalog, &key, name.as_name(), qtype, max_chain, &may_enter);
-    let mut steps: Vec<Value> = found.iter().map(json_of).collect();
+    steps.extend(found.iter().map(json_of));
     if let (Some(recursive), Some(target)) = (recursive, delegated(&found, name))
-        && let Some(resolved) = resolved(recursive, ExplainedQuery { name: target, ..question }, &mut steps)?
+        && let Some(resolved) =
+            resolved(engine, recursive, &ExplainedQuery { name: target, ..question.clone() }, &mut steps)?
     {
         // If a CNAME chain in a zone here leads to the target, the answer includes that chain.
         let answer = match target == name {
@@ -124,6 +122,21 @@ pub(super) fn explain(parts: &ServerParts, question: ExplainedQuery) -> CommandR
     Ok(json!({"steps": steps, "answer": answer}))
 }
 
+/// Returns the zones for a client's queries, and the step that shows its view, if there are views.
+fn catalog_of(engine: &Engine<Served>, client: &QueryClient) -> (Arc<Catalog>, Vec<Value>) {
+    let Some(views) = engine.views() else { return (engine.catalog(), Vec::new()) };
+    let number = views.clients().of(client.client(), client.key_name());
+    let who = client.client().peer.ip();
+    let by_key = client.key_name().map_or(String::new(), |key| format!(" with the key {}", key.as_name()));
+    match views.get(number) {
+        Some((view, catalog)) => {
+            let step = said("view", format!("the client {who}{by_key} is in view `{view}`"));
+            (Arc::clone(catalog), vec![with(step, "view", view.as_str())])
+        }
+        None => (engine.catalog(), vec![said("view", format!("the client {who}{by_key} is in no view"))]),
+    }
+}
+
 /// Returns the name that a zone here delegates, if these steps from `name` on end in a referral.
 fn delegated(steps: &[Step], name: NameBuf) -> Option<NameBuf> {
     let is_referral = |step: &&Step| matches!(step.kind, StepKind::Referral);
@@ -138,12 +151,13 @@ fn delegated(steps: &[Step], name: NameBuf) -> Option<NameBuf> {
 /// Explains what clients that may recurse receive for a name that a zone here delegates. Returns the answer;
 /// `None` if no rule covers the name, so that all clients receive the referral.
 fn resolved(
+    engine: &Engine<Served>,
     recursive: &Recursive,
-    question: ExplainedQuery,
+    question: &ExplainedQuery,
     steps: &mut Vec<Value>,
 ) -> Result<Option<String>, CommandFault> {
     let service = &recursive.service;
-    let partition = service.partition_of(question.client.map(asking).as_ref());
+    let partition = service.partition_of(question.client.of_groups());
     let (inspection, inquiry) = service.inspect(partition, question.key(), service.now(Instant::now()));
     if inspection.local || inspection.rule.is_none() {
         return Ok(None);
@@ -151,20 +165,26 @@ fn resolved(
     let who =
         "clients who may recurse, and ask for it (RD), get the resolved answer, all others the referral";
     steps.push(said("delegated", who));
-    by_rule(recursive, partition, inquiry, inspection, steps).map(Some)
+    let answered = by_rule(recursive, partition, inquiry, inspection, steps)?;
+    rewritten(engine, recursive, question, answered, steps)?.text().map(Some)
 }
 
 /// Explains a query that no zone here answers: from the cache, or else from a lookup now.
-fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: ExplainedQuery) -> CommandResult {
+fn beyond(
+    engine: &Arc<Engine<Served>>,
+    recursive: &Recursive,
+    question: &ExplainedQuery,
+    mut steps: Vec<Value>,
+) -> CommandResult {
     let service = &recursive.service;
-    let partition = service.partition_of(question.client.map(asking).as_ref());
+    let partition = service.partition_of(question.client.of_groups());
     let (inspection, inquiry) = service.inspect(partition, question.key(), service.now(Instant::now()));
-    let mut steps = vec![said("no-zone", "no zone here holds the name")];
+    steps.push(said("no-zone", "no zone here holds the name"));
     if inspection.local {
         steps.push(said("local", "it is a special-use name, or local data: answered here"));
         return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
-    let (name, client, qtype) = (question.name.as_name(), question.client, question.qtype);
+    let (name, client, qtype) = (question.name.as_name(), &question.client, question.qtype);
     if let Some(step) = block_lists::decided(recursive, name, client, qtype) {
         let goes_on = ["exempt", "passthru"].iter().any(|result| step["result"] == *result);
         let kind = if step["zone"].is_null() { "list" } else { "policy-zone" };
@@ -177,8 +197,76 @@ fn beyond(engine: &Arc<Engine<Served>>, recursive: &Recursive, question: Explain
         steps.push(said("no-rule", "no rule names servers for it"));
         return Ok(json!({"steps": steps, "answer": answer(engine, question)?.text()?}));
     }
-    let answer = by_rule(recursive, partition, inquiry, inspection, &mut steps)?;
-    Ok(json!({"steps": steps, "answer": answer}))
+    let answered = by_rule(recursive, partition, inquiry, inspection, &mut steps)?;
+    let answer = rewritten(engine, recursive, question, answered, &mut steps)?;
+    Ok(json!({"steps": steps, "answer": answer.text()?}))
+}
+
+/// The rule that decides a query in the query path.
+#[derive(Default)]
+struct FoundRule(Mutex<Option<RuleNote>>);
+
+impl RuleLog for FoundRule {
+    fn decided(&self, _: &Client, _: Name<'_>, rule: &RuleNote) {
+        *lock(&self.0) = Some(*rule);
+    }
+}
+
+/// Adds the rule about a resolved answer that gives the client another one, if there is one: about the target
+/// of an alias, an address or a name server. Returns the answer that the client gets.
+fn rewritten(
+    engine: &Engine<Served>,
+    recursive: &Recursive,
+    question: &ExplainedQuery,
+    resolved: Answered,
+    steps: &mut Vec<Value>,
+) -> Result<Answered, CommandFault> {
+    let Answered::Message(message) = &resolved else { return Ok(resolved) };
+    if recursive.lists.in_force().is_none() {
+        return Ok(resolved);
+    }
+    let found = Arc::new(FoundRule::default());
+    let answered = answer(&Arc::new(engine.for_operator(Arc::clone(&found) as _)), question)?;
+    let found = *lock(&found.0);
+    let Some(rule) = found.filter(|rule| rule.action != RuleAction::Passthru) else { return Ok(resolved) };
+    let (kind, what) = match rule.kind {
+        SourceKind::Zone => ("policy-zone", "zone"),
+        SourceKind::List => ("list", "list"),
+    };
+    let of_alias = |target: NameBuf| {
+        let mut step = block_lists::decided(recursive, target.as_name(), &question.client, Type::CNAME)?;
+        let is_it = step[what].as_str() == Some(rule.source.as_str());
+        step["text"] = format!("it is an alias of {target}: {}", step["text"].as_str()?).into();
+        is_it.then_some(step)
+    };
+    let of_answer = || {
+        let (source, trigger, action) = (rule.source.as_str(), rule.trigger.label(), rule.action.label());
+        let text = format!(
+            "the {} {source} decides about the answer: {trigger} rule, {action}",
+            kind.replace('-', " ")
+        );
+        json!({"text": text, what: source, "trigger": trigger, "result": action})
+    };
+    let step = targets(message).into_iter().find_map(of_alias).unwrap_or_else(of_answer);
+    steps.push(with(step, "kind", kind));
+    Ok(answered)
+}
+
+/// Returns the targets of the aliases at the start of an answer.
+fn targets(message: &[u8]) -> Vec<NameBuf> {
+    let mut found = Vec::new();
+    let Ok((header, mut parser)) = Parser::new(message) else { return found };
+    if parser.question().is_err() {
+        return found;
+    }
+    for _ in 0..header.counts()[1] {
+        let Ok(record) = parser.record() else { break };
+        let mut target = Vec::new();
+        if record.rtype == Type::CNAME && parser.expand_rdata(&record, &mut target).is_ok() {
+            found.extend(Name::from_wire(&target).map(|name| name.to_buf()));
+        }
+    }
+    found
 }
 
 /// Explains what recursive service answers by a rule: from the cache, or else from a lookup now. Returns the
@@ -189,7 +277,7 @@ fn by_rule(
     inquiry: QueryKey,
     inspection: Inspection,
     steps: &mut Vec<Value>,
-) -> Result<String, CommandFault> {
+) -> Result<Answered, CommandFault> {
     let service = &*recursive.service;
     let Inspection { rule, validates, cached, failure, bogus, .. } = inspection;
     if let Some(rule) = rule {
@@ -217,7 +305,7 @@ fn by_rule(
                 steps.push(with(said("security", found), "secure", authentic));
             }
             dns64(service, partition, &inquiry, &message, steps);
-            return text(&message);
+            return Ok(Answered::Message(message));
         }
         Some(CachedAnswer { freshness: Freshness::Stale(ago), .. }) => {
             let found = format!("it is in the cache, but expired {ago} s ago: served if no server answers");
@@ -236,7 +324,7 @@ fn by_rule(
     if let Answered::Message(message) = &answered {
         dns64(service, partition, &inquiry, message, steps);
     }
-    answered.text()
+    Ok(answered)
 }
 
 /// Adds the AAAA records that clients receive if none exist (DNS64), if the service synthesizes any.
@@ -390,6 +478,7 @@ fn json_of(step: &Step) -> Value {
         StepKind::Proof(proof) => put("proof", json_of_proof(proof)),
         StepKind::NoZone
         | StepKind::Zone
+        | StepKind::ZoneOfView
         | StepKind::Barred
         | StepKind::NotLoaded
         | StepKind::Referral
@@ -474,17 +563,17 @@ fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
 }
 
 /// Returns the answer of the query path, without counting the query.
-fn answer(engine: &Arc<Engine<Served>>, question: ExplainedQuery) -> Result<Answered, CommandFault> {
-    let ExplainedQuery { name, qtype, dnssec_ok, client } = question;
+fn answer(engine: &Arc<Engine<Served>>, question: &ExplainedQuery) -> Result<Answered, CommandFault> {
+    let &ExplainedQuery { name, qtype, dnssec_ok, ref client } = question;
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut worker = Worker::new(Arc::clone(engine), Arc::new(WorkerState::new(waker)));
     let mut packets = Packets::new(TRANSPORT, MAX_MESSAGE);
-    let message = spec.message().map_err(CommandFault::Query)?;
-    match client.map(asking) {
-        Some(client) => packets.push_from(client.peer, client.local, &message),
-        None => packets.push(&message),
-    };
+    let mut message = spec.message().map_err(CommandFault::Query)?;
+    if let Some(key) = client.key_name() {
+        message = engine.sign_query(key, message).ok_or(CommandFault::Stopping)?;
+    }
+    packets.push_from(client.client().peer, client.client().local, &message);
     packets.ask(&mut worker);
     if let Some(reply) = packets.reply(0) {
         return Ok(Answered::Message(reply.to_vec()));

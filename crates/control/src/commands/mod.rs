@@ -1,6 +1,7 @@
 //! Executes commands: each is executed by the file for its part of the server, and answered with JSON.
 
 mod access;
+mod asking;
 mod block_lists;
 mod database;
 mod discovery;
@@ -25,6 +26,7 @@ use crate::fault::CommandFault;
 use crate::metrics::figures;
 use crate::parts::ServerParts;
 use crate::protocol::{AnswerLine, ControlCommand, True};
+use asking::QueryClient;
 use explain::ExplainedQuery;
 use recursion::{NewRule, RecursiveParts};
 use transactions::TransactionVerb;
@@ -193,11 +195,12 @@ async fn dump(parts: &Arc<ServerParts>, name: String, pieces: Pieces) -> Command
 
 /// Explains how a query would be answered.
 async fn explained(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult {
-    let ControlCommand::Explain { name, rtype, dnssec, client } = verb else {
+    let ControlCommand::Explain { name, rtype, dnssec, client, key } = verb else {
         return Err(CommandFault::Stopping);
     };
+    let client = QueryClient::read(&parts.frontend.engine, client, key.as_deref())?;
     let question = ExplainedQuery::read(&name, &rtype, dnssec, client)?;
-    blocking(parts, move |parts| explain::explain(parts, question)).await
+    blocking(parts, move |parts| explain::explain(parts, &question)).await
 }
 
 /// Executes a command on the cache.
@@ -263,9 +266,10 @@ async fn policy(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult
         Verb::PolicyTop { by, count, hour } => {
             recursive(parts, move |service| block_lists::top(service, by, count, hour)).await
         }
-        Verb::PolicyTest { name, client, rtype } => {
+        Verb::PolicyTest { name, client, key, rtype } => {
             let rtype = rtype.unwrap_or_default();
-            recursive(parts, move |service| block_lists::test(service, &name, client, &rtype)).await
+            let client = QueryClient::read(&parts.frontend.engine, client, key.as_deref())?;
+            recursive(parts, move |service| block_lists::test(service, &name, &client, &rtype)).await
         }
         _ => recursive(parts, block_lists::status).await,
     }

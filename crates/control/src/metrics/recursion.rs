@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use query_path::RuleAction;
 use recursion::{RewriteKind, Unreported};
 use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
 use transport::EncryptionFault;
@@ -14,7 +16,8 @@ use wire::{NameBuf, UnixTime};
 use super::{Bucket, Buckets, Figures, MetricType, Printer, labelled};
 use serving::frontend::Frontend;
 use serving::recursive::{
-    FetchCounts, ListFetches, ListStatus, LocalRootStatus, PolicyZoneStatus, Recursive, recursion_counts,
+    FetchCounts, GroupFigure, ListFetches, ListStatus, LocalRootStatus, PolicyZoneStatus, Recursive,
+    recursion_counts,
 };
 
 /// Metrics of recursive service.
@@ -67,6 +70,7 @@ impl Figures for RecursionFigures {
         )?;
         block_lists(recursive, out)?;
         policy_zones(recursive, out)?;
+        groups(recursive, out)?;
         local_root(recursive, out)?;
         trust_anchors(recursive, out)?;
         failures(recursive, out)?;
@@ -74,6 +78,27 @@ impl Figures for RecursionFigures {
         unreported(recursive, out)?;
         upstreams(&recursive.forward.upstreams(), out)
     }
+}
+
+fn groups(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
+    let figures = recursive.lists.group_figures();
+    if figures.is_empty() {
+        return Ok(());
+    }
+    let help = "Queries of this group of clients that a rule of a response policy zone or list decided, by the \
+                rule's action";
+    let queries = figures.iter().flat_map(|(group, figure)| {
+        RuleAction::ALL.map(|action| {
+            let labels = [("group", group.clone().into()), ("action", action.label().into())];
+            (labels, figure.rules.of(action).get())
+        })
+    });
+    out.family("policy_group_queries", help, MetricType::Counter, queries)?;
+    let help = "Queries of this group of clients beyond its queries-per-second";
+    let over = |(group, figure): &(String, GroupFigure)| {
+        ([("group", group.clone().into())], figure.over_limit.load(Relaxed))
+    };
+    out.family("policy_group_limited", help, MetricType::Counter, figures.iter().map(over))
 }
 
 fn policy_zones(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {

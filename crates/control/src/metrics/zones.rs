@@ -67,8 +67,8 @@ impl ZoneFigures {
         let memory: usize = loaded().map(|z| z.memory()).sum();
         out.gauge("zone_records", "Records in all zones that are served", records as f64)?;
         out.gauge("zone_memory_bytes", "Memory of all zones that are served", memory as f64)?;
-        let catalog = self.engine.catalog().memory();
-        out.gauge("catalog_memory_bytes", "Memory of the index of all zones", catalog as f64)?;
+        let help = "Memory of the index of all zones, those of views included";
+        out.gauge("catalog_memory_bytes", help, self.catalog_memory() as f64)?;
         let costly = all.iter().filter_map(|state| {
             let chain = state.zone.as_ref()?.nsec3()?;
             authority::is_costly(chain)
@@ -105,6 +105,15 @@ impl ZoneFigures {
             )?;
         }
         if self.in_force.settings().counts_per_zone() { self.each_zone(&all, out) } else { Ok(()) }
+    }
+
+    /// Returns the bytes of memory of the catalog of the zones outside views, and of what those of views do
+    /// not share with it.
+    fn catalog_memory(&self) -> usize {
+        let (outside, views) = (self.engine.catalog(), self.engine.views());
+        let views = views.iter().flat_map(|views| views.iter());
+        let own = views.filter(|(_, catalog)| !Arc::ptr_eq(catalog, &outside));
+        outside.memory() + own.map(|(_, catalog)| catalog.memory_beside(&outside)).sum::<usize>()
     }
 
     /// Prints one or more series for each zone.

@@ -89,6 +89,9 @@ fn zone(work: &mut Work, entry: &Statement, common: &[(&str, &SourceWord)]) {
     if value("add-soa").is_some_and(|word| units::switch(&word.text) == Some(false)) {
         keys.switch("add-soa", false);
     }
+    if value("log").is_some_and(|word| units::switch(&word.text) == Some(false)) {
+        keys.switch("log", false);
+    }
     let error = value("ede").map_or("none", |word| &word.text);
     if !["none", "forged", "blocked", "censored", "filtered", "prohibited"].contains(&error) {
         work.ledger.part(&entry.span, &entry.title(), Coverage::Missing, "nomen has no such extended error");
@@ -161,10 +164,9 @@ fn parameter(work: &mut Work, key: &str, word: &SourceWord, own: bool) {
             Coverage::Narrower,
             "nomen applies all rules of a policy zone, those about name servers too: they may block more",
         ),
-        ("log", _) => (
-            Coverage::Differs,
-            "nomen counts what each policy zone decides, in [metrics]; it has no log of it by zone",
-        ),
+        ("log", Some(true)) => {
+            (Coverage::Differs, "`queries` of [log] turns on the log of queries, which has the rules")
+        }
         ("recursive-only" | "nsip-enable" | "nsdname-enable", Some(true)) => {
             (Coverage::Unneeded, "nomen does so anyway")
         }
@@ -172,7 +174,7 @@ fn parameter(work: &mut Work, key: &str, word: &SourceWord, own: bool) {
             (Coverage::Unneeded, "nomen applies each version of a policy zone as it comes")
         }
         ("dnsrps-enable", Some(false)) => (Coverage::Unneeded, "nomen does so anyway"),
-        ("add-soa" | "break-dnssec" | "qname-wait-recurse", None)
+        ("add-soa" | "log" | "break-dnssec" | "qname-wait-recurse", None)
         | ("nsip-wait-recurse" | "nsdname-wait-recurse", None) => {
             (Coverage::Missing, "its value is not one that is understood here")
         }

@@ -48,6 +48,7 @@ name = "feed.example."
 action = "garden.example.net."
 max-ttl = "30s"
 add-soa = false
+log = false
 answers = true
 
 [[policy.zone]]
@@ -61,7 +62,7 @@ answers = true
     assert!(found.toml.contains("name = \"rpz.example\"\nfile = \"/z/rpz\"\n"), "{}", found.toml);
     assert_eq!(outcomes(&found, "zone rpz.example policy"), [Coverage::Translated]);
     assert_eq!(outcomes(&found, "allow-query"), [Coverage::Translated]);
-    assert_eq!(outcomes(&found, "log no"), [Coverage::Differs]);
+    assert_eq!(outcomes(&found, "log no"), [Coverage::Translated]);
     assert!(!found.is_less(), "{:#?}", reported(&found));
 }
 
@@ -137,6 +138,8 @@ fn a_policy_of_bind_that_cannot_be_applied_refuses_recursion() {
     };
     assert_eq!(less("recursive-only no"), [Coverage::Missing]);
     assert_eq!(less("nsip-enable no"), [Coverage::Narrower]);
+    assert_eq!(less("log yes"), [Coverage::Differs]);
+    assert_eq!(less("log frob"), [Coverage::Missing]);
     assert_eq!(less("frob yes"), [Coverage::Missing]);
 }
 
@@ -149,7 +152,7 @@ fn policy_zones_of_unbound_keep_their_order_and_actions() {
     let found = unbound(
         "server:\n  module-config: \"respip iterator\"\n  access-control: 10.0.0.0/8 allow\n\
          rpz:\n  name: rpz.example\n  zonefile: rpz.zone\n  rpz-log: yes\n  rpz-log-name: mine\n\
-         rpz:\n  name: feed.example.\n  primary: 192.0.2.1@5353\n  allow-notify: 192.0.2.1\n  zonefile: feed\n  \
+         rpz:\n  name: feed.example.\n  primary: 192.0.2.1@5353\n  rpz-log: no\n  allow-notify: 192.0.2.1\n  zonefile: feed\n  \
          rpz-action-override: cname\n  rpz-cname-override: garden.example.net\n  rpz-signal-nxdomain-ra: yes\n",
     );
     let expected = r#"[[policy.zone]]
@@ -160,6 +163,7 @@ max-ttl = "7d"
 name = "feed.example."
 action = "garden.example.net."
 max-ttl = "7d"
+log = false
 
 "#;
     assert_eq!(part(&found, "[[policy.zone]]", "[[zone]]"), expected);
@@ -180,7 +184,8 @@ max-ttl = "7d"
     assert!(!silent.toml.contains("answers"), "{}", silent.toml);
     assert_eq!(outcomes(&silent, "for-downstream"), [Coverage::Unneeded]);
     assert!(!reported(&found).iter().any(|one| one.contains("rpz.example")), "{:#?}", reported(&found));
-    assert_eq!(outcomes(&found, "rpz-log"), [Coverage::Differs, Coverage::Unneeded]);
+    let logs = [Coverage::Differs, Coverage::Unneeded, Coverage::Translated];
+    assert_eq!(outcomes(&found, "rpz-log"), logs);
     assert_eq!(outcomes(&found, "rpz-signal-nxdomain-ra"), [Coverage::Missing]);
     assert_eq!(outcomes(&found, "module-config"), [Coverage::Translated]);
     assert!(found.toml.contains("action = \"allow\""), "{}", found.toml);

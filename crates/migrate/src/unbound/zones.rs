@@ -205,6 +205,9 @@ pub(super) fn rpz(work: &mut Work, section: &Statement, directory: &Path) {
         return work.refuse_recursion(section, why);
     }
     let on = |statement: &Statement| units::switch(statement.value()) == Some(true);
+    if section.find("rpz-log").is_some_and(|statement| units::switch(statement.value()) == Some(false)) {
+        keys.switch("log", false);
+    }
     let for_downstream = section.find("for-downstream").is_some_and(on);
     if !for_downstream {
         work.serve_without_answers(&name);
@@ -229,9 +232,9 @@ pub(super) fn rpz(work: &mut Work, section: &Statement, directory: &Path) {
             "rpz-action-override" | "rpz-cname-override" => {
                 work.ledger.translated(statement, "`action` of [[policy.zone]]");
             }
-            "rpz-log" if !on(statement) => work.ledger.unneeded(statement, LOGS),
+            "rpz-log" if !on(statement) => work.ledger.translated(statement, "`log` of [[policy.zone]]"),
             "rpz-log" => work.ledger.differs(statement, LOGS),
-            "rpz-log-name" => work.ledger.unneeded(statement, LOGS),
+            "rpz-log-name" => work.ledger.unneeded(statement, "the log of queries has the name of the zone"),
             "rpz-signal-nxdomain-ra" if on(statement) => {
                 work.ledger.missing(statement, "nomen sets the RA bit of blocked answers as of all others");
             }
@@ -241,8 +244,8 @@ pub(super) fn rpz(work: &mut Work, section: &Statement, directory: &Path) {
     }
 }
 
-/// Why a policy zone has no log of its own.
-const LOGS: &str = "nomen counts what each policy zone decides, in [metrics]; it has no log of it by zone";
+/// How what a policy zone decides is logged.
+const LOGS: &str = "`queries` of [log] turns on the log of queries, which has the rules";
 
 /// Sets the action of a policy zone.
 ///

@@ -69,6 +69,16 @@ fn commands_show_the_list_and_the_line() {
     assert!(said.contains("the list ads, line 2, blocks it") && said.contains("NXDOMAIN"), "{said}");
     let said = text(&server.ctl(&["explain", "free.ads.example"]).stdout);
     assert!(said.contains("the list free, line 1, exempts it") && said.contains("192.0.2.3"), "{said}");
+    // Asked of the servers at first, and then from the cache.
+    for found in ["it is not in the cache", "it is in the cache"] {
+        let said = text(&server.ctl(&["explain", "alias.example"]).stdout);
+        assert!(said.contains(found) && said.contains("status: NXDOMAIN"), "{said}");
+        let rule =
+            "it is an alias of t.ads.example.: the list ads, line 2, blocks it: the rule for ads.example.";
+        assert!(said.contains(rule), "{said}");
+    }
+    let said = text(&server.ctl(&["explain", "www.example"]).stdout);
+    assert!(said.contains("192.0.2.1") && !said.contains("the list"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, message};
 const A: u16 = 1;
 
 /// Connects from an address of the loopback network.
-fn connect(from: &str, server: SocketAddr) -> TcpStream {
+pub(crate) fn connect(from: &str, server: SocketAddr) -> TcpStream {
     let from: IpAddr = from.parse().expect("an address");
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::new(from, 0).into()).expect("a local address");

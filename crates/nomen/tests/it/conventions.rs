@@ -257,7 +257,8 @@ fn everything_on() -> (Server, SocketAddr) {
          [resolver]\n[[resolver.forward]]\nservers = [{closed}, \"127.0.0.1@1#opportunistic\"]\n[dnstap]\nfile = \"tap\"\n\
          [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\
          [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n\
-         [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n",
+         [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n\
+         [[policy.group]]\nname = \"guests\"\nfrom = [\"192.0.2.0/24\"]\nqueries-per-second = 20\n",
         written(at),
         api = written(api),
         secure = written(secure),

@@ -48,6 +48,17 @@ fn kinds(path: &Path) -> Vec<DnstapKind> {
 /// The type, action and match of a policy, by their numbers in `dnstap.proto`.
 pub(crate) type TappedPolicy = (String, i32, i32);
 
+/// Returns the query name and the text of `extra` of each frame with a response.
+pub(crate) fn extras(path: &Path) -> Vec<(String, Option<String>)> {
+    let extra = |frame: DnstapFrame| {
+        let message = frame.message.expect("a message").response_message?;
+        let end = message[12..].iter().position(|byte| *byte == 0).expect("a root label");
+        let name = wire::Name::from_wire(&message[12..=12 + end]).expect("a name").to_string();
+        Some((name, frame.extra.map(|extra| String::from_utf8(extra).expect("text"))))
+    };
+    frames(path).into_iter().filter_map(extra).collect()
+}
+
 /// Returns the query name of each response, with the policy that decided it.
 pub(crate) fn policies(path: &Path) -> Vec<(String, Option<TappedPolicy>)> {
     let policy = |message: DnstapMessage| {

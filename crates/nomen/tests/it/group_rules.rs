@@ -165,3 +165,46 @@ fn lists_block_special_use_names_that_a_group_has_forwarded() {
         assert_eq!(says(&server, GUEST, &["ads.test"]), "NXDOMAIN");
     }
 }
+
+#[test]
+fn rules_count_for_the_keys_of_a_group_and_at_its_times() {
+    let [server, _outside, _inside] = company();
+    server.reconfigure(
+        &format!("[[policy.group]]\nname = \"staff\"\nfrom = [\"{STAFF}\"]\n"),
+        &format!(
+            "[[tsig-key]]\nname = \"phone\"\nsecret = \"c2VjcmV0\"\n\
+             [[policy.group]]\nname = \"staff\"\nfrom = [\"{STAFF}\", \"key:phone\", \"mac:02:00:5e:10:00:ff\"]\n"
+        ),
+    );
+    server.reload();
+    let signed = || server.query(&["-y", "hmac-sha256:phone:c2VjcmV0", "host.corp.example", "+short"]);
+    for _ in 0..2 {
+        assert_eq!(
+            (signed().trim(), &*says(&server, GUEST, &["host.corp.example"])),
+            ("10.0.0.81", "192.0.2.81")
+        );
+    }
+    let explained = text(&server.ctl(&["explain", "host.corp.example", "--key", "phone"]).stdout);
+    assert!(explained.contains("the rule of staff") && explained.contains("10.0.0.81"), "{explained}");
+    // One of two schedules is in force at any time.
+    let half = |name: &str, start: &str, end: &str| {
+        format!(
+            "[[policy.schedule]]\nname = \"{name}\"\ngroup = \"staff\"\nstart = \"{start}\"\nend = \"{end}\"\n\
+             time-zone = \"UTC\"\n"
+        )
+    };
+    let schedules = half("am", "00:00", "12:00") + &half("pm", "12:00", "00:00");
+    let config = fs::read_to_string(server.path("nomen.toml")).expect("the configuration");
+    let never = schedules.clone() + &half("never", "00:00", "00:01");
+    for (names, all, expected) in
+        [("\"am\", \"pm\"", &schedules, "10.0.0.81"), ("\"never\"", &never, "192.0.2.81")]
+    {
+        let at = format!("groups = [\"staff\"]\nschedules = [{names}]\n");
+        server.write("nomen.toml", &(config.replace("groups = [\"staff\"]\n", &at) + all));
+        server.reload();
+        assert_eq!(says(&server, STAFF, &["host.corp.example"]), expected, "{names}");
+        assert_eq!(says(&server, GUEST, &["host.corp.example"]), "192.0.2.81", "{names}");
+    }
+    let listed = text(&server.ctl(&["forward", "list"]).stdout);
+    assert!(listed.contains("schedule never"), "{listed}");
+}

@@ -1,8 +1,12 @@
 //! Groups of clients: which lists and policy zones count for whom, and pauses.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
 
-use crate::support::{APEX, Server, eventually, text, written};
+use crate::connections::connect;
+use crate::metrics::http;
+use crate::support::{APEX, Server, TEST_TIMEOUT, eventually, free_address, message, text, written};
 
 const UPSTREAM: &str = "ads A 192.0.2.1\nadult A 192.0.2.2\nwww A 192.0.2.3\n";
 
@@ -120,4 +124,98 @@ fn queries_that_a_key_signs_are_those_of_its_group() {
     server.reconfigure("key:Phone", "key:phones");
     let said = text(&server.ctl(&["reload"]).stderr);
     assert!(said.contains("there is no key phones."), "{said}");
+}
+
+#[test]
+fn options_of_a_trusted_forwarder_select_the_group() {
+    let (server, _upstream) = server("");
+    let from = "from = [\"mac:02:00:5e:10:00:ff\", \"client-id:tablet\", \"edns-tag:100\"]";
+    server.reconfigure("from = [\"127.0.0.8/31\"]", from);
+    let said = text(&server.ctl(&["reload"]).stderr);
+    assert!(said.contains("no forwarder is trusted to send one"), "{said}");
+    server.reconfigure("zones = []\n", "zones = []\nclient-ids-from = [\"127.0.0.5\"]\n");
+    server.reload();
+    let adult = |client: &str, option: &str| {
+        let answer = server.query(&["adult.example", "+short", "-b", client, &format!("+ednsopt={option}")]);
+        !answer.is_empty()
+    };
+    // Cached from the second round on.
+    for _ in 0..2 {
+        for option in ["65001:02005e1000ff", "65073:416742654541442f", "65074:7461626c6574", "16:0064"] {
+            assert!(!adult("127.0.0.5", option), "{option} of the forwarder");
+            assert!(adult("127.0.0.6", option), "{option} of another client");
+        }
+        assert!(adult("127.0.0.5", "16:0065") && adult("127.0.0.5", "65001:02005e1000fe"));
+    }
+}
+
+/// A query for the address of `adult.example` with RD.
+fn recursive(id: u16) -> Vec<u8> {
+    let mut query = message(id, "adult.example", 1);
+    query[2] |= 1;
+    query
+}
+
+#[test]
+fn clients_of_a_group_have_a_limit_over_each_transport() {
+    let at = free_address();
+    let (server, _upstream) =
+        server(&format!("queries-per-second = 1\n[metrics]\nlisten = {}\n", written(at)));
+    assert_eq!(answered(&server, "127.0.0.1").len(), 2, "the answers are cached");
+    const QUERIES: u16 = 40;
+    // A client in no group has no limit.
+    let rcodes = |client: &str| -> Vec<u8> {
+        let mut stream = connect(client, server.address);
+        let query = |id| {
+            let query = recursive(id);
+            [&(query.len() as u16).to_be_bytes()[..], &query].concat()
+        };
+        let all: Vec<u8> = (0..QUERIES).flat_map(query).collect();
+        stream.write_all(&all).expect("sent");
+        let one = |_| {
+            let mut len = [0; 2];
+            stream.read_exact(&mut len).expect("a reply to each query");
+            let mut reply = vec![0; usize::from(u16::from_be_bytes(len))];
+            stream.read_exact(&mut reply).expect("a reply");
+            reply[3] & 15
+        };
+        (0..QUERIES).map(one).collect()
+    };
+    assert_eq!(rcodes("127.0.0.1"), [0; QUERIES as usize]);
+    let rcodes = rcodes("127.0.0.8");
+    assert_eq!(rcodes[..2], [3, 3], "blocked, as of the children's list");
+    assert!(rcodes.contains(&5), "REFUSED: {rcodes:?}");
+    let refused = rcodes.iter().filter(|rcode| **rcode == 5).count();
+    let line = format!("nomen_policy_group_limited_total{{group=\"children\"}} {refused}");
+    let figures = http(at, "GET /metrics");
+    assert!(figures.lines().any(|own| own == line), "{line}:\n{figures}");
+    let blocked = format!(
+        "nomen_policy_group_queries_total{{group=\"children\",action=\"nxdomain\"}} {}",
+        40 - refused
+    );
+    assert!(figures.lines().any(|own| own == blocked), "{blocked}:\n{figures}");
+    // A query that an operator asks about is not refused.
+    let explained = text(&server.ctl(&["explain", "adult.example", "--client", "127.0.0.8"]).stdout);
+    assert!(explained.contains("status: NXDOMAIN"), "{explained}");
+    // Over UDP, queries beyond the limit get no reply.
+    let socket = UdpSocket::bind("127.0.0.9:0").expect("a socket");
+    socket.connect(server.address).expect("connected");
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+    let over = || {
+        let all = server.ctl_json(&["policy", "status"]);
+        let all = all.as_array().expect("a list").clone();
+        let group = all.into_iter().find(|one| one["name"] == "children").expect("the group");
+        group["over_limit"].as_u64().expect("a number")
+    };
+    for id in 0..QUERIES {
+        socket.send(&recursive(id)).expect("sent");
+    }
+    let mut buf = [0; 512];
+    for _ in 0..2 {
+        let len = socket.recv(&mut buf).expect("a reply");
+        assert_eq!((buf[3] & 15, len > 12), (3, true));
+    }
+    eventually("queries are dropped", &server, || over() > refused as u64);
+    let status = text(&server.ctl(&["policy", "status"]).stdout);
+    assert!(status.contains("queries over the limit"), "{status}");
 }

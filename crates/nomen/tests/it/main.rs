@@ -37,6 +37,7 @@ mod iterate;
 mod journals;
 mod local_root;
 mod log;
+mod mac_groups;
 mod manual;
 mod matrix;
 mod metrics;

@@ -22,7 +22,8 @@ struct Matrix {
 impl Matrix {
     fn start() -> Self {
         let upstream = tempfile::tempdir().expect("a folder");
-        fs::write(upstream.path().join("other.zone"), format!("{APEX}* A 192.0.2.7\n")).expect("written");
+        fs::write(upstream.path().join("other.zone"), format!("{APEX}* A 192.0.2.7\nalias CNAME blocked\n"))
+            .expect("written");
         let upstream = Server::start_in(upstream, "", "[[zone]]\nname = \"other\"\nfile = \"other.zone\"\n");
         let folder = tempfile::tempdir().expect("a folder");
         let zone = format!("{APEX}www A 192.0.2.1\nlong TXT {}\n", long());
@@ -60,6 +61,23 @@ impl Matrix {
     fn kdig(&self, transport: &str, words: &[&str]) -> String {
         let over = if transport == "udp" { "+ignore".to_owned() } else { format!("+{transport}") };
         kdig(self.address(transport), &[&[&*over], words].concat())
+    }
+
+    /// Asserts that no transport returns the address of a blocked name.
+    fn none_has_a_blocked_answer(&self, flags: &[&str]) {
+        for (transport, _) in TRANSPORTS {
+            // In the cache, not in it, and the target of an alias that is.
+            for name in [format!("cached-{transport}"), format!("fresh-{transport}"), "alias".into()] {
+                for flag in flags {
+                    let said = self.kdig(transport, &[&format!("{name}.other"), "A", "+edns", flag]);
+                    assert!(!said.contains("192.0.2.7"), "{transport} {name} {flag}: {said}");
+                    assert!(
+                        said.contains("NXDOMAIN") && said.contains("EDE: 15"),
+                        "{transport} {name}: {said}"
+                    );
+                }
+            }
+        }
     }
 
     /// Sends an UPDATE without changes, and returns the response code as text. There is no such client for
@@ -132,4 +150,30 @@ fn each_transport_has_all_that_it_can_have() {
         let said = matrix.kdig(transport, &["www.example", "A", "+short"]);
         assert_eq!(said, "192.0.2.1\n", "{transport} after a reload");
     }
+}
+
+#[test]
+fn no_transport_is_a_way_round_a_rule() {
+    let matrix = Matrix::start();
+    let list = "[[policy.list]]\nname = \"blocked\"\nfile = \"blocked\"\n";
+    matrix.server.write("blocked", "elsewhere.test\n");
+    matrix.server.reconfigure("[resolver]\n", &format!("{list}[resolver]\n"));
+    matrix.server.reload();
+    for (transport, _) in TRANSPORTS {
+        for name in [format!("cached-{transport}.other"), "alias.other".into()] {
+            let said = matrix.kdig(transport, &[&name, "A"]);
+            assert!(said.contains("192.0.2.7"), "{transport} {name}: {said}");
+        }
+    }
+    let names =
+        TRANSPORTS.map(|(transport, _)| format!("cached-{transport}.other\nfresh-{transport}.other\n"));
+    matrix.server.write("blocked", &format!("blocked.other\n{}", names.concat()));
+    matrix.server.reload();
+    let flags = ["+nocdflag", "+cdflag", "+dnssec"];
+    matrix.none_has_a_blocked_answer(&flags);
+    // With groups, the client is known before its name is looked up.
+    let group = "[[policy.group]]\nname = \"all\"\nfrom = [\"any\"]\n[resolver]\n";
+    matrix.server.reconfigure("[resolver]\n", group);
+    matrix.server.reload();
+    matrix.none_has_a_blocked_answer(&flags[..1]);
 }

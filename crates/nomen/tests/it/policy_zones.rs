@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::encrypted::KEY;
 use crate::metrics::http;
 use crate::support::{APEX, Server, eventually, free_address, text, written};
 
@@ -17,12 +18,19 @@ const RULES: &str = "bad.example CNAME .\nother.example CNAME garden.example.\nl
 
 /// The upstream server. It is also a primary of `rpz.test`, which may be changed.
 fn upstream(rules: &str) -> Server {
+    upstream_for("any", "", rules)
+}
+
+/// The same, with a policy zone that is sent to these clients alone, and more configuration.
+fn upstream_for(clients: &str, more: &str, rules: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), format!("{APEX}{UPSTREAM}")).expect("written");
     fs::write(folder.path().join("rpz"), format!("{HEAD}{rules}")).expect("written");
-    let zone = "[[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\nallow-transfer = [\"any\"]\n\
-        allow-update = [\"127.0.0.0/8\"]\n";
-    Server::start_in(folder, "state-dir = \"state\"\n", zone)
+    let zone = format!(
+        "[[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\nallow-transfer = [\"{clients}\"]\n\
+         allow-update = [\"127.0.0.0/8\"]\n{more}"
+    );
+    Server::start_in(folder, "state-dir = \"state\"\n", &zone)
 }
 
 /// A forwarder with the policy zone `rpz.test`, whose source is this, and more configuration.
@@ -81,6 +89,16 @@ fn commands_show_the_zone_and_the_trigger() {
     assert!(said.contains("its QNAME rule for bad.example.") && said.contains("NXDOMAIN"), "{said}");
     let said = text(&server.ctl(&["explain", "listed.example"]).stdout);
     assert!(said.contains("exempts it from all rules") && said.contains("192.0.2.5"), "{said}");
+    let said = text(&server.ctl(&["explain", "alias.example"]).stdout);
+    let wanted = "it is an alias of bad.example.: the policy zone rpz.test. answers NXDOMAIN: its QNAME rule";
+    assert!(said.contains(wanted) && said.contains("status: NXDOMAIN"), "{said}");
+    server.write("rpz", &format!("{}32.1.2.0.192.rpz-ip CNAME *.\n", HEAD.replace(" 1 3600", " 2 3600")));
+    server.reload();
+    let found = server.ctl_json(&["explain", "www.example"]);
+    let step = found["steps"].as_array().and_then(|steps| steps.last()).expect("a step");
+    let keys = ["kind", "zone", "trigger", "result"].map(|key| step[key].as_str().unwrap_or_default());
+    assert_eq!(keys, ["policy-zone", "rpz.test.", "ip", "nodata"], "{found}");
+    assert!(!found["answer"].to_string().contains("192.0.2.1"), "{found}");
 }
 
 #[test]
@@ -111,11 +129,14 @@ fn a_reload_takes_a_changed_zone_and_another_configuration() {
 
 /// A server with the policy zone from this primary, once it is transferred.
 fn secondary(upstream: &Server, more: &str) -> Server {
-    let source =
-        format!("primaries = [{}]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n", written(upstream.address));
-    let server = rewriter(upstream, &source, more);
+    let server = rewriter(upstream, &from_primary(&written(upstream.address)), more);
     eventually("the zone is transferred", &server, || is_in_force(&server, 1));
     server
+}
+
+/// The source of a zone with this primary.
+fn from_primary(primary: &str) -> String {
+    format!("primaries = [{primary}]\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n")
 }
 
 fn is_in_force(server: &Server, serial: u64) -> bool {
@@ -146,6 +167,26 @@ fn a_secondary_policy_zone_follows_its_primary() {
     change(&upstream, &server, 2, &[("www.example", "A 10.0.0.1"), ("bad.example", "")]);
     assert_eq!(server.query(&["www.example", "+short"]), "10.0.0.1\n");
     assert_eq!(server.query(&["bad.example", "+short"]), "192.0.2.2\n");
+}
+
+#[test]
+fn a_policy_zone_is_transferred_with_tsig() {
+    let upstream = upstream_for("key:k.example", KEY, RULES);
+    let primary = format!("\"{} key:k.example\"", written(upstream.address).trim_matches('"'));
+    let server = rewriter(&upstream, &from_primary(&primary), KEY);
+    eventually("the zone is transferred", &server, || is_in_force(&server, 1));
+    assert!(server.query(&["bad.example"]).contains("status: NXDOMAIN"));
+    change(&upstream, &server, 2, &[("www.example", "A 10.0.0.1"), ("bad.example", "")]);
+    assert_eq!(server.query(&["www.example", "+short"]), "10.0.0.1\n");
+    assert_eq!(server.query(&["bad.example", "+short"]), "192.0.2.2\n");
+    let last = server.ctl_json(&["zone", "status", "rpz.test"])["transfers"]["last_transfer"].clone();
+    assert_eq!(last["kind"], "IXFR", "{last}");
+    assert!(!upstream.log().contains("transfer refused"), "{}", upstream.log());
+    let other = KEY.replace("3q2+", "4q2+");
+    let without = rewriter(&upstream, &from_primary(&primary), &other);
+    eventually("the key is wrong", &without, || upstream.log().contains("signature refused"));
+    assert!(!is_in_force(&without, 2));
+    assert_eq!(without.query(&["www.example", "+short"]), "192.0.2.1\n", "there are no rules");
 }
 
 /// A transfer of a few records used to compile all rules again.
@@ -308,6 +349,45 @@ fn the_query_log_did_not_name_the_rule_that_decided() {
     assert_eq!(of("other.example."), Some(Some(("RPZ".into(), 2, 3))));
     assert_eq!(of("www.example."), Some(Some(("LIST".into(), 1, 1))));
     assert_eq!(of("garden.example."), Some(None));
+}
+
+/// As `log no` of BIND.
+#[test]
+fn the_rules_of_a_zone_without_log_are_counted_and_not_logged() {
+    let upstream = upstream("");
+    let log = "log = false\n[log]\nformat = \"json\"\nqueries = true\nqueries-file = \"queries.log\"\n\
+        [dnstap]\nfile = \"tap\"\nmessages = [\"client-response\"]\n[[policy.list]]\nname = \"ads\"\nfile = \"list\"\n";
+    let server = rewriter(&upstream, FROM_FILE, log);
+    server.write("list", "www.example\n");
+    let more = "drop.example CNAME rpz-drop.\n";
+    server.write("rpz", &format!("{}{RULES}{more}", HEAD.replace(" 1 3600", " 2 3600")));
+    server.reload();
+    assert!(server.query(&["bad.example"]).contains("EDE: 15 (Blocked)"));
+    assert!(server.query(&["www.example"]).contains("EDE: 15 (Blocked)"));
+    // No reply comes, and none is waited for.
+    let socket = crate::changes::socket(server.address);
+    let mut query = crate::support::message(7, "drop.example", 1);
+    query[2] = 1;
+    socket.send(&query).expect("sent");
+    let is_complete =
+        || fs::read_to_string(server.path("queries.log")).is_ok_and(|log| log.lines().count() == 3);
+    eventually("all are logged", &server, is_complete);
+    let log = fs::read_to_string(server.path("queries.log")).expect("the log");
+    assert!(log.contains("drop.example."), "a query without a reply is logged: {log}");
+    let rule = |name: &str| logged_rule(&server, name);
+    assert_eq!(rule("bad.example"), json!([null, null, null, null]));
+    assert_eq!(rule("drop.example"), json!([null, null, null, null]));
+    assert_eq!(rule("www.example"), json!(["nxdomain", "qname", null, "ads"]));
+    let status = server.ctl_json(&["policy", "status"]);
+    let counted = ["nxdomain", "drop"].map(|action| status[0]["queries"][action].as_u64());
+    assert_eq!(counted, [Some(1), Some(1)], "{status}");
+    let is_in_top = || text(&server.ctl(&["policy", "top"]).stdout).contains("bad.example");
+    eventually("the rule is counted for `policy top`", &server, is_in_top);
+    let folder = server.stop();
+    let policies = crate::dnstap::policies(&folder.path().join("tap"));
+    let of = |name: &str| policies.iter().find(|(own, ..)| own == name).map(|(_, rest)| rest.clone());
+    assert_eq!(of("bad.example."), Some(None));
+    assert_eq!(of("www.example."), Some(Some(("LIST".into(), 1, 1))));
 }
 
 #[test]

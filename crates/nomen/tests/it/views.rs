@@ -77,8 +77,13 @@ fn short(server: &Server, from: &str, name: &str) -> String {
     dig(server.address, from, None, &["+short", name, "A"]).trim().replace('\n', " ")
 }
 
-/// Sends an update, signed with a key.
+/// Sends an update of `example`, signed with a key.
 fn update(server: SocketAddr, key: &str, line: &str) -> bool {
+    update_of("example", server, key, line)
+}
+
+/// Sends an update of a zone, signed with a key.
+fn update_of(zone: &str, server: SocketAddr, key: &str, line: &str) -> bool {
     let secret = SECRETS.iter().find(|(name, _)| *name == key).expect("a key").1;
     let mut child = Command::new("nsupdate")
         .args(["-y", &format!("hmac-sha256:{key}:{secret}")])
@@ -87,7 +92,7 @@ fn update(server: SocketAddr, key: &str, line: &str) -> bool {
         .stderr(Stdio::null())
         .spawn()
         .expect("nsupdate runs");
-    let commands = format!("server {} {}\nzone example\nupdate {line}\nsend\n", server.ip(), server.port());
+    let commands = format!("server {} {}\nzone {zone}\nupdate {line}\nsend\n", server.ip(), server.port());
     child.stdin.take().expect("its input").write_all(commands.as_bytes()).expect("written");
     child.wait().expect("it ends").success()
 }
@@ -312,6 +317,88 @@ fn updates_of_both_versions_outlive_a_crash() {
     for path in ["state/changes", "state/views/inside/changes", "state/views/inside/zone-marks"] {
         assert!(server.path(path).exists(), "{path}");
     }
+    // Changes do not go to another view with the zone.
+    server.reconfigure("view = \"inside\"\n", "view = \"lab\"\n");
+    server.reload();
+    let warning = "nomen ctl zone write example.@inside";
+    assert!(server.log().contains(warning), "{}", server.log());
+    assert_eq!(server.log().matches("is in another view now").count(), 1, "of the zone that has moved");
+}
+
+/// Returns a catalog zone with these member records.
+fn catalog(records: &str) -> String {
+    format!("$TTL 0\n@ SOA . . 1 3600 600 86400 60\n@ NS invalid.\nversion TXT \"2\"\n{records}")
+}
+
+#[test]
+fn members_of_a_catalog_zone_are_in_its_view() {
+    let (at, second_at) = (free_address(), free_address());
+    let files = [
+        ("cat-in", catalog("1.zones PTR example.\n")),
+        ("cat-out", catalog("1.zones PTR example.\n2.zones PTR other.\n")),
+        ("inside", zone(2)),
+        ("outside", zone(1)),
+        ("later", zone(3)),
+    ];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    let keys_of = |key: &str| {
+        let to = format!("notify = [\"{}@{} key:{key}\"]\n", second_at.ip(), second_at.port());
+        format!("allow-transfer = [\"key:{key}\"]\nallow-update = [\"key:{key}\"]\n{to}")
+    };
+    let [inside, outside] = ["in.example", "out.example"].map(keys_of);
+    let zones = [
+        block("cat", Some("inside"), "cat-in", &inside),
+        block("cat", None, "cat-out", &outside),
+        block("example", Some("inside"), "inside", &inside),
+        block("example", None, "outside", &outside),
+        block("other", None, "outside", &outside),
+        block("later", Some("inside"), "later", &inside),
+    ];
+    let first = Server::start_at(at, folder(&files), STATE, &(zones.concat() + &keys() + VIEWS));
+    let consumer = |view: &str, key: &str| {
+        format!(
+            "[[zone]]\nname = \"cat\"\n{view}primaries = [\"{}@{} key:{key}\"]\ncatalog-template = \"m\"\n",
+            at.ip(),
+            at.port()
+        )
+    };
+    let zones = consumer("view = \"inside\"\n", "in.example") + &consumer("", "out.example");
+    let zones = zones + "[template.m]\n" + &keys() + VIEWS;
+    let second = Server::start_at(second_at, folder(&[]), STATE, &zones);
+    let of = |server: &Server, from: &str, name: &str| short(server, from, &format!("www.{name}"));
+    eventually("all members are there", &second, || {
+        of(&second, OUTSIDE, "example") == "192.0.2.1"
+            && of(&second, OUTSIDE, "other") == "192.0.2.1"
+            && of(&second, INSIDE, "example") == "192.0.2.2"
+    });
+    assert_eq!(of(&second, INSIDE, "other"), "192.0.2.1", "it is outside views alone");
+    for from in [INSIDE, OUTSIDE] {
+        assert!(dig(second_at, from, None, &["cat", "SOA"]).contains("REFUSED"), "it is not for clients");
+    }
+    let status = second.ctl_json(&["zone", "status", "cat@inside"]);
+    assert_eq!(status["catalog"]["members"], 1, "{status}");
+    assert_eq!(second.ctl_json(&["zone", "status", "example@inside"])["from"], "catalog cat.@inside");
+    // NOTIFY for the catalog zone of the view, which answers no client.
+    let line = "add 3.zones.cat 0 PTR later.";
+    assert!(update_of("cat", at, "in.example", line));
+    eventually("a new member is there", &second, || of(&second, INSIDE, "later") == "192.0.2.3");
+    assert_eq!(of(&second, OUTSIDE, "later"), "");
+    let stored = || {
+        let serial = |zone: &str| second.ctl_json(&["zone", "status", zone])["transfers"]["serial"].clone();
+        serial("later@inside") == 1 && serial("example@inside") == 1 && serial("cat@inside") == 2
+    };
+    eventually("they are stored", &second, stored);
+    let folder = second.stop();
+    drop(first.kill());
+    let second = Server::start_at(second_at, folder, STATE, &zones);
+    assert_eq!(
+        (of(&second, INSIDE, "later"), of(&second, INSIDE, "example")),
+        ("192.0.2.3".into(), "192.0.2.2".into())
+    );
+    assert_eq!(
+        (of(&second, OUTSIDE, "later"), of(&second, OUTSIDE, "example")),
+        ("".into(), "192.0.2.1".into())
+    );
 }
 
 /// Sets a flag at the end, also if an assertion fails.
@@ -408,4 +495,68 @@ fn recursion_asks_the_zones_of_the_view_first() {
     let outside = dig(server.address, OUTSIDE, None, &["www.example", "A"]);
     assert!(outside.contains("SERVFAIL"), "{outside}");
     assert_eq!(short(&server, INSIDE, "www.example"), "192.0.2.2");
+}
+
+#[test]
+fn explanations_and_logs_show_the_view() {
+    let sections = block("example", Some("inside"), "inside", "") + &block("example", None, "outside", "");
+    let more = "[resolver]\nlocal-root = false\n[[resolver.access]]\nfrom = [\"127.0.0.0/8\"]\n\
+                [[resolver.forward]]\ndomain = \".\"\nservers = [\"127.0.0.1@1\"]\n\
+                [log]\nformat = \"json\"\nqueries = true\nqueries-file = \"queries.log\"\n\
+                [dnstap]\nfile = \"tap\"\nmessages = [\"auth-response\", \"client-response\"]\n";
+    let files = [("inside", zone(2)), ("outside", zone(1))];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    let server = Server::start_in(folder(&files), "", &(sections + &keys() + VIEWS + more));
+    let explained = |words: &[&str]| server.ctl_json(&[&["explain", "www.example"], words].concat());
+    for (words, view, address, step) in [
+        (&["--client", INSIDE][..], Some("inside"), "192.0.2.2", "of the client's view"),
+        (&["--key", "IN.example"], Some("inside"), "192.0.2.2", "with the key in.example."),
+        (&["--client", LAB], Some("lab"), "192.0.2.1", "zone example. is the closest"),
+        (&["--client", LAB, "--key", "in.example"], Some("inside"), "192.0.2.2", "127.2.0.1 with the key"),
+        (&[], None, "192.0.2.1", "the client 127.0.0.1 is in no view"),
+    ] {
+        let found = explained(words);
+        assert_eq!(
+            (found["steps"][0]["kind"].as_str(), found["steps"][0]["view"].as_str()),
+            (Some("view"), view)
+        );
+        assert!(found["steps"].to_string().contains(step), "{words:?}: {found}");
+        assert!(
+            found["answer"].as_str().is_some_and(|answer| answer.contains(address)),
+            "{words:?}: {found}"
+        );
+    }
+    // A name that only the resolver answers, late.
+    let late = server.ctl_json(&["explain", "www.test.example.org", "--client", LAB]);
+    assert_eq!((&late["steps"][0]["view"], &late["steps"][1]["kind"]), (&"lab".into(), &"no-zone".into()));
+    let none = server.ctl(&["explain", "www.example", "--key", "no"]);
+    assert_eq!(text(&none.stderr), "nomen: there is no TSIG key no.\n");
+    dig(server.address, INSIDE, None, &["inside.example", "A"]);
+    dig(server.address, OUTSIDE, None, &["outside.example", "A"]);
+    dig(server.address, OUTSIDE, Some("in.example"), &["signed.example", "A"]);
+    dig(server.address, LAB, None, &["late.example.org", "A"]);
+    let folder = server.stop();
+    let log = fs::read_to_string(folder.path().join("queries.log")).expect("the log");
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let mut logged: Vec<(String, Option<String>)> = lines
+        .map(|line| {
+            (line["name"].as_str().expect("a name").to_owned(), line["view"].as_str().map(str::to_owned))
+        })
+        .collect();
+    logged.sort();
+    // Those that explanations ask are logged, too.
+    logged.retain(|(name, _)| !name.starts_with("www."));
+    let expected = [
+        ("inside.example.", Some("inside")),
+        ("late.example.org.", Some("lab")),
+        ("outside.example.", None),
+        ("signed.example.", Some("inside")),
+    ];
+    let of = |(name, view): (&str, Option<&str>)| (name.to_owned(), view.map(str::to_owned));
+    assert_eq!(logged, expected.map(of));
+    let mut tapped = crate::dnstap::extras(&folder.path().join("tap"));
+    tapped.sort();
+    tapped.retain(|(name, _)| !name.starts_with("www."));
+    let expected = expected.map(|(name, view)| (name.to_owned(), view.map(|view| format!("view={view}"))));
+    assert_eq!(tapped, expected);
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use query_path::GroupRule;
 use recursion::{
     AccessAction, AccessRule, Domain, LookupCompletion, PartitionedGroup, PartitionsConfig, PolicyConfig,
     SpecialOff, Validations,
@@ -109,7 +110,9 @@ struct Partitioned {
 fn group(name: &str, from: &str, partition: u32) -> PartitionedGroup {
     let from = vec![format!("{from}/32").parse().expect("a network")];
     let clients = AccessRule { action: AccessAction::Allow, from, local: None, transports: None };
-    PartitionedGroup { name: name.into(), clients, partition: Partition::numbered(partition) }
+    let keys = Vec::new();
+    let rule = GroupRule { clients, keys, ids: Vec::new() };
+    PartitionedGroup { name: name.into(), rule, partition: Partition::numbered(partition) }
 }
 
 fn policy(policy: &mut PolicyConfig, rules: &[Rule]) {
@@ -122,7 +125,7 @@ fn policy(policy: &mut PolicyConfig, rules: &[Rule]) {
     policy.domains = rules.iter().map(domain).collect();
     let has = |partition| if rules.iter().any(|(of, ..)| *of == partition) { partition } else { 0 };
     let groups = vec![group("staff", STAFF, has(1)), group("lab", LAB, has(2))];
-    policy.partitions = PartitionsConfig { groups, others: Partition::numbered(has(3)) };
+    policy.partitions = PartitionsConfig { groups, others: Partition::numbered(has(3)), trusted: Vec::new() };
     policy.stale_after = Some(Duration::from_millis(1800));
 }
 

@@ -12,9 +12,10 @@ use recursion::{
 use resolver::LookupFailure;
 use transport::Transport;
 use wire::edns::ErrorInfo;
-use wire::{Rcode, Ttl};
+use wire::{Rcode, Ttl, Type};
 
 use crate::support::{Ask, Upstream, World, ask, data, denial, domain, record};
+use crate::validation::{Server, Validated, forged};
 
 /// A response policy zone with these records, whose owners are relative to the zone.
 struct Rpz<'t> {
@@ -57,6 +58,7 @@ fn rules(zones: &[Rpz<'_>], list: &str, options: RpzOptions) -> Arc<PolicyRules>
             max_ttl: Ttl::from_secs(300),
             soa: Some((soa.ttl, soa.rdata.into())),
             info: Some(ErrorInfo::BLOCKED),
+            is_logged: true,
             counts: Arc::default(),
         });
     }
@@ -522,6 +524,76 @@ fn a_change_of_rules_applies_to_cached_stale_and_late_answers() {
     assert_eq!(world.hit(&ask("www.example. A")).says(), NXDOMAIN, "stale");
     world.change_policy(|policy| policy.lists = None);
     assert_eq!(world.hit(&ask("www.example. A")).answers().len(), 2);
+}
+
+/// A popular answer is fetched anew before it expires, and no client waits for it.
+#[test]
+fn a_prefetch_is_no_way_round_a_rule() {
+    let (old, new) = (["www.example. 600 A 192.0.2.80"], ["www.example. 600 A 192.0.2.81"]);
+    let mut world = World::new(|_| {});
+    world.learn("www.example. A", &data(&old));
+    for _ in 0..5 {
+        world.hit(&ask("www.example. A"));
+    }
+    world.after(540);
+    assert_eq!(world.hit(&ask("www.example. A")).answers(), ["www.example. 60 A 192.0.2.80"]);
+    assert_eq!(world.asked(), ["www.example. A"], "it is prefetched");
+    // A rule that comes while the prefetch waits.
+    world.change_policy(policed(&[given(&["www.example 60 CNAME ."])]));
+    assert_eq!(world.hit(&ask("www.example. A")).says(), NXDOMAIN);
+    world.answered("www.example. A", &data(&new));
+    assert!(world.late().is_empty(), "no client waits");
+    assert_eq!(world.service.stats().prefetched.get(), 1);
+    assert_eq!(world.hit(&ask("www.example. A")).says(), NXDOMAIN, "the prefetched answer");
+    assert_eq!(counts(&world, 0), [("nxdomain", 2)]);
+    // A rule about the address of the prefetched answer.
+    world.change_policy(policed(&[given(&["32.81.2.0.192.rpz-ip 60 A 10.0.0.1"])]));
+    let rewritten = ["www.example. 60 A 10.0.0.1"];
+    assert_eq!(world.hit(&ask("www.example. A")).answers(), rewritten);
+    world.change_policy(|policy| policy.lists = None);
+    assert_eq!(world.hit(&ask("www.example. A")).answers(), new, "no rewritten answer is cached");
+}
+
+/// The address of the answer in the cache has no rule; that of the prefetched one does.
+#[test]
+fn rules_about_addresses_apply_to_a_prefetched_answer() {
+    let mut world = World::new(policed(&[given(&["32.81.2.0.192.rpz-ip 60 CNAME ."])]));
+    world.learn("www.example. A", &data(&["www.example. 600 A 192.0.2.80"]));
+    for _ in 0..5 {
+        assert_eq!(world.hit(&ask("www.example. A")).says(), AS_IS);
+    }
+    world.after(540);
+    assert_eq!(world.hit(&ask("www.example. A")).says(), AS_IS);
+    assert_eq!(world.asked(), ["www.example. A"], "it is prefetched");
+    world.answered("www.example. A", &data(&["www.example. 600 A 192.0.2.81"]));
+    assert!(world.late().is_empty(), "no client waits");
+    let reply = world.hit(&ask("www.example. A"));
+    assert_eq!((reply.says(), reply.answers()), (NXDOMAIN.into(), vec![]));
+    assert_eq!(counts(&world, 0), [("nxdomain", 1)]);
+}
+
+/// docs/RPZ.md: "Bogus answers are never rewritten."
+#[test]
+fn a_bogus_answer_is_never_rewritten() {
+    let of_name: &[&str] = &["www.nsec.test 60 A 10.0.0.1"];
+    let of_addresses: &[&str] = &["1.0.0.0.0.rpz-ip 60 A 10.0.0.1", "1.0.0.0.128.rpz-ip 60 A 10.0.0.1"];
+    let of_servers: &[&str] = &["*.test.rpz-nsdname 60 A 10.0.0.1"];
+    for zone in [of_name, of_addresses, of_servers] {
+        let options = RpzOptions { qname_wait_recurse: true, break_dnssec: true, ..RpzOptions::default() };
+        let rules = rules(&[given(zone)], NO_LIST, options);
+        let server: Server = |query_key, reply| forged(query_key, reply, Type::A);
+        let mut with = Validated { server, ..Validated::new(|policy| policy.lists = Some(rules)) };
+        for question in ["www.nsec.test. A", "www.nsec.test. A do"] {
+            assert_eq!(with.says(question), "SERVFAIL rd ra EDE 6", "{zone:?}");
+        }
+        assert_eq!(counts(&with.world, 0), [], "{zone:?}");
+        // The rule is in force: a good answer is rewritten.
+        with.server = |_, reply| Some(reply);
+        with.world.after(61);
+        let reply = with.resolve("www.nsec.test. A");
+        let rewritten = vec!["www.nsec.test. 60 A 10.0.0.1".to_owned()];
+        assert_eq!((reply.says(), reply.answers()), (REWRITTEN.into(), rewritten), "{zone:?}");
+    }
 }
 
 /// The rules changed while the query waited: the number of its local data was that of another rule.

@@ -125,7 +125,7 @@ impl QueryLog for BothLogs {
         self.1.reply(query, reply);
     }
 
-    fn withheld(&self, query: &LoggedQuery<'_>, rule: &RuleNote) {
+    fn withheld(&self, query: &LoggedQuery<'_>, rule: Option<&RuleNote>) {
         self.0.withheld(query, rule);
         self.1.withheld(query, rule);
     }

@@ -2,18 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use policy::{GroupFacts, SourceId, SourceMask};
-use recursion::{ClientGroup, ClientGroups};
+use query_path::{GroupLimit, GroupLimits};
+use rate_limits::{RateLimit, RateTable};
+use recursion::{ClientGroup, ClientGroups, GroupCounts, OtherClients, PartitionsConfig};
+use resolver::Partition;
 use tracing::error;
 use wire::Prefix;
 
 use super::lists::RulesConfig;
 use config::neighbours::{MacAddress, neighbours};
 use config::policy_groups::{DEFAULT_GROUP, GroupConfig, GroupsConfig, RuleSelection};
+use config::resolver::ScheduledPartitions;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
 use wording::reason;
@@ -122,23 +127,116 @@ pub(super) fn compiled(
     config: &GroupsConfig,
     selected: &Selected,
     addresses: &MacAddresses,
+    figures: &GroupFigures,
 ) -> Option<ClientGroups> {
     let (others, sources) = selected.split_last()?;
     let group = |(group, sources): (&GroupConfig, &SourceMask)| {
-        let mut clients = group.clients.clone();
+        let mut rule = group.rule.clone();
         let of_hosts = group.macs.iter().filter_map(|mac| addresses.get(mac)).flatten();
-        clients.from.extend(of_hosts.map(|address| Prefix::single(*address)));
-        ClientGroup {
-            facts: GroupFacts { name: group.name.clone(), tags: group.tags.clone() },
-            clients,
-            keys: group.keys.clone(),
-            sources: *sources,
-        }
+        rule.clients.from.extend(of_hosts.map(|address| Prefix::single(*address)));
+        let facts = GroupFacts { name: group.name.clone(), tags: group.tags.clone() };
+        ClientGroup { facts, rule, sources: *sources, counts: figures.of(&group.name).rules }
     };
     let groups: Vec<ClientGroup> = config.groups.iter().zip(sources).map(group).collect();
+    let counts = figures.of(DEFAULT_GROUP).rules;
+    let others = OtherClients { name: DEFAULT_GROUP.to_owned(), sources: *others, counts };
     // The check of the configuration has counted them.
-    let groups = ClientGroups::new(&groups, *others);
+    let groups = ClientGroups::new(&groups, &others, &config.trusted);
     groups.inspect_err(|fault| error!("groups are not in force: {fault}")).ok()
+}
+
+/// Returns which clients are in which partition at a moment: `usual` are the groups while no schedule is in
+/// force, without the addresses of hosts.
+pub(super) fn partitions(
+    config: &GroupsConfig,
+    usual: &PartitionsConfig,
+    scheduled: &ScheduledPartitions,
+    addresses: &MacAddresses,
+    at: Timestamp,
+) -> PartitionsConfig {
+    let now = |group: &str, usual: Partition| {
+        let name = config.schedule(group, at).and_then(|schedule| schedule.name.as_ref());
+        name.and_then(|name| scheduled.get(name)).copied().unwrap_or(usual)
+    };
+    let mut present = usual.clone();
+    present.others = now(DEFAULT_GROUP, usual.others);
+    for (own, group) in present.groups.iter_mut().zip(&config.groups) {
+        own.partition = now(&group.name, own.partition);
+        let of_hosts = group.macs.iter().filter_map(|mac| addresses.get(mac)).flatten();
+        own.rule.clients.from.extend(of_hosts.map(|address| Prefix::single(*address)));
+    }
+    present
+}
+
+/// The counters of a group.
+#[derive(Clone, Default)]
+pub struct GroupFigure {
+    /// Queries that rules decided.
+    pub rules: Arc<GroupCounts>,
+    /// Queries over the limit.
+    pub over_limit: Arc<AtomicU64>,
+}
+
+/// The counters of groups, by the name of the group. They outlive reloads.
+#[derive(Default)]
+pub(super) struct GroupFigures(Mutex<BTreeMap<String, GroupFigure>>);
+
+impl GroupFigures {
+    /// Returns the counters of a group.
+    fn of(&self, group: &str) -> GroupFigure {
+        lock(&self.0).entry(group.to_owned()).or_default().clone()
+    }
+
+    /// Returns the name and the counters of each group since the start.
+    pub(super) fn all(&self) -> Vec<(String, GroupFigure)> {
+        lock(&self.0).iter().map(|(group, figure)| (group.clone(), figure.clone())).collect()
+    }
+}
+
+/// Bytes of the counters of clients: 131,072 counters. If more clients query at once, counters are shared,
+/// and limits become stricter.
+const LIMIT_TABLE_BYTES: usize = 1 << 20;
+
+/// How long the queries may take that come at once after a pause, at the rate of the limit.
+const LIMIT_BURST: Duration = Duration::from_secs(2);
+
+/// Returns the counters of clients, empty.
+///
+/// # Errors
+/// The system returned no random numbers.
+pub(super) fn limit_table() -> Result<Arc<RateTable>, getrandom::Error> {
+    let mut keys = [0; 32];
+    getrandom::fill(&mut keys)?;
+    let key = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| keys[8 * at + byte]));
+    Ok(Arc::new(RateTable::new(LIMIT_TABLE_BYTES, std::array::from_fn(key), Instant::now())))
+}
+
+/// Whether any clients have a limit.
+pub(super) fn has_limits(config: &GroupsConfig) -> bool {
+    config.queries.is_some() || config.groups.iter().any(|group| group.queries.is_some())
+}
+
+/// Returns the limits on the queries of groups as they come into force.
+pub(super) fn limits(
+    config: &GroupsConfig,
+    addresses: &MacAddresses,
+    figures: &GroupFigures,
+    table: &Arc<RateTable>,
+) -> Option<GroupLimits> {
+    let limit = |group: &str, queries: Option<u32>| {
+        let limit = RateLimit::of_addresses(queries?, LIMIT_BURST);
+        Some(GroupLimit { limit, refused: figures.of(group).over_limit })
+    };
+    let group = |group: &GroupConfig| {
+        let mut rule = group.rule.clone();
+        let of_hosts = group.macs.iter().filter_map(|mac| addresses.get(mac)).flatten();
+        rule.clients.from.extend(of_hosts.map(|address| Prefix::single(*address)));
+        (rule, limit(&group.name, group.queries))
+    };
+    let groups: Vec<_> = config.groups.iter().map(group).collect();
+    // The check of the configuration has counted them.
+    let limits = GroupLimits::new(&groups, limit(DEFAULT_GROUP, config.queries), &config.trusted, table);
+    limits.inspect_err(|fault| error!("limits of groups are not in force: {fault}")).ok()
 }
 
 /// Returns the time until what counts for a client may change: the next minute if there are schedules,
@@ -156,6 +254,7 @@ pub(super) fn until_change(config: &GroupsConfig, pauses: &Pauses, at: Timestamp
 mod tests {
     use config::lists::ListsConfig;
     use config::{AcceptedConfig, interfaces::Interfaces, read_text};
+    use recursion::PartitionedGroup;
 
     use super::*;
 
@@ -219,6 +318,34 @@ mod tests {
     }
 
     #[test]
+    fn a_schedule_and_the_table_of_neighbours_change_partitions() {
+        let children = "[[policy.group]]\nname = \"children\"\nfrom = [\"mac:00:11:22:33:44:55\"]\n";
+        let config = rules(&format!(
+            "{children}[[policy.schedule]]\nname = \"evening\"\ngroup = \"children\"\nstart = \"20:00\"\n\
+             end = \"21:00\"\ntime-zone = \"UTC\"\n"
+        ));
+        let [day, evening, others] = [1, 2, 3].map(Partition::numbered);
+        let group = PartitionedGroup {
+            name: "children".into(),
+            rule: config.groups.groups[0].rule.clone(),
+            partition: day,
+        };
+        let usual = PartitionsConfig { groups: vec![group], others, trusted: Vec::new() };
+        let scheduled = ScheduledPartitions::from([("evening".to_owned(), evening)]);
+        let address = IpAddr::from([192, 0, 2, 7]);
+        let mac = MacAddress([0, 0x11, 0x22, 0x33, 0x44, 0x55]);
+        let found = MacAddresses::from([(mac, BTreeSet::from([address]))]);
+        let (none, at) = (MacAddresses::new(), |time, found| {
+            partitions(&config.groups, &usual, &scheduled, found, at(time))
+        });
+        let by_day = at("2026-11-26T19:59:59Z", &none);
+        assert_eq!(by_day, usual);
+        let by_night = at("2026-11-26T20:00:00Z", &found);
+        assert_eq!((by_night.groups[0].partition, by_night.others), (evening, others));
+        assert_eq!(by_night.groups[0].rule.clients.from, [Prefix::single(address)]);
+    }
+
+    #[test]
     fn hosts_have_the_addresses_of_the_table_of_neighbours() {
         let config = rules(&CHILDREN.replace("192.0.2.0/24", "mac:00:11:22:33:44:55"));
         let mac = MacAddress([0, 0x11, 0x22, 0x33, 0x44, 0x55]);
@@ -230,13 +357,14 @@ mod tests {
         assert_eq!(found, MacAddresses::from([(mac, BTreeSet::from(addresses))]));
         let selected = selected(&config, &Pauses::default(), at("2026-11-26T12:00:00Z"));
         let in_group = |found: &MacAddresses, peer: IpAddr| {
-            let groups = compiled(&config.groups, &selected, found).expect("groups");
+            let groups =
+                compiled(&config.groups, &selected, found, &GroupFigures::default()).expect("groups");
             let client = transport::Client {
                 peer: (peer, 53).into(),
                 local: ([127, 0, 0, 1], 53).into(),
                 transport: transport::Transport::Udp,
             };
-            groups.of(recursion::GroupClient { client: &client, key: None }).facts.is_some()
+            groups.of(query_path::GroupClient::by_address(&client)).facts.is_some()
         };
         assert!(addresses.iter().all(|address| in_group(&found, *address)));
         assert!(!in_group(&found, other.1) && !in_group(&MacAddresses::new(), addresses[0]));

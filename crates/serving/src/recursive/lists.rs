@@ -14,19 +14,22 @@ use std::time::{Duration, Instant};
 
 use fetch::DocumentStore;
 use policy::{ListReport, NameKeys, RuleBuilder, SourceId, line_of};
-use recursion::{BlockList, PolicyRules};
+use query_path::GroupLimits;
+use rate_limits::RateTable;
+use recursion::{BlockList, PartitionsConfig, PolicyRules};
 use tracing::{error, info, warn};
 use transport::unix_now;
 use wire::hash::HashKey;
 use wire::{Name, NameBuf, UnixTime, ZoneName};
 
 use super::fetched_lists::FetchedText;
-use super::groups::{self, MacAddresses, Pauses, Selected};
+use super::groups::{self, GroupFigure, GroupFigures, MacAddresses, Pauses, Selected};
 use super::list_fetches::ListFetches;
 use super::policy_zones::{self, PolicyZoneStatus, Versions};
 use config::lists::{LISTS_FOLDER, ListConfig, ListSource, ListsConfig};
 use config::policy_groups::{DEFAULT_GROUP, GroupsConfig};
 use config::policy_zones::PolicyZonesConfig;
+use config::resolver::ScheduledPartitions;
 use threads::spare::{CpuShare, spare};
 use threads::sync::lock;
 use wording::reason;
@@ -73,6 +76,9 @@ pub struct Lists {
     changing: Mutex<()>,
     pub(super) loaded: Mutex<Loaded>,
     pub(super) pauses: Pauses,
+    /// The counters of clients with limits, once there are any.
+    limit_table: Mutex<Option<Arc<RateTable>>>,
+    figures: GroupFigures,
 }
 
 #[derive(Clone, Default)]
@@ -132,6 +138,8 @@ impl Lists {
             changing: Mutex::default(),
             loaded: Mutex::default(),
             pauses: Pauses::default(),
+            limit_table: Mutex::default(),
+            figures: GroupFigures::default(),
         }
     }
 
@@ -186,7 +194,12 @@ impl Lists {
             return old.in_force;
         }
         let in_force = old.in_force.as_deref().map(|rules| {
-            Arc::new(rules.with_groups(groups::compiled(&old.config.groups, &selected, &addresses)))
+            Arc::new(rules.with_groups(groups::compiled(
+                &old.config.groups,
+                &selected,
+                &addresses,
+                &self.figures,
+            )))
         });
         self.replace(Loaded { selected, addresses, in_force, ..old })
     }
@@ -198,7 +211,7 @@ impl Lists {
         let (zones, rules) = policy_zones::change(rules, &old.zones, &old.config, (&old.versions, versions))?;
         let selected = self.selected(&old.config);
         let addresses = groups::addresses(&old.config.groups, &old.addresses);
-        let groups = groups::compiled(&old.config.groups, &selected, &addresses);
+        let groups = groups::compiled(&old.config.groups, &selected, &addresses, &self.figures);
         let in_force = Some(Arc::new(rules.with_groups(groups)));
         Some(Loaded { zones, versions: versions.clone(), selected, addresses, in_force, ..old.clone() })
     }
@@ -206,6 +219,41 @@ impl Lists {
     /// Returns what counts for each group now.
     fn selected(&self, config: &RulesConfig) -> Selected {
         groups::selected(config, &self.pauses, jiff::Timestamp::now())
+    }
+
+    /// Returns which clients are in which partition now: `usual` are the groups while no schedule is in
+    /// force, without the addresses of hosts.
+    pub(super) fn partitions(
+        &self,
+        usual: &PartitionsConfig,
+        scheduled: &ScheduledPartitions,
+    ) -> PartitionsConfig {
+        let (now, loaded) = (jiff::Timestamp::now(), lock(&self.loaded));
+        groups::partitions(&loaded.config.groups, usual, scheduled, &loaded.addresses, now)
+    }
+
+    /// Returns the limits on the queries of groups; `None` if no client has one.
+    ///
+    /// # Errors
+    /// The system returned no random numbers.
+    pub(super) fn limits(&self) -> Result<Option<Arc<GroupLimits>>, getrandom::Error> {
+        let loaded = lock(&self.loaded);
+        let config = &loaded.config.groups;
+        if !groups::has_limits(config) {
+            return Ok(None);
+        }
+        let mut table = lock(&self.limit_table);
+        if table.is_none() {
+            *table = Some(groups::limit_table()?);
+        }
+        let limits =
+            table.as_ref().and_then(|table| groups::limits(config, &loaded.addresses, &self.figures, table));
+        Ok(limits.map(Arc::new))
+    }
+
+    /// Returns the counters of each group since the start.
+    pub fn group_figures(&self) -> Vec<(String, GroupFigure)> {
+        self.figures.all()
     }
 
     /// Whether there is a group of this name.
@@ -331,7 +379,7 @@ impl Lists {
         let selected = self.selected(config);
         let addresses = groups::addresses(&config.groups, &old.addresses);
         let rules = PolicyRules::new(rules, zones_in_force, config.zones.options, in_force, config.lists.ttl);
-        let rules = rules.with_groups(groups::compiled(&config.groups, &selected, &addresses));
+        let rules = rules.with_groups(groups::compiled(&config.groups, &selected, &addresses, &self.figures));
         let in_force = has_rules.then(|| Arc::new(rules));
         let versions = versions.clone();
         Loaded { lists, zones, config: config.clone(), versions, selected, addresses, in_force }

@@ -40,7 +40,9 @@ use std::time::{Duration, Instant};
 use cache::Cache;
 use net::{Outgoing, OutgoingConfig, OutgoingCounts};
 use query_path::Engine;
-use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, PolicyRules, Service, Validations, Waiter};
+use recursion::{
+    Domain, Lookups, PartitionsConfig, PolicyConfig, PolicyFault, PolicyRules, Service, Validations, Waiter,
+};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, IterateRule, LookupRequest, OwnZones, Partition,
     Resolver, ResolverRequest,
@@ -61,8 +63,10 @@ use config::Adopt;
 use config::Settings;
 use config::interfaces::Interfaces;
 use config::policy_groups::DEFAULT_GROUP;
+use config::resolver::ScheduledPartitions;
 use config::resolver::validating::is_private;
 pub use figures::{counts, recursion_counts};
+pub use groups::GroupFigure;
 use list_fetcher::ListOrder;
 pub use list_fetches::{FetchCounts, ListFetches};
 pub use lists::{ListStatus, Lists, RefreshedLists, RulesConfig};
@@ -87,6 +91,8 @@ pub struct Plan {
     pub policy: PolicyConfig,
     /// Response policy zones, block lists, groups of clients.
     pub rules: RulesConfig,
+    /// The partitions of groups while schedules are in force.
+    pub scheduled: ScheduledPartitions,
     /// Forwarding and iteration rules.
     pub forward: ForwardConfig,
     /// Whether answers are validated under rules that are added at run time.
@@ -143,6 +149,9 @@ pub struct Recursive {
 #[derive(Clone)]
 struct Decided {
     policy: PolicyConfig,
+    scheduled: ScheduledPartitions,
+    /// Which clients are in which partition now, by the schedules and the addresses of hosts.
+    present: PartitionsConfig,
     forward: ForwardConfig,
     validates: bool,
     followed: BTreeSet<NameBuf>,
@@ -209,14 +218,14 @@ impl Recursive {
     ) -> Result<Arc<Recursive>, RecursiveFault> {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
-        let (queue, file, validators) = (plan.queue, plan.file.clone(), plan.validators.max(1));
-        let links = plan.sockets;
+        let (queue, links, file) = (plan.queue, plan.sockets, plan.file.clone());
         let (anchor_files, preallocates) = (state.map(AnchorFiles::new), plan.preallocate);
+        let validators = plan.validators.max(1);
         let own_zones = OwnZones::new(Arc::new(OfEngine(Arc::downgrade(engine))));
         take_zones_here(&mut plan.forward, &local_root, &own_zones);
         let lists = Lists::new(engine.key(), state);
         plan.policy.lists = lists.load(&plan.rules, policy_zones.versions().0);
-        let decided = Decided::first(plan, anchor_files.as_ref());
+        let decided = Decided::first(plan, &lists, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
         if preallocates {
             preallocate(&service).map_err(RecursiveFault::Thread)?;
@@ -237,7 +246,6 @@ impl Recursive {
             std::thread::Builder::new().name("validate".into()).spawn(move || validate(&validations))
         });
         let validating = validators.collect::<io::Result<_>>().map_err(RecursiveFault::Thread)?;
-        let validating = Mutex::new(validating);
         let file = match file {
             Some((path, every)) => {
                 Some(CacheFile::start(path, every, &service).map_err(RecursiveFault::Thread)?)
@@ -257,13 +265,14 @@ impl Recursive {
             own_zones,
             outgoing,
             engine,
-            validating,
+            validating: Mutex::new(validating),
             anchor_thread: Mutex::new(None),
             list_thread: Mutex::new(None),
             anchor_files,
             decided,
         });
         recursive.put_into_service();
+        recursive.put_limits();
         recursive.local_root.trust(RootTrust::of(&lock(&recursive.decided).in_force()));
         let started = recursive.look_after_anchors().and_then(|()| recursive.look_after_lists());
         started.and_then(|()| recursive.look_after_rules()).map_err(RecursiveFault::Thread)?;
@@ -304,7 +313,33 @@ impl Recursive {
         let _changing = self.lists.change();
         let (versions, changes) = self.policy_zones.versions();
         self.put_rules(self.lists.renew(versions));
+        self.renew_partitions();
         self.policy_zones.is_in_force(changes);
+    }
+
+    /// Puts the limits on the queries of groups into force.
+    fn put_limits(&self) {
+        match self.lists.limits() {
+            Ok(limits) => self.engine.set_group_limits(limits),
+            Err(fault) => error!("limits of groups stay those of before: {fault}"),
+        }
+    }
+
+    /// Puts clients into other partitions, if schedules or the addresses of hosts have changed.
+    fn renew_partitions(&self) {
+        let mut decided = lock(&self.decided);
+        let present = self.lists.partitions(&decided.policy.partitions, &decided.scheduled);
+        if present == decided.present {
+            return;
+        }
+        self.put_limits();
+        match self.service.set_partitions(&present) {
+            Ok(()) => {
+                decided.present = present;
+                self.put_into_service();
+            }
+            Err(fault) => error!("rules of groups stay those of before: {fault}"),
+        }
     }
 
     /// Puts rules into force, and changes nothing else. The caller has locked out other changes of them.
@@ -402,17 +437,20 @@ impl Recursive {
     /// # Errors
     /// If the policy cannot be applied; nothing has changed then.
     pub fn configure(&self, plan: Plan) -> Result<(), PolicyFault> {
-        let Plan { mut policy, mut forward, validates, followed, signals, rules, .. } = plan;
+        let Plan { mut policy, scheduled, mut forward, validates, followed, signals, rules, .. } = plan;
         let changing = self.lists.change();
         policy.lists = self.lists.load(&rules, self.policy_zones.versions().0);
         take_zones_here(&mut forward, &self.local_root, &self.own_zones);
         let mut decided = lock(&self.decided);
         let (points, negative) = (decided.points.clone(), decided.negative.clone());
         let followed = if self.anchor_files.is_some() { followed } else { BTreeSet::new() };
-        let mut new = Decided { policy, forward, validates, followed, signals, points, negative };
+        let present = self.lists.partitions(&policy.partitions, &scheduled);
+        let mut new =
+            Decided { policy, scheduled, present, forward, validates, followed, signals, points, negative };
         new.follow();
         let rules = decided.policy.lists.clone();
         self.decide(&mut decided, new)?;
+        self.put_limits();
         drop((decided, changing));
         self.retire(rules);
         self.policy_zones.look_again();
@@ -457,11 +495,13 @@ impl Recursive {
         (decided.forward.rules.clone(), decided.forward.iterate.rules.clone())
     }
 
-    /// Returns the names of the groups in a partition.
+    /// Returns the names of the groups in a partition, and the schedules by which a group is in it.
     pub fn groups_of(&self, partition: Partition) -> Vec<String> {
         let decided = lock(&self.decided);
         let names = decided.policy.partitions.names(partition, DEFAULT_GROUP);
-        names.into_iter().map(str::to_owned).collect()
+        let at_times = decided.scheduled.iter().filter(|(_, own)| **own == partition);
+        let at_times = at_times.map(|(schedule, _)| format!("schedule {schedule}"));
+        names.into_iter().map(str::to_owned).chain(at_times).collect()
     }
 
     /// Adds a forwarding rule for all clients, which replaces one for the same domain.
@@ -642,8 +682,8 @@ fn changed<'r, R: PartialEq>(
 
 impl Decided {
     /// Returns the initial state: the plan, and what is stored from the previous run.
-    fn first(plan: Plan, kept: Option<&AnchorFiles>) -> Decided {
-        let Plan { policy, forward, validates, mut followed, signals, .. } = plan;
+    fn first(plan: Plan, lists: &Lists, kept: Option<&AnchorFiles>) -> Decided {
+        let Plan { policy, scheduled, forward, validates, mut followed, signals, .. } = plan;
         if kept.is_none() && !followed.is_empty() {
             info!(
                 "trust anchors do not follow key rollovers (RFC 5011) without a state folder: set \
@@ -656,14 +696,18 @@ impl Decided {
             None => TrustPoints::default(),
         };
         let negative = kept.map(AnchorFiles::read_negative).unwrap_or_default();
-        let mut first = Decided { policy, forward, validates, followed, signals, points, negative };
+        let present = lists.partitions(&policy.partitions, &scheduled);
+        let mut first =
+            Decided { policy, scheduled, present, forward, validates, followed, signals, points, negative };
         first.follow();
         first
     }
 
-    /// Returns the policy with the current trust anchors of followed zones, and the temporary negative ones.
+    /// Returns the policy with the present partitions, the current trust anchors of followed zones, and the
+    /// temporary negative ones.
     fn in_force(&self) -> PolicyConfig {
         let mut policy = self.policy.clone();
+        policy.partitions = self.present.clone();
         policy.validation.anchors = self.points.in_force(&policy.validation.anchors);
         self.negative.keys().for_each(|name| policy.validation.anchors.add_negative(name.as_name()));
         policy
@@ -720,6 +764,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
             lists: settings.lists(),
             groups: settings.policy_groups(&interfaces),
         },
+        scheduled: wanted.scheduled_partitions(),
         forward: wanted.forward_config(),
         validates: wanted.validates(),
         followed: wanted.followed(),

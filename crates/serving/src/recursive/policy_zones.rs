@@ -168,9 +168,10 @@ pub(super) fn compile(
     if let (Some(name), Some(source)) = (safe_search, safe_search.and_then(|_| sources.next())) {
         let rules = builder.safe_search(source, SAFE_SEARCH_TTL);
         let (instead, max_ttl, info) = (RpzOverride::Given, SAFE_SEARCH_TTL, Some(ErrorInfo::FORGED_ANSWER));
-        in_force.push(PolicyZone { name, instead, max_ttl, soa: None, info, counts: counts(&name) });
+        let (soa, is_logged, counts) = (None, true, counts(&name));
+        in_force.push(PolicyZone { name, instead, max_ttl, soa, info, is_logged, counts });
         let report = RpzReport { rules, ..RpzReport::default() };
-        let config = PolicyZoneConfig { name, instead, max_ttl, add_soa: false, info };
+        let config = PolicyZoneConfig { name, instead, max_ttl, add_soa: false, info, is_logged };
         all.push(PolicyZoneStatus { config, serial: Some(Serial(1)), report });
     }
     (all, in_force)
@@ -199,8 +200,8 @@ fn in_force(
     counts: Arc<RewriteCounts>,
 ) -> PolicyZone {
     let soa = version.filter(|_| config.add_soa).and_then(|zone| soa(zone));
-    let PolicyZoneConfig { name, instead, max_ttl, info, .. } = config.clone();
-    PolicyZone { name, instead, max_ttl, soa, info, counts }
+    let PolicyZoneConfig { name, instead, max_ttl, info, is_logged, .. } = config.clone();
+    PolicyZone { name, instead, max_ttl, soa, info, is_logged, counts }
 }
 
 fn read(builder: &mut RuleBuilder, source: SourceId, zone: &Zone, report: &mut RpzReport) {
@@ -232,7 +233,7 @@ pub(super) fn change(
         // Safe search comes after the zones, and does not change.
         let version = |of: &Versions| of.get(&name).filter(|_| at < config.zones.zones.len()).map(Arc::clone);
         let (mut status, versions) = (status.clone(), (version(before), version(after)));
-        let PolicyZone { name, instead, max_ttl, soa, info, counts } = zone;
+        let PolicyZone { name, instead, max_ttl, soa, info, is_logged, counts } = zone;
         let (max_ttl, counts) = (*max_ttl, Arc::clone(counts));
         match versions {
             (Some(old), Some(new)) if !Arc::ptr_eq(&old, &new) => {
@@ -245,8 +246,8 @@ pub(super) fn change(
                 zones.push(in_force(&status.config, Some(&new), counts));
             }
             (Some(_), Some(_)) | (None, None) => {
-                let (instead, soa, info) = (*instead, soa.clone(), *info);
-                zones.push(PolicyZone { name: *name, instead, max_ttl, soa, info, counts });
+                let (name, instead, soa, info, is_logged) = (*name, *instead, soa.clone(), *info, *is_logged);
+                zones.push(PolicyZone { name, instead, max_ttl, soa, info, is_logged, counts });
             }
             _ => return None,
         }

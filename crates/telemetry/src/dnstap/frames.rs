@@ -22,7 +22,7 @@ use crate::worker_queue::RecordWriter;
 /// Bytes of encoded frames that are written before a round is over.
 const ROUND_BYTES: usize = 64 * 1024;
 
-/// A copied message. Its bytes are the zone's name followed by the message.
+/// A copied message. Its bytes are the zone's name, the view's name, and the message.
 pub(super) struct Seen {
     pub(super) kind: DnstapKind,
     pub(super) transport: Transport,
@@ -33,14 +33,22 @@ pub(super) struct Seen {
     pub(super) query_at: Option<u64>,
     pub(super) response_at: Option<u64>,
     pub(super) zone_len: usize,
+    pub(super) view_len: usize,
     /// The rule of a policy that decided the query.
     pub(super) rule: Option<RuleNote>,
 }
 
 impl Seen {
+    /// Returns the text of the field `extra`: the view that the query is in.
+    fn extra(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let view = bytes.get(self.zone_len..)?.get(..self.view_len)?;
+        (!view.is_empty()).then(|| [b"view=", view].concat())
+    }
+
     /// Returns the dnstap description of the message.
     fn describe(&self, bytes: &[u8]) -> DnstapMessage {
-        let (zone, message) = bytes.split_at(self.zone_len);
+        let (zone, rest) = bytes.split_at(self.zone_len);
+        let (_, message) = rest.split_at(self.view_len);
         let (query_time_sec, query_time_nsec) = parts(self.query_at);
         let (response_time_sec, response_time_nsec) = parts(self.response_at);
         let [query_message, response_message] = match self.kind.is_response() {
@@ -221,6 +229,7 @@ impl RecordWriter<Seen> for Frames {
             self.counts.lost.fetch_add(1, Relaxed);
             return;
         }
+        self.blank.extra = seen.extra(bytes);
         self.blank.message = Some(Box::new(seen.describe(bytes)));
         append_frame(&mut self.waiting, |out| {
             // Encoding fails only if the buffer is full, and a vector grows.

@@ -88,7 +88,8 @@ impl Dnstap {
         let (counts, clock) = (Arc::<DnstapCounts>::default(), Arc::new(WallClock::new()));
         let DnstapConfig { destination, selection, identity, version, queue_size } = config;
         let (identity, version) = (identity.map(Vec::from), version.map(Vec::from));
-        let blank = DnstapFrame { identity, version, message: None, of: DnstapType::Message as i32 };
+        let of = DnstapType::Message as i32;
+        let blank = DnstapFrame { identity, version, extra: None, message: None, of };
         let frames = Frames::open(&destination, blank, Arc::clone(&counts), Arc::clone(&clock))?;
         let (queue, thread) = WriterThread::start("dnstap", queue_size, frames).map_err(SinkFault::Thread)?;
         let mut secret = [0; 8];
@@ -156,8 +157,8 @@ impl Dnstap {
         sample == 1 || ((query + 1).wrapping_mul(self.secret) >> 32).is_multiple_of(sample)
     }
 
-    fn leave(&self, seen: impl Fn() -> Seen, zone: &[u8], message: &[u8]) {
-        self.queue.put(seen, &[zone, message]);
+    fn leave(&self, seen: impl Fn() -> Seen, [zone, view]: [&[u8]; 2], message: &[u8]) {
+        self.queue.put(seen, &[zone, view, message]);
     }
 
     fn of_client(&self, query: &LoggedQuery<'_>, response: Option<&[u8]>, rule: Option<RuleNote>) {
@@ -173,6 +174,7 @@ impl Dnstap {
             return;
         }
         let zone = query.zone.map_or(&[][..], |zone| zone.as_wire());
+        let view = query.view.map_or(&[][..], |view| view.as_str().as_bytes());
         let response_at = response.map(|_| self.clock.unix(Instant::now()));
         let query_at = Some(self.clock.unix(query.received));
         let seen = || Seen {
@@ -183,9 +185,10 @@ impl Dnstap {
             query_at,
             response_at,
             zone_len: zone.len(),
+            view_len: view.len(),
             rule,
         };
-        self.leave(seen, zone, response.unwrap_or(packet));
+        self.leave(seen, [zone, view], response.unwrap_or(packet));
     }
 }
 

@@ -180,8 +180,18 @@ impl Dnstap {
         let (query_at, response_at) = (unix(times.query_at), unix(times.response_at));
         let (transport, answers) = (link.transport, link.to);
         let asks = link.asks();
-        let seen = || Seen { kind, transport, asks, answers, query_at, response_at, zone_len: 0, rule: None };
-        self.leave(seen, &[], message);
+        let seen = || Seen {
+            kind,
+            transport,
+            asks,
+            answers,
+            query_at,
+            response_at,
+            zone_len: 0,
+            view_len: 0,
+            rule: None,
+        };
+        self.leave(seen, [&[], &[]], message);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 
-use wire::{LowerName, NameBuf, Type, ZoneName};
+use wire::{LowerName, NameBuf, Type, ViewName, ZoneName};
 use zone::{Node, RrSet, Zone};
 
 use super::{GROUP, NEW_OWNER, SCHEMA, VERSION, ZONES};
@@ -112,6 +112,19 @@ impl CatalogZone {
             }
         }
         Ok(CatalogZone::of(entries, apex))
+    }
+
+    /// Returns the same entries for zones in a view: that of the catalog zone.
+    pub fn in_view(self, view: Option<&ViewName>) -> CatalogZone {
+        if view.is_none() {
+            return self;
+        }
+        let place = |zone: &ZoneName| ZoneName::in_view(zone.as_lower(), view);
+        let member = |(zone, member): (ZoneName, Member)| {
+            let new_owner = member.new_owner.as_ref().map(place);
+            (place(&zone), Member { new_owner, ..member })
+        };
+        CatalogZone { members: self.members.into_iter().map(member).collect(), ..self }
     }
 
     /// Builds the catalog from entries by label. Entries without a PTR record only have properties and are

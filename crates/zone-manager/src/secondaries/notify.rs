@@ -47,7 +47,7 @@ impl Secondaries {
             REFUSED.refused(asked, "the type is not SOA");
             return Err(Refusal::plain(Rcode::NOTIMP));
         }
-        let (apex, counts) = (asked.apex(), &self.counts);
+        let (apex, counts) = (self.notified(asked), &self.counts);
         let peers = read(&self.rules).get(&apex).cloned();
         let peers = peers.filter(|peers| !peers.primaries.is_empty());
         let Some(peers) = peers else {
@@ -84,6 +84,15 @@ impl Secondaries {
             }
         }
         Ok(())
+    }
+}
+
+impl Secondaries {
+    /// Returns the zone that a NOTIFY is about. A catalog zone in a view is not among the zones that the view
+    /// answers from, unless it has `catalog-answers`.
+    fn notified(&self, asked: &Asked<'_>) -> ZoneName {
+        let is_secondary = |apex: &ZoneName| read(&self.rules).get(apex).is_some();
+        asked.apex_in_view().filter(is_secondary).unwrap_or_else(|| asked.apex())
     }
 }
 

@@ -141,7 +141,7 @@ impl Executor {
         let is_hidden = special.hidden.contains(apex);
         if let Change::Serve(zone) = &change {
             if special.catalogs.contains(apex) {
-                self.send_to_manager(Message::CatalogVersion(Arc::clone(zone)));
+                self.send_to_manager(Message::CatalogVersion(apex.clone(), Arc::clone(zone)));
             }
             // NOTIFY targets of hidden zones get a NOTIFY as well.
             if let (true, Some(secondaries)) = (is_hidden, &self.secondaries) {

@@ -73,7 +73,7 @@ pub(super) enum Message {
     Loaded(LoadEnd),
     Load(Vec<Load>),
     /// A version of a catalog zone to read.
-    CatalogVersion(Arc<Zone>),
+    CatalogVersion(ZoneName, Arc<Zone>),
     /// A step of a root zone that is a copy for the resolver.
     Root(Change),
     /// An event of the producer of catalog zones.
@@ -377,7 +377,7 @@ impl ZoneManager {
                 }
                 Message::Loaded(outcome) => self.loaded(outcome),
                 Message::Load(loads) => self.load(loads),
-                Message::CatalogVersion(version) => self.joining.versions.push(version),
+                Message::CatalogVersion(apex, version) => self.joining.versions.push((apex, version)),
                 Message::Root(change) => self.take_root(change),
                 Message::Producer(event) => self.produced(event),
                 Message::Database(news, done) => self.of_database(news, &done),
@@ -492,6 +492,7 @@ impl ZoneManager {
         let arriving = arriving(&states, &wanted, &gone);
         let (moved, gone): (Vec<_>, Vec<_>) =
             gone.into_iter().partition(|apex| arriving.contains(apex.as_wire()));
+        self.warn_of_changes_of(&moved);
         let turn = ViewTurn { clients: clients(&wanted), moved };
         self.begin(purpose, report, replies, turn);
         self.remove(&mut states, gone);
@@ -512,6 +513,18 @@ impl ZoneManager {
         drop(states);
         *lock(&self.table.folders) = FolderFindings { held, refused: wanted.refused };
         self.load(loads);
+    }
+
+    /// Warns about zones that go to another view, or out of one, and have changes on disk: these stay.
+    fn warn_of_changes_of(&self, moved: &[ZoneName]) {
+        let Some(changes) = &self.executor.changes else { return };
+        for apex in moved.iter().filter(|apex| changes.is_stored(apex)) {
+            warn!(
+                "zone {apex}: the zone is in another view now, and what updates have changed does not go with \
+                 it: to use it there, move the zone back, run `nomen ctl zone write {apex}`, and move it again \
+                 with that file"
+            );
+        }
     }
 
     /// Removes zones that the configuration no longer has.

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use transfer::catalog_zone::{
     CatalogFault, CatalogZone, Conflict, ListedIn, Member, MemberIdentity, MemberOf, settle,
 };
-use wire::{NameBuf, ZoneName};
+use wire::{NameBuf, ViewName, ZoneName};
 use zone::Zone;
 
 use super::manager::{LEAST_HELD, Removal};
@@ -146,17 +146,15 @@ impl Membership {
         self.catalogs.iter().filter(|catalog| !catalog.is_read).map(|catalog| &catalog.plan.apex)
     }
 
-    /// Reads a version of a catalog zone; [`settle`](Self::settle) returns the changes. A broken version
-    /// changes nothing (RFC 9432 §5.1).
-    pub fn read(&mut self, version: &Zone) {
-        let apex = version.apex();
-        let Some(catalog) = self.catalogs.iter_mut().find(|catalog| catalog.plan.apex.as_lower() == apex)
-        else {
+    /// Reads a version of a catalog zone, whose members are in its view; [`settle`](Self::settle) returns the
+    /// changes. A broken version changes nothing (RFC 9432 §5.1).
+    pub fn read(&mut self, apex: &ZoneName, version: &Zone) {
+        let Some(catalog) = self.catalogs.iter_mut().find(|catalog| catalog.plan.apex == *apex) else {
             return;
         };
         catalog.is_read = true;
         let serial = version.serial();
-        match CatalogZone::read(version) {
+        match CatalogZone::read(version).map(|listed| listed.in_view(apex.to_view().as_ref())) {
             Ok(listed) => {
                 let of = format!("catalog zone {apex}: ");
                 let warnings = listed.warnings.iter().map(|warning| format!("{of}{warning}")).collect();
@@ -285,10 +283,9 @@ impl Catalog {
             error,
             ERROR,
             ("members held", &apex.to_string()),
-            "catalog zone {}: of {of} members it lists {} no longer and {others} under other labels, \
+            "catalog zone {apex}: of {of} members it lists {} no longer and {others} under other labels, \
              together more than `catalog-max-removed`: all of them stay as they are; `nomen ctl reload \
              --force` removes or resets them",
-            apex.as_name(),
             many - others
         );
         let stay: Vec<(ZoneName, Member)> =
@@ -371,8 +368,9 @@ fn bytes_of(text: &str) -> Option<Box<[u8]>> {
 }
 
 fn apex_of(text: &str) -> Option<ZoneName> {
-    let name: NameBuf = text.parse().ok()?;
-    Some(name.as_name().into())
+    let (name, view) = ViewName::split(text).ok()?;
+    let name: NameBuf = name.parse().ok()?;
+    Some(ZoneName::in_view(name.as_name().to_lower().as_lower(), view.as_ref()))
 }
 
 impl Line {

@@ -312,6 +312,12 @@ impl Catalog {
     pub fn memory(&self) -> usize {
         size_of::<Catalog>() + self.trie.memory() + self.census.memory()
     }
+
+    /// Returns the bytes of memory of the catalog of a view beside `outside`, the catalog of the zones
+    /// outside views: without the parts that they share.
+    pub fn memory_beside(&self, outside: &Catalog) -> usize {
+        size_of::<Catalog>() + self.trie.memory_beside(&outside.trie)
+    }
 }
 
 /// The zones of a catalog.

@@ -275,6 +275,9 @@ fn a_view_shares_all_but_the_shards_of_its_own_zones() {
     }
     view = over(&view, &outside, &outside, &[], &[ZONES / 2, ZONES + 1]);
     assert!(copied(&outside, &view) <= 6, "{}", copied(&outside, &view));
+    let beside = view.memory_beside(&outside);
+    assert!(beside > 0 && beside < view.memory() / 20, "{beside} of {}", view.memory());
+    assert_eq!(outside.memory_beside(&outside), size_of::<Catalog>());
     assert_eq!((view.len(), outside.len()), (ZONES + 1, ZONES));
     let own = view.iter().filter(|entry| entry.is_in_view()).count();
     assert_eq!(own, 3);

@@ -198,6 +198,13 @@ impl Trie {
         self.distinct().iter().map(TrieNode::memory).sum()
     }
 
+    /// Returns the bytes of memory of pages and shards that `other` does not share, and of the zones of a
+    /// view in them.
+    pub(super) fn memory_beside(&self, other: &Trie) -> usize {
+        let pairs = self.distinct().iter().zip(&other.nodes);
+        pairs.map(|(own, other)| own.memory_beside(other)).sum()
+    }
+
     /// Returns the nodes, each once.
     fn distinct(&self) -> &[TrieNode] {
         if self.alone { slice::from_ref(&self.nodes[0]) } else { &self.nodes }
@@ -277,6 +284,23 @@ impl TrieNode {
             // See `shard`: half of the places are free.
             TrieNode::Shard(places) => places.len() / 2,
             TrieNode::Page(page) => page.zones,
+        }
+    }
+
+    /// Returns the bytes of memory of this node and those below that `other` does not share, and of the zones
+    /// of a view in them.
+    fn memory_beside(&self, other: &TrieNode) -> usize {
+        match (self, other) {
+            (TrieNode::Shard(own), TrieNode::Shard(other)) if Arc::ptr_eq(own, other) => 0,
+            (TrieNode::Page(own), TrieNode::Page(other)) if Arc::ptr_eq(own, other) => 0,
+            (TrieNode::Page(own), TrieNode::Page(other)) => {
+                let pairs = own.nodes.iter().zip(&other.nodes);
+                COUNTS + size_of::<Page>() + pairs.map(|(own, other)| own.memory_beside(other)).sum::<usize>()
+            }
+            _ => {
+                let of_view = entries(slice::from_ref(self)).filter(|entry| entry.is_in_view());
+                self.memory() + of_view.map(ZoneEntry::memory).sum::<usize>()
+            }
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) struct Joining {
     producer: Producer,
     held_replies: VecDeque<HeldReply>,
     /// Versions of catalog zones to read.
-    pub(super) versions: Vec<Arc<zone::Zone>>,
+    pub(super) versions: Vec<(ZoneName, Arc<zone::Zone>)>,
     /// The zones that operators added.
     added: Vec<ConfiguredZone>,
     templates: Arc<Templates>,
@@ -276,7 +276,8 @@ impl ZoneManager {
             }
         }
         let unread = self.joining.membership.unread();
-        let versions = unread.filter_map(|apex| states.get(apex)?.state.status().zone.clone());
+        let versions =
+            unread.filter_map(|apex| Some((apex.clone(), states.get(apex)?.state.status().zone.clone()?)));
         self.joining.versions = versions.collect();
     }
 
@@ -332,8 +333,8 @@ impl ZoneManager {
         if self.joining.versions.is_empty() {
             return;
         }
-        for version in std::mem::take(&mut self.joining.versions) {
-            self.joining.membership.read(&version);
+        for (apex, version) in std::mem::take(&mut self.joining.versions) {
+            self.joining.membership.read(&apex, &version);
         }
         self.settle();
     }

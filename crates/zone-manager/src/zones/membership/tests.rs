@@ -71,7 +71,7 @@ fn membership(catalogs: &[&str], state: Option<&Path>) -> Membership {
 fn words(steps: &MemberSteps) -> Vec<String> {
     let removed = steps.removed.iter().map(|zone| format!("- {}", zone));
     let reset = steps.reset.iter().map(|zone| format!("0 {}", zone));
-    let wanted = steps.wanted.iter().map(|zone| format!("+ {} {}", zone.spec.name(), zone.spec.text));
+    let wanted = steps.wanted.iter().map(|zone| format!("+ {} {}", zone.spec.apex, zone.spec.text));
     removed.chain(reset).chain(wanted).collect()
 }
 
@@ -80,7 +80,8 @@ fn settled(membership: &mut Membership) -> Vec<String> {
 }
 
 fn read(membership: &mut Membership, catalog: &str, lines: &[(&str, &str)]) -> Vec<String> {
-    membership.read(&version(catalog, lines));
+    let (name, _) = ViewName::split(catalog).expect("a name");
+    membership.read(&apex(catalog), &version(name, lines));
     settled(membership)
 }
 
@@ -97,6 +98,29 @@ fn members_come_change_and_go() {
     assert_eq!(read(&mut of, "cat.", &[("y", "b.")]), ["- a."]);
     of.configure(Vec::new());
     assert_eq!(settled(&mut of), ["- b."]);
+}
+
+#[test]
+fn members_are_in_the_view_of_their_catalog_zone() {
+    let state = tempfile::tempdir().expect("a folder");
+    let catalogs = ["cat.", "cat.@inside", "new.@inside"];
+    let mut of = membership(&catalogs, Some(state.path()));
+    assert_eq!(read(&mut of, "cat.@inside", &[("x", "a.")]), ["+ a.@inside /plain/a"]);
+    // The same name outside views, and that of a zone that is configured there, are other zones.
+    assert_eq!(read(&mut of, "cat.", &[("y", "a.")]), ["+ a. /plain/a"]);
+    let both = [("x", "a."), ("c", "configured.")];
+    assert_eq!(read(&mut of, "cat.@inside", &both), ["+ configured.@inside /plain/configured"]);
+    assert!(of.status().iter().all(|one| one.conflicts == 0));
+    // After a restart they are those of before, and not reset.
+    let mut of = membership(&catalogs, Some(state.path()));
+    assert!(settled(&mut of).is_empty());
+    assert_eq!(of.all().filter(|zone| zone.spec.apex.is_in_view()).count(), 2);
+    // A change of ownership is one within the view.
+    assert!(read(&mut of, "new.@inside", &[("x", "a.")]).is_empty());
+    let moved = read(&mut of, "cat.@inside", &[&both[..], &[("coo.x", "new.")]].concat());
+    assert_eq!(moved, ["+ a.@inside /plain/a"]);
+    assert_eq!(read(&mut of, "cat.@inside", &[]), ["- configured.@inside"]);
+    assert_eq!(of.all().count(), 2);
 }
 
 #[test]
