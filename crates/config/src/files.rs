@@ -132,24 +132,27 @@ impl Draft {
         let Some(place) = settings.database.as_ref().map(|database| database.place.clone()) else {
             return self.finish();
         };
-        let of_folder = match (sections, settings.server.storage.folder()) {
-            (None, Some(folder)) => KeptSections::read(&folder).unwrap_or_else(|fault| {
+        let read = match (sections, settings.server.storage.folder()) {
+            (None, Some(folder)) => KeptSections::read(&folder).map_err(|fault| (folder, fault)),
+            _ => Ok(KeptSections::default()),
+        };
+        let (of_folder, damage) = match read {
+            Ok(sections) => (sections, None),
+            // Who may not read it uses nothing of it either, such as the path of the control socket.
+            Err((_, fault)) if fault.kind() == io::ErrorKind::PermissionDenied => Default::default(),
+            Err((folder, fault)) => {
                 let file = folder.join(SECTIONS_FILE);
-                // Who may not read it uses nothing of it either, such as the path of the control socket.
-                if fault.kind() != io::ErrorKind::PermissionDenied {
-                    let message = format!("cannot read {}: {}", file.display(), reason(&fault));
-                    let hint = "without the file, the sections are read from the database again";
-                    self.faults.push(Diagnostic::at(place.as_ref(), message).hint(hint).outside());
-                }
-                KeptSections::default()
-            }),
-            _ => KeptSections::default(),
+                let message = format!("cannot read {}: {}", file.display(), reason(&fault));
+                let hint = "the sections of the database are missing until it is reached";
+                let found = Diagnostic::at(place.as_ref(), message).hint(hint).outside();
+                (KeptSections::default(), Some(found))
+            }
         };
         let base = path.parent().unwrap_or(Path::new(""));
         let is_first = sections.is_none();
         let sections = sections.unwrap_or(&of_folder);
         let merged = MergedSections::add(&mut self.config, &mut self.sources, sections, (base, is_first));
-        self.finish_as(merged)
+        self.finish_as(merged.with_damage(damage))
     }
 
     fn finish_as(self, mut sections: MergedSections) -> Result<AcceptedConfig, RejectedConfig> {
@@ -165,6 +168,8 @@ impl Draft {
         if faults.is_empty() {
             return Ok(AcceptedConfig { config, sources, sections });
         }
+        // The file may name sections that are missing.
+        faults.extend(sections.damage().cloned());
         faults.sort_by_key(|f| f.place.as_ref().map_or((0, 0), |p| (p.source, p.span.start)));
         Err(RejectedConfig { sources, faults })
     }

@@ -2,6 +2,7 @@
 //! next, so that a start finds out that the database has lost changes since.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -43,11 +44,22 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Reads the file in this folder. Without one, nothing is known of earlier runs.
+    /// Reads the file in this folder. Without one, or with one that is damaged, which is logged, nothing is
+    /// known of earlier runs.
     pub(crate) fn open(folder: Option<&Path>) -> Progress {
         let file = folder.map(|folder| folder.join(FILE));
-        let text = file.as_deref().and_then(|file| zone::regular::read(file, MAX_FILE).ok());
-        let saved: Position = text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let saved = file.as_deref().map_or_else(Position::default, |file| {
+            read(file).unwrap_or_else(|fault| {
+                if fault.kind() != io::ErrorKind::NotFound {
+                    let (file, why) = (file.display(), wording::reason(&fault));
+                    warn!(
+                        "cannot read {file}: {why}; changes that the database has lost since the last run are not \
+                         found, and all zones are read again"
+                    );
+                }
+                Position::default()
+            })
+        });
         Progress { at: saved.clone(), file, saved, ..Progress::default() }
     }
 
@@ -56,12 +68,17 @@ impl Progress {
         let Some(file) = self.file.as_deref().filter(|_| self.saved != self.at) else { return };
         // Text and numbers are always written.
         let text = serde_json::to_vec(&self.at).unwrap_or_default();
-        if let Err(fault) = zone::regular::replace(file, &text) {
+        if let Err(fault) = zone::regular::replace_with_checksum(file, &text) {
             warn!("{} cannot be written: {}", file.display(), wording::reason(&fault));
         }
         // A file that cannot be written is tried again with the next change.
         self.saved = self.at.clone();
     }
+}
+
+/// Reads the file.
+fn read(file: &Path) -> io::Result<Position> {
+    Ok(serde_json::from_slice(&zone::regular::read_with_checksum(file, MAX_FILE)?)?)
 }
 
 #[cfg(test)]
@@ -77,7 +94,12 @@ mod tests {
         progress.at = Position { cluster: "c".into(), number: 7, tag: Some(-3), timeline: Some(timeline) };
         progress.save();
         assert_eq!(Progress::open(Some(folder.path())).at, progress.at);
-        std::fs::write(folder.path().join(FILE), "{").expect("written");
-        assert_eq!(Progress::open(Some(folder.path())).at, Position::default());
+        // A number that was changed on the disk must not pass for that of the last run.
+        let whole = std::fs::read_to_string(folder.path().join(FILE)).expect("read");
+        for text in [whole.replace(":7", ":6"), whole[..whole.len() / 2].to_owned(), "{".into()] {
+            assert_ne!(text, whole);
+            std::fs::write(folder.path().join(FILE), text).expect("written");
+            assert_eq!(Progress::open(Some(folder.path())).at, Position::default());
+        }
     }
 }

@@ -16,6 +16,19 @@ const OTHERS: usize = 128;
 /// Descriptors of a worker besides its sockets: what it waits on, and upstream sockets that it opens ahead or
 /// has not closed yet.
 const PER_WORKER: usize = 32;
+/// Most queries to the servers of parents at a time.
+pub(crate) const PARENT_QUERIES: usize = 32;
+/// Descriptors of these: a lookup by the resolvers of the system opens two sockets, each other query one.
+const PARENTS: usize = 2 * PARENT_QUERIES;
+/// Connections to the database: one that reads, one that writes, and one of each that is opened in its place.
+const DATABASE: usize = 4;
+/// Connections to the CA of certificates: one, and another address that is tried beside it.
+const ISSUING: usize = 2;
+/// Connections to servers of lists: four fetches, each with another address that is tried beside it.
+const FETCHES: usize = 8;
+/// Part of the process limit that connections and upstream sockets have at least, whatever others may need:
+/// most descriptors of others are not in use at once.
+const LEAST_PART: usize = 4;
 /// Interval of the check for sockets that could not be opened.
 const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -49,12 +62,22 @@ impl DescriptorShares {
         let addresses: usize = settings.listens.iter().map(|listen| listen.addr.len()).sum();
         let listening = settings.server.net_config().workers * (2 * addresses + PER_WORKER);
         let metrics = settings.metrics.as_ref().map_or(0, |metrics| metrics.connections.0);
-        let others = OTHERS + listening + settings.control.connections.0 + metrics;
+        let api = settings.api.as_ref().map_or(0, |api| api.connections.0);
+        let tasks = [
+            // Only a server with a state folder signs zones.
+            (settings.server.storage.dir.is_some(), PARENTS),
+            (settings.database.is_some(), DATABASE),
+            (settings.acme.is_some(), ISSUING),
+            // Lists may come from the database, too.
+            (settings.database.is_some() || !settings.lists.is_empty(), FETCHES),
+        ];
+        let tasks: usize = tasks.iter().filter(|(is_on, _)| *is_on).map(|(_, count)| count).sum();
+        let others = OTHERS + listening + settings.control.connections.0 + metrics + api + tasks;
         let of_resolver = settings.recursive().map_or(0, |_| net::OutgoingConfig::default().links);
         let transfers = &settings.transfers;
         let upstream_wanted = of_resolver + transfers.incoming.0 + transfers.notify_in_flight.0;
         let wanted = others + tcp_wanted + upstream_wanted;
-        let rest = limit.saturating_sub(others);
+        let rest = limit.saturating_sub(others).max(limit / LEAST_PART);
         let (tcp, upstream) = if tcp_wanted + upstream_wanted <= rest {
             (tcp_wanted, upstream_wanted)
         } else {
@@ -129,7 +152,7 @@ mod tests {
         for limit in [0, 64, 256, 1024, 4096, all.wanted - 1] {
             let few = DescriptorShares::within(limit, &settings);
             let others = all.wanted - all.tcp - all.upstream;
-            let rest = limit.saturating_sub(others);
+            let rest = limit.saturating_sub(others).max(limit / LEAST_PART);
             assert!(few.tcp >= 1 && few.upstream >= 1 && few.tcp + few.upstream <= rest.max(2), "{few:?}");
             assert!(few.upstream == all.upstream || few.upstream >= rest / 2, "{few:?}");
             let shortage = few.shortage().expect("a warning");
@@ -138,5 +161,32 @@ mod tests {
                 "{shortage}"
             );
         }
+    }
+
+    #[test]
+    fn each_part_has_descriptors_of_its_own() {
+        let of = |text: &str| {
+            let path = std::path::Path::new("/");
+            let settings =
+                config::read_text("nomen.toml", text.to_owned(), path).expect(text).config.settings;
+            DescriptorShares::within(usize::MAX, &settings).wanted
+        };
+        let plain = of("");
+        let more = |text: &str| of(text) - plain;
+        assert_eq!(more("[server]\nstate-dir = \"/s\"\n"), PARENTS);
+        let api = "[api]\nlisten = [\"127.0.0.1@8081\"]\nconnections = 50\n";
+        assert_eq!(more(api), 50);
+        let list = "[resolver]\n[[policy.list]]\nname = \"a\"\nurl = \"https://a.example/l\"\n";
+        assert_eq!(more(list) - more("[resolver]\n"), FETCHES);
+        let database =
+            "[server]\nstate-dir = \"/s\"\n[database]\nurl = \"postgresql://nomen@db.example/nomen\"\n";
+        assert_eq!(more(database), PARENTS + DATABASE + FETCHES);
+    }
+
+    /// A limit below what others may need at most leaves clients and other servers more than one descriptor.
+    #[test]
+    fn few_descriptors_are_for_all_parts() {
+        let few = DescriptorShares::within(64, &Settings::default());
+        assert!(few.tcp >= 8, "{few:?}");
     }
 }

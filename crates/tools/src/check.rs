@@ -107,6 +107,9 @@ fn wanted_zones(accepted: &mut AcceptedConfig) -> Result<WantedZones, Vec<Diagno
 
 /// Shows sections of the database, as the state folder has them, that cannot be used with this file.
 fn warn_of_sections(accepted: &AcceptedConfig) {
+    if let Some(damage) = accepted.sections.damage() {
+        eprint!("{}", accepted.sources.render_as("warning", damage));
+    }
     for state in accepted.sections.states() {
         if let Some(fault) = state.used.fault() {
             eprintln!("warning: {} of the database: {}: {fault}", state.section.title(), state.used.word());

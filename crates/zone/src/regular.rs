@@ -88,6 +88,39 @@ pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8 text"))
 }
 
+/// Returns the checksum of a text, in hexadecimal digits.
+pub fn checksum(text: &[u8]) -> String {
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text))
+}
+
+/// Writes a text as [`replace`] does, with its checksum in a last line.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_with_checksum(path: &Path, text: &[u8]) -> io::Result<()> {
+    replace(path, &[text, b"\n", checksum(text).as_bytes(), b"\n"].concat())
+}
+
+/// Reads a text of at most `most` bytes that [`replace_with_checksum`] has written.
+///
+/// # Errors
+/// As [`read`], and `InvalidData` if the file was cut or changed.
+pub fn read_with_checksum(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // The length of the last line and of the line break before it.
+    const SUM: usize = 18;
+    let mut text = read(path, most.saturating_add(SUM as u64))?;
+    let at = text.len().checked_sub(SUM);
+    let is_whole = at.is_some_and(|at| text[at..] == *format!("\n{}\n", checksum(&text[..at])).as_bytes());
+    let Some(at) = at.filter(|_| is_whole) else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it was cut or changed: its checksum differs",
+        ));
+    };
+    text.truncate(at);
+    Ok(text)
+}
+
 fn check(kind: FileType) -> io::Result<()> {
     let found = match kind {
         kind if kind.is_file() => return Ok(()),
@@ -134,5 +167,29 @@ mod tests {
         assert_eq!(read(&path, 3).expect_err("too large").kind(), io::ErrorKind::FileTooLarge);
         fs::write(&path, b"\xff").expect("written");
         assert_eq!(read_to_string(&path, 4).expect_err("no text").kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_file_with_a_checksum_is_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        for text in [&b""[..], b"{}", b"a\nb\n"] {
+            replace_with_checksum(&path, text).expect("written");
+            assert_eq!(read_with_checksum(&path, 4).expect("read"), text);
+            let whole = fs::read(&path).expect("read");
+            let kind = |bytes: &[u8]| {
+                fs::write(&path, bytes).expect("written");
+                read_with_checksum(&path, 4).map_err(|fault| fault.kind())
+            };
+            for at in 0..whole.len() {
+                assert_eq!(kind(&whole[..at]), Err(io::ErrorKind::InvalidData), "cut at {at}");
+                let mut changed = whole.clone();
+                changed[at] ^= 1;
+                assert_eq!(kind(&changed), Err(io::ErrorKind::InvalidData), "bit of byte {at}");
+            }
+        }
+        replace_with_checksum(&path, b"12345").expect("written");
+        let fault = read_with_checksum(&path, 4).expect_err("too large");
+        assert_eq!(fault.kind(), io::ErrorKind::FileTooLarge);
     }
 }

@@ -30,9 +30,9 @@ impl KeptSections {
     /// Reads the file of a state folder. Without one there are no sections.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or was cut or changed.
     pub fn read(folder: &Path) -> io::Result<KeptSections> {
-        match zone::regular::read(&folder.join(SECTIONS_FILE), MAX_FILE) {
+        match zone::regular::read_with_checksum(&folder.join(SECTIONS_FILE), MAX_FILE) {
             Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(KeptSections::default()),
             Err(fault) => Err(fault),
@@ -44,7 +44,7 @@ impl KeptSections {
     /// # Errors
     /// The system's; then the file before is there.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        zone::regular::replace(&folder.join(SECTIONS_FILE), &serde_json::to_vec(self)?)
+        zone::regular::replace_with_checksum(&folder.join(SECTIONS_FILE), &serde_json::to_vec(self)?)
     }
 }
 
@@ -65,7 +65,11 @@ mod tests {
         assert_eq!(KeptSections::read(folder.path()).expect("read"), kept);
         let file = folder.path().join(SECTIONS_FILE);
         assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
-        std::fs::write(&file, "{").expect("written");
-        assert!(KeptSections::read(folder.path()).is_err());
+        let mut changed = std::fs::read(&file).expect("read");
+        changed[11] ^= 1;
+        for text in [&b"{"[..], b"", &changed] {
+            std::fs::write(&file, text).expect("written");
+            assert!(KeptSections::read(folder.path()).is_err(), "{text:?}");
+        }
     }
 }

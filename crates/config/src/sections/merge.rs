@@ -71,6 +71,8 @@ pub struct MergedSections {
     base: PathBuf,
     /// Whether there is no configuration in force that could stay.
     is_first: bool,
+    /// Why the file of the state folder could not be read.
+    damage: Option<Diagnostic>,
 }
 
 #[derive(Debug)]
@@ -119,6 +121,15 @@ impl MergedSections {
         };
         merged.removed = kept.earlier.iter().filter(is_removed).cloned().collect();
         merged
+    }
+
+    pub(crate) fn with_damage(self, damage: Option<Diagnostic>) -> MergedSections {
+        MergedSections { damage, ..self }
+    }
+
+    /// Returns why the sections of the state folder could not be read, if that is so. There are none then.
+    pub fn damage(&self) -> Option<&Diagnostic> {
+        self.damage.as_ref()
     }
 
     /// Changes which sections are used until there are no faults. `faults` are those of the configuration as

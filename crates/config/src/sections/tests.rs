@@ -166,9 +166,17 @@ fn a_start_reads_the_file_of_the_state_folder() {
     assert_eq!(in_force(&read().expect("good")), [""; 0]);
     kept(vec![ads()], vec![]).write(&folder.path().join("state")).expect("written");
     assert_eq!(in_force(&read().expect("good")), ["ads"]);
+    assert!(read().expect("good").sections.damage().is_none());
+    // A damaged file is as none, with a warning.
     fs::write(folder.path().join("state").join(SECTIONS_FILE), "{").expect("written");
-    let fault = read().expect_err("damaged").to_string();
-    assert!(fault.contains("database-sections") && fault.contains("from the database again"), "{fault}");
+    let accepted = read().expect("good without the sections");
+    let damage = accepted.sections.damage().expect("a warning").message.clone();
+    assert!(damage.contains("database-sections: it was cut or changed"), "{damage}");
+    assert_eq!(in_force(&accepted), [""; 0]);
+    // It is also the reason of a fault about what is missing.
+    fs::write(&path, format!("{FILE}{KIDS}")).expect("written");
+    let faults = read().expect_err("no such list").to_string();
+    assert!(faults.contains("\"ads\"") && faults.contains("it was cut or changed"), "{faults}");
 }
 
 #[test]

@@ -226,8 +226,9 @@ impl Life {
                 }
             }
             ConnectionEvent::Evict => {
-                // Since the decision the client may have read again.
-                self.is_cut = self.output.unsent() > 0 && now >= self.write_since + STALL;
+                // The client may have read since the decision, whose clock has milliseconds and is that of
+                // another thread: it may be a moment ahead.
+                self.is_cut = self.output.unsent() > 0 && now >= self.write_since + STALL / 2;
                 self.ending.get_or_insert(Ending::Evicted);
             }
             ConnectionEvent::Drain => {

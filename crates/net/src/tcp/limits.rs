@@ -193,8 +193,7 @@ impl Activity {
 
 /// Whether a connection with this stamp may be evicted.
 fn is_evictable(stamp: u64, clock: u64) -> bool {
-    let stalled_since = clock.saturating_sub(milliseconds(STALL));
-    stamp != BUSY && (stamp & UNREAD == 0 || stamp >> 1 <= stalled_since)
+    stamp != BUSY && (stamp & UNREAD == 0 || (stamp >> 1) + milliseconds(STALL) <= clock)
 }
 
 fn milliseconds(time: Duration) -> u64 {
@@ -782,5 +781,22 @@ mod tests {
         let mut table = trial.limits.table();
         trial.open.iter().for_each(|opened| table.remove(opened.id));
         assert!(table.clients.0.is_empty() && table.networks.0.is_empty() && table.connections.is_empty());
+    }
+
+    /// In the first second of the process nothing has stalled yet.
+    #[test]
+    fn unread_answers_have_stalled_after_a_second_only() {
+        let second = milliseconds(STALL);
+        for (stamp, clock, expected) in [
+            (UNREAD, 2, false),
+            (UNREAD, second - 1, false),
+            (UNREAD, second, true),
+            (5 << 1 | UNREAD, second + 4, false),
+            (5 << 1 | UNREAD, second + 5, true),
+            (5 << 1, 5, true),
+            (BUSY, u64::MAX, false),
+        ] {
+            assert_eq!(is_evictable(stamp, clock), expected, "{stamp} {clock}");
+        }
     }
 }

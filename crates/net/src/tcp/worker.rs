@@ -45,6 +45,10 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 const SHORTAGE_OVER: Duration = Duration::from_secs(60);
 /// Interval of [`transport::Handler::idle`].
 const IDLE_TICK: Duration = Duration::from_secs(1);
+/// Most bytes of a connection in the kernel that were not sent yet. Without it they grow to some MiB for each
+/// client that reads nothing, and all of them count against what the whole system may have. Bytes on the way
+/// are not among them, so distant clients receive as much as without it.
+const MAX_UNSENT: u32 = 128 * 1024;
 /// Most connections taken from the kernel's queue when stopping.
 const LAST_ACCEPTS: usize = 4096;
 
@@ -69,9 +73,7 @@ pub(crate) fn open(
         sys::set_freebind(&socket, addr).map_err(BindRefusal::option("IP_FREEBIND"))?;
     }
     socket.set_nonblocking(true).map_err(BindRefusal::from_io)?;
-    // Answers are written whole, so waiting to fill a segment gains nothing. Accepted connections inherit the
-    // option.
-    let _ = socket.set_tcp_nodelay(true);
+    set_options(SockRef::from(&socket));
     socket.bind(&addr.into()).map_err(BindRefusal::from_io)?;
     if shared {
         socket.listen(i32::try_from(config.tcp.backlog).unwrap_or(i32::MAX)).map_err(BindRefusal::from_io)?;
@@ -82,8 +84,15 @@ pub(crate) fn open(
 /// Takes over a listening socket opened by another process, such as systemd, and sets its options.
 pub(crate) fn take_over(socket: &TcpListener) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    let _ = SockRef::from(socket).set_tcp_nodelay(true);
+    set_options(SockRef::from(socket));
     Ok(())
+}
+
+/// Sets what accepted connections inherit, where the kernel has it.
+fn set_options(socket: SockRef<'_>) {
+    // Answers are written whole, so waiting to fill a segment gains nothing.
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_notsent_lowat(MAX_UNSENT);
 }
 
 /// Starts a worker thread on `socket`.
@@ -454,7 +463,7 @@ pub(crate) fn count_close(stats: &WorkerStats, close: Close) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
 
     use super::*;
 
@@ -474,6 +483,23 @@ mod tests {
             let read = stream.read(&mut [0; 1]);
             assert_eq!(read.map_err(|e| e.kind()), Err(io::ErrorKind::WouldBlock));
         }
+        Ok(())
+    }
+
+    /// The kernel takes little for a client that reads nothing.
+    #[test]
+    fn what_the_kernel_keeps_unsent_is_bounded() -> io::Result<()> {
+        let listener = open((std::net::Ipv4Addr::LOCALHOST, 0).into(), &ListenerConfig::default(), true)
+            .expect("a free port");
+        let client = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+        client.set_recv_buffer_size(4096)?;
+        client.connect(&listener.local_addr()?.into())?;
+        let (mut stream, _) = sys::accept(&listener)?;
+        let mut taken = 0;
+        while let Ok(bytes) = stream.write(&[0; 65536]) {
+            taken += bytes;
+        }
+        assert!(taken < 4 * MAX_UNSENT as usize, "{taken} bytes");
         Ok(())
     }
 }

@@ -197,4 +197,26 @@ fn a_start_without_the_database_has_the_sections() {
     unset(&database, "api.token", "shared");
     eventually("the token is refused", &node.api.server, || node.api.get(&shared, "/self").status == 401);
     assert!(blocks(&node, "ads.example.com"));
+    // A bit of each file changes on the disk: the start is that of a new node, until it is connected.
+    let records = ["@ 3600 NS ns1.example.net.", "www 60 A 192.0.2.1"];
+    node.api.post(&admin, "/zones", &json!({"name": "kept.test", "records": records})).with(201);
+    let folder = node.api.server.stop();
+    postgres.stop(PostgresStop::Fast);
+    let files = ["database-zones", "database-position", "database-sections"];
+    for name in files {
+        let file = folder.path().join("state").join(name);
+        let mut bytes = fs::read(&file).expect("read");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 4;
+        fs::write(&file, bytes).expect("written");
+    }
+    let node = Node::start_in(folder, "a", &database.url(), &admin, RESOLVER);
+    for name in files {
+        let is_named = |line: &str| line.contains(name) && line.contains("was cut or changed");
+        eventually("the damage is logged", &node.api.server, || node.api.server.log().lines().any(is_named));
+    }
+    assert!(!blocks(&node, "ads.example.com") && node.address("www.kept.test").is_empty());
+    postgres.start_again();
+    eventually("the zone is served", &node.api.server, || node.address("www.kept.test") == "192.0.2.1\n");
+    eventually("the name is blocked", &node.api.server, || blocks(&node, "ads.example.com"));
 }

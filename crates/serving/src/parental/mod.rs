@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use transport::unix_now;
 use wire::{Header, NameBuf, Rcode, Ttl, Type, UnixTime, ZoneName};
 
+use crate::descriptors::PARENT_QUERIES;
 use crate::frontend::Served;
 use crate::hosts::ServerHosts;
 use crate::hosts::exchange::{ExchangeFault, QueryKind, ServerQuery, exchange};
@@ -37,7 +38,7 @@ use servers::{ParentalAddress, ParentalAddresses, parent_of};
 
 /// Most queries to parental servers, lookups of their addresses, and NOTIFYs at a time. A lookup by the
 /// resolvers of the system opens two sockets, each other one a socket.
-pub const MAX_QUERIES: usize = 32;
+pub const MAX_QUERIES: usize = PARENT_QUERIES;
 
 /// The port of parental servers that are found by resolution.
 const DNS_PORT: u16 = 53;

@@ -1,9 +1,9 @@
 //! File with the names of the zones of the database, so that a start without the database knows them. Each
-//! line is a zone that was added or removed, in JSON; the whole file is written anew when all zones are
-//! known.
+//! line is a zone that was added or removed, in JSON, and the checksum of that; the whole file is written
+//! anew when all zones are known.
 //!
-//! The file is a copy of what the database has: nothing waits for it to be on the disk, and a line that
-//! cannot be read is ignored.
+//! The file is a copy of what the database has: nothing waits for it to be on the disk. A line that was cut
+//! or changed is ignored and reported, unless it is the last one, which a crash may have cut.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -14,6 +14,7 @@ use std::sync::Mutex;
 
 use ::database::ZoneId;
 use serde::{Deserialize, Serialize};
+use tracing::error;
 use wire::{NameBuf, ViewName, ZoneName};
 use wording::reason;
 
@@ -23,6 +24,14 @@ use threads::sync::lock;
 
 /// Name of the file in the state folder.
 pub(super) const FILE: &str = "database-zones";
+
+/// Largest file, in bytes: ten million zones, each added and removed.
+const MAX_FILE: u64 = 2 << 30;
+
+/// The end of a line: the checksum of its JSON, and the line break.
+fn zone_file_sum(json: &[u8]) -> String {
+    format!(" {}\n", zone::regular::checksum(json))
+}
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
@@ -47,8 +56,17 @@ impl Line {
         };
         // Strings and numbers are always written.
         let mut text = serde_json::to_vec(&line).unwrap_or_default();
-        text.push(b'\n');
+        let sum = zone_file_sum(&text);
+        text.extend(sum.as_bytes());
         text
+    }
+
+    /// Reads a line without its line break. `None` if it was cut or changed.
+    fn read(text: &[u8]) -> Option<(ZoneName, Line)> {
+        let (json, sum) = text.split_at(text.rsplitn(2, |byte| *byte == b' ').last()?.len());
+        let line = serde_json::from_slice::<Line>(json).ok()?;
+        let is_whole = sum == zone_file_sum(json).trim_end().as_bytes();
+        Some((line.apex()?, line)).filter(|_| is_whole)
     }
 
     fn apex(&self) -> Option<ZoneName> {
@@ -69,11 +87,27 @@ impl ZoneList {
     /// Reads the file of a state folder. Returns its zones; none without a file.
     pub(super) fn open(state: &Path) -> (ZoneList, HashMap<ZoneName, KnownZone>) {
         let path = state.join(FILE);
-        let text = std::fs::read(&path).unwrap_or_default();
+        let text = zone::regular::read(&path, MAX_FILE).unwrap_or_else(|fault| {
+            if fault.kind() != io::ErrorKind::NotFound {
+                let (file, why) = (path.display(), reason(&fault));
+                error!("cannot read {file}: {why}; zones of the database are refused until it is reached");
+            }
+            Vec::new()
+        });
         let mut zones = HashMap::new();
-        for line in text.split(|byte| *byte == b'\n') {
-            let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
-            let Some(apex) = line.apex() else { continue };
+        let mut lines = text.split(|byte| *byte == b'\n').zip(1u64..).peekable();
+        while let Some((line, number)) = lines.next() {
+            let is_last = lines.peek().is_none();
+            let Some((apex, line)) = Line::read(line) else {
+                if !is_last {
+                    let file = path.display();
+                    error!(
+                        "{file}:{number}: the line was cut or changed, and is ignored: until the database is reached, \
+                         its zone may be refused"
+                    );
+                }
+                continue;
+            };
             match line.id {
                 Some(id) => zones.insert(apex, KnownZone { id: ZoneId(id), template: line.template }),
                 None => zones.remove(&apex),
@@ -103,7 +137,10 @@ impl ZoneList {
 
     fn append(&self, line: &[u8]) {
         let mut file = lock(&self.file);
-        let open = || OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path);
+        let open = || {
+            let mut options = OpenOptions::new();
+            zone::regular::open_with(options.append(true).create(true).mode(0o600), &self.path)
+        };
         let opened = match file.take() {
             Some(opened) => Ok(opened),
             None => open(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ::database::SectionSet;
-use config::sections::{KeptSections, SectionKind, SectionState, SectionUse, SharedSection};
+use config::sections::{KeptSections, SECTIONS_FILE, SectionKind, SectionState, SectionUse, SharedSection};
 use tracing::{error, info, warn};
 use wording::reason;
 
@@ -68,10 +68,16 @@ impl SectionStatus {
 }
 
 impl NodeSections {
-    /// Reads the file of a state folder.
+    /// Reads the file of a state folder. One that is damaged is as none, and is logged.
     pub fn open(folder: &Path) -> NodeSections {
-        // What cannot be read was reported when the configuration was read.
-        let kept = KeptSections::read(folder).unwrap_or_default();
+        let kept = KeptSections::read(folder).unwrap_or_else(|fault| {
+            let (file, why) = (folder.join(SECTIONS_FILE), reason(&fault));
+            let file = file.display();
+            error!(
+                "cannot read {file}: {why}; sections of the database are not in force until it is reached"
+            );
+            KeptSections::default()
+        });
         let applied = kept.number;
         let state = NodeState { kept: Arc::new(kept.clone()), applied, ..NodeState::default() };
         NodeSections {
@@ -262,6 +268,14 @@ mod tests {
         let kept = sections.kept();
         sections.applied(&kept, in_force(&kept));
         assert!(NodeSections::open(folder.path()).kept().earlier.is_empty());
+        // A file that was changed is as none, and is written again.
+        let file = folder.path().join(SECTIONS_FILE);
+        let whole = std::fs::read_to_string(&file).expect("read");
+        std::fs::write(&file, whole.replace("\"ads\"", "\"adz\"")).expect("written");
+        let sections = NodeSections::open(folder.path());
+        assert_eq!(*sections.kept(), KeptSections::default());
+        sections.take(set(4, &[("policy.list", "ads", "2")]), true);
+        assert_eq!(NodeSections::open(folder.path()).kept(), sections.kept());
     }
 
     #[test]

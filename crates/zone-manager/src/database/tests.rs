@@ -52,6 +52,41 @@ fn the_next_run_knows_the_zones_of_the_last_one() {
     assert_eq!(open(folder.path()).known(), HashMap::new());
 }
 
+/// A bit of the list that has changed takes its line out of it, and makes no other zone.
+#[test]
+fn a_changed_bit_of_the_list_makes_no_zone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (a, b) = (apex("a.example.", None), apex("b.example.", Some("inside")));
+    let all = HashMap::from([(a.clone(), known(1, None)), (b.clone(), known(2, Some("customers")))]);
+    {
+        let zones = open(folder.path());
+        zones.set(&a, known(1, None));
+        zones.set(&b, known(2, Some("customers")));
+    }
+    let path = folder.path().join(list::FILE);
+    let whole = std::fs::read(&path).expect("read");
+    assert_eq!(ZoneList::open(folder.path()).1, all);
+    for at in 0..whole.len() {
+        let (mut changed, bit) = (whole.clone(), at % 8);
+        changed[at] ^= 1 << bit;
+        std::fs::write(&path, changed).expect("written");
+        let (_, found) = ZoneList::open(folder.path());
+        let is_part = found.iter().all(|(apex, zone)| all.get(apex) == Some(zone));
+        assert!(is_part && found.len() < all.len(), "bit {bit} of byte {at}: {found:?}");
+    }
+    for at in 0..whole.len() {
+        std::fs::write(&path, &whole[..at]).expect("written");
+        let (_, found) = ZoneList::open(folder.path());
+        assert!(found.iter().all(|(apex, zone)| all.get(apex) == Some(zone)), "cut at {at}: {found:?}");
+    }
+    // A file of another kind is not waited for.
+    std::fs::remove_file(&path).expect("removed");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).expect("a FIFO");
+    let (list, found) = ZoneList::open(folder.path());
+    list.add(&a, &known(1, None));
+    assert_eq!(found, HashMap::new());
+}
+
 #[test]
 fn a_stored_version_that_is_damaged_is_not_used() {
     let folder = tempfile::tempdir().expect("a folder");
