@@ -45,7 +45,7 @@ impl Caller {
 
     /// Returns the origin of changes that the caller makes.
     pub(crate) fn origin(&self) -> ChangeOrigin {
-        ChangeOrigin::Edit(ChangeAuthor { token: Arc::clone(&self.token), address: self.address })
+        ChangeOrigin::Edit(ChangeAuthor::Program { token: Arc::clone(&self.token), address: self.address })
     }
 
     /// Returns whether the token has a right. Rights "change" and "manage" include reading what they cover,

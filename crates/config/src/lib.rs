@@ -356,6 +356,13 @@ impl Configuration {
         let shared = SharedKeys { templates: &self.templates, policies: &self.dnssec_policies, has_state };
         let has_database = self.settings.database.is_some();
         zones::check(self.zones.iter().chain(&self.added), shared, has_database, faults);
+        let of_templates = self.templates.values().map(|template| &template.updates);
+        let all = self.zones.iter().chain(&self.added).map(|zone| &*zone.updates).chain(of_templates);
+        updates::check_bootstrap(
+            all,
+            resolver.as_ref().is_some_and(|own| own.validating.validate.value),
+            faults,
+        );
     }
 }
 

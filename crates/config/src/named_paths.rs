@@ -73,7 +73,7 @@ pub fn template_folders(templates: &Templates) -> (Vec<PathBuf>, Vec<PathBuf>) {
     for template in templates.values() {
         let of_pattern = template.file.value.as_ref().map(|pattern| pattern.folder());
         let all = of_pattern.into_iter().chain(template.directory.value.clone());
-        match template.updates.takes_any() {
+        match template.updates.takes_any() || template.updates.takes_delegation_updates() {
             true => written.extend(all),
             false => read.extend(all),
         }

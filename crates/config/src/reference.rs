@@ -167,7 +167,7 @@ mod tests {
 
     /// Keys that exclude others: a zone has files and possibly updates, or primaries, or is produced here;
     /// the file of a signed zone is not written; dnstap frames go into a file or to a socket.
-    const FILES: [&str; 10] = [
+    const FILES: [&str; 11] = [
         "file",
         "directory",
         "pattern",
@@ -178,6 +178,7 @@ mod tests {
         "ixfr-from-differences",
         "write-file-every",
         "catalog-produce",
+        "delegation-updates",
     ];
     const PRIMARIES: [&str; 15] = [
         "socket",

@@ -122,6 +122,20 @@ fn each_fault_has_its_words() {
         ),
         ("[[zone]]\nname = \"a\"\nfile = \"a\"\napi = true", "`api` needs a state folder"),
         (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\ndelegation-updates = [\"cds\"]",
+            "`delegation-updates` needs a state folder",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\n\
+             delegation-updates = [\"cds\"]",
+            "a zone with `primaries` is not changed here: `delegation-updates` has no effect",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nfile = \"a\"\n\
+             delegation-updates = [\"bootstrap\"]\n[resolver]\nvalidate = false",
+            "`bootstrap` needs the resolver of this server, and that it validates",
+        ),
+        (
             "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\napi = true",
             "a zone with `primaries` is not changed here: `api` has no effect",
         ),

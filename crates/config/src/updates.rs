@@ -26,6 +26,9 @@ keys! {
         /// Most updates at a time that are forwarded to primaries (`forward-updates`) and wait for their
         /// answers; further ones are answered with SERVFAIL.
         live "forward-in-flight" forward_in_flight: Int<u64, 1, 10_000> = Int(64), example 200;
+        /// Most checks of delegations (`delegation-updates`) that begin in a second; further ones wait. Each
+        /// asks all name servers of a child zone.
+        live "delegation-checks-per-second" delegation_checks: Int<u32, 1, 1000> = Int(20), example 100;
         /// Most transactions (`nomen ctl zone begin`) that are open at a time.
         live "transactions" transactions: Int<usize, 1, 10_000> = Int(16), example 4;
         /// Most bytes of records set and unset in one transaction, or in one edit of a program.
@@ -76,6 +79,53 @@ keys! {
         /// time; the file of a frozen zone is not written. Unset: only `nomen ctl zone write` writes the
         /// file.
         live "write-file-every" write_file_every: Option<Time<1_000, 2_592_000_000>> = None, example "1h";
+        /// What child zones may change of their delegations in this zone; nomen asks all their name servers
+        /// for it, and accepts what is signed: `cds`, the DS records, also their deletion (CDS and CDNSKEY,
+        /// RFC 7344 and 8078); `bootstrap`, the first DS records of an unsigned delegation, if signed zones
+        /// of the name servers have them, too (RFC 9615; needs `[resolver]` that validates); `none`, nothing
+        /// although the template has something. Needs `state-dir` of `[server]`; a zone with `primaries` is
+        /// not changed here. Unset: nothing.
+        live "delegation-updates" delegation_updates: Option<Vec<At<DelegationUpdate>>> = None,
+            example ["cds"];
+        /// How often the name servers of each delegation are asked, a tenth more or less often; the
+        /// delegations of a zone are spread over this time. `0s`: only after a NOTIFY, or by command. Unset:
+        /// `1d`.
+        live "delegation-scan" delegation_scan: Option<Time<0, 7_776_000_000>> = None, example "12h";
+        /// Whether a NOTIFY(CDS) for a delegation (RFC 9859) has its name servers asked soon. Anyone may send
+        /// it: it is only a hint. Unset: yes, with `delegation-updates`.
+        live "delegation-notify" delegation_notify: Option<bool> = None, example false;
+        /// Only report what child zones ask for: in the log, in metrics and by `nomen ctl delegation list`.
+        /// The zone is not changed. Unset: no.
+        live "delegation-dry-run" delegation_dry_run: Option<bool> = None, example true;
+    }
+}
+
+/// What a child zone may change of its delegation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DelegationUpdate {
+    /// The DS RRset, by CDS and CDNSKEY.
+    Cds,
+    /// The first DS RRset, by CDS and CDNSKEY that name servers confirm.
+    Bootstrap,
+    /// Nothing, although the template of the zone has something.
+    Nothing,
+}
+
+impl Word for DelegationUpdate {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("cds", Self::Cds), ("bootstrap", Self::Bootstrap), ("none", Self::Nothing)];
+}
+
+/// Reports first DS records that nothing here can confirm.
+pub(super) fn check_bootstrap<'k>(
+    all: impl Iterator<Item = &'k UpdateKeys>,
+    validates: bool,
+    faults: &mut Vec<Diagnostic>,
+) {
+    let updates = all.flat_map(|keys| keys.delegation_updates.value.iter().flatten());
+    for update in updates.filter(|update| update.value == DelegationUpdate::Bootstrap && !validates) {
+        let message = "`bootstrap` needs the resolver of this server, and that it validates";
+        faults.push(Diagnostic::at(update.place.as_ref(), message).hint("add [resolver]"));
     }
 }
 
@@ -146,6 +196,12 @@ impl UpdateKeys {
         self.allow_update.is_some() || self.update_policy.is_some()
     }
 
+    /// Returns whether child zones may change anything of their delegations.
+    pub fn takes_delegation_updates(&self) -> bool {
+        let is_any = |update: &At<DelegationUpdate>| update.value != DelegationUpdate::Nothing;
+        self.delegation_updates.value.iter().flatten().any(is_any)
+    }
+
     /// Returns the clients of `allow-update`.
     pub fn grants(&self) -> impl Iterator<Item = &At<TransferGrant>> {
         self.allow_update.value.iter().flatten()
@@ -169,13 +225,19 @@ impl UpdateKeys {
         let (kept, api) = (&self.ixfr_from_differences, &self.api);
         let of_kept = (kept.value == Some(true)).then_some(("ixfr-from-differences", kept.place.as_ref()));
         let of_api = (api.value == Some(true)).then_some(("api", api.place.as_ref()));
-        for (name, place) in of_allow.into_iter().chain(of_policy).chain(of_api).chain(of_kept) {
+        let delegations = &self.delegation_updates;
+        let of_children =
+            self.takes_delegation_updates().then_some(("delegation-updates", delegations.place.as_ref()));
+        let all = of_allow.into_iter().chain(of_policy).chain(of_api).chain(of_kept).chain(of_children);
+        for (name, place) in all {
             if has_primaries {
                 let message = match name {
                     "ixfr-from-differences" => {
                         format!("a zone with `primaries` has no file: `{name}` has no effect")
                     }
-                    "api" => format!("a zone with `primaries` is not changed here: `{name}` has no effect"),
+                    "api" | "delegation-updates" => {
+                        format!("a zone with `primaries` is not changed here: `{name}` has no effect")
+                    }
                     _ => format!("a zone with `primaries` takes no updates: `{name}` has no effect"),
                 };
                 faults.push(Diagnostic::at(place, message));

@@ -158,9 +158,14 @@ impl fmt::Display for SigningCommandFault {
     }
 }
 
+/// Text of [`CommandFault::NotRecursive`].
+const NOT_RECURSIVE: &str = "recursive service is off: the configuration has no [resolver]";
+
 /// Why a command is not executed, or only in part.
 #[derive(Debug)]
 pub enum CommandFault {
+    /// The child zones of a zone are not asked, for this reason.
+    Delegations(String),
     /// The line is not a command.
     NotACommand(serde_json::Error),
     /// The line is longer than this many bytes, or has no end.
@@ -281,9 +286,7 @@ impl fmt::Display for CommandFault {
             Self::Argument(fault) => fault.fmt(f),
             Self::Stopping => ReloadFault::Stopping.fmt(f),
             Self::Cookies(fault) => fault.fmt(f),
-            Self::NotRecursive => {
-                f.write_str("recursive service is off: the configuration has no [resolver]")
-            }
+            Self::NotRecursive => f.write_str(NOT_RECURSIVE),
             Self::List { name, file, fault } => {
                 write!(f, "the list {name} cannot be used: {}: {fault}", file.display())
             }
@@ -302,7 +305,7 @@ impl fmt::Display for CommandFault {
                 "the zone takes no changes: it has no `allow-update`, no `update-policy` and no `api`",
             ),
             Self::NoUpdates => f.write_str(
-                "the zone takes no updates: it has no `allow-update`, no `update-policy` and no `api`",
+                "the zone takes no updates: no `allow-update`, `update-policy`, `api` or `delegation-updates`",
             ),
             Self::NoRule(domain) => write!(f, "there is no rule for {domain}"),
             Self::NoNegativeAnchor(domain) => write!(f, "no negative trust anchor was added for {domain}"),
@@ -320,6 +323,7 @@ impl fmt::Display for CommandFault {
             Self::NotAccepted(fault) => write!(f, "nothing is accepted: {fault}"),
             Self::Transaction { fault, .. } => fault.fmt(f),
             Self::Signing(fault) => fault.fmt(f),
+            Self::Delegations(why) => f.write_str(why),
             Self::Policy(fault) => fault.fmt(f),
             Self::CacheSave(path, error) => {
                 write!(f, "cannot write {}: {}", path.display(), reason(error))

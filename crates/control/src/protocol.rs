@@ -186,6 +186,18 @@ pub enum ControlCommand {
         /// Its name.
         name: String,
     },
+    /// Show what was found of the delegations of a zone.
+    DelegationList {
+        /// Its name.
+        name: String,
+    },
+    /// Check a delegation of a zone now.
+    DelegationCheck {
+        /// Its name.
+        name: String,
+        /// The child zone.
+        child: String,
+    },
     /// List the keys of a zone that is signed here.
     KeyList {
         /// The zone's name.
@@ -496,6 +508,8 @@ mod tests {
             Verb::ZoneRemove { name: name() },
             Verb::ZoneDump { name: name() },
             Verb::ZoneSign { name: name() },
+            Verb::DelegationList { name: name() },
+            Verb::DelegationCheck { name: name(), child: "c.example".into() },
             Verb::KeyList { name: name() },
             Verb::KeyTimeline { name: name() },
             Verb::KeyRoll { name: name(), key: None, role: Some(RolledRole::Zsk) },

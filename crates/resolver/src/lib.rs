@@ -64,6 +64,6 @@ pub use random::{ChaCha, Random};
 pub use request::{ClientPrefix, LookupRequest, LookupSink, ResolverRequest};
 pub use resolver::Resolver;
 pub use scrub::{Border, Referral, ReferralProof, ReferralScope, ReplyFault, Scope, ScrubbedAnswer};
-pub use scrub::{priming, referral, referral_proof, scrub};
+pub use scrub::{may_be_asked, priming, referral, referral_proof, scrub};
 pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
 pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};

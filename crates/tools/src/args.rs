@@ -443,6 +443,9 @@ pub enum CtlVerb {
     /// Keys of zones that the server signs. A key is named by its tag, or as TAG/ALGORITHM.
     #[command(subcommand)]
     Key(CtlKey),
+    /// What child zones ask of their delegations (`delegation-updates`).
+    #[command(subcommand)]
+    Delegation(CtlDelegation),
     /// The cache of recursive service.
     #[command(subcommand)]
     Cache(CtlCache),
@@ -654,6 +657,25 @@ pub enum CtlPolicy {
         /// The type of the query.
         #[arg(long = "type", value_name = "TYPE", default_value = "A")]
         rtype: String,
+    },
+}
+
+/// Commands on what child zones ask of their delegations.
+#[derive(Debug, Subcommand)]
+pub enum CtlDelegation {
+    /// What the child zones of a zone ask for, as found by the last checks since the start.
+    ///
+    /// Delegations whose children ask for nothing are left out.
+    List {
+        /// Name of the zone.
+        zone: String,
+    },
+    /// Ask the name servers of a child zone now, and change the DS records if what they have is accepted.
+    Check {
+        /// Name of the zone.
+        zone: String,
+        /// Name of the child zone.
+        child: String,
     },
 }
 

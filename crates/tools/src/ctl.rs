@@ -9,10 +9,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::args::{
-    CtlArgs, CtlCache, CtlCookies, CtlForward, CtlLimits, CtlLog, CtlNta, CtlPolicy, CtlToken, CtlVerb,
-    CtlZone, TopWord,
+    CtlArgs, CtlCache, CtlCookies, CtlDelegation, CtlForward, CtlLimits, CtlLog, CtlNta, CtlPolicy, CtlToken,
+    CtlVerb, CtlZone, TopWord,
 };
 use crate::ctl_database::database_text;
+use crate::ctl_delegations::{about_delegations, delegation_text, delegations_text};
 use crate::ctl_keys::{about_keys, ds_text, key_list_text, timeline_text};
 use crate::ctl_values::{flat, in_days, value_text};
 use crate::key_args::CtlKey;
@@ -91,6 +92,7 @@ fn command(verb: &CtlVerb) -> ControlCommand {
         CtlVerb::Zone(CtlZone::Sign { name }) => ControlCommand::ZoneSign { name: name.clone() },
         CtlVerb::Zone(CtlZone::Dump { name }) => ControlCommand::ZoneDump { name: name.clone() },
         CtlVerb::Key(key) => about_keys(key),
+        CtlVerb::Delegation(delegation) => about_delegations(delegation),
         CtlVerb::Explain { name, rtype, dnssec, client, key } => ControlCommand::Explain {
             name: name.clone(),
             rtype: rtype.clone(),
@@ -294,9 +296,6 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         (CtlVerb::Zone(CtlZone::List { failed: true }), Value::Array(rows)) if rows.is_empty() => {
             "every zone is served in the newest version of its file\n".into()
         }
-        (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) if rows.is_empty() => {
-            "no zones are served\n".into()
-        }
         (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
         (CtlVerb::Key(CtlKey::List { .. }), list @ Value::Object(_)) => key_list_text(list),
         (CtlVerb::Key(CtlKey::Timeline { .. }), timeline @ Value::Object(_)) => timeline_text(timeline),
@@ -305,6 +304,8 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             let line = |key| map.get(key).map(flat).unwrap_or_default();
             format!("zone {}: {}\n", line("zone"), line("result"))
         }
+        (CtlVerb::Delegation(CtlDelegation::List { .. }), list @ Value::Object(_)) => delegations_text(list),
+        (CtlVerb::Delegation(_), row @ Value::Object(_)) => delegation_text(row),
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
         (CtlVerb::Token(CtlToken::List), Value::Array(tokens)) if tokens.is_empty() => {
             "there are no tokens of the HTTP API\n".into()
@@ -668,6 +669,9 @@ fn trust_anchor_text(anchor: &Value) -> String {
 }
 
 fn zone_table(rows: &[Value]) -> String {
+    if rows.is_empty() {
+        return "no zones are served\n".into();
+    }
     let cell = |row: &Value, key: &str| flat(row.get(key).unwrap_or(&Value::Null));
     let width = rows.iter().map(|row| cell(row, "name").chars().count()).max().unwrap_or(0).max(4);
     let mut out = format!("{:width$}  {:6}  {:>10}  {:>10}  SIGNED\n", "ZONE", "STATE", "SERIAL", "RECORDS");

@@ -6,7 +6,7 @@ use wire::UnixTime;
 use wording::moment;
 
 /// Keys of times in seconds since 1970, anywhere in an answer.
-const TIMES: [&str; 19] = [
+const TIMES: [&str; 20] = [
     "last_used",
     "loaded",
     "signatures_end",
@@ -26,6 +26,7 @@ const TIMES: [&str; 19] = [
     "until",
     "current_at",
     "seen",
+    "checked",
 ];
 
 /// Returns the value of a key on one line: times as date, time and age.

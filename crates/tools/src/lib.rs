@@ -27,6 +27,7 @@ pub mod audited;
 pub mod check;
 pub mod ctl;
 mod ctl_database;
+mod ctl_delegations;
 mod ctl_keys;
 mod ctl_values;
 pub mod database;

@@ -18,12 +18,14 @@
 //! | `validation` | validates one response, and returns the records that are needed first |
 //! | `denials` | proven denials, used for further names |
 //! | `rollover` | trust anchors that follow their zones (RFC 5011) |
+//! | [`children`] | what child zones ask of their delegations: CDS, CDNSKEY |
 //!
 //! A module uses only those above it.
 #![forbid(unsafe_code)]
 
 mod anchors;
 mod budget;
+pub mod children;
 mod delegation;
 mod denial;
 mod denials;

@@ -396,7 +396,7 @@ impl World {
                 true => RrsetEditKind::Replace { ttl, rdatas: vec![b"\x01x".to_vec()] },
                 false => RrsetEditKind::Delete,
             };
-            let by = ChangeAuthor { token: "test".into(), address: Ipv4Addr::LOCALHOST.into() };
+            let by = ChangeAuthor::Program { token: "test".into(), address: Ipv4Addr::LOCALHOST.into() };
             let edit = ZoneEdit { edits: vec![RrsetEdit { owner, rtype, kind }], at_serial: None, by };
             changes.edit(&apex(zone), edit, answered);
         } else {

@@ -476,7 +476,7 @@ impl World {
                 true => RrsetEditKind::Replace { ttl, rdatas: vec![text(self.bytes)] },
                 false => RrsetEditKind::Delete,
             };
-            let by = ChangeAuthor { token: "test".into(), address: Ipv4Addr::LOCALHOST.into() };
+            let by = ChangeAuthor::Program { token: "test".into(), address: Ipv4Addr::LOCALHOST.into() };
             let edit = ZoneEdit { edits: vec![RrsetEdit { owner, rtype, kind }], at_serial: None, by };
             run.changes.edit(&apex(UPDATED), edit, answered);
         } else {

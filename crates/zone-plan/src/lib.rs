@@ -33,7 +33,7 @@ pub use queries::{QueryGrants, ZoneQueries};
 pub use signing::ZoneSigning;
 pub use spec::{DifferenceRule, LEAST_RECORDS, MOST_TEXT, Origin, TextRules, ZoneFault, ZoneSpec, ZoneText};
 pub use transfers::{Grants, TransferRules};
-pub use updates::{UpdateRules, ZoneUpdates};
+pub use updates::{DelegationRules, UpdateRules, ZoneUpdates};
 pub use zones::{
     FolderFile, ListFolder, NameDoubt, RefusedFile, ReloadBounds, WantedZones, ZoneFolder, ZoneOfFile,
     added_zone, plan,

@@ -10,7 +10,7 @@ use wire::ZoneName;
 
 use config::dnssec_policy::DnssecPolicies;
 use config::signing::ZoneSigningKeys;
-use config::updates::{UpdateKeys, rule_of};
+use config::updates::{DelegationUpdate, UpdateKeys, rule_of};
 
 use crate::signing::{SigningMaker, ZoneSigning};
 
@@ -31,12 +31,34 @@ pub struct ZoneUpdates {
     pub api: bool,
     /// How the zone is signed; `None`: it is served as it is.
     pub signing: Option<Arc<ZoneSigning>>,
+    /// What its child zones may change; `None`: nothing.
+    pub delegations: Option<DelegationRules>,
+}
+
+/// What child zones may change of their delegations, and when they are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DelegationRules {
+    /// The DS RRset, by CDS and CDNSKEY.
+    pub cds: bool,
+    /// The first DS RRset of an unsigned delegation.
+    pub bootstrap: bool,
+    /// How often the servers of each are asked; `None`: only after a NOTIFY, or by command.
+    pub scan_every: Option<Duration>,
+    /// Whether NOTIFY is taken.
+    pub notify: bool,
+    /// The zone is not changed.
+    pub dry_run: bool,
 }
 
 impl ZoneUpdates {
     /// Whether any client or program may change the zone.
     pub fn takes_any(&self) -> bool {
         self.api || !self.policy.is_empty()
+    }
+
+    /// Whether clients, programs or child zones may change the zone.
+    pub fn changes_here(&self) -> bool {
+        self.takes_any() || self.delegations.is_some()
     }
 
     /// Whether nomen signs the zone.
@@ -137,6 +159,7 @@ impl<'c> UpdateMaker<'c> {
             write_file_every: None,
             api,
             signing: None,
+            delegations: rules.and_then(|rules| rules.delegations),
         }))
     }
 
@@ -145,7 +168,8 @@ impl<'c> UpdateMaker<'c> {
         let (own, template) = (own.updates, template.updates);
         let has_rules = !taken && (own.has_rules() || template.has_rules());
         let api = !taken && own.api.value.or(template.api.value).unwrap_or(false);
-        if !has_rules && !api && signing.is_none() {
+        let delegations = delegation_rules(own, template).filter(|_| !taken);
+        if !has_rules && !api && signing.is_none() && delegations.is_none() {
             return None;
         }
         let rules = own.update_policy.value.as_ref().or(template.update_policy.value.as_ref());
@@ -164,6 +188,59 @@ impl<'c> UpdateMaker<'c> {
                 .map(|every| every.0),
             api,
             signing,
+            delegations,
         })
+    }
+}
+
+/// How often the servers of a delegation are asked, unless the configuration has another interval.
+const DEFAULT_SCAN: Duration = Duration::from_secs(86_400);
+
+/// Returns what child zones may change.
+fn delegation_rules(own: &UpdateKeys, template: &UpdateKeys) -> Option<DelegationRules> {
+    let updates = own.delegation_updates.value.as_ref().or(template.delegation_updates.value.as_ref())?;
+    let has = |wanted| updates.iter().any(|update| update.value == wanted);
+    let rules = DelegationRules {
+        cds: has(DelegationUpdate::Cds),
+        bootstrap: has(DelegationUpdate::Bootstrap),
+        scan_every: own
+            .delegation_scan
+            .value
+            .or(template.delegation_scan.value)
+            .map_or(Some(DEFAULT_SCAN), |every| Some(every.0).filter(|every| !every.is_zero())),
+        notify: own.delegation_notify.value.or(template.delegation_notify.value).unwrap_or(true),
+        dry_run: own.delegation_dry_run.value.or(template.delegation_dry_run.value).unwrap_or(false),
+    };
+    (rules.cds || rules.bootstrap).then_some(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(own: &str, template: &str) -> Option<DelegationRules> {
+        let text = format!(
+            "[resolver]\n[server]\nstate-dir = \"/state\"\n[template.t]\nfile = \"x/{{zone}}\"\n{template}\n[[zone]]\nname = \"example\"\n\
+             template = \"t\"\n{own}\n"
+        );
+        let read =
+            config::read_text("test", text, std::path::Path::new("/")).unwrap_or_else(|e| panic!("{e}"));
+        delegation_rules(&read.config.zones[0].updates, &read.config.templates["t"].updates)
+    }
+
+    #[test]
+    fn the_keys_of_the_zone_take_precedence_over_those_of_the_template() {
+        let day = Some(Duration::from_secs(86_400));
+        let usual =
+            DelegationRules { cds: true, bootstrap: false, scan_every: day, notify: true, dry_run: false };
+        assert_eq!(rules("", ""), None);
+        assert_eq!(rules("delegation-updates = [\"cds\"]", ""), Some(usual));
+        assert_eq!(rules("", "delegation-updates = [\"cds\"]"), Some(usual));
+        assert_eq!(rules("delegation-updates = [\"none\"]", "delegation-updates = [\"cds\"]"), None);
+        let own = "delegation-scan = \"0s\"\ndelegation-dry-run = true\ndelegation-notify = false";
+        let template = "delegation-updates = [\"bootstrap\"]\ndelegation-scan = \"1h\"";
+        let all =
+            DelegationRules { cds: false, bootstrap: true, scan_every: None, notify: false, dry_run: true };
+        assert_eq!(rules(own, template), Some(all));
     }
 }

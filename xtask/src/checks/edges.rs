@@ -259,6 +259,7 @@ const ROWS: &[Row] = &[
             "resolver",
             "transfer",
             "update",
+            "validator",
             "sandbox",
             "query-path",
             "net",

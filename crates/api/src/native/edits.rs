@@ -125,7 +125,10 @@ pub(super) fn edit(api: ApiParts, request: ApiRequest, arguments: Arguments) -> 
             }
             (one, other) => one.or(other),
         };
-        let by = ChangeAuthor { token: Arc::clone(&request.caller.token), address: request.caller.address };
+        let by = ChangeAuthor::Program {
+            token: Arc::clone(&request.caller.token),
+            address: request.caller.address,
+        };
         let edit = ZoneEdit { edits, at_serial, by };
         let changes = Arc::clone(changes_of(&api)?);
         if arguments.flag("dry_run") {

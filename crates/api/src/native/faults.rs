@@ -48,6 +48,7 @@ fn status(fault: &CommandFault) -> StatusCode {
         | Fault::UnfitFile(_)
         | Fault::NotAccepted(_)
         | Fault::Signing(_)
+        | Fault::Delegations(_)
         | Fault::Transaction { .. }
         | Fault::Policy(_)
         | Fault::Incomplete(_)

@@ -184,7 +184,7 @@ pub(super) fn status(api: ApiParts, request: ApiRequest, arguments: Arguments) -
 
 /// Returns why edits of a zone's records are refused; `None` if they are accepted.
 fn edits_refused(api: &ApiParts, apex: &ZoneName, caller: &Caller) -> Option<String> {
-    let by = ChangeAuthor { token: Arc::clone(&caller.token), address: caller.address };
+    let by = ChangeAuthor::Program { token: Arc::clone(&caller.token), address: caller.address };
     // An edit that names no RRset changes nothing, and is refused as any other.
     let nothing = ZoneEdit { edits: Vec::new(), at_serial: None, by };
     let found = changes_of(api)

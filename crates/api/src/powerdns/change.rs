@@ -128,7 +128,8 @@ fn prepare(
         return Ok(PreparedEdit { edit: None, document: new });
     }
     let changes = api.server.changes.as_ref().ok_or_else(no_changes)?;
-    let by = ChangeAuthor { token: Arc::clone(&request.caller.token), address: request.caller.address };
+    let by =
+        ChangeAuthor::Program { token: Arc::clone(&request.caller.token), address: request.caller.address };
     let mut edit = ZoneEdit { edits, at_serial: None, by };
     raise_serial(changes, apex, &zone, &document, &mut edit)?;
     Ok(PreparedEdit { edit: Some(edit), document: new })

@@ -4,6 +4,7 @@ mod access;
 mod asking;
 mod block_lists;
 mod database;
+mod delegations;
 mod discovery;
 mod explain;
 mod keys;
@@ -75,15 +76,15 @@ pub async fn execute(
         Verb::Status => blocking(parts, |parts| Ok(status::status(parts))).await,
         Verb::Stats => blocking(parts, |parts| Ok(stats::stats(parts, &figures(parts)))).await,
         Verb::Reload { force } => reload(parts, force).await,
-        Verb::ZoneList { failed } => blocking(parts, move |parts| Ok(zones::list(parts, failed))).await,
-        Verb::ZoneStatus { name } => blocking(parts, move |parts| zones::status(parts, &name)).await,
         Verb::ZoneReload { name, force } => reload_zone(parts, zones::apex(&name)?, force).await,
         Verb::ZoneAccept { name, from } => zones::accept(parts, name, from).await,
-        Verb::ZoneFreeze { name } => blocking(parts, move |parts| zones::freeze(parts, &name)).await,
         Verb::ZoneThaw { name } => zones::thaw(parts, name).await,
-        Verb::ZoneWrite { name, to, force } => {
-            blocking(parts, move |parts| zones::write(parts, &name, to.as_deref(), force)).await
-        }
+        verb @ (Verb::ZoneList { .. }
+        | Verb::ZoneStatus { .. }
+        | Verb::ZoneFreeze { .. }
+        | Verb::ZoneWrite { .. }
+        | Verb::DelegationList { .. }
+        | Verb::DelegationCheck { .. }) => blocking(parts, move |parts| about_zones(parts, verb)).await,
         verb @ (Verb::ZoneBegin { .. }
         | Verb::ZoneSet { .. }
         | Verb::ZoneUnset { .. }
@@ -272,6 +273,19 @@ async fn policy(parts: &Arc<ServerParts>, verb: ControlCommand) -> CommandResult
             recursive(parts, move |service| block_lists::test(service, &name, &client, &rtype)).await
         }
         _ => recursive(parts, block_lists::status).await,
+    }
+}
+
+/// Executes a command on zones that takes some time.
+fn about_zones(parts: &ServerParts, verb: ControlCommand) -> CommandResult {
+    use ControlCommand as Verb;
+    match verb {
+        Verb::ZoneStatus { name } => zones::status(parts, &name),
+        Verb::ZoneFreeze { name } => zones::freeze(parts, &name),
+        Verb::ZoneWrite { name, to, force } => zones::write(parts, &name, to.as_deref(), force),
+        Verb::DelegationList { name } => delegations::list(parts, &name),
+        Verb::DelegationCheck { name, child } => delegations::check(parts, &name, &child),
+        verb => Ok(zones::list(parts, matches!(verb, Verb::ZoneList { failed: true }))),
     }
 }
 

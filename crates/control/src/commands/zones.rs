@@ -236,7 +236,7 @@ pub(super) fn order(parts: &ServerParts, name: &str, order: ZoneOrder) -> Comman
 
 /// Returns the update service, if the zone accepts updates.
 fn changes_of<'p>(parts: &'p ServerParts, state: &ZoneStatus) -> Result<&'p Changes, CommandFault> {
-    let changes = parts.changes.as_deref().filter(|changes| changes.takes_any(&state.spec.apex));
+    let changes = parts.changes.as_deref().filter(|changes| changes.changes_here(&state.spec.apex));
     changes.ok_or(CommandFault::NoUpdates)
 }
 

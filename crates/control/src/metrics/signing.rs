@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::zones::zone_labels;
 use super::{Figures, MetricType, Printer, labelled};
 use crate::in_force::InForce;
+use validator::children::RefusalReason;
 use wire::{UnixTime, ZoneName};
-use zone_manager::changes::{Changes, ParentCounts, SigningStatus};
+use zone_manager::changes::{Changes, DelegationCounts, ParentCounts, SigningStatus};
 
 /// Metrics of zones that are signed here.
 pub struct SigningFigures {
@@ -20,6 +21,11 @@ pub struct SigningFigures {
 
 impl Figures for SigningFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
+        if let Some(delegations) = self.changes.delegations().filter(|delegations| delegations.is_on()) {
+            of_delegations(delegations.counts(), out)?;
+            let help = "Checks of delegations that were asked for, by NOTIFY or an operator, and wait";
+            out.gauge("delegation_checks_waiting", help, delegations.waiting() as u64)?;
+        }
         let all = self.changes.all_signing();
         if all.is_empty() {
             return Ok(());
@@ -50,6 +56,34 @@ impl Figures for SigningFigures {
         }
         if self.in_force.settings().counts_per_zone() { each_zone(&all, out) } else { Ok(()) }
     }
+}
+
+/// Prints what was found of delegations.
+fn of_delegations(counts: &DelegationCounts, out: &mut Printer<'_>) -> fmt::Result {
+    let refused = counts.refused.iter().map(|count| count.load(Relaxed));
+    let results = [
+        ("nothing", counts.nothing.load(Relaxed)),
+        ("unchanged", counts.unchanged.load(Relaxed)),
+        ("changed", counts.changed.load(Relaxed)),
+        ("would-change", counts.would_change.load(Relaxed)),
+        ("refused", refused.clone().sum()),
+        ("failed", counts.failed.load(Relaxed)),
+    ];
+    let help = "Checks of delegations of zones here, by result: nothing (the child asks for nothing), unchanged \
+        (the zone has what it asks for), changed, would-change (`delegation-dry-run`), refused, or failed (the \
+        zone could not be changed)";
+    out.family("delegation_checks", help, MetricType::Counter, labelled("result", results))?;
+    let reasons: Vec<_> = RefusalReason::ALL.iter().map(|reason| reason.word()).zip(refused).collect();
+    let help = "Requests of child zones that were not accepted, by reason";
+    out.family("delegation_refusals", help, MetricType::Counter, labelled("reason", reasons))?;
+    let notified = [
+        ("taken", counts.notify_taken.load(Relaxed)),
+        ("refused", counts.notify_refused.load(Relaxed)),
+        ("dropped", counts.notify_dropped.load(Relaxed)),
+    ];
+    let help = "NOTIFYs for delegations of zones here (RFC 9859), by result: taken (a check follows), refused (the \
+        zone does not delegate the name), or dropped (too many checks wait)";
+    out.family("delegation_notify", help, MetricType::Counter, labelled("result", notified))
 }
 
 /// Prints what parents were asked.

@@ -254,7 +254,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
          [[zone]]\nname = \"hashed.test\"\nfile = \"hashed.zone\"\n\
          [[zone]]\nname = \"own.test\"\nfile = \"own.zone\"\ndnssec-policy = \"default\"\n\
-         [resolver]\n[[resolver.forward]]\nservers = [{closed}, \"127.0.0.1@1#opportunistic\"]\n[dnstap]\nfile = \"tap\"\n\
+         delegation-updates = [\"cds\"]\n[resolver]\n[[resolver.forward]]\nservers = [{closed}, \"127.0.0.1@1#opportunistic\"]\n[dnstap]\nfile = \"tap\"\n\
          [[zone]]\nname = \"rpz.test\"\nfile = \"rpz\"\n[[policy.zone]]\nname = \"rpz.test\"\n\
          [[policy.list]]\nname = \"ads\"\nfile = \"ads.txt\"\n\
          [[policy.list]]\nname = \"remote\"\nurl = \"http://{closed_url}/\"\n\
@@ -395,7 +395,7 @@ fn what_is_off_has_no_series() {
 }
 
 /// Headings of the page, each with when its series exist, and the beginnings of their names after `nomen_`.
-const PARTS: [(&str, &str, &[&str]); 16] = [
+const PARTS: [(&str, &str, &[&str]); 17] = [
     (
         "Queries and replies",
         "Always.",
@@ -473,6 +473,11 @@ const PARTS: [(&str, &str, &[&str]); 16] = [
         "Zones that are signed here",
         "Where a zone has a `dnssec-policy`; see [SIGNING.md](SIGNING.md).",
         &["signing_"],
+    ),
+    (
+        "Delegations of zones here",
+        "Where a zone has `delegation-updates`; see [DELEGATIONS.md](DELEGATIONS.md).",
+        &["delegation_"],
     ),
     (
         "Recursive service",

@@ -22,6 +22,7 @@ mod dashboard;
 mod database;
 mod database_sections;
 mod database_status;
+mod delegations;
 mod dig;
 mod dnstap;
 mod encrypted;

@@ -139,7 +139,7 @@ fn tag(key: &Value) -> String {
 }
 
 /// The state of a record of a key.
-fn state<'k>(key: &'k Value, record: &str) -> &'k str {
+pub(crate) fn state<'k>(key: &'k Value, record: &str) -> &'k str {
     let records = key["records"].as_array().expect("records");
     let row = records.iter().find(|row| row["record"] == record);
     row.and_then(|row| row["state"].as_str()).unwrap_or("none")

@@ -19,8 +19,8 @@ use crate::query_key::{AnsweredBy, QueryKey, ReportAgent};
 use chain::{Chain, End};
 use records::{Kept, Records};
 
-pub use referral::{Referral, ReferralScope, priming, referral};
-pub(crate) use referral::{address, may_be_asked};
+pub(crate) use referral::address;
+pub use referral::{Referral, ReferralScope, may_be_asked, priming, referral};
 
 /// A scrubbed answer, fit for the cache and for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -162,7 +162,7 @@ pub(crate) fn address(data: &[u8]) -> Option<IpAddr> {
 }
 
 /// Whether a server may have this address: unicast, not this host itself, and no IPv4-mapped IPv6.
-pub(crate) fn may_be_asked(address: IpAddr, loopback: bool) -> bool {
+pub fn may_be_asked(address: IpAddr, loopback: bool) -> bool {
     let hidden = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
     let nowhere = match address {
         IpAddr::V4(v4) => v4.octets()[0] == 0 || v4.is_broadcast(),

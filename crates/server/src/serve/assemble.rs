@@ -76,6 +76,7 @@ pub(super) fn assemble(
     secondaries.forward_updates(&frontend.engine);
     if let Some(changes) = &changes {
         changes.ask_parents_by(ParentalHosts::new(recursive.as_ref()));
+        take_child_notifies(changes, &secondaries);
     }
     let differences = basis.open_differences();
     let Basis { manager, table, local_root, policy_zones, background, .. } = basis;
@@ -116,6 +117,14 @@ pub(super) fn assemble(
     let (stored, copies) = ((state, Arc::clone(&documents)), (local_root, policy_zones));
     let zones = start_manager(&parts, source.clone(), inbox, copies, produced, stored)?;
     Ok(Assembled { zones, wanted, parts, documents, database })
+}
+
+/// Has NOTIFYs for delegations lead to checks.
+fn take_child_notifies(changes: &Changes, secondaries: &Secondaries) {
+    if let Some(delegations) = changes.delegations().cloned() {
+        let take = move |name: &_, rtype| delegations.notified(name, rtype);
+        secondaries.take_child_notifies_by(Box::new(take));
+    }
 }
 
 /// Returns where changes of zones are stored.

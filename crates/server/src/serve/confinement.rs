@@ -78,7 +78,7 @@ fn grants(
     read.extend(templates);
     written.extend(changed);
     for spec in &zones.specs {
-        let may_change = zones.updates.get(&spec.apex).is_some_and(|updates| updates.takes_any());
+        let may_change = zones.updates.get(&spec.apex).is_some_and(|updates| updates.changes_here());
         let all = if may_change { &mut written_files } else { &mut read_files };
         match &spec.text {
             ZoneText::File(path) => all.push(path.to_path_buf()),

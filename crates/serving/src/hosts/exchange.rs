@@ -40,6 +40,8 @@ pub(crate) enum QueryKind {
     Resolve,
     /// An authoritative server is asked for what it has: without RD, with EDNS and without DO.
     Iterate,
+    /// The same with DO.
+    IterateSigned,
     /// NOTIFY (RFC 1996 §3.6): without EDNS, and never over TCP.
     Notify,
 }
@@ -155,7 +157,7 @@ pub(super) fn usable_rcode(rcode: Rcode) -> Result<(), String> {
 impl ServerQuery {
     fn opcode(&self) -> Opcode {
         match self.kind {
-            QueryKind::Resolve | QueryKind::Iterate => Opcode::QUERY,
+            QueryKind::Resolve | QueryKind::Iterate | QueryKind::IterateSigned => Opcode::QUERY,
             QueryKind::Notify => Opcode::NOTIFY,
         }
     }
@@ -171,7 +173,14 @@ impl ServerQuery {
         let mut builder = Builder::new(&mut buffer, MAX_QUERY, header, &mut names);
         // A question and an OPT record fit.
         let _ = builder.question(self.name.as_name(), self.qtype, Class::IN);
-        if self.kind == QueryKind::Iterate && builder.append(&plain_opt(UDP_SIZE, false)).is_ok() {
+        let dnssec_ok = match self.kind {
+            QueryKind::Resolve | QueryKind::Notify => None,
+            QueryKind::Iterate => Some(false),
+            QueryKind::IterateSigned => Some(true),
+        };
+        if let Some(dnssec_ok) = dnssec_ok
+            && builder.append(&plain_opt(UDP_SIZE, dnssec_ok)).is_ok()
+        {
             builder.add_count(Section::Additional, 1);
         }
         let len = builder.finish();

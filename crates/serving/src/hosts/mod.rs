@@ -166,8 +166,29 @@ impl ServerHosts {
             return usable(message);
         }
         match &self.by {
-            Resolvers::Own(service) => resolve(service, name, qtype).await,
+            Resolvers::Own(service) => resolve(service, name, qtype).await.map(|(message, _)| message),
             Resolvers::System(resolvers) => resolvers.response(name, qtype).await,
+        }
+    }
+
+    /// Returns the data of the records of a type at a name, which this server's resolver has found secure;
+    /// none if their absence is secure.
+    ///
+    /// # Errors
+    /// They are not known to be secure, or the name is an alias.
+    pub(crate) async fn secure_records(&self, name: NameBuf, qtype: Type) -> Result<Vec<Vec<u8>>, String> {
+        let Resolvers::Own(service) = &self.by else {
+            return Err("only the resolver of this server validates, and there is no [resolver]".to_owned());
+        };
+        let (message, security) = resolve(service, name, qtype).await?;
+        match security {
+            Some(Security::Secure) => {}
+            Some(Security::Insecure(reason)) => return Err(format!("the answer is insecure: {reason}")),
+            _ => return Err("the answer is not validated".to_owned()),
+        }
+        match records_in(&message, name, qtype).map_err(|Malformed| MALFORMED)? {
+            (records, end) if end == name => Ok(records),
+            _ => Err("the name is an alias".to_owned()),
         }
     }
 
@@ -180,8 +201,12 @@ impl ServerHosts {
     }
 }
 
-/// Returns the response of this server's resolver: NOERROR or NXDOMAIN.
-async fn resolve(service: &Service, name: NameBuf, qtype: Type) -> Result<Vec<u8>, String> {
+/// Returns the response of this server's resolver, NOERROR or NXDOMAIN, with its security if it validates.
+async fn resolve(
+    service: &Service,
+    name: NameBuf,
+    qtype: Type,
+) -> Result<(Vec<u8>, Option<Security>), String> {
     let name = name.as_name().to_lower();
     let key = QueryKey {
         name,
@@ -197,11 +222,14 @@ async fn resolve(service: &Service, name: NameBuf, qtype: Type) -> Result<Vec<u8
         let _ = reply.send((outcome, verdict));
     });
     let (outcome, verdict) = outcome.await.map_err(|_| "the resolver does not run".to_owned())?;
-    if let Some(Security::Bogus(reason)) = verdict.map(|verdict| verdict.security) {
+    let security = verdict.map(|verdict| verdict.security);
+    if let Some(Security::Bogus(reason)) = security {
         return Err(format!("the answer is bogus: {reason}"));
     }
     match outcome {
-        LookupOutcome::Answered(answer) => usable_rcode(answer.rcode).map(|()| answer.message.to_vec()),
+        LookupOutcome::Answered(answer) => {
+            usable_rcode(answer.rcode).map(|()| (answer.message.to_vec(), security))
+        }
         LookupOutcome::Failed(failure) => Err(failure.to_string()),
     }
 }

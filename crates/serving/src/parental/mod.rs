@@ -1,16 +1,18 @@
 //! What the servers of a parent zone have: the DS set of a child zone, asked of every server (RFC 7583),
-//! and the targets for NOTIFY(CDS) (RFC 9859).
+//! and the targets for NOTIFY(CDS) (RFC 9859). And what the servers of a child zone have.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `servers` | the parent zone, and the addresses of its servers |
 //! | `answers` | what a response proves |
 //! | `notifying` | targets for NOTIFY |
+//! | `children` | the servers of a child zone, and the RRsets that they have |
 //!
-//! The number of servers of a parent zone is bounded: [`MAX_NS_NAMES`] and [`MAX_ADDRESSES`]. All zones
-//! together send [`MAX_QUERIES`] queries at a time.
+//! The number of servers of a zone is bounded: [`MAX_NS_NAMES`] and [`MAX_ADDRESSES`]. All zones
+//! together send [`MAX_QUERIES`] queries at a time to parents, and as many to children.
 
 mod answers;
+mod children;
 mod notifying;
 mod servers;
 #[cfg(test)]
@@ -32,12 +34,13 @@ use crate::hosts::ServerHosts;
 use crate::hosts::exchange::{ExchangeFault, QueryKind, ServerQuery, exchange};
 use crate::recursive::Recursive;
 use answers::judge;
+pub use children::{ChildHost, ChildQuestion, ChildServers, bootstrap_signals};
 use notifying::{MAX_TARGET_ADDRESSES, NotifyHost, cds_targets, dsync_names};
 pub use servers::{MAX_ADDRESSES, MAX_NS_NAMES};
 use servers::{ParentalAddress, ParentalAddresses, parent_of};
 
-/// Most queries to parental servers, lookups of their addresses, and NOTIFYs at a time. A lookup by the
-/// resolvers of the system opens two sockets, each other one a socket.
+/// Most queries to parental servers, or to those of children, lookups of their addresses, and NOTIFYs at a
+/// time. A lookup by the resolvers of the system opens two sockets, each other one a socket.
 pub const MAX_QUERIES: usize = PARENT_QUERIES;
 
 /// The port of parental servers that are found by resolution.
@@ -121,6 +124,11 @@ impl ParentalHosts {
         Self::of(ServerHosts::new(recursive.map(|recursive| recursive.hosts())))
     }
 
+    /// Returns the same with a bound on queries of its own.
+    pub fn apart(&self) -> Self {
+        Self::of(self.hosts.clone())
+    }
+
     /// Whether a lookup opens files: for the names of the resolvers of the system.
     pub fn opens_files(&self) -> bool {
         self.hosts.is_by_system()
@@ -163,14 +171,16 @@ pub async fn ask_parents(
     let here = here.map(|found| ParentalAnswer { server: SERVED_HERE.to_owned(), found: Ok(found) });
     let ParentalAddresses { known, unknown, fault } = addresses;
     let asked = ask_all(known, name, parent, &hosts.permits, timing).await;
-    let servers = here.into_iter().chain(without_unreachable(&asked)).chain(unknown).collect();
+    let answer = |one: AskedAddress<_, _>| ParentalAnswer { server: shown(one.of.address), found: one.found };
+    let asked = without_unreachable(asked).into_iter().map(answer);
+    let servers = here.into_iter().chain(asked).chain(unknown).collect();
     ParentReport { at, parent, servers, fault }
 }
 
 /// An address that was asked.
-struct AskedAddress {
+struct AskedAddress<T, E> {
     of: ParentalAddress,
-    found: Result<DsAtServer, String>,
+    found: Result<T, E>,
     has_route: bool,
 }
 
@@ -181,7 +191,7 @@ async fn ask_all(
     parent: Option<NameBuf>,
     permits: &Arc<Semaphore>,
     timing: &ParentalTiming,
-) -> Vec<AskedAddress> {
+) -> Vec<AskedAddress<DsAtServer, String>> {
     let mut queries = JoinSet::new();
     for (number, of) in addresses.iter().enumerate() {
         let (address, permits, timing) = (of.address, Arc::clone(permits), *timing);
@@ -199,7 +209,7 @@ async fn ask_all(
     }
     // The panic hook has shown a panic.
     let unasked = |of| AskedAddress { of, found: Err("a bug in nomen".to_owned()), has_route: true };
-    let mut asked: Vec<AskedAddress> = addresses.into_iter().map(unasked).collect();
+    let mut asked: Vec<AskedAddress<DsAtServer, String>> = addresses.into_iter().map(unasked).collect();
     while let Some(ended) = queries.join_next().await {
         if let Ok((number, found, has_route)) = ended {
             (asked[number].found, asked[number].has_route) = (found, has_route);
@@ -210,19 +220,23 @@ async fn ask_all(
 
 /// Returns the answers, without those of IPv6 addresses that this host has no route to, if each of their NS
 /// names has another address that has answered.
-fn without_unreachable(asked: &[AskedAddress]) -> Vec<ParentalAnswer> {
-    let has_answered =
-        |name: &usize| asked.iter().any(|one| one.found.is_ok() && one.of.names.contains(name));
-    let is_left_out = |one: &AskedAddress| {
+fn without_unreachable<T, E>(asked: Vec<AskedAddress<T, E>>) -> Vec<AskedAddress<T, E>> {
+    let answered: Vec<usize> =
+        asked.iter().filter(|one| one.found.is_ok()).flat_map(|one| one.of.names.clone()).collect();
+    let is_left_out = |one: &AskedAddress<T, E>| {
         let names = &one.of.names;
+        let has_answered = |name: &usize| answered.contains(name);
         !one.has_route && one.of.address.is_ipv6() && !names.is_empty() && names.iter().all(has_answered)
     };
-    let shown = |address: SocketAddr| match address.port() {
+    asked.into_iter().filter(|one| !is_left_out(one)).collect()
+}
+
+/// Returns the text of a server's address.
+fn shown(address: SocketAddr) -> String {
+    match address.port() {
         DNS_PORT => address.ip().to_string(),
         _ => address.to_string(),
-    };
-    let left = asked.iter().filter(|one| !is_left_out(one));
-    left.map(|one| ParentalAnswer { server: shown(one.of.address), found: one.found.clone() }).collect()
+    }
 }
 
 /// Sends NOTIFY(CDS) for a zone to the targets that its parent zone names by DSYNC records (RFC 9859 §4):

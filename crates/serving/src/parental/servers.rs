@@ -125,27 +125,12 @@ impl ParentalAddresses {
         permits: &Arc<Semaphore>,
         port: u16,
     ) -> Self {
-        let mut lookups = JoinSet::new();
-        for (number, name) in names.iter().take(MAX_NS_NAMES).copied().enumerate() {
-            let (hosts, permits) = (hosts.clone(), Arc::clone(permits));
-            lookups.spawn(async move {
-                // The semaphore is never closed.
-                let _permit = permits.acquire().await;
-                (number, hosts.addresses_of(name).await)
-            });
-        }
-        // The panic hook has shown a panic.
-        let mut found = vec![Err("a bug in nomen".to_owned()); lookups.len()];
-        while let Some(ended) = lookups.join_next().await {
-            if let Ok((number, addresses)) = ended {
-                found[number] = addresses;
-            }
-        }
-        Self::of_names(names, found, port)
+        let wanted: Vec<(NameBuf, Vec<IpAddr>)> = names.iter().map(|name| (*name, Vec::new())).collect();
+        Self::of_names(names, looked_up(hosts, &wanted, permits).await, port)
     }
 
     /// Returns the addresses that were found for the names, each once.
-    fn of_names(names: &[NameBuf], found: Vec<Result<Vec<IpAddr>, String>>, port: u16) -> Self {
+    pub(super) fn of_names(names: &[NameBuf], found: Vec<Result<Vec<IpAddr>, String>>, port: u16) -> Self {
         let mut all = Self::default();
         for (number, (name, found)) in names.iter().zip(found).enumerate() {
             let no_address = || Err("it has no address".to_owned());
@@ -161,8 +146,7 @@ impl ParentalAddresses {
         }
         if names.len() > MAX_NS_NAMES {
             let all_names = names.len();
-            all.fault =
-                Some(format!("the parent zone has {all_names} NS records, {MAX_NS_NAMES} at most are used"));
+            all.fault = Some(format!("the zone has {all_names} NS records, {MAX_NS_NAMES} at most are used"));
         }
         all.bounded()
     }
@@ -182,6 +166,35 @@ impl ParentalAddresses {
         }
         self
     }
+}
+
+/// Returns the addresses of names, in their order: those that come with a name, or else by resolution.
+pub(super) async fn looked_up(
+    hosts: &ServerHosts,
+    names: &[(NameBuf, Vec<IpAddr>)],
+    permits: &Arc<Semaphore>,
+) -> Vec<Result<Vec<IpAddr>, String>> {
+    let mut lookups = JoinSet::new();
+    // The panic hook has shown a panic.
+    let mut found = vec![Err("a bug in nomen".to_owned()); names.len().min(MAX_NS_NAMES)];
+    for (number, (name, known)) in names.iter().take(MAX_NS_NAMES).enumerate() {
+        if !known.is_empty() {
+            found[number] = Ok(known.clone());
+            continue;
+        }
+        let (hosts, permits, name) = (hosts.clone(), Arc::clone(permits), *name);
+        lookups.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = permits.acquire().await;
+            (number, hosts.addresses_of(name).await)
+        });
+    }
+    while let Some(ended) = lookups.join_next().await {
+        if let Ok((number, addresses)) = ended {
+            found[number] = addresses;
+        }
+    }
+    found
 }
 
 #[cfg(test)]

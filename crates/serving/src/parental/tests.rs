@@ -316,22 +316,23 @@ fn an_ipv6_address_without_a_route_is_left_out_if_its_servers_have_answered() {
     };
     let no = || Err("no".to_owned());
     let ok = || found(&[DS], Some(1));
-    let shown = |asked: &[AskedAddress]| -> Vec<String> {
-        without_unreachable(asked).into_iter().map(|answer| answer.server).collect()
+    let names = |asked: Vec<AskedAddress<DsAtServer, String>>| -> Vec<String> {
+        without_unreachable(asked).into_iter().map(|one| shown(one.of.address)).collect()
     };
-    let both =
-        |found, has_route| [one("192.0.2.1", &[0], found, true), one("2001:db8::1", &[0], no(), has_route)];
-    assert_eq!(shown(&both(ok(), false)), ["192.0.2.1"]);
-    assert_eq!(shown(&both(ok(), true)), ["192.0.2.1", "2001:db8::1"], "it has a route");
-    assert_eq!(shown(&both(no(), false)), ["192.0.2.1", "2001:db8::1"], "no address has answered");
-    let other = [one("192.0.2.1", &[0], ok(), true), one("2001:db8::1", &[1], no(), false)];
-    assert_eq!(shown(&other).len(), 2, "the address of another server");
-    let shared = [one("192.0.2.1", &[0], ok(), true), one("2001:db8::1", &[0, 1], no(), false)];
-    assert_eq!(shown(&shared).len(), 2, "one of its servers has not answered");
-    let configured = [one("192.0.2.1", &[], ok(), true), one("2001:db8::1", &[], no(), false)];
-    assert_eq!(shown(&configured).len(), 2, "a configured address");
-    let four = [one("192.0.2.1", &[0], ok(), true), one("192.0.2.2", &[0], no(), false)];
-    assert_eq!(shown(&four).len(), 2, "an IPv4 address");
+    let both = |found, has_route| {
+        vec![one("192.0.2.1", &[0], found, true), one("2001:db8::1", &[0], no(), has_route)]
+    };
+    assert_eq!(names(both(ok(), false)), ["192.0.2.1"]);
+    assert_eq!(names(both(ok(), true)), ["192.0.2.1", "2001:db8::1"], "it has a route");
+    assert_eq!(names(both(no(), false)), ["192.0.2.1", "2001:db8::1"], "no address has answered");
+    let other = vec![one("192.0.2.1", &[0], ok(), true), one("2001:db8::1", &[1], no(), false)];
+    assert_eq!(names(other).len(), 2, "the address of another server");
+    let shared = vec![one("192.0.2.1", &[0], ok(), true), one("2001:db8::1", &[0, 1], no(), false)];
+    assert_eq!(names(shared).len(), 2, "one of its servers has not answered");
+    let configured = vec![one("192.0.2.1", &[], ok(), true), one("2001:db8::1", &[], no(), false)];
+    assert_eq!(names(configured).len(), 2, "a configured address");
+    let four = vec![one("192.0.2.1", &[0], ok(), true), one("192.0.2.2", &[0], no(), false)];
+    assert_eq!(names(four).len(), 2, "an IPv4 address");
 }
 
 #[tokio::test]

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::oneshot;
+use tracing::field::{DisplayValue, display};
 use transport::unix_now;
-use update::{is_signed, is_signers};
+use update::{SerialPolicy, is_signed, is_signers};
 use wire::message::RECORD_HEAD;
 use wire::rdata::view::Soa;
 use wire::{NameBuf, Serial, Ttl, Type, UnixTime, ZoneName, rdata};
@@ -77,18 +78,62 @@ pub enum RrsetEditKind {
     },
 }
 
-/// Who asks for a change: a program with a token.
+/// Who asks for a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChangeAuthor {
-    /// The name of the token.
-    pub token: Arc<str>,
-    /// The address of the program.
-    pub address: IpAddr,
+pub enum ChangeAuthor {
+    /// A program with a token.
+    Program {
+        /// The name of the token.
+        token: Arc<str>,
+        /// The address of the program.
+        address: IpAddr,
+    },
+    /// The CDS and CDNSKEY records of a child zone.
+    Child {
+        /// The child zone.
+        child: Box<NameBuf>,
+        /// What the change does, and why it is made.
+        why: Arc<str>,
+    },
 }
 
 impl fmt::Display for ChangeAuthor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} from {}", self.token, self.address)
+        match self {
+            Self::Program { token, address } => write!(f, "{token} from {address}"),
+            Self::Child { child, .. } => write!(f, "CDS of {child}"),
+        }
+    }
+}
+
+/// Who asks for a change, as fields of the audit file.
+pub(super) struct AuditedAuthor<'a> {
+    pub(super) token: Option<&'a str>,
+    pub(super) client: Option<DisplayValue<IpAddr>>,
+    pub(super) child: Option<DisplayValue<&'a NameBuf>>,
+    pub(super) why: Option<&'a str>,
+}
+
+impl ChangeAuthor {
+    /// Returns the fields for the audit file: of a program its token and address, else the child zone and
+    /// why.
+    pub(super) fn audited(&self) -> AuditedAuthor<'_> {
+        match self {
+            Self::Program { token, address } => {
+                AuditedAuthor { token: Some(token), client: Some(display(*address)), child: None, why: None }
+            }
+            Self::Child { child, why } => {
+                AuditedAuthor { token: None, client: None, child: Some(display(child)), why: Some(why) }
+            }
+        }
+    }
+
+    /// Whether the rules of a zone allow its edits.
+    fn may_edit(&self, rules: &ZoneUpdates) -> bool {
+        match self {
+            Self::Program { .. } => rules.api,
+            Self::Child { .. } => rules.delegations.is_some_and(|delegations| !delegations.dry_run),
+        }
     }
 }
 
@@ -328,6 +373,21 @@ impl EditRules<'_> {
 }
 
 impl Changes {
+    /// Whether the configuration allows clients, programs and operators to change a zone.
+    pub fn takes_any(&self, apex: &ZoneName) -> bool {
+        self.shared.rules.load().get(apex).is_some_and(|rules| rules.takes_any())
+    }
+
+    /// Whether the same or child zones may change a zone.
+    pub fn changes_here(&self, apex: &ZoneName) -> bool {
+        self.shared.rules.load().get(apex).is_some_and(|rules| rules.changes_here())
+    }
+
+    /// How the serial number of the next version of a zone is chosen, if the zone may change.
+    pub fn serial_policy(&self, apex: &ZoneName) -> Option<SerialPolicy> {
+        self.shared.rules.load().get(apex).map(|rules| rules.serial)
+    }
+
     /// Queues an edit. The receiver gets the result once the change is stored and in service; it is closed
     /// without a result if the server is stopping.
     pub fn edit(&self, apex: &ZoneName, edit: ZoneEdit) -> oneshot::Receiver<EditEnd> {
@@ -355,7 +415,7 @@ impl Changes {
     /// # Errors
     /// [`EditFault`].
     pub fn preview(&self, apex: &ZoneName, edit: &ZoneEdit) -> Result<ChangeSet, EditFault> {
-        let (zone, updates) = checked_rules(&self.shared, apex)?;
+        let (zone, updates) = checked_rules(&self.shared, apex, &edit.by)?;
         self.check_size(edit)?;
         let zone = zone.ok_or(EditFault::NotInService)?;
         let (signed_here, now) = (updates.is_signed(), unix_now());
@@ -369,7 +429,7 @@ impl Changes {
 
     /// Checks whether an edit of a zone may wait now. Returns the rules for it.
     fn may_edit(&self, apex: &ZoneName, edit: &ZoneEdit) -> Result<Arc<ZoneUpdates>, EditFault> {
-        let (_, rules) = checked_rules(&self.shared, apex)?;
+        let (_, rules) = checked_rules(&self.shared, apex, &edit.by)?;
         self.check_size(edit)?;
         let (counts, most) = (&self.shared.counts, self.queue.load(Relaxed));
         // This edit is counted already.
@@ -389,6 +449,7 @@ impl Changes {
 fn checked_rules(
     shared: &Shared,
     apex: &ZoneName,
+    by: &ChangeAuthor,
 ) -> Result<(Option<Arc<Zone>>, Arc<ZoneUpdates>), EditFault> {
     let state = shared.states.get(apex).ok_or(EditFault::NoSuchZone)?;
     match &state.spec.text {
@@ -397,7 +458,7 @@ fn checked_rules(
         ZoneText::File(_) | ZoneText::Disputed(_) | ZoneText::Database => {}
     }
     let rules = shared.rules.load();
-    let rules = rules.get(apex).filter(|rules| rules.api).ok_or(EditFault::NotAllowed)?;
+    let rules = rules.get(apex).filter(|rules| by.may_edit(rules)).ok_or(EditFault::NotAllowed)?;
     if lock(&shared.frozen).contains(apex) {
         return Err(EditFault::Frozen);
     }

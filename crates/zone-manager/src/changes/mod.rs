@@ -33,6 +33,7 @@
 //! | `signed` | signed requests that were decided, so that none is executed twice |
 //! | `origins` | when versions were made, and by whom |
 //! | `parents` | the thread that asks parents for DS sets, and notifies them of new CDS records |
+//! | `delegations` | what child zones ask of their delegations |
 //! | `counts` | counters and states for operators |
 //!
 //! The thread claims a zone once to get the version in service; from then on only the thread changes the
@@ -42,6 +43,7 @@
 mod answers;
 mod counts;
 mod damage;
+mod delegations;
 mod edits;
 mod files;
 mod followed;
@@ -69,7 +71,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -80,7 +82,7 @@ use journal::{Disk, HeldStores, History, RealDisk, StoreFault, StoreFolders, Sto
 use query_path::{Asked, Engine, Refusal, Responder, Responders, Source, SourceReply};
 use tracing::{debug, error, info, warn};
 use transport::{ClientCertificate, unix_now};
-use update::{Requester, SerialPolicy, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest, is_signed};
+use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest, is_signed};
 use wire::edns::ErrorInfo;
 use wire::hash::HashKey;
 use wire::message::Builder;
@@ -100,6 +102,7 @@ use config::Settings;
 pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
 use damage::UnclearFiles;
 pub use damage::{AcceptFault, Accepted, Damage};
+pub use delegations::{CheckOutcome, DelegationCounts, DelegationStatus, Delegations};
 pub use edits::{ChangeAuthor, EditEnd, EditFault, RrsetEdit, RrsetEditKind, ZoneEdit};
 pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};
@@ -202,6 +205,8 @@ pub struct Changes {
     orders: Sender<Order>,
     queue: AtomicUsize,
     records: AtomicUsize,
+    /// Most checks of delegations in a second.
+    delegation_checks: AtomicU32,
     files: ZoneFiles,
     transactions: Arc<Transactions>,
     bounds: ArcSwap<TransactionBounds>,
@@ -244,6 +249,8 @@ struct Shared {
     signing: Mutex<HashMap<ZoneName, Arc<SigningStatus>>>,
     /// Asks the parents of zones that are signed here, once it was made.
     parents: OnceLock<Arc<Parents>>,
+    /// Checks the delegations of zones, once it was made.
+    delegations: OnceLock<Arc<Delegations>>,
     /// The zones of the database, if there is one, as long as `Changes` has them.
     database: OnceLock<Weak<ZoneDatabase>>,
     /// Zones of the database of which any version is taken that comes next.
@@ -262,6 +269,7 @@ impl Shared {
             state,
             signing: Mutex::default(),
             parents: OnceLock::new(),
+            delegations: OnceLock::new(),
             database: OnceLock::new(),
             retaken: Mutex::default(),
             rules: ArcSwap::default(),
@@ -357,6 +365,7 @@ impl Changes {
             orders,
             queue: AtomicUsize::default(),
             records: AtomicUsize::default(),
+            delegation_checks: AtomicU32::default(),
             files,
             transactions: Arc::default(),
             bounds: ArcSwap::from_pointee(bounds_of(settings)),
@@ -379,6 +388,7 @@ impl Changes {
         let signing = |rules: &UpdateRules, apex| rules.get(apex).and_then(|rules| rules.signing.clone());
         let changed = rules.iter().filter(|(apex, _)| signing(rules, apex) != signing(&before, apex));
         changed.for_each(|(apex, _)| self.maintain(apex));
+        self.set_all_delegations();
     }
 
     /// Replaces the rules of some zones.
@@ -389,6 +399,7 @@ impl Changes {
             updates.iter().for_each(|updates| self.schedule(&apex, updates));
             rules.set(&apex, updates);
         }
+        self.set_delegations(&changed, &rules);
         self.shared.rules.store(Arc::new(rules));
         changed.iter().for_each(|apex| self.maintain(apex));
     }
@@ -626,16 +637,6 @@ impl Changes {
         self.transactions.status(apex, Instant::now())
     }
 
-    /// Whether the configuration allows clients, programs and operators to change a zone.
-    pub fn takes_any(&self, apex: &ZoneName) -> bool {
-        self.shared.rules.load().get(apex).is_some_and(|rules| rules.takes_any())
-    }
-
-    /// How the serial number of the next version of a zone is chosen, if the zone may change.
-    pub fn serial_policy(&self, apex: &ZoneName) -> Option<SerialPolicy> {
-        self.shared.rules.load().get(apex).map(|rules| rules.serial)
-    }
-
     /// State of a zone that has changed or is stored.
     pub fn status(&self, apex: &ZoneName) -> Option<ZoneChanges> {
         let changed = lock(&self.shared.zones).get(apex).cloned();
@@ -660,6 +661,7 @@ impl Changes {
 
     /// Takes no more requests, and waits for those in progress, ten seconds at most.
     pub fn stop(&self) {
+        self.stop_delegations();
         let (reply, replied) = sync_channel(1);
         // The thread may have ended.
         let _ = self.orders.send(Order::Stop(reply));
@@ -880,6 +882,7 @@ impl Adopt for Changes {
     fn adopt(&self, settings: &Settings) {
         self.queue.store(settings.updates.queue.0, Relaxed);
         self.records.store(settings.updates.records.0, Relaxed);
+        self.delegation_checks.store(settings.updates.delegation_checks.0, Relaxed);
         self.signed.most.store(settings.updates.remembered.0, Relaxed);
         self.bounds.store(Arc::new(bounds_of(settings)));
     }

@@ -25,7 +25,7 @@ pub enum ChangeOrigin {
         /// The name of the TSIG key.
         key: Option<Arc<str>>,
     },
-    /// An edit of a program.
+    /// An edit of a program, or what a child zone has of its delegation.
     Edit(ChangeAuthor),
     /// A transaction of an operator.
     Transaction,
@@ -40,7 +40,8 @@ impl fmt::Display for ChangeOrigin {
         match self {
             Self::Update { client, key: Some(key) } => write!(f, "update by {key} from {client}"),
             Self::Update { client, key: None } => write!(f, "update from {client}"),
-            Self::Edit(by) => write!(f, "edit by {by}"),
+            Self::Edit(by @ ChangeAuthor::Program { .. }) => write!(f, "edit by {by}"),
+            Self::Edit(by @ ChangeAuthor::Child { .. }) => by.fmt(f),
             Self::Transaction => f.write_str("transaction"),
             Self::File => f.write_str("zone file"),
             Self::Signer => f.write_str("signatures"),

@@ -88,8 +88,10 @@ impl Changes {
         }
     }
 
-    /// Has the servers of the parents of zones that are signed here asked; `hosts` finds them.
+    /// Has the servers of the parents of zones that are signed here asked, and those of child zones; `hosts`
+    /// finds them.
     pub fn ask_parents_by(self: &Arc<Self>, hosts: ParentalHosts) {
+        self.check_delegations_by(hosts.apart());
         let changes = Arc::downgrade(self);
         let report = move |apex: &ZoneName, report| {
             let Some(changes) = changes.upgrade() else { return };

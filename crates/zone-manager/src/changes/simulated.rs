@@ -33,6 +33,7 @@ fn rules() -> ZoneUpdates {
         history: 1000,
         write_file_every: None,
         api: true,
+        delegations: None,
         signing: None,
     }
 }

@@ -56,6 +56,7 @@ pub use counts::{LIMITS, SecondaryCounts, StateCounts};
 use fetch::{FetchFigures, FetchJob, FetchLimits, Fetched, fetch, soa_data};
 pub use memory::IncomingMemory;
 use notify::Unread;
+pub use notify::{ChildNotify, TakeChildNotify};
 use serving::descriptors::DescriptorShares;
 use serving::frontend::Served;
 use serving::recursive::LocalRoot;
@@ -124,6 +125,8 @@ pub struct Secondaries {
     desk: Arc<Desk>,
     /// Most updates that wait for primaries at a time.
     forwards: AtomicU64,
+    /// Takes NOTIFYs for delegations.
+    children: OnceLock<TakeChildNotify>,
 }
 
 /// Services for the core: threads of transfers, publishing, and the stores.
@@ -258,8 +261,16 @@ impl Secondaries {
         let engine_of = Arc::downgrade(engine);
         let rules = RwLock::default();
         let forwards = AtomicU64::new(settings.updates.forward_in_flight.0);
-        let secondaries =
-            Arc::new(Secondaries { outgoing, engine: engine_of, rules, unread, counts, desk, forwards });
+        let secondaries = Arc::new(Secondaries {
+            outgoing,
+            engine: engine_of,
+            rules,
+            unread,
+            counts,
+            desk,
+            forwards,
+            children: OnceLock::new(),
+        });
         let source: Arc<dyn Source> = secondaries.clone();
         engine.change_sources(|sources| sources.notify = Some(Arc::clone(&source)));
         Ok(secondaries)

@@ -36,7 +36,47 @@ impl Unread {
     }
 }
 
+/// Takes a NOTIFY of another type than SOA, for the child zone of a delegation (RFC 9859).
+pub type TakeChildNotify = Box<dyn Fn(&ZoneName, Type) -> ChildNotify + Send + Sync>;
+
+/// What becomes of a NOTIFY for a delegation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChildNotify {
+    /// No zone here takes NOTIFY of this type in this place.
+    NotTaken,
+    /// The zone does not delegate the name.
+    NotDelegated,
+    /// The delegation is checked soon.
+    Taken,
+    /// Too many checks wait: it is left to the next scan.
+    Full,
+}
+
 impl Secondaries {
+    /// Has NOTIFYs for delegations taken. Of two calls, the second has no effect.
+    pub fn take_child_notifies_by(&self, take: TakeChildNotify) {
+        let _ = self.children.set(take);
+    }
+
+    /// Accepts a NOTIFY of another type than SOA. It is only a hint, so anyone may send it.
+    fn take_of_child(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
+        let taken = self
+            .children
+            .get()
+            .map_or(ChildNotify::NotTaken, |take| take(&asked.apex(), asked.question.qtype));
+        match taken {
+            ChildNotify::Taken | ChildNotify::Full => Ok(()),
+            ChildNotify::NotDelegated => {
+                REFUSED.refused(asked, "the zone does not delegate the name");
+                Err(Refusal::PROHIBITED)
+            }
+            ChildNotify::NotTaken => {
+                REFUSED.refused(asked, "the type is not SOA, and no zone here takes it for delegations");
+                Err(Refusal::plain(Rcode::NOTIMP))
+            }
+        }
+    }
+
     /// Accepts a NOTIFY for a secondary zone from a sender that the zone allows.
     fn take_notify(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
         if asked.question.qclass != Class::IN {
@@ -44,8 +84,7 @@ impl Secondaries {
             return Err(Refusal::CLASS);
         }
         if asked.question.qtype != Type::SOA {
-            REFUSED.refused(asked, "the type is not SOA");
-            return Err(Refusal::plain(Rcode::NOTIMP));
+            return self.take_of_child(asked);
         }
         let (apex, counts) = (self.notified(asked), &self.counts);
         let peers = read(&self.rules).get(&apex).cloned();

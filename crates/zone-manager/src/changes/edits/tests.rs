@@ -33,7 +33,7 @@ fn zone(more: &str) -> Arc<Zone> {
 }
 
 fn by() -> ChangeAuthor {
-    ChangeAuthor { token: "test".into(), address: Ipv4Addr::LOCALHOST.into() }
+    ChangeAuthor::Program { token: "test".into(), address: Ipv4Addr::LOCALHOST.into() }
 }
 
 fn edit(edits: Vec<RrsetEdit>) -> ZoneEdit {

@@ -227,7 +227,8 @@ impl World {
             };
             edits.push(RrsetEdit { owner, rtype: Type::A, kind });
         }
-        let by = ChangeAuthor { token: "test".into(), address: std::net::Ipv4Addr::LOCALHOST.into() };
+        let by =
+            ChangeAuthor::Program { token: "test".into(), address: std::net::Ipv4Addr::LOCALHOST.into() };
         let edit = ZoneEdit { edits, at_serial: Some(self.zone.serial()), by };
         let (rules, reply) = (Arc::clone(&self.updates), Box::new(|_| ()));
         let order = EditOrder { edit, rules, reply, _waiting: None };
@@ -493,7 +494,7 @@ fn edits_change_the_data_of_a_signed_zone_and_nothing_that_the_signer_makes() {
         (replace("example.", Type::DNSKEY, Vec::new()), Ok(())),
         (replace("example.net.", Type::A, address), Err("not in the zone")),
     ];
-    let by = ChangeAuthor { token: "test".into(), address: std::net::Ipv4Addr::LOCALHOST.into() };
+    let by = ChangeAuthor::Program { token: "test".into(), address: std::net::Ipv4Addr::LOCALHOST.into() };
     let job = |(edit, _): &(RrsetEdit, _)| {
         let edit = ZoneEdit { edits: vec![edit.clone()], at_serial: None, by: by.clone() };
         let (reply, rules) = (Box::new(|_| ()), Arc::clone(&world.updates));

@@ -163,7 +163,8 @@ impl Server {
         let kind = RrsetEditKind::Replace { ttl: Ttl::from_secs(60), rdatas: vec![vec![192, 0, 2, address]] };
         let owner: NameBuf = format!("n{address}.{zone}").parse().expect("a name");
         let edits = vec![RrsetEdit { owner, rtype: Type::A, kind }];
-        let by = ChangeAuthor { token: "test".into(), address: std::net::Ipv4Addr::LOCALHOST.into() };
+        let by =
+            ChangeAuthor::Program { token: "test".into(), address: std::net::Ipv4Addr::LOCALHOST.into() };
         self.changes.edit(&apex(zone), ZoneEdit { edits, at_serial: None, by })
     }
 

@@ -1,0 +1,98 @@
+//! Why a request of a child is not accepted.
+
+use std::fmt;
+
+/// The kind of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RefusalReason {
+    /// A name server of the child has not answered, or its addresses are not known.
+    NoAnswer,
+    /// A name server of the child does not have the zone.
+    Lame,
+    /// The name servers of the child have different records.
+    ServersDisagree,
+    /// The CDS and CDNSKEY records are about different keys.
+    Mismatch,
+    /// A record does not have a form that its specification allows.
+    Malformed,
+    /// The request for deletion has other records beside it.
+    MixedDelete,
+    /// No CDS record has a digest type that DS records may have here.
+    UnknownDigest,
+    /// An RRset has no signature.
+    Unsigned,
+    /// No signature is by a key that the DS set has.
+    WrongSigner,
+    /// The signature has expired, is not valid yet, or does not verify.
+    BadSignature,
+    /// The signature is older than that of a request that was accepted before.
+    Replayed,
+    /// With the DS set the child would be bogus, or might be.
+    Breaks,
+    /// The records of the signaling names differ from those of the child, or are not secure (RFC 9615).
+    Signal,
+    /// More DS records are asked for than a delegation may have here.
+    TooMany,
+}
+
+impl RefusalReason {
+    /// All reasons.
+    pub const ALL: [RefusalReason; 14] = [
+        Self::NoAnswer,
+        Self::Lame,
+        Self::ServersDisagree,
+        Self::Mismatch,
+        Self::Malformed,
+        Self::MixedDelete,
+        Self::UnknownDigest,
+        Self::Unsigned,
+        Self::WrongSigner,
+        Self::BadSignature,
+        Self::Replayed,
+        Self::Breaks,
+        Self::Signal,
+        Self::TooMany,
+    ];
+
+    /// The word for it in metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NoAnswer => "no-answer",
+            Self::Lame => "lame",
+            Self::ServersDisagree => "servers-disagree",
+            Self::Mismatch => "cds-cdnskey-differ",
+            Self::Malformed => "malformed",
+            Self::MixedDelete => "delete-with-others",
+            Self::UnknownDigest => "unknown-digest",
+            Self::Unsigned => "unsigned",
+            Self::WrongSigner => "wrong-signer",
+            Self::BadSignature => "bad-signature",
+            Self::Replayed => "older-signature",
+            Self::Breaks => "would-break",
+            Self::Signal => "signal",
+            Self::TooMany => "too-many",
+        }
+    }
+}
+
+/// A refusal, with text for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CdsRefusal {
+    /// Its kind.
+    pub reason: RefusalReason,
+    /// What is wrong, and at which server.
+    pub text: String,
+}
+
+impl CdsRefusal {
+    pub(super) fn new(reason: RefusalReason, text: impl Into<String>) -> CdsRefusal {
+        CdsRefusal { reason, text: text.into() }
+    }
+}
+
+impl fmt::Display for CdsRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+impl std::error::Error for CdsRefusal {}
