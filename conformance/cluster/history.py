@@ -294,6 +294,8 @@ class History:
         if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
             self.report("the numbers of the changes have gaps: %s" % numbers[:20])
         for number, zone, before, after, kind, added in rows:
+            if kind == "keys":
+                continue
             if kind == "change" and zone in chains and chains[zone] != before:
                 self.report("change %s of zone %s begins with serial %s, and the one before ended with %s" % (number, zone, before, chains[zone]))
             chains[zone] = after
@@ -306,6 +308,13 @@ class History:
                 self.report("change %d is in the database %d times" % (change.number, made))
             elif made and change.end == REFUSED:
                 self.report("change %d is in the database, and was refused: %s" % (change.number, change.why))
-            elif not made and change.end == MADE and not self.log_is_cut and not self.may_be_lost(change) and change.creation:
+            elif not made and change.end == MADE and not self.log_is_cut and not self.may_be_lost(change) and change.creation \
+                    and not (change.way == "update" and self.is_overwritten(change)):
                 self.report("change %d of %s is not in the database, and node %s acknowledged it (%s)" % (
                     change.number, change.zone, change.node, change.way))
+
+    def is_overwritten(self, change):
+        """Whether the values of an update were replaced by updates at the same time: those that are signed together are one change of the log."""
+        beside = [other for other in self.changes if other is not change and other.zone == change.zone and other.way == "update"
+                  and other.begun <= change.ended and change.begun <= other.ended]
+        return all(any(owner in other.values for other in beside) for owner in change.values)

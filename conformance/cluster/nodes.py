@@ -28,6 +28,17 @@ rights = [ {{ right = "all" }} ]
 api = true
 allow-update = ["127.0.0.0/8"]
 allow-transfer = ["127.0.0.0/8"]
+{signing}
+"""
+# Signatures are renewed every few seconds.
+SIGNING = """dnssec-policy = "fast"
+[dnssec-policy.fast]
+signature-validity = "1m"
+signature-refresh = "50s"
+signature-jitter = "1s"
+dnskey-ttl = "1s"
+zone-propagation-delay = "0s"
+publish-safety = "0s"
 """
 SECTION = """[database]
 url-file = "url"
@@ -41,13 +52,14 @@ timeout = "2s"
 class Node:
     """A nomen. `ports` are those of its ways to PostgreSQL, in the order in which it tries them; none: a node without a database."""
 
-    def __init__(self, program, folder, name, ports, server="", section=SECTION):
+    def __init__(self, program, folder, name, ports, server="", section=SECTION, signed=False):
         self.program, self.name, self.folder = os.path.realpath(program), name, os.path.join(folder, name)
         self.dns, self.api, self.process, self.environment, self.log = free_port(), free_port(), None, dict(os.environ), self.folder + "/log"
         self.asker = dns.Asker(self.dns, 3)
         os.makedirs(self.folder + "/state")
         database = section.format(name=name) if ports else ""
-        text = CONFIG.format(dns=self.dns, api=self.api, hash=hashlib.sha256(KEY.encode()).hexdigest(), database=database, server=server)
+        text = CONFIG.format(dns=self.dns, api=self.api, hash=hashlib.sha256(KEY.encode()).hexdigest(), database=database, server=server,
+                             signing=SIGNING if signed else "")
         with open(self.folder + "/nomen.toml", "w") as file:
             file.write(text)
         self.write_url(ports)
@@ -132,6 +144,11 @@ class Node:
 
     def remove(self, zone):
         return self.change("DELETE", "/zones/%s" % zone)
+
+    def dump(self, zone, path):
+        """Writes a zone to a file as it is served."""
+        with open(path, "w") as file:
+            subprocess.run([self.program, "ctl", "-s", self.folder + "/ctl", "zone", "dump", zone], stdin=subprocess.DEVNULL, stdout=file, check=True, timeout=60)
 
     def memory(self):
         """Kilobytes of memory that the process uses."""

@@ -109,6 +109,31 @@ def start_alone(world):
         world.rest(1, 2)
 
 
+@scene("signer", signed=True)
+def signer(world):
+    """The nodes sign the zones. The one that maintains keys and signatures is killed, stands still or is cut off; another one takes over."""
+    for number in range(6):
+        world.rest(0.5, 1.5)
+        node = world.signer() or world.pick.choice(world.nodes)
+        ways = world.proxies[world.nodes.index(node)]
+        if number % 3 == 0:
+            node.kill()
+            world.rest(0.5, 1.5)
+            node.start()
+        elif number % 3 == 1:
+            for way in ways:
+                way.refuse = True
+                way.cut()
+            world.rest(0.5, 1.5)
+            for way in ways:
+                way.refuse = False
+        else:
+            node.process.send_signal(signal.SIGSTOP)
+            world.rest(0.5, 1.5)
+            node.process.send_signal(signal.SIGCONT)
+    world.rest(5, 6)
+
+
 @scene("lost-store")
 def lost_store(world):
     """Nodes lose all that they have stored, and start empty."""
@@ -287,6 +312,9 @@ def clock_steps(world):
         world.rest(0.3, 0.8)
         by_hand.step_clock(world.pick.choice(world.nodes), step)
     world.rest(1, 2)
+    # A node with a wrong clock signs nothing.
+    for node in world.nodes if world.signed else ():
+        by_hand.step_clock(node, "+0")
 
 
 @scene("connection-limit")

@@ -1,5 +1,5 @@
 """What a scene happens in: PostgreSQL with or without a replica, nodes, a proxy for each way between them, and what has to be at the end."""
-import os, random, re, subprocess, time
+import os, random, re, shutil, subprocess, time
 
 from . import dns
 from .history import History, creation_of
@@ -30,8 +30,8 @@ def init_schema(program, port, sql=None):
 class World:
     """Servers and nodes of one scene. `replica`: None, "sync" or "async"."""
 
-    def __init__(self, program, folder, template, seed, sql=None, nodes=3, replica=None, fsync=False, server="", prepare=None):
-        self.program, self.folder, self.pick = program, folder, random.Random(seed)
+    def __init__(self, program, folder, template, seed, sql=None, nodes=3, replica=None, fsync=False, server="", prepare=None, signed=False):
+        self.program, self.folder, self.pick, self.signed = program, folder, random.Random(seed), signed
         self.loop, self.proxies, self.nodes, self.databases = Loop(), [], [], []
         self.primary, self.standby, self.replication = Postgres(folder, fsync), None, None
         self.databases.append(self.primary)
@@ -46,7 +46,7 @@ class World:
         for number in range(nodes):
             ways = [Proxy(self.loop, database.port, random.Random("%s %d" % (seed, number))) for database in self.databases]
             self.proxies.append(ways)
-            node = Node(program, folder, "node%d" % number, [way.port for way in ways], server)
+            node = Node(program, folder, "node%d" % number, [way.port for way in ways], server, signed=signed)
             self.nodes.append(node)
             if prepare:
                 prepare(node)
@@ -130,6 +130,11 @@ class World:
             self.history.report("not after %d s: %s" % (SETTLE_SECONDS, text))
         return None
 
+    def signer(self):
+        """The node that maintains keys and signatures, if one is noted and runs."""
+        rows = self.sql("SELECT node FROM nomen.signer")
+        return next((node for node in self.nodes if [node.name] in rows or (node.name,) in rows), None)
+
     def rows(self, name):
         """The records of a zone in the database."""
         rows = self.sql("SELECT r.name, type, ttl, record FROM nomen.rrsets r JOIN nomen.zones z ON z.id = r.zone, unnest(data) AS record"
@@ -165,20 +170,46 @@ class World:
         history = self.history
         try:
             serial, records = dns.axfr(node.dns, name)
-            if records != rows:
-                history.report("node %s has another %s than the database: %s" % (node.name, name, sorted(records ^ rows)[:6]))
+            # Signatures are renewed meanwhile.
+            for _ in range(50 if self.signed else 0):
+                if serial == next(dns.serial_of(data) for _, rtype, _, data in rows if rtype == "SOA"):
+                    break
+                time.sleep(0.05)
+                rows = self.rows(name)
+                serial, records = dns.axfr(node.dns, name)
+            # What signing adds is compared between the nodes, and by verifiers.
+            data = {record for record in records if record[1] in dns.TYPES.values()}
+            if data != {row for row in rows if row[1] in dns.TYPES.values()}:
+                history.report("node %s has another %s than the database: %s" % (node.name, name, sorted(data ^ rows)[:6]))
                 return
+            if self.signed:
+                self.check_signatures(node, name)
             creation = creation_of(next(record[3] for record in records if record[1] == "SOA"))
             if name in history.zones:
                 history.compare_version(node, history.zones[name], serial, records)
             older = [(key, value[1]) for key, value in history.snapshots.items() if key[:2] == (name, creation) and key[2] != serial]
             for key, before in self.pick.sample(older, min(len(older), COMPARED_VERSIONS)) if not history.loss else ():
                 now, result = dns.ixfr(node.dns, name, key[2], before)
+                if now != serial and self.signed:
+                    continue
                 if now != serial or result != records:
                     history.report("node %s: %s with the differences since %d is another zone: %s" % (
                         node.name, name, key[2], sorted(result ^ records)[:6]))
         except (dns.DnsError, StopIteration) as why:
             history.report("node %s: transfer of %s: %s" % (node.name, name, why))
+
+    def check_signatures(self, node, name):
+        """A zone passes verifiers, and still has the key that was made for it."""
+        path = node.folder + "/signed"
+        node.dump(name, path)
+        for program in ([self.program, "zone", "check", "--dnssec", name, path], ["ldns-verify-zone", path]):
+            if program[0] == self.program or shutil.which(program[0]):
+                done = subprocess.run(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+                if done.returncode:
+                    self.history.report("node %s: %s is not signed well: %s: %s" % (node.name, name, os.path.basename(program[0]), done.stdout[-400:]))
+        keys = self.sql("SELECT count(*) FROM nomen.keys k JOIN nomen.zones z ON z.id = k.zone WHERE z.view = '' AND z.name = '%s'" % name)
+        if int(keys[0][0]) != 1:
+            self.history.report("%s has %s keys, and one was made for it" % (name, keys[0][0]))
 
     def check_changes(self):
         """After all faults, every node takes changes."""

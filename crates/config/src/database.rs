@@ -213,10 +213,12 @@ pub(super) fn check(
     }
     let Some(name) = database.template.value.as_deref() else { return };
     if let Some(template) = templates.get(name) {
-        if policy_of(&template.signing, None).is_some() {
-            let message = "zones of a database are not signed here: `dnssec-policy` of their template";
+        let is_read_only = database.schema.value == DatabaseSchema::PowerDns;
+        if is_read_only && policy_of(&template.signing, None).is_some() {
+            let message = "zones of PowerDNS's tables are not signed here: `dnssec-policy` of their template";
             let fault = Diagnostic::at(template.signing.policy.place.as_ref(), message);
-            faults.push(fault.also(database.template.place.as_ref(), "their template"));
+            let hint = "nomen reads these tables only; `schema = \"nomen\"` has zones that nomen signs";
+            faults.push(fault.hint(hint).also(database.template.place.as_ref(), "their template"));
         }
     } else {
         let message = format!("there is no template `{name}`");
@@ -254,6 +256,26 @@ mod tests {
         let template = "[template.t]\nallow-transfer = [\"any\"]\n";
         let section = section(&format!("url = \"postgres://a@b/c\"\ntemplate = \"t\"\n{template}"));
         assert_eq!(section.template.value.as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn zones_are_signed_that_nomen_may_change() {
+        let check = |schema: &str| {
+            let text = format!(
+                "[server]\nstate-dir = \"s\"\n[database]\nurl = \"postgres://a@b/c\"\ntemplate = \"t\"\n\
+                 schema = \"{schema}\"\n[template.t]\ndnssec-policy = \"default\"\n"
+            );
+            match read_text("test", text, Path::new("/")) {
+                Ok(_) => Vec::new(),
+                Err(rejected) => rejected.faults.iter().map(|fault| fault.message.clone()).collect(),
+            }
+        };
+        assert_eq!(check("nomen"), Vec::<String>::new());
+        let faults = check("powerdns");
+        assert!(
+            faults.len() == 1 && faults[0].contains("PowerDNS's tables are not signed here"),
+            "{faults:?}"
+        );
     }
 
     #[test]

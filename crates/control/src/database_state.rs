@@ -145,6 +145,7 @@ impl DatabaseState {
             "shadowed": self.shadowed,
             "held": self.held,
             "waiting": status.waiting,
+            "signs": status.signs,
             "sections": self.sections(),
         })
     }

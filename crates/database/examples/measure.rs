@@ -83,6 +83,7 @@ fn commit(id: ZoneId, before: &Arc<Zone>, after: &Arc<Zone>) -> ZoneCommit {
         before: Arc::clone(before),
         after: Arc::clone(after),
         steps: vec![step],
+        keys: None,
         since: Instant::now(),
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::types::Type as SqlType;
+use tokio_postgres::types::{ToSql, Type as SqlType};
 use wire::{Serial, ZoneName};
 use zone::Zone;
 
@@ -14,6 +14,7 @@ use crate::counts::DatabaseNode;
 use crate::interface::{
     DatabaseFault, ListedZone, NewZone, RecordedChange, SectionEdit, SectionEvent, SectionSet, ZoneId,
 };
+use crate::keys::ZoneKeySet;
 use crate::queue::{MOST_GROUP_RECORDS, MOST_IN_GROUP};
 use crate::read;
 use crate::schema;
@@ -210,6 +211,22 @@ impl DatabaseAdmin {
         })
     }
 
+    /// Creates a zone with the keys that the nodes are to sign it with; `None` if there is a zone of that
+    /// name already.
+    ///
+    /// # Errors
+    /// What the server says. Nothing is created then.
+    pub fn create_with_keys(
+        &self,
+        zone: &NewZone,
+        keys: &ZoneKeySet,
+    ) -> Result<Option<ZoneId>, DatabaseFault> {
+        self.runtime.block_on(async {
+            let writer = self.writer().await?;
+            writer.create_with_keys(zone, keys, random_tag()).await.map_err(fault)
+        })
+    }
+
     /// Replaces all records of a zone. `before` is the serial that it must have; `None`: any.
     ///
     /// # Errors
@@ -225,7 +242,7 @@ impl DatabaseAdmin {
         self.runtime.block_on(async {
             let before = before.map(|serial| i64::from(serial.0));
             let writer = self.writer().await?;
-            match writer.replace(zone, before, content, author, random_tag()).await.map_err(fault)? {
+            match writer.replace(zone, before, content, None, author, random_tag()).await.map_err(fault)? {
                 crate::write::Outcome::Committed => Ok(()),
                 crate::write::Outcome::Gone => Err(DatabaseFault::Gone),
                 crate::write::Outcome::Conflict => {
@@ -233,6 +250,18 @@ impl DatabaseAdmin {
                 }
             }
         })
+    }
+
+    /// Whether the nodes sign a zone: the database has keys of it, and its records have them.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn is_signed_by_nodes(&self, zone: ZoneId) -> Result<bool, String> {
+        let query = "SELECT EXISTS (SELECT FROM nomen.keys k WHERE k.zone = $1) AND \
+            EXISTS (SELECT FROM nomen.rrsets r WHERE r.zone = $1 AND r.type = 'DNSKEY')";
+        let parameters: [(&(dyn ToSql + Sync), SqlType); 1] = [(&zone.0, SqlType::INT8)];
+        let row = self.runtime.block_on(self.link.client.query_typed_one(query, &parameters));
+        row.and_then(|row| row.try_get(0)).map_err(|fault| fault_text(&fault))
     }
 
     /// Removes a zone.

@@ -32,6 +32,8 @@ pub struct DatabaseStatus {
     pub unfit: u64,
     /// Commits that wait or are in flight.
     pub waiting: u64,
+    /// Whether this node maintains the keys and signatures of zones.
+    pub signs: bool,
 }
 
 /// A row of the table of nodes.
@@ -51,6 +53,8 @@ pub struct DatabaseNode {
     pub version: String,
     /// The address from which it connects; `None` on a Unix socket.
     pub address: Option<IpAddr>,
+    /// Whether it maintains the keys and signatures of zones.
+    pub signs: bool,
 }
 
 /// Upper bounds of the [buckets of times](DatabaseCounts::commit_times) of commits.

@@ -1,7 +1,7 @@
 //! Following: after a connection the list of all zones and the content of those that differ, then changes,
 //! in the order of their numbers. Everything that the sink gets comes from here, one after the other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,6 +14,7 @@ use zone::store::ChangeSet;
 
 use crate::connect::Link;
 use crate::interface::{CommitEnd, DatabaseFault, ListedZone, ZoneContent, ZoneId};
+use crate::key_rows::{KEY_SETS_AT_A_TIME, key_sets, key_versions};
 use crate::progress::{Position, Progress};
 use crate::queue::{Job, Reading, Waiting};
 use crate::read::{
@@ -22,6 +23,7 @@ use crate::read::{
 };
 use crate::sections::sections;
 use crate::shared::Shared;
+use crate::signing::SignerLock;
 
 /// How often this node reports to the table of nodes.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -34,6 +36,7 @@ pub(crate) struct Follower<'s> {
     pub(crate) shared: &'s Arc<Shared>,
     pub(crate) link: &'s Link,
     pub(crate) progress: &'s mut Progress,
+    signer: SignerLock<'s>,
     reported: Option<Instant>,
     forgot: Option<Instant>,
 }
@@ -60,6 +63,8 @@ struct Batch {
     announced: Vec<ZoneId>,
     /// Zones that are to be read whole.
     whole: Vec<(ZoneId, ZoneName)>,
+    /// Zones whose keys are to be read.
+    keys: BTreeSet<ZoneId>,
 }
 
 impl Batch {
@@ -69,6 +74,7 @@ impl Batch {
 
     fn forget(&mut self, zone: ZoneId) {
         self.announced.retain(|id| *id != zone);
+        self.keys.remove(&zone);
         self.whole.retain(|(id, _)| *id != zone);
         if let Some((_, _, steps)) = self.places.get(&zone).and_then(|at| self.steps.get_mut(*at)) {
             steps.clear();
@@ -96,7 +102,8 @@ impl Batch {
 
 impl<'s> Follower<'s> {
     pub(crate) fn new(shared: &'s Arc<Shared>, link: &'s Link, progress: &'s mut Progress) -> Self {
-        Follower { shared, link, progress, reported: None, forgot: None }
+        let signer = SignerLock::new(shared);
+        Follower { shared, link, progress, signer, reported: None, forgot: None }
     }
 
     /// Follows until the connection breaks, and returns why. `is_current` is called once, when all is read.
@@ -169,6 +176,7 @@ impl<'s> Follower<'s> {
             }
         }
         debug!(zones = count, differ = wanted.len(), "zones of the database were listed");
+        self.synchronise_keys().await?;
         let mut left = wanted.into_iter().peekable();
         while left.peek().is_some() {
             let part: Vec<WantedZone> = left.by_ref().take(ZONES_AT_A_TIME).collect();
@@ -200,6 +208,23 @@ impl<'s> Follower<'s> {
             return Ok(false);
         };
         Ok(*tag != found)
+    }
+
+    /// Reads the keys of zones that this node does not have.
+    async fn synchronise_keys(&self) -> Result<(), ReadFault> {
+        let versions = key_versions(&self.link.client).await?;
+        let wanted = self.shared.sink.keys_listed(&versions);
+        self.read_keys(&wanted).await
+    }
+
+    /// Reads the keys of zones for the sink.
+    async fn read_keys(&self, zones: &[ZoneId]) -> Result<(), ReadFault> {
+        for part in zones.chunks(KEY_SETS_AT_A_TIME) {
+            for (zone, apex, keys) in key_sets(&self.link.client, part).await? {
+                self.shared.sink.keys(zone, &apex, keys);
+            }
+        }
+        Ok(())
     }
 
     /// Reads all sections of the configuration for the sink.
@@ -271,6 +296,7 @@ impl<'s> Follower<'s> {
                 FollowedKind::Replaced | FollowedKind::Step(None) => batch.read_whole(id, apex),
                 FollowedKind::Step(Some(step)) => batch.step(id, apex, step),
                 FollowedKind::Properties => batch.announced.push(id),
+                FollowedKind::Keys => _ = batch.keys.insert(id),
                 FollowedKind::Section => {}
                 FollowedKind::Removed => {
                     batch.forget(id);
@@ -285,6 +311,8 @@ impl<'s> Follower<'s> {
         if sections_changed {
             self.read_sections(false).await?;
         }
+        // Before the records that are signed with them.
+        self.read_keys(&batch.keys.iter().copied().collect::<Vec<ZoneId>>()).await?;
         for (id, apex, steps) in batch.steps {
             if !steps.is_empty() && !batch.whole.iter().any(|(whole, _)| *whole == id) {
                 give(self.shared, &mut self.progress.unfit, id, &apex, ZoneContent::Steps(steps));
@@ -318,8 +346,14 @@ impl<'s> Follower<'s> {
         let at_hand = Some(commit.before.serial());
         let wanted = vec![WantedZone { id: commit.zone, apex: commit.apex.clone(), at_hand }];
         let mut found = None;
-        let key = &self.shared.settings.key;
-        let read = contents(&self.link.client, key, wanted, &mut |_, _, content| found = Some(content)).await;
+        let read = async {
+            if commit.keys.is_some() {
+                self.read_keys(&[commit.zone]).await?;
+            }
+            let key = &self.shared.settings.key;
+            contents(&self.link.client, key, wanted, &mut |_, _, content| found = Some(content)).await
+        };
+        let read = read.await;
         self.shared.counts.took(since.elapsed());
         match (read, found) {
             (Ok(()), Some(content)) => {
@@ -341,8 +375,9 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// Reports to the table of nodes and removes old changes, when it is time.
+    /// Signs if no other node does, reports to the table of nodes and removes old changes, when it is time.
     async fn keep_house(&mut self) -> Result<(), ReadFault> {
+        self.signer.keep(self.link).await?;
         self.report().await?;
         if self.forgot.is_some_and(|last| last.elapsed() < FORGET_EVERY) {
             return Ok(());

@@ -1,5 +1,6 @@
 //! What a node and its database pass to each other: zones, commits and how they end, content, faults.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -7,6 +8,8 @@ use std::time::{Instant, SystemTime};
 use wire::{Serial, ZoneName};
 use zone::Zone;
 use zone::store::ChangeSet;
+
+use crate::keys::{KeyCommit, KeySetVersion, ZoneKeySet};
 
 /// The number of a zone in the database. A zone that is removed and created anew has another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +61,8 @@ pub struct ZoneCommit {
     /// The steps from `before` to `after`, in order. None: the commit only ensures that `before` is the
     /// newest version.
     pub steps: Vec<CommitStep>,
+    /// The keys that it was signed with, and what they become; `None`: the nodes do not sign the zone.
+    pub keys: Option<KeyCommit>,
     /// When the change was tried first. A conflict `timeout` or more after that refuses the change.
     pub since: Instant,
 }
@@ -79,8 +84,8 @@ pub type OnCommit = Box<dyn FnOnce(CommitEnd) + Send>;
 pub enum CommitEnd {
     /// The database has it: it is durable.
     Committed,
-    /// Not made: the zone was changed by another node. What the database has instead: steps from `before`,
-    /// or the whole zone.
+    /// Not made: the zone or its keys were changed by another node. What the database has instead: steps from
+    /// `before`, or the whole zone. [`DatabaseSink::keys`] was called with the keys before.
     Conflict(ZoneContent),
     /// Not made: the database has no such zone any more.
     Gone,
@@ -238,6 +243,29 @@ pub trait DatabaseSink: Send + Sync {
     /// Records of a zone. Changes that this node committed may or may not come as steps: steps that the
     /// version at hand has already are to be skipped. Must not block.
     fn content(&self, zone: ZoneId, apex: &ZoneName, content: ZoneContent);
+
+    /// The versions of the keys of all zones that have some, after each connection and before any content.
+    /// Returns the zones whose keys are wanted. Must not block.
+    fn keys_listed(&self, versions: &HashMap<ZoneId, KeySetVersion>) -> Vec<ZoneId> {
+        let _ = versions;
+        Vec::new()
+    }
+
+    /// Keys of a zone, which may be older than those of a commit of this node. Must not block.
+    fn keys(&self, zone: ZoneId, apex: &ZoneName, keys: ZoneKeySet) {
+        let _ = (zone, apex, keys);
+    }
+
+    /// Whether this node has zones to sign, and so is to be the node that signs if no other one is. Must not
+    /// block.
+    fn has_zones_to_sign(&self) -> bool {
+        false
+    }
+
+    /// This node is the one that signs, or no longer. Must not block.
+    fn signs(&self, signs: bool) {
+        let _ = signs;
+    }
 
     /// All sections of the configuration, after each connection (`listed`) and after changes of them. May
     /// block.

@@ -10,6 +10,8 @@
 //! | [`handle`] | [`Database`], the handle of its thread |
 //! | `worker` | the thread: connecting, and what runs over the connections |
 //! | `queue` | what waits for the database, and what is in flight |
+//! | [`keys`], `key_rows` | keys of zones that the nodes sign; reading them |
+//! | `signing` | the node that signs: the advisory lock |
 //! | `follow`, `read` | following changes; reading zones and changes |
 //! | `sections` | sections of the configuration that all nodes share |
 //! | `write` | commits, and whether one was made whose answer was lost |
@@ -29,6 +31,8 @@ pub mod counts;
 mod follow;
 pub mod handle;
 pub mod interface;
+mod key_rows;
+pub mod keys;
 pub mod powerdns;
 mod progress;
 mod queue;
@@ -37,6 +41,7 @@ mod schema;
 mod sections;
 pub mod settings;
 mod shared;
+mod signing;
 mod text;
 mod worker;
 mod write;
@@ -48,6 +53,7 @@ pub use interface::{
     CommitEnd, CommitStep, DatabaseFault, DatabaseSink, ListedZone, NewZone, OnCommit, OnHistory, OnNodes,
     RecordedChange, SectionEdit, SectionEvent, SectionSet, StoredSection, ZoneCommit, ZoneContent, ZoneId,
 };
+pub use keys::{KeyCommit, KeySetVersion, StoredKey, ZoneKeySet};
 pub use powerdns::PowerDnsReader;
 pub use schema::SCHEMA_VERSION;
 pub use settings::{DatabaseSettings, DatabaseUrl, HostLookup, SchemaKind};

@@ -383,6 +383,7 @@ mod tests {
             before: Arc::clone(&content),
             after: content,
             steps: vec![CommitStep { change: Arc::new(change), author: String::new() }],
+            keys: None,
             since: Instant::now(),
         };
         let send = move |end| {

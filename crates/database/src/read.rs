@@ -19,6 +19,7 @@ use zone::store::ChangeSet;
 use crate::connect::fault_text;
 use crate::counts::DatabaseNode;
 use crate::interface::{ListedZone, RecordedChange, ZoneContent, ZoneId};
+use crate::schema::LOCK_CONDITION;
 use crate::text::{ZoneReader, change_set, zone_name};
 
 /// Longest wait for the next row.
@@ -192,7 +193,7 @@ impl Chain {
     /// Adds a row: kind, serials, records. Returns nothing: a row that does not fit ends the chain.
     fn add(&mut self, row: &Row) -> Result<(), ReadFault> {
         let kind: &str = row.try_get(2)?;
-        if kind == "properties" {
+        if matches!(kind, "properties" | "keys") {
             return Ok(());
         }
         let (before, after): (Option<i64>, Option<i64>) = (row.try_get(3)?, row.try_get(4)?);
@@ -342,6 +343,8 @@ pub(crate) enum FollowedKind {
     Removed,
     /// Its template changed.
     Properties,
+    /// Its keys changed.
+    Keys,
     /// A section of the configuration changed; there is no zone.
     Section,
 }
@@ -385,6 +388,7 @@ fn followed(row: &Row) -> Result<FollowedChange, ReadFault> {
         "change" => FollowedKind::Step(followed_step(row)?),
         "remove" => FollowedKind::Removed,
         "properties" => FollowedKind::Properties,
+        "keys" => FollowedKind::Keys,
         "section" => FollowedKind::Section,
         _ => FollowedKind::Replaced,
     };
@@ -441,8 +445,12 @@ pub(crate) async fn history(
 
 /// Reads the table of nodes.
 pub(crate) async fn nodes(client: &Client) -> Result<Vec<DatabaseNode>, ReadFault> {
-    let query = "SELECT name, seen, greatest(extract(epoch FROM clock_timestamp() - seen), 0)::float8, change, zones, \
-        version, address FROM nomen.nodes ORDER BY name";
+    let query = format!(
+        "SELECT n.name, n.seen, greatest(extract(epoch FROM clock_timestamp() - n.seen), 0)::float8, n.change, n.zones, \
+         n.version, n.address, EXISTS (SELECT FROM nomen.signer s JOIN pg_locks l ON l.pid = s.session \
+             AND {LOCK_CONDITION} WHERE s.node = n.name) \
+         FROM nomen.nodes n ORDER BY n.name"
+    );
     let node = |row: &Row| {
         Ok(DatabaseNode {
             name: row.try_get(0)?,
@@ -452,7 +460,8 @@ pub(crate) async fn nodes(client: &Client) -> Result<Vec<DatabaseNode>, ReadFaul
             zones: row.try_get::<_, i64>(4)?.unsigned_abs(),
             version: row.try_get(5)?,
             address: row.try_get(6)?,
+            signs: row.try_get(7)?,
         })
     };
-    client.query_typed(query, &[]).await?.iter().map(node).collect()
+    client.query_typed(&query, &[]).await?.iter().map(node).collect()
 }

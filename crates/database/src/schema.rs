@@ -8,7 +8,8 @@ use tokio_postgres::types::Type as SqlType;
 use crate::connect::fault_text;
 
 /// The SQL of each version, from 1 on. Each runs in a transaction of its own.
-const MIGRATIONS: &[&str] = &[include_str!("../sql/0001.sql"), include_str!("../sql/0002.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("../sql/0001.sql"), include_str!("../sql/0002.sql"), include_str!("../sql/0003.sql")];
 
 /// The version that this program knows.
 pub const SCHEMA_VERSION: i32 = MIGRATIONS.len() as i32;
@@ -44,9 +45,12 @@ const TABLES: &[(&str, &[&str])] = &[
     ),
     ("nodes", &["name", "seen", "change", "zones", "version", "address"]),
     ("sections", &["kind", "name", "toml", "place", "author", "node", "at", "change"]),
+    ("key_sets", &["zone", "version", "stamp", "serial", "dnskey_ttl", "largest_ttl", "changed"]),
+    ("keys", &["zone", "name", "public", "private", "state"]),
+    ("signer", &["singleton", "node", "session", "since"]),
 ];
 /// Tables that the functions of the schema alone change.
-const GUARDED: &[&str] = &["about", "zones", "rrsets", "changes", "sections"];
+const GUARDED: &[&str] = &["about", "zones", "rrsets", "changes", "sections", "key_sets", "keys"];
 /// Indexes without which reads take long, or rows come twice.
 const INDEXES: &[&str] = &[
     "about_pkey",
@@ -57,7 +61,16 @@ const INDEXES: &[&str] = &[
     "changes_zone",
     "changes_tag",
     "sections_pkey",
+    "key_sets_pkey",
+    "keys_pkey",
 ];
+
+/// The advisory lock of the node that signs: `nomens` in ASCII.
+pub(crate) const SIGNER_LOCK: i64 = 0x6e6f_6d65_6e73;
+/// That lock in the view `pg_locks`, which has it in two halves.
+pub(crate) const LOCK_CONDITION: &str = "l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 \
+    AND l.classid = 28271 AND l.objid = 1835363955 \
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())";
 
 /// The version of the schema in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,4 +266,15 @@ async fn names(client: &Client, query: &str) -> Result<Vec<String>, String> {
     let rows = client.query_typed(query, &[]).await.map_err(|fault| fault_text(&fault))?;
     let names: Result<Vec<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
     names.map_err(|fault| fault_text(&fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_condition_is_about_the_lock() {
+        let (high, low) = (SIGNER_LOCK >> 32, SIGNER_LOCK & 0xffff_ffff);
+        assert!(LOCK_CONDITION.contains(&format!("classid = {high} AND l.objid = {low} ")));
+    }
 }

@@ -105,7 +105,7 @@ impl Drop for AtEnd<'_> {
         if let Some(sent) = self.0.queue.take_sent() {
             end_lost(self.0, sent, &Found::Unknown(STOPPING.into()), "no answer came");
         }
-        self.0.note(|status| status.connected = false);
+        self.0.note(|status| (status.connected, status.signs) = (false, false));
     }
 }
 
@@ -301,6 +301,7 @@ async fn commit_once(
         Job::Commit(commit, _) => Some(&**commit),
         _ => None,
     });
+    let signed = commits.clone().any(|commit| commit.keys.is_some());
     let text = match payload(commits) {
         Ok(text) => text,
         Err(why) => return Ok(Some((jobs, why))),
@@ -308,7 +309,7 @@ async fn commit_once(
     let tag = send(shared, writer.link, jobs);
     let mut tries = 0;
     let done = loop {
-        match writer.commit(&text, tag).await {
+        match writer.commit(&text, signed, tag).await {
             Err(WriteFault::Again(_)) if tries < MOST_TRIES => tries += 1,
             done => break done,
         }
@@ -431,7 +432,8 @@ impl OneJob {
             Self::Replace(commit) => {
                 let before = Some(i64::from(commit.before.serial().0));
                 let author = commit.steps.last().map(|step| &*step.author).unwrap_or_default();
-                OneEnd::Outcome(writer.replace(commit.zone, before, &commit.after, author, tag).await?)
+                let keys = commit.keys.as_ref();
+                OneEnd::Outcome(writer.replace(commit.zone, before, &commit.after, keys, author, tag).await?)
             }
             Self::Create(zone) => OneEnd::Created(writer.create(zone, tag).await?),
             Self::Remove(zone, author) => OneEnd::Removed(writer.remove(*zone, author, tag).await?),

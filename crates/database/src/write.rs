@@ -15,6 +15,7 @@ use zone::Zone;
 
 use crate::connect::{Link, fault_text};
 use crate::interface::{DatabaseFault, NewZone, ZoneCommit, ZoneId};
+use crate::keys::{KeyCommit, KeyCommitText, KeySetText, ZoneKeySet};
 use crate::queue::{InFlight, MOST_GROUP_RECORDS, Waiting};
 use crate::text::{
     RrsetKey, RrsetText, StepText, key_of, lines, node_of, rrsets_of, rrsets_of_zone, zone_texts,
@@ -77,6 +78,8 @@ struct CommitText<'a> {
     gone: Vec<GoneText>,
     rrsets: Vec<RrsetText>,
     steps: Vec<StepText<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<KeyCommitText<'a>>,
 }
 
 #[derive(Serialize)]
@@ -120,7 +123,8 @@ impl<'a> CommitText<'a> {
             }
         }
         let (before, after) = (commit.before.serial().0, commit.after.serial().0);
-        CommitText { zone: commit.zone.0, before, after, gone, rrsets, steps }
+        let keys = commit.keys.as_ref().map(KeyCommitText::of);
+        CommitText { zone: commit.zone.0, before, after, gone, rrsets, steps, keys }
     }
 }
 
@@ -191,31 +195,51 @@ impl<'l> Writer<'l> {
         }
     }
 
-    /// Commits changes of zones in one statement.
+    /// Commits changes of zones in one statement. `signed`: the nodes sign some of the zones.
     pub(crate) async fn commit(
         &self,
         payload: &str,
+        signed: bool,
         tag: i64,
     ) -> Result<HashMap<ZoneId, Outcome>, WriteFault> {
-        let parameters: [&(dyn ToSql + Sync); 3] = [&payload, &self.node, &tag];
-        let rows = self.within(self.timeout, self.link.client.query(&self.commit, &parameters)).await?;
+        let client = &self.link.client;
+        let rows = match signed {
+            true => {
+                let query = "SELECT of_zone, outcome FROM nomen.commit_signed($1::text::jsonb, $2, $3)";
+                let parameters: [(&(dyn ToSql + Sync), SqlType); 3] =
+                    [(&payload, SqlType::TEXT), (&self.node, SqlType::TEXT), (&tag, SqlType::INT8)];
+                self.within(self.timeout, client.query_typed(query, &parameters)).await?
+            }
+            false => {
+                let parameters: [&(dyn ToSql + Sync); 3] = [&payload, &self.node, &tag];
+                self.within(self.timeout, client.query(&self.commit, &parameters)).await?
+            }
+        };
         let outcome = |row: &Row| Ok((ZoneId(row.try_get(0)?), Outcome::of(row.try_get(1)?)));
         let outcomes: Result<_, tokio_postgres::Error> = rows.iter().map(outcome).collect();
         outcomes.map_err(|fault| WriteFault::Lost(fault_text(&fault)))
     }
 
-    /// Replaces the records of a zone. `before`: the serial that it must have; `None`: any.
+    /// Replaces the records of a zone, and its keys if `keys` has some. `before`: the serial that it must
+    /// have; `None`: any.
     pub(crate) async fn replace(
         &self,
         zone: ZoneId,
         before: Option<i64>,
         content: &Zone,
+        keys: Option<&KeyCommit>,
         author: &str,
         tag: i64,
     ) -> Result<Outcome, WriteFault> {
         let client = &self.link.client;
         self.begin().await?;
         let made = async {
+            if let Some(keys) = keys {
+                let outcome = self.check_keys(zone, keys).await?;
+                if outcome != Outcome::Committed {
+                    return Ok(outcome);
+                }
+            }
             let after = i64::from(content.serial().0);
             let begun = async {
                 client
@@ -230,6 +254,9 @@ impl<'l> Writer<'l> {
             if outcome == Outcome::Committed {
                 self.put_zone(zone, content).await?;
                 self.record(zone, "replace", before, author, tag).await?;
+                if let Some(KeyCommit { after: Some(after), author, .. }) = keys {
+                    self.put_keys(zone, after, author, tag).await?;
+                }
             }
             Ok(outcome)
         };
@@ -246,6 +273,24 @@ impl<'l> Writer<'l> {
         self.begin().await?;
         let made = create_in_parts(self, zone, tag).await;
         self.finish(made).await
+    }
+
+    /// Creates a zone with keys; `None` if there is one of this name.
+    pub(crate) async fn create_with_keys(
+        &self,
+        zone: &NewZone,
+        keys: &ZoneKeySet,
+        tag: i64,
+    ) -> Result<Option<ZoneId>, WriteFault> {
+        self.begin().await?;
+        let made = async {
+            let made = create_in_parts(self, zone, tag).await?;
+            if let Some(id) = made {
+                self.put_keys(id, keys, &zone.author, tag).await?;
+            }
+            Ok(made)
+        };
+        self.finish(made.await).await
     }
 
     pub(crate) async fn begin(&self) -> Result<(), WriteFault> {
@@ -290,6 +335,41 @@ impl<'l> Writer<'l> {
             };
             self.within(LARGE_TIMEOUT, put).await?;
         }
+    }
+
+    /// Locks a zone, and compares the stamp of its keys and the clock of this node.
+    async fn check_keys(&self, zone: ZoneId, keys: &KeyCommit) -> Result<Outcome, WriteFault> {
+        let at = i64::try_from(keys.at.as_secs()).unwrap_or(i64::MAX);
+        let checked = async {
+            let parameters: [(&(dyn ToSql + Sync), SqlType); 3] =
+                [(&zone.0, SqlType::INT8), (&keys.before.stamp, SqlType::INT8), (&at, SqlType::INT8)];
+            self.link.client.query_typed_one("SELECT nomen.check_keys($1, $2, $3)", &parameters).await
+        };
+        let row = self.within(LARGE_TIMEOUT, checked).await?;
+        row.try_get(0).map(Outcome::of).map_err(|fault| WriteFault::of(self.link, &fault))
+    }
+
+    /// Replaces the keys of a zone that is locked.
+    async fn put_keys(
+        &self,
+        zone: ZoneId,
+        keys: &ZoneKeySet,
+        author: &str,
+        tag: i64,
+    ) -> Result<(), WriteFault> {
+        let text = json(&KeySetText::of(keys)).map_err(WriteFault::Refused)?;
+        let put = async {
+            let parameters: [(&(dyn ToSql + Sync), SqlType); 5] = [
+                (&zone.0, SqlType::INT8),
+                (&text, SqlType::TEXT),
+                (&author, SqlType::TEXT),
+                (&self.node, SqlType::TEXT),
+                (&tag, SqlType::INT8),
+            ];
+            let query = "SELECT nomen.put_keys($1, $2::text::jsonb, $3, $4, $5)";
+            self.link.client.query_typed(query, &parameters).await
+        };
+        self.within(LARGE_TIMEOUT, put).await.map(|_| ())
     }
 
     async fn record(

@@ -112,15 +112,16 @@ fn node_table(nodes: &[Value]) -> String {
     let cell = |node: &Value, key: &str| flat(&node[key]);
     let width = nodes.iter().map(|node| cell(node, "name").chars().count()).max().unwrap_or(0).max(4);
     let mut out = format!(
-        "{:width$}  {:>10}  {:>8}  {:>8}  {:>10}  {:10}  ADDRESS\n",
-        "NODE", "CHANGE", "BEHIND", "ZONES", "SEEN AGO", "VERSION"
+        "{:width$}  {:>10}  {:>8}  {:>8}  {:>10}  {:5}  {:10}  ADDRESS\n",
+        "NODE", "CHANGE", "BEHIND", "ZONES", "SEEN AGO", "SIGNS", "VERSION"
     );
     for node in nodes {
         let [name, change, behind, zones] = ["name", "change", "behind", "zones"].map(|key| cell(node, key));
         let seen = in_days(node["age_seconds"].as_f64().unwrap_or(0.0) as u64);
         let [version, address] = ["version", "address"].map(|key| cell(node, key));
+        let signs = if node["signs"] == true { "yes" } else { "" };
         out += &format!(
-            "{name:width$}  {change:>10}  {behind:>8}  {zones:>8}  {seen:>10}  {version:10}  {address}\n"
+            "{name:width$}  {change:>10}  {behind:>8}  {zones:>8}  {seen:>10}  {signs:5}  {version:10}  {address}\n"
         );
     }
     out
@@ -142,7 +143,7 @@ mod tests {
                 "faults": [{"kind": "policy.list", "name": "ads", "use": "unusable", "why": "unknown key"}],
             }, "commits": {"committed": 4}, "unserved_zones": [{"zone": "a.", "why": "no valid version"}],
             "nodes": [{"name": "ns1", "seen": 1_795_369_660_u64, "age_seconds": 1.5, "change": 7, "behind": 0,
-                       "zones": 3, "version": "0.1.0", "address": null}],
+                       "zones": 3, "version": "0.1.0", "address": null, "signs": true}],
         })
     }
 
@@ -158,8 +159,8 @@ mod tests {
             "section     policy.list \"ads\": unusable: unknown key\n",
             "commits     4 committed, 0 waiting\n",
             "not served  a.: no valid version\n",
-            "NODE      CHANGE    BEHIND     ZONES    SEEN AGO  VERSION     ADDRESS\n",
-            "ns1            7         0         3        0m1s  0.1.0       -\n",
+            "NODE      CHANGE    BEHIND     ZONES    SEEN AGO  SIGNS  VERSION     ADDRESS\n",
+            "ns1            7         0         3        0m1s  yes    0.1.0       -\n",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }

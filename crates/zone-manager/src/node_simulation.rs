@@ -9,28 +9,38 @@
 //! - a change that was refused, except one whose commit has an unknown end, is in no version;
 //! - from its start to its end, a node puts versions into service in the order of their serial numbers, and
 //!   each of them is a version of the database;
-//! - in the end, all nodes serve the version of the database, and their disks have it.
+//! - in the end, all nodes serve the version of the database, and their disks have it;
+//! - each version of a zone that the nodes sign passes the audit, is signed by keys that the database has,
+//!   and DS records of it that caches may have lead to it, whichever nodes take themselves for the one that
+//!   signs.
 //!
 //! `SIMULATION_SEEDS=FROM..TO` runs other seeds than the few of an ordinary test; long tests
 //! (`NOMEN_LONG_TESTS`) run 100,000. `SIMULATION_LOG=1` prints the server's log.
+
+mod keys;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ::database::{CommitEnd, OnCommit, ZoneCommit, ZoneContent, ZoneId};
 use journal::Disk;
+use signer::rollover::{KeyId, KeyPurpose, RollTarget};
 use testkit::disk::{Loss, SimulatedDisk};
 use update::{Update, UpdateRequest};
 use wire::{Serial, Ttl, Type, ZoneName};
 use zone::Zone;
 use zone::store::{ChangeSet, diff};
-use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSpec, ZoneText};
+use zone_plan::{DifferenceRule, Origin, TextRules, ZoneSigning, ZoneSpec, ZoneText};
 
+use keys::{ModelKeys, signing};
+
+use crate::changes::clock::simulated::{now, set_ahead};
 use crate::changes::simulated::SimulatedChanges;
-use crate::changes::{ChangeAuthor, RrsetEdit, RrsetEditKind, ZoneEdit};
+use crate::changes::{ChangeAuthor, RrsetEdit, RrsetEditKind, SignCommand, ZoneEdit};
 use crate::database::{KnownZone, ZoneDatabase, ZoneTruth};
 use crate::managed::state::Looked;
 use crate::simulation::{self, Answer, Chances, host_name, hosts, key, name, seeds, zone};
@@ -41,6 +51,8 @@ use threads::sync::lock;
 
 const NODES: usize = 3;
 const ZONES: [&str; 2] = ["a.", "b."];
+/// The zone that is signed, if one is.
+const SIGNED: usize = 0;
 
 fn apex(zone: usize) -> ZoneName {
     simulation::apex(ZONES[zone])
@@ -66,8 +78,9 @@ struct ModelZone {
 /// The model of the database.
 struct Model {
     zones: Vec<ModelZone>,
-    /// All changes, in the order of their commits.
-    feed: Vec<(usize, Arc<ChangeSet>)>,
+    keys: Vec<ModelKeys>,
+    /// All changes, in the order of their commits; `None`: the keys of the zone changed.
+    feed: Vec<(usize, Option<Arc<ChangeSet>>)>,
 }
 
 impl Model {
@@ -78,7 +91,8 @@ impl Model {
     /// Commits a change, as the function of the database does.
     fn commit(&mut self, commit: &ZoneCommit) -> CommitEnd {
         let zone = (commit.zone.0 - 1) as usize;
-        if self.newest(zone).serial() != commit.before.serial() {
+        let keys = commit.keys.as_ref();
+        if self.newest(zone).serial() != commit.before.serial() || !self.keys[zone].fit(keys) {
             return CommitEnd::Conflict(self.content(zone, commit.before.serial()));
         }
         assert!(diff(self.newest(zone), &commit.before).is_empty(), "another version with the same serial");
@@ -86,8 +100,13 @@ impl Model {
             let next = self.newest(zone).apply(&step.change).expect("a step that fits");
             self.zones[zone].versions.push(Arc::new(next));
             self.zones[zone].changes.push(Arc::clone(&step.change));
-            self.feed.push((zone, Arc::clone(&step.change)));
+            self.feed.push((zone, Some(Arc::clone(&step.change))));
         }
+        if self.keys[zone].take(keys) {
+            self.feed.push((zone, None));
+        }
+        let first = self.zones[zone].versions.len() - commit.steps.len();
+        self.zones[zone].versions[first..].iter().for_each(|version| self.keys[zone].check(version, now()));
         assert!(diff(self.newest(zone), &commit.after).is_empty(), "the steps lead elsewhere");
         CommitEnd::Committed
     }
@@ -147,10 +166,11 @@ struct Node {
     followed: usize,
     /// The serial number in service of each zone.
     served: [u32; ZONES.len()],
+    signing: Option<Arc<ZoneSigning>>,
 }
 
 impl Node {
-    fn start(notes: &Path, disk: SimulatedDisk) -> Node {
+    fn start(notes: &Path, disk: SimulatedDisk, signing: Option<Arc<ZoneSigning>>) -> Node {
         let (background, on) = (Background::without_threads(), || Arc::new(disk.clone()) as Arc<dyn Disk>);
         let differences = Differences::open_on(on(), Path::new("/"), &background).expect("stores");
         let zones = SimulatedZones::new(&key(), differences, &background);
@@ -161,6 +181,7 @@ impl Node {
         let asked = Arc::<Asked>::default();
         database.believe(asked.clone());
         changes.use_database(&database);
+        signing.iter().for_each(|signing| changes.sign(&apex(SIGNED), signing));
         for zone in 0..ZONES.len() {
             database.set(&apex(zone), KnownZone { id: ZoneId(zone as i64 + 1), template: None });
             zones.want(ZoneSpec {
@@ -185,6 +206,7 @@ impl Node {
             is_connected: false,
             followed: 0,
             served: [0; ZONES.len()],
+            signing,
         }
     }
 
@@ -213,6 +235,11 @@ impl Node {
             return;
         }
         (self.is_connected, self.followed) = (true, model.feed.len());
+        let version = |(zone, keys): (usize, &ModelKeys)| (ZoneId(zone as i64 + 1), keys.set.version);
+        let versions = model.keys.iter().enumerate().map(version).filter(|(_, version)| version.number > 0);
+        for zone in self.database.compare_keys(&versions.collect()) {
+            self.take_keys(model, (zone.0 - 1) as usize);
+        }
         for zone in 0..ZONES.len() {
             let at_hand = self.zones.table.get(&apex(zone)).and_then(|state| state.zone.clone());
             match at_hand.map(|version| version.serial()) {
@@ -231,10 +258,45 @@ impl Node {
         let new = model.feed.iter().skip(self.followed).take(if self.is_connected { most } else { 0 });
         let mut count = 0;
         for (zone, change) in new {
-            self.changes.follow(&apex(*zone), ZoneContent::Steps(vec![Arc::clone(change)]));
+            match change {
+                Some(change) => {
+                    self.changes.follow(&apex(*zone), ZoneContent::Steps(vec![Arc::clone(change)]));
+                }
+                None => self.take_keys(model, *zone),
+            }
             count += 1;
         }
         self.followed += count;
+    }
+
+    /// Reads all that is new at once: the keys first, as from a database.
+    fn read_together(&mut self, model: &Model) {
+        let new: Vec<_> = model.feed[self.followed..].to_vec();
+        for (zone, _) in new.iter().filter(|(_, change)| change.is_none()) {
+            self.take_keys(model, *zone);
+        }
+        while self.changes.run() {}
+        for (zone, change) in &new {
+            if let Some(change) = change {
+                self.changes.follow(&apex(*zone), ZoneContent::Steps(vec![Arc::clone(change)]));
+            }
+        }
+        self.followed = model.feed.len();
+    }
+
+    /// Takes the keys of a zone from the database.
+    fn take_keys(&self, model: &Model, zone: usize) {
+        let keys = &model.keys[zone].set;
+        self.changes.follow_keys(&self.database, &apex(zone), ZoneId(zone as i64 + 1), keys);
+    }
+
+    /// Commits a change. If other keys are in the way, they come before the end.
+    fn commit(&self, model: &mut Model, commit: &ZoneCommit) -> CommitEnd {
+        let end = model.commit(commit);
+        if matches!(end, CommitEnd::Conflict(_)) && commit.keys.is_some() {
+            self.take_keys(model, (commit.zone.0 - 1) as usize);
+        }
+        end
     }
 
     /// Handles the first thing that the node asks. Returns false if there is none. `luck` decides what
@@ -267,7 +329,7 @@ impl Node {
                     // The reply is lost. The client may find out, or not.
                     1 | 2 => {
                         self.disconnect();
-                        match model.commit(&commit) {
+                        match self.commit(model, &commit) {
                             CommitEnd::Committed if luck == 1 => {
                                 let zone = (commit.zone.0 - 1) as usize;
                                 let hosts = commit.steps.iter().flat_map(|step| hosts_of(&step.change));
@@ -278,7 +340,7 @@ impl Node {
                             _ => CommitEnd::Unavailable(why()),
                         }
                     }
-                    _ => model.commit(&commit),
+                    _ => self.commit(model, &commit),
                 };
                 self.replies.push((end, ended));
             }
@@ -305,30 +367,41 @@ struct World {
     sent: Vec<Sent>,
     unclear: BTreeSet<(usize, u32)>,
     next_host: u32,
+    /// How far the clock is ahead.
+    ahead: Duration,
 }
 
 impl World {
-    fn new(seed: u64, notes: &Path) -> World {
+    fn new(seed: u64, notes: &Path, signing: Option<Arc<ZoneSigning>>) -> World {
+        set_ahead(Duration::ZERO);
         let model =
             |of: &&str| ModelZone { versions: vec![zone(of, 1, [], 0)], changes: Vec::new(), kept_from: 0 };
         let node = |node: usize| {
             let notes = notes.join(node.to_string());
             std::fs::create_dir_all(&notes).expect("a folder");
-            Node::start(&notes, SimulatedDisk::new(seed * 10 + node as u64))
+            Node::start(&notes, SimulatedDisk::new(seed * 10 + node as u64), signing.clone())
         };
         World {
             chances: Chances::new(seed),
-            model: Model { zones: ZONES.iter().map(model).collect(), feed: Vec::new() },
+            model: Model {
+                zones: ZONES.iter().map(model).collect(),
+                keys: ZONES.iter().map(|_| ModelKeys::default()).collect(),
+                feed: Vec::new(),
+            },
             nodes: (0..NODES).map(node).collect(),
             sent: Vec::new(),
             unclear: BTreeSet::new(),
             next_host: 0,
+            ahead: Duration::ZERO,
         }
     }
 
     /// Does one random step.
     fn step(&mut self, notes: &Path) {
         let at = self.chances.below(NODES);
+        if self.nodes[at].signing.is_some() && self.chances.below(4) == 0 {
+            self.sign(at);
+        }
         let chances = &mut self.chances;
         match chances.below(20) {
             0..=4 => self.send(at),
@@ -410,6 +483,46 @@ impl World {
         self.sent.push(Sent { zone, node, host, adds, answer });
     }
 
+    /// Does something about keys and signatures: the clock goes on, a node is or is not the one that signs,
+    /// or looks at the zone, or an operator asks for something.
+    fn sign(&mut self, at: usize) {
+        let of = apex(SIGNED);
+        let what = self.chances.below(12);
+        if what >= 8 {
+            // Operators mostly act while nothing else happens.
+            while self.chances.below(8) > 0 && self.work(at) {}
+        }
+        let node = &self.nodes[at];
+        match what {
+            0..=2 => {
+                self.ahead += Duration::from_secs(1 << self.chances.below(17));
+                set_ahead(self.ahead);
+            }
+            3 | 4 => {
+                node.database.set_signs(self.chances.below(2) == 0);
+                node.changes.maintain(&of);
+            }
+            5 | 6 => node.changes.maintain(&of),
+            7 => node.changes.command(&of, SignCommand::Renew),
+            8 => node.changes.command(&of, SignCommand::Roll(RollTarget::Role(KeyPurpose::Csk))),
+            _ => self.publish_ds(at),
+        }
+    }
+
+    /// An operator gives the parent the DS record that a node asks for, which has all changes.
+    fn publish_ds(&mut self, at: usize) {
+        self.finish();
+        let node = &self.nodes[at];
+        let Some(status) = node.changes.signing(&apex(SIGNED)) else { return };
+        let wanted: Vec<KeyId> = status.keys.iter().filter(|key| key.wants_ds).map(|key| key.id).collect();
+        let [id] = wanted[..] else { return };
+        self.model.keys[SIGNED].publish_ds(id, now());
+        node.changes.command(&apex(SIGNED), SignCommand::DsPublished(id));
+        for key in status.keys.iter().filter(|key| key.id != id) {
+            node.changes.command(&apex(SIGNED), SignCommand::DsWithdrawn(key.id));
+        }
+    }
+
     /// Ends a node at once, and starts it again. Commits in flight may have been made.
     fn crash(&mut self, at: usize, notes: &Path) {
         for sent in self.sent.iter().filter(|sent| sent.node == at) {
@@ -432,32 +545,35 @@ impl World {
         disk.plan_nothing();
         // Waiting jobs own their data, and the run owns the jobs. The disk of this run is empty now.
         while node.background.run_waiting(|_| 0) {}
+        let signing = node.signing.clone();
         drop(node);
-        self.nodes.insert(at, Node::start(&notes.join(at.to_string()), disk));
+        self.nodes.insert(at, Node::start(&notes.join(at.to_string()), disk, signing));
     }
 
     /// Runs until nothing is in progress, with all nodes connected.
     fn finish(&mut self) {
-        loop {
-            let mut worked = false;
-            for at in 0..NODES {
-                let (node, chances) = (&mut self.nodes[at], &mut self.chances);
-                node.connect(&self.model);
-                worked |= node.serve(&mut self.model, usize::MAX, &mut self.unclear);
-                worked |= node.reply() | node.changes.run();
-                worked |= node.background.run_waiting(|jobs| chances.below(jobs));
-                worked |= node.followed < self.model.feed.len();
-                node.read(&self.model, 2);
-                node.look(&self.model);
-            }
-            if !worked {
-                return;
-            }
-        }
+        while (0..NODES).fold(false, |worked, at| self.work(at) | worked) {}
+    }
+
+    /// Does some of the work of a node, connected. Returns false if there was nothing to do.
+    fn work(&mut self, at: usize) -> bool {
+        let (node, chances) = (&mut self.nodes[at], &mut self.chances);
+        node.connect(&self.model);
+        let mut worked = node.serve(&mut self.model, usize::MAX, &mut self.unclear);
+        worked |= node.reply() | node.changes.run();
+        worked |= node.background.run_waiting(|jobs| chances.below(jobs));
+        worked |= node.followed < self.model.feed.len();
+        node.read(&self.model, 2);
+        node.look(&self.model);
+        worked
     }
 
     fn check_end(&self) {
         for (at, node) in self.nodes.iter().enumerate() {
+            for (zone, keys) in self.model.keys.iter().enumerate() {
+                let at_hand = node.database.keys(ZoneId(zone as i64 + 1));
+                assert_eq!(at_hand.as_ref(), Some(&keys.set), "node {at}: other keys of zone {zone}");
+            }
             for (zone, of) in ZONES.iter().enumerate() {
                 let newest = self.model.newest(zone);
                 let served = node.zones.served(&apex(zone)).expect("a version");
@@ -487,26 +603,84 @@ impl World {
     }
 }
 
-/// Runs the nodes for a while, and returns how many changes were made and how many refused.
-fn life(seed: u64) -> (usize, usize) {
+/// Runs the nodes for a while. The first zone is signed if `signing` says how.
+fn life(seed: u64, signing: Option<Arc<ZoneSigning>>) -> Life {
     let notes = tempfile::tempdir().expect("a folder");
-    let mut world = World::new(seed, notes.path());
-    let steps = 100 + world.chances.below(300);
+    let is_signed = signing.is_some();
+    let mut world = World::new(seed, notes.path(), signing);
+    let steps = 100 + world.chances.below(300) + if is_signed { 300 } else { 0 };
     (0..steps).for_each(|_| world.step(notes.path()));
     world.finish();
+    if is_signed {
+        // One node looks at the zone until there is nothing to do.
+        world.nodes.iter().for_each(|node| node.database.set_signs(false));
+        world.nodes[0].database.set_signs(true);
+        for _ in 0..4 {
+            world.nodes[0].changes.maintain(&apex(SIGNED));
+            world.finish();
+        }
+        assert!(world.model.newest(SIGNED).is_signed());
+    }
     world.check_end();
     let count = |answer| world.sent.iter().filter(|sent| *lock(&sent.answer) == answer).count();
-    (count(Answer::Accepted), count(Answer::Refused))
+    let rolled = world.model.keys[SIGNED].set.keys.len();
+    Life { accepted: count(Answer::Accepted), refused: count(Answer::Refused), keys: rolled }
+}
+
+/// What came of a life: how many changes were made and refused, and how many keys the signed zone has.
+struct Life {
+    accepted: usize,
+    refused: usize,
+    keys: usize,
 }
 
 #[test]
 fn nodes_of_one_database_lose_no_acknowledged_change_and_end_with_one_version() {
     let (mut accepted, mut refused) = (0, 0);
     for seed in seeds(100) {
-        let lived = std::panic::catch_unwind(AssertUnwindSafe(|| life(seed)));
+        let lived = std::panic::catch_unwind(AssertUnwindSafe(|| life(seed, None)));
         let counts = lived.unwrap_or_else(|_| panic!("seed {seed}"));
-        accepted += counts.0;
-        refused += counts.1;
+        accepted += counts.accepted;
+        refused += counts.refused;
     }
     assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
+}
+
+#[test]
+fn nodes_that_sign_a_zone_publish_no_version_that_validators_reject() {
+    let (mut accepted, mut most_keys) = (0, 0);
+    for seed in seeds(12) {
+        let lived = std::panic::catch_unwind(AssertUnwindSafe(|| life(seed, Some(signing()))));
+        let lived = lived.unwrap_or_else(|_| panic!("seed {seed}"));
+        accepted += lived.accepted;
+        most_keys = most_keys.max(lived.keys);
+    }
+    assert!(accepted > 0 && most_keys > 1, "{accepted} accepted, {most_keys} keys at most");
+}
+
+/// Keys and records that change together come one after the other: in between, the version is not that
+/// which the keys are about, and the zone is looked at after both.
+#[test]
+fn a_node_looks_at_a_zone_whose_keys_and_records_came_together() {
+    let notes = tempfile::tempdir().expect("a folder");
+    let mut world = World::new(1, notes.path(), Some(signing()));
+    world.nodes[0].database.set_signs(true);
+    world.nodes[0].changes.maintain(&apex(SIGNED));
+    while world.work(0) | world.nodes[0].changes.look() {}
+    let states = |node: &Node| {
+        let status = node.changes.signing(&apex(SIGNED)).expect("a look");
+        status.keys.iter().map(|key| (key.id, key.state.clone())).collect::<Vec<_>>()
+    };
+    while world.work(1) | world.nodes[1].changes.look() {}
+    assert_eq!(states(&world.nodes[0]), states(&world.nodes[1]));
+    // The signatures reach all caches, and CDS records come with the new states.
+    set_ahead(Duration::from_secs(5000));
+    world.nodes[0].changes.maintain(&apex(SIGNED));
+    let before = world.model.newest(SIGNED).serial();
+    while world.work(0) | world.nodes[0].changes.look() {}
+    assert_ne!(world.model.newest(SIGNED).serial(), before);
+    let World { nodes, model, .. } = &mut world;
+    nodes[1].read_together(model);
+    while world.work(1) | world.nodes[1].changes.look() {}
+    assert_eq!(states(&world.nodes[0]), states(&world.nodes[1]));
 }

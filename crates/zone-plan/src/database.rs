@@ -13,7 +13,7 @@ use crate::spec::{Origin, ZoneSpec, ZoneText};
 pub struct DatabasePlan {
     /// For zones for which the database names no template.
     pub default: Arc<MemberTemplate>,
-    /// The templates that the database may name. Those with `dnssec-policy` are not among them.
+    /// The templates that the database may name.
     pub templates: HashMap<String, Arc<MemberTemplate>>,
 }
 
@@ -25,13 +25,15 @@ impl DatabasePlan {
     pub fn zone(&self, apex: &ZoneName, template: Option<&str>) -> Result<PlannedZone, String> {
         let template = match template {
             None => &self.default,
-            Some(name) => self.templates.get(name).ok_or_else(|| {
-                format!("the configuration has no template `{name}`, or it has a `dnssec-policy`")
-            })?,
+            Some(name) => {
+                let template = self.templates.get(name);
+                template.ok_or_else(|| format!("the configuration has no template `{name}`"))?
+            }
         };
         let MemberTemplate { peers, grants, queries, updates, listing, differences, rules, .. } = &**template;
         let (apex, text, origin) = (apex.clone(), ZoneText::Database, Origin::Database);
-        let spec = ZoneSpec { apex, text, origin, differences: *differences, rules: *rules, signed: false };
+        let signed = updates.as_ref().is_some_and(|updates| updates.is_signed());
+        let spec = ZoneSpec { apex, text, origin, differences: *differences, rules: *rules, signed };
         let (peers, grants, queries) = (peers.clone(), grants.clone(), queries.clone());
         Ok(PlannedZone { spec, peers, grants, queries, updates: updates.clone(), listing: listing.clone() })
     }

@@ -132,7 +132,8 @@ pub struct ZoneSpec {
     pub differences: DifferenceRule,
     /// How its file is checked.
     pub rules: TextRules,
-    /// Whether nomen signs it: its records from `text` are then not what is served.
+    /// Whether nomen signs it: its records from `text` are then not what is served. The signed versions of a
+    /// zone of the database are there.
     pub signed: bool,
 }
 

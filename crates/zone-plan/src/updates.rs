@@ -158,7 +158,7 @@ impl<'c> UpdateMaker<'c> {
             history: rules.map_or(DEFAULT_HISTORY, |rules| rules.history),
             write_file_every: None,
             api,
-            signing: None,
+            signing: rules.and_then(|rules| rules.signing.clone()).filter(|_| !read_only),
             delegations: rules.and_then(|rules| rules.delegations),
         }))
     }

@@ -383,10 +383,7 @@ impl<'t> Makers<'t> {
                 rules: text_rules(None, template),
             })
         };
-        let templates = config.templates.iter();
-        let templates = templates
-            .filter(|(_, template)| policy_of(&template.signing, None).is_none())
-            .map(|(name, template)| (name.clone(), of(Some(template))));
+        let templates = config.templates.iter().map(|(name, template)| (name.clone(), of(Some(template))));
         let templates: HashMap<String, Arc<MemberTemplate>> = templates.collect();
         let default = section.template.value.as_ref().and_then(|name| templates.get(name).cloned());
         Some(DatabasePlan { default: default.unwrap_or_else(|| of(None)), templates })

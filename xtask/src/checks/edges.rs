@@ -125,6 +125,7 @@ const ROWS: &[Row] = &[
             "tokio-postgres",
             "tokio-rustls",
             "tracing",
+            "zeroize",
         ]),
     },
     Row {

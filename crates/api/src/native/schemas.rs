@@ -130,6 +130,7 @@ pub(super) static DATABASE: Schema = Schema {
         ("held", Number),
         ("sections", Object),
         ("waiting", Number),
+        ("signs", Flag),
         ("unserved_zones", Objects),
         ("commits", Object),
         ("nodes", Objects),

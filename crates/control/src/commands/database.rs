@@ -75,6 +75,7 @@ fn node_row(node: &DatabaseNode, state: &DatabaseState) -> Value {
         "zones": node.zones,
         "version": node.version,
         "address": node.address.map(|address| address.to_string()),
+        "signs": node.signs,
     })
 }
 
@@ -129,7 +130,7 @@ pub(super) async fn create(
     author: String,
 ) -> CommandResult {
     if zone.dnssec_policy.is_some() {
-        let message = "zones of the database are not signed here".to_owned();
+        let message = "zones of the database are signed by the `dnssec-policy` of their template".to_owned();
         return Err(CommandFault::Reload(ReloadFault::Configuration(message.into())));
     }
     let (apex, template) = (zone.apex.clone(), zone.template.clone());

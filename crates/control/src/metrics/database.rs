@@ -42,6 +42,9 @@ impl Figures for DatabaseMetrics {
         let help = "Sections of the configuration that are not in force here as the database has them, because of a \
                     fault";
         out.gauge("database_sections_unusable", help, state.sections.unusable() as u64)?;
+        let help =
+            "Whether this node is the one that maintains the keys and signatures of zones of the database";
+        out.gauge("database_signs", help, u64::from(status.signs))?;
         let help = "Changes of zones that wait for the database";
         out.gauge("database_commits_waiting", help, status.waiting)?;
         match zones_of(&self.0).and_then(|zones| zones.database()) {

@@ -4,6 +4,7 @@
 mod commits;
 mod faults;
 mod following;
+mod keys;
 mod node;
 mod proxy;
 mod records;

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use database::{
     CommitEnd, CommitStep, Database, DatabaseAdmin, DatabaseFault, DatabaseSettings, DatabaseSink,
-    DatabaseUrl, ListedZone, NewZone, SchemaKind, SectionSet, ZoneCommit, ZoneContent, ZoneId,
+    DatabaseUrl, KeySetVersion, ListedZone, NewZone, SchemaKind, SectionSet, ZoneCommit, ZoneContent, ZoneId,
+    ZoneKeySet,
 };
 use testkit::postgres::{PostgresDatabase, PostgresServer};
 use wire::hash::HashKey;
@@ -84,6 +85,7 @@ pub(crate) fn commit(id: ZoneId, before: &Arc<Zone>, after: &Arc<Zone>) -> ZoneC
         before,
         after,
         steps: vec![step],
+        keys: None,
         since: Instant::now(),
     }
 }
@@ -126,6 +128,10 @@ pub(crate) struct Sink {
 struct State {
     zones: HashMap<ZoneId, Held>,
     sections: SectionSet,
+    keys: HashMap<ZoneId, ZoneKeySet>,
+    /// Whether the node has zones to sign, and whether it is the one that signs them.
+    has_zones_to_sign: bool,
+    signs: bool,
     events: Vec<Event>,
 }
 
@@ -173,6 +179,28 @@ impl Sink {
         self.wait(&format!("sections {number}"), |state| {
             (state.sections.number == number).then(|| state.sections.clone())
         })
+    }
+
+    /// Waits for keys of a zone with this number.
+    pub(crate) fn keys(&self, id: ZoneId, number: i64) -> ZoneKeySet {
+        self.wait(&format!("keys {number} of zone {id}"), |state| {
+            state.keys.get(&id).filter(|keys| keys.version.number == number).cloned()
+        })
+    }
+
+    /// Forgets the keys of all zones.
+    pub(crate) fn forget_keys(&self) {
+        self.change(|state| state.keys.clear());
+    }
+
+    /// Sets whether the node has zones to sign.
+    pub(crate) fn set_has_zones_to_sign(&self, has: bool) {
+        self.change(|state| state.has_zones_to_sign = has);
+    }
+
+    /// Waits until the node is the one that signs, or is not.
+    pub(crate) fn signs(&self, signs: bool) {
+        self.wait(&format!("signing {signs}"), |state| (state.signs == signs).then_some(()));
     }
 
     /// Waits for an event.
@@ -275,6 +303,28 @@ impl DatabaseSink for Sink {
                 }
             });
         });
+    }
+
+    fn keys_listed(&self, versions: &HashMap<ZoneId, KeySetVersion>) -> Vec<ZoneId> {
+        self.change(|state| {
+            state.keys.retain(|id, keys| versions.get(id) == Some(&keys.version));
+            versions.keys().filter(|id| !state.keys.contains_key(id)).copied().collect()
+        })
+    }
+
+    fn keys(&self, zone: ZoneId, apex: &ZoneName, keys: ZoneKeySet) {
+        self.change(|state| {
+            assert!(state.zones.get(&zone).is_none_or(|held| held.apex == *apex));
+            state.keys.insert(zone, keys);
+        });
+    }
+
+    fn has_zones_to_sign(&self) -> bool {
+        self.state.lock().expect("no panic").has_zones_to_sign
+    }
+
+    fn signs(&self, signs: bool) {
+        self.change(|state| state.signs = signs);
     }
 
     fn sections(&self, set: SectionSet, _: bool) {

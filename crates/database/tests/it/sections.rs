@@ -1,7 +1,7 @@
 //! Sections of the configuration: set together or not at all, followed by every node, with a history; and the
 //! migration of a database that has none.
 
-use database::{DatabaseAdmin, DatabaseFault, SCHEMA_VERSION, SectionEdit, SectionSet};
+use database::{CommitEnd, DatabaseAdmin, DatabaseFault, SCHEMA_VERSION, SectionEdit, SectionSet};
 use testkit::postgres::PostgresServer;
 
 use crate::node::{Node, admin, commit, fresh, new_zone, zone};
@@ -37,7 +37,7 @@ fn nodes_follow_sections_in_turn_with_zones() {
     node.current();
     // Zones and sections take numbers from one sequence.
     let second = zone("example.", 2, "");
-    assert!(matches!(node.commit(commit(id, &first, &second)), database::CommitEnd::Committed));
+    assert!(matches!(node.commit(commit(id, &first, &second)), CommitEnd::Committed));
     let edits =
         [set("policy.list", "ads", "a = 2"), set("api.token", "t", "b = 1"), unset("policy.list", "none")];
     assert_eq!(change(&admin, &edits), 2, "a section that is not there is no change");
@@ -137,4 +137,10 @@ fn a_database_of_version_1_is_migrated_with_its_zones() {
     node.sink.version(id, 1);
     assert_eq!(change(&admin, &[set("policy.list", "ads", "a = 1")]), 1);
     assert_eq!(node.sink.sections(2).sections.len(), 1);
+    // What version 3 has is there as well.
+    let keys = crate::keys::set(1, 5, &["Kexample.+013+00001"]);
+    assert!(matches!(
+        node.commit(crate::keys::commit_keys(id, &content, 0, Some(keys))),
+        CommitEnd::Committed
+    ));
 }

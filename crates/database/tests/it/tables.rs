@@ -17,6 +17,8 @@ fn edits_by_hand_are_refused() {
         "TRUNCATE nomen.rrsets",
         "DELETE FROM nomen.changes",
         "UPDATE nomen.about SET last_change = 0",
+        "DELETE FROM nomen.key_sets",
+        "INSERT INTO nomen.keys VALUES (1, 'K', '', '', '')",
     ] {
         let refusal = database.refused(sql);
         assert!(
@@ -43,6 +45,29 @@ fn the_schema_is_made_once() {
     let report = admin.compare_schema().expect("read");
     assert_eq!((report.version, &report.differences[..]), (Some(SCHEMA_VERSION), &[][..]));
     assert_eq!(database.sql("SELECT count(*) FROM nomen.about"), "1");
+}
+
+#[test]
+fn roles_that_only_read_get_no_keys() {
+    let database = PostgresServer::shared().database();
+    let [reader, node] = ["reader", "node"].map(|role| format!("{role}_{}", database.name));
+    database.sql(&format!("CREATE ROLE \"{reader}\"; CREATE ROLE {node}"));
+    database.sql(include_str!("../../sql/0001.sql"));
+    database.sql(
+        "BEGIN; SET LOCAL search_path = nomen, pg_catalog, pg_temp, nomen_writes; \
+         INSERT INTO nomen.about (version) VALUES (1); COMMIT",
+    );
+    let admin = admin(&database);
+    admin.grant(&node).expect("granted");
+    for role in [&*reader, "PUBLIC"] {
+        database.sql(&format!("ALTER DEFAULT PRIVILEGES IN SCHEMA nomen GRANT SELECT ON TABLES TO {role}"));
+    }
+    assert_eq!(admin.migrate(), Ok((1, SCHEMA_VERSION)));
+    let may_read = |role: &str, table: &str| {
+        database.sql(&format!("SELECT has_table_privilege('{role}', 'nomen.{table}', 'SELECT')"))
+    };
+    assert_eq!([may_read(&reader, "sections"), may_read(&reader, "keys")], ["t", "f"]);
+    assert_eq!([may_read(&node, "sections"), may_read(&node, "keys")], ["t", "t"]);
 }
 
 #[test]

@@ -134,6 +134,7 @@ fn nothing_is_written() {
         before: Arc::clone(&before),
         after: before,
         steps: vec![step],
+        keys: None,
         since: Instant::now(),
     };
     let (done, end) = channel();

@@ -21,6 +21,7 @@ mod cookies;
 mod dashboard;
 mod database;
 mod database_sections;
+mod database_signing;
 mod database_status;
 mod delegations;
 mod dig;

@@ -40,7 +40,7 @@ const FAST: &str = "dnskey-ttl = \"1s\"\npublish-safety = \"0s\"\nretire-safety 
     zone-propagation-delay = \"0s\"\nparent-propagation-delay = \"0s\"\nparent-ds-ttl = \"1s\"\n";
 
 /// A table of a policy with these keys, and those of fast rollovers.
-fn policy(name: &str, keys: &str) -> String {
+pub(crate) fn policy(name: &str, keys: &str) -> String {
     format!("[dnssec-policy.{name}]\n{FAST}{keys}")
 }
 
@@ -80,7 +80,7 @@ fn wait_signed(server: &Server, zone: &str) {
 }
 
 /// Waits until nothing further happens without the parent: the zone has the CDS records of its key.
-fn wait_settled(server: &Server, zone: &str) {
+pub(crate) fn wait_settled(server: &Server, zone: &str) {
     wait_signed(server, zone);
     eventually(&format!("{zone} has CDS records"), server, || {
         server.query(&[zone, "CDS", "+short"]).contains(" 13 2 ")
@@ -88,7 +88,7 @@ fn wait_settled(server: &Server, zone: &str) {
 }
 
 /// The serial of the version in service.
-fn serial(server: &Server, zone: &str) -> u64 {
+pub(crate) fn serial(server: &Server, zone: &str) -> u64 {
     let soa = server.query(&[zone, "SOA", "+short"]);
     soa.split(' ').nth(2).and_then(|serial| serial.parse().ok()).unwrap_or(0)
 }
@@ -116,7 +116,7 @@ fn axfr(server: &Server, zone: &str) -> String {
 }
 
 /// Has every verifier that is installed read the zone as it is transferred.
-fn verify(server: &Server, zone: &str) {
+pub(crate) fn verify(server: &Server, zone: &str) {
     if !testkit::has_programs(&["dig", "dnssec-verify", "ldns-verify-zone", "kzonecheck"]) {
         return;
     }
@@ -129,12 +129,12 @@ fn verify(server: &Server, zone: &str) {
 }
 
 /// The keys of a zone.
-fn keys(server: &Server, zone: &str) -> Vec<Value> {
+pub(crate) fn keys(server: &Server, zone: &str) -> Vec<Value> {
     let list = server.ctl_json(&["key", "list", zone]);
     list["keys"].as_array().cloned().expect("keys")
 }
 
-fn tag(key: &Value) -> String {
+pub(crate) fn tag(key: &Value) -> String {
     key["tag"].to_string()
 }
 

@@ -142,6 +142,10 @@ pub struct DatabaseImportArgs {
     /// [database].
     #[arg(long, value_name = "NAME")]
     pub template: Option<String>,
+    /// Folder with keys of the zones, as a server has them that has signed them: K*.key, K*.private and
+    /// K*.state. They come into the database with new zones, for nodes that sign these.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "from_powerdns")]
+    pub keys: Option<PathBuf>,
     /// Replace zones that the database has already.
     #[arg(long)]
     pub replace: bool,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::database::{DatabaseAdmin, DatabaseFault, ListedZone, NewZone};
+use ::database::{DatabaseAdmin, DatabaseFault, ListedZone, NewZone, ZoneKeySet};
 use config::exit_status::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use serde_json::json;
 use wire::ZoneName;
@@ -15,6 +15,7 @@ use zone::store::diff;
 
 use super::Failure;
 use super::args::DatabaseImportArgs;
+use super::keys;
 use super::progress::ZoneProgress;
 use super::sources::{self, ReadZone};
 use super::target::open_own;
@@ -120,16 +121,17 @@ impl Import<'_> {
             content: zone,
             author: AUTHOR.into(),
         };
-        let Some(present) = self.present.get(apex).cloned() else {
-            if self.args.dry_run {
-                return Ok(ImportEnd::New);
-            }
-            let made = self.admin.create(std::slice::from_ref(&new)).and_then(|made| match made.first() {
-                Some(Some(_)) => Ok(()),
-                _ => Err(DatabaseFault::Exists),
-            });
-            return ended(made, ImportEnd::New);
+        let folder = self.args.keys.as_deref();
+        let keys = folder.map(|folder| keys::read(folder, apex, new.content.serial())).transpose();
+        let keys = match keys {
+            Ok(keys) => keys.flatten(),
+            Err(why) => return Ok(ImportEnd::Refused(why)),
         };
+        let Some(present) = self.present.get(apex).cloned() else { return self.create(&new, keys) };
+        if keys.is_some() {
+            let why = "the database has it already, and keys come with new zones only";
+            return Ok(ImportEnd::Refused(why.into()));
+        }
         if !self.args.replace {
             return Ok(ImportEnd::Refused("the database has it already: --replace replaces it".into()));
         }
@@ -151,6 +153,12 @@ impl Import<'_> {
                 "its serial {after} is not newer than {before}, which the database has: raise it"
             )));
         }
+        // Its nodes would serve the records without signatures until one of them has signed them.
+        if !is_same && self.admin.is_signed_by_nodes(present.id).map_err(outside)? {
+            let why = "the nodes sign it (`dnssec-policy`), and without signatures validators would reject it: \
+                change it on a node, by updates, the API or `nomen ctl zone begin`";
+            return Ok(ImportEnd::Refused(why.into()));
+        }
         if self.args.dry_run {
             return Ok(ImportEnd::Replaced);
         }
@@ -163,6 +171,22 @@ impl Import<'_> {
             done = done.and_then(|()| replaced());
         }
         ended(done, ImportEnd::Replaced)
+    }
+
+    /// Creates a zone, with its keys if there are some.
+    fn create(&self, new: &NewZone, keys: Option<ZoneKeySet>) -> Result<ImportEnd, Failure> {
+        if let Some(keys) = &keys {
+            self.progress.report(&format!("zone {}: with {} keys", new.apex, keys.keys.len()));
+        }
+        if self.args.dry_run {
+            return Ok(ImportEnd::New);
+        }
+        let made = match &keys {
+            Some(keys) => self.admin.create_with_keys(new, keys),
+            None => self.admin.create(std::slice::from_ref(new)).map(|made| made.first().copied().flatten()),
+        };
+        let made = made.and_then(|made| made.map(|_| ()).ok_or(DatabaseFault::Exists));
+        ended(made, ImportEnd::New)
     }
 
     /// Prints the summary; returns the exit code.

@@ -16,6 +16,7 @@ pub mod args;
 mod check;
 mod export;
 mod import;
+mod keys;
 mod progress;
 mod sections;
 mod sources;

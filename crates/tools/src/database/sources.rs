@@ -123,8 +123,8 @@ fn find(path: &Path, specs: &mut Vec<ZoneSpec>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The zones of a configuration that have files. Those from primaries have their truth elsewhere, and those
-/// that this server signs cannot be in a database.
+/// The zones of a configuration that have files. Those from primaries have their truth elsewhere, and the
+/// keys of those that this server signs are files.
 fn of_configuration(file: &Path, note: &mut dyn FnMut(String)) -> Result<ImportSource, Failure> {
     let mut accepted =
         config::read_files(file).map_err(|rejected| (rejected.to_string(), exit_code(&rejected.faults)))?;
@@ -136,7 +136,7 @@ fn of_configuration(file: &Path, note: &mut dyn FnMut(String)) -> Result<ImportS
     for spec in wanted.specs {
         let why = match &spec.text {
             _ if spec.signed => {
-                "is signed by this server (`dnssec-policy`), which zones of a database cannot be"
+                "is signed by this server (`dnssec-policy`): `nomen ctl zone write` and `--keys` move it"
             }
             ZoneText::File(_) | ZoneText::Disputed(_) => {
                 specs.push(spec);

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use ::database::{CommitEnd, CommitStep, ZoneCommit, ZoneContent, ZoneId};
+use ::database::{CommitEnd, CommitStep, ZoneCommit, ZoneContent, ZoneId, ZoneKeySet};
 use tracing::warn;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
@@ -19,14 +19,23 @@ use zone_plan::Origin;
 use super::group::{ChangeJob, Course, KeepFault};
 use super::queue::{Attempts, Entry, Group, Phase, UpdatableZone, ZoneQueue};
 use super::worker::{Order, Worker};
-use super::{Changes, Shared};
+use super::{Changes, Shared, clock};
 use crate::database::ZoneDatabase;
 use crate::managed::ZoneStatus;
 use crate::managed::publishing::{Claim, ClaimedZone};
 use crate::stores::Appended;
 use telemetry::repeated::log_repeated;
 use threads::sync::lock;
-use transport::unix_now;
+
+/// Where the keys of a zone are that is signed here.
+pub(super) enum KeyPlace {
+    /// In files.
+    Files,
+    /// In the database, which has these. `signs`: this node maintains them.
+    Database { keys: Arc<ZoneKeySet>, signs: bool },
+    /// In the database, and they were not read since the start.
+    Unread,
+}
 
 /// Most conflicts in a row after which jobs are decided again.
 const MAX_CONFLICTS: u32 = 16;
@@ -46,6 +55,31 @@ impl Changes {
     /// Queues what the database has of a zone.
     pub fn follow(&self, apex: &ZoneName, content: ZoneContent) {
         self.queue(apex, Entry::Follow(content));
+    }
+
+    /// Takes keys of a zone of the database, unless newer ones are at hand.
+    pub(crate) fn follow_keys(&self, apex: &ZoneName, zone: ZoneId, keys: &Arc<ZoneKeySet>) {
+        let Some(database) = self.database.get() else { return };
+        if database.set_keys(zone, keys) && database.id(apex) == Some(zone) {
+            self.maintain(apex);
+        }
+    }
+
+    /// Sets whether this node maintains the keys and signatures of the zones of the database.
+    pub(crate) fn set_signs(&self, signs: bool) {
+        let Some(database) = self.database.get() else { return };
+        database.set_signs(signs);
+        let rules = self.shared.rules.load();
+        let signed = rules.iter().filter(|(_, rules)| rules.signing.is_some());
+        signed.filter(|(apex, _)| database.id(apex).is_some()).for_each(|(apex, _)| self.maintain(apex));
+    }
+
+    /// Whether zones of the database are to be signed.
+    pub(crate) fn has_shared_zones_to_sign(&self) -> bool {
+        let Some(database) = self.database.get() else { return false };
+        let rules = self.shared.rules.load();
+        let mut signed = rules.iter().filter(|(_, rules)| rules.signing.is_some());
+        signed.any(|(apex, _)| database.id(apex).is_some())
     }
 
     /// Drops the thread's version of a zone that the database does not have any more.
@@ -84,6 +118,20 @@ impl Shared {
         is_served.then_some((database, id))
     }
 
+    /// Returns where the keys of a zone are that is signed here.
+    pub(super) fn key_place(&self, apex: &ZoneName) -> KeyPlace {
+        let Some((database, id)) = self.database_id(apex) else { return KeyPlace::Files };
+        match database.keys(id) {
+            Some(keys) => KeyPlace::Database { keys, signs: database.signs() },
+            None => KeyPlace::Unread,
+        }
+    }
+
+    /// Whether another node maintains the keys and signatures of a zone.
+    pub(super) fn is_maintained_elsewhere(&self, apex: &ZoneName) -> bool {
+        self.database_id(apex).is_some_and(|(database, _)| !database.signs())
+    }
+
     /// Whether a zone was of the database, which has removed it. What is in service of it ends soon.
     pub(super) fn is_removed_from_database(&self, apex: &ZoneName) -> bool {
         let Some(database) = self.database.get().and_then(Weak::upgrade) else { return false };
@@ -99,6 +147,18 @@ impl Shared {
 }
 
 impl Worker {
+    /// Plans the next look at a zone that the database has changed: at once if its keys have changed, too.
+    /// When they came, its version was not that which they are about.
+    fn plan_look(&mut self, apex: &ZoneName) {
+        let now = clock::now();
+        let place = self.shared.key_place(apex);
+        let signer = self.zones.get_mut(apex).and_then(ZoneQueue::open).and_then(|zone| zone.signer.as_mut());
+        if let (KeyPlace::Database { keys, .. }, Some(signer)) = (place, signer) {
+            signer.expect_keys(keys.version, now);
+        }
+        self.plan_maintenance(apex, None, now);
+    }
+
     /// Has the changes of decided jobs committed in the database. Returns false: the zone waits for that.
     pub(super) fn commit_group(
         &mut self,
@@ -125,6 +185,7 @@ impl Worker {
             author: author(*job),
         };
         let steps = course.stored().iter().map(step).collect();
+        let keys = course.keys.clone();
         let after = Arc::clone(&course.zone);
         if let Phase::Open(zone) = std::mem::take(&mut queue.phase) {
             queue.phase = Phase::Storing(zone, Box::new(Group { jobs, course, now, begun }));
@@ -133,7 +194,8 @@ impl Worker {
         let reply = self.one_order(Order::Committed(apex.clone(), number, lost));
         let of = apex.clone();
         let end = move |end| reply.send(Order::Committed(of, number, end));
-        truth.commit(ZoneCommit { zone: id, apex: apex.clone(), before, after, steps, since }, Box::new(end));
+        let commit = ZoneCommit { zone: id, apex: apex.clone(), before, after, steps, keys, since };
+        truth.commit(commit, Box::new(end));
         false
     }
 
@@ -151,8 +213,13 @@ impl Worker {
                 let steps: Vec<_> = group.course.changes().cloned().collect();
                 let (stored, synced) = (steps.len(), Some(group.begun.elapsed()));
                 let database = shared.database.get().and_then(Weak::upgrade);
-                if let Some(database) = database.filter(|_| stored > 0) {
+                if let (Some(database), true) = (&database, stored > 0) {
                     database.keep(apex, Arc::clone(&group.course.zone), Some(steps));
+                }
+                let keys = group.course.keys.as_ref().and_then(|keys| keys.after.clone());
+                if let (Some(database), Some(keys), Some(id)) = (&database, keys, zone.database) {
+                    database.set_keys(id, &keys);
+                    zone.signer.iter_mut().for_each(|signer| signer.committed(Arc::clone(&keys)));
                 }
                 let appended = Appended { stored, fault: None, synced, size: None, acknowledged: None };
                 return self.stored(apex, number, appended);
@@ -164,7 +231,10 @@ impl Worker {
                     whole.serial()
                 ))
             }
-            CommitEnd::Conflict(content) if zone.counts_conflict() => return decide_again(queue, content),
+            CommitEnd::Conflict(content) if zone.counts_conflict() => {
+                zone.signer.iter_mut().for_each(|signer| signer.outdated());
+                return decide_again(queue, content);
+            }
             CommitEnd::Conflict(_) => KeepFault::Database("other nodes change the zone all the time".into()),
             CommitEnd::Gone => KeepFault::Refused("the database does not have the zone any more".into()),
             CommitEnd::Refused(why) => KeepFault::Refused(format!("the database refuses the change: {why}")),
@@ -180,6 +250,7 @@ impl Worker {
             _ => return,
         };
         zone.attempts = None;
+        zone.signer.iter_mut().for_each(|signer| signer.outdated());
         let fold_end = zone.fold_end.take();
         queue.phase = Phase::Open(zone);
         let Group { jobs, now, .. } = group;
@@ -242,6 +313,7 @@ impl Worker {
                 self.open(apex, claimed, true);
                 database.keep(apex, Arc::clone(&version), None);
                 shared.publishing.changed(apex.clone(), version, Box::new(|| ()));
+                self.plan_look(apex);
             }
         }
     }
@@ -269,7 +341,7 @@ impl Worker {
                 );
                 let about = ("database behind", &*apex.to_string());
                 log_repeated!(error, ERROR, about, "zone {apex}: {why}");
-                self.shared.note(apex, 0, unix_now(), Some(why));
+                self.shared.note(apex, 0, clock::now(), Some(why));
                 return None;
             }
         }
@@ -294,8 +366,9 @@ impl Worker {
             ("database followed", &*apex.to_string()),
             "zone {apex}: changed in the database, serial {from} -> {to}"
         );
-        shared.note(apex, count, unix_now(), None);
+        shared.note(apex, count, clock::now(), None);
         shared.publishing.changed(apex.clone(), newest, Box::new(|| ()));
+        self.plan_look(apex);
         self.fold(apex);
     }
 
@@ -308,7 +381,7 @@ impl Worker {
             about,
             "zone {apex}: the database has no valid version of it, the one in service stays: {why}"
         );
-        self.shared.note(apex, 0, unix_now(), Some(why));
+        self.shared.note(apex, 0, clock::now(), Some(why));
     }
 }
 

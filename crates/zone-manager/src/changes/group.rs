@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use ::database::KeyCommit;
 use journal::StoreFault;
 use signer::zone::SignFault;
 use update::{
@@ -123,6 +124,11 @@ impl ChangeJob {
         }
     }
 
+    /// Whether an operator asks for a change of keys or signatures.
+    pub(super) fn commands(&self) -> bool {
+        matches!(self, Self::Sign(order) if order.commands())
+    }
+
     /// Whether it is work that waits behind other work of the machine.
     pub(super) fn is_maintenance(&self) -> bool {
         matches!(self, Self::Sign(_))
@@ -172,6 +178,8 @@ pub(super) struct Course {
     stored: Vec<(usize, Arc<ChangeSet>)>,
     /// The first job that no step has yet.
     open_from: usize,
+    /// Of a zone of the database that the nodes sign: the keys that it is signed with, and what they become.
+    pub(super) keys: Option<KeyCommit>,
 }
 
 /// Decides jobs of one zone on one version of it.
@@ -192,13 +200,7 @@ impl Course {
         signer: Option<&mut ZoneSigner>,
         now: UnixTime,
     ) -> Result<Course, KeepFault> {
-        let course = Course {
-            decided: Vec::new(),
-            zone: Arc::clone(zone),
-            steps: Vec::new(),
-            stored: Vec::new(),
-            open_from: 0,
-        };
+        let course = Course::undecided(Arc::clone(zone));
         let mut deciding = Deciding { course, signer, now };
         let mut updater = deciding.updater();
         for job in jobs {
@@ -226,6 +228,17 @@ impl Course {
         }
         deciding.end(updater)?;
         Ok(deciding.course)
+    }
+
+    /// Returns a course without a decision, at a version.
+    pub(super) fn undecided(zone: Arc<Zone>) -> Course {
+        let (decided, steps, stored) = (Vec::new(), Vec::new(), Vec::new());
+        Course { decided, zone, steps, stored, open_from: 0, keys: None }
+    }
+
+    /// Whether keys of the database change.
+    pub(super) fn changes_keys(&self) -> bool {
+        self.keys.as_ref().is_some_and(|keys| keys.after.is_some())
     }
 
     /// Returns the changes to store, in their order.

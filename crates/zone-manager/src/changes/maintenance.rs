@@ -1,23 +1,25 @@
 //! What the thread that changes zones does for those that are signed here: it has their changes signed on
 //! background threads, and looks at their keys and signatures when that is due.
 
+use std::cmp::Ordering;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
-use transport::unix_now;
 use wire::{Type, UnixTime, ZoneName};
+use zone::Zone;
 use zone_plan::ZoneSigning;
 
-use super::NOT_KEPT;
 use super::answers::Settled;
-use super::group::{ChangeJob, Course, Decided};
+use super::followed::KeyPlace;
+use super::group::{ChangeJob, Course, Decided, KeepFault};
 use super::queue::{Entry, Phase, SignedGroup, ZoneQueue};
 use super::signing::{SignOrder, SignReply, ZoneSigner, log_command};
 use super::transactions::TransactionFault;
 use super::worker::{Order, Worker};
+use super::{NOT_KEPT, clock};
 use crate::managed::state::TakeWhen;
 use crate::stores::OnThread;
 use telemetry::repeated::log_repeated;
@@ -25,11 +27,13 @@ use threads::background::JobKind;
 
 /// Time from a failure of signing a zone to the next try.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
+/// The same while a key is waited for.
+const KEY_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Worker {
     /// Returns the order to maintain a zone that is due.
     pub(super) fn due_order(&mut self, clock: Instant) -> Option<Order> {
-        while let Some(apex) = self.due.next(unix_now(), clock) {
+        while let Some(apex) = self.due.next(clock::now(), clock) {
             let rules = self.shared.rules.load();
             if let Some(rules) = rules.get(&apex).filter(|rules| rules.signing.is_some()) {
                 if let Some(job) = self.retries.remove(&apex) {
@@ -46,6 +50,10 @@ impl Worker {
     /// Drops zone files that are not to be taken because something else has changed the zone. The first such
     /// change is noted before it is stored: a crash must not have the file take its place.
     pub(super) fn without_old_files(&mut self, apex: &ZoneName, jobs: Vec<ChangeJob>) -> Vec<ChangeJob> {
+        // A zone of the database has no file.
+        if self.shared.database_id(apex).is_some() {
+            return jobs;
+        }
         let mut has_changed = self.shared.has_changed(apex);
         let (mut kept, mut refused) = (Vec::with_capacity(jobs.len()), Vec::new());
         for job in jobs {
@@ -85,24 +93,45 @@ impl Worker {
         jobs: Vec<ChangeJob>,
         now: UnixTime,
     ) -> bool {
+        let keys = self.shared.key_place(apex);
+        if let KeyPlace::Unread = keys {
+            return self.without_keys(apex, jobs, now);
+        }
+        let Some(queue) = self.zones.get_mut(apex) else { return false };
+        let version = queue.open().map(|zone| Arc::clone(&zone.version));
+        if let (KeyPlace::Database { keys, .. }, Some(version)) = (&keys, version)
+            && keys.version.number > 0
+            && version.serial().compare(keys.serial) == Some(Ordering::Less)
+        {
+            return self.behind_keys(apex, jobs, version, now);
+        }
         let Some(queue) = self.zones.get_mut(apex) else { return false };
         let Phase::Open(mut zone) = std::mem::take(&mut queue.phase) else { return false };
         let (version, number, signer) = (Arc::clone(&zone.version), zone.number, zone.signer.take());
         queue.phase = Phase::Signing(zone);
-        let kind = match jobs.iter().all(ChangeJob::is_maintenance) {
-            true => JobKind::Renew,
-            false => JobKind::Sign,
-        };
+        let only_maintains = jobs.iter().all(ChangeJob::is_maintenance);
+        let kind = if only_maintains { JobKind::Renew } else { JobKind::Sign };
         let (reply, of) = (self.one_order(Order::Signed(apex.clone(), number, None)), apex.clone());
         let (state, before) = (self.shared.state.clone(), self.shared.noted_ttls(apex));
+        let only_looks = only_maintains && !jobs.iter().any(ChangeJob::commands);
+        let views = matches!(keys, KeyPlace::Database { signs: false, .. }) && only_looks;
+        let author = key_author(&jobs);
         self.background.run(kind, move || {
-            let signer = match signer {
-                Some(signer) => Ok(signer.under(signing)),
-                None => ZoneSigner::open(&state, &of, signing, before, now).map(Box::new),
+            let signer = match (signer, keys) {
+                (Some(signer), KeyPlace::Database { keys, .. }) => signer.under(signing).with_keys(keys, now),
+                (None, KeyPlace::Database { keys, .. }) => {
+                    ZoneSigner::open_shared(keys, &of, signing, now).map(Box::new)
+                }
+                (Some(signer), _) => Ok(signer.under(signing)),
+                (None, _) => ZoneSigner::open(&state, &of, signing, before, now).map(Box::new),
             };
             let group = match signer {
                 Ok(mut signer) => {
-                    let course = Course::of(&version, &jobs, Some(&mut signer), now);
+                    signer.set_views(views, now);
+                    let mut course = Course::of(&version, &jobs, Some(&mut signer), now);
+                    if let Ok(course) = &mut course {
+                        course.keys = signer.key_commit(course.zone.serial(), author);
+                    }
                     SignedGroup { jobs, course, signer: Some(signer), now }
                 }
                 Err(fault) => SignedGroup { jobs, course: Err(fault.into()), signer: None, now },
@@ -110,6 +139,40 @@ impl Worker {
             reply.send(Order::Signed(of, number, Some(Box::new(group))));
         });
         false
+    }
+
+    /// Ends jobs of a zone of the database whose keys were not read yet. Returns true: other jobs may follow.
+    fn without_keys(&mut self, apex: &ZoneName, jobs: Vec<ChangeJob>, now: UnixTime) -> bool {
+        let why = "the keys of the zone were not read from the database yet";
+        if let Some(signing) = self.shared.signing_of(apex) {
+            self.shared.show_signing(apex, &signing, None, Some(why));
+        }
+        let (looks, others): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| job.is_maintenance() && !job.commands());
+        // There is another look once the keys were read.
+        end_looks(looks, why);
+        if !others.is_empty() {
+            self.settle(apex, others, None, Some(KeepFault::Database(why.to_owned())), now);
+        }
+        true
+    }
+
+    /// Handles jobs of a zone whose keys are of a later version than the one at hand, which would be mistaken
+    /// for one without the keys. What is asked for waits for that version.
+    fn behind_keys(
+        &mut self,
+        apex: &ZoneName,
+        jobs: Vec<ChangeJob>,
+        version: Arc<Zone>,
+        now: UnixTime,
+    ) -> bool {
+        if jobs.iter().all(|job| job.is_maintenance() && !job.commands()) {
+            // The later version has the zone looked at again.
+            end_looks(jobs, "the zone is being read from the database");
+            return true;
+        }
+        // A commit without a step, which is a conflict with that version.
+        self.commit_group(apex, jobs, Course::undecided(version), now)
     }
 
     /// Handles the end of signing a group of jobs.
@@ -130,7 +193,9 @@ impl Worker {
             None => (None, None),
         };
         // Before the version is stored: a later run must know how long caches may keep it.
-        if let Some(ttls) = signer.as_ref().and_then(|signer| signer.ttls()) {
+        if let Some(ttls) = signer.as_ref().and_then(|signer| signer.ttls())
+            && zone.database.is_none()
+        {
             self.shared.note_ttls(apex, ttls);
         }
         zone.signer = signer;
@@ -150,19 +215,27 @@ impl Worker {
         let Some(zone) = self.zones.get_mut(apex).and_then(ZoneQueue::open) else { return };
         // A signer that is not there is opened in the next turn.
         let mut wake = zone.signer.as_ref().map_or(now, |signer| signer.wake());
+        let waits = zone.signer.as_ref().is_some_and(|signer| signer.waits_for_keys(now));
         if fault.is_some() {
-            zone.signer.iter_mut().for_each(|signer| signer.begin_again());
-            wake = now.saturating_add(RETRY_INTERVAL);
+            let is_shared = zone.database.is_some();
+            zone.signer.iter_mut().for_each(|signer| match is_shared {
+                // What it has decided is not in the database.
+                true => signer.outdated(),
+                false => signer.begin_again(),
+            });
+            wake = now.saturating_add(if waits { KEY_INTERVAL } else { RETRY_INTERVAL });
             // Changes that fail again and again must not put off the renewal of signatures.
             self.due.set_no_later(apex, wake, now, Instant::now());
         } else {
             self.due.set(apex, wake, now, Instant::now());
         }
+        let fault = fault.filter(|_| !waits);
         let made = zone.signer.as_mut().map_or(0, |signer| signer.take_made());
         self.shared.counts.signatures.fetch_add(made, Relaxed);
         let status = zone.signer.as_ref().map(|signer| signer.status(fault, wake));
         let asks = zone.signer.as_ref().and_then(|signer| signer.asks_parent());
         self.shared.show_signing(apex, &signing, status, fault);
+        let asks = asks.filter(|_| !self.shared.is_maintained_elsewhere(apex));
         self.watch_parent(apex, asks.map(|every| (&*signing.parental_servers, every)));
     }
 
@@ -196,6 +269,11 @@ impl Worker {
         let (command, reply) = order.command.unzip();
         let settled = |end| Some(Settled::Sign(reply?, end));
         let Some(Decided::Sign(change)) = decided else {
+            let signer =
+                self.zones.get_mut(apex).and_then(ZoneQueue::open).and_then(|zone| zone.signer.as_ref());
+            if signer.is_some_and(|signer| signer.waits_for_keys(clock::now())) {
+                return settled(Err(fault.to_owned()));
+            }
             let about = ("not maintained", &*apex.to_string());
             log_repeated!(
                 error,
@@ -220,5 +298,27 @@ impl Worker {
         let end = said.unwrap_or(Ok(SignReply::Done(String::new()))).map_err(|fault| fault.to_string());
         command.iter().for_each(|command| log_command(apex, command, &end));
         settled(end)
+    }
+}
+
+/// Ends looks at the keys and signatures of a zone that are not possible for this reason.
+fn end_looks(looks: Vec<ChangeJob>, why: &str) {
+    for job in looks {
+        if let ChangeJob::Sign(order) = job {
+            order.end(Err(why.to_owned()));
+        }
+    }
+}
+
+/// Returns who changes the keys of a zone by these jobs, for the history of the database.
+fn key_author(jobs: &[ChangeJob]) -> String {
+    let command = jobs.iter().find_map(|job| match job {
+        ChangeJob::Sign(order) => order.command.as_ref().filter(|_| order.commands()),
+        _ => None,
+    });
+    match (command, jobs.first()) {
+        (Some((command, _)), _) => format!("an operator's command ({})", command.word()),
+        (None, Some(job)) => job.origin().to_string(),
+        (None, None) => String::new(),
     }
 }

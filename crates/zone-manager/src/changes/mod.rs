@@ -34,6 +34,7 @@
 //! | `origins` | when versions were made, and by whom |
 //! | `parents` | the thread that asks parents for DS sets, and notifies them of new CDS records |
 //! | `delegations` | what child zones ask of their delegations |
+//! | `clock` | the time at which the thread decides |
 //! | `counts` | counters and states for operators |
 //!
 //! The thread claims a zone once to get the version in service; from then on only the thread changes the
@@ -41,6 +42,7 @@
 //! again.
 
 mod answers;
+pub(crate) mod clock;
 mod counts;
 mod damage;
 mod delegations;

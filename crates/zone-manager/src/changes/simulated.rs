@@ -6,7 +6,9 @@ use std::sync::mpsc::Receiver;
 use update::{GrantOrDeny, NameRelation, PolicyRule, RuleClient, RuleTypes, SerialPolicy, UpdatePolicy};
 
 use super::edits::EditOrder;
+use super::signing::SignOrder;
 use super::*;
+use zone_plan::ZoneSigning;
 
 /// Dynamic updates on a simulated disk.
 pub(crate) struct SimulatedChanges {
@@ -62,6 +64,48 @@ impl SimulatedChanges {
     /// Sets the zones of the database.
     pub(crate) fn use_database(&self, database: &Arc<ZoneDatabase>) {
         self.shared.database.get_or_init(|| Arc::downgrade(database));
+    }
+
+    /// Has a zone signed.
+    pub(crate) fn sign(&self, apex: &ZoneName, signing: &Arc<ZoneSigning>) {
+        let signed = ZoneUpdates { signing: Some(Arc::clone(signing)), ..rules() };
+        let mut all = UpdateRules::clone(&self.shared.rules.load());
+        all.set(apex, Some(Arc::new(signed)));
+        self.shared.rules.store(Arc::new(all));
+    }
+
+    fn sign_order(&self, apex: &ZoneName) -> SignOrder {
+        SignOrder::of(self.shared.rules.load().get(apex).cloned().unwrap_or_default())
+    }
+
+    /// Sends an order to look at the keys and signatures of a zone.
+    pub(crate) fn maintain(&self, apex: &ZoneName) {
+        self.order(apex, Entry::Change(ChangeJob::Sign(Box::new(self.sign_order(apex)))));
+    }
+
+    /// Sends an operator's command. It may be refused.
+    pub(crate) fn command(&self, apex: &ZoneName, command: SignCommand) {
+        let (reply, _) = sync_channel(1);
+        let order = SignOrder { command: Some((command, reply)), ..self.sign_order(apex) };
+        self.order(apex, Entry::Change(ChangeJob::Sign(Box::new(order))));
+    }
+
+    /// Sends keys of the database.
+    pub(crate) fn follow_keys(
+        &self,
+        database: &ZoneDatabase,
+        apex: &ZoneName,
+        zone: ::database::ZoneId,
+        keys: &Arc<::database::ZoneKeySet>,
+    ) {
+        if database.set_keys(zone, keys) {
+            self.maintain(apex);
+        }
+    }
+
+    /// The keys and signatures of a zone, as far as they were looked at.
+    pub(crate) fn signing(&self, apex: &ZoneName) -> Option<Arc<SigningStatus>> {
+        lock(&self.shared.signing).get(apex).cloned()
     }
 
     /// Sends what the database has of a zone.
@@ -144,6 +188,12 @@ impl SimulatedChanges {
             }
             Err(_) => false,
         }
+    }
+
+    /// Has the thread look at a zone that is due. Returns false if there is none.
+    pub(crate) fn look(&mut self) -> bool {
+        let due = self.worker.due_order(Instant::now());
+        due.map(|order| self.worker.round(order)).is_some()
     }
 
     /// Syncs the marks, as the thread does each second.

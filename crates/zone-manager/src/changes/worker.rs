@@ -18,7 +18,6 @@ use ::database::CommitEnd;
 use journal::StoreFault;
 use query_path::Refusal;
 use tracing::{debug, info};
-use transport::unix_now;
 use wire::{Serial, UnixTime, ZoneName};
 use zone::Zone;
 
@@ -33,7 +32,7 @@ use super::origins::VersionOrigin;
 use super::queue::{Entry, Group, Phase, SignedGroup, UpdatableZone, ZoneQueue};
 use super::signing::SignSchedule;
 use super::transactions::TransactionFault;
-use super::{Reply, Shared};
+use super::{Reply, Shared, clock};
 use crate::fold::{FoldEnd, FoldJob, FoldNumber, Folding};
 use crate::managed::publishing::ClaimedZone;
 use crate::managed::state::TakeWhen;
@@ -458,7 +457,7 @@ impl Worker {
         // the first change of a zone has the zone written as a whole.
         let is_alone = zone.is_stored && self.storing == 0 && !self.others;
         let on_thread = if is_alone { OnThread::This } else { OnThread::Background };
-        let (jobs, now) = (queue.take_jobs(MAX_GROUP_JOBS), unix_now());
+        let (jobs, now) = (queue.take_jobs(MAX_GROUP_JOBS), clock::now());
         if let Some(signing) = self.shared.signing_of(apex) {
             let jobs = self.without_old_files(apex, jobs);
             return self.sign_group(apex, signing, jobs, now);
@@ -494,7 +493,8 @@ impl Worker {
         let changes: Vec<_> = course.changes().cloned().collect();
         // That nothing changes is only certain if this is the newest version of the database.
         let is_shared = self.shared.database_id(apex).is_some();
-        if is_shared && (!changes.is_empty() || jobs.iter().any(ChangeJob::is_asked)) {
+        let is_asked = jobs.iter().any(ChangeJob::is_asked);
+        if is_shared && (!changes.is_empty() || is_asked || course.changes_keys()) {
             return self.commit_group(apex, jobs, course, now);
         }
         if changes.is_empty() {

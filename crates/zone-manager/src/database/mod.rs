@@ -16,10 +16,10 @@ pub mod sections;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, RwLock};
 
-use ::database::{Database, ListedZone, OnCommit, ZoneCommit, ZoneId};
+use ::database::{Database, KeySetVersion, ListedZone, OnCommit, ZoneCommit, ZoneId, ZoneKeySet};
 use journal::{Disk, History, StoreFault};
 use tracing::warn;
 use wire::ZoneName;
@@ -63,6 +63,12 @@ pub struct ZoneDatabase {
     list: ZoneList,
     /// Number of zones that the database does not list any more, and that are held back.
     held: AtomicUsize,
+    /// The keys of zones that the nodes sign.
+    keys: RwLock<HashMap<ZoneId, Arc<ZoneKeySet>>>,
+    /// Whether they were read since the start.
+    keys_known: AtomicBool,
+    /// Whether this node maintains them.
+    signs: AtomicBool,
     truth: OnceLock<Arc<dyn ZoneTruth>>,
     /// The connection, for operators.
     database: OnceLock<Arc<Database>>,
@@ -110,6 +116,9 @@ impl ZoneDatabase {
             zones: RwLock::new(zones),
             list,
             held: AtomicUsize::new(0),
+            keys: RwLock::default(),
+            keys_known: AtomicBool::new(false),
+            signs: AtomicBool::new(false),
             truth: OnceLock::new(),
             database: OnceLock::new(),
         }))
@@ -146,6 +155,41 @@ impl ZoneDatabase {
         self.held.store(held, Relaxed);
     }
 
+    /// Whether this node maintains keys and signatures of the zones.
+    pub fn signs(&self) -> bool {
+        self.signs.load(Relaxed)
+    }
+
+    pub(crate) fn set_signs(&self, signs: bool) {
+        self.signs.store(signs, Relaxed);
+    }
+
+    /// The keys of a zone, which has none if the set is empty; `None` if they were not read yet.
+    pub(crate) fn keys(&self, zone: ZoneId) -> Option<Arc<ZoneKeySet>> {
+        let keys = read(&self.keys).get(&zone).cloned();
+        keys.or_else(|| self.keys_known.load(Relaxed).then(Arc::default))
+    }
+
+    /// Takes keys of a zone. Returns whether they are newer than those at hand.
+    pub(crate) fn set_keys(&self, zone: ZoneId, keys: &Arc<ZoneKeySet>) -> bool {
+        let mut all = write(&self.keys);
+        let at_hand = all.get(&zone).map_or(0, |keys| keys.version.number);
+        let is_newer = keys.version.number > at_hand;
+        if is_newer {
+            all.insert(zone, Arc::clone(keys));
+        }
+        is_newer
+    }
+
+    /// Forgets keys that the database does not have. Returns the zones whose keys it has and that are not at
+    /// hand.
+    pub(crate) fn compare_keys(&self, versions: &HashMap<ZoneId, KeySetVersion>) -> Vec<ZoneId> {
+        let mut all = write(&self.keys);
+        all.retain(|zone, keys| versions.get(zone) == Some(&keys.version));
+        self.keys_known.store(true, Relaxed);
+        versions.keys().filter(|zone| !all.contains_key(zone)).copied().collect()
+    }
+
     /// The number of a zone; `None` if the database does not have it.
     pub fn id(&self, apex: &ZoneName) -> Option<ZoneId> {
         read(&self.zones).get(apex).map(|zone| zone.id)
@@ -180,7 +224,8 @@ impl ZoneDatabase {
 
     /// Removes a zone.
     pub(crate) fn remove(&self, apex: &ZoneName) {
-        if write(&self.zones).remove(apex).is_some() {
+        if let Some(zone) = write(&self.zones).remove(apex) {
+            write(&self.keys).remove(&zone.id);
             self.list.remove(apex);
         }
     }

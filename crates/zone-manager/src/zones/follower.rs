@@ -1,10 +1,11 @@
 //! What the database sends, passed on: which zones it has to the zone manager, their records to the thread
 //! that changes zones, and sections of the configuration to the server.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, sync_channel};
 
-use ::database::{DatabaseSink, ListedZone, SectionSet, ZoneContent, ZoneId};
+use ::database::{DatabaseSink, KeySetVersion, ListedZone, SectionSet, ZoneContent, ZoneId, ZoneKeySet};
 use wire::{Serial, ZoneName};
 
 use super::manager::{DatabaseNews, Message, ZoneManagerHandle};
@@ -57,6 +58,22 @@ impl DatabaseSink for DatabaseFollower {
         if self.changes.database().is_some_and(|database| database.id(apex) == Some(zone)) {
             self.changes.follow(apex, content);
         }
+    }
+
+    fn keys_listed(&self, versions: &HashMap<ZoneId, KeySetVersion>) -> Vec<ZoneId> {
+        self.changes.database().map_or_else(Vec::new, |database| database.compare_keys(versions))
+    }
+
+    fn keys(&self, zone: ZoneId, apex: &ZoneName, keys: ZoneKeySet) {
+        self.changes.follow_keys(apex, zone, &Arc::new(keys));
+    }
+
+    fn has_zones_to_sign(&self) -> bool {
+        self.changes.has_shared_zones_to_sign()
+    }
+
+    fn signs(&self, signs: bool) {
+        self.changes.set_signs(signs);
     }
 
     fn sections(&self, set: SectionSet, listed: bool) {

@@ -9,10 +9,9 @@ use signer::files::{KeyFolderFault, read_state, read_zone_keys, remove_key, writ
 use signer::key::pair::PrivateKey;
 use signer::key::times::{KeyEvent, KeyTimes};
 use signer::key::{KeyRole, ZoneKey};
-use signer::keyset::{KeySetFault, KeyUse, ZoneKeys};
 use signer::rollover::text::StateText;
 use signer::rollover::{KeyId, KeyPurpose, KeyState, Keyring, ManagedKey, NewKey};
-use wire::{NameBuf, Ttl, UnixTime, ZoneName};
+use wire::{Name, NameBuf, Ttl, UnixTime, ZoneName};
 use wording::reason;
 
 use super::SigningFault;
@@ -45,7 +44,11 @@ impl KeyFolder {
         &self.path
     }
 
-    fn keys(&self) -> Result<Vec<ZoneKey>, KeyFolderFault> {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// The first fault of a file.
+    pub(super) fn keys(&self) -> Result<Vec<ZoneKey>, KeyFolderFault> {
         if !self.path.exists() {
             return Ok(Vec::new());
         }
@@ -81,23 +84,11 @@ impl KeyFolder {
     ) -> Result<KeyId, SigningFault> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
         made.map_err(|error| self.unusable(&error))?;
-        for _ in 0..MOST_TRIES {
-            let private = PrivateKey::generate(new.algorithm, new.bits)
-                .map_err(|fault| SigningFault::Generate(fault.to_string()))?;
-            let mut times = KeyTimes::default();
-            times.set(KeyEvent::Created, now);
-            let key =
-                ZoneKey::new(self.zone.as_name(), new.role.key_role(), private, times).with_ttl(Some(ttl));
-            // Two keys of one tag would make each other's signatures costly to verify.
-            if ring.keys().iter().any(|other| key.tags().contains(&other.id.tag)) {
-                continue;
-            }
-            write_key(&self.path, &key)?;
-            let id = KeyId::of(&key);
-            ring.add(new, id, key.dnskey().to_vec(), key.bits(), now);
-            return Ok(id);
-        }
-        Err(SigningFault::Generate("no key with a new tag was found".into()))
+        let key = generate(self.zone.as_name(), new, ring, ttl, now)?;
+        write_key(&self.path, &key)?;
+        let id = KeyId::of(&key);
+        ring.add(new, id, key.dnskey().to_vec(), key.bits(), now);
+        Ok(id)
     }
 
     fn unusable(&self, error: &io::Error) -> SigningFault {
@@ -146,33 +137,35 @@ impl KeyFolder {
     pub(super) fn remove_all(&self) -> Result<(), KeyFolderFault> {
         self.keys()?.iter().try_for_each(|key| remove_key(&self.path, key))
     }
+}
 
-    /// Reads the keys, each with its use, beside the DNSKEY records that the zone has. `None`: there are
-    /// none.
-    ///
-    /// # Errors
-    /// The first fault of a file, or keys that do not fit together.
-    pub(super) fn zone_keys(
-        &self,
-        use_of: impl Fn(KeyId) -> KeyUse,
-        present: Vec<Vec<u8>>,
-    ) -> Result<Option<ZoneKeys>, SigningFault> {
-        let keys: Vec<(ZoneKey, KeyUse)> = self
-            .keys()?
-            .into_iter()
-            .map(|key| (use_of(KeyId::of(&key)), key))
-            .map(|(used, key)| (key, used))
-            .collect();
-        match ZoneKeys::new(self.zone.as_name(), keys, present) {
-            Ok(keys) => Ok(Some(keys)),
-            Err(KeySetFault::NoActiveKey) => Ok(None),
-            Err(fault) => Err(fault.into()),
+/// Generates a key for a ring, which does not get it yet.
+///
+/// # Errors
+/// The system.
+pub(super) fn generate(
+    zone: Name<'_>,
+    new: &NewKey,
+    ring: &Keyring,
+    ttl: Ttl,
+    now: UnixTime,
+) -> Result<ZoneKey, SigningFault> {
+    for _ in 0..MOST_TRIES {
+        let private = PrivateKey::generate(new.algorithm, new.bits)
+            .map_err(|fault| SigningFault::Generate(fault.to_string()))?;
+        let mut times = KeyTimes::default();
+        times.set(KeyEvent::Created, now);
+        let key = ZoneKey::new(zone, new.role.key_role(), private, times).with_ttl(Some(ttl));
+        // Two keys of one tag would make each other's signatures costly to verify.
+        if !ring.keys().iter().any(|other| key.tags().contains(&other.id.tag)) {
+            return Ok(key);
         }
     }
+    Err(SigningFault::Generate("no key with a new tag was found".into()))
 }
 
 /// What a key without a state is for: a KSK alone in its algorithm signs everything.
-fn purpose_of(key: &ZoneKey, all: &[ZoneKey]) -> KeyPurpose {
+pub(super) fn purpose_of(key: &ZoneKey, all: &[ZoneKey]) -> KeyPurpose {
     let is_zsk =
         |other: &ZoneKey| other.algorithm() == key.algorithm() && other.role() == KeyRole::ZoneSigning;
     match key.role() {

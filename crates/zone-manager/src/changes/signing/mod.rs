@@ -1,5 +1,5 @@
 //! [`ZoneSigner`]: the keys and signatures of one zone that is signed here. `signer` decides and computes;
-//! this module has the files of keys, and what a zone needs between two changes.
+//! this module has the keys, and what a zone needs between two changes.
 //!
 //! A zone that is signed here is stored and served as its signed version alone. Each change of its data gets
 //! the signatures that it needs before it is stored, so a crash leaves no version that is signed in part.
@@ -11,23 +11,32 @@
 //!    turn, so that updates of the zone do not wait for all.
 //! 3. After a turn that changed the zone it is due again at once, else when the next thing is to be done.
 //!
+//! Of a zone of the database, each node has the keys and signs the changes that it accepts; states and keys
+//! are committed together with the records. One node at a time maintains; the others only look at the zone,
+//! for operators (`views`).
+//!
 //! | file | holds |
 //! |---|---|
+//! | `key_store` | where the keys of a zone are |
 //! | `key_folder` | the files of a zone's keys and of their states |
+//! | `shared_keys` | the keys of a zone of the database |
 //! | `schedule` | when which zone is due |
 //! | `status` | what operators see of it |
 
 mod key_folder;
+mod key_store;
 mod schedule;
+mod shared_keys;
 mod status;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use ::database::{KeyCommit, KeySetVersion, ZoneKeySet};
 use serving::parental::ParentReport;
 use signer::files::KeyFolderFault;
 use signer::incremental::{
@@ -51,7 +60,9 @@ use zone_plan::{ZoneSigning, ZoneUpdates};
 
 use super::Reply;
 use key_folder::KeyFolder;
+use key_store::KeyStore;
 pub(super) use schedule::SignSchedule;
+use shared_keys::SharedKeys;
 pub use status::{SigningStatus, ZoneKeyStatus};
 
 /// Most signatures that one turn of maintenance makes.
@@ -60,6 +71,12 @@ const SIGNATURES_A_TURN: usize = 2000;
 const TOGETHER: u32 = 20;
 /// Longest such time.
 const MOST_TOGETHER: Duration = Duration::from_secs(6 * 3600);
+/// Shortest time between two looks at a zone for which there is nothing to do.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// The part of `signature-refresh` after which signatures that the node that signs has not renewed are late.
+const LATE: u32 = 4;
+/// Longest time for which a key that the database does not have is waited for.
+const LONGEST_WAIT_FOR_KEYS: Duration = Duration::from_secs(10);
 /// Longest time between two looks at a zone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// How often the servers of the parent are asked while a rollover waits for them: as often as they may have
@@ -167,7 +184,7 @@ pub(super) enum SigningFault {
     /// The files of its keys.
     Folder(KeyFolderFault),
     /// The zone is signed by a key whose private key is not here.
-    MissingKey { algorithm: SigAlgorithm, tag: u16, folder: PathBuf },
+    MissingKey { algorithm: SigAlgorithm, tag: u16, place: String },
     /// A key cannot be generated.
     Generate(String),
     /// A request of an operator is refused.
@@ -182,11 +199,9 @@ impl fmt::Display for SigningFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(fault) => fault.fmt(f),
-            Self::MissingKey { algorithm, tag, folder } => write!(
-                f,
-                "key {tag} of algorithm {algorithm} signs it, and its files are not in {}: put them there",
-                folder.display()
-            ),
+            Self::MissingKey { algorithm, tag, place } => {
+                write!(f, "key {tag} of algorithm {algorithm} signs it, and {place}")
+            }
             Self::Generate(why) | Self::Refused(why) => f.write_str(why),
             Self::Keys(fault) => fault.fmt(f),
             Self::Sign(fault) => fault.fmt(f),
@@ -220,7 +235,7 @@ impl SignOrder {
     }
 
     /// Whether an operator asks for a change.
-    fn commands(&self) -> bool {
+    pub(super) fn commands(&self) -> bool {
         self.command.as_ref().is_some_and(|(command, _)| command.changes())
     }
 
@@ -237,7 +252,13 @@ impl SignOrder {
 pub(super) struct ZoneSigner {
     apex: ZoneName,
     rules: Arc<ZoneSigning>,
-    folder: KeyFolder,
+    store: KeyStore,
+    /// The keys of the database have changed, or may have: they are read again before the next turn.
+    is_outdated: bool,
+    /// Maintenance only looks at the zone, since another node maintains it.
+    views: bool,
+    /// Since when a key is missing that signs the zone.
+    missing_since: Option<UnixTime>,
     ring: Keyring,
     plan: KeyPlan,
     /// The keys with the uses of the plan; `None` before the first look.
@@ -291,12 +312,40 @@ impl ZoneSigner {
         before: ZoneTtls,
         now: UnixTime,
     ) -> Result<Self, SigningFault> {
-        let folder = KeyFolder::of(state, apex);
-        let ring = folder.ring(now)?;
+        let store = KeyStore::Folder(KeyFolder::of(state, apex));
+        Self::with_store(store, apex, rules, before, now)
+    }
+
+    /// Takes the keys of a zone of the database.
+    ///
+    /// # Errors
+    /// [`SigningFault::Folder`].
+    pub(super) fn open_shared(
+        keys: Arc<ZoneKeySet>,
+        apex: &ZoneName,
+        rules: Arc<ZoneSigning>,
+        now: UnixTime,
+    ) -> Result<Self, SigningFault> {
+        let keys = SharedKeys::of(apex, keys);
+        let before = keys.ttls();
+        Self::with_store(KeyStore::Database(keys), apex, rules, before, now)
+    }
+
+    fn with_store(
+        store: KeyStore,
+        apex: &ZoneName,
+        rules: Arc<ZoneSigning>,
+        before: ZoneTtls,
+        now: UnixTime,
+    ) -> Result<Self, SigningFault> {
+        let ring = store.ring(now)?;
         Ok(ZoneSigner {
             apex: apex.clone(),
             rules,
-            folder,
+            store,
+            is_outdated: false,
+            views: false,
+            missing_since: None,
             ring,
             plan: KeyPlan::default(),
             keys: None,
@@ -320,6 +369,71 @@ impl ZoneSigner {
     pub(super) fn under(mut self: Box<Self>, rules: Arc<ZoneSigning>) -> Box<Self> {
         self.rules = rules;
         self
+    }
+
+    /// Has the signer work with these keys of the database, if it does not yet. All that it has decided with
+    /// others is void.
+    ///
+    /// # Errors
+    /// [`SigningFault::Folder`].
+    pub(super) fn with_keys(
+        mut self: Box<Self>,
+        keys: Arc<ZoneKeySet>,
+        now: UnixTime,
+    ) -> Result<Box<Self>, SigningFault> {
+        if !self.is_outdated && self.store.version() == Some(keys.version) {
+            return Ok(self);
+        }
+        let anew = Self::open_shared(keys, &self.apex, Arc::clone(&self.rules), now)?;
+        let Self { renew_all, parent, made, counted, passes, earliest, missing_since, .. } = *self;
+        let wake = now;
+        *self = Self { renew_all, parent, made, counted, passes, earliest, missing_since, wake, ..anew };
+        Ok(self)
+    }
+
+    /// Has the next turn begin with the keys that the database has then.
+    pub(super) fn outdated(&mut self) {
+        self.is_outdated = true;
+        self.begin_again();
+    }
+
+    /// Has a turn begin at once if the database has other keys than these.
+    pub(super) fn expect_keys(&mut self, version: KeySetVersion, now: UnixTime) {
+        if self.store.version() != Some(version) {
+            self.outdated();
+            self.wake = now;
+        }
+    }
+
+    /// Whether a key of the database is missing that is probably on its way: a zone that is read whole may be
+    /// newer than the keys that were read last.
+    pub(super) fn waits_for_keys(&self, now: UnixTime) -> bool {
+        let is_new = |since: UnixTime| now.saturating_duration_since(since) < LONGEST_WAIT_FOR_KEYS;
+        self.store.version().is_some() && self.missing_since.is_some_and(is_new)
+    }
+
+    /// Sets whether another node maintains the zone. Work that was begun here is finished here, and
+    /// signatures that the other node has not renewed in time are renewed here.
+    pub(super) fn set_views(&mut self, views: bool, now: UnixTime) {
+        let is_late = self.renewal_is_late().is_some_and(|at| at <= now);
+        self.views = views && !self.renew_all && self.pass.is_none() && !is_late;
+    }
+
+    /// When it is certain that the node that signs does not renew the first signature that ends.
+    fn renewal_is_late(&self) -> Option<UnixTime> {
+        let refresh = self.rules.policy.signature_refresh;
+        self.earliest.map(|at| at.saturating_sub(refresh - refresh / LATE))
+    }
+
+    /// Returns what a commit in the database requires of the keys, and how it changes them; `None` if they
+    /// are files, or nothing is to be committed. `serial` is that of the version to come.
+    pub(super) fn key_commit(&self, serial: Serial, author: String) -> Option<KeyCommit> {
+        self.store.commit(serial, self.ttls(), author).filter(|_| !self.views)
+    }
+
+    /// Takes note of keys that were committed in the database.
+    pub(super) fn committed(&mut self, keys: Arc<ZoneKeySet>) {
+        self.store.committed(keys);
     }
 
     /// When the next turn of maintenance is due.
@@ -436,6 +550,12 @@ impl ZoneSigner {
         if matches!(order.command, Some((SignCommand::Timeline, _))) {
             self.said.push_back(Ok(SignReply::Timeline(self.timeline(now))));
         }
+        if self.views {
+            let (soonest, longest) = (now.saturating_add(SHORTEST_PAUSE), now.saturating_add(LONGEST_PAUSE));
+            self.wake = self.renewal_is_late().unwrap_or(longest).clamp(soonest, longest);
+            self.pass = None;
+            return Ok(Maintenance::Nothing);
+        }
         if !self.signs() {
             self.wake = self.plan.wake.unwrap_or(now.saturating_add(LONGEST_PAUSE));
             let is_bare = !is_signed(zone);
@@ -478,7 +598,7 @@ impl ZoneSigner {
         self.earliest = pass.earliest;
         let renewal = pass.earliest.map(|at| at.saturating_sub(self.rules.policy.signature_refresh));
         let longest = now.saturating_add(LONGEST_PAUSE);
-        let soonest = now.saturating_add(Duration::from_secs(1));
+        let soonest = now.saturating_add(SHORTEST_PAUSE);
         let wake = [renewal, self.plan.wake].into_iter().flatten().min().unwrap_or(longest);
         self.wake = wake.clamp(soonest, longest);
     }
@@ -497,24 +617,29 @@ impl ZoneSigner {
     /// version. Keys that are missing are generated.
     fn look(&mut self, zone: &Zone, now: UnixTime) -> Result<(), SigningFault> {
         let scan = SignatureScan::of(zone, now);
-        self.check_keys(&scan)?;
+        if let Err(fault) = self.check_keys(&scan) {
+            self.missing_since.get_or_insert(now);
+            return Err(fault);
+        }
+        self.missing_since = None;
         let facts = self.facts(zone, &scan, now);
         let before = self.keys.is_some().then(|| (self.plan.uses.clone(), self.plan.cds_delete));
         for _ in 0..MOST_ROUNDS {
             self.plan = self.ring.step(&self.rules.policy, &facts);
-            if self.plan.generate.is_empty() {
+            if self.plan.generate.is_empty() || self.views {
                 break;
             }
             for new in &self.plan.generate {
-                let id = self.folder.generate(new, &mut self.ring, self.rules.policy.dnskey_ttl, now)?;
+                let id = self.store.generate(new, &mut self.ring, self.rules.policy.dnskey_ttl, now)?;
                 info!("zone {}: key {id}, a {}, is generated", self.apex, new.role);
             }
         }
-        self.folder.write_states(&mut self.ring, &self.plan.changed)?;
-        for id in std::mem::take(&mut self.plan.purge) {
-            self.folder.remove(id)?;
+        self.store.write_states(&mut self.ring, &self.plan.changed)?;
+        let purged = std::mem::take(&mut self.plan.purge);
+        for id in purged.into_iter().filter(|_| !self.views) {
+            self.store.remove(id)?;
             self.ring.remove(id);
-            info!("zone {}: the files of key {id} are deleted", self.apex);
+            info!("zone {}: key {id} is deleted", self.apex);
         }
         let present = present_keys(zone);
         match &mut self.keys {
@@ -522,9 +647,14 @@ impl ZoneSigner {
                 keys.set_present(present)?;
             }
             keys => {
-                let read = self.folder.zone_keys(|id| self.plan.use_of(id), present)?;
+                let read = self.store.zone_keys(self.apex.as_name(), |id| self.plan.use_of(id), present)?;
                 *keys = read.map(|keys| keys.deleting_ds(self.plan.cds_delete));
             }
+        }
+        if self.views {
+            self.earliest = scan.earliest;
+            // A plan that lacks keys is not complete.
+            self.keys.take_if(|_| !self.plan.generate.is_empty());
         }
         (self.facts, self.seen_ttl) = (facts, Ttl::ZERO);
         Ok(())
@@ -554,7 +684,7 @@ impl ZoneSigner {
         match missing {
             Some((algorithm, tag)) => {
                 let (algorithm, tag) = (*algorithm, *tag);
-                Err(SigningFault::MissingKey { algorithm, tag, folder: self.folder.path().to_owned() })
+                Err(SigningFault::MissingKey { algorithm, tag, place: self.store.place() })
             }
             None => Ok(()),
         }

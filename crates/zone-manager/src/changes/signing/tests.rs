@@ -419,6 +419,49 @@ fn a_zone_whose_keys_are_lost_keeps_its_signatures_and_gets_no_new_keys() {
     assert!(world.zone.serial().0 > serial.0);
 }
 
+/// A zone that is read whole from the database may be newer than the keys at hand.
+#[test]
+fn keys_that_the_database_does_not_have_yet_are_waited_for() {
+    let mut world = World::new(policy(), 9);
+    world.run(1, None);
+    let order = SignOrder::of(Arc::clone(&world.updates));
+    let signer = ZoneSigner::open_shared(Arc::default(), &apex(), Arc::clone(&world.rules), world.now);
+    let mut signer = Box::new(signer.expect("a signer"));
+    assert!(!signer.waits_for_keys(world.now));
+    let later = |seconds| world.now.saturating_add(Duration::from_secs(seconds));
+    for (seconds, waits) in [(0, true), (9, true), (10, false)] {
+        let fault = signer.maintain(&world.zone, &order, Serial(99), later(seconds)).map(|_| ());
+        assert!(matches!(fault, Err(SigningFault::MissingKey { .. })));
+        assert_eq!(signer.waits_for_keys(later(seconds)), waits, "after {seconds} s");
+        signer.outdated();
+        signer = signer.with_keys(Arc::default(), later(seconds)).expect("a signer");
+    }
+}
+
+/// A node that does not sign only looks, and is the one that renews what the node that signs should have.
+#[test]
+fn signatures_that_are_late_are_renewed_by_any_node() {
+    let mut world = World::new(policy(), 8);
+    world.run(1, None);
+    let order = SignOrder::of(Arc::clone(&world.updates));
+    let (mut signer, mut now) = (world.signer(), world.now);
+    let refresh = world.rules.policy.signature_refresh;
+    let late = signer.earliest.expect("an expiration").saturating_sub(refresh).saturating_add(refresh / 4);
+    let mut looks = 0;
+    let step = loop {
+        signer.set_views(true, now);
+        match signer.maintain(&world.zone, &order, Serial(99), now).expect("a look") {
+            Maintenance::Nothing => (now, looks) = (signer.wake(), looks + 1),
+            Maintenance::Step(step) => break step,
+        }
+        assert!(now <= late, "after {looks} looks");
+    };
+    assert_eq!((now, looks > 5), (late, true), "{looks} looks");
+    (world.now, world.signer) = (now, Some(signer));
+    world.take(step.zone, &step.change);
+    world.run(40, None);
+}
+
 #[test]
 fn commands_of_operators_are_carried_out_or_refused() {
     let mut world = World::new(policy(), 5);
